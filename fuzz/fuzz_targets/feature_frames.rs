@@ -3,13 +3,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nigh_sizing::object_features::frames::{LENGTH_BYTES, Said, answer_to, frame_of, permitted, question, said_of};
+use nigh_sizing::object_features::frames::{LENGTH_BYTES, ParserMessage, answer_to, frame_of, permitted, question, said_of};
 use nigh_learn::media::{ObjectHead, Window};
 
 fuzz_target!(|input: (&[u8], &str, u64, Vec<(u64, &[u8])>)| {
     let (raw, name, size, windows) = input;
     let _ = answer_to(raw);
-    if let Ok(Said::Looked { row, wants }) = said_of(raw) {
+    if let Ok(ParserMessage::Looked { row, wants }) = said_of(raw) {
         assert!(row.iter().all(|(name, _)| name.as_str().starts_with("in_")));
         if let Some(range) = permitted(wants, size) {
             assert!(range.start < range.end && range.end <= size);

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nigh_rpc::certificates::Described;
+use nigh_rpc::certificates::CertificateFacts;
 use nigh_rpc::{HEAD_MAX_BYTES, HEADER_BYTES, Header, Hello, Identity, Kind};
 
 fuzz_target!(|input: (&[u8], &str)| {
@@ -21,7 +21,7 @@ fuzz_target!(|input: (&[u8], &str)| {
     if let Some(identity) = Identity::of_uri(text) {
         assert_eq!(identity.uri(), text);
     }
-    let _ = Described::read(bytes);
+    let _ = CertificateFacts::read(bytes);
 });
 
 fn check(bytes: [u8; HEADER_BYTES]) {

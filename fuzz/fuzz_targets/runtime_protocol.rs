@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nigh_sandbox::runtime_protocol::{Next, Protocol, State};
+use nigh_sandbox::runtime_protocol::{NextReply, Protocol, State};
 use nigh_terms::InvocationId;
 
 fuzz_target!(|steps: Vec<(u8, &str)>| {
@@ -13,11 +13,11 @@ fuzz_target!(|steps: Vec<(u8, &str)>| {
         let before = protocol.state();
         let changed = match step % 6 {
             0 => match protocol.next() {
-                Ok(Next::Take(id)) => {
+                Ok(NextReply::Take(id)) => {
                     assert_eq!((before, taken.replace(id)), (State::Assigned(id), None));
                     true
                 }
-                Ok(Next::Wait { initialised }) => initialised,
+                Ok(NextReply::Wait { initialised }) => initialised,
                 Err(_) => false,
             },
             1 => protocol.assign(InvocationId::now()),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use nigh_workflow::event::{Event, Facts, TaskEnd, What};
+use nigh_workflow::event::{Event, Facts, TaskEnd, ExecutionEvent};
 use nigh_workflow::read;
 use nigh_workflow::run::Run;
 use nigh_terms::{Timestamp, Token};
@@ -27,13 +27,13 @@ fuzz_target!(|input: (&str, &str, Vec<(bool, u16)>)| {
     for (answers, wait) in ends {
         at = Timestamp(at.0 + u64::from(wait) * 100);
         let what = match run.outstanding().next().map(|task| task.task) {
-            None => What::Time,
+            None => ExecutionEvent::Time,
             Some(task) if answers => {
-                What::Ended { task, end: TaskEnd::Answered(given.clone()), token: Token::empty() }
+                ExecutionEvent::Ended { task, end: TaskEnd::Answered(given.clone()), token: Token::empty() }
             }
             Some(task) => {
                 let end = TaskEnd::Failed { error: "ValueError".to_owned(), cause: String::new() };
-                What::Ended { task, end, token: Token::empty() }
+                ExecutionEvent::Ended { task, end, token: Token::empty() }
             }
         };
         let event = Event { at, what };

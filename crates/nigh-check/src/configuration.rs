@@ -10,9 +10,9 @@ pub(crate) const FIRST_REIGN: Epoch = Epoch(1);
 
 /// All rules, but perhaps one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Without(pub Option<Rule>);
+pub struct MutatedRules(pub Option<Rule>);
 
-impl Rules for Without {
+impl Rules for MutatedRules {
     fn hold(&self, rule: Rule) -> bool {
         self.0 != Some(rule)
     }
@@ -112,7 +112,7 @@ pub struct Configuration {
     /// The home of each shard is in the process of the node of its number.
     pub residents: bool,
     /// The one rule that is left out.
-    pub without: Without,
+    pub without: MutatedRules,
 }
 
 impl Configuration {
@@ -133,7 +133,7 @@ impl Configuration {
             restarts: false,
             impatient: false,
             residents: false,
-            without: Without(None),
+            without: MutatedRules(None),
         }
     }
 

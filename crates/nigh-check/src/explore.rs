@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::configuration::Configuration;
 use crate::events::Event;
 use crate::ghost::Promise;
-use crate::search::{Cut, Found, Limits, Number, Space, search};
+use crate::search::{Limits, Number, SearchLimit, SearchResult, Space, search};
 use crate::world::World;
 
 /// A way to a broken promise: one of the shortest.
@@ -19,7 +19,7 @@ pub struct Counterexample {
 
 /// Which states cannot finish, though no fault strikes any more: AG EF of what is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stuck {
+pub struct StuckStates {
     /// States from which a live node's put cannot end (L1).
     pub writes: usize,
     /// States from which what a live node has begun cannot end (L2).
@@ -30,7 +30,7 @@ pub struct Stuck {
 
 /// What an exploration found.
 #[derive(Clone, Debug)]
-pub struct Explored {
+pub struct ExplorationResult {
     /// Different states.
     pub states: usize,
     /// The longest of the shortest ways to a state, in events.
@@ -38,30 +38,33 @@ pub struct Explored {
     /// The whole bounded space was seen.
     pub complete: bool,
     /// The limit that it was cut off by, if it was.
-    pub cut: Option<Cut>,
+    pub cut: Option<SearchLimit>,
     /// Broken promises, of those that the fewest events break.
     pub violations: Vec<Counterexample>,
     /// Which states cannot finish, if all were seen.
-    pub stuck: Option<Stuck>,
+    pub stuck: Option<StuckStates>,
     /// How long it took.
     pub took: Duration,
 }
 
 /// Explores `config` until all of it is seen, a promise is broken, or one of `limits` is met.
 #[must_use]
-pub fn explore(config: &Configuration, limits: &Limits) -> Explored {
+pub fn explore(config: &Configuration, limits: &Limits) -> ExplorationResult {
     explore_space::<World>(config, limits)
 }
 
 /// As `explore`, of any world.
-pub(crate) fn explore_space<S: Space<Event: std::fmt::Debug>>(config: &S::Config, limits: &Limits) -> Explored {
+pub(crate) fn explore_space<S: Space<Event: std::fmt::Debug>>(
+    config: &S::Config,
+    limits: &Limits,
+) -> ExplorationResult {
     let began = Instant::now();
     let found = search::<S>(config, limits);
     let violations = found.broken.iter().map(|&(promise, state)| Counterexample {
         promise,
         events: found.way_to::<S>(config, state).iter().map(|(event, _)| format!("{event:?}")).collect(),
     });
-    Explored {
+    ExplorationResult {
         states: found.states.len(),
         depth: found.layers.len() - 1,
         complete: found.complete,
@@ -80,22 +83,22 @@ pub fn retell(config: &Configuration, limits: &Limits) -> Option<Vec<(Event, Wor
     Some(found.way_to::<World>(config, state))
 }
 
-fn stuck(found: &Found) -> Stuck {
-    let before = Before::of(found.states.len(), &found.leads);
+fn stuck(found: &SearchResult) -> StuckStates {
+    let before = Predecessors::of(found.states.len(), &found.leads);
     let writes = before.cut_off(found.states.iter().map(|state| state.written).collect());
     let work = before.cut_off(found.states.iter().map(|state| state.finished).collect());
     let nearest = writes.first().into_iter().chain(work.first()).min().map(|state| found.depth_of(*state));
-    Stuck { writes: writes.len(), work: work.len(), nearest }
+    StuckStates { writes: writes.len(), work: work.len(), nearest }
 }
 
 /// For each state those that lead to it without a fault.
-struct Before {
+struct Predecessors {
     states: Vec<Number>,
     /// Where the states before each begin; one more at the end.
     begins: Vec<Number>,
 }
 
-impl Before {
+impl Predecessors {
     fn of(states: usize, leads: &[(Number, Number)]) -> Self {
         let mut begins = vec![0; states + 1];
         for &(_, to) in leads {
@@ -137,7 +140,7 @@ mod tests {
     #[test]
     fn what_leads_to_no_goal_is_cut_off_also_where_it_goes_round() {
         // 0 leads to 1 and 2, 1 to the goal 3; 2 and 4 lead to each other.
-        let before = Before::of(5, &[(0, 1), (0, 2), (1, 3), (2, 4), (4, 2)]);
+        let before = Predecessors::of(5, &[(0, 1), (0, 2), (1, 3), (2, 4), (4, 2)]);
         assert_eq!(before.cut_off(vec![false, false, false, true, false]), [2, 4]);
         assert!(before.cut_off(vec![false, false, true, true, false]).is_empty());
     }

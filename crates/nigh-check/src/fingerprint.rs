@@ -102,14 +102,14 @@ impl Hasher for AsItIs {
 pub(crate) type OfPrints = BuildHasherDefault<AsItIs>;
 
 /// A part of a state that most events leave as it is: shared by the states that have it, and hashed once for all.
-pub(crate) struct Part<T>(Arc<Known<T>>);
+pub(crate) struct Part<T>(Arc<FingerprintedValue<T>>);
 
-struct Known<T> {
+struct FingerprintedValue<T> {
     print: OnceLock<u128>,
     value: T,
 }
 
-impl<T: Clone> Clone for Known<T> {
+impl<T: Clone> Clone for FingerprintedValue<T> {
     fn clone(&self) -> Self {
         Self { print: OnceLock::new(), value: self.value.clone() }
     }
@@ -118,7 +118,7 @@ impl<T: Clone> Clone for Known<T> {
 impl<T> Part<T> {
     /// A new one.
     pub(crate) fn new(value: T) -> Self {
-        Self(Arc::new(Known { print: OnceLock::new(), value }))
+        Self(Arc::new(FingerprintedValue { print: OnceLock::new(), value }))
     }
 }
 

@@ -68,7 +68,7 @@ impl<const OBJECTS: usize> Marks<OBJECTS> {
 
 /// What somebody must not see the past of, by the promise that forbids it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Seen<const OBJECTS: usize = OBJECTS_MAX> {
+pub(crate) struct SeenMarks<const OBJECTS: usize = OBJECTS_MAX> {
     /// Writes of invocations that had ended (P1).
     pub(crate) ended: Marks<OBJECTS>,
     /// Versions read or written along the chain (P4).
@@ -77,7 +77,7 @@ pub(crate) struct Seen<const OBJECTS: usize = OBJECTS_MAX> {
     pub(crate) causes: Marks<OBJECTS>,
 }
 
-impl<const OBJECTS: usize> Seen<OBJECTS> {
+impl<const OBJECTS: usize> SeenMarks<OBJECTS> {
     /// Everything, whatever forbids it.
     #[must_use]
     pub(crate) fn all(&self) -> Marks<OBJECTS> {
@@ -104,7 +104,7 @@ impl<const OBJECTS: usize> Seen<OBJECTS> {
 
 /// One write that took place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Happened {
+pub(crate) struct LoggedWrite {
     /// Which object.
     pub(crate) object: Object,
     /// Its version.
@@ -119,11 +119,11 @@ pub(crate) struct Happened {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ghost {
     /// Every write that took place, in no matter which order.
-    pub(crate) log: Vec<Happened>,
+    pub(crate) log: Vec<LoggedWrite>,
     /// What the writer had seen when it began a write.
     pub(crate) knew: Vec<(Op, Marks)>,
     /// What whoever is dispatched now must see.
-    pub(crate) ended: Seen,
+    pub(crate) ended: SeenMarks,
     /// The newest write of each object that was acknowledged.
     pub(crate) acknowledged: Marks,
 }
@@ -131,7 +131,7 @@ pub(crate) struct Ghost {
 impl Ghost {
     /// The write whose effect `version` of `object` shows; none for its first content.
     #[must_use]
-    pub(crate) fn shown_by(&self, object: Object, version: Version) -> Option<&Happened> {
+    pub(crate) fn shown_by(&self, object: Object, version: Version) -> Option<&LoggedWrite> {
         let older = self.log.iter().filter(|one| one.object == object && one.version <= version);
         older.max_by_key(|one| one.version)
     }
@@ -149,7 +149,7 @@ impl Ghost {
     }
 
     /// Notes that a write took place. True if it had before.
-    pub(crate) fn happens(&mut self, happened: Happened) -> bool {
+    pub(crate) fn happens(&mut self, happened: LoggedWrite) -> bool {
         let again = self.log.iter().any(|one| one.op == happened.op);
         self.log.push(happened);
         again

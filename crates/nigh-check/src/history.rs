@@ -24,7 +24,7 @@ pub type State = Option<Value>;
 
 /// What an operation found, or asked for and was told to be so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum OperationResult {
     /// Whatever it was.
     Anything,
     /// Exactly this.
@@ -33,7 +33,7 @@ pub enum Found {
     IsNot(State),
 }
 
-impl Found {
+impl OperationResult {
     /// Whether an object in `state` is so.
     #[must_use]
     pub fn fits(self, state: State) -> bool {
@@ -57,7 +57,7 @@ pub struct Operation {
     /// When its answer came. None: nobody knows whether it was done, or will be yet.
     pub end: Option<Moment>,
     /// What it found.
-    pub found: Found,
+    pub found: OperationResult,
     /// What it made of the object; a read makes nothing of it.
     pub made: Option<State>,
     /// A read when all faults were over: what it misses is lost.
@@ -125,11 +125,11 @@ fn leave_out(operations: &mut Vec<Operation>) {
     let seen: BTreeSet<Value> = operations
         .iter()
         .filter_map(|operation| match operation.found {
-            Found::Is(Some(value)) => Some(value),
-            Found::Anything | Found::Is(None) | Found::IsNot(_) => None,
+            OperationResult::Is(Some(value)) => Some(value),
+            OperationResult::Anything | OperationResult::Is(None) | OperationResult::IsNot(_) => None,
         })
         .collect();
-    let met = operations.iter().any(|operation| matches!(operation.found, Found::IsNot(_)));
+    let met = operations.iter().any(|operation| matches!(operation.found, OperationResult::IsNot(_)));
     operations.retain(|operation| match (operation.end, operation.made) {
         (Some(_), _) => true,
         (None, None) => false,
@@ -143,17 +143,17 @@ pub(crate) mod tests {
     use super::*;
 
     /// An operation of a client outside.
-    pub(crate) fn done(begin: Moment, end: Moment, found: Found, made: Option<State>) -> Operation {
+    pub(crate) fn done(begin: Moment, end: Moment, found: OperationResult, made: Option<State>) -> Operation {
         let object = "x".to_owned();
         Operation { object, invocation: None, begin, end: Some(end), found, made, is_last: false }
     }
 
     pub(crate) fn put(begin: Moment, end: Moment, value: Value) -> Operation {
-        done(begin, end, Found::Anything, Some(Some(value)))
+        done(begin, end, OperationResult::Anything, Some(Some(value)))
     }
 
     pub(crate) fn get(begin: Moment, end: Moment, state: State) -> Operation {
-        done(begin, end, Found::Is(state), None)
+        done(begin, end, OperationResult::Is(state), None)
     }
 
     #[test]
@@ -182,7 +182,7 @@ pub(crate) mod tests {
         let unknown = |value| Operation { end: None, ..put(0, 0, value) };
         let mut operations =
             vec![unknown(1), unknown(2), get(5, 6, Some(2)), Operation { end: None, ..get(7, 8, None) }];
-        let conditional = done(9, 10, Found::IsNot(None), None);
+        let conditional = done(9, 10, OperationResult::IsNot(None), None);
         let mut with_condition = operations.clone();
         with_condition.push(conditional);
         leave_out(&mut operations);

@@ -1,13 +1,15 @@
 //! The shell of the homes: their ledger, their store, what becomes of their outputs, and their replacement.
 
-use nigh_protocol::{FromHome, Home, HomeInput, HomeOutput, LedgerRecord, Member, Replayed, Reply, Takeover, Write};
+use nigh_protocol::{
+    FromHome, Home, HomeInput, HomeOutput, LedgerRecord, Member, ReplayedRecord, Reply, Takeover, Write,
+};
 use nigh_terms::{Epoch, Sequence, ShardId, Token, Version};
 
 use crate::configuration::Configuration;
 use crate::fingerprint::Part;
-use crate::ghost::{Happened, OBJECTS_MAX, Object, Op, Promise};
+use crate::ghost::{LoggedWrite, OBJECTS_MAX, Object, Op, Promise};
 use crate::network::Packet;
-use crate::world::{FIRST, HOME_LIMITS, Item, NOW, Phase, STEPS_MAX, Stored, World, shard_of};
+use crate::world::{FIRST, HOME_LIMITS, Item, NOW, Phase, STEPS_MAX, StoredState, World, shard_of};
 
 impl Item {
     /// True if the record is a write of `object`.
@@ -33,7 +35,7 @@ impl World {
         let version = Version { epoch, sequence: ledger.next };
         if let LedgerRecord::Write { object, write, .. } = &record {
             let (object, delete) = (*object, *write == Write::Delete);
-            if self.ghost.happens(Happened { object, version, op, delete }) {
+            if self.ghost.happens(LoggedWrite { object, version, op, delete }) {
                 self.breaks(Promise::P3);
             }
             if self.invocations[usize::from(op / STEPS_MAX)].ended {
@@ -45,9 +47,9 @@ impl World {
             LedgerRecord::Write { .. } | LedgerRecord::Fence { .. } => None,
         };
         if let Some(object) = outside {
-            self.store[usize::from(object)] = Stored { version, op, absent: false };
+            self.store[usize::from(object)] = StoredState { version, op, absent: false };
         }
-        let item = Item { replayed: Replayed { version, record }, op, pushed: outside.is_some(), settled: false };
+        let item = Item { replayed: ReplayedRecord { version, record }, op, pushed: outside.is_some(), settled: false };
         self.ledgers[usize::from(shard.0)].items.push(item);
         Some(version)
     }
@@ -212,7 +214,7 @@ impl World {
         let Some((version, absent)) = self.unpushed(config, object) else { return };
         let items = &self.ledgers[usize::from(shard.0)].items;
         let op = items.iter().find(|item| item.replayed.version == version).map_or(FIRST, |item| item.op);
-        self.store[usize::from(object)] = Stored { version, op, absent };
+        self.store[usize::from(object)] = StoredState { version, op, absent };
         let epoch = self.seats[usize::from(shard.0)].home.epoch();
         self.run_home(config, shard, epoch, HomeInput::Pushed { object, version }, None);
         self.change_items(shard, |item| {

@@ -23,18 +23,18 @@ mod weakenings;
 mod world;
 
 pub use catalogue::{configurations, long_configurations};
-pub use configuration::{Configuration, Faults, Origin, Program, Step, Without};
+pub use configuration::{Configuration, Faults, MutatedRules, Origin, Program, Step};
 pub use events::Event;
-pub use explore::{Counterexample, Explored, Stuck, explore, retell};
+pub use explore::{Counterexample, ExplorationResult, StuckStates, explore, retell};
 pub use ghost::Promise;
 pub use murphi::{
-    BrokenProperty, Expected, MurphiModel, MurphiProgram, MurphiReport, MurphiSource, murphi_models, murphi_programs,
-    with_choices,
+    BrokenProperty, ExpectedVerdict, MurphiModel, MurphiProgram, MurphiReport, MurphiSource, murphi_models,
+    murphi_programs, with_choices,
 };
-pub use search::{Cut, Limits};
+pub use search::{Limits, SearchLimit};
 pub use transactions::{
     TransactionWorldConfig, WeakenedTransaction, explore_transactions, transaction_configurations,
     weakened_transactions,
 };
-pub use weakenings::{Missed, Weakening, weakenings};
+pub use weakenings::{MutationSymptom, Weakening, weakenings};
 pub use world::World;

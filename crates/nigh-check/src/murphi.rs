@@ -39,14 +39,14 @@ impl MurphiSource {
 
 /// What a model must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedVerdict {
     /// Every property, in every state.
     Holds,
     /// That this property fails: its name, which is what stands before the colon.
     Breaks(&'static str),
 }
 
-impl fmt::Display for Expected {
+impl fmt::Display for ExpectedVerdict {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Holds => "holds",
@@ -71,7 +71,7 @@ pub struct MurphiModel {
     /// The rule that is left out.
     pub omitted: Option<&'static str>,
     /// What must come of it.
-    pub expected: Expected,
+    pub expected: ExpectedVerdict,
     /// Whether it takes minutes.
     pub long: bool,
 }
@@ -81,8 +81,10 @@ impl MurphiModel {
     #[must_use]
     pub fn is_as_expected(&self, found: &MurphiReport) -> bool {
         match self.expected {
-            Expected::Holds => found.complete && found.broken.is_none(),
-            Expected::Breaks(property) => found.broken.as_ref().is_some_and(|broken| broken.property == property),
+            ExpectedVerdict::Holds => found.complete && found.broken.is_none(),
+            ExpectedVerdict::Breaks(property) => {
+                found.broken.as_ref().is_some_and(|broken| broken.property == property)
+            }
         }
     }
 }
@@ -94,7 +96,7 @@ mod tests {
     #[test]
     fn what_holds_must_have_been_searched_to_its_end() {
         let model = &murphi_models()[0];
-        assert_eq!(model.expected, Expected::Holds);
+        assert_eq!(model.expected, ExpectedVerdict::Holds);
         assert!(model.is_as_expected(&MurphiReport { states: 7, complete: true, broken: None }));
         assert!(!model.is_as_expected(&MurphiReport { states: 7, complete: false, broken: None }));
         let broken = BrokenProperty { property: "P1".to_owned(), steps: Vec::new() };

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use nigh_protocol::{PutFailure, Read, RequestId, Rule, Rules as _, Stamp, Write};
+use nigh_protocol::{PutFailure, ReadDecision, RequestId, Rule, Rules as _, Stamp, Write};
 use nigh_terms::Version;
 
 use crate::configuration::{Configuration, Origin, Step};
-use crate::ghost::{Happened, Object, Op, Promise};
+use crate::ghost::{LoggedWrite, Object, Op, Promise};
 use crate::world::{FIRST, NOW, Phase, STEPS_MAX, World, shard_of};
 
 impl World {
@@ -43,7 +43,7 @@ impl World {
         let shown = self.ghost.shown_by(object, stamp.version).copied();
         let expected = match shown {
             None => Some(FIRST),
-            Some(Happened { delete, op, .. }) => (!delete).then_some(op),
+            Some(LoggedWrite { delete, op, .. }) => (!delete).then_some(op),
         };
         if value != expected {
             self.breaks(Promise::P2);
@@ -53,7 +53,7 @@ impl World {
         let version = shown.map_or(Version::OUTSIDE, |shown| shown.version);
         let broken = invocation.seen.broken_by(object, version);
         invocation.seen.chain.see(object, version);
-        if let Some(Happened { op, .. }) = shown {
+        if let Some(LoggedWrite { op, .. }) = shown {
             invocation.seen.causes.join(&self.ghost.knowledge(op));
         }
         invocation.waits = None;
@@ -151,8 +151,8 @@ impl World {
         let mut out = Vec::new();
         let Some(life) = self.life_mut(node) else { return };
         match life.cache.read(NOW, shard, &object, checked, &mut out) {
-            Read::Hit(copy) => self.has_read(config, node, program, object, &copy.stamp, Some(copy.value)),
-            Read::Shared(request) | Read::Private(request) => {
+            ReadDecision::Hit(copy) => self.has_read(config, node, program, object, &copy.stamp, Some(copy.value)),
+            ReadDecision::Shared(request) | ReadDecision::Private(request) => {
                 // Before anything is sent: a home in this node answers at once.
                 life.readers.push((request, program));
                 self.invocations[usize::from(program)].waits = Some(request);

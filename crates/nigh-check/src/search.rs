@@ -32,7 +32,7 @@ pub struct Limits {
 
 /// Which of its limits a search has met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum SearchLimit {
     /// Its time.
     Time,
     /// Its memory.
@@ -40,24 +40,24 @@ pub enum Cut {
 }
 
 /// What is left of its limits to a search.
-struct Left {
+struct RemainingBudget {
     until: Instant,
     /// Where the process comes to hold so many bytes.
     resident: u64,
 }
 
-impl Left {
+impl RemainingBudget {
     fn of(limits: &Limits) -> Self {
         let memory = limits.memory.bytes();
         // The allocator keeps what an earlier search has freed: that is taken again before there is more.
         Self { until: Instant::now() + limits.time, resident: memory.max(resident() + memory / 16) }
     }
 
-    fn cut(&self) -> Option<Cut> {
+    fn cut(&self) -> Option<SearchLimit> {
         if Instant::now() >= self.until {
-            return Some(Cut::Time);
+            return Some(SearchLimit::Time);
         }
-        (resident() >= self.resident).then_some(Cut::Memory)
+        (resident() >= self.resident).then_some(SearchLimit::Memory)
     }
 }
 
@@ -96,7 +96,7 @@ pub(crate) type Number = u32;
 
 /// What is known of a state.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Met {
+pub(crate) struct ReachedState {
     /// The state it was first reached from.
     from: Number,
     /// Which of that state's events it was.
@@ -109,8 +109,8 @@ pub(crate) struct Met {
 
 /// What a search has found.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) states: Vec<Met>,
+pub(crate) struct SearchResult {
+    pub(crate) states: Vec<ReachedState>,
     /// Where each layer begins.
     pub(crate) layers: Vec<Number>,
     /// Which state leads to which without a fault, by the first.
@@ -120,11 +120,11 @@ pub(crate) struct Found {
     /// Nothing was left out.
     pub(crate) complete: bool,
     /// Why something was, if not for a broken promise.
-    pub(crate) cut: Option<Cut>,
+    pub(crate) cut: Option<SearchLimit>,
 }
 
 /// What an event leads to.
-enum To {
+enum EventTarget {
     Known(Number),
     /// Not seen before this block; the first time in its chunk, or again.
     New(Print),
@@ -135,7 +135,7 @@ struct Step {
     from: Number,
     event: u16,
     finishes: bool,
-    to: To,
+    to: EventTarget,
 }
 
 struct Chunk<S> {
@@ -150,13 +150,13 @@ impl<S> Default for Chunk<S> {
     }
 }
 
-type Seen = HashMap<Print, Number, OfPrints>;
+type SeenStates = HashMap<Print, Number, OfPrints>;
 
 /// Follows all events of all states until none is new, a promise is broken, or one of `limits` is met.
-pub(crate) fn search<S: Space>(config: &S::Config, limits: &Limits) -> Found {
-    let left = Left::of(limits);
-    let mut seen = Seen::default();
-    let mut found = Found::default();
+pub(crate) fn search<S: Space>(config: &S::Config, limits: &Limits) -> SearchResult {
+    let left = RemainingBudget::of(limits);
+    let mut seen = SeenStates::default();
+    let mut found = SearchResult::default();
     let begin = S::begin(config);
     seen.insert(Print::of(&begin), 0);
     found.layers.push(0);
@@ -190,7 +190,7 @@ pub(crate) fn search<S: Space>(config: &S::Config, limits: &Limits) -> Found {
 }
 
 /// What follows the states of a block, the first of which has the number `first`: one chunk after the other.
-fn follow<S: Space>(config: &S::Config, seen: &Seen, block: Vec<S>, first: Number) -> Vec<Chunk<S>> {
+fn follow<S: Space>(config: &S::Config, seen: &SeenStates, block: Vec<S>, first: Number) -> Vec<Chunk<S>> {
     let mut block = block.into_iter().peekable();
     let mut open: Vec<Mutex<Vec<S>>> = Vec::new();
     while block.peek().is_some() {
@@ -217,7 +217,7 @@ fn follow<S: Space>(config: &S::Config, seen: &Seen, block: Vec<S>, first: Numbe
     done.into_iter().map(|chunk| chunk.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
-fn follow_chunk<S: Space>(config: &S::Config, seen: &Seen, states: Vec<S>, first: Number) -> Chunk<S> {
+fn follow_chunk<S: Space>(config: &S::Config, seen: &SeenStates, states: Vec<S>, first: Number) -> Chunk<S> {
     let mut chunk = Chunk::default();
     let mut met: HashSet<Print, OfPrints> = HashSet::default();
     let mut events = Vec::new();
@@ -229,12 +229,12 @@ fn follow_chunk<S: Space>(config: &S::Config, seen: &Seen, states: Vec<S>, first
             reached.happen(config, happens);
             let print = Print::of(&reached);
             let to = match seen.get(&print) {
-                Some(number) => To::Known(*number),
+                Some(number) => EventTarget::Known(*number),
                 None if met.insert(print) => {
                     chunk.fresh.push(reached);
-                    To::New(print)
+                    EventTarget::New(print)
                 }
-                None => To::Again(print),
+                None => EventTarget::Again(print),
             };
             chunk.steps.push(Step { from, event, finishes: S::finishes(happens), to });
         }
@@ -242,24 +242,24 @@ fn follow_chunk<S: Space>(config: &S::Config, seen: &Seen, states: Vec<S>, first
     chunk
 }
 
-impl Found {
+impl SearchResult {
     fn meet<S: Space>(&mut self, world: &S, from: Number, event: u16) {
         if let Some(promise) = world.broken()
             && !self.broken.iter().any(|(one, _)| *one == promise)
         {
             self.broken.push((promise, self.states.len() as Number));
         }
-        self.states.push(Met { from, event, written: world.is_written(), finished: world.is_finished() });
+        self.states.push(ReachedState { from, event, written: world.is_written(), finished: world.is_finished() });
     }
 
     /// Numbers what is new in a chunk.
-    fn admit<S: Space>(&mut self, chunk: Chunk<S>, seen: &mut Seen, next: &mut Vec<S>) {
+    fn admit<S: Space>(&mut self, chunk: Chunk<S>, seen: &mut SeenStates, next: &mut Vec<S>) {
         let mut fresh = chunk.fresh.into_iter();
         for Step { from, event, finishes, to } in chunk.steps {
             let number = match to {
-                To::Known(number) => Some(number),
-                To::Again(print) => seen.get(&print).copied(),
-                To::New(print) => {
+                EventTarget::Known(number) => Some(number),
+                EventTarget::Again(print) => seen.get(&print).copied(),
+                EventTarget::New(print) => {
                     let number = self.states.len() as Number;
                     let world = fresh.next();
                     let known = *seen.entry(print).or_insert(number);
@@ -284,7 +284,7 @@ impl Found {
         let mut places = Vec::new();
         let mut at = state;
         while at != 0 {
-            let Met { from, event, .. } = self.states[at as usize];
+            let ReachedState { from, event, .. } = self.states[at as usize];
             places.push(usize::from(event));
             at = from;
         }
@@ -319,7 +319,7 @@ mod tests {
         let way = once.way_to::<World>(&config, last);
         assert_eq!(way.len(), once.depth_of(last));
         let (event, mut world) = way.into_iter().next_back().unwrap();
-        let Met { from, .. } = once.states[last as usize];
+        let ReachedState { from, .. } = once.states[last as usize];
         assert_eq!(once.depth_of(from) + 1, once.depth_of(last));
         world.happen(&config, event);
         assert_eq!((world.is_written(), world.is_finished()), {
@@ -338,9 +338,9 @@ mod tests {
         world.happen(&config, event);
         assert_eq!(world.broken, Some(promise));
         let no_time = search::<World>(&configurations()[0], &Limits { time: Duration::ZERO, ..LIMITS });
-        assert_eq!((no_time.complete, no_time.cut), (false, Some(Cut::Time)));
-        let left = Left::of(&LIMITS);
+        assert_eq!((no_time.complete, no_time.cut), (false, Some(SearchLimit::Time)));
+        let left = RemainingBudget::of(&LIMITS);
         assert_eq!((left.cut(), left.resident), (None, 4 << 30));
-        assert_eq!(Left { resident: 1, ..left }.cut(), Some(Cut::Memory));
+        assert_eq!(RemainingBudget { resident: 1, ..left }.cut(), Some(SearchLimit::Memory));
     }
 }

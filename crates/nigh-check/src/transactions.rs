@@ -13,7 +13,7 @@ use nigh_protocol::{
 };
 use nigh_terms::ShardId;
 
-use crate::explore::{Explored, explore_space};
+use crate::explore::{ExplorationResult, explore_space};
 use crate::ghost::Promise;
 use crate::search::{Limits, Space};
 
@@ -97,7 +97,7 @@ pub fn weakened_transactions() -> Vec<WeakenedTransaction> {
 
 /// Explores a world until all of it is seen, a promise is broken, or one of `limits` is met.
 #[must_use]
-pub fn explore_transactions(config: &TransactionWorldConfig, limits: &Limits) -> Explored {
+pub fn explore_transactions(config: &TransactionWorldConfig, limits: &Limits) -> ExplorationResult {
     explore_space::<World>(config, limits)
 }
 

@@ -3,11 +3,11 @@
 use nigh_protocol::Rule;
 
 use crate::catalogue::{A, B, C, NONE, READ, READ_BOTH, WRITE, WRITE_BOTH, X, Y, world};
-use crate::configuration::{Configuration, Faults, Origin, Step, Without, begun, invoked};
+use crate::configuration::{Configuration, Faults, MutatedRules, Origin, Step, begun, invoked};
 
 /// How a missing rule shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missed {
+pub enum MutationSymptom {
     /// By a broken promise.
     Promise,
     /// By work that cannot be finished.
@@ -22,7 +22,7 @@ pub struct Weakening {
     /// What goes wrong without it.
     pub about: &'static str,
     /// How it shows.
-    pub shows: Missed,
+    pub shows: MutationSymptom,
     /// The world, with the rule left out.
     pub configuration: Configuration,
 }
@@ -38,19 +38,19 @@ pub fn weakenings() -> Vec<Weakening> {
         rule,
         about,
         shows,
-        configuration: Configuration { without: Without(Some(rule)), ..configuration },
+        configuration: Configuration { without: MutatedRules(Some(rule)), ..configuration },
     };
     let world = |size, programs, warm, faults| world("", "", size, programs, warm, faults);
     vec![
         without(
             Rule::Gate,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "the next invocation runs where an invalidation is still on its way",
             world(one, pair(), at_b, NONE),
         ),
         without(
             Rule::NamedIncarnation,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "a dispatch that was declared ended with its node begins on the next incarnation",
             Configuration {
                 restarts: true,
@@ -59,13 +59,13 @@ pub fn weakenings() -> Vec<Weakening> {
         ),
         without(
             Rule::ContiguousPrefix,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "the second invalidation overtakes the first and opens the gate",
             world(one, vec![invoked(A, WRITE_BOTH), invoked(B, READ)], &[(1, X), (1, Y)], NONE),
         ),
         without(
             Rule::EpochInTokens,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "the first write of a new reign counts as covered by the first of the old one",
             world(
                 one,
@@ -76,43 +76,43 @@ pub fn weakenings() -> Vec<Weakening> {
         ),
         without(
             Rule::EpochFlush,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "the new home knows of no sharer and invalidates nobody",
             world(one, pair(), at_b, Faults { failovers: 1, ..NONE }),
         ),
         without(
             Rule::Floor,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "the answer of a fetch begun before an own write replaces what was written",
             world((1, 1), vec![invoked(A, READ), invoked(A, WRITE), invoked(A, READ)], &[], NONE),
         ),
         without(
             Rule::ServeFloor,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "a new invocation joins a fetch that the home answered before the write",
             world(one, vec![invoked(B, READ), invoked(A, WRITE), invoked(B, READ)], &[], NONE),
         ),
         without(
             Rule::AckFloor,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "the acknowledgement of an own write arrives after a newer one's invalidation, and is kept",
             world(one, vec![invoked(B, WRITE), invoked(A, WRITE), invoked(B, READ)], &[], NONE),
         ),
         without(
             Rule::MatchReplies,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "the doubled answer of a fetch arrives after the invalidation, and is kept",
             world(one, vec![invoked(B, READ), invoked(A, WRITE), invoked(B, READ)], &[], Faults { doubles: 1, ..NONE }),
         ),
         without(
             Rule::CoverBeforeShow,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "the newer object is shown while the older one's invalidation is on its way",
             world(one, both(), at_b, NONE),
         ),
         without(
             Rule::OwnNumber,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "what a third node built on a write is shown without the write",
             world(
                 (3, 2),
@@ -123,37 +123,37 @@ pub fn weakenings() -> Vec<Weakening> {
         ),
         without(
             Rule::WriterToken,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "with two homes, a version says nothing of what its writer wrote at the other",
             world(two, both(), at_b, NONE),
         ),
         without(
             Rule::Summary,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "a version that was pushed and forgotten says nothing of its writer",
             Configuration { pushes: true, ..world(two, both(), at_b, Faults { forgets: 1, ..NONE }) },
         ),
         without(
             Rule::RefuseGivenUp,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "a put of a node that was given up lands after its invocation was declared ended",
             world(one, pair(), at_b, Faults { suspicions: 1, ..NONE }),
         ),
         without(
             Rule::NewIncarnation,
-            Missed::Stuck,
+            MutationSymptom::Stuck,
             "the new incarnation waits for invalidations that are sent to the old one",
             Configuration { restarts: true, ..world(one, pair(), at_b, Faults { node_crashes: 1, ..NONE }) },
         ),
         without(
             Rule::RequestIds,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "a doubled put takes place twice",
             world((1, 1), vec![invoked(A, WRITE)], &[], Faults { doubles: 1, ..NONE }),
         ),
         without(
             Rule::PutsOfThisReign,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "a doubled put of the old reign takes place again, for its record was trimmed",
             Configuration {
                 pushes: true,
@@ -167,19 +167,19 @@ pub fn weakenings() -> Vec<Weakening> {
         ),
         without(
             Rule::Recall,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "a home has forgotten a sharer and does not tell it of the next write",
             Configuration { pushes: true, ..world(one, pair(), at_b, Faults { forgets: 1, ..NONE }) },
         ),
         without(
             Rule::TellResident,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "the node in which the home is keeps a copy that another has written over",
             Configuration { residents: true, ..world(one, vec![invoked(B, WRITE), invoked(A, READ)], &[(0, X)], NONE) },
         ),
         without(
             Rule::LoadHolds,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "a look into the store found nothing; the object was written, pushed and forgotten, and is said to be absent",
             Configuration {
                 residents: true,
@@ -198,19 +198,19 @@ pub fn weakenings() -> Vec<Weakening> {
         ),
         without(
             Rule::OutsideIsTold,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "one node drops its copy of what somebody else has written, and another shows its own",
             world(one, vec![invoked(A, &[Step::Notice(X)]), invoked(B, READ)], at_b, NONE),
         ),
         without(
             Rule::EndsCarryReads,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "what one invocation read, the next does not find",
             world(one, vec![invoked(A, WRITE), invoked(A, READ), invoked(B, READ)], at_b, NONE),
         ),
         without(
             Rule::FateOfPuts,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "a put takes place after its invocation was told as killed",
             Configuration {
                 slow_ledger: true,
@@ -219,25 +219,25 @@ pub fn weakenings() -> Vec<Weakening> {
         ),
         without(
             Rule::FenceBeforeDeclare,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "a put on its way lands after its node was declared lost",
             world((1, 1), vec![invoked(A, WRITE)], &[], Faults { node_crashes: 1, ..NONE }),
         ),
         without(
             Rule::RestartBarrier,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "the scheduler's successor knows nothing and dispatches",
             world(one, pair(), at_b, Faults { scheduler_crashes: 1, ..NONE }),
         ),
         without(
             Rule::HandOver,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "a put from outside is acknowledged, and the next dispatch does not know of it",
             world(one, vec![begun(Origin::Outside, A, WRITE), invoked(B, READ)], at_b, NONE),
         ),
         without(
             Rule::OutsideAsksHome,
-            Missed::Promise,
+            MutationSymptom::Promise,
             "a get from outside is served by a copy that is about to be invalidated",
             world(one, vec![begun(Origin::Outside, A, WRITE), begun(Origin::Outside, B, READ)], at_b, NONE),
         ),

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use nigh_protocol::{
     CacheLimits, CacheOutput, FromHome, Frontier, Gate, GateLimits, GateOutput, Home, HomeInput, HomeLimits, Member,
-    NodeCache, NodeNumber, Replayed, Reply, RequestId, Takeover, ToHome,
+    NodeCache, NodeNumber, ReplayedRecord, Reply, RequestId, Takeover, ToHome,
 };
 use nigh_terms::{Epoch, Incarnation, Monotonic, Sequence, ShardId, Token, Version};
 
-use crate::configuration::{Configuration, FIRST_REIGN, Faults, Origin, Without};
+use crate::configuration::{Configuration, FIRST_REIGN, Faults, MutatedRules, Origin};
 use crate::fingerprint::Part;
-use crate::ghost::{Ghost, OBJECTS_MAX, Object, Op, Promise, Seen};
+use crate::ghost::{Ghost, OBJECTS_MAX, Object, Op, Promise, SeenMarks};
 use crate::network::{Network, Packet};
 
 /// The first content of every object.
@@ -37,13 +37,13 @@ pub(crate) const HOME_LIMITS: HomeLimits = HomeLimits {
 const CACHE_LIMITS: CacheLimits = CacheLimits { resend: Duration::ZERO, requests_max: 8 };
 const GATE_LIMITS: GateLimits = GateLimits { wait: Duration::from_nanos(LATER.0), waiting_max: 8 };
 
-type Cache = NodeCache<Object, Op, Without>;
+type Cache = NodeCache<Object, Op, MutatedRules>;
 
 /// What a node's process holds.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Life {
     pub(crate) cache: Cache,
-    pub(crate) gate: Gate<u8, Without>,
+    pub(crate) gate: Gate<u8, MutatedRules>,
     /// Who waits for which fetch.
     pub(crate) readers: Vec<(RequestId, u8)>,
     /// Who waits for which put, and what it writes.
@@ -60,14 +60,14 @@ pub(crate) struct Node {
 /// The home of a shard, and those before it that do not know yet.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Seat {
-    pub(crate) home: Part<Home<Object, Without>>,
-    pub(crate) zombies: Vec<Part<Home<Object, Without>>>,
+    pub(crate) home: Part<Home<Object, MutatedRules>>,
+    pub(crate) zombies: Vec<Part<Home<Object, MutatedRules>>>,
 }
 
 /// A record that the ledger keeps.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Item {
-    pub(crate) replayed: Replayed<Object>,
+    pub(crate) replayed: ReplayedRecord<Object>,
     pub(crate) op: Op,
     pub(crate) pushed: bool,
     pub(crate) settled: bool,
@@ -82,7 +82,7 @@ pub(crate) struct Ledger {
 
 /// An object in the system of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Stored {
+pub(crate) struct StoredState {
     pub(crate) version: Version,
     pub(crate) op: Op,
     pub(crate) absent: bool,
@@ -114,7 +114,7 @@ pub(crate) struct Invocation {
     pub(crate) ended: bool,
     pub(crate) at: u8,
     pub(crate) waits: Option<RequestId>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenMarks,
     /// What a put from outside has to hand over.
     pub(crate) token: Token,
 }
@@ -125,8 +125,8 @@ pub struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) seats: Vec<Seat>,
     pub(crate) ledgers: Part<Vec<Ledger>>,
-    pub(crate) store: [Stored; OBJECTS_MAX],
-    pub(crate) frontier: Option<Part<Frontier<Without>>>,
+    pub(crate) store: [StoredState; OBJECTS_MAX],
+    pub(crate) frontier: Option<Part<Frontier<MutatedRules>>>,
     pub(crate) network: Network,
     pub(crate) invocations: Vec<Invocation>,
     /// Incarnations that a home has given up though they may live.
@@ -173,7 +173,7 @@ impl World {
             nodes: members.map(|me| Node { me, life: Some(Life::begin(config, me)) }).collect(),
             seats: seats.collect(),
             ledgers: Part::new(vec![ledger; usize::from(config.homes)]),
-            store: [Stored { version: Version::OUTSIDE, op: FIRST, absent: false }; OBJECTS_MAX],
+            store: [StoredState { version: Version::OUTSIDE, op: FIRST, absent: false }; OBJECTS_MAX],
             frontier: Some(Part::new(Frontier::begin(std::iter::empty(), config.without))),
             network: Network::default(),
             invocations: config
@@ -184,7 +184,7 @@ impl World {
                     ended: false,
                     at: 0,
                     waits: None,
-                    seen: Seen::default(),
+                    seen: SeenMarks::default(),
                     token: Token::empty(),
                 })
                 .collect(),
@@ -245,7 +245,12 @@ impl World {
         &mut self,
         config: &Configuration,
         node: u8,
-        act: impl FnOnce(&mut Gate<u8, Without>, &mut Cache, &mut Vec<CacheOutput<Object, Op>>, &mut Vec<GateOutput<u8>>),
+        act: impl FnOnce(
+            &mut Gate<u8, MutatedRules>,
+            &mut Cache,
+            &mut Vec<CacheOutput<Object, Op>>,
+            &mut Vec<GateOutput<u8>>,
+        ),
     ) {
         let (mut sent, mut told) = (Vec::new(), Vec::new());
         if let Some(life) = self.life_mut(node) {

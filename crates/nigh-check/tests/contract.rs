@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use nigh_check::{Configuration, Limits, Missed, configurations, explore, weakenings};
+use nigh_check::{Configuration, Limits, MutationSymptom, configurations, explore, weakenings};
 use nigh_terms::ByteSize;
 
 /// Far above what any of these takes.
@@ -44,8 +44,8 @@ fn every_rule_that_is_left_out_is_missed() {
     for weakening in weakenings() {
         let explored = explore(&weakening.configuration, &LIMITS);
         let missed = match weakening.shows {
-            Missed::Promise => !explored.violations.is_empty(),
-            Missed::Stuck => explored.stuck.is_some_and(|stuck| stuck.work > 0),
+            MutationSymptom::Promise => !explored.violations.is_empty(),
+            MutationSymptom::Stuck => explored.stuck.is_some_and(|stuck| stuck.work > 0),
         };
         assert!(missed, "{:?} is not missed: {explored:?}", weakening.rule);
     }

@@ -114,13 +114,13 @@ impl Hasher {
 
 /// What the bytes are, once all have passed and nothing claimed of them was wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedDigest {
     pub(crate) md5: [u8; 16],
     /// The checksum that was claimed, or asked for.
     pub checksum: Option<Checksum>,
 }
 
-impl Verified {
+impl VerifiedDigest {
     /// The entity tag of an object written in one piece.
     pub fn etag(&self) -> ETag {
         ETag(hex(&self.md5))
@@ -166,7 +166,7 @@ impl Digest {
     ///
     /// # Errors
     /// `BadDigest`, or `InvalidRequest` if what was claimed is no value or did not come.
-    pub fn verify(self, md5: Option<[u8; 16]>, claim: Option<ChecksumClaim>) -> Result<Verified, ObjectError> {
+    pub fn verify(self, md5: Option<[u8; 16]>, claim: Option<ChecksumClaim>) -> Result<VerifiedDigest, ObjectError> {
         let computed = self.md5.finish();
         if md5.is_some_and(|md5| md5 != computed) {
             return Err(ObjectError::BadDigest { claim: "Content-MD5" });
@@ -192,7 +192,7 @@ impl Digest {
             }
             _ => None,
         };
-        Ok(Verified { md5: computed, checksum })
+        Ok(VerifiedDigest { md5: computed, checksum })
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
         (ChecksumAlgorithm::Sha256, "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225"),
     ];
 
-    fn verify(algorithm: ChecksumAlgorithm, value: ClaimedValue) -> Result<Verified, ObjectError> {
+    fn verify(algorithm: ChecksumAlgorithm, value: ClaimedValue) -> Result<VerifiedDigest, ObjectError> {
         let mut digest = Digest::new(Some(algorithm));
         digest.update(b"1234");
         digest.update(b"56789");

@@ -6,7 +6,7 @@ use nigh_terms::{BucketName, Clock, Monotonic, ObjectKey, Principal, Token, Vers
 
 /// How a data call was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
+pub enum ServeOutcome {
     /// From a segment in memory.
     Hit,
     /// From the store; the object is in memory now.
@@ -33,7 +33,7 @@ pub struct ObjectEvent {
     /// The key; absent for calls on a bucket.
     pub key: Option<ObjectKey>,
     /// How it was served.
-    pub served: Served,
+    pub served: ServeOutcome,
     /// The bytes that went to or came from the caller.
     pub bytes: u64,
     /// The whole object's size, where the call showed it.
@@ -76,7 +76,7 @@ impl DataCall {
             principal,
             bucket,
             key,
-            served: Served::Failed,
+            served: ServeOutcome::Failed,
             bytes: 0,
             object_bytes: None,
             began,
@@ -94,7 +94,7 @@ impl DataCall {
     }
 
     /// Says how it was served.
-    pub fn succeeded(&mut self, served: Served, version: Option<Version>, token: Token) {
+    pub fn succeeded(&mut self, served: ServeOutcome, version: Option<Version>, token: Token) {
         if let Some(event) = &mut self.event {
             event.served = served;
             event.version = version;
@@ -112,7 +112,7 @@ impl DataCall {
     /// Says that it failed after all: its body broke off.
     pub const fn failed(&mut self) {
         if let Some(event) = &mut self.event {
-            event.served = Served::Failed;
+            event.served = ServeOutcome::Failed;
         }
     }
 

@@ -24,14 +24,14 @@ pub use attributes::{Attributes, ETag, ObjectMeta, Tags};
 pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue};
 pub use digest::Digest;
 pub use error::ObjectError;
-pub use event::{DataCall, ObjectEvent, ObjectObserver, Served};
+pub use event::{DataCall, ObjectEvent, ObjectObserver, ServeOutcome};
 pub use fetch_time::fetch_us;
 pub use folios::are_offered as large_folios_are_offered;
 pub use name_print::NamePrint;
 pub use request::{
-    Body, BucketInfo, ByteRange, ByteStream, CompleteRequest, CompletedPart, Copied, CopyRequest, Direction,
-    GetRequest, Got, ListPage, ListRequest, Listed, MultipartRequest, ObjectId, PartInfo, PutDone, PutRequest,
-    RangeSpec, ReadConditions, UploadId, UploadInfo, WriteConditions,
+    Body, BucketInfo, ByteRange, ByteStream, CompleteRequest, CompletedPart, CopyReply, CopyRequest, Direction,
+    GetReply, GetRequest, ListPage, ListRequest, ListedObject, MultipartRequest, ObjectId, PartInfo, PutDone,
+    PutRequest, RangeSpec, ReadConditions, UploadId, UploadInfo, WriteConditions,
 };
 pub use segment::{Segment, SegmentName, SegmentSlice};
 pub use segment_cost::Cost;

@@ -4,7 +4,7 @@
 //! entered once and then skipped: the next question goes behind all its keys, so that a page costs what it
 //! shows, however many keys a prefix hides.
 
-use crate::{ListPage, ListRequest, Listed};
+use crate::{ListPage, ListRequest, ListedObject};
 
 /// Keys asked for at a time, at most.
 const BATCH_MAX: usize = 1000;
@@ -62,7 +62,7 @@ impl RollUp {
     }
 
     /// Takes the store's answer to the last question. Gives the next one, or nothing when the page is complete.
-    pub fn answer(&mut self, listed: Vec<Listed>) -> Option<Question> {
+    pub fn answer(&mut self, listed: Vec<ListedObject>) -> Option<Question> {
         let at_end = listed.len() < self.batch;
         let mut skipped = 0;
         for object in listed {
@@ -130,11 +130,11 @@ mod tests {
         let mut given = 0;
         while let Some(Question { after, limit }) = question {
             assert!(limit > 0 && limit <= BATCH_MAX);
-            let listed: Vec<Listed> = keys
+            let listed: Vec<ListedObject> = keys
                 .iter()
                 .filter(|key| key.starts_with(&request.prefix) && after.as_ref().is_none_or(|after| *key > after))
                 .take(limit)
-                .map(|key| Listed {
+                .map(|key| ListedObject {
                     key: ObjectKey::new(key).unwrap(),
                     size: 0,
                     etag: ETag(String::new()),

@@ -97,7 +97,7 @@ pub struct GetRequest {
 }
 
 /// A read's answer.
-pub struct Got {
+pub struct GetReply {
     /// What is known of the object.
     pub meta: Arc<ObjectMeta>,
     /// The bytes that `body` gives.
@@ -240,7 +240,7 @@ pub struct CopyRequest {
 
 /// A copy's answer.
 #[derive(Clone, Debug)]
-pub struct Copied {
+pub struct CopyReply {
     /// As of a write.
     pub done: PutDone,
     /// The version that was copied.
@@ -262,7 +262,7 @@ pub struct ListRequest {
 
 /// One object of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct ListedObject {
     /// Its key.
     pub key: ObjectKey,
     /// Its length.
@@ -277,7 +277,7 @@ pub struct Listed {
 #[derive(Clone, Debug, Default)]
 pub struct ListPage {
     /// The objects.
-    pub objects: Vec<Listed>,
+    pub objects: Vec<ListedObject>,
     /// The common prefixes.
     pub common_prefixes: Vec<String>,
     /// Where to go on (`start_after`), if there is more.

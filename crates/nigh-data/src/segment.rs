@@ -31,11 +31,11 @@ enum Place {
     /// Beside others.
     Shared(Cell),
     /// In a memfd of its own.
-    Own(Arc<Sealed>),
+    Own(Arc<SealedMapping>),
 }
 
 #[derive(Debug)]
-struct Sealed {
+struct SealedMapping {
     // Fields are dropped in this order: the entry goes when the memory has.
     /// Absent for an empty one, which cannot be mapped.
     map: Option<Mmap>,
@@ -86,7 +86,7 @@ impl Segment {
     /// # Errors
     /// If the kernel gives no memory.
     pub fn copy_of(bytes: &[u8]) -> Result<Self, ObjectError> {
-        let mut filling = Filling::new(&Account::open()?, bytes.len() as u64)?;
+        let mut filling = SegmentWriter::new(&Account::open()?, bytes.len() as u64)?;
         filling.append(bytes)?;
         filling.seal()
     }
@@ -165,31 +165,31 @@ impl Segment {
 
 /// A segment being written by the node.
 #[derive(Debug)]
-pub struct Filling {
-    place: Filled,
+pub struct SegmentWriter {
+    place: SegmentBacking,
     length: u64,
     filled: u64,
 }
 
 #[derive(Debug)]
-enum Filled {
+enum SegmentBacking {
     Shared(Cell),
     Own(File, Entry),
     /// Its file mapped.
     Mapped(Folios, File, Entry),
 }
 
-impl Filling {
+impl SegmentWriter {
     /// A segment that will hold `length` bytes.
     pub fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
         let place = match length {
-            ..OWN_MIN => Filled::Shared(Cell::take(account, length as u32)?),
+            ..OWN_MIN => SegmentBacking::Shared(Cell::take(account, length as u32)?),
             _ if account.large_folios() => {
                 let file = memfd()?;
                 let folios = file.set_len(length).and_then(|()| Folios::map(&file, length as usize));
-                Filled::Mapped(folios.map_err(failed("map a segment"))?, file, account.enter(length))
+                SegmentBacking::Mapped(folios.map_err(failed("map a segment"))?, file, account.enter(length))
             }
-            _ => Filled::Own(memfd()?, account.enter(length)),
+            _ => SegmentBacking::Own(memfd()?, account.enter(length)),
         };
         Ok(Self { place, length, filled: 0 })
     }
@@ -197,7 +197,7 @@ impl Filling {
     /// Where some of the next `most` bytes are to be received, to be `received` then; none if they are to be appended.
     /// More than were announced are refused.
     pub fn room(&mut self, most: u64) -> Result<Option<&mut [u8]>, ObjectError> {
-        let Filled::Mapped(folios, ..) = &mut self.place else { return Ok(None) };
+        let SegmentBacking::Mapped(folios, ..) = &mut self.place else { return Ok(None) };
         let (left, received) = (self.length - self.filled, self.filled.saturating_add(most));
         if most > left {
             return Err(ObjectError::IncompleteBody { expected: self.length, received });
@@ -223,9 +223,11 @@ impl Filling {
             return Err(ObjectError::IncompleteBody { expected: self.length, received: self.filled });
         }
         match &mut self.place {
-            Filled::Shared(cell) => cell.write(at as u32, bytes),
-            Filled::Own(file, _) => file.write_all(bytes).map_err(failed("write a segment")),
-            Filled::Mapped(folios, ..) => folios.write(at as usize, bytes).map_err(failed("allocate a segment")),
+            SegmentBacking::Shared(cell) => cell.write(at as u32, bytes),
+            SegmentBacking::Own(file, _) => file.write_all(bytes).map_err(failed("write a segment")),
+            SegmentBacking::Mapped(folios, ..) => {
+                folios.write(at as usize, bytes).map_err(failed("allocate a segment"))
+            }
         }
     }
 
@@ -235,20 +237,20 @@ impl Filling {
             return Err(ObjectError::IncompleteBody { expected: self.length, received: self.filled });
         }
         Ok(Segment(match self.place {
-            Filled::Shared(cell) => Place::Shared(cell),
-            Filled::Own(file, entry) | Filled::Mapped(_, file, entry) => {
+            SegmentBacking::Shared(cell) => Place::Shared(cell),
+            SegmentBacking::Own(file, entry) | SegmentBacking::Mapped(_, file, entry) => {
                 // Nobody but this node has had the file, and its mapping ends here: no more than future writes are left
                 // to bar. `F_SEAL_WRITE` bars the same, but first waits for pages that another processor has not listed yet.
                 let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
                 rustix::fs::fcntl_add_seals(file.as_fd(), seals)
                     .map_err(|error| failed("seal a segment")(error.into()))?;
-                Place::Own(Arc::new(Sealed::map(HandedOut::new(file.into()), self.length, entry)?))
+                Place::Own(Arc::new(SealedMapping::map(HandedOut::new(file.into()), self.length, entry)?))
             }
         }))
     }
 }
 
-impl Sealed {
+impl SealedMapping {
     /// Maps a file that has the seals against writing, growing and shrinking.
     fn map(handed_out: HandedOut, length: u64, entry: Entry) -> Result<Self, ObjectError> {
         let map = if length == 0 {
@@ -265,24 +267,24 @@ impl Sealed {
 
 /// What became of sealing a segment that a client filled.
 #[derive(Debug)]
-pub enum Sealing {
+pub enum SealResult {
     /// Nobody can change it any more.
     Sealed(Segment),
     /// Somebody has it mapped for writing still.
-    Busy(Lent),
+    Busy(ClientSegment),
     /// Somebody has seen to it that it cannot be sealed.
-    Refused(Lent),
+    Refused(ClientSegment),
 }
 
 /// A segment that a client fills: made and allocated by the node, of a length that nobody can change.
 #[derive(Debug)]
-pub struct Lent {
+pub struct ClientSegment {
     handed_out: HandedOut,
     length: u64,
     entry: Entry,
 }
 
-impl Lent {
+impl ClientSegment {
     /// Makes one. It blocks: the kernel clears its pages, on the account of whoever calls.
     pub fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
         let (file, entry) = (memfd()?, account.enter(length));
@@ -316,16 +318,16 @@ impl Lent {
     }
 
     /// Adds the seal against writing, which holds for every descriptor there is.
-    pub fn seal(self) -> Result<Sealing, ObjectError> {
+    pub fn seal(self) -> Result<SealResult, ObjectError> {
         match rustix::fs::fcntl_add_seals(self.handed_out.file(), SealFlags::WRITE | SealFlags::SEAL) {
             Ok(()) => {}
-            Err(rustix::io::Errno::BUSY) => return Ok(Sealing::Busy(self)),
+            Err(rustix::io::Errno::BUSY) => return Ok(SealResult::Busy(self)),
             // Its client has closed it for further seals.
-            Err(rustix::io::Errno::PERM) => return Ok(Sealing::Refused(self)),
+            Err(rustix::io::Errno::PERM) => return Ok(SealResult::Refused(self)),
             Err(error) => return Err(failed("seal a segment")(error.into())),
         }
         let Self { handed_out, length, entry } = self;
-        Ok(Sealing::Sealed(Segment(Place::Own(Arc::new(Sealed::map(handed_out, length, entry)?)))))
+        Ok(SealResult::Sealed(Segment(Place::Own(Arc::new(SealedMapping::map(handed_out, length, entry)?)))))
     }
 }
 
@@ -336,7 +338,7 @@ mod tests {
     use super::*;
 
     fn segment_of(account: &Arc<Account>, bytes: &[u8]) -> Segment {
-        let mut filling = Filling::new(account, bytes.len() as u64).unwrap();
+        let mut filling = SegmentWriter::new(account, bytes.len() as u64).unwrap();
         filling.append(bytes).unwrap();
         filling.seal().unwrap()
     }
@@ -373,7 +375,7 @@ mod tests {
     fn a_segment_is_executed_by_nobody_and_cannot_be_made_executable() {
         let account = Account::open().unwrap();
         let sealed = segment_of(&account, b"#!/bin/sh\n".repeat(OWN_MIN as usize).as_slice());
-        let lent = Lent::new(&account, OWN_MIN).unwrap();
+        let lent = ClientSegment::new(&account, OWN_MIN).unwrap();
         for file in [sealed.hand_out().unwrap().unwrap(), lent.hand_out().unwrap()] {
             if !rustix::fs::fcntl_get_seals(&file).unwrap().contains(SealFlags::EXEC) {
                 let test = "a_segment_is_executed_by_nobody_and_cannot_be_made_executable";
@@ -400,7 +402,7 @@ mod tests {
     #[test]
     fn a_slice_shares_the_bytes_and_keeps_them_alive() {
         for (account, length) in accounts().flat_map(|account| [(Arc::clone(&account), 10), (account, OWN_MIN)]) {
-            let mut filling = Filling::new(&account, length).unwrap();
+            let mut filling = SegmentWriter::new(&account, length).unwrap();
             filling.append(b"01234").unwrap();
             filling.append(&vec![b'5'; length as usize - 5]).unwrap();
             let segment = filling.seal().unwrap();
@@ -423,11 +425,11 @@ mod tests {
     #[test]
     fn a_segment_takes_exactly_the_bytes_announced() {
         for (account, length) in accounts().flat_map(|account| [(Arc::clone(&account), 3), (account, OWN_MIN)]) {
-            let mut filling = Filling::new(&account, length).unwrap();
+            let mut filling = SegmentWriter::new(&account, length).unwrap();
             filling.append(b"ab").unwrap();
             let short = filling.seal();
             assert!(matches!(short, Err(ObjectError::IncompleteBody { expected, received: 2 }) if expected == length));
-            let mut filling = Filling::new(&account, length).unwrap();
+            let mut filling = SegmentWriter::new(&account, length).unwrap();
             assert!(filling.append(&vec![0; length as usize + 1]).is_err());
             drop(filling);
             assert_eq!(account.living(), Cost::default());
@@ -439,7 +441,7 @@ mod tests {
     fn bytes_are_received_where_they_stay_or_appended() {
         const LENGTH: usize = 3 << 20;
         for account in accounts() {
-            let mut filling = Filling::new(&account, LENGTH as u64).unwrap();
+            let mut filling = SegmentWriter::new(&account, LENGTH as u64).unwrap();
             filling.append(&[1; 5]).unwrap();
             while filling.filled() < LENGTH as u64 - 7 {
                 let left = LENGTH as u64 - 7 - filling.filled();
@@ -472,13 +474,13 @@ mod tests {
     #[test]
     fn a_segment_that_a_client_fills_has_its_memory_and_its_length_from_the_node() {
         let account = Account::open().unwrap();
-        let lent = Lent::new(&account, 100_000).unwrap();
+        let lent = ClientSegment::new(&account, 100_000).unwrap();
         let mut file = File::from(lent.hand_out().unwrap());
         assert_eq!(file.metadata().unwrap().blocks() * 512, account.cost_of_own(100_000).bytes);
         assert!(file.set_len(100_001).is_err() && file.set_len(1).is_err());
         file.write_all(&[3; 100_000]).unwrap();
         assert!(file.write_all(b"more").is_err());
-        let Sealing::Sealed(segment) = lent.seal().unwrap() else { panic!() };
+        let SealResult::Sealed(segment) = lent.seal().unwrap() else { panic!() };
         assert_eq!(segment.as_slice(), [3; 100_000]);
         assert!(file.write_all(b"late").is_err());
         assert_eq!(account.living(), account.cost_of_own(100_000));
@@ -487,22 +489,22 @@ mod tests {
     #[test]
     fn what_is_mapped_for_writing_is_not_sealed_until_it_is_unmapped() {
         let account = Account::open().unwrap();
-        let lent = Lent::new(&account, OWN_MIN).unwrap();
+        let lent = ClientSegment::new(&account, OWN_MIN).unwrap();
         let file = File::from(lent.hand_out().unwrap());
         // SAFETY: the file's length cannot change; only this test writes to it.
         let map = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap();
-        let Sealing::Busy(lent) = lent.seal().unwrap() else { panic!() };
+        let SealResult::Busy(lent) = lent.seal().unwrap() else { panic!() };
         drop(map);
-        assert!(matches!(lent.seal().unwrap(), Sealing::Sealed(_)));
+        assert!(matches!(lent.seal().unwrap(), SealResult::Sealed(_)));
     }
 
     #[test]
     fn a_segment_that_its_client_closed_for_seals_is_refused() {
         let account = Account::open().unwrap();
-        let lent = Lent::new(&account, OWN_MIN).unwrap();
+        let lent = ClientSegment::new(&account, OWN_MIN).unwrap();
         let file = lent.hand_out().unwrap();
         rustix::fs::fcntl_add_seals(&file, SealFlags::SEAL).unwrap();
-        assert!(matches!(lent.seal().unwrap(), Sealing::Refused(_)));
+        assert!(matches!(lent.seal().unwrap(), SealResult::Refused(_)));
         assert_eq!(account.living(), Cost::default());
     }
 }

@@ -11,19 +11,19 @@ use nigh_protocol::{Contract, Dispatch, Frontier, Member};
 use nigh_schedule::scheduler::coverage_board::CoverageBoard;
 use nigh_schedule::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Place, Turn};
 use nigh_schedule::scheduler::{
-    Choice, Cost, Decision, Fingerprint, Held, Inputs, NodeView, Offer, PerNode, Placement, Refusal, Warm, Weights,
-    schedule,
+    Choice, Cost, Decision, Fingerprint, HeldInputs, Inputs, NodeView, Offer, PerNode, Placement, Refusal,
+    WarmSandboxes, Weights, schedule,
 };
 use nigh_terms::{ByteSize, Monotonic, Namespace, NodeId, Token};
 use tokio::sync::oneshot;
 
-use super::cluster_view::{ClusterView, Which, which};
+use super::cluster_view::{ClusterView, FunctionKey, which};
 
 /// For an invocation that waits at the gate of a node: a question to the homes, and that the node may be slow to ask.
 const AT_GATE: Cost = Cost(1_500);
 
 /// A namespace that this controller owns.
-pub(super) struct Owned {
+pub(super) struct OwnedNamespace {
     pub(super) term: u64,
     pub(super) frontier: Frontier,
     board: CoverageBoard,
@@ -31,7 +31,7 @@ pub(super) struct Owned {
     shown: Vec<(Member, u64)>,
 }
 
-impl Owned {
+impl OwnedNamespace {
     /// An owner begins, to whom the homes have told `newest`.
     pub(super) fn new(term: u64, newest: &Token) -> Self {
         let mut frontier = Frontier::begin(newest.iter().map(|(shard, version)| (shard, version.epoch)), Contract);
@@ -68,19 +68,19 @@ impl Owned {
 }
 
 /// One that waits for a node.
-pub(super) struct Waiting {
+pub(super) struct WaitingInvocation {
     pub(super) function: Arc<Function>,
     pub(super) since: Monotonic,
     /// Nodes that have just refused it.
     pub(super) not_to: Vec<Member>,
     /// The objects that it will read, as far as is known.
     pub(super) reads: Vec<NamePrint>,
-    pub(super) turn: oneshot::Sender<Result<Placed, InvokeError>>,
+    pub(super) turn: oneshot::Sender<Result<DispatchPlacement, InvokeError>>,
 }
 
 /// Where one goes.
 #[derive(Clone, Debug)]
-pub(super) enum Placed {
+pub(super) enum DispatchPlacement {
     At {
         node: NodeId,
         dispatch: Dispatch,
@@ -96,13 +96,13 @@ pub(super) enum Placed {
 struct HadBetterWait;
 
 /// What decides where one goes.
-pub(super) struct Placing {
+pub(super) struct PlacementState {
     weights: Weights,
     cold_start: Duration,
     pub(super) view: ClusterView,
-    pub(super) owned: HashMap<Namespace, Owned>,
+    pub(super) owned: HashMap<Namespace, OwnedNamespace>,
     /// How long runs have taken.
-    runs: HashMap<Which, Duration>,
+    runs: HashMap<FunctionKey, Duration>,
 }
 
 /// Functions of which it is known how long they run; with one more all are forgotten.
@@ -110,14 +110,14 @@ const RUNS_MAX: usize = 16_384;
 
 /// See the module.
 pub(super) struct Books {
-    pub(super) placing: Placing,
-    pub(super) queue: DispatchQueue<Waiting>,
-    reserved: HashMap<Which, usize>,
-    running: HashMap<Which, usize>,
+    pub(super) placing: PlacementState,
+    pub(super) queue: DispatchQueue<WaitingInvocation>,
+    reserved: HashMap<FunctionKey, usize>,
+    running: HashMap<FunctionKey, usize>,
 }
 
 /// Why `name` was chosen, which holds so much of all that the invocation is thought to read.
-fn words(decision: &Decision, name: &NodeId, (held, all): (Held, Held), at_gate: bool) -> String {
+fn words(decision: &Decision, name: &NodeId, (held, all): (HeldInputs, HeldInputs), at_gate: bool) -> String {
     let offer = match decision.choice.map(|choice| choice.offer) {
         Some(Offer::Warm) => "has an idle sandbox of it",
         Some(Offer::Cold) => "has room for a new sandbox",
@@ -148,7 +148,7 @@ fn words(decision: &Decision, name: &NodeId, (held, all): (Held, Held), at_gate:
     text
 }
 
-impl Placing {
+impl PlacementState {
     /// Where an invocation of `function` would go that reads these objects, once the one that was sent to `after` is over.
     pub(super) fn foresee(&self, function: &Function, reads: &[NamePrint], after: Member) -> Option<Member> {
         let (warm, inputs) = (self.view.warm(function), self.view.inputs(reads));
@@ -172,7 +172,12 @@ impl Placing {
         (choice.offer == Offer::Cold).then(|| slot.name.clone())
     }
 
-    fn placement<'a>(&self, function: &Function, warm: &'a PerNode<Warm>, inputs: &'a Inputs) -> Placement<'a> {
+    fn placement<'a>(
+        &self,
+        function: &Function,
+        warm: &'a PerNode<WarmSandboxes>,
+        inputs: &'a Inputs,
+    ) -> Placement<'a> {
         Placement {
             function: Fingerprint::of(&[function.namespace.as_str(), function.name.as_str()]),
             booked: function.memory,
@@ -187,7 +192,7 @@ impl Placing {
 
     /// True if an invocation had better wait for a sandbox of its function that runs: that is expected sooner than a new one,
     /// with what that would end, and it has not waited for as long yet. The node's own rule is the same (`sandbox_pool`).
-    fn had_better_wait(&self, waiting: &Waiting, choice: &Choice, node: &NodeView, now: Monotonic) -> bool {
+    fn had_better_wait(&self, waiting: &WaitingInvocation, choice: &Choice, node: &NodeView, now: Monotonic) -> bool {
         let flying = self.view.flying(&waiting.function);
         let Some(run) = self.runs.get(&which(&waiting.function)).filter(|_| flying > 0) else { return false };
         let loss_us = match choice.offer {
@@ -200,18 +205,22 @@ impl Placing {
     }
 
     /// Where `waiting` goes now.
-    fn place(&mut self, waiting: &Waiting, now: Monotonic) -> Place<Placed> {
+    fn place(&mut self, waiting: &WaitingInvocation, now: Monotonic) -> Place<DispatchPlacement> {
         match self.found(waiting, now) {
             Ok(placed) => placed.map_or(Place::Nowhere, Place::Here),
             Err(HadBetterWait) => Place::Later,
         }
     }
 
-    fn found(&mut self, waiting: &Waiting, now: Monotonic) -> Result<Option<Placed>, HadBetterWait> {
+    fn found(
+        &mut self,
+        waiting: &WaitingInvocation,
+        now: Monotonic,
+    ) -> Result<Option<DispatchPlacement>, HadBetterWait> {
         let function = &*waiting.function;
         let (warm, inputs) = (self.view.warm(function), self.view.inputs(&waiting.reads));
         let placement = self.placement(function, &warm, &inputs);
-        let Some(owned) = self.owned.get_mut(&function.namespace) else { return Ok(Some(Placed::NotOwned)) };
+        let Some(owned) = self.owned.get_mut(&function.namespace) else { return Ok(Some(DispatchPlacement::NotOwned)) };
         owned.look(&self.view);
         let mut nodes = self.view.views(|index, _| owned.board.shards_behind(index));
         for (node, slot) in nodes.iter_mut().zip(self.view.slots()) {
@@ -239,7 +248,7 @@ impl Placing {
         let Some(slot) = self.view.slots().get(usize::from(choice.node.0)) else { return Ok(None) };
         let held = inputs.by_node().get(choice.node).copied().unwrap_or_default();
         let why = words(&decision, &slot.name, (held, inputs.all()), at_gate);
-        let placed = Placed::At { node: slot.name.clone(), dispatch, term, why };
+        let placed = DispatchPlacement::At { node: slot.name.clone(), dispatch, term, why };
         self.view.sent(choice.node, function, choice.offer);
         Ok(Some(placed))
     }
@@ -248,7 +257,7 @@ impl Placing {
 impl Books {
     pub(super) fn new(weights: Weights, cold_start: Duration, limits: DispatchLimits) -> Self {
         let (view, owned, runs) = (ClusterView::default(), HashMap::new(), HashMap::new());
-        let placing = Placing { weights, cold_start, view, owned, runs };
+        let placing = PlacementState { weights, cold_start, view, owned, runs };
         Self { placing, queue: DispatchQueue::new(limits), reserved: HashMap::new(), running: HashMap::new() }
     }
 
@@ -297,7 +306,7 @@ impl Books {
         }
     }
 
-    pub(super) fn set_reserved(&mut self, function: Which, concurrency: Option<usize>) {
+    pub(super) fn set_reserved(&mut self, function: FunctionKey, concurrency: Option<usize>) {
         let _before = match concurrency {
             Some(limit) => self.reserved.insert(function, limit),
             None => self.reserved.remove(&function),
@@ -325,7 +334,12 @@ impl Books {
     ///
     /// # Errors
     /// If it may not even wait.
-    pub(super) fn waits(&mut self, waiting: Waiting, deadline: Monotonic, now: Monotonic) -> Result<(), InvokeError> {
+    pub(super) fn waits(
+        &mut self,
+        waiting: WaitingInvocation,
+        deadline: Monotonic,
+        now: Monotonic,
+    ) -> Result<(), InvokeError> {
         let run = self.placing.runs.get(&which(&waiting.function)).copied().unwrap_or(Duration::from_millis(100));
         let (namespace, function) = which(&waiting.function);
         let entry = NewEntry { namespace, function, run, deadline, item: waiting };
@@ -338,7 +352,7 @@ impl Books {
         while let Some(turn) = queue.next(now, |waiting| placing.place(waiting, now)) {
             match turn {
                 Turn::Placed(_, waiting, placed) => {
-                    if let Err(Ok(Placed::At { dispatch, .. })) = waiting.turn.send(Ok(placed)) {
+                    if let Err(Ok(DispatchPlacement::At { dispatch, .. })) = waiting.turn.send(Ok(placed)) {
                         placing.view.over(dispatch.to, &waiting.function, false);
                     }
                 }

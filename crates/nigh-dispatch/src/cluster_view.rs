@@ -11,22 +11,22 @@ use nigh_engine::{NodeRole as Duty, PresentMember};
 use nigh_functions::function::Function;
 use nigh_protocol::Member;
 use nigh_schedule::scheduler::locality_hints::LocalityHints;
-use nigh_schedule::scheduler::{Fingerprint, Inputs, NodeIndex, NodeRole, NodeView, Offer, PerNode, Warm};
+use nigh_schedule::scheduler::{Fingerprint, Inputs, NodeIndex, NodeRole, NodeView, Offer, PerNode, WarmSandboxes};
 use nigh_schedule::vacancy::{Vacancy, WarmFunction};
 use nigh_terms::{ByteSize, FunctionName, Namespace, NodeId, NodeNumber, Token};
 
 use super::wire::{HoldingsNews, ReportHead};
 
 /// A function of a tenant.
-pub(super) type Which = (Namespace, FunctionName);
+pub(super) type FunctionKey = (Namespace, FunctionName);
 
-pub(super) fn which(function: &Function) -> Which {
+pub(super) fn which(function: &Function) -> FunctionKey {
     (function.namespace.clone(), function.name.clone())
 }
 
 /// What a node said last.
 #[derive(Debug)]
-struct Said {
+struct NodeReport {
     serial: u64,
     vacancy: Vacancy,
     covered: Token,
@@ -45,11 +45,11 @@ pub(super) struct Slot {
     fingerprint: Fingerprint,
     /// It is a member, and runs functions.
     lives: bool,
-    said: Option<Said>,
+    said: Option<NodeReport>,
     /// What this controller has running there.
     in_flight: u32,
     /// Since the last report: idle sandboxes taken and given back, new sandboxes begun and what they book.
-    warm: HashMap<Which, i64>,
+    warm: HashMap<FunctionKey, i64>,
     begun: u32,
     booked: ByteSize,
 }
@@ -74,12 +74,12 @@ impl Slot {
         self.said.as_ref().map(|said| (said.serial, &said.covered))
     }
 
-    fn warm_of(&self, function: &Function) -> Warm {
-        let Some(said) = &self.said else { return Warm::default() };
+    fn warm_of(&self, function: &Function) -> WarmSandboxes {
+        let Some(said) = &self.said else { return WarmSandboxes::default() };
         let known = said.vacancy.warm.iter().find(|warm| is_version(warm, function));
         let since = self.warm.get(&which(function)).copied().unwrap_or(0);
         let sandboxes = known.map_or(0, |known| i64::from(known.sandboxes)) + since;
-        Warm {
+        WarmSandboxes {
             sandboxes: u32::try_from(sandboxes.max(0)).unwrap_or(u32::MAX),
             granted: known.map_or(function.memory, |known| known.granted),
             idle_for: known.map_or(Duration::ZERO, |known| known.idle_for),
@@ -118,7 +118,7 @@ pub(super) struct ClusterView {
     slots: Vec<Slot>,
     places: HashMap<NodeNumber, usize>,
     /// What this controller has running, by function.
-    flying: HashMap<Which, u32>,
+    flying: HashMap<FunctionKey, u32>,
     /// Who holds what; made when first something is told.
     hints: Option<LocalityHints>,
 }
@@ -155,7 +155,7 @@ impl ClusterView {
         if slot.said.as_ref().is_some_and(|said| said.serial >= serial) {
             return false;
         }
-        slot.said = Some(Said { serial, vacancy, covered });
+        slot.said = Some(NodeReport { serial, vacancy, covered });
         slot.warm.clear();
         (slot.begun, slot.booked) = (0, ByteSize::ZERO);
         self.hear(from, &holdings);
@@ -245,7 +245,7 @@ impl ClusterView {
     }
 
     /// The idle sandboxes of `function`.
-    pub(super) fn warm(&self, function: &Function) -> PerNode<Warm> {
+    pub(super) fn warm(&self, function: &Function) -> PerNode<WarmSandboxes> {
         let mut warm = PerNode::default();
         for (index, slot) in (0..).map(NodeIndex).zip(&self.slots) {
             let of = slot.warm_of(function);

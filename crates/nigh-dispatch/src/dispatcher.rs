@@ -13,9 +13,11 @@ use nigh_data::NamePrint;
 use nigh_data::ObjectError;
 use nigh_engine::{PresentMember, Registry};
 use nigh_functions::function::{Function, FunctionSource};
-use nigh_invoke::applications::{Applications, Foreseen, KnownInput};
+use nigh_invoke::applications::{Applications, KnownInput, PrefetchPlan};
 use nigh_invoke::gate::InvocationGate;
-use nigh_invoke::invocation::{EventAttempt, Invoke, InvokeError, InvokeRequest, Invoked, Next, Wrote};
+use nigh_invoke::invocation::{
+    EventAttempt, InvocationResult, Invoke, InvokeError, InvokeRequest, TriggerObject, UpcomingInvocation,
+};
 use nigh_invoke::invoker::REQUEST_BYTES_MAX;
 use nigh_objects::ObjectMemory;
 use nigh_objects::cluster::Frontiers;
@@ -30,12 +32,12 @@ use nigh_terms::{Clock, FunctionName, InvocationId, Monotonic, Namespace, NodeId
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OnceCell, oneshot, watch};
 
-use super::books::{Books, Placed, Waiting};
-use super::cluster_view::Which;
-use super::kept_runs::{Arrival, Found, KeptRuns};
+use super::books::{Books, DispatchPlacement, WaitingInvocation};
+use super::cluster_view::FunctionKey;
+use super::kept_runs::{Arrival, KeptRuns, RunLookup};
 use super::owners::Owner;
 use super::run_door::until_answered;
-use super::sending::Sent;
+use super::sending::SendOutcome;
 use super::states::AnswerStates;
 use super::wire::{EndedHead, InvokeHead, PREPARE, PrepareHead, ReportHead, RunAnswer, RunHead, RunId, encode};
 
@@ -119,7 +121,7 @@ pub struct DispatcherParts {
 
 type Fence = Arc<OnceCell<Token>>;
 
-pub(super) struct Inner {
+pub(super) struct DispatcherState {
     pub(super) parts: DispatcherParts,
     pub(super) settings: DispatchSettings,
     pub(super) books: Mutex<Books>,
@@ -134,13 +136,13 @@ pub(super) struct Inner {
     /// Who answers requests of the Step Functions API.
     pub(super) states: OnceLock<Weak<dyn AnswerStates>>,
     /// Of functions for which a sandbox was made ahead just now: when.
-    made_ahead: Mutex<HashMap<Which, Monotonic>>,
+    made_ahead: Mutex<HashMap<FunctionKey, Monotonic>>,
     pub(super) room: Notify,
 }
 
 /// See the module.
 #[derive(Clone)]
-pub struct Dispatcher(pub(super) Arc<Inner>);
+pub struct Dispatcher(pub(super) Arc<DispatcherState>);
 
 /// What an invocation is from its way in to its end.
 pub(super) struct Task {
@@ -149,12 +151,12 @@ pub(super) struct Task {
     pub(super) id: InvocationId,
     pub(super) attempt: u32,
     pub(super) deadline: Monotonic,
-    pub(super) by: By,
+    pub(super) by: DispatchAuthority,
 }
 
 /// Who may run a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum DispatchAuthority {
     /// Whoever owns its namespace.
     Anybody,
     /// This process: it was handed on once.
@@ -163,7 +165,7 @@ pub(super) enum By {
     Term(u64),
 }
 
-impl By {
+impl DispatchAuthority {
     fn allows(self, term: u64) -> bool {
         !matches!(self, Self::Term(only) if only != term)
     }
@@ -171,7 +173,7 @@ impl By {
 
 /// How a task ends.
 pub(super) enum Outcome {
-    Ended(Invoked),
+    Ended(InvocationResult),
     /// Another process owns the namespace; nothing was done.
     NotOwner,
 }
@@ -181,7 +183,7 @@ impl Dispatcher {
     #[must_use]
     pub fn new(parts: DispatcherParts, settings: DispatchSettings) -> Self {
         let books = Mutex::new(Books::new(settings.weights, settings.cold_start, settings.queue));
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(DispatcherState {
             parts,
             settings,
             books,
@@ -242,9 +244,9 @@ impl Dispatcher {
         if again {
             let found = self.0.handed.lock().asked(self.0.now(), run);
             return match found {
-                Found::Known(awaited) => until_answered(awaited).await,
-                Found::Never => (RunAnswer::NeverHeard, Bytes::new()),
-                Found::Forgotten(token) => (RunAnswer::Forgotten { token }, Bytes::new()),
+                RunLookup::Known(awaited) => until_answered(awaited).await,
+                RunLookup::Never => (RunAnswer::NeverHeard, Bytes::new()),
+                RunLookup::Forgotten(token) => (RunAnswer::Forgotten { token }, Bytes::new()),
             };
         }
         let arrival = self.0.handed.lock().arrives(run);
@@ -257,7 +259,7 @@ impl Dispatcher {
         let event = attempt.map(|attempt| EventAttempt { id, attempt, wrote });
         let request = InvokeRequest { function, payload, client_context, token, event };
         tokio::spawn(async move {
-            let (said, body) = match inner.spawned(namespace, request, id, By::ThisProcess).await {
+            let (said, body) = match inner.spawned(namespace, request, id, DispatchAuthority::ThisProcess).await {
                 Ok(Outcome::Ended(invoked)) => {
                     (RunAnswer::Ended { ended: EndedHead::of(&invoked), settled: true }, invoked.payload)
                 }
@@ -278,10 +280,10 @@ impl Dispatcher {
 }
 
 /// How it went.
-pub(super) type Taken = Result<Outcome, InvokeError>;
+pub(super) type DispatchResult = Result<Outcome, InvokeError>;
 
 /// Looks at who lives and at the time, until the dispatcher is gone.
-fn keep_going(inner: &Arc<Inner>) {
+fn keep_going(inner: &Arc<DispatcherState>) {
     let (weak, mut present) = (Arc::downgrade(inner), inner.parts.present.clone());
     tokio::spawn(async move {
         present.mark_changed();
@@ -305,7 +307,7 @@ fn keep_going(inner: &Arc<Inner>) {
     });
 }
 
-impl Inner {
+impl DispatcherState {
     pub(super) fn now(&self) -> Monotonic {
         self.parts.clock.monotonic()
     }
@@ -315,8 +317,8 @@ impl Inner {
         namespace: Namespace,
         request: InvokeRequest,
         id: InvocationId,
-        by: By,
-    ) -> Taken {
+        by: DispatchAuthority,
+    ) -> DispatchResult {
         let size = request.payload.len();
         if size > REQUEST_BYTES_MAX {
             return Err(InvokeError::PayloadTooLarge { size, limit: REQUEST_BYTES_MAX });
@@ -333,7 +335,7 @@ impl Inner {
     }
 
     /// Runs a task here, or at its owner.
-    async fn whole(self: Arc<Self>, task: Task) -> Taken {
+    async fn whole(self: Arc<Self>, task: Task) -> DispatchResult {
         let mut sends = 0;
         let mut reruns = 0;
         loop {
@@ -344,7 +346,7 @@ impl Inner {
                         return Ok(Outcome::Ended(outcome));
                     }
                 }
-                Owner::Other(_) if task.by != By::Anybody => return Ok(Outcome::NotOwner),
+                Owner::Other(_) if task.by != DispatchAuthority::Anybody => return Ok(Outcome::NotOwner),
                 Owner::Other(owner) => {
                     if let Some(invoked) = self.hand_on(&owner, &task, &mut sends).await? {
                         return Ok(Outcome::Ended(invoked));
@@ -364,7 +366,7 @@ impl Inner {
         task: &Task,
         sends: &mut u32,
         reruns: &mut u32,
-    ) -> Result<Option<Invoked>, InvokeError> {
+    ) -> Result<Option<InvocationResult>, InvokeError> {
         let Task { namespace, request, .. } = task;
         let not_found = || InvokeError::NotFound(request.function.clone());
         let function = self.parts.functions.find(namespace, &request.function).await.ok_or_else(not_found)?;
@@ -381,11 +383,11 @@ impl Inner {
         function: &Arc<Function>,
         sends: &mut u32,
         reruns: &mut u32,
-    ) -> Result<Option<Invoked>, InvokeError> {
+    ) -> Result<Option<InvocationResult>, InvokeError> {
         let Task { namespace, request, id, attempt, .. } = task;
         let mut deadline = task.deadline;
         let input = self.parts.applications.input(namespace, &function.name, &PayloadWalk::of(&request.payload));
-        if let (Some(Wrote { node, bytes }), 1) = (request.event.and_then(|event| event.wrote), *attempt) {
+        if let (Some(TriggerObject { node, bytes }), 1) = (request.event.and_then(|event| event.wrote), *attempt) {
             // Its writer may still run, and its node has not reported since.
             let written = input.named().iter().map(|print| (*print, bytes));
             self.books.lock().placing.view.wrote(node, written);
@@ -398,7 +400,7 @@ impl Inner {
             if !self.books.lock().see(namespace, None, &request.token) {
                 return Ok(None);
             }
-            let Placed::At { node, dispatch, term, why } =
+            let DispatchPlacement::At { node, dispatch, term, why } =
                 self.placed(function, not_to, input.reads(), deadline).await?
             else {
                 return Ok(None);
@@ -426,11 +428,11 @@ impl Inner {
             }
             metrics::counter!("nigh_dispatches_total").increment(1);
             let sent = self.send(&node, &head, &request.payload, function.timeout).await;
-            let ran = matches!(sent, Sent::Ended { .. });
+            let ran = matches!(sent, SendOutcome::Ended { .. });
             self.books.lock().placing.view.over(to, function, ran);
             self.room.notify_one();
             match sent {
-                Sent::Ended { invoked, settled } => {
+                SendOutcome::Ended { invoked, settled } => {
                     let wrote = invoked.touched.iter().filter(|one| one.wrote);
                     let left = wrote.map(|one| (NamePrint::of(&one.object(namespace)), one.bytes));
                     // What it waited for before is no part of its run.
@@ -440,7 +442,7 @@ impl Inner {
                     self.joined(namespace, term, &invoked.token, settled).await;
                     return Ok(Some(invoked));
                 }
-                Sent::NotHere(why) => {
+                SendOutcome::NotHere(why) => {
                     tracing::debug!(invocation = %id, %node, %why, "a node does not run an invocation; another is looked for");
                     metrics::counter!("nigh_dispatches_refused_total").increment(1);
                     refused.push((to, self.now().after(NOT_AGAIN_FOR)));
@@ -448,12 +450,12 @@ impl Inner {
                         return Err(why);
                     }
                 }
-                Sent::NotRun(why) => return Err(why),
-                Sent::TermOver => {
+                SendOutcome::NotRun(why) => return Err(why),
+                SendOutcome::TermOver => {
                     self.forget(namespace, term);
                     return Ok(None);
                 }
-                Sent::Lost(token) => {
+                SendOutcome::Lost(token) => {
                     let token = match token {
                         Some(token) => token,
                         None => self.fence(to).await,
@@ -483,7 +485,7 @@ impl Inner {
     /// background.
     async fn prefetch(self: &Arc<Self>, input: &KnownInput, node: Member) {
         let Some(memory) = self.parts.memory.clone() else { return };
-        let Some(Foreseen { next, objects }) = self.parts.applications.starts(input, self.now()) else { return };
+        let Some(PrefetchPlan { next, objects }) = self.parts.applications.starts(input, self.now()) else { return };
         let Some(next) = self.parts.functions.find(input.namespace(), &next).await else { return };
         let reads: Vec<NamePrint> = objects.iter().map(NamePrint::of).collect();
         let to = self.books.lock().placing.foresee(&next, &reads, node).unwrap_or(node);
@@ -507,18 +509,22 @@ impl Inner {
         not_to: Vec<Member>,
         reads: Vec<NamePrint>,
         deadline: Monotonic,
-    ) -> Result<Placed, InvokeError> {
+    ) -> Result<DispatchPlacement, InvokeError> {
         let (turn, placed) = oneshot::channel();
         {
             let (mut books, now) = (self.books.lock(), self.now());
-            books.waits(Waiting { function: Arc::clone(function), since: now, not_to, reads, turn }, deadline, now)?;
+            books.waits(
+                WaitingInvocation { function: Arc::clone(function), since: now, not_to, reads, turn },
+                deadline,
+                now,
+            )?;
             books.pump(now);
         }
         placed.await.unwrap_or(Err(InvokeError::ShuttingDown))
     }
 
     /// Has what an invocation needs made ready where it would be placed now.
-    fn prepare(self: &Arc<Self>, which: Which, after: Option<InvocationId>) {
+    fn prepare(self: &Arc<Self>, which: FunctionKey, after: Option<InvocationId>) {
         let now = self.now();
         {
             let mut made = self.made_ahead.lock();
@@ -559,9 +565,9 @@ impl Inner {
 
 #[async_trait]
 impl Invoke for Dispatcher {
-    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
+    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<InvocationResult, InvokeError> {
         let id = request.event.map_or_else(InvocationId::now, |event: EventAttempt| event.id);
-        let result = match self.0.spawned(who.namespace.clone(), request, id, By::Anybody).await {
+        let result = match self.0.spawned(who.namespace.clone(), request, id, DispatchAuthority::Anybody).await {
             Ok(Outcome::Ended(invoked)) => Ok(invoked),
             Ok(Outcome::NotOwner) => Err(InvokeError::Internal("an invocation was handed on twice".to_owned())),
             Err(error) => Err(error),
@@ -581,7 +587,7 @@ impl Invoke for Dispatcher {
         }
     }
 
-    fn prepare(&self, namespace: &Namespace, next: Next) {
+    fn prepare(&self, namespace: &Namespace, next: UpcomingInvocation) {
         self.0.prepare((namespace.clone(), next.function), next.after);
     }
 

@@ -22,28 +22,28 @@ const KEPT_BYTES_MAX: usize = 256 << 20;
 const KEPT_MAX: usize = 65_536;
 
 /// An answer: its head and its body.
-pub(super) type Kept = Arc<(RunAnswer, Bytes)>;
+pub(super) type StoredAnswer = Arc<(RunAnswer, Bytes)>;
 /// Where an answer comes.
-pub(super) type Awaited = watch::Receiver<Option<Kept>>;
+pub(super) type AnswerReceiver = watch::Receiver<Option<StoredAnswer>>;
 
 enum Run {
-    Known(Awaited),
+    Known(AnswerReceiver),
     Buried,
 }
 
 /// What becomes of a run that comes.
 pub(super) enum Arrival {
     /// It is to be run; its answer goes here.
-    New(watch::Sender<Option<Kept>>),
+    New(watch::Sender<Option<StoredAnswer>>),
     /// It has come before.
-    Known(Awaited),
+    Known(AnswerReceiver),
     /// It was said of it that it had not come.
     Buried,
 }
 
 /// What is known of a run that is asked for.
-pub(super) enum Found {
-    Known(Awaited),
+pub(super) enum RunLookup {
+    Known(AnswerReceiver),
     /// It is buried now.
     Never,
     /// It may have run; this is what all that are forgotten had seen.
@@ -76,21 +76,21 @@ impl KeptRuns {
     }
 
     /// A run is asked for.
-    pub(super) fn asked(&mut self, now: Monotonic, run: RunId) -> Found {
+    pub(super) fn asked(&mut self, now: Monotonic, run: RunId) -> RunLookup {
         match (self.runs.get(&run), &self.forgotten) {
-            (Some(Run::Known(awaited)), _) => Found::Known(awaited.clone()),
-            (None, Some((newest, token))) if run.invocation <= *newest => Found::Forgotten(token.clone()),
-            (Some(Run::Buried), _) => Found::Never,
+            (Some(Run::Known(awaited)), _) => RunLookup::Known(awaited.clone()),
+            (None, Some((newest, token))) if run.invocation <= *newest => RunLookup::Forgotten(token.clone()),
+            (Some(Run::Buried), _) => RunLookup::Never,
             (None, _) => {
                 self.runs.insert(run, Run::Buried);
                 self.grows(now, run, 0);
-                Found::Never
+                RunLookup::Never
             }
         }
     }
 
     /// A sending of an invocation that goes on, or has ended, whoever sent it; of its last attempt, if none is named.
-    pub(super) fn find(&self, invocation: InvocationId, attempt: Option<u32>) -> Option<Awaited> {
+    pub(super) fn find(&self, invocation: InvocationId, attempt: Option<u32>) -> Option<AnswerReceiver> {
         let is_it = |run: &RunId| run.invocation == invocation && attempt.is_none_or(|attempt| attempt == run.attempt);
         let found = self.runs.iter().filter_map(|(run, known)| match known {
             Run::Known(awaited) if is_it(run) => Some((run.attempt, awaited)),
@@ -162,16 +162,16 @@ mod tests {
         let (mut runs, run) = (KeptRuns::default(), run());
         end(&mut runs, run, Token::empty());
         assert!(matches!(runs.arrives(run), Arrival::Known(awaited) if awaited.borrow().is_some()));
-        assert!(matches!(runs.asked(NOW, run), Found::Known(awaited) if awaited.borrow().is_some()));
+        assert!(matches!(runs.asked(NOW, run), RunLookup::Known(awaited) if awaited.borrow().is_some()));
         assert!(matches!(runs.arrives(RunId { send: 1, ..run }), Arrival::New(_)), "sent anew it is another");
     }
 
     #[test]
     fn what_was_said_not_to_have_come_is_not_taken_when_it_comes() {
         let (mut runs, run) = (KeptRuns::default(), run());
-        assert!(matches!(runs.asked(NOW, run), Found::Never));
+        assert!(matches!(runs.asked(NOW, run), RunLookup::Never));
         assert!(matches!(runs.arrives(run), Arrival::Buried));
-        assert!(matches!(runs.asked(NOW, run), Found::Never));
+        assert!(matches!(runs.asked(NOW, run), RunLookup::Never));
     }
 
     #[test]
@@ -182,9 +182,9 @@ mod tests {
         end(&mut runs, first, token.clone());
         let later = NOW.after(KEPT_FOR);
         let second = run();
-        assert!(matches!(runs.asked(later, second), Found::Never), "a newer one");
-        assert!(matches!(runs.asked(later, first), Found::Forgotten(seen) if seen == token));
-        assert!(matches!(runs.asked(later, second), Found::Never));
+        assert!(matches!(runs.asked(later, second), RunLookup::Never), "a newer one");
+        assert!(matches!(runs.asked(later, first), RunLookup::Forgotten(seen) if seen == token));
+        assert!(matches!(runs.asked(later, second), RunLookup::Never));
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod wire;
 pub use self::calls::DispatchCalls;
 pub use self::dispatcher::{DispatchHomes, DispatchSettings, Dispatcher, DispatcherParts};
 pub use self::owners::Owner;
-pub use self::ownership::{OWNERS_TABLE, Ownership, Standing, standing};
+pub use self::ownership::{OWNERS_TABLE, Ownership, OwnershipState, standing};
 pub use self::reporter::report_all;
 pub use self::run_door::{RunDoor, RunDoorParts};
 pub use self::states::AnswerStates;

@@ -18,9 +18,9 @@ use nigh_schedule::scheduler::Fingerprint;
 use nigh_terms::{Monotonic, Namespace, NodeId, Token};
 use tokio::time::Instant;
 
-use super::books::Owned;
-use super::dispatcher::Inner;
-use super::ownership::{OWNERS_TABLE, Ownership, Standing, standing};
+use super::books::OwnedNamespace;
+use super::dispatcher::DispatcherState;
+use super::ownership::{OWNERS_TABLE, Ownership, OwnershipState, standing};
 use super::wire::{ANNOUNCE, AnnounceHead, HAND_OVER, HandOverAnswer, HandOverHead, decode, encode};
 
 /// Between two attempts.
@@ -53,7 +53,7 @@ pub(super) fn address(member: &PresentMember) -> PeerAddress {
     }
 }
 
-impl Inner {
+impl DispatcherState {
     pub(super) fn living(&self, lives: impl Fn(&PresentMember) -> bool) -> Option<PresentMember> {
         self.parts.present.borrow().iter().find(|member| lives(member)).cloned()
     }
@@ -110,15 +110,15 @@ impl Inner {
         Ok(Some((document, found.revision)))
     }
 
-    pub(super) fn standing(&self, document: Option<&Ownership>) -> Standing {
+    pub(super) fn standing(&self, document: Option<&Ownership>) -> OwnershipState {
         standing(document, (&self.parts.node, self.parts.me.incarnation), &self.parts.present.borrow())
     }
 
     /// As `standing`; if this process took itself for the owner and is not, it does no longer.
-    fn true_standing(&self, namespace: &Namespace, document: Option<&Ownership>) -> Standing {
+    fn true_standing(&self, namespace: &Namespace, document: Option<&Ownership>) -> OwnershipState {
         let standing = self.standing(document);
         let own = self.books.lock().term(namespace);
-        if let Some(term) = own.filter(|term| standing != Standing::Mine(*term)) {
+        if let Some(term) = own.filter(|term| standing != OwnershipState::Mine(*term)) {
             self.forget(namespace, term);
         }
         standing
@@ -128,14 +128,14 @@ impl Inner {
         loop {
             let found = self.document(namespace).await.map_err(|error| failed(&error))?;
             let term = match self.standing(found.as_ref().map(|(document, _)| document)) {
-                Standing::Mine(term) => term,
-                Standing::Theirs(owner) => return Ok(self.learn_owner(namespace, owner)),
-                Standing::Open { term, .. } if self.may_own() => match self.claim(namespace, term, found).await {
+                OwnershipState::Mine(term) => term,
+                OwnershipState::Theirs(owner) => return Ok(self.learn_owner(namespace, owner)),
+                OwnershipState::Open { term, .. } if self.may_own() => match self.claim(namespace, term, found).await {
                     Ok(()) => term,
                     Err(RegistryError::Conflict { .. }) => continue,
                     Err(error) => return Err(failed(&error)),
                 },
-                Standing::Open { .. } => match self.controller_for(namespace) {
+                OwnershipState::Open { .. } => match self.controller_for(namespace) {
                     Some(controller) => return Ok(Owner::Other(controller)),
                     None if self.now() < deadline => {
                         tokio::time::sleep(PAUSE).await;
@@ -187,7 +187,7 @@ impl Inner {
     pub(super) async fn will_execute(&self, namespace: &Namespace, term: u64) -> Result<bool, RegistryError> {
         loop {
             let Some((document, revision)) = self.document(namespace).await? else { return Ok(false) };
-            if self.true_standing(namespace, Some(&document)) != Standing::Mine(term) {
+            if self.true_standing(namespace, Some(&document)) != OwnershipState::Mine(term) {
                 return Ok(false);
             }
             if document.executes {
@@ -234,7 +234,7 @@ impl Inner {
         tracing::info!(%namespace, term, "this controller dispatches the namespace");
         metrics::counter!("nigh_dispatch_takeovers_total").increment(1);
         self.elsewhere.lock().remove(namespace);
-        self.books.lock().placing.owned.insert(namespace.clone(), Owned::new(term, &newest));
+        self.books.lock().placing.owned.insert(namespace.clone(), OwnedNamespace::new(term, &newest));
         Ok(Owner::Me(term))
     }
 
@@ -288,7 +288,7 @@ impl Inner {
     pub(super) async fn let_go(&self, namespace: &Namespace) -> Result<(), RegistryError> {
         let found = self.document(namespace).await?;
         if let Some((document, revision)) = found
-            && let Standing::Mine(term) = self.standing(Some(&document))
+            && let OwnershipState::Mine(term) = self.standing(Some(&document))
         {
             self.forget(namespace, term);
             self.write(namespace, &document.freed(), Some(revision)).await?;
@@ -341,9 +341,9 @@ impl Inner {
         let found = self.document(namespace).await.map_err(|error| error.to_string())?;
         let to = match self.true_standing(namespace, found.as_ref().map(|(document, _)| document)) {
             // Who begins after this reads the homes, which have it.
-            Standing::Open { abandoned: false, .. } => return Ok(HandOverAnswer::Taken),
-            Standing::Open { abandoned: true, .. } if !self.may_own() => self.controller_for(namespace),
-            Standing::Mine(_) | Standing::Open { .. } => {
+            OwnershipState::Open { abandoned: false, .. } => return Ok(HandOverAnswer::Taken),
+            OwnershipState::Open { abandoned: true, .. } if !self.may_own() => self.controller_for(namespace),
+            OwnershipState::Mine(_) | OwnershipState::Open { .. } => {
                 return match self.owner(namespace, deadline).await {
                     Ok(Owner::Me(term)) if self.books.lock().see(namespace, Some(term), token) => {
                         Ok(HandOverAnswer::Taken)
@@ -352,7 +352,7 @@ impl Inner {
                     Err(error) => Err(error.to_string()),
                 };
             }
-            Standing::Theirs(owner) => Some(owner),
+            OwnershipState::Theirs(owner) => Some(owner),
         };
         let Some(to) = to else { return Err("no controller of the cluster lives".to_owned()) };
         let head = HandOverHead { namespace: namespace.clone(), token: token.clone() };
@@ -369,10 +369,10 @@ impl Inner {
             }
         };
         match self.true_standing(&namespace, found.as_ref().map(|(document, _)| document)) {
-            Standing::Open { abandoned: false, .. } => HandOverAnswer::Taken,
-            Standing::Theirs(_) => HandOverAnswer::NotOwner,
-            Standing::Mine(_) | Standing::Open { .. } if !self.parts.owns => HandOverAnswer::NotOwner,
-            Standing::Mine(_) | Standing::Open { .. } => {
+            OwnershipState::Open { abandoned: false, .. } => HandOverAnswer::Taken,
+            OwnershipState::Theirs(_) => HandOverAnswer::NotOwner,
+            OwnershipState::Mine(_) | OwnershipState::Open { .. } if !self.parts.owns => HandOverAnswer::NotOwner,
+            OwnershipState::Mine(_) | OwnershipState::Open { .. } => {
                 let deadline = self.now().after(CALL_WITHIN);
                 match self.owner(&namespace, deadline).await {
                     Ok(Owner::Me(term)) if self.books.lock().see(&namespace, Some(term), &token) => {

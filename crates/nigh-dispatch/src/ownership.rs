@@ -35,7 +35,7 @@ pub struct Ownership {
 
 /// How this process stands to a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum OwnershipState {
     /// It is the owner, in this term.
     Mine(u64),
     /// Another is, and lives.
@@ -91,17 +91,17 @@ pub fn standing(
     document: Option<&Ownership>,
     (node, incarnation): (&NodeId, Incarnation),
     living: &[PresentMember],
-) -> Standing {
-    let Some(document) = document else { return Standing::Open { term: 1, abandoned: false } };
+) -> OwnershipState {
+    let Some(document) = document else { return OwnershipState::Open { term: 1, abandoned: false } };
     if document.is_of(node, incarnation) {
-        return Standing::Mine(document.term);
+        return OwnershipState::Mine(document.term);
     }
     let owner = living
         .iter()
         .find(|member| document.is_of(&member.node, member.incarnation) && member.has(NodeRole::Controller));
     match owner {
-        Some(owner) => Standing::Theirs(owner.clone()),
-        None => Standing::Open { term: document.term + 1, abandoned: !document.free },
+        Some(owner) => OwnershipState::Theirs(owner.clone()),
+        None => OwnershipState::Open { term: document.term + 1, abandoned: !document.free },
     }
 }
 
@@ -121,28 +121,28 @@ mod tests {
         Ownership::of(&NodeId(name.to_owned()), Incarnation(life), 7)
     }
 
-    fn seen_by_a(document: Option<&Ownership>, living: &[PresentMember]) -> Standing {
+    fn seen_by_a(document: Option<&Ownership>, living: &[PresentMember]) -> OwnershipState {
         standing(document, (&NodeId("a".to_owned()), Incarnation(2)), living)
     }
 
     #[test]
     fn who_lives_and_is_named_owns_and_nobody_else_does() {
         let living = [member("a", 2, NodeRole::Controller), member("b", 3, NodeRole::Controller)];
-        assert_eq!(seen_by_a(None, &living), Standing::Open { term: 1, abandoned: false });
-        assert_eq!(seen_by_a(Some(&of("a", 2)), &living), Standing::Mine(7));
-        assert_eq!(seen_by_a(Some(&of("b", 3)), &living), Standing::Theirs(living[1].clone()));
+        assert_eq!(seen_by_a(None, &living), OwnershipState::Open { term: 1, abandoned: false });
+        assert_eq!(seen_by_a(Some(&of("a", 2)), &living), OwnershipState::Mine(7));
+        assert_eq!(seen_by_a(Some(&of("b", 3)), &living), OwnershipState::Theirs(living[1].clone()));
     }
 
     #[test]
     fn an_earlier_life_a_dead_one_and_one_that_let_go_are_followed_in_a_higher_term() {
         let living = [member("a", 2, NodeRole::Controller), member("b", 3, NodeRole::Controller)];
         for dead in [of("a", 1), of("b", 2), of("c", 1)] {
-            assert_eq!(seen_by_a(Some(&dead), &living), Standing::Open { term: 8, abandoned: true });
+            assert_eq!(seen_by_a(Some(&dead), &living), OwnershipState::Open { term: 8, abandoned: true });
         }
-        assert_eq!(seen_by_a(Some(&of("b", 3).freed()), &living), Standing::Open { term: 8, abandoned: false });
-        assert_eq!(seen_by_a(Some(&of("a", 2).freed()), &living), Standing::Open { term: 8, abandoned: false });
+        assert_eq!(seen_by_a(Some(&of("b", 3).freed()), &living), OwnershipState::Open { term: 8, abandoned: false });
+        assert_eq!(seen_by_a(Some(&of("a", 2).freed()), &living), OwnershipState::Open { term: 8, abandoned: false });
         let run_only = [member("b", 3, NodeRole::Run)];
-        assert_eq!(seen_by_a(Some(&of("b", 3)), &run_only), Standing::Open { term: 8, abandoned: true });
+        assert_eq!(seen_by_a(Some(&of("b", 3)), &run_only), OwnershipState::Open { term: 8, abandoned: true });
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use nigh_engine::{PresentMember, Registry};
 use nigh_functions::function::FunctionSource;
-use nigh_invoke::invocation::{EventAttempt, InvokeRequest, Next};
+use nigh_invoke::invocation::{EventAttempt, InvokeRequest, UpcomingInvocation};
 use nigh_invoke::run_dispatched::RunDispatched;
 use nigh_protocol::{GateRefusal, Member};
 use nigh_rpc::{Body, Call, Refusal, RefusalKind, Reply};
@@ -19,7 +19,7 @@ use nigh_terms::{Clock, FunctionName, Namespace, NodeId};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::kept_runs::{Arrival, Awaited, Found, KeptRuns};
+use super::kept_runs::{AnswerReceiver, Arrival, KeptRuns, RunLookup};
 use super::ownership::{OWNERS_TABLE, Ownership};
 use super::terms::{TermJudgement, Terms};
 use super::wire::{
@@ -127,7 +127,7 @@ impl RunDoor {
             number if number == PREPARE.number => {
                 let PrepareHead { namespace, function, after, to } = head_of(&call)?;
                 if to == self.parts.me {
-                    self.parts.runner.prepare(&namespace, Next { function, input: None, after });
+                    self.parts.runner.prepare(&namespace, UpcomingInvocation { function, input: None, after });
                 }
                 Ok(reply(&(), Bytes::new()))
             }
@@ -147,9 +147,9 @@ impl RunDoor {
         }
         let found = self.runs.lock().asked(self.parts.clock.monotonic(), run);
         match found {
-            Found::Known(awaited) => until_answered(awaited).await,
-            Found::Never => (RunAnswer::NeverHeard, Bytes::new()),
-            Found::Forgotten(token) => (RunAnswer::Forgotten { token }, Bytes::new()),
+            RunLookup::Known(awaited) => until_answered(awaited).await,
+            RunLookup::Never => (RunAnswer::NeverHeard, Bytes::new()),
+            RunLookup::Forgotten(token) => (RunAnswer::Forgotten { token }, Bytes::new()),
         }
     }
 
@@ -254,7 +254,7 @@ impl RunDoor {
     }
 }
 
-pub(super) async fn until_answered(mut awaited: Awaited) -> (RunAnswer, Bytes) {
+pub(super) async fn until_answered(mut awaited: AnswerReceiver) -> (RunAnswer, Bytes) {
     // Its task has ended without a word: it panicked.
     let lost = || (RunAnswer::NotRun(NotRun::Lost(LossError::MayHaveRun)), Bytes::new());
     let Ok(kept) = awaited.wait_for(Option::is_some).await else { return lost() };

@@ -8,14 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::join_all;
 use nigh_engine::{NodeRole, PresentMember};
-use nigh_invoke::invocation::{InvokeError, Invoked};
+use nigh_invoke::invocation::{InvocationResult, InvokeError};
 use nigh_protocol::{GateRefusal, Member};
-use nigh_rpc::{Answer, CallError, Fate, Method};
+use nigh_rpc::{CallAnswer, CallError, Fate, Method};
 use nigh_schedule::scheduler::lost_invocation::LossError;
 use nigh_terms::{InvocationId, NodeId, Token};
 use tokio::time::Instant;
 
-use super::dispatcher::{Inner, Task};
+use super::dispatcher::{DispatcherState, Task};
 use super::owners::{PAUSE, address};
 use super::wire::{
     ASK, AskHead, AskedStates, BODY_MAX, FIND, FindHead, INVOKE, InvokeHead, NotRun, RUN, RunAnswer, RunHead, STATES,
@@ -31,9 +31,9 @@ const HANDED_ON: Duration = Duration::from_secs(900);
 const STATES_WITHIN: Duration = Duration::from_secs(30);
 
 /// What became of a sending.
-pub(super) enum Sent {
+pub(super) enum SendOutcome {
     Ended {
-        invoked: Invoked,
+        invoked: InvocationResult,
         /// There was no other owner yet.
         settled: bool,
     },
@@ -48,7 +48,7 @@ pub(super) enum Sent {
 }
 
 /// What a node was heard to say; nothing if it is unknown what became of the call.
-enum Heard {
+enum NodeAnswer {
     Said(Box<RunAnswer>, Bytes),
     NotSent(CallError),
     Unknown,
@@ -58,24 +58,28 @@ enum Heard {
     Gone,
 }
 
-impl Inner {
+impl DispatcherState {
     /// Sends an invocation to the node and the life that `head` names, and waits for its end.
-    pub(super) async fn send(&self, node: &NodeId, head: &RunHead, payload: &Bytes, timeout: Duration) -> Sent {
+    pub(super) async fn send(&self, node: &NodeId, head: &RunHead, payload: &Bytes, timeout: Duration) -> SendOutcome {
         let (to, run) = (head.to, head.run);
         let by = Instant::now() + timeout + BEYOND;
         let mut heard = self.hear(node, to, &RUN, &encode(head), payload.clone(), by).await;
         let mut was_sent = false;
         loop {
             match heard {
-                Heard::Said(answer, body) => return sent(*answer, body),
-                Heard::NotSent(error) if !was_sent => {
-                    return Sent::NotHere(InvokeError::TooManyRequests(format!("the node does not answer: {error}")));
+                NodeAnswer::Said(answer, body) => return sent(*answer, body),
+                NodeAnswer::NotSent(error) if !was_sent => {
+                    return SendOutcome::NotHere(InvokeError::TooManyRequests(format!(
+                        "the node does not answer: {error}"
+                    )));
                 }
-                Heard::Absent if !was_sent => {
-                    return Sent::NotHere(InvokeError::TooManyRequests("the node is no member any more".to_owned()));
+                NodeAnswer::Absent if !was_sent => {
+                    return SendOutcome::NotHere(InvokeError::TooManyRequests(
+                        "the node is no member any more".to_owned(),
+                    ));
                 }
-                Heard::Gone | Heard::Absent => return Sent::Lost(None),
-                Heard::NotSent(_) | Heard::Unknown => {}
+                NodeAnswer::Gone | NodeAnswer::Absent => return SendOutcome::Lost(None),
+                NodeAnswer::NotSent(_) | NodeAnswer::Unknown => {}
             }
             was_sent = true;
             tokio::time::sleep(PAUSE).await;
@@ -93,25 +97,27 @@ impl Inner {
         head: &[u8],
         body: Bytes,
         by: Instant,
-    ) -> Heard {
+    ) -> NodeAnswer {
         let is_it = |member: &PresentMember| (&member.node, member.incarnation) == (node, to.incarnation);
         let mut present = self.parts.present.clone();
-        let Some(member) = present.borrow().iter().find(|member| is_it(member)).cloned() else { return Heard::Absent };
+        let Some(member) = present.borrow().iter().find(|member| is_it(member)).cloned() else {
+            return NodeAnswer::Absent;
+        };
         let peer = address(&member);
         let called = async {
             match self.parts.peers.call(&peer, method, head, body, by).await {
                 Ok(answer) => said(answer).await,
-                Err(error) if error.fate() == Fate::NotSent => Heard::NotSent(error),
+                Err(error) if error.fate() == Fate::NotSent => NodeAnswer::NotSent(error),
                 Err(error) => {
                     tracing::debug!(%node, %error, "it is not known what became of an invocation");
-                    Heard::Unknown
+                    NodeAnswer::Unknown
                 }
             }
         };
         tokio::select! {
             biased;
             heard = called => heard,
-            _ = present.wait_for(|members| !members.iter().any(is_it)) => Heard::Gone,
+            _ = present.wait_for(|members| !members.iter().any(is_it)) => NodeAnswer::Gone,
         }
     }
 
@@ -121,7 +127,7 @@ impl Inner {
         owner: &PresentMember,
         task: &Task,
         sends: &mut u32,
-    ) -> Result<Option<Invoked>, InvokeError> {
+    ) -> Result<Option<InvocationResult>, InvokeError> {
         let Task { namespace, request, id, attempt, .. } = task;
         let mut head = InvokeHead {
             namespace: namespace.clone(),
@@ -141,36 +147,36 @@ impl Inner {
             let payload = if head.again { Bytes::new() } else { request.payload.clone() };
             let heard = self.hear(&owner.node, to, &INVOKE, &encode(&head), payload, Instant::now() + HANDED_ON).await;
             let (answer, body) = match heard {
-                Heard::Said(answer, body) => (*answer, body),
-                Heard::NotSent(_) | Heard::Absent if !head.again => (RunAnswer::TermOver, Bytes::new()),
-                Heard::NotSent(_) | Heard::Unknown => {
+                NodeAnswer::Said(answer, body) => (*answer, body),
+                NodeAnswer::NotSent(_) | NodeAnswer::Absent if !head.again => (RunAnswer::TermOver, Bytes::new()),
+                NodeAnswer::NotSent(_) | NodeAnswer::Unknown => {
                     head.again = true;
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
-                Heard::Absent | Heard::Gone => {
+                NodeAnswer::Absent | NodeAnswer::Gone => {
                     self.not_owner(namespace);
                     return self.find(task).await.map(Some);
                 }
             };
             return match sent(answer, body) {
-                Sent::Ended { invoked, .. } => Ok(Some(invoked)),
-                Sent::NotRun(error) => Err(error),
+                SendOutcome::Ended { invoked, .. } => Ok(Some(invoked)),
+                SendOutcome::NotRun(error) => Err(error),
                 // What another node may have, the owner has looked for.
-                Sent::NotHere(error) if !head.again => Err(error),
-                Sent::NotHere(_) | Sent::TermOver => {
+                SendOutcome::NotHere(error) if !head.again => Err(error),
+                SendOutcome::NotHere(_) | SendOutcome::TermOver => {
                     self.not_owner(namespace);
                     tokio::time::sleep(PAUSE).await;
                     Ok(None)
                 }
-                Sent::Lost(_) => Err(LossError::MayHaveRun.into()),
+                SendOutcome::Lost(_) => Err(LossError::MayHaveRun.into()),
             };
         }
     }
 
     /// The owner of a task is gone: looks for it at the nodes, once another owner has told them that nobody else sends it
     /// there any more. One that is found nowhere may have run at a node that is gone too.
-    async fn find(&self, task: &Task) -> Result<Invoked, InvokeError> {
+    async fn find(&self, task: &Task) -> Result<InvocationResult, InvokeError> {
         let Task { namespace, id, attempt, .. } = task;
         tracing::warn!(invocation = %id, "the owner of a namespace was lost with an invocation; it is looked for");
         self.until_handed_over(namespace, &Token::empty()).await;
@@ -180,7 +186,7 @@ impl Inner {
     }
 
     /// How an invocation ended at a node that runs functions, once it has; nothing if no node knows of it.
-    pub(super) async fn find_run(&self, invocation: InvocationId, attempt: Option<u32>) -> Option<Invoked> {
+    pub(super) async fn find_run(&self, invocation: InvocationId, attempt: Option<u32>) -> Option<InvocationResult> {
         let nodes: Vec<PresentMember> =
             self.parts.present.borrow().iter().filter(|one| one.has(NodeRole::Run)).cloned().collect();
         let asked = nodes.iter().map(|node| async move {
@@ -189,9 +195,9 @@ impl Inner {
             loop {
                 let by = Instant::now() + HANDED_ON;
                 match self.hear(&node.node, to, &FIND, &head, Bytes::new(), by).await {
-                    Heard::Said(answer, body) => return Some((*answer, body)),
-                    Heard::Absent | Heard::Gone => return None,
-                    Heard::NotSent(_) | Heard::Unknown => tokio::time::sleep(PAUSE).await,
+                    NodeAnswer::Said(answer, body) => return Some((*answer, body)),
+                    NodeAnswer::Absent | NodeAnswer::Gone => return None,
+                    NodeAnswer::NotSent(_) | NodeAnswer::Unknown => tokio::time::sleep(PAUSE).await,
                 }
             }
         });
@@ -221,38 +227,38 @@ impl Inner {
     }
 }
 
-async fn said(answer: Answer) -> Heard {
+async fn said(answer: CallAnswer) -> NodeAnswer {
     let read = decode::<RunAnswer>(&answer.head);
     match (read, answer.body.collect(BODY_MAX).await) {
-        (Ok(answer), Ok(body)) => Heard::Said(Box::new(answer), body),
+        (Ok(answer), Ok(body)) => NodeAnswer::Said(Box::new(answer), body),
         (Err(why), _) => {
             tracing::warn!(why, "a node answers something else");
-            Heard::Unknown
+            NodeAnswer::Unknown
         }
-        (_, Err(_)) => Heard::Unknown,
+        (_, Err(_)) => NodeAnswer::Unknown,
     }
 }
 
-fn sent(answer: RunAnswer, body: Bytes) -> Sent {
+fn sent(answer: RunAnswer, body: Bytes) -> SendOutcome {
     match answer {
-        RunAnswer::Ended { ended, settled } => Sent::Ended { invoked: ended.with(body), settled },
-        RunAnswer::TermOver => Sent::TermOver,
+        RunAnswer::Ended { ended, settled } => SendOutcome::Ended { invoked: ended.with(body), settled },
+        RunAnswer::TermOver => SendOutcome::TermOver,
         RunAnswer::NeverHeard => {
-            Sent::NotHere(InvokeError::TooManyRequests("the node has not heard of the invocation".to_owned()))
+            SendOutcome::NotHere(InvokeError::TooManyRequests("the node has not heard of the invocation".to_owned()))
         }
-        RunAnswer::Forgotten { token } => Sent::Lost(Some(token)),
+        RunAnswer::Forgotten { token } => SendOutcome::Lost(Some(token)),
         RunAnswer::NotRun(not_run) => match not_run {
             // Another node may have what this one lacks.
             NotRun::Gate(GateRefusal::NotCovered | GateRefusal::Crowded | GateRefusal::OtherIncarnation)
             | NotRun::TooManyRequests(_)
             | NotRun::ReservedConcurrency { .. }
             | NotRun::NotFound(_)
-            | NotRun::ShuttingDown => Sent::NotHere(not_run.into()),
+            | NotRun::ShuttingDown => SendOutcome::NotHere(not_run.into()),
             NotRun::InvalidRequest(_)
             | NotRun::PayloadTooLarge { .. }
             | NotRun::Network(_)
             | NotRun::Lost(_)
-            | NotRun::Internal(_) => Sent::NotRun(not_run.into()),
+            | NotRun::Internal(_) => SendOutcome::NotRun(not_run.into()),
         },
     }
 }

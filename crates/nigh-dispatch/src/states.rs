@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_engine::{PresentMember, RegistryError};
-use nigh_invoke::invocation::{Invoke, InvokeError, InvokeRequest, Invoked, Next};
+use nigh_invoke::invocation::{InvocationResult, Invoke, InvokeError, InvokeRequest, UpcomingInvocation};
 use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
 use tokio_util::sync::CancellationToken;
 
-use super::dispatcher::{By, Dispatcher, Outcome};
+use super::dispatcher::{DispatchAuthority, Dispatcher, Outcome};
 use super::owners::Owner;
-use super::ownership::{Ownership, Standing};
+use super::ownership::{Ownership, OwnershipState};
 use super::wire::AskedStates;
 
 /// Answers requests of the Step Functions API for the namespaces that this process owns.
@@ -43,7 +43,7 @@ impl Dispatcher {
     }
 
     /// How this process stands to a namespace of this document.
-    pub fn standing(&self, document: &Ownership) -> Standing {
+    pub fn standing(&self, document: &Ownership) -> OwnershipState {
         self.0.standing(Some(document))
     }
 
@@ -86,9 +86,9 @@ pub struct InTerm {
 
 #[async_trait]
 impl Invoke for InTerm {
-    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
+    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<InvocationResult, InvokeError> {
         let id = request.event.map_or_else(InvocationId::now, |event| event.id);
-        match self.dispatcher.0.spawned(who.namespace.clone(), request, id, By::Term(self.term)).await {
+        match self.dispatcher.0.spawned(who.namespace.clone(), request, id, DispatchAuthority::Term(self.term)).await {
             Ok(Outcome::Ended(invoked)) => Ok(invoked),
             Ok(Outcome::NotOwner) => {
                 // Before anybody takes this for an end.
@@ -103,11 +103,11 @@ impl Invoke for InTerm {
         self.dispatcher.seen(who)
     }
 
-    fn prepare(&self, namespace: &Namespace, next: Next) {
+    fn prepare(&self, namespace: &Namespace, next: UpcomingInvocation) {
         self.dispatcher.prepare(namespace, next);
     }
 
-    async fn find(&self, namespace: &Namespace, id: InvocationId) -> Option<Invoked> {
+    async fn find(&self, namespace: &Namespace, id: InvocationId) -> Option<InvocationResult> {
         let found = self.dispatcher.0.find_run(id, None).await?;
         // Whoever owns the namespace by now finds it too, if it is not this one.
         self.dispatcher.0.books.lock().see(namespace, Some(self.term), &found.token);

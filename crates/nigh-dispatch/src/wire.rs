@@ -3,12 +3,12 @@
 //! MessagePack with names, as the heads of objects' calls; inputs and answers of functions are bodies beside them.
 
 use nigh_functions::function_network::NetworkRefusal;
-use nigh_invoke::invocation::{InvokeError, Invoked, RunTimes, Wrote};
+use nigh_invoke::invocation::{InvocationResult, InvokeError, RunTimes, TriggerObject};
 use nigh_objects::HoldingsPage;
 use nigh_protocol::{GateRefusal, Member};
 use nigh_rpc::Method;
 use nigh_schedule::scheduler::lost_invocation::LossError;
-use nigh_schedule::touched::Touched;
+use nigh_schedule::touched::TouchedObject;
 use nigh_schedule::vacancy::Vacancy;
 use nigh_terms::{FunctionName, InvocationId, Namespace, NodeId, Token};
 use serde::de::DeserializeOwned;
@@ -103,7 +103,7 @@ pub(super) struct EndedHead {
     pub(super) log_tail: Vec<u8>,
     pub(super) token: Token,
     #[serde(default)]
-    pub(super) touched: Vec<Touched>,
+    pub(super) touched: Vec<TouchedObject>,
     #[serde(default)]
     pub(super) run: RunTimes,
 }
@@ -162,7 +162,7 @@ pub(super) struct InvokeHead {
     pub(super) attempt: Option<u32>,
     /// The object that the event tells of.
     #[serde(default)]
-    pub(super) wrote: Option<Wrote>,
+    pub(super) wrote: Option<TriggerObject>,
     /// How often it was handed on before.
     pub(super) send: u32,
     /// It is only asked what became of it.
@@ -286,7 +286,7 @@ impl RunAnswer {
 }
 
 impl EndedHead {
-    pub(super) fn of(invoked: &Invoked) -> Self {
+    pub(super) fn of(invoked: &InvocationResult) -> Self {
         Self {
             id: invoked.id,
             failed: invoked.function_error.is_some(),
@@ -297,9 +297,17 @@ impl EndedHead {
         }
     }
 
-    pub(super) fn with(self, payload: bytes::Bytes) -> Invoked {
+    pub(super) fn with(self, payload: bytes::Bytes) -> InvocationResult {
         let Self { id, failed, log_tail, token, touched, run } = self;
-        Invoked { id, payload, function_error: failed.then_some("Unhandled"), log: log_tail, run, token, touched }
+        InvocationResult {
+            id,
+            payload,
+            function_error: failed.then_some("Unhandled"),
+            log: log_tail,
+            run,
+            token,
+            touched,
+        }
     }
 }
 

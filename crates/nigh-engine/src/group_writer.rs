@@ -30,9 +30,9 @@ impl<C> Clone for GroupWriter<C> {
 
 /// Changes on their way to the disk, or the servers. Those that were queued before are there when these are.
 #[derive(Debug)]
-pub struct Written(oneshot::Receiver<Result<(), String>>);
+pub struct PendingCommit(oneshot::Receiver<Result<(), String>>);
 
-impl Written {
+impl PendingCommit {
     /// Changes that whoever has the sender writes.
     #[cfg(feature = "cluster")]
     pub(crate) fn promised() -> (oneshot::Sender<Result<(), String>>, Self) {
@@ -62,10 +62,10 @@ impl<C: Send + Sync + 'static> GroupWriter<C> {
     }
 
     /// Queues `changes`, behind all that were queued before.
-    pub(crate) async fn queue(&self, changes: Vec<C>) -> Result<Written, RegistryError> {
+    pub(crate) async fn queue(&self, changes: Vec<C>) -> Result<PendingCommit, RegistryError> {
         let (done, written) = oneshot::channel();
         self.0.send(Job { changes, done }).await.map_err(|_| ended())?;
-        Ok(Written(written))
+        Ok(PendingCommit(written))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Histories: what happened to something, an event after the other, and a head that says what it is and how it stands.
 //!
-//! Events are only added, at growing places; a history goes as a whole. Changes are durable when their `Written` says so,
+//! Events are only added, at growing places; a history goes as a whole. Changes are durable when their `PendingCommit` says so,
 //! and never without those that were queued before. What heads and events mean is their owner's; how much there may be, too.
 //! On one machine they are in its state file; those of a cluster have one writer at a time (`nats/histories`).
 
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use nigh_terms::Namespace;
 use redb::{ReadableTable as _, TableDefinition};
 
-use crate::group_writer::{GroupWriter, Written};
+use crate::group_writer::{GroupWriter, PendingCommit};
 use crate::registry::storage;
 use crate::{RegistryError, StateFile};
 
@@ -56,7 +56,7 @@ pub trait Histories: Send + Sync {
     ///
     /// # Errors
     /// If their writer has ended.
-    async fn queue(&self, changes: Vec<HistoryChange>) -> Result<Written, RegistryError>;
+    async fn queue(&self, changes: Vec<HistoryChange>) -> Result<PendingCommit, RegistryError>;
 
     /// The heads of all histories, oldest first.
     ///
@@ -196,7 +196,7 @@ impl LocalHistories {
 
 #[async_trait]
 impl Histories for LocalHistories {
-    async fn queue(&self, changes: Vec<HistoryChange>) -> Result<Written, RegistryError> {
+    async fn queue(&self, changes: Vec<HistoryChange>) -> Result<PendingCommit, RegistryError> {
         self.writer.queue(changes).await
     }
 

@@ -96,14 +96,14 @@ pub trait StagedRoom: Send + Sync {
 }
 
 /// A piece of a body in a ledger that no record names yet. Dropped so, its room is free again.
-pub struct Staged {
+pub struct StagedPiece {
     piece: PieceId,
     bytes: u32,
     crc: u32,
     room: Option<Arc<dyn StagedRoom>>,
 }
 
-impl Staged {
+impl StagedPiece {
     /// A piece of so many bytes with this CRC-32C, whose room is `room`'s.
     #[must_use]
     pub fn new(piece: PieceId, bytes: u32, crc: u32, room: Arc<dyn StagedRoom>) -> Self {
@@ -134,13 +134,13 @@ impl Staged {
     }
 }
 
-impl fmt::Debug for Staged {
+impl fmt::Debug for StagedPiece {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Staged({}, {} bytes)", self.piece.0, self.bytes)
     }
 }
 
-impl Drop for Staged {
+impl Drop for StagedPiece {
     fn drop(&mut self) {
         if let Some(room) = self.room.take() {
             room.release(self.piece);
@@ -154,12 +154,12 @@ pub enum Body {
     /// In the record itself, at most [`INLINE_MAX_BYTES`]; empty for a change that has none.
     Inline(Bytes),
     /// In pieces staged before, in their order.
-    Staged(Vec<Staged>),
+    Staged(Vec<StagedPiece>),
 }
 
 /// Where a record came to stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendResult {
     /// Its place in the order.
     pub version: Version,
     /// True if its request was carried out before: this is the answer of then, and nothing was written now.
@@ -262,7 +262,7 @@ pub trait Ledger: Send + Sync {
     ///
     /// # Errors
     /// If there is no room, or the ledger takes nothing.
-    async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<Staged, LedgerError>;
+    async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<StagedPiece, LedgerError>;
 
     /// Gives `record` the next version of `shard`; durable with its whole body when it returns. A request that was
     /// carried out before gets its answer of then.
@@ -270,7 +270,7 @@ pub trait Ledger: Send + Sync {
     /// # Errors
     /// If there is no room, or the ledger takes nothing. After [`LedgerError::Failed`] and [`LedgerError::Fenced`] the
     /// record may be there for the next start, or home, or not.
-    async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<Appended, LedgerError>;
+    async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<AppendResult, LedgerError>;
 
     /// The store holds `version` durably, or a newer one of its object: its record may go, and those of older versions
     /// of the same object with it. Kept lazily: after a crash such records may be given for recovery again, the older
@@ -337,11 +337,11 @@ impl Ledger for WriteThrough {
         Version { epoch: self.epoch, sequence }
     }
 
-    async fn stage(&self, _shard: ShardId, _piece: Bytes) -> Result<Staged, LedgerError> {
+    async fn stage(&self, _shard: ShardId, _piece: Bytes) -> Result<StagedPiece, LedgerError> {
         Err(LedgerError::KeepsNothing)
     }
 
-    async fn append(&self, _shard: ShardId, _record: Record, _body: Body) -> Result<Appended, LedgerError> {
+    async fn append(&self, _shard: ShardId, _record: Record, _body: Body) -> Result<AppendResult, LedgerError> {
         Err(LedgerError::KeepsNothing)
     }
 

@@ -25,14 +25,14 @@ mod state_file;
 mod sync;
 
 pub use access_keys::{ACCESS_KEYS_TABLE, AccessDenied, AccessKeys, CallGuard, Holder};
-pub use group_writer::Written;
+pub use group_writer::PendingCommit;
 pub use histories::{
     Histories, HistoryChange, HistoryId, LocalHistories, SharedHistories, StoredHistory, TOGETHER_MAX,
 };
 pub use journal::{Journal, JournalError, JournalSettings};
 pub use ledger::{
-    ABOUT_MAX_BYTES, Appended, Body, Change, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX,
-    PieceId, Record, RequestId, Staged, StagedRoom, WriteThrough,
+    ABOUT_MAX_BYTES, AppendResult, Body, Change, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX,
+    PieceId, Record, RequestId, StagedPiece, StagedRoom, WriteThrough,
 };
 pub use lock_file::LockFile;
 pub use membership::{LocalMembership, Members, Membership};
@@ -40,6 +40,6 @@ pub use node_numbers::{NODE_NUMBERS_TABLE, known_number, node_number};
 pub use outbox::{Outbox, OutboxChange, OutboxId, StoredPromise};
 pub use presence::{NodeRole, Presence, PresentMember};
 pub use record_log::{RecordLog, Retention};
-pub use registry::{LocalRegistry, Registry, RegistryChange, RegistryError, Revised, Revision};
+pub use registry::{LocalRegistry, Registry, RegistryChange, RegistryDocument, RegistryError, Revision};
 pub use registry_copy::{RegistrySnapshot, StoredDocument};
 pub use state_file::{StateError, StateFile};

@@ -6,7 +6,7 @@
 use nigh_terms::{NodeId, NodeNumber};
 use serde::{Deserialize, Serialize};
 
-use crate::{Registry, RegistryError, Revised};
+use crate::{Registry, RegistryDocument, RegistryError};
 
 /// Numbers by the names of nodes.
 pub const NODE_NUMBERS_TABLE: &str = "node-numbers";
@@ -19,7 +19,7 @@ const FORMAT: u32 = 1;
 const DRAWS_MAX: usize = 64;
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredNumber {
     format: u32,
     number: u32,
 }
@@ -70,12 +70,13 @@ async fn draw(registry: &dyn Registry) -> Result<u32, RegistryError> {
 }
 
 fn encode(number: u32) -> Result<Vec<u8>, RegistryError> {
-    serde_json::to_vec(&Stored { format: FORMAT, number }).map_err(|error| RegistryError::Storage(error.to_string()))
+    serde_json::to_vec(&StoredNumber { format: FORMAT, number })
+        .map_err(|error| RegistryError::Storage(error.to_string()))
 }
 
-fn decode(key: &str, Revised { value, .. }: &Revised) -> Result<u32, RegistryError> {
+fn decode(key: &str, RegistryDocument { value, .. }: &RegistryDocument) -> Result<u32, RegistryError> {
     let told = |why: String| RegistryError::Storage(format!("the number of node {key}: {why}"));
-    let Stored { format, number } = serde_json::from_slice(value).map_err(|error| told(error.to_string()))?;
+    let StoredNumber { format, number } = serde_json::from_slice(value).map_err(|error| told(error.to_string()))?;
     if format > FORMAT {
         return Err(told(format!("format {format}, this build reads {FORMAT}: start the newer Nigh")));
     }

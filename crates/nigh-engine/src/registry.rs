@@ -17,7 +17,7 @@ pub struct Revision(pub u64);
 
 /// A document and its revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Revised {
+pub struct RegistryDocument {
     /// The document.
     pub value: Vec<u8>,
     /// Its revision.
@@ -30,7 +30,7 @@ pub struct RegistryChange {
     /// Its key.
     pub key: String,
     /// What is there now.
-    pub now: Option<Revised>,
+    pub now: Option<RegistryDocument>,
 }
 
 /// Why the registry refused.
@@ -55,9 +55,9 @@ pub enum RegistryError {
 #[async_trait]
 pub trait Registry: Send + Sync {
     /// The document at `key`.
-    async fn get(&self, table: &str, key: &str) -> Result<Option<Revised>, RegistryError>;
+    async fn get(&self, table: &str, key: &str) -> Result<Option<RegistryDocument>, RegistryError>;
     /// All documents whose key begins with `prefix`, in the order of their keys.
-    async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, Revised)>, RegistryError>;
+    async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, RegistryDocument)>, RegistryError>;
     /// The keys of all documents that begin with `prefix`, in their order.
     async fn keys(&self, table: &str, prefix: &str) -> Result<Vec<String>, RegistryError>;
     /// Writes `value` if the document is at `expected` (`None`: if there is none), else `Conflict`.
@@ -118,11 +118,11 @@ pub(crate) fn path(table: &str, key: &str) -> String {
     format!("{table}\0{key}")
 }
 
-pub(crate) fn decode(stored: &[u8]) -> Result<Revised, RegistryError> {
+pub(crate) fn decode(stored: &[u8]) -> Result<RegistryDocument, RegistryError> {
     let (revision, value) = stored
         .split_first_chunk::<8>()
         .ok_or_else(|| RegistryError::Storage("a document is shorter than its revision".to_owned()))?;
-    Ok(Revised { value: value.to_vec(), revision: Revision(u64::from_le_bytes(*revision)) })
+    Ok(RegistryDocument { value: value.to_vec(), revision: Revision(u64::from_le_bytes(*revision)) })
 }
 
 pub(crate) fn encode(revision: Revision, value: &[u8]) -> Vec<u8> {
@@ -205,7 +205,7 @@ fn listed<T>(
 
 #[async_trait]
 impl Registry for LocalRegistry {
-    async fn get(&self, table: &str, key: &str) -> Result<Option<Revised>, RegistryError> {
+    async fn get(&self, table: &str, key: &str) -> Result<Option<RegistryDocument>, RegistryError> {
         let place = path(table, key);
         self.blocking(move |state| {
             let read = state.begin_read().map_err(storage)?;
@@ -219,7 +219,7 @@ impl Registry for LocalRegistry {
         .await
     }
 
-    async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, Revised)>, RegistryError> {
+    async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, RegistryDocument)>, RegistryError> {
         let (table, prefix) = (table.to_owned(), prefix.to_owned());
         self.blocking(move |state| listed(state, &table, &prefix, decode)).await
     }
@@ -265,7 +265,7 @@ impl Registry for LocalRegistry {
         let (registry, table) = (self.clone(), table.to_owned());
         tokio::spawn(async move {
             let mut told = BTreeMap::new();
-            let mut now: BTreeMap<String, Revised> = first.into_iter().collect();
+            let mut now: BTreeMap<String, RegistryDocument> = first.into_iter().collect();
             loop {
                 for change in differences(&told, &now) {
                     if send.send(change).await.is_err() {
@@ -289,7 +289,10 @@ impl Registry for LocalRegistry {
 }
 
 /// What has come to be between two states of a table.
-fn differences(before: &BTreeMap<String, Revised>, now: &BTreeMap<String, Revised>) -> Vec<RegistryChange> {
+fn differences(
+    before: &BTreeMap<String, RegistryDocument>,
+    now: &BTreeMap<String, RegistryDocument>,
+) -> Vec<RegistryChange> {
     let written = now.iter().filter(|(key, revised)| before.get(*key) != Some(revised));
     let gone = before.keys().filter(|key| !now.contains_key(*key));
     let written = written.map(|(key, revised)| RegistryChange { key: key.clone(), now: Some(revised.clone()) });

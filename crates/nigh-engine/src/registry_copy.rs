@@ -8,7 +8,7 @@ use redb::ReadableTable;
 use crate::histories::HistoryRows;
 use crate::outbox::Promises;
 use crate::registry::{DOCUMENTS, decode, encode, path, storage};
-use crate::{LocalRegistry, RegistryError, Revised, StoredHistory, StoredPromise};
+use crate::{LocalRegistry, RegistryDocument, RegistryError, StoredHistory, StoredPromise};
 
 /// A document and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct StoredDocument {
     /// The key.
     pub key: String,
     /// What stands there.
-    pub revised: Revised,
+    pub revised: RegistryDocument,
 }
 
 /// The registry, the outbox and the histories at one moment. While it is held, the state file keeps what has been replaced since.
@@ -185,7 +185,7 @@ mod tests {
         let document = |key: &str| StoredDocument {
             table: "t".to_owned(),
             key: key.to_owned(),
-            revised: Revised { value: b"other".to_vec(), revision: Revision(7) },
+            revised: RegistryDocument { value: b"other".to_vec(), revision: Revision(7) },
         };
         let taken = registry.take_in(&[document("a"), document("b")]);
         assert!(matches!(taken, Err(RegistryError::Conflict { key, .. }) if key == "b"));

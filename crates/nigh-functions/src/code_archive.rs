@@ -106,7 +106,7 @@ impl ArchiveError {
 
 /// What was unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unpacked {
+pub struct UnpackTotals {
     /// The bytes of all files.
     pub size: ByteSize,
     /// Files and folders.
@@ -118,7 +118,7 @@ pub struct Unpacked {
 ///
 /// # Errors
 /// If the archive breaks a rule or a limit, or the disk refuses.
-pub fn unpack(archive: &Archive, into: &Path, limits: ArchiveLimits) -> Result<Unpacked, ArchiveError> {
+pub fn unpack(archive: &Archive, into: &Path, limits: ArchiveLimits) -> Result<UnpackTotals, ArchiveError> {
     if archive.size() > limits.zipped {
         return Err(ArchiveError::Zipped { size: archive.size().bytes(), limit: limits.zipped.bytes() });
     }
@@ -130,7 +130,7 @@ pub fn unpack(archive: &Archive, into: &Path, limits: ArchiveLimits) -> Result<U
     let tree = plan(&mut zip, limits)?;
     let size = write_tree(&mut zip, &tree, into, limits.unpacked)?;
     sync_tree(&tree, into)?;
-    Ok(Unpacked { size, entries: tree.len() })
+    Ok(UnpackTotals { size, entries: tree.len() })
 }
 
 /// Whether more than `limit` places look like records of a directory.
@@ -175,7 +175,7 @@ mod tests {
         SimpleFileOptions::default().compression_method(CompressionMethod::Deflated).unix_permissions(mode)
     }
 
-    fn unpack(archive: &[u8], into: &Path, limits: ArchiveLimits) -> Result<Unpacked, ArchiveError> {
+    fn unpack(archive: &[u8], into: &Path, limits: ArchiveLimits) -> Result<UnpackTotals, ArchiveError> {
         super::unpack(&Bytes::copy_from_slice(archive).into(), into, limits)
     }
 
@@ -226,7 +226,7 @@ mod tests {
             ("handler.py", 0, b""),
         ]);
         let unpacked = unpack(&zip, &into, ArchiveLimits::LAMBDA).unwrap();
-        assert_eq!(unpacked, Unpacked { size: ByteSize(16), entries: 6 });
+        assert_eq!(unpacked, UnpackTotals { size: ByteSize(16), entries: 6 });
         assert_eq!(fs::read(into.join("lib/deep/er/mödule.py")).unwrap(), b"x = 1\n");
         let mode = |path: &str| fs::metadata(into.join(path)).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode("bootstrap"), 0o755);

@@ -28,9 +28,9 @@ use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, Timestamp};
 use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 
-pub use self::attached::{Attached, FunctionUrl, UrlAuth};
+pub use self::attached::{FunctionAttachments, FunctionUrl, UrlAuth};
 use self::document::decode;
-use self::retired::Retired;
+use self::retired::RetiredCode;
 pub use self::settings::{FunctionSettings, NewFunction};
 use crate::code_archive::{Archive, ArchiveLimits};
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
@@ -118,24 +118,24 @@ pub enum FunctionStoreError {
 
 /// A deployed function and what only its management needs.
 #[derive(Clone, Debug)]
-pub struct Deployed {
+pub struct DeployedFunction {
     /// The function.
     pub function: Arc<Function>,
     /// Its tags.
     pub tags: BTreeMap<String, String>,
     /// What is attached to it.
-    pub attached: Attached,
+    pub attached: FunctionAttachments,
     unpacked: ByteSize,
     revision: Revision,
 }
 
-type Index = BTreeMap<Namespace, BTreeMap<FunctionName, Arc<Deployed>>>;
+type Index = BTreeMap<Namespace, BTreeMap<FunctionName, Arc<DeployedFunction>>>;
 
 /// The functions of a node.
 #[derive(Clone)]
-pub struct FunctionStore(Arc<Inner>);
+pub struct FunctionStore(Arc<FunctionStoreState>);
 
-struct Inner {
+struct FunctionStoreState {
     registry: Arc<dyn Registry>,
     code: CodeStore,
     clock: Arc<dyn Clock>,
@@ -147,7 +147,7 @@ struct Inner {
     changing: Mutex<HashSet<(Namespace, FunctionName)>>,
     /// Held while a reserve is weighed against the others'.
     reserving: tokio::sync::Mutex<()>,
-    retired: Mutex<Vec<Retired>>,
+    retired: Mutex<Vec<RetiredCode>>,
     /// How many want that no code is removed.
     holds: AtomicUsize,
     /// Other nodes deploy and run functions too.
@@ -155,7 +155,7 @@ struct Inner {
 }
 
 /// While it lives, code that was replaced or deleted stays on disk.
-pub struct CodeHold(Arc<Inner>);
+pub struct CodeHold(Arc<FunctionStoreState>);
 
 impl Drop for CodeHold {
     fn drop(&mut self) {
@@ -196,7 +196,7 @@ impl FunctionStore {
             Ok(code)
         })
         .await?;
-        let inner = Inner {
+        let inner = FunctionStoreState {
             registry,
             code,
             clock,
@@ -226,7 +226,7 @@ impl FunctionStore {
 
     /// The function as it is now.
     #[must_use]
-    pub fn get(&self, namespace: &Namespace, name: &FunctionName) -> Option<Arc<Deployed>> {
+    pub fn get(&self, namespace: &Namespace, name: &FunctionName) -> Option<Arc<DeployedFunction>> {
         self.0.index.read().get(namespace)?.get(name).cloned()
     }
 
@@ -237,7 +237,7 @@ impl FunctionStore {
         namespace: &Namespace,
         after: Option<&FunctionName>,
         limit: usize,
-    ) -> (Vec<Arc<Deployed>>, bool) {
+    ) -> (Vec<Arc<DeployedFunction>>, bool) {
         let index = self.0.index.read();
         let Some(functions) = index.get(namespace) else { return (Vec::new(), false) };
         let mut behind = functions
@@ -298,7 +298,7 @@ impl FunctionStore {
         namespace: &Namespace,
         new: NewFunction,
         archive: impl Into<Archive> + Send,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         self.0.limits.check_memory(new.settings.memory)?;
         let (store, namespace, archive) = (Arc::clone(&self.0), namespace.clone(), archive.into());
         to_the_end(async move { store.create(namespace, new, archive).await }).await
@@ -314,7 +314,7 @@ impl FunctionStore {
         name: &FunctionName,
         archive: impl Into<Archive> + Send,
         revision: Option<String>,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         let (store, archive) = (Arc::clone(&self.0), archive.into());
         let (namespace, name) = (namespace.clone(), name.clone());
         to_the_end(async move { store.update_code(&namespace, &name, archive, revision).await }).await
@@ -330,7 +330,7 @@ impl FunctionStore {
         name: &FunctionName,
         archive: impl Into<Archive> + Send,
         revision: Option<&str>,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         let current = self.0.current(namespace, name, revision)?;
         let (code, archive) = (self.0.code.clone(), archive.into());
         blocking(move || code.check(&archive)).await?;
@@ -347,7 +347,7 @@ impl FunctionStore {
         name: &FunctionName,
         settings: FunctionSettings,
         revision: Option<String>,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         self.0.limits.check_memory(settings.memory)?;
         let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
         to_the_end(async move { store.update_settings(&namespace, &name, settings, revision).await }).await
@@ -364,7 +364,7 @@ impl FunctionStore {
         settings: FunctionSettings,
         archive: Option<Archive>,
         revision: Option<String>,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         self.0.limits.check_memory(settings.memory)?;
         let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
         to_the_end(async move { store.update_all(&namespace, &name, settings, archive, revision).await }).await
@@ -379,8 +379,8 @@ impl FunctionStore {
         &self,
         namespace: &Namespace,
         name: &FunctionName,
-        change: impl FnOnce(&mut Attached, Timestamp) -> Result<(), E> + Send + 'static,
-    ) -> Result<Arc<Deployed>, E> {
+        change: impl FnOnce(&mut FunctionAttachments, Timestamp) -> Result<(), E> + Send + 'static,
+    ) -> Result<Arc<DeployedFunction>, E> {
         let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
         let changed = tokio::spawn(async move { store.attach(&namespace, &name, change).await });
         changed.await.unwrap_or_else(|join| Err(FunctionStoreError::Aborted(join.to_string()).into()))
@@ -397,7 +397,7 @@ impl FunctionStore {
         reserved: Option<usize>,
         limit: usize,
         unreserved_min: usize,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         let _reserving = self.0.reserving.lock().await;
         let others = self.0.reserved_by_others(namespace, name);
         if reserved.is_some_and(|own| own > 0 && others + own + unreserved_min > limit) {

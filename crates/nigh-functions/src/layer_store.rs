@@ -120,11 +120,11 @@ pub fn parse_layer_arn(arn: &str) -> Result<(FunctionName, u64), LayerError> {
 
 /// The layers of a node.
 #[derive(Clone)]
-pub struct LayerStore(Arc<Inner>);
+pub struct LayerStore(Arc<LayerStoreState>);
 
 type Index = BTreeMap<(Namespace, FunctionName), (Document, nigh_engine::Revision)>;
 
-struct Inner {
+struct LayerStoreState {
     registry: Arc<dyn Registry>,
     code: CodeStore,
     merged: PathBuf,
@@ -192,7 +192,7 @@ impl LayerStore {
             Ok(code)
         })
         .await?;
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(LayerStoreState {
             registry,
             code,
             merged,

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_functions::function::{Function, Runtime};
-use nigh_schedule::sandbox_pool::{Answer, ColdReason, Lost, PoolUse, SandboxPool, Ticket, WaitsFor};
+use nigh_schedule::sandbox_pool::{ColdReason, PoolAnswer, PoolUse, SandboxEndReason, SandboxPool, Ticket, WaitsFor};
 use nigh_schedule::vacancy::Vacancy;
 use nigh_terms::{ByteSize, Clock, FunctionName, Monotonic, Namespace, SandboxId};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-pub(crate) use self::leases::{Lease, Making, RunGuard};
+pub(crate) use self::leases::{Lease, RunGuard, StartGuard};
 pub(crate) use self::stems::{HeldStem, SpareStem, StemRoom};
 use crate::gate::Entrance;
 use crate::idle_processors::IdleProcessors;
@@ -65,14 +65,14 @@ struct Waiter {
 
 /// What comes of waiting.
 enum Turn {
-    Admitted(Admitted),
+    Admitted(AdmittedRun),
     /// The sandbox that was made for it could not be.
     Failed(Box<FailedStart>),
     TooLate(WaitsFor),
 }
 
 /// What an invocation is admitted with.
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedRun {
     pub(crate) lease: Lease,
     /// To be ended before it runs.
     pub(crate) in_the_way: InTheWay,
@@ -98,7 +98,7 @@ impl InTheWay {
 
 /// A sandbox that is to be made.
 pub(crate) struct Order {
-    pub(crate) making: Making,
+    pub(crate) making: StartGuard,
     pub(crate) function: Arc<Function>,
     /// What it is made for: with that begins what it does before its first invocation.
     pub(crate) entrance: Entrance,
@@ -110,13 +110,13 @@ pub(crate) struct Order {
 }
 
 /// Stands for an invocation that is expected, until this is dropped.
-pub(crate) struct Expected {
+pub(crate) struct ExpectationGuard {
     sandboxes: Arc<Sandboxes>,
     namespace: Namespace,
     function: FunctionName,
 }
 
-impl Drop for Expected {
+impl Drop for ExpectationGuard {
     fn drop(&mut self) {
         self.sandboxes.books.lock().pool.expect_no_more(&self.namespace, &self.function);
     }
@@ -183,10 +183,10 @@ impl Sandboxes {
     }
 
     /// An invocation of `function` may come; nothing if that is known.
-    pub(crate) fn expect(self: &Arc<Self>, namespace: &Namespace, function: &FunctionName) -> Option<Expected> {
+    pub(crate) fn expect(self: &Arc<Self>, namespace: &Namespace, function: &FunctionName) -> Option<ExpectationGuard> {
         let is_new = self.books.lock().pool.expect(namespace, function);
         let (namespace, function) = (namespace.clone(), function.clone());
-        is_new.then(|| Expected { sandboxes: Arc::clone(self), namespace, function })
+        is_new.then(|| ExpectationGuard { sandboxes: Arc::clone(self), namespace, function })
     }
 
     /// A sandbox of `function` to be made for an invocation that is expected, if there is free room for one.
@@ -215,17 +215,17 @@ impl Sandboxes {
         self: &Arc<Self>,
         function: &Arc<Function>,
         entrance: &Entrance,
-    ) -> Result<Result<Admitted, Box<FailedStart>>, InvokeError> {
+    ) -> Result<Result<AdmittedRun, Box<FailedStart>>, InvokeError> {
         let asked = self.now();
         let (mut turn, done, waits_for) = {
             let mut books = self.books.lock();
             let ticket = match books.pool.ask(function, asked) {
-                Answer::Waiting(ticket) => ticket,
-                Answer::Refused(why) => return Err(InvokeError::TooManyRequests(format!("the node {why}"))),
-                Answer::OverReserved(limit) => {
+                PoolAnswer::Waiting(ticket) => ticket,
+                PoolAnswer::Refused(why) => return Err(InvokeError::TooManyRequests(format!("the node {why}"))),
+                PoolAnswer::OverReserved(limit) => {
                     return Err(InvokeError::ReservedConcurrency { function: function.name.clone(), limit });
                 }
-                Answer::Closed => return Err(InvokeError::ShuttingDown),
+                PoolAnswer::Closed => return Err(InvokeError::ShuttingDown),
             };
             let (sender, turn) = oneshot::channel();
             let waiter = Waiter { turn: sender, function: Arc::clone(function), entrance: entrance.clone() };
@@ -246,7 +246,7 @@ impl Sandboxes {
                 .record(waited.as_secs_f64());
         }
         match come {
-            Turn::Admitted(admitted) => Ok(Ok(Admitted { waited_for: waits_for, ..admitted })),
+            Turn::Admitted(admitted) => Ok(Ok(AdmittedRun { waited_for: waits_for, ..admitted })),
             Turn::Failed(failed) => Ok(Err(failed)),
             Turn::TooLate(waits_for) => {
                 let (waited, words) = (waited.as_secs_f64(), waits_for.words());
@@ -300,7 +300,7 @@ impl Sandboxes {
     }
 
     /// Takes `live` out of the idle ones, to be ended, for this reason. Nothing if it is not idle.
-    pub(crate) fn take_idle(self: &Arc<Self>, live: &Arc<LiveSandbox>, why: &Lost) -> Option<Lease> {
+    pub(crate) fn take_idle(self: &Arc<Self>, live: &Arc<LiveSandbox>, why: &SandboxEndReason) -> Option<Lease> {
         let taken = self.books.lock().pool.take(live, why);
         taken.then(|| {
             metrics::counter!("nigh_sandboxes_ended_total", "for" => why.label()).increment(1);
@@ -311,7 +311,7 @@ impl Sandboxes {
     /// The same, by its name, for its memory.
     pub(crate) fn take_idle_named(self: &Arc<Self>, id: SandboxId) -> Option<Lease> {
         let live = self.books.lock().alive.get(&id).cloned()?;
-        self.take_idle(&live, &Lost::Memory)
+        self.take_idle(&live, &SandboxEndReason::Memory)
     }
 
     /// `live`, which is idle, stands still and takes `held`.
@@ -324,7 +324,7 @@ impl Sandboxes {
     pub(crate) fn take_expired(self: &Arc<Self>, is_stale: impl Fn(&Function) -> bool) -> Vec<Lease> {
         let now = self.now();
         let expired = self.books.lock().pool.take_expired(now, is_stale);
-        let ended = |(live, why): (Arc<LiveSandbox>, Lost)| {
+        let ended = |(live, why): (Arc<LiveSandbox>, SandboxEndReason)| {
             metrics::counter!("nigh_sandboxes_ended_total", "for" => why.label()).increment(1);
             self.lease(live)
         };

@@ -11,10 +11,10 @@ use std::time::Duration;
 use nigh_data::NamePrint;
 use nigh_data::ObjectId;
 use nigh_engine::{Registry, RegistryError};
-use nigh_schedule::application_objects::{ApplicationObjects, Ended, Expected, Names};
+use nigh_schedule::application_objects::{ApplicationObjects, ExpectedObject, FinishedRun, Names};
 use nigh_schedule::payload_walk::PayloadWalk;
 use nigh_schedule::prefetch::{PrefetchUse, Prefetches};
-use nigh_schedule::touched::Touched;
+use nigh_schedule::touched::TouchedObject;
 use nigh_terms::{FunctionName, Monotonic, Namespace};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ const LOOKED_EVERY: Duration = Duration::from_secs(1);
 const WRITTEN_EVERY: u32 = 30;
 
 #[derive(Debug, Default)]
-struct Namespaced {
+struct NamespaceApplications {
     objects: ApplicationObjects,
     /// What the registry has of it was read.
     is_read: bool,
@@ -36,7 +36,7 @@ struct Namespaced {
 
 #[derive(Debug, Default)]
 struct Books {
-    of: HashMap<Namespace, Namespaced>,
+    of: HashMap<Namespace, NamespaceApplications>,
     prefetches: Prefetches,
 }
 
@@ -51,12 +51,12 @@ pub struct KnownInput {
     function: FunctionName,
     names: Names,
     named: Vec<NamePrint>,
-    expected: Vec<Expected>,
+    expected: Vec<ExpectedObject>,
 }
 
 /// What those will probably read that follow from an invocation.
 #[derive(Clone, Debug)]
-pub struct Foreseen {
+pub struct PrefetchPlan {
     /// Who follows first.
     pub next: FunctionName,
     /// The objects.
@@ -105,7 +105,7 @@ impl Applications {
     /// An invocation starts: what is to be brought into memory for those who follow; nothing if they are not known, or have
     /// not read what was brought before.
     #[must_use]
-    pub fn starts(&self, input: &KnownInput, now: Monotonic) -> Option<Foreseen> {
+    pub fn starts(&self, input: &KnownInput, now: Monotonic) -> Option<PrefetchPlan> {
         let mut books = self.0.lock();
         let known = books.namespace(&input.namespace);
         let after = known.reads_after(&input.function, &input.names);
@@ -114,7 +114,7 @@ impl Applications {
         if after.is_empty() || !books.prefetches.may(&first, now) {
             return None;
         }
-        Some(Foreseen { next, objects: after.iter().map(|one| one.object(&input.namespace)).collect() })
+        Some(PrefetchPlan { next, objects: after.iter().map(|one| one.object(&input.namespace)).collect() })
     }
 
     /// These objects were brought for those who follow from that invocation, so many bytes of each.
@@ -128,14 +128,14 @@ impl Applications {
     }
 
     /// The invocation with this input has ended, and touched these objects.
-    pub fn ended(&self, input: &KnownInput, touched: &[Touched], now: Monotonic) {
+    pub fn ended(&self, input: &KnownInput, touched: &[TouchedObject], now: Monotonic) {
         let KnownInput { namespace, function, names, named, .. } = input;
         let mut books = self.0.lock();
         for one in touched.iter().filter(|one| !one.wrote) {
             books.prefetches.read(NamePrint::of(&one.object(namespace)));
         }
         books.prefetches.settle(now);
-        books.namespace(namespace).ended(&Ended { namespace, function, names, named, touched });
+        books.namespace(namespace).ended(&FinishedRun { namespace, function, names, named, touched });
         books.tell();
     }
 

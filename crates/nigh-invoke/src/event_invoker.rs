@@ -16,7 +16,7 @@ use nigh_engine::{Outbox, OutboxChange, RegistryError};
 use nigh_functions::event_config::EventPolicy;
 use nigh_functions::function_store::FunctionStore;
 use nigh_schedule::event_queue::{
-    Command, DeadLetter, EventFacts, EventQueue, Fate, Now, QueueFull, QueueLimits, Remains, RunEnd,
+    ClockReading, Command, DeadLetter, EventFacts, EventQueue, Fate, QueueFull, QueueLimits, RemainingWork, RunEnd,
 };
 use nigh_terms::{ByteSize, Clock, FunctionName, InvocationId, Namespace, Principal, Timestamp, Token};
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 pub use self::dead::{EventListing, ListedEvent, RetryError, ShownEvent};
 pub use self::destinations::RecordBuckets;
 use crate::event_row::{Body, EventRowError, Head, Stage, place};
-use crate::invocation::{EventAttempt, Invoke, InvokeError, InvokeRequest, Wrote};
+use crate::invocation::{EventAttempt, Invoke, InvokeError, InvokeRequest, TriggerObject};
 use crate::invocation_record::Response;
 use crate::invoker::check_payload;
 
@@ -81,7 +81,7 @@ pub struct NewEvent {
     pub token: Token,
 }
 
-struct Inner {
+struct EventInvokerState {
     parts: EventParts,
     queue: Mutex<EventQueue>,
     /// Something changed: the queue is to be asked.
@@ -92,7 +92,7 @@ struct Inner {
 
 /// Accepts and runs events. A clone is another handle to the same.
 #[derive(Clone)]
-pub struct EventInvoker(Arc<Inner>);
+pub struct EventInvoker(Arc<EventInvokerState>);
 
 /// A place in the queue that is taken and not filled. It is given back when this is dropped.
 pub struct EventSlot {
@@ -116,7 +116,7 @@ impl EventInvoker {
     /// If the outbox cannot be read, or holds what this build does not know.
     pub async fn open(parts: EventParts, limits: QueueLimits) -> Result<Self, EventError> {
         let mut queue = EventQueue::new(limits);
-        let now = Now { monotonic: parts.clock.monotonic(), wall: parts.clock.wall() };
+        let now = ClockReading { monotonic: parts.clock.monotonic(), wall: parts.clock.wall() };
         let mut beyond = Vec::new();
         for (id, head) in parts.outbox.heads().await? {
             let id = InvocationId::of_bytes(id);
@@ -126,7 +126,7 @@ impl EventInvoker {
                 Stage::ToRun => queue.restore(id, facts, attempts, now),
                 Stage::ToDeliver { to } => queue.restore_delivery(id, facts, to, now),
                 Stage::Dead { reason, died, undelivered } => {
-                    let remains = undelivered.map_or(Remains::Event, Remains::Record);
+                    let remains = undelivered.map_or(RemainingWork::Event, RemainingWork::Record);
                     beyond.extend(queue.restore_dead(DeadLetter { id, facts, attempts, reason, died, remains }));
                 }
             }
@@ -140,7 +140,7 @@ impl EventInvoker {
         if left > 0 {
             tracing::info!(events = left, dead, "events of an earlier life of this node go on");
         }
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(EventInvokerState {
             parts,
             queue: Mutex::new(queue),
             changed: Notify::new(),
@@ -206,7 +206,10 @@ impl EventInvoker {
     ///
     /// # Errors
     /// If the outbox cannot be written.
-    pub async fn fill_with(&self, events: Vec<(EventSlot, Bytes, Token, Option<Wrote>)>) -> Result<(), InvokeError> {
+    pub async fn fill_with(
+        &self,
+        events: Vec<(EventSlot, Bytes, Token, Option<TriggerObject>)>,
+    ) -> Result<(), InvokeError> {
         let body = |(slot, payload, token, wrote)| (slot, Body { token, wrote, ..Body::of(payload) });
         let events = events.into_iter().map(body);
         self.fill(events.collect()).await.map(drop)
@@ -255,9 +258,9 @@ impl EventInvoker {
     }
 }
 
-impl Inner {
-    fn now(&self) -> Now {
-        Now { monotonic: self.parts.clock.monotonic(), wall: self.parts.clock.wall() }
+impl EventInvokerState {
+    fn now(&self) -> ClockReading {
+        ClockReading { monotonic: self.parts.clock.monotonic(), wall: self.parts.clock.wall() }
     }
 
     fn policy(&self, namespace: &Namespace, function: &FunctionName) -> Option<EventPolicy> {
@@ -393,7 +396,7 @@ impl Inner {
                     None => condition.name().to_owned(),
                 };
                 tracing::warn!(%id, function = %facts.function, %reason, "an event failed for good: `nigh events` has it");
-                self.bury(DeadLetter { id, facts, attempts, reason, died: self.wall(), remains: Remains::Event })
+                self.bury(DeadLetter { id, facts, attempts, reason, died: self.wall(), remains: RemainingWork::Event })
                     .await?;
             }
         }

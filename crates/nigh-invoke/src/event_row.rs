@@ -10,12 +10,12 @@
 use bytes::Bytes;
 use nigh_engine::{OutboxChange, OutboxId};
 use nigh_functions::event_config::Destination;
-use nigh_schedule::event_queue::{DeadLetter, EventFacts, Remains};
+use nigh_schedule::event_queue::{DeadLetter, EventFacts, RemainingWork};
 use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, Timestamp, Token};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::invocation::Wrote;
+use crate::invocation::TriggerObject;
 
 /// The head's form that this build writes.
 const FORMAT: u32 = 1;
@@ -70,8 +70,8 @@ impl Head {
 
     pub(crate) fn of_letter(letter: &DeadLetter) -> Self {
         let undelivered = match &letter.remains {
-            Remains::Event => None,
-            Remains::Record(to) => Some(to.clone()),
+            RemainingWork::Event => None,
+            RemainingWork::Record(to) => Some(to.clone()),
         };
         let stage = Stage::Dead { reason: letter.reason.clone(), died: letter.died, undelivered };
         Self::new(&letter.facts, letter.attempts, stage)
@@ -120,7 +120,7 @@ pub(crate) const fn place(id: InvocationId) -> OutboxId {
 pub(crate) struct Body {
     pub(crate) client_context: Option<String>,
     pub(crate) token: Token,
-    pub(crate) wrote: Option<Wrote>,
+    pub(crate) wrote: Option<TriggerObject>,
     pub(crate) payload: Bytes,
 }
 
@@ -129,7 +129,7 @@ struct Context {
     client_context: Option<String>,
     token: Token,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    wrote: Option<Wrote>,
+    wrote: Option<TriggerObject>,
 }
 
 impl Body {
@@ -175,7 +175,7 @@ mod tests {
         let body = Body {
             client_context: Some("{\"a\": \"line\\nfeed\"}\n".to_owned()),
             payload: Bytes::from_static(b"{\"a\":\n1}"),
-            wrote: Some(Wrote { node: NodeNumber(3), bytes: 9 }),
+            wrote: Some(TriggerObject { node: NodeNumber(3), bytes: 9 }),
             ..Body::default()
         };
         let OutboxChange::Put { head, body: stored, .. } = Head::new(&facts, 2, Stage::ToRun).put(id, &body).unwrap()

@@ -9,22 +9,22 @@ use nigh_engine::AccessKeys;
 use nigh_functions::function::{Function, FunctionSource};
 use nigh_functions::function_caching;
 use nigh_sandbox::data_door::DataDoor;
-use nigh_sandbox::log_capture::Report;
+use nigh_sandbox::log_capture::ReportLine;
 use nigh_sandbox::runtime_api::{Dispatch, Reply};
 use nigh_sandbox::sandbox::{SandboxEnd, SandboxEngine};
 use nigh_schedule::activation::SandboxStart;
 use nigh_schedule::activation::{Activation, DataCallRecord, MakingTimes, MemoryUse, Outcome};
 use nigh_schedule::grant::Grant;
 use nigh_schedule::idempotence::runs_again;
-use nigh_schedule::touched::Touched;
+use nigh_schedule::touched::TouchedObject;
 use nigh_terms::{Admission, ByteSize, Clock, InvocationId, Timestamp, Token};
 
 use crate::activation_log::ActivationLog;
 use crate::admission::{Lease, Sandboxes};
 use crate::cold_start::Init;
-use crate::gate::{Entered, Entrance, InvocationGate};
+use crate::gate::{Entrance, GatePass, InvocationGate};
 use crate::hooks::{InvocationHook, Run};
-use crate::invocation::{InvokeError, Invoked, RunTimes};
+use crate::invocation::{InvocationResult, InvokeError, RunTimes};
 use crate::invoker_settings::InvokerSettings;
 use crate::live_sandbox::LiveSandbox;
 use crate::making::FailedInit;
@@ -70,7 +70,7 @@ pub(crate) struct Call {
 /// What came out of an attempt to run.
 pub(crate) enum Attempt {
     /// It ran to its end.
-    Done(Box<Invoked>),
+    Done(Box<InvocationResult>),
     /// The sandbox ended before it took the input: nothing has run.
     NotTaken,
     /// It failed, perhaps for want of memory that it had booked, and may run again: what is to be said of that.
@@ -78,7 +78,7 @@ pub(crate) enum Attempt {
 }
 
 /// What was measured while it ran.
-struct Measured {
+struct RunMeasurements {
     duration: Duration,
     granted: ByteSize,
     peak: Option<ByteSize>,
@@ -91,10 +91,10 @@ struct Measured {
 
 impl Executor {
     /// How an invocation ends whose sandbox could not be initialised.
-    pub(crate) fn conclude_failed(&self, call: &Call, failed: FailedInit) -> Invoked {
+    pub(crate) fn conclude_failed(&self, call: &Call, failed: FailedInit) -> InvocationResult {
         let verdict = failed.verdict(call.id);
         let FailedInit { live, init, token, peak, .. } = failed;
-        let measured = Measured {
+        let measured = RunMeasurements {
             duration: Duration::ZERO,
             granted: live.memory.first().memory,
             peak,
@@ -129,7 +129,7 @@ impl Executor {
     /// Runs `call` in the sandbox of `lease`, which is thawed when it has its memory. An error if it may not begin: nothing has run.
     pub(crate) async fn execute(&self, call: &Call, lease: Lease, init: Option<&Init>) -> Result<Attempt, InvokeError> {
         let Some(live) = lease.live().cloned() else { return Ok(Attempt::NotTaken) };
-        let entered = match Entered::begin(&self.gate, &call.function.namespace, call.id, &call.entrance).await {
+        let entered = match GatePass::begin(&self.gate, &call.function.namespace, call.id, &call.entrance).await {
             Ok(entered) => entered,
             Err(refusal) => {
                 lease.give_back(false).await;
@@ -233,7 +233,7 @@ impl Executor {
             && runs_again(&call.function.environment, &failed.outcome, held.came_short && !memory_use.reached_booked)
         {
             drop(self.accountant.finish(call.id));
-            live.log.finish(call.id, &Report { duration, booked, peak, init: None });
+            live.log.finish(call.id, &ReportLine { duration, booked, peak, init: None });
             self.hooks.iter().rev().for_each(|hook| hook.not_run(call.id));
             self.memory.retried();
             if lives {
@@ -248,7 +248,7 @@ impl Executor {
             )));
         }
         let granted = begun.granted;
-        let measured = |calls| Measured { duration, granted, peak, memory: memory_use, calls, token, notes };
+        let measured = |calls| RunMeasurements { duration, granted, peak, memory: memory_use, calls, token, notes };
         if lives {
             let (calls, verdict) = (self.accountant.finish(call.id), verdict.unwrap_or_else(|| lost(call.id)));
             let invoked = self.conclude(call, &live, init, measured(calls), verdict, true);
@@ -269,12 +269,12 @@ impl Executor {
         call: &Call,
         live: &LiveSandbox,
         init: Option<&Init>,
-        measured: Measured,
+        measured: RunMeasurements,
         verdict: Verdict,
         is_recorded: bool,
-    ) -> Invoked {
-        let Measured { duration, granted, peak, memory, calls, token, notes } = measured;
-        let report = Report { duration, booked: call.function.memory, peak, init: init.map(|init| init.took) };
+    ) -> InvocationResult {
+        let RunMeasurements { duration, granted, peak, memory, calls, token, notes } = measured;
+        let report = ReportLine { duration, booked: call.function.memory, peak, init: init.map(|init| init.took) };
         let log = live.log.finish(call.id, &report);
         let Verdict { outcome, payload, function_error } = verdict;
         let duration_us = duration.as_micros() as u64;
@@ -309,7 +309,7 @@ impl Executor {
             log: log.text(),
             log_omitted: log.omitted,
         };
-        let touched = Touched::of(&activation.data_calls);
+        let touched = TouchedObject::of(&activation.data_calls);
         for hook in self.hooks.iter().rev() {
             if is_recorded {
                 hook.after_run(&activation);
@@ -326,7 +326,7 @@ impl Executor {
             duration_us,
             log_omitted: log.omitted,
         };
-        Invoked { id: call.id, payload, function_error, log: log.bytes, run, token, touched }
+        InvocationResult { id: call.id, payload, function_error, log: log.bytes, run, token, touched }
     }
 }
 

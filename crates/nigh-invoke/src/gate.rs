@@ -94,13 +94,13 @@ impl Entrance {
 }
 
 /// An invocation that has passed the gate; one that is dropped is abandoned.
-pub(crate) struct Entered {
+pub(crate) struct GatePass {
     gate: Arc<dyn InvocationGate>,
     id: InvocationId,
     ended: bool,
 }
 
-impl Entered {
+impl GatePass {
     pub(crate) async fn begin(
         gate: &Arc<dyn InvocationGate>,
         namespace: &Namespace,
@@ -125,7 +125,7 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for GatePass {
     fn drop(&mut self) {
         if !self.ended {
             self.gate.abandon(self.id);

@@ -6,7 +6,7 @@ use nigh_functions::function_network::NetworkRefusal;
 use nigh_protocol::GateRefusal;
 use nigh_sandbox::log_capture::TAIL_BYTES;
 use nigh_schedule::scheduler::lost_invocation::LossError;
-use nigh_schedule::touched::Touched;
+use nigh_schedule::touched::TouchedObject;
 use nigh_terms::{FunctionName, InvocationId, Namespace, NodeNumber, Principal, Token};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -28,7 +28,7 @@ pub struct InvokeRequest {
 
 /// An object that was written, of which an event tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wrote {
+pub struct TriggerObject {
     /// The node at which.
     pub node: NodeNumber,
     /// Its bytes.
@@ -43,7 +43,7 @@ pub struct EventAttempt {
     /// Which attempt it is, from 1.
     pub attempt: u32,
     /// The object that it tells of was written so: it is there, whoever else has heard of it.
-    pub wrote: Option<Wrote>,
+    pub wrote: Option<TriggerObject>,
 }
 
 impl EventAttempt {
@@ -56,7 +56,7 @@ impl EventAttempt {
 
 /// How it ended, for the caller.
 #[derive(Clone, Debug)]
-pub struct Invoked {
+pub struct InvocationResult {
     /// Lambda's request id.
     pub id: InvocationId,
     /// The handler's answer, or Lambda's error object.
@@ -70,7 +70,7 @@ pub struct Invoked {
     /// What it had seen at its end.
     pub token: Token,
     /// What it read and wrote, as far as it is told of.
-    pub touched: Vec<Touched>,
+    pub touched: Vec<TouchedObject>,
 }
 
 /// How long a run took, in microseconds.
@@ -86,7 +86,7 @@ pub struct RunTimes {
     pub log_omitted: u64,
 }
 
-impl Invoked {
+impl InvocationResult {
     /// The last 4 KiB of its log.
     #[must_use]
     pub fn log_tail(&self) -> &[u8] {
@@ -122,7 +122,7 @@ pub enum InvokeError {
 
 /// An invocation that may come soon, as far as it is known.
 #[derive(Clone, Debug)]
-pub struct Next {
+pub struct UpcomingInvocation {
     /// The function.
     pub function: FunctionName,
     /// Its input, if that can be told; else the last one that the function had stands for it.
@@ -135,15 +135,15 @@ pub struct Next {
 #[async_trait]
 pub trait Invoke: Send + Sync {
     /// Runs `request` to its end.
-    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError>;
+    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<InvocationResult, InvokeError>;
     /// What the caller of an invocation has seen, by which that is to begin: nothing, but for one that itself runs in an
     /// invocation.
     fn seen(&self, who: &Principal) -> Token;
     /// `next` may come soon: if its function has no idle sandbox, and there is free room, one may be made, and what it will
     /// need may be made ready.
-    fn prepare(&self, _namespace: &Namespace, _next: Next) {}
+    fn prepare(&self, _namespace: &Namespace, _next: UpcomingInvocation) {}
     /// How the invocation `id` ended that was made before, by whomever, once it has; nothing if no node knows of it.
-    async fn find(&self, _namespace: &Namespace, _id: InvocationId) -> Option<Invoked> {
+    async fn find(&self, _namespace: &Namespace, _id: InvocationId) -> Option<InvocationResult> {
         None
     }
     /// From now on `concurrency` of the invocations that may run at once are this function's, neither more nor less;

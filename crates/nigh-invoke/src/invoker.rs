@@ -24,12 +24,12 @@ use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
 use crate::activation_log::ActivationLog;
-use crate::admission::{Admitted, Lease, Sandboxes};
+use crate::admission::{AdmittedRun, Lease, Sandboxes};
 use crate::cold_start::Init;
 use crate::execution::{Attempt, Call, Executor};
 use crate::gate::{Entrance, InvocationGate};
 use crate::hooks::InvocationHook;
-use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked, Next};
+use crate::invocation::{InvocationResult, Invoke, InvokeError, InvokeRequest, UpcomingInvocation};
 pub use crate::invoker_settings::InvokerSettings;
 use crate::making::FailedStart;
 use crate::node_memory::NodeMemory;
@@ -81,7 +81,7 @@ pub struct InvokerParts {
     pub incarnation: Incarnation,
 }
 
-struct Inner {
+struct InvokerState {
     executor: Executor,
     tasks: TaskTracker,
     prewarmer: Option<Arc<Prewarmer>>,
@@ -90,7 +90,7 @@ struct Inner {
 
 /// Runs invocations. When it is dropped its idle sandboxes are ended; `drain` ends all and waits for it.
 pub struct Invoker {
-    inner: Arc<Inner>,
+    inner: Arc<InvokerState>,
 }
 
 impl Invoker {
@@ -129,7 +129,7 @@ impl Invoker {
             sandboxes,
             memory: parts.memory,
         };
-        let inner = Arc::new(Inner { executor, tasks: TaskTracker::new(), prewarmer, latest: Mutex::default() });
+        let inner = Arc::new(InvokerState { executor, tasks: TaskTracker::new(), prewarmer, latest: Mutex::default() });
         reap(&inner);
         end_for_growth(&inner);
         make_ordered(&inner);
@@ -193,7 +193,7 @@ impl Drop for Invoker {
 }
 
 /// Ends idle sandboxes whose time has come or whose function has changed, until the invoker is gone.
-fn reap(inner: &Arc<Inner>) {
+fn reap(inner: &Arc<InvokerState>) {
     let inner = Arc::downgrade(inner);
     tokio::spawn(async move {
         let mut tick = tokio::time::interval(REAP_EVERY);
@@ -207,7 +207,7 @@ fn reap(inner: &Arc<Inner>) {
 }
 
 /// Ends the idle sandboxes whose memory others need, until the invoker or the node's memory is gone.
-fn end_for_growth(inner: &Arc<Inner>) {
+fn end_for_growth(inner: &Arc<InvokerState>) {
     let Some(mut to_end) = inner.executor.memory.take_ends() else { return };
     let inner = Arc::downgrade(inner);
     tokio::spawn(async move {
@@ -222,7 +222,7 @@ fn end_for_growth(inner: &Arc<Inner>) {
 }
 
 /// Makes the sandboxes that are ordered, until the invoker is gone.
-fn make_ordered(inner: &Arc<Inner>) {
+fn make_ordered(inner: &Arc<InvokerState>) {
     let Some(mut orders) = inner.executor.sandboxes.take_orders() else { return };
     let inner = Arc::downgrade(inner);
     tokio::spawn(async move {
@@ -235,7 +235,7 @@ fn make_ordered(inner: &Arc<Inner>) {
 }
 
 /// Has the sandboxes looked at while somebody waits, until the invoker is gone.
-fn look_while_somebody_waits(inner: &Arc<Inner>) {
+fn look_while_somebody_waits(inner: &Arc<InvokerState>) {
     let (weak, sandboxes) = (Arc::downgrade(inner), Arc::clone(&inner.executor.sandboxes));
     tokio::spawn(async move {
         while weak.strong_count() > 0 {
@@ -244,7 +244,7 @@ fn look_while_somebody_waits(inner: &Arc<Inner>) {
     });
 }
 
-impl Inner {
+impl InvokerState {
     async fn reap(&self) {
         let mut stale: Vec<Arc<Function>> = Vec::new();
         for idle in self.executor.sandboxes.idle_functions() {
@@ -264,7 +264,7 @@ impl Inner {
     }
 
     /// Makes ready what can be of an invocation that may come.
-    async fn prepare(&self, namespace: &Namespace, next: Next) {
+    async fn prepare(&self, namespace: &Namespace, next: UpcomingInvocation) {
         let Some(function) = self.executor.functions.find(namespace, &next.function).await else { return };
         self.make_ahead(&function).await;
         let Some(live) = self.executor.sandboxes.warmest(&function) else { return };
@@ -283,10 +283,10 @@ impl Inner {
     async fn run(
         self: Arc<Self>,
         function: Arc<Function>,
-        request: Checked,
+        request: CheckedRequest,
         entrance: Entrance,
         chosen: Option<String>,
-    ) -> Result<Invoked, InvokeError> {
+    ) -> Result<InvocationResult, InvokeError> {
         let asked = self.executor.clock.monotonic();
         self.latest.lock().had(&function, &request.request.payload);
         let mut call = Call {
@@ -309,7 +309,7 @@ impl Inner {
                     FailedStart::Init(failed) => return Ok(self.executor.conclude_failed(&call, *failed)),
                 },
             };
-            let Admitted { lease, in_the_way, run: _run, waited_for } = admitted;
+            let AdmittedRun { lease, in_the_way, run: _run, waited_for } = admitted;
             let init = lease.live().and_then(|live| live.made.lock().take());
             let here = placement(init.as_ref(), in_the_way.sandboxes.len(), waited_for);
             call.placement = match &chosen {
@@ -347,7 +347,7 @@ fn placement(init: Option<&Init>, ended: usize, waited_for: Option<WaitsFor>) ->
 }
 
 /// A request that may run.
-struct Checked {
+struct CheckedRequest {
     request: InvokeRequest,
     client_context: Option<HeaderValue>,
 }
@@ -360,7 +360,7 @@ pub(crate) fn check_payload(payload: &[u8]) -> Result<(), InvokeError> {
     Ok(())
 }
 
-fn check(mut request: InvokeRequest) -> Result<Checked, InvokeError> {
+fn check(mut request: InvokeRequest) -> Result<CheckedRequest, InvokeError> {
     let size = request.payload.len();
     if size > REQUEST_BYTES_MAX {
         return Err(InvokeError::PayloadTooLarge { size, limit: REQUEST_BYTES_MAX });
@@ -382,7 +382,7 @@ fn check(mut request: InvokeRequest) -> Result<Checked, InvokeError> {
                 .map_err(|_| InvokeError::InvalidRequest("Client context must be one line of text".to_owned()))?,
         ),
     };
-    Ok(Checked { request, client_context })
+    Ok(CheckedRequest { request, client_context })
 }
 
 impl Invoker {
@@ -392,7 +392,7 @@ impl Invoker {
         request: InvokeRequest,
         entrance: Entrance,
         chosen: Option<String>,
-    ) -> Result<Invoked, InvokeError> {
+    ) -> Result<InvocationResult, InvokeError> {
         let request = check(request)?;
         let name = &request.request.function;
         let found = self.inner.executor.functions.find(namespace, name).await;
@@ -413,7 +413,7 @@ impl RunDispatched for Invoker {
         request: InvokeRequest,
         to: Member,
         why: &str,
-    ) -> Result<Invoked, InvokeError> {
+    ) -> Result<InvocationResult, InvokeError> {
         let dispatch = Dispatch { to, token: request.token.clone() };
         self.run_to_end(namespace, request, Entrance::Dispatched(dispatch), Some(why.to_owned())).await
     }
@@ -426,14 +426,14 @@ impl RunDispatched for Invoker {
         vacancy
     }
 
-    fn prepare(&self, namespace: &Namespace, next: Next) {
+    fn prepare(&self, namespace: &Namespace, next: UpcomingInvocation) {
         Invoke::prepare(self, namespace, next);
     }
 }
 
 #[async_trait]
 impl Invoke for Invoker {
-    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
+    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<InvocationResult, InvokeError> {
         let entrance = Entrance::Called(request.token.clone());
         let result = self.run_to_end(&who.namespace, request, entrance, None).await;
         match (&result, who.invocation) {
@@ -448,7 +448,7 @@ impl Invoke for Invoker {
         who.invocation.map_or_else(Token::empty, |caller| self.inner.executor.gate.seen(caller))
     }
 
-    fn prepare(&self, namespace: &Namespace, next: Next) {
+    fn prepare(&self, namespace: &Namespace, next: UpcomingInvocation) {
         // At once: what begins from now on is what is expected.
         let Some(expected) = self.inner.executor.sandboxes.expect(namespace, &next.function) else { return };
         let (inner, namespace) = (Arc::clone(&self.inner), namespace.clone());

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cold_start::Init;
-use crate::gate::Entered;
+use crate::gate::GatePass;
 use crate::node_memory::MemoryShare;
 
 /// How long data calls that cannot be taken back any more, commits under way, may hold up their invocation's end. The
@@ -68,19 +68,19 @@ struct Rest {
     can_freeze: bool,
 }
 
-struct Prepared {
+struct StagePreparation {
     /// In words.
     what: String,
     at: Instant,
 }
 
 /// A sandbox that has an invocation and may stand still yet.
-pub(crate) struct Waking<'a> {
+pub(crate) struct WakeGuard<'a> {
     sandbox: &'a dyn Sandbox,
     frozen: tokio::sync::MutexGuard<'a, bool>,
 }
 
-impl Waking<'_> {
+impl WakeGuard<'_> {
     /// It runs when this returns. If it does not wake it is to be ended.
     pub(crate) async fn thaw(mut self) -> Result<(), SandboxError> {
         if *self.frozen {
@@ -116,7 +116,7 @@ pub(crate) struct LiveSandbox {
     held: Mutex<Option<ByteSize>>,
     on_rest: OnceLock<OnRest>,
     /// What was made ready for its next invocation.
-    prepared: Mutex<Option<Prepared>>,
+    prepared: Mutex<Option<StagePreparation>>,
     /// Processes that the kernel had ended for want of memory when this was asked last.
     oom_kills: Mutex<u64>,
 }
@@ -172,11 +172,11 @@ impl LiveSandbox {
 
     /// It is to have an invocation: it is frozen no more from now on, and if it is, stands still until it has its memory and
     /// is thawed.
-    pub(crate) async fn take_up(&self) -> Waking<'_> {
+    pub(crate) async fn take_up(&self) -> WakeGuard<'_> {
         self.rest.lock().is_resting = false;
         let frozen = self.frozen.lock().await;
         *self.held.lock() = None;
-        Waking { sandbox: &*self.sandbox, frozen }
+        WakeGuard { sandbox: &*self.sandbox, frozen }
     }
 
     /// What it takes of memory, if it stands still.
@@ -189,7 +189,7 @@ impl LiveSandbox {
     pub(crate) async fn prepare(&self, decide: impl FnOnce() -> String) {
         let _frozen = self.frozen.lock().await;
         if self.rest.lock().is_resting {
-            *self.prepared.lock() = Some(Prepared { what: decide(), at: Instant::now() });
+            *self.prepared.lock() = Some(StagePreparation { what: decide(), at: Instant::now() });
         }
     }
 
@@ -202,7 +202,7 @@ impl LiveSandbox {
     pub(crate) fn forget_prepared(&self, patience: Duration) {
         // Where the lock is held something happens, and it is looked at again.
         let Ok(_frozen) = self.frozen.try_lock() else { return };
-        let is_due = |prepared: &mut Prepared| prepared.at.elapsed() >= patience;
+        let is_due = |prepared: &mut StagePreparation| prepared.at.elapsed() >= patience;
         if self.rest.lock().is_resting && self.prepared.lock().take_if(is_due).is_some() {
             self.memory.unprepare();
         }
@@ -292,7 +292,7 @@ impl LiveSandbox {
 
     /// Ends `run`, its last invocation: waits for the data calls that can still have an effect. What it had seen; and what
     /// is to be said of it, if they take too long.
-    pub(crate) async fn settle(&self, run: Entered) -> (Token, Option<String>) {
+    pub(crate) async fn settle(&self, run: GatePass) -> (Token, Option<String>) {
         let began = Instant::now();
         let note = (!self.key.settled().await).then(|| {
             tracing::warn!(sandbox = %self.id, invocation = %run.id(), "data calls of an ended invocation are still under way");
@@ -333,7 +333,7 @@ mod tests {
     use nigh_schedule::grant::{OnPressure, SandboxMemory, SandboxMemoryError};
 
     /// A sandbox that cannot be frozen for sure, and counts how often it is thawed.
-    struct Stubborn {
+    struct UnfreezableSandbox {
         id: SandboxId,
         thawed: Arc<AtomicUsize>,
         memory: NoMemory,
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[async_trait]
-    impl Sandbox for Stubborn {
+    impl Sandbox for UnfreezableSandbox {
         fn id(&self) -> SandboxId {
             self.id
         }
@@ -409,7 +409,8 @@ mod tests {
             revision_id: String::new(),
             action: None,
         };
-        let sandbox: Arc<dyn Sandbox> = Arc::new(Stubborn { id, thawed: Arc::clone(&thawed), memory: NoMemory });
+        let sandbox: Arc<dyn Sandbox> =
+            Arc::new(UnfreezableSandbox { id, thawed: Arc::clone(&thawed), memory: NoMemory });
         let memory = NodeMemory::off().admit(id, ByteSize::mib(128)).await.unwrap();
         let live = LiveSandbox::new(SandboxParts {
             function: Arc::new(function),

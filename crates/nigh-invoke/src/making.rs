@@ -10,19 +10,19 @@ use nigh_llc::resctrl::Members;
 use nigh_sandbox::booked_memory::BookedMemory;
 use nigh_sandbox::data_door::{DataListeners, HeldMemory};
 use nigh_sandbox::log_capture::LogCapture;
-use nigh_sandbox::runtime_api::{Initialised, RuntimeApi};
+use nigh_sandbox::runtime_api::{InitOutcome, RuntimeApi};
 use nigh_sandbox::runtime_command::{SandboxIdentity, runtime_command};
-use nigh_sandbox::sandbox::{LogSink, SandboxEnd, SandboxSpec, Started};
+use nigh_sandbox::sandbox::{LogSink, SandboxEnd, SandboxSpec, StartedSandbox};
 use nigh_schedule::activation::{SandboxStart, Steps};
-use nigh_schedule::sandbox_pool::{ColdReason, Lost};
+use nigh_schedule::sandbox_pool::{ColdReason, SandboxEndReason};
 use nigh_terms::{ByteSize, InvocationId, SandboxId, Token};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{HeldStem, Making, Order};
+use crate::admission::{HeldStem, Order, StartGuard};
 use crate::cold_start::{Init, init_limit};
 use crate::execution::{Executor, admission_of, lost};
-use crate::gate::{Entered, Entrance};
+use crate::gate::{Entrance, GatePass};
 use crate::invocation::InvokeError;
 use crate::live_sandbox::{LiveSandbox, SandboxKey, SandboxParts};
 use crate::verdict::Verdict;
@@ -42,7 +42,7 @@ pub(crate) struct FailedInit {
     /// What it had seen.
     pub(crate) token: Token,
     /// How; none if its time was over.
-    end: Option<Initialised>,
+    end: Option<InitOutcome>,
     limit: Duration,
     pub(crate) peak: Option<ByteSize>,
 }
@@ -51,12 +51,12 @@ impl FailedInit {
     /// The verdict on the invocation that it was made for.
     pub(crate) fn verdict(&self, id: InvocationId) -> Verdict {
         match &self.end {
-            Some(Initialised::Failed { payload, error_type }) => {
+            Some(InitOutcome::Failed { payload, error_type }) => {
                 Verdict::of_init_error(payload.clone(), error_type.clone())
             }
-            Some(Initialised::Ended(end)) => Verdict::of_init_end(id, end),
+            Some(InitOutcome::Ended(end)) => Verdict::of_init_end(id, end),
             // It would not have failed.
-            Some(Initialised::Ready) => lost(id),
+            Some(InitOutcome::Ready) => lost(id),
             None => Verdict::timed_out(id, self.limit),
         }
     }
@@ -92,7 +92,7 @@ impl Executor {
     /// Starts a sandbox and waits until it asks for its input: how long that took.
     async fn made(
         &self,
-        making: &mut Making,
+        making: &mut StartGuard,
         function: &Arc<Function>,
         entrance: &Entrance,
         stem: Option<HeldStem>,
@@ -100,7 +100,7 @@ impl Executor {
     ) -> Result<Duration, FailedStart> {
         let began = self.clock.monotonic();
         let init_id = InvocationId::now();
-        let run = Entered::begin(&self.gate, &function.namespace, init_id, entrance).await;
+        let run = GatePass::begin(&self.gate, &function.namespace, init_id, entrance).await;
         let run = run.map_err(|refusal| FailedStart::Refused(refusal.into()))?;
         self.accountant.begin(init_id, began);
         let started = self.start_sandbox(function, init_id, stem).await;
@@ -121,7 +121,7 @@ impl Executor {
         let took = self.clock.monotonic().since(began);
         let is_ahead = reason == ColdReason::Ahead;
         let init = Init { began, took, calls: self.accountant.finish(init_id), steps, reason };
-        if matches!(end, Some(Initialised::Ready)) {
+        if matches!(end, Some(InitOutcome::Ready)) {
             metrics::histogram!("nigh_init_seconds").record(took.as_secs_f64());
             if is_ahead {
                 metrics::counter!("nigh_sandboxes_ahead_total").increment(1);
@@ -142,7 +142,7 @@ impl Executor {
         function: &Arc<Function>,
         init_id: InvocationId,
         stem: Option<HeldStem>,
-    ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<Initialised>, Steps), InvokeError> {
+    ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<InitOutcome>, Steps), InvokeError> {
         let id = SandboxId::random();
         let memory = self.memory.admit(id, function.memory).await?;
         let (key_id, secret) = self.keys.issue_sandbox(function.namespace.clone(), function.name.clone(), id);
@@ -177,7 +177,7 @@ impl Executor {
             Some(HeldStem { stem, memory: _held }) => self.engine.start_from(stem, spec).await,
             None => self.engine.start(spec).await,
         };
-        let Started { sandbox, runtime: runtime_listener, data, fast, steps } = started.map_err(internal)?;
+        let StartedSandbox { sandbox, runtime: runtime_listener, data, fast, steps } = started.map_err(internal)?;
         runtime.serve(runtime_listener, until.clone());
         let booked = Arc::new(BookedMemory::new(&sandbox, memory.first()));
         memory.attach(&sandbox, Arc::clone(&booked));
@@ -194,7 +194,7 @@ impl Executor {
         tokio::spawn(async move {
             let end = live.sandbox.ended().await;
             live.runtime.ended(end).await;
-            if let Some(lease) = sandboxes.take_idle(&live, &Lost::Died) {
+            if let Some(lease) = sandboxes.take_idle(&live, &SandboxEndReason::Died) {
                 lease.end().await;
             }
         });
@@ -204,14 +204,14 @@ impl Executor {
 /// How an initialisation ends, whose time is what it has a processor; none if that is over.
 async fn initialised_within(
     limit: Duration,
-    mut initialised: tokio::sync::oneshot::Receiver<Initialised>,
+    mut initialised: tokio::sync::oneshot::Receiver<InitOutcome>,
     tasks: Option<Members>,
-) -> Option<Initialised> {
+) -> Option<InitOutcome> {
     let began = Instant::now();
     let mut until = limit;
     loop {
         match tokio::time::timeout_at(began + until, &mut initialised).await {
-            Ok(end) => return Some(end.unwrap_or(Initialised::Ended(SandboxEnd::Destroyed))),
+            Ok(end) => return Some(end.unwrap_or(InitOutcome::Ended(SandboxEnd::Destroyed))),
             Err(_) if init_limit(limit, tasks.as_ref()) > until => until = init_limit(limit, tasks.as_ref()),
             Err(_) => return None,
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::node_memory::Inner;
+use crate::node_memory::NodeMemoryState;
 
 /// The keeper looks so often though nobody rings: time passes for the slack.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ impl Bell {
 }
 
 /// Starts the keeper; it ends with the node's memory.
-pub(crate) fn start_keeper(memory: Weak<Inner>, bell: Arc<Bell>) -> io::Result<()> {
+pub(crate) fn start_keeper(memory: Weak<NodeMemoryState>, bell: Arc<Bell>) -> io::Result<()> {
     let keep = move || {
         let mut pause = KEEP_EVERY;
         loop {
@@ -71,7 +71,7 @@ pub(crate) fn start_keeper(memory: Weak<Inner>, bell: Arc<Bell>) -> io::Result<(
 }
 
 /// Starts the watch; it ends with the node's memory. True if it runs before others.
-pub(crate) fn start_watch(memory: Weak<Inner>, bell: Arc<Bell>) -> io::Result<bool> {
+pub(crate) fn start_watch(memory: Weak<NodeMemoryState>, bell: Arc<Bell>) -> io::Result<bool> {
     let (says, said) = mpsc::channel();
     let watch = move || {
         // Nobody is left to hear it only if the node does not start.

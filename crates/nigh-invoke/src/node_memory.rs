@@ -17,7 +17,7 @@ use nigh_sandbox::booked_memory::BookedMemory;
 use nigh_sandbox::sandbox::Sandbox;
 use nigh_schedule::grant::{Grant, SandboxMemoryError};
 use nigh_schedule::memory_budget::{BudgetLimits, Command, MemoryBudget};
-use nigh_schedule::memory_growth::{HEADROOM, Seen, growth, limit_for, look_again};
+use nigh_schedule::memory_growth::{HEADROOM, MemoryReading, growth, limit_for, look_again};
 use nigh_schedule::memory_value::{CacheDemand, CacheMeter};
 use nigh_schedule::prewarm::STEM_MEMORY;
 use nigh_terms::{ByteSize, Clock, SandboxId};
@@ -133,15 +133,15 @@ pub struct MemoryStatus {
 
 /// The node's memory. A clone is another handle to the same.
 #[derive(Clone)]
-pub struct NodeMemory(Option<Arc<Inner>>);
+pub struct NodeMemory(Option<Arc<NodeMemoryState>>);
 
-pub(crate) struct Inner {
+pub(crate) struct NodeMemoryState {
     settings: NodeMemorySettings,
     /// Sandboxes are held to their grants wherever the kernel can do it.
     parks: OnceLock<bool>,
     budget: Mutex<MemoryBudget<SandboxId>>,
     meter: Mutex<CacheMeter>,
-    sandboxes: Mutex<HashMap<SandboxId, Arc<Watched>>>,
+    sandboxes: Mutex<HashMap<SandboxId, Arc<WatchedSandbox>>>,
     cache: Arc<dyn CacheMemory>,
     clock: Arc<dyn Clock>,
     keeper: Arc<Bell>,
@@ -156,7 +156,7 @@ pub(crate) struct Inner {
 }
 
 /// One sandbox, as its limit is set.
-struct Watched {
+struct WatchedSandbox {
     id: SandboxId,
     booked: ByteSize,
     /// Set when it runs.
@@ -164,10 +164,10 @@ struct Watched {
     /// It is being made or may use memory: it is looked at.
     is_busy: AtomicBool,
     /// Held while its limit changes, around the budget's lock.
-    held: Mutex<Held>,
+    held: Mutex<LimitState>,
 }
 
-struct Held {
+struct LimitState {
     limit: ByteSize,
     /// What it has asked for and is to get.
     coming: Option<ByteSize>,
@@ -223,7 +223,7 @@ impl NodeMemory {
     /// If the system starts no thread.
     pub fn open(settings: NodeMemorySettings, cache: Arc<dyn CacheMemory>, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let (ends, to_end) = mpsc::channel(ENDS_MAX);
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(NodeMemoryState {
             settings,
             parks: OnceLock::new(),
             budget: Mutex::new(MemoryBudget::new(settings.limits)),
@@ -286,9 +286,14 @@ impl NodeMemory {
     /// The share of a sandbox that is to be made, with its first grant.
     pub(crate) async fn admit(&self, id: SandboxId, booked: ByteSize) -> Result<MemoryShare, InvokeError> {
         let first = if self.0.is_some() { booked.min(FIRST_GRANT) } else { booked };
-        let held = Held { limit: first, coming: None, is_held: true, grown: 0, hits: 0, hits_below: 0 };
-        let one =
-            Watched { id, booked, running: OnceLock::new(), is_busy: AtomicBool::new(true), held: Mutex::new(held) };
+        let held = LimitState { limit: first, coming: None, is_held: true, grown: 0, hits: 0, hits_below: 0 };
+        let one = WatchedSandbox {
+            id,
+            booked,
+            running: OnceLock::new(),
+            is_busy: AtomicBool::new(true),
+            held: Mutex::new(held),
+        };
         let share = MemoryShare { inner: self.0.clone(), one: Arc::new(one) };
         let Some(inner) = &self.0 else { return Ok(share) };
         inner.budget.lock().admit(id, booked, inner.clock.monotonic());
@@ -357,8 +362,8 @@ impl Drop for StemShare {
 
 /// The share of one sandbox, until it is released or dropped.
 pub(crate) struct MemoryShare {
-    inner: Option<Arc<Inner>>,
-    one: Arc<Watched>,
+    inner: Option<Arc<NodeMemoryState>>,
+    one: Arc<WatchedSandbox>,
 }
 
 impl MemoryShare {
@@ -526,19 +531,19 @@ impl Drop for MemoryShare {
     }
 }
 
-impl Watched {
+impl WatchedSandbox {
     fn sandbox(&self) -> Option<Arc<dyn Sandbox>> {
         self.running.get().and_then(|(sandbox, _)| sandbox.upgrade())
     }
 }
 
-impl Inner {
+impl NodeMemoryState {
     fn parks(&self) -> bool {
         self.parks.get().copied().unwrap_or(false)
     }
 
     /// Sets the limit of a sandbox, and tells the books where it stands.
-    fn set(&self, one: &Watched, held: &mut Held, limit: ByteSize) {
+    fn set(&self, one: &WatchedSandbox, held: &mut LimitState, limit: ByteSize) {
         let lowers = limit < held.limit;
         let stands = match one.running.get() {
             Some((_, booked)) if held.is_held => booked.grant(Grant { memory: limit, booked: one.booked }),
@@ -551,7 +556,7 @@ impl Inner {
     }
 
     /// Grants a run what it is to have.
-    fn begin(&self, one: &Watched, grant: Grant) -> Beginning {
+    fn begin(&self, one: &WatchedSandbox, grant: Grant) -> Beginning {
         let used = one.sandbox().and_then(|sandbox| sandbox.memory().used().ok());
         // Who cannot be counted cannot be held to less than it booked.
         let wanted = used.map_or(one.booked, |used| limit_for(grant, used));
@@ -575,7 +580,7 @@ impl Inner {
     }
 
     /// Counts how often a sandbox came to its limit, if that is below what it booked.
-    fn count_hits(&self, one: &Watched, held: &mut Held) {
+    fn count_hits(&self, one: &WatchedSandbox, held: &mut LimitState) {
         if !held.is_held {
             return;
         }
@@ -590,7 +595,7 @@ impl Inner {
     /// Looks at all that run: has those grow that are near their limits. How long until the next look; none, if nobody can
     /// grow.
     pub(crate) fn look_at_all(&self) -> Option<Duration> {
-        let running: Vec<Arc<Watched>> = {
+        let running: Vec<Arc<WatchedSandbox>> = {
             let sandboxes = self.sandboxes.lock();
             sandboxes.values().filter(|one| one.is_busy.load(Ordering::Acquire)).map(Arc::clone).collect()
         };
@@ -602,7 +607,7 @@ impl Inner {
     }
 
     /// Has a sandbox that uses `used` grow, if it is near its limit. When to look again; none, if it cannot grow.
-    fn look_at(&self, one: &Watched, used: ByteSize) -> Option<Duration> {
+    fn look_at(&self, one: &WatchedSandbox, used: ByteSize) -> Option<Duration> {
         let mut held = one.held.lock();
         if held.limit >= one.booked {
             return None;
@@ -613,7 +618,7 @@ impl Inner {
         let memory = one.sandbox()?;
         let memory = memory.memory();
         let need = used.saturating_sub(memory.page_cache().unwrap_or(ByteSize::ZERO));
-        let seen = Seen { need, limit: held.limit, booked: one.booked, grown: held.grown };
+        let seen = MemoryReading { need, limit: held.limit, booked: one.booked, grown: held.grown };
         if held.coming.is_some() {
             // The keeper is on it.
             self.keeper.ring();

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use nigh_data::{ObjectEvent, ObjectObserver, Served};
+use nigh_data::{ObjectEvent, ObjectObserver, ServeOutcome};
 use nigh_schedule::activation::{DataCallRecord, Phases};
 use nigh_schedule::phases::PhaseMeter;
 use nigh_terms::{InvocationId, Monotonic};
@@ -35,9 +35,9 @@ impl DataCalls {
     fn add(&mut self, event: &ObjectEvent, start: Monotonic, calls_max: usize) {
         self.meter.call(event.served, start, event.began, event.ended);
         match event.served {
-            Served::Hit => self.hits += 1,
-            Served::Miss | Served::Past => self.misses += 1,
-            Served::Metadata | Served::Write | Served::Delete | Served::Failed => {}
+            ServeOutcome::Hit => self.hits += 1,
+            ServeOutcome::Miss | ServeOutcome::Past => self.misses += 1,
+            ServeOutcome::Metadata | ServeOutcome::Write | ServeOutcome::Delete | ServeOutcome::Failed => {}
         }
         if self.listed.len() >= calls_max {
             self.omitted += 1;
@@ -54,26 +54,26 @@ impl DataCalls {
     }
 }
 
-const fn served_name(served: Served) -> &'static str {
+const fn served_name(served: ServeOutcome) -> &'static str {
     match served {
-        Served::Hit => "hit",
-        Served::Miss => "miss",
-        Served::Past => "past",
-        Served::Metadata => "metadata",
-        Served::Write => "write",
-        Served::Delete => "delete",
-        Served::Failed => "failed",
+        ServeOutcome::Hit => "hit",
+        ServeOutcome::Miss => "miss",
+        ServeOutcome::Past => "past",
+        ServeOutcome::Metadata => "metadata",
+        ServeOutcome::Write => "write",
+        ServeOutcome::Delete => "delete",
+        ServeOutcome::Failed => "failed",
     }
 }
 
-struct Running {
+struct OpenAccount {
     start: Monotonic,
     calls: DataCalls,
 }
 
 /// An observer of object events that sorts them by invocation.
 pub struct PhaseAccountant {
-    running: Mutex<HashMap<InvocationId, Running>>,
+    running: Mutex<HashMap<InvocationId, OpenAccount>>,
     calls_max: usize,
 }
 
@@ -86,7 +86,7 @@ impl PhaseAccountant {
 
     /// `id` begins at `start`.
     pub fn begin(&self, id: InvocationId, start: Monotonic) {
-        self.running.lock().insert(id, Running { start, calls: DataCalls::default() });
+        self.running.lock().insert(id, OpenAccount { start, calls: DataCalls::default() });
     }
 
     /// `id` has ended: what it asked. Nothing if it is unknown.
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    fn event(id: Option<InvocationId>, served: Served, began_us: u64, ended_us: u64) -> ObjectEvent {
+    fn event(id: Option<InvocationId>, served: ServeOutcome, began_us: u64, ended_us: u64) -> ObjectEvent {
         let namespace = Namespace::new("tenant").unwrap();
         let principal = match id {
             Some(id) => Principal::inside(namespace, FunctionName::new("f").unwrap(), SandboxId::random(), id),
@@ -137,11 +137,11 @@ mod tests {
         let (one, other) = (InvocationId::now(), InvocationId::now());
         accountant.begin(one, Monotonic(1_000_000));
         accountant.begin(other, Monotonic(1_000_000));
-        accountant.observe(&event(Some(one), Served::Hit, 1010, 1020));
-        accountant.observe(&event(Some(one), Served::Miss, 1030, 1060));
-        accountant.observe(&event(Some(one), Served::Write, 1070, 1075));
-        accountant.observe(&event(None, Served::Hit, 1000, 2000));
-        accountant.observe(&event(Some(InvocationId::now()), Served::Hit, 1000, 2000));
+        accountant.observe(&event(Some(one), ServeOutcome::Hit, 1010, 1020));
+        accountant.observe(&event(Some(one), ServeOutcome::Miss, 1030, 1060));
+        accountant.observe(&event(Some(one), ServeOutcome::Write, 1070, 1075));
+        accountant.observe(&event(None, ServeOutcome::Hit, 1000, 2000));
+        accountant.observe(&event(Some(InvocationId::now()), ServeOutcome::Hit, 1000, 2000));
 
         let calls = accountant.finish(one);
         assert_eq!((calls.hits, calls.misses, calls.omitted), (1, 1, 0));
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!((miss.served.as_str(), miss.bytes, miss.began_us, miss.took_us), ("miss", 7, 30, 30));
         assert_eq!(accountant.finish(other), DataCalls::default());
 
-        accountant.observe(&event(Some(one), Served::Hit, 1080, 1090));
+        accountant.observe(&event(Some(one), ServeOutcome::Hit, 1080, 1090));
         assert_eq!(accountant.finish(one), DataCalls::default());
     }
 
@@ -159,7 +159,7 @@ mod tests {
         let (accountant, id) = (PhaseAccountant::new(2), InvocationId::now());
         accountant.begin(id, Monotonic(0));
         for n in 0..5 {
-            accountant.observe(&event(Some(id), Served::Hit, n * 10, n * 10 + 5));
+            accountant.observe(&event(Some(id), ServeOutcome::Hit, n * 10, n * 10 + 5));
         }
         let calls = accountant.finish(id);
         assert_eq!((calls.listed.len(), calls.omitted, calls.hits), (2, 3, 5));

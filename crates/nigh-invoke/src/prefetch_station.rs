@@ -5,10 +5,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::applications::{Applications, Foreseen, KnownInput};
+use crate::applications::{Applications, KnownInput, PrefetchPlan};
 use nigh_objects::ObjectMemory;
 use nigh_schedule::activation::Activation;
-use nigh_schedule::touched::Touched;
+use nigh_schedule::touched::TouchedObject;
 use nigh_terms::{Clock, InvocationId};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -50,7 +50,7 @@ impl InvocationHook for PrefetchStation {
             running.insert(run.invocation, input.clone());
         }
         drop(running);
-        let (Foreseen { next, objects }, memory) = (foreseen?, self.memory.clone()?);
+        let (PrefetchPlan { next, objects }, memory) = (foreseen?, self.memory.clone()?);
         let note = format!("prefetch: {} objects that {next} will probably read", objects.len());
         let (applications, clock) = (self.applications.clone(), Arc::clone(&self.clock));
         self.runtime.spawn(async move {
@@ -62,7 +62,7 @@ impl InvocationHook for PrefetchStation {
 
     fn after_run(&self, activation: &Activation) {
         let Some(input) = self.running.lock().remove(&activation.id) else { return };
-        self.applications.ended(&input, &Touched::of(&activation.data_calls), self.clock.monotonic());
+        self.applications.ended(&input, &TouchedObject::of(&activation.data_calls), self.clock.monotonic());
     }
 
     fn not_run(&self, invocation: InvocationId) {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
 use crate::admission::{Sandboxes, SpareStem, StemRoom};
-use crate::stem_stock::Coming;
+use crate::stem_stock::PendingStem;
 
 /// How often it is looked whether there are enough, beside each time one is taken.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub struct RuntimeStems {
 
 /// How the last one went.
 #[derive(Clone, Debug, Default)]
-struct Last {
+struct LastAttempt {
     failures: u32,
     not_before: Monotonic,
     trouble: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Prewarmer {
     functions: Arc<dyn FunctionSource>,
     sandboxes: Arc<Sandboxes>,
     clock: Arc<dyn Clock>,
-    last: Mutex<BTreeMap<Runtime, Last>>,
+    last: Mutex<BTreeMap<Runtime, LastAttempt>>,
 }
 
 /// What a prewarmer stands on.
@@ -127,7 +127,7 @@ impl Prewarmer {
         }
     }
 
-    async fn make(&self, coming: &Coming, room: StemRoom) {
+    async fn make(&self, coming: &PendingStem, room: StemRoom) {
         let runtime = &coming.runtime;
         let made = tokio::select! {
             made = self.warm(runtime) => Some(made),
@@ -136,7 +136,7 @@ impl Prewarmer {
         let stem = match made {
             Some(Ok(stem)) => {
                 let trouble = Some(stem.said()).filter(|said| !said.is_empty()).map(str::to_owned);
-                self.last.lock().insert(runtime.clone(), Last { trouble, ..Last::default() });
+                self.last.lock().insert(runtime.clone(), LastAttempt { trouble, ..LastAttempt::default() });
                 Some(stem)
             }
             Some(Err(reason)) => {

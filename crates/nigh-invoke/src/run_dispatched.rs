@@ -5,7 +5,7 @@ use nigh_protocol::Member;
 use nigh_schedule::vacancy::Vacancy;
 use nigh_terms::Namespace;
 
-use crate::invocation::{InvokeError, InvokeRequest, Invoked, Next};
+use crate::invocation::{InvocationResult, InvokeError, InvokeRequest, UpcomingInvocation};
 
 /// Runs what was dispatched to this node.
 #[async_trait]
@@ -21,11 +21,11 @@ pub trait RunDispatched: Send + Sync {
         request: InvokeRequest,
         to: Member,
         why: &str,
-    ) -> Result<Invoked, InvokeError>;
+    ) -> Result<InvocationResult, InvokeError>;
 
     /// What of the node is free.
     fn vacancy(&self) -> Vacancy;
 
     /// `next` may come soon: what it needs may be made ready.
-    fn prepare(&self, namespace: &Namespace, next: Next);
+    fn prepare(&self, namespace: &Namespace, next: UpcomingInvocation);
 }

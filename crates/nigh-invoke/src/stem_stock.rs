@@ -14,7 +14,7 @@ pub(crate) struct StemStock<S> {
     /// At most so many, those that are coming included.
     most: usize,
     ready: Vec<(Runtime, S)>,
-    coming: Vec<Coming>,
+    coming: Vec<PendingStem>,
     /// The number of the last that came or comes.
     last: u64,
     demand: BTreeMap<Runtime, Demand>,
@@ -22,7 +22,7 @@ pub(crate) struct StemStock<S> {
 
 /// A stem that is being made.
 #[derive(Clone, Debug)]
-pub(crate) struct Coming {
+pub(crate) struct PendingStem {
     number: u64,
     pub(crate) runtime: Runtime,
     /// Cancelled when it is not wanted any more.
@@ -95,15 +95,15 @@ impl<S> StemStock<S> {
     }
 
     /// One of `runtime` is coming.
-    pub(crate) fn comes(&mut self, runtime: Runtime) -> Coming {
+    pub(crate) fn comes(&mut self, runtime: Runtime) -> PendingStem {
         self.last += 1;
-        let coming = Coming { number: self.last, runtime, cancel: CancellationToken::new() };
+        let coming = PendingStem { number: self.last, runtime, cancel: CancellationToken::new() };
         self.coming.push(coming.clone());
         coming
     }
 
     /// It has come, or will not: `stem` waits from here on, unless it was cancelled meanwhile: then it comes back.
-    pub(crate) fn came(&mut self, coming: &Coming, stem: Option<S>) -> Option<S> {
+    pub(crate) fn came(&mut self, coming: &PendingStem, stem: Option<S>) -> Option<S> {
         self.coming.retain(|one| one.number != coming.number);
         if coming.cancel.is_cancelled() {
             return stem;

@@ -36,11 +36,11 @@ use crate::instrument::table::table_of;
 #[derive(Clone, Debug, Args)]
 pub struct BenchArgs {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum What {
+enum BenchCommand {
     /// The S3 door against a bare s3s server and a canned C server
     S3(Length),
     /// Warm and cold invocations against the vendor's runtime client on a bare server
@@ -53,7 +53,7 @@ enum What {
     #[command(after_help = contention::HELP)]
     Contention(contention::ContentionArgs),
     /// Many functions on one node: creating, listing, a restart, memory, invoking the last one
-    Functions(functions::Many),
+    Functions(functions::FunctionsArgs),
     /// The journal's commits against bare writes and syncs of the same disk
     Journal(journal::JournalLength),
     /// A cluster's commits against bare publishes to the same three NATS servers
@@ -125,12 +125,12 @@ pub(crate) struct Row {
 /// What is asked of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Asked {
+enum RatioTarget {
     AtMost(f64),
     AtLeast(f64),
 }
 
-impl std::fmt::Display for Asked {
+impl std::fmt::Display for RatioTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AtMost(bound) => write!(f, "<= {bound}"),
@@ -140,7 +140,7 @@ impl std::fmt::Display for Asked {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct BenchReport {
     machine: Machine,
     rows: Vec<Row>,
     /// Ratios by name; of some benches.
@@ -148,7 +148,7 @@ struct Report {
     summary: BTreeMap<&'static str, f64>,
     /// What is asked of each.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    asked: BTreeMap<&'static str, Asked>,
+    asked: BTreeMap<&'static str, RatioTarget>,
 }
 
 impl BenchArgs {
@@ -159,30 +159,34 @@ impl BenchArgs {
     pub async fn run(self, json: bool) -> Result<(), LabError> {
         let machine = Machine::of_this_command();
         let s3::Outcome { rows, summary, asked } = match self.what {
-            What::S3(length) => s3::run(length).await?,
-            What::Invoke(length) => s3::Outcome { rows: invoke::run(length).await?, ..s3::Outcome::default() },
-            What::Workflow(length) => workflow::run(length).await?,
-            What::Coldstart(length) => return show(coldstart::run(&length, machine).await, coldstart::text, json),
-            What::Contention(args) => return show(contention::run(&args, machine).await, contention::text, json),
-            What::Functions(many) => return show(functions::run(&many, machine).await, functions::text, json),
-            What::Journal(length) => return show(journal::run(&length, machine).await, journal::text, json),
-            What::Ledger(length) => return show(ledger::run(&length, machine).await, ledger::text, json),
-            What::Rpc(length) => return show(rpc::run(&length, machine).await, rpc::text, json),
-            What::Objects(length) => return show(objects::run(&length, machine), objects::text, json),
-            What::Shrink(length) => return show(shrink::run(&length, machine).await, shrink::text, json),
-            What::Reelect(length) => return show(reelect::run(&length, machine).await, reelect::text, json),
-            What::Grant(length) => return show(grant::run(&length, machine).await, grant::text, json),
-            What::Memory(length) => return show(memory::run(&length, machine).await, memory::text, json),
-            What::Predict(length) => return show(predict::run(&length, machine), predict::text, json),
-            What::Coherence(length) => return show(coherence::run(&length, machine), coherence::text, json),
-            What::Llc(length) => return show(llc::run(&length, machine), llc::text, json),
+            BenchCommand::S3(length) => s3::run(length).await?,
+            BenchCommand::Invoke(length) => s3::Outcome { rows: invoke::run(length).await?, ..s3::Outcome::default() },
+            BenchCommand::Workflow(length) => workflow::run(length).await?,
+            BenchCommand::Coldstart(length) => {
+                return show(coldstart::run(&length, machine).await, coldstart::text, json);
+            }
+            BenchCommand::Contention(args) => {
+                return show(contention::run(&args, machine).await, contention::text, json);
+            }
+            BenchCommand::Functions(many) => return show(functions::run(&many, machine).await, functions::text, json),
+            BenchCommand::Journal(length) => return show(journal::run(&length, machine).await, journal::text, json),
+            BenchCommand::Ledger(length) => return show(ledger::run(&length, machine).await, ledger::text, json),
+            BenchCommand::Rpc(length) => return show(rpc::run(&length, machine).await, rpc::text, json),
+            BenchCommand::Objects(length) => return show(objects::run(&length, machine), objects::text, json),
+            BenchCommand::Shrink(length) => return show(shrink::run(&length, machine).await, shrink::text, json),
+            BenchCommand::Reelect(length) => return show(reelect::run(&length, machine).await, reelect::text, json),
+            BenchCommand::Grant(length) => return show(grant::run(&length, machine).await, grant::text, json),
+            BenchCommand::Memory(length) => return show(memory::run(&length, machine).await, memory::text, json),
+            BenchCommand::Predict(length) => return show(predict::run(&length, machine), predict::text, json),
+            BenchCommand::Coherence(length) => return show(coherence::run(&length, machine), coherence::text, json),
+            BenchCommand::Llc(length) => return show(llc::run(&length, machine), llc::text, json),
         };
-        print(&Report { machine, rows, summary, asked }, json)
+        print(&BenchReport { machine, rows, summary, asked }, json)
     }
 }
 
 #[expect(clippy::print_stdout, reason = "the report is the command's output")]
-fn print(report: &Report, json: bool) -> Result<(), LabError> {
+fn print(report: &BenchReport, json: bool) -> Result<(), LabError> {
     if json {
         let text = serde_json::to_string_pretty(report).at("report")?;
         println!("{text}");
@@ -214,7 +218,7 @@ fn print(report: &Report, json: bool) -> Result<(), LabError> {
         .summary
         .iter()
         .map(|(name, ratio)| {
-            let asked = report.asked.get(name).map(Asked::to_string).unwrap_or_default();
+            let asked = report.asked.get(name).map(RatioTarget::to_string).unwrap_or_default();
             format!("{name}: {ratio:.2} {asked}\n")
         })
         .collect();

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use nigh_check::{
-    Configuration, Counterexample, Cut, Explored, Limits, Missed, MurphiModel, WeakenedTransaction, Weakening,
-    configurations, explore, explore_transactions, long_configurations, murphi_models, retell,
-    transaction_configurations, weakened_transactions, weakenings,
+    Configuration, Counterexample, ExplorationResult, Limits, MurphiModel, MutationSymptom, SearchLimit,
+    WeakenedTransaction, Weakening, configurations, explore, explore_transactions, long_configurations, murphi_models,
+    retell, transaction_configurations, weakened_transactions, weakenings,
 };
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ pub struct CheckArgs {
 
 /// What the finished worlds of a long form are worlds of.
 #[derive(PartialEq, Serialize, Deserialize)]
-struct Asked {
+struct CheckParameters {
     seconds: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memory: Option<ByteSize>,
@@ -90,7 +90,7 @@ struct Row {
 }
 
 #[derive(Serialize)]
-struct Weakened {
+struct MutationRow {
     rule: String,
     about: &'static str,
     /// What is broken without it; `stuck` if work cannot be finished.
@@ -101,10 +101,10 @@ struct Weakened {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct CheckReport {
     machine: Machine,
     configurations: Vec<Row>,
-    weakened: Vec<Weakened>,
+    weakened: Vec<MutationRow>,
     /// Of the configurations explored whole.
     states: usize,
     seconds: f64,
@@ -123,7 +123,7 @@ fn explored(config: &Configuration, limits: &Limits) -> Row {
     row(config.name, config.about, explore(config, limits))
 }
 
-fn row(name: &str, about: &str, found: Explored) -> Row {
+fn row(name: &str, about: &str, found: ExplorationResult) -> Row {
     Row {
         name: name.to_owned(),
         about: about.to_owned(),
@@ -131,8 +131,8 @@ fn row(name: &str, about: &str, found: Explored) -> Row {
         depth: found.depth,
         complete: found.complete,
         cut: found.cut.map(|cut| match cut {
-            Cut::Time => "time".to_owned(),
-            Cut::Memory => "memory".to_owned(),
+            SearchLimit::Time => "time".to_owned(),
+            SearchLimit::Memory => "memory".to_owned(),
         }),
         violations: found.violations.into_iter().map(Violation::from).collect(),
         stuck: found.stuck.map(|stuck| stuck.writes + stuck.work),
@@ -140,19 +140,19 @@ fn row(name: &str, about: &str, found: Explored) -> Row {
     }
 }
 
-fn weakened(weakening: &Weakening, limits: &Limits) -> Weakened {
+fn weakened(weakening: &Weakening, limits: &Limits) -> MutationRow {
     let found = explore(&weakening.configuration, limits);
     let (breaks, steps) = match weakening.shows {
-        Missed::Promise => {
+        MutationSymptom::Promise => {
             let broken = found.violations.iter().min_by_key(|one| one.promise);
             (
                 broken.map_or_else(|| "nothing".to_owned(), |one| format!("{:?}", one.promise)),
                 broken.map(|one| one.events.len()),
             )
         }
-        Missed::Stuck => ("stuck".to_owned(), found.stuck.and_then(|stuck| stuck.nearest)),
+        MutationSymptom::Stuck => ("stuck".to_owned(), found.stuck.and_then(|stuck| stuck.nearest)),
     };
-    Weakened {
+    MutationRow {
         rule: format!("{:?}", weakening.rule),
         about: weakening.about,
         breaks,
@@ -169,10 +169,10 @@ fn explained_transaction(rule: &str, limits: &Limits) -> Option<Vec<String>> {
     found.violations.into_iter().min_by_key(|one| one.promise).map(|one| one.events)
 }
 
-fn weakened_transaction(weakened: &WeakenedTransaction, limits: &Limits) -> Weakened {
+fn weakened_transaction(weakened: &WeakenedTransaction, limits: &Limits) -> MutationRow {
     let found = explore_transactions(&weakened.configuration, limits);
     let broken = found.violations.iter().min_by_key(|one| one.promise);
-    Weakened {
+    MutationRow {
         rule: format!("{:?}", weakened.rule),
         about: weakened.about,
         breaks: broken.map_or_else(|| "nothing".to_owned(), |one| format!("{:?}", one.promise)),
@@ -214,7 +214,7 @@ impl CheckArgs {
         let transactions = transaction_configurations().into_iter().filter(|config| wanted(config.name));
         configurations
             .extend(transactions.map(|config| row(config.name, config.about, explore_transactions(&config, &limits))));
-        let mut weakened: Vec<Weakened> = weakenings()
+        let mut weakened: Vec<MutationRow> = weakenings()
             .iter()
             .filter(|weakening| wanted(&format!("{:?}", weakening.rule)))
             .map(|weakening| weakened(weakening, &limits))
@@ -222,7 +222,7 @@ impl CheckArgs {
         let transactions = weakened_transactions();
         let transactions = transactions.iter().filter(|one| wanted(&format!("{:?}", one.rule)));
         weakened.extend(transactions.map(|one| weakened_transaction(one, &limits)));
-        let report = Report {
+        let report = CheckReport {
             machine: Machine::of_this_command(),
             states: configurations.iter().filter(|row| row.complete).map(|row| row.states).sum(),
             configurations,
@@ -236,12 +236,12 @@ impl CheckArgs {
     }
 
     /// What an earlier run of the long form has explored.
-    fn kept(&self) -> Result<Option<KeptProgress<Asked, Row>>, LabError> {
+    fn kept(&self) -> Result<Option<KeptProgress<CheckParameters, Row>>, LabError> {
         if !self.long {
             return Ok(None);
         }
         let path = self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name("check.state"));
-        KeptProgress::open(&path, Asked { seconds: self.limit_seconds(), memory: self.memory }).map(Some)
+        KeptProgress::open(&path, CheckParameters { seconds: self.limit_seconds(), memory: self.memory }).map(Some)
     }
 
     /// The second encoding; that it cannot be run here is said and is no fault.
@@ -281,7 +281,7 @@ impl CheckArgs {
         Limits { time: Duration::from_secs(self.limit_seconds()), memory }
     }
 
-    fn verdict(report: &Report) -> Result<(), LabError> {
+    fn verdict(report: &CheckReport) -> Result<(), LabError> {
         let broken = |row: &&Row| !row.violations.is_empty() || row.stuck.is_some_and(|stuck| stuck > 0);
         let broken = report.configurations.iter().filter(broken).count();
         let long: Vec<&str> = long_configurations().iter().map(|config| config.name).collect();
@@ -316,7 +316,7 @@ fn unconfirmed(broken: usize, unfinished: usize, unmissed: usize) -> LabError {
     ))
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &CheckReport) -> String {
     let mut worlds = table_of("configuration | states | depth | complete | violations | stuck | s");
     for row in &report.configurations {
         let broken: Vec<&str> = row.violations.iter().map(|violation| violation.promise.as_str()).collect();

@@ -25,18 +25,18 @@ use clap::{Args, Subcommand};
 use crate::LabError;
 use crate::demo::DemoArgs;
 use crate::instrument::machine::Machine;
-use crate::instrument::peer::started::{Ended, StartedProcesses};
+use crate::instrument::peer::started::{EndedProcess, StartedProcesses};
 use crate::instrument::report::print_report;
 
 /// What `nigh experiment` takes.
 #[derive(Clone, Debug, Args)]
 pub struct ExperimentArgs {
     #[command(subcommand)]
-    what: What,
+    what: ExperimentCommand,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum What {
+enum ExperimentCommand {
     /// Real functions on real inputs: where their time goes, directly against the store and through Nigh (OFC figure 3)
     Demo(DemoArgs),
     /// A node killed again and again under load: no acknowledged write may be lost, no read old
@@ -99,34 +99,34 @@ impl ExperimentArgs {
     pub async fn run(self, json: bool) -> Result<(), LabError> {
         let machine = Machine::of_this_command();
         match self.what {
-            What::Demo(demo) => demo.run(machine, json).await,
-            What::Crash(crash) => crash.run(machine, json).await,
-            What::ClusterFaults(faults) => faults.run(machine, json).await,
-            What::Outside(outside) => outside.run(machine, json).await,
-            What::Escape(escape) => escape.run(machine, json).await,
-            What::Lies(lies) => lies.run(machine, json).await,
-            What::Storm(storm) => storm.run(machine, json),
-            What::Eviction(eviction) => eviction.run(machine, json),
-            What::Scheduling(scheduling) => scheduling.run(machine, json),
-            What::Prewarm(prewarm) => prewarm.run(machine, json),
-            What::Learn(learn) => learn.run(machine, json),
-            What::Single(single) => Box::pin(single.run(machine, json)).await,
-            What::Pipelines(pipelines) => Box::pin(pipelines.run(machine, json)).await,
-            What::Macro(mixed) => Box::pin(mixed.run(machine, json)).await,
-            What::ShrinkImpact(impact) => Box::pin(impact.run(machine, json)).await,
-            What::LlcScenarios(scenarios) => scenarios.run(machine, json),
-            What::LlcContention(contention) => contention.run(machine, json),
-            What::LlcWays(ways) => ways.run(machine, json),
-            What::LlcPrediction(prediction) => prediction.run(machine, json),
-            What::LlcSensitivity(sensitivity) => sensitivity.run(machine, json),
-            What::LlcTail(tail) => tail.run(machine, json),
-            What::Fabric(fabric) => fabric.run(machine, json),
-            What::Workflows(workflows) => Box::pin(workflows.run(machine, json)).await,
-            What::All(all) => all.run(json),
-            What::Report(report) => report.run(json),
-            What::Clean => {
+            ExperimentCommand::Demo(demo) => demo.run(machine, json).await,
+            ExperimentCommand::Crash(crash) => crash.run(machine, json).await,
+            ExperimentCommand::ClusterFaults(faults) => faults.run(machine, json).await,
+            ExperimentCommand::Outside(outside) => outside.run(machine, json).await,
+            ExperimentCommand::Escape(escape) => escape.run(machine, json).await,
+            ExperimentCommand::Lies(lies) => lies.run(machine, json).await,
+            ExperimentCommand::Storm(storm) => storm.run(machine, json),
+            ExperimentCommand::Eviction(eviction) => eviction.run(machine, json),
+            ExperimentCommand::Scheduling(scheduling) => scheduling.run(machine, json),
+            ExperimentCommand::Prewarm(prewarm) => prewarm.run(machine, json),
+            ExperimentCommand::Learn(learn) => learn.run(machine, json),
+            ExperimentCommand::Single(single) => Box::pin(single.run(machine, json)).await,
+            ExperimentCommand::Pipelines(pipelines) => Box::pin(pipelines.run(machine, json)).await,
+            ExperimentCommand::Macro(mixed) => Box::pin(mixed.run(machine, json)).await,
+            ExperimentCommand::ShrinkImpact(impact) => Box::pin(impact.run(machine, json)).await,
+            ExperimentCommand::LlcScenarios(scenarios) => scenarios.run(machine, json),
+            ExperimentCommand::LlcContention(contention) => contention.run(machine, json),
+            ExperimentCommand::LlcWays(ways) => ways.run(machine, json),
+            ExperimentCommand::LlcPrediction(prediction) => prediction.run(machine, json),
+            ExperimentCommand::LlcSensitivity(sensitivity) => sensitivity.run(machine, json),
+            ExperimentCommand::LlcTail(tail) => tail.run(machine, json),
+            ExperimentCommand::Fabric(fabric) => fabric.run(machine, json),
+            ExperimentCommand::Workflows(workflows) => Box::pin(workflows.run(machine, json)).await,
+            ExperimentCommand::All(all) => all.run(json),
+            ExperimentCommand::Report(report) => report.run(json),
+            ExperimentCommand::Clean => {
                 let ended = StartedProcesses::of_this_user().end_left_over();
-                let line = |one: &Ended| format!("ended {} ({}, process {})", one.peer, one.program, one.pid);
+                let line = |one: &EndedProcess| format!("ended {} ({}, process {})", one.peer, one.program, one.pid);
                 let text = || ended.iter().map(line).collect::<Vec<_>>().join("\n");
                 let text = || if ended.is_empty() { "nothing was left".to_owned() } else { text() };
                 print_report(&ended, text, json)

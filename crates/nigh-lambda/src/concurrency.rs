@@ -5,7 +5,7 @@ use nigh_terms::FunctionName;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::operations::{Answer, Request, empty_answer, json_answer};
+use super::operations::{LambdaResponse, Request, empty_answer, json_answer};
 use super::validation::read;
 use super::{LambdaDoor, LambdaError};
 
@@ -25,7 +25,11 @@ impl LambdaDoor {
         self.settings.concurrency.saturating_sub(reserved)
     }
 
-    pub(super) fn get_concurrency(&self, name: &FunctionName, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) fn get_concurrency(
+        &self,
+        name: &FunctionName,
+        request: &Request<'_>,
+    ) -> Result<LambdaResponse, LambdaError> {
         let answer = match self.deployed(name, request)?.attached.reserved {
             Some(reserved) => json!({ "ReservedConcurrentExecutions": reserved }),
             None => json!({}),
@@ -37,7 +41,7 @@ impl LambdaDoor {
         &self,
         name: &FunctionName,
         request: &Request<'_>,
-    ) -> Result<Answer, LambdaError> {
+    ) -> Result<LambdaResponse, LambdaError> {
         let shape: ConcurrencyShape = read(&request.body)?;
         let asked = shape.reserved_concurrent_executions;
         let asked = asked.ok_or_else(|| LambdaError::validation("ReservedConcurrentExecutions is required"))?;
@@ -51,7 +55,7 @@ impl LambdaDoor {
         &self,
         name: &FunctionName,
         request: &Request<'_>,
-    ) -> Result<Answer, LambdaError> {
+    ) -> Result<LambdaResponse, LambdaError> {
         self.reserve(name, request, None).await?;
         Ok(empty_answer(StatusCode::NO_CONTENT))
     }

@@ -4,13 +4,13 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use nigh_functions::event_config::{AGE_SECONDS, Destination, EventConfig, NamedDestination, RETRIES_MAX};
 use nigh_functions::function_arn::{LATEST, function_arn};
-use nigh_functions::function_store::Deployed;
+use nigh_functions::function_store::DeployedFunction;
 use nigh_invoke::event_invoker::{EVENT_BYTES_MAX, NewEvent};
 use nigh_terms::FunctionName;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::operations::{Answer, Request, empty_answer, header, json_answer, set};
+use super::operations::{LambdaResponse, Request, empty_answer, header, json_answer, set};
 use super::validation::read;
 use super::{LambdaDoor, LambdaError};
 
@@ -94,7 +94,11 @@ impl ConfigChange {
 }
 
 impl LambdaDoor {
-    pub(super) async fn invoke_later(&self, name: FunctionName, request: Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) async fn invoke_later(
+        &self,
+        name: FunctionName,
+        request: Request<'_>,
+    ) -> Result<LambdaResponse, LambdaError> {
         if request.body.len() > EVENT_BYTES_MAX {
             return Err(LambdaError::too_large(format!(
                 "Request must be smaller than {EVENT_BYTES_MAX} bytes for the InvokeFunction operation, asynchronously"
@@ -120,7 +124,7 @@ impl LambdaDoor {
         name: &FunctionName,
         request: &Request<'_>,
         is_whole: bool,
-    ) -> Result<Answer, LambdaError> {
+    ) -> Result<LambdaResponse, LambdaError> {
         self.deployed(name, request)?;
         let change = ConfigChange::read(&request.body)?;
         self.check_destinations(&change, request).await?;
@@ -155,11 +159,19 @@ impl LambdaDoor {
         Ok(())
     }
 
-    pub(super) fn get_event_config(&self, name: &FunctionName, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) fn get_event_config(
+        &self,
+        name: &FunctionName,
+        request: &Request<'_>,
+    ) -> Result<LambdaResponse, LambdaError> {
         self.event_config(&*self.deployed(name, request)?)
     }
 
-    pub(super) fn list_event_configs(&self, name: &FunctionName, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) fn list_event_configs(
+        &self,
+        name: &FunctionName,
+        request: &Request<'_>,
+    ) -> Result<LambdaResponse, LambdaError> {
         let deployed = self.deployed(name, request)?;
         let configs: Vec<Value> = self.event_config_value(&deployed).into_iter().collect();
         Ok(json_answer(StatusCode::OK, &json!({ "FunctionEventInvokeConfigs": configs })))
@@ -169,7 +181,7 @@ impl LambdaDoor {
         &self,
         name: &FunctionName,
         request: &Request<'_>,
-    ) -> Result<Answer, LambdaError> {
+    ) -> Result<LambdaResponse, LambdaError> {
         self.deployed(name, request)?;
         let arn = function_arn(&self.settings.region, name);
         let deleted = self.parts.functions.attach(&request.who.namespace, name, move |attached, _| {
@@ -179,13 +191,13 @@ impl LambdaDoor {
         Ok(empty_answer(StatusCode::NO_CONTENT))
     }
 
-    fn event_config(&self, deployed: &Deployed) -> Result<Answer, LambdaError> {
+    fn event_config(&self, deployed: &DeployedFunction) -> Result<LambdaResponse, LambdaError> {
         let arn = function_arn(&self.settings.region, &deployed.function.name);
         let config = self.event_config_value(deployed).ok_or_else(|| no_config(&arn))?;
         Ok(json_answer(StatusCode::OK, &config))
     }
 
-    fn event_config_value(&self, deployed: &Deployed) -> Option<Value> {
+    fn event_config_value(&self, deployed: &DeployedFunction) -> Option<Value> {
         let config = deployed.attached.events.as_ref()?;
         let to = |named: &Option<NamedDestination>| match named {
             Some(named) => json!({ "Destination": named.arn }),

@@ -27,7 +27,7 @@ enum Kind {
 
 /// A request to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passed {
+pub struct ServerRequest {
     /// The method.
     pub method: Method,
     /// Path and query.
@@ -57,10 +57,10 @@ pub enum PassageError {
 
 /// The request that `payload` of the invocation `id` becomes.
 #[must_use]
-pub fn pass(payload: &Bytes, id: &str) -> Passed {
+pub fn pass(payload: &Bytes, id: &str) -> ServerRequest {
     let object: Option<Map<String, Value>> = serde_json::from_slice(payload).ok();
     let mut passed =
-        object.and_then(|object| of_event(&object).or_else(|| of_url(&object))).unwrap_or_else(|| Passed {
+        object.and_then(|object| of_event(&object).or_else(|| of_url(&object))).unwrap_or_else(|| ServerRequest {
             method: Method::POST,
             target: "/".to_owned(),
             headers: HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]),
@@ -73,15 +73,15 @@ pub fn pass(payload: &Bytes, id: &str) -> Passed {
     passed
 }
 
-fn of_event(object: &Map<String, Value>) -> Option<Passed> {
+fn of_event(object: &Map<String, Value>) -> Option<ServerRequest> {
     if !cloud_event::is_event(object) {
         return None;
     }
     let (headers, body) = cloud_event::write(ContentMode::Binary, object).ok()?;
-    Some(Passed { method: Method::POST, target: "/".to_owned(), headers, body, kind: Kind::Event })
+    Some(ServerRequest { method: Method::POST, target: "/".to_owned(), headers, body, kind: Kind::Event })
 }
 
-fn of_url(object: &Map<String, Value>) -> Option<Passed> {
+fn of_url(object: &Map<String, Value>) -> Option<ServerRequest> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let call = object.get("requestContext")?.get("http")?;
     let method = Method::from_bytes(text(call.get("method"))?.as_bytes()).ok()?;
@@ -111,14 +111,14 @@ fn of_url(object: &Map<String, Value>) -> Option<Passed> {
     let is_base64 = object.get("isBase64Encoded").and_then(Value::as_bool).unwrap_or(false);
     let body = if is_base64 { STANDARD.decode(body).ok()?.into() } else { Bytes::from(body) };
     target.parse::<http::Uri>().ok()?;
-    Some(Passed { method, target, headers, body, kind: Kind::Url })
+    Some(ServerRequest { method, target, headers, body, kind: Kind::Url })
 }
 
 /// The answer that a response to `passed` is.
 ///
 /// # Errors
 /// If it says that the server failed; to a URL's request any response is an answer.
-pub fn returned(passed: &Passed, response: Response<Bytes>) -> Result<Bytes, PassageError> {
+pub fn returned(passed: &ServerRequest, response: Response<Bytes>) -> Result<Bytes, PassageError> {
     let (head, body) = response.into_parts();
     if passed.kind == Kind::Url {
         return Ok(url_answer(&head, &body));

@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::operations::{Answer, Request, empty_answer, json_answer, off_the_path};
+use super::operations::{LambdaResponse, Request, empty_answer, json_answer, off_the_path};
 use super::shape::CodeShape;
 use super::validation::{code_location, read};
 use super::{LambdaDoor, LambdaError};
@@ -39,7 +39,7 @@ fn number(text: &str) -> Result<u64, LambdaError> {
 }
 
 impl LambdaDoor {
-    pub(super) async fn publish_layer(&self, name: &str, request: Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) async fn publish_layer(&self, name: &str, request: Request<'_>) -> Result<LambdaResponse, LambdaError> {
         let name = layer_name(name)?;
         let body = request.body;
         let (new, code) = off_the_path(move || {
@@ -67,7 +67,7 @@ impl LambdaDoor {
         Ok(json_answer(StatusCode::CREATED, &self.layer_version(&published)))
     }
 
-    pub(super) fn list_layers(&self, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) fn list_layers(&self, request: &Request<'_>) -> Result<LambdaResponse, LambdaError> {
         if request.parameter("find").as_deref() == Some("LayerVersion") {
             let arn = request.parameter("Arn").unwrap_or_default();
             let (name, version) = parse_layer_arn(&arn)?;
@@ -87,17 +87,22 @@ impl LambdaDoor {
         Ok(json_answer(StatusCode::OK, &json!({ "Layers": layers })))
     }
 
-    pub(super) fn list_layer_versions(&self, name: &str, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) fn list_layer_versions(&self, name: &str, request: &Request<'_>) -> Result<LambdaResponse, LambdaError> {
         let versions = self.parts.functions.layers().versions(&request.who.namespace, &layer_name(name)?);
         let versions: Vec<Value> = versions.iter().map(|version| self.layer_version(version)).collect();
         Ok(json_answer(StatusCode::OK, &json!({ "LayerVersions": versions })))
     }
 
-    pub(super) fn get_layer(&self, name: &str, version: &str, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) fn get_layer(
+        &self,
+        name: &str,
+        version: &str,
+        request: &Request<'_>,
+    ) -> Result<LambdaResponse, LambdaError> {
         self.layer(&layer_name(name)?, number(version)?, request)
     }
 
-    fn layer(&self, name: &FunctionName, version: u64, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    fn layer(&self, name: &FunctionName, version: u64, request: &Request<'_>) -> Result<LambdaResponse, LambdaError> {
         let found = self.parts.functions.layers().get(&request.who.namespace, name, version);
         let arn = format!("{}:{version}", layer_arn(&self.settings.region, name));
         let found = found.ok_or_else(|| {
@@ -111,7 +116,7 @@ impl LambdaDoor {
         name: &str,
         version: &str,
         request: &Request<'_>,
-    ) -> Result<Answer, LambdaError> {
+    ) -> Result<LambdaResponse, LambdaError> {
         let layers = self.parts.functions.layers();
         layers.delete(&request.who.namespace, &layer_name(name)?, number(version)?).await?;
         Ok(empty_answer(StatusCode::NO_CONTENT))

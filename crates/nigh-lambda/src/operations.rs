@@ -13,7 +13,7 @@ use nigh_data::ObjectError;
 use nigh_functions::code_archive::{Archive, ArchiveLimits};
 use nigh_functions::function_arn::{LATEST, function_arn, parse_function_reference};
 use nigh_functions::function_caching;
-use nigh_functions::function_store::{Deployed, FunctionStoreError};
+use nigh_functions::function_store::{DeployedFunction, FunctionStoreError};
 use nigh_invoke::invocation::InvokeRequest;
 use nigh_schedule::idempotence;
 use nigh_schedule::throttle::say_when;
@@ -28,7 +28,7 @@ use super::validation::{self, CodeLocation};
 use super::{LambdaDoor, LambdaError, Operation};
 
 /// What the door answers.
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(super) type LambdaResponse = Response<Full<Bytes>>;
 
 /// The headers of the Lambda API.
 pub(super) mod header {
@@ -79,7 +79,11 @@ impl Request<'_> {
 
 impl LambdaDoor {
     /// Does `operation`.
-    pub(super) async fn perform(&self, operation: Operation<'_>, request: Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) async fn perform(
+        &self,
+        operation: Operation<'_>,
+        request: Request<'_>,
+    ) -> Result<LambdaResponse, LambdaError> {
         if let Operation::Invoke(name) = operation {
             let name = self.function_name(name, &request)?;
             return self.invoke(name, request).await;
@@ -163,7 +167,7 @@ impl LambdaDoor {
         }
     }
 
-    async fn invoke(&self, name: FunctionName, request: Request<'_>) -> Result<Answer, LambdaError> {
+    async fn invoke(&self, name: FunctionName, request: Request<'_>) -> Result<LambdaResponse, LambdaError> {
         match request.header(&header::INVOCATION_TYPE) {
             None | Some("RequestResponse") => {}
             Some("Event") => return self.invoke_later(name, request).await,
@@ -196,7 +200,7 @@ impl LambdaDoor {
         Ok(answer)
     }
 
-    async fn create(&self, request: Request<'_>) -> Result<Answer, LambdaError> {
+    async fn create(&self, request: Request<'_>) -> Result<LambdaResponse, LambdaError> {
         let (body, catalog) = (request.body, self.parts.catalog.clone());
         let (layers, namespace) = (self.parts.functions.layers().clone(), request.who.namespace.clone());
         let find = move |arn: &str| layers.resolve(&namespace, arn).map_err(LambdaError::from);
@@ -208,7 +212,7 @@ impl LambdaDoor {
         Ok(json_answer(StatusCode::CREATED, &self.configuration(&created)))
     }
 
-    async fn update_code(&self, name: FunctionName, request: Request<'_>) -> Result<Answer, LambdaError> {
+    async fn update_code(&self, name: FunctionName, request: Request<'_>) -> Result<LambdaResponse, LambdaError> {
         let body = request.body;
         let change = off_the_path(move || validation::update_code(&body)).await?;
         let archive = self.code(&request.who, change.code).await?;
@@ -222,7 +226,11 @@ impl LambdaDoor {
         Ok(json_answer(StatusCode::OK, &self.configuration(&updated)))
     }
 
-    async fn update_configuration(&self, name: FunctionName, request: Request<'_>) -> Result<Answer, LambdaError> {
+    async fn update_configuration(
+        &self,
+        name: FunctionName,
+        request: Request<'_>,
+    ) -> Result<LambdaResponse, LambdaError> {
         let layers = self.parts.functions.layers();
         let find = |arn: &str| layers.resolve(&request.who.namespace, arn).map_err(LambdaError::from);
         let (settings, revision) = validation::update_configuration(&request.body, &self.parts.catalog, &find)?;
@@ -247,7 +255,7 @@ impl LambdaDoor {
         checked.map(drop).map_err(|refusal| LambdaError::invalid_parameter(refusal.to_string()))
     }
 
-    fn list(&self, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    fn list(&self, request: &Request<'_>) -> Result<LambdaResponse, LambdaError> {
         let limit = match request.parameter("MaxItems").map(|text| text.parse::<usize>()) {
             None => PAGE_MAX,
             Some(Ok(limit @ 1..=10_000)) => limit.min(PAGE_MAX),
@@ -264,7 +272,7 @@ impl LambdaDoor {
         Ok(json_answer(StatusCode::OK, &answer))
     }
 
-    fn get(&self, name: &FunctionName, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    fn get(&self, name: &FunctionName, request: &Request<'_>) -> Result<LambdaResponse, LambdaError> {
         let deployed = self.deployed(name, request)?;
         let mut answer = json!({
             "Configuration": self.configuration(&deployed),
@@ -280,7 +288,7 @@ impl LambdaDoor {
         Ok(json_answer(StatusCode::OK, &answer))
     }
 
-    fn account_settings(&self, request: &Request<'_>) -> Answer {
+    fn account_settings(&self, request: &Request<'_>) -> LambdaResponse {
         let (count, size) = self.parts.functions.totals(&request.who.namespace);
         let limits = self.parts.functions.limits();
         let answer = json!({
@@ -311,12 +319,12 @@ impl LambdaDoor {
         &self,
         name: &FunctionName,
         request: &Request<'_>,
-    ) -> Result<std::sync::Arc<Deployed>, LambdaError> {
+    ) -> Result<std::sync::Arc<DeployedFunction>, LambdaError> {
         let deployed = self.parts.functions.get(&request.who.namespace, name);
         deployed.ok_or_else(|| self.refused(FunctionStoreError::NotFound(name.clone())))
     }
 
-    fn configuration(&self, deployed: &Deployed) -> Value {
+    fn configuration(&self, deployed: &DeployedFunction) -> Value {
         configuration(&deployed.function, &self.settings.region)
     }
 
@@ -393,21 +401,21 @@ fn client_context(header: &str) -> Result<String, LambdaError> {
     Ok(ascii)
 }
 
-pub(super) fn json_answer(status: StatusCode, body: &Value) -> Answer {
+pub(super) fn json_answer(status: StatusCode, body: &Value) -> LambdaResponse {
     let mut answer = Response::new(Full::new(Bytes::from(body.to_string())));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, JSON);
     answer
 }
 
-pub(super) fn empty_answer(status: StatusCode) -> Answer {
+pub(super) fn empty_answer(status: StatusCode) -> LambdaResponse {
     let mut answer = Response::new(Full::default());
     *answer.status_mut() = status;
     answer
 }
 
 /// The answer that says what was refused.
-pub(super) fn error_answer(error: &LambdaError) -> Answer {
+pub(super) fn error_answer(error: &LambdaError) -> LambdaResponse {
     let mut answer = Response::new(Full::new(error.body()));
     *answer.status_mut() = error.status;
     answer.headers_mut().insert(CONTENT_TYPE, JSON);

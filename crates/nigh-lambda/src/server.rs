@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::operations::{Answer, Request, error_answer, header};
+use super::operations::{LambdaResponse, Request, error_answer, header};
 use super::{LambdaDoor, LambdaError, Operation, states};
 use crate::sigv4::{Authorization, RequestHead};
 
@@ -107,7 +107,7 @@ impl LambdaDoor {
         }
     }
 
-    async fn answer(&self, request: HttpRequest<Incoming>, from: IpAddr) -> Answer {
+    async fn answer(&self, request: HttpRequest<Incoming>, from: IpAddr) -> LambdaResponse {
         let (head, body) = request.into_parts();
         if let Some(mounted) = self.parts.mounted.as_ref().filter(|api| api.answers(head.uri.path())) {
             return mounted.answer(&head, body, &self.bodies).await;
@@ -143,8 +143,13 @@ impl LambdaDoor {
         answer
     }
 
-    async fn signed(&self, operation: Operation<'_>, head: &Parts, body: Incoming) -> Result<Answer, LambdaError> {
-        let Signed { who, body, room: _room, .. } = self.signed_body(operation, head, body).await?;
+    async fn signed(
+        &self,
+        operation: Operation<'_>,
+        head: &Parts,
+        body: Incoming,
+    ) -> Result<LambdaResponse, LambdaError> {
+        let SignedRequest { who, body, room: _room, .. } = self.signed_body(operation, head, body).await?;
         let query = head.uri.query().unwrap_or("");
         self.perform(operation, Request { who, query, headers: &head.headers, body }).await
     }
@@ -165,7 +170,7 @@ impl LambdaDoor {
         operation: Operation<'_>,
         head: &Parts,
         body: Incoming,
-    ) -> Result<Signed, LambdaError> {
+    ) -> Result<SignedRequest, LambdaError> {
         let authorization = Authorization::of(&head.headers)?;
         authorization.check_claims(&head.headers, operation.service(), self.parts.clock.wall())?;
         let key = AccessKeyId::new(authorization.access_key);
@@ -185,7 +190,7 @@ impl LambdaDoor {
         };
         authorization.check_signature(&signed, &digest, &secret)?;
         // Once more, for what has become of the key and its sandbox while the body came.
-        Ok(Signed { who: self.principal(&key)?, key: key.to_string(), body, room })
+        Ok(SignedRequest { who: self.principal(&key)?, key: key.to_string(), body, room })
     }
 
     fn principal(&self, key: &AccessKeyId) -> Result<Principal, LambdaError> {
@@ -206,7 +211,7 @@ impl LambdaDoor {
 }
 
 /// A request whose signature was checked.
-pub(super) struct Signed {
+pub(super) struct SignedRequest {
     pub(super) who: Principal,
     pub(super) key: String,
     pub(super) body: Bytes,

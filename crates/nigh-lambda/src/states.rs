@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use self::error::StatesError;
 pub(super) use self::error::refusal;
-use super::operations::{Answer, Request};
+use super::operations::{LambdaResponse, Request};
 use super::{LambdaDoor, LambdaError};
 
 const TARGET: &str = "x-amz-target";
@@ -75,7 +75,7 @@ pub(super) fn operation_of(headers: &HeaderMap) -> Option<Result<StatesOperation
 
 impl LambdaDoor {
     /// Does `operation`; its refusals are answers too.
-    pub(super) async fn states(&self, operation: StatesOperation, request: Request<'_>) -> Answer {
+    pub(super) async fn states(&self, operation: StatesOperation, request: Request<'_>) -> LambdaResponse {
         let done = if request.who.function.is_some() && operation != StatesOperation::StartExecution {
             Err(StatesError::access_denied("a function may start executions; all else needs a client's key"))
         } else if operation.is_of_executions() {
@@ -100,15 +100,15 @@ impl LambdaDoor {
     }
 }
 
-fn answered(done: Result<Value, StatesError>) -> Answer {
+fn answered(done: Result<Value, StatesError>) -> LambdaResponse {
     done.map_or_else(|error| error.answer(), |value| answer(StatusCode::OK, &value))
 }
 
-fn answer(status: StatusCode, value: &Value) -> Answer {
+fn answer(status: StatusCode, value: &Value) -> LambdaResponse {
     raw_answer(status, value.to_string().into())
 }
 
-fn raw_answer(status: StatusCode, body: Bytes) -> Answer {
+fn raw_answer(status: StatusCode, body: Bytes) -> LambdaResponse {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, JSON);

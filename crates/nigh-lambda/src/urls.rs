@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
-use super::operations::{Answer, Request, empty_answer, header, json_answer, set};
-use super::server::Signed;
+use super::operations::{LambdaResponse, Request, empty_answer, header, json_answer, set};
+use super::server::SignedRequest;
 use super::validation::read;
 use super::{LambdaDoor, LambdaError, Operation};
 use crate::cloud_event::{self, CloudEventError, ContentMode};
@@ -64,7 +64,11 @@ fn no_url(arn: &str) -> LambdaError {
 }
 
 impl LambdaDoor {
-    pub(super) async fn create_url(&self, name: &FunctionName, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) async fn create_url(
+        &self,
+        name: &FunctionName,
+        request: &Request<'_>,
+    ) -> Result<LambdaResponse, LambdaError> {
         self.deployed(name, request)?;
         let shape: UrlShape = read(&request.body)?;
         let auth = shape.auth()?.ok_or_else(|| LambdaError::validation("AuthType is required"))?;
@@ -81,20 +85,24 @@ impl LambdaDoor {
         Ok(json_answer(StatusCode::CREATED, &self.url_config(name, url, request)))
     }
 
-    pub(super) fn get_url(&self, name: &FunctionName, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) fn get_url(&self, name: &FunctionName, request: &Request<'_>) -> Result<LambdaResponse, LambdaError> {
         let deployed = self.deployed(name, request)?;
         let arn = function_arn(&self.settings.region, name);
         let url = deployed.attached.url.as_ref().ok_or_else(|| no_url(&arn))?;
         Ok(json_answer(StatusCode::OK, &self.url_config(name, url, request)))
     }
 
-    pub(super) fn list_urls(&self, name: &FunctionName, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) fn list_urls(&self, name: &FunctionName, request: &Request<'_>) -> Result<LambdaResponse, LambdaError> {
         let deployed = self.deployed(name, request)?;
         let urls: Vec<Value> = deployed.attached.url.iter().map(|url| self.url_config(name, url, request)).collect();
         Ok(json_answer(StatusCode::OK, &json!({ "FunctionUrlConfigs": urls })))
     }
 
-    pub(super) async fn update_url(&self, name: &FunctionName, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) async fn update_url(
+        &self,
+        name: &FunctionName,
+        request: &Request<'_>,
+    ) -> Result<LambdaResponse, LambdaError> {
         self.deployed(name, request)?;
         let shape: UrlShape = read(&request.body)?;
         let auth = shape.auth()?;
@@ -109,7 +117,11 @@ impl LambdaDoor {
         self.get_url(name, request)
     }
 
-    pub(super) async fn delete_url(&self, name: &FunctionName, request: &Request<'_>) -> Result<Answer, LambdaError> {
+    pub(super) async fn delete_url(
+        &self,
+        name: &FunctionName,
+        request: &Request<'_>,
+    ) -> Result<LambdaResponse, LambdaError> {
         self.deployed(name, request)?;
         let arn = function_arn(&self.settings.region, name);
         let gone = self.parts.functions.attach(&request.who.namespace, name, move |attached, _| {
@@ -134,7 +146,7 @@ impl LambdaDoor {
     }
 
     /// Answers a call that comes by a function's URL, or as a CloudEvent; none, if it is no such call.
-    pub(super) async fn by_url(&self, head: &Parts, body: Incoming, from: IpAddr) -> Result<Answer, Incoming> {
+    pub(super) async fn by_url(&self, head: &Parts, body: Incoming, from: IpAddr) -> Result<LambdaResponse, Incoming> {
         let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
         let path = head.uri.path();
         let answered = if let Some(target) = UrlTarget::of(host, path) {
@@ -153,7 +165,7 @@ impl LambdaDoor {
         head: &Parts,
         body: Incoming,
         from: IpAddr,
-    ) -> Result<Answer, LambdaError> {
+    ) -> Result<LambdaResponse, LambdaError> {
         let (namespace, function, auth) = self.url_owner(target.id)?;
         let (who, key, body, _room) = self.let_in(namespace, auth, head, body).await?;
         let request_id = Uuid::new_v4().to_string();
@@ -178,7 +190,7 @@ impl LambdaDoor {
     }
 
     /// Takes a CloudEvent for the function that `to` names: by the id of its URL, or by its name, signed.
-    async fn take_cloud_event(&self, to: &str, head: &Parts, body: Incoming) -> Result<Answer, LambdaError> {
+    async fn take_cloud_event(&self, to: &str, head: &Parts, body: Incoming) -> Result<LambdaResponse, LambdaError> {
         if head.method != http::Method::POST {
             return Err(LambdaError::method_not_allowed("CloudEvents are sent by POST"));
         }
@@ -220,7 +232,7 @@ impl LambdaDoor {
                 Ok((Principal::outside(namespace), None, body, room))
             }
             UrlAuth::Iam => {
-                let Signed { who, key, body, room } = self.signed_body(operation, head, body).await?;
+                let SignedRequest { who, key, body, room } = self.signed_body(operation, head, body).await?;
                 if who.namespace != namespace {
                     return Err(LambdaError::access_denied("Forbidden"));
                 }
@@ -242,7 +254,7 @@ impl LambdaDoor {
 }
 
 /// Errors as function URLs word them.
-fn refusal(error: &LambdaError) -> Answer {
+fn refusal(error: &LambdaError) -> LambdaResponse {
     let message = if error.status.is_server_error() { "Internal Server Error".into() } else { error.message.clone() };
     let mut answer = json_answer(error.status, &json!({ "Message": message }));
     answer.headers_mut().insert(header::ERROR_TYPE, HeaderValue::from_static(error.kind));
@@ -251,7 +263,7 @@ fn refusal(error: &LambdaError) -> Answer {
 }
 
 /// An answer that is an event goes back as one; nothing is 204; all else is JSON.
-fn cloud_answer(mode: ContentMode, answer: Bytes) -> Result<Answer, LambdaError> {
+fn cloud_answer(mode: ContentMode, answer: Bytes) -> Result<LambdaResponse, LambdaError> {
     let value: Value = serde_json::from_slice(&answer).unwrap_or(Value::Null);
     match value {
         Value::Null if answer.is_empty() || answer == "null" => Ok(empty_answer(StatusCode::NO_CONTENT)),

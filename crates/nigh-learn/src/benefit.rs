@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::feature::hash_bytes;
 use crate::lin_tree::LinTree;
 use crate::sample::Sample;
-use crate::schema::{Encoded, Schema};
+use crate::schema::{EncodedRow, Schema};
 
 /// Above this share of the time caching pays.
 pub const BENEFIT_SHARE: f64 = 0.5;
@@ -155,7 +155,7 @@ impl Benefit {
 
     /// True if caching pays.
     #[must_use]
-    pub fn predict(&self, features: &Encoded) -> bool {
+    pub fn predict(&self, features: &EncodedRow) -> bool {
         self.data.predict_point(features) > self.work.predict_point(features)
     }
 

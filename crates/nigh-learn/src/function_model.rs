@@ -17,7 +17,7 @@ use crate::interval::Interval;
 use crate::maturity::Maturity;
 use crate::model::{FittedModel, Learner};
 use crate::peak_floors::PeakFloors;
-use crate::predictor::{Fitted, Learned, Need, Predictor};
+use crate::predictor::{FittedPredictor, LearnOutcome, Need, Predictor};
 use crate::schema::Schema;
 use crate::training_set::{TRAINING_ROWS_MAX, TrainingRow, TrainingSet, TrainingSetError};
 
@@ -127,7 +127,7 @@ impl FunctionModel {
     }
 
     /// An invocation of `version` ended: it is judged, then learned.
-    pub fn ended(&mut self, version: &str, row: TrainingRow) -> Result<Learned, TrainingSetError> {
+    pub fn ended(&mut self, version: &str, row: TrainingRow) -> Result<LearnOutcome, TrainingSetError> {
         let (learned, row) = self.predictor.ended(version, row)?;
         self.set.take(row.into_iter().collect(), self.predictor.offered);
         self.predictor.rows = self.set.rows().len();
@@ -137,7 +137,7 @@ impl FunctionModel {
     /// The same, fitted to all rows.
     #[must_use]
     pub fn refitted(&self) -> Self {
-        let fitted = Fitted::to(&self.set, self.learner).map(Arc::new);
+        let fitted = FittedPredictor::to(&self.set, self.learner).map(Arc::new);
         let predictor = Predictor { fitted, fresh: 0, ..self.predictor.clone() };
         Self { predictor, ..self.clone() }
     }
@@ -168,7 +168,7 @@ impl FunctionModel {
     pub fn encode(&self) -> Result<Vec<u8>, ModelError> {
         let mut set = self.set.clone();
         loop {
-            let stored = serde_json::to_vec(&Stored {
+            let stored = serde_json::to_vec(&StoredFunctionModel {
                 format: FORMAT,
                 learner: self.learner,
                 interval: self.predictor.interval,
@@ -193,9 +193,9 @@ impl FunctionModel {
             return Err(ModelError::TooLarge { bytes: stored.len() });
         }
         let Header { format } = serde_json::from_slice(stored)?;
-        let Stored { learner, interval, set, fitted, maturity, floors, fresh, .. } = match format {
-            1 => serde_json::from_slice::<Stored<FittedV1>>(stored)?.upgraded(),
-            2 => serde_json::from_slice::<Stored<FittedV2>>(stored)?.upgraded(),
+        let StoredFunctionModel { learner, interval, set, fitted, maturity, floors, fresh, .. } = match format {
+            1 => serde_json::from_slice::<StoredFunctionModel<FittedV1>>(stored)?.upgraded(),
+            2 => serde_json::from_slice::<StoredFunctionModel<FittedV2>>(stored)?.upgraded(),
             FORMAT => serde_json::from_slice(stored)?,
             format => return Err(ModelError::OtherFormat { format }),
         };
@@ -203,7 +203,7 @@ impl FunctionModel {
         sound("number of rows", set.rows().len() <= TRAINING_ROWS_MAX)?;
         sound("version", TrainingSet::new(set.version()).is_ok())?;
         sound("maturity", maturity.is_sound())?;
-        if let Some(Fitted { schema, model, benefit }) = &fitted {
+        if let Some(FittedPredictor { schema, model, benefit }) = &fitted {
             let columns = schema.columns.len();
             sound("columns", schema.is_sound())?;
             sound("model", model.is_sound(columns))?;
@@ -230,7 +230,7 @@ struct Header {
 
 /// A document, whose forms differ in what a fitted model is.
 #[derive(Serialize, Deserialize)]
-struct Stored<F> {
+struct StoredFunctionModel<F> {
     format: u32,
     learner: Learner,
     interval: Interval,
@@ -241,10 +241,19 @@ struct Stored<F> {
     fresh: usize,
 }
 
-impl<F: Into<Fitted>> Stored<F> {
-    fn upgraded(self) -> Stored<Fitted> {
+impl<F: Into<FittedPredictor>> StoredFunctionModel<F> {
+    fn upgraded(self) -> StoredFunctionModel<FittedPredictor> {
         let Self { learner, interval, set, fitted, maturity, floors, fresh, .. } = self;
-        Stored { format: FORMAT, learner, interval, set, fitted: fitted.map(Into::into), maturity, floors, fresh }
+        StoredFunctionModel {
+            format: FORMAT,
+            learner,
+            interval,
+            set,
+            fitted: fitted.map(Into::into),
+            maturity,
+            floors,
+            fresh,
+        }
     }
 }
 
@@ -252,7 +261,7 @@ impl<F: Into<Fitted>> Stored<F> {
 #[derive(Deserialize)]
 struct FittedV1(Schema, FittedModel);
 
-impl From<FittedV1> for Fitted {
+impl From<FittedV1> for FittedPredictor {
     fn from(FittedV1(schema, model): FittedV1) -> Self {
         Self { schema, model, benefit: None }
     }
@@ -265,7 +274,7 @@ struct FittedV2 {
     model: FittedModel,
 }
 
-impl From<FittedV2> for Fitted {
+impl From<FittedV2> for FittedPredictor {
     fn from(FittedV2 { schema, model }: FittedV2) -> Self {
         Self { schema, model, benefit: None }
     }
@@ -276,7 +285,7 @@ mod tests {
     use super::*;
     use crate::benefit::PhaseTimes;
     use crate::maturity::MaturityChange;
-    use crate::training_set::{Kept, Start};
+    use crate::training_set::{RowDecision, Start};
 
     const BOOKED: ByteSize = ByteSize(2_000_000_000);
     const FLOOR: ByteSize = ByteSize(5_000_000);
@@ -325,7 +334,7 @@ mod tests {
         let mut model = run(new(Learner::default()), 0..60);
         let high = ByteSize(peak(77).0 * 3);
         let row = TrainingRow::new(features(77), high, Start::Warm).unwrap();
-        assert_eq!(model.ended("1", row).unwrap().kept, Kept::Miss);
+        assert_eq!(model.ended("1", row).unwrap().kept, RowDecision::Miss);
         assert_eq!(model.need("1", &features(77), FLOOR, BOOKED).grant(), high);
     }
 

@@ -34,10 +34,10 @@ pub use lin_tree::LinTree;
 pub use maturity::{CHECKED_FROM, Maturity, MaturityChange, Nearness, WINDOW, is_mature};
 pub use model::{FittedModel, Learner, PeakModel, UnknownLearner};
 pub use peak_floors::{FLOORS_MAX, PeakFloors};
-pub use predictor::{Foreseen, Learned, Need, Predictor};
+pub use predictor::{LearnOutcome, Need, Predictor, RunPrediction};
 pub use sample::{Sample, fold_of};
-pub use schema::{Encoded, HASHED_LEVELS, LEVELS_MAX, Schema};
+pub use schema::{EncodedRow, HASHED_LEVELS, LEVELS_MAX, Schema};
 pub use training_csv::{TrainingCsvError, feature_of};
 pub use training_set::{
-    CHOSEN_FROM, Kept, Start, TRAINING_ROWS_MAX, TrainingRow, TrainingSet, TrainingSetError, VERSION_BYTES_MAX,
+    CHOSEN_FROM, RowDecision, Start, TRAINING_ROWS_MAX, TrainingRow, TrainingSet, TrainingSetError, VERSION_BYTES_MAX,
 };

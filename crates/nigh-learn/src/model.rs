@@ -11,22 +11,22 @@ use crate::interval::Interval;
 use crate::j48::J48;
 use crate::lin_tree::LinTree;
 use crate::sample::Sample;
-use crate::schema::{Encoded, Schema};
+use crate::schema::{EncodedRow, Schema};
 
 /// A model of peak memory.
 pub trait PeakModel {
     /// The memory that an invocation with these features needs, by this model's own care. Takes no memory of its own.
-    fn predict(&self, features: &Encoded) -> ByteSize;
+    fn predict(&self, features: &EncodedRow) -> ByteSize;
 }
 
 impl PeakModel for J48 {
-    fn predict(&self, features: &Encoded) -> ByteSize {
+    fn predict(&self, features: &EncodedRow) -> ByteSize {
         Self::predict(self, features)
     }
 }
 
 impl PeakModel for LinTree {
-    fn predict(&self, features: &Encoded) -> ByteSize {
+    fn predict(&self, features: &EncodedRow) -> ByteSize {
         Self::predict(self, features)
     }
 }
@@ -82,7 +82,7 @@ impl Learner {
 }
 
 impl PeakModel for FittedModel {
-    fn predict(&self, features: &Encoded) -> ByteSize {
+    fn predict(&self, features: &EncodedRow) -> ByteSize {
         match self {
             Self::J48(model) => model.predict(features),
             Self::LinTree(model) => model.predict(features),

@@ -18,7 +18,7 @@ use crate::model::{FittedModel, Learner, PeakModel};
 use crate::peak_floors::PeakFloors;
 use crate::sample::Sample;
 use crate::schema::Schema;
-use crate::training_set::{Kept, TrainingRow, TrainingSet, TrainingSetError};
+use crate::training_set::{RowDecision, TrainingRow, TrainingSet, TrainingSetError};
 
 /// Rows that must have come since the last fit for the next one, while the model is not mature.
 const REFIT_ROWS_LEARNING: usize = 5;
@@ -57,7 +57,7 @@ impl Need {
 
 /// What is foretold of an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Foreseen {
+pub struct RunPrediction {
     /// What it is granted.
     pub need: Need,
     /// What the model says, mature or not; none before the first fit.
@@ -68,9 +68,9 @@ pub struct Foreseen {
 
 /// What came of an invocation's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Learned {
+pub struct LearnOutcome {
     /// Whether its row was kept.
-    pub kept: Kept,
+    pub kept: RowDecision,
     /// Whether the model may be believed now or no longer.
     pub maturity: MaturityChange,
     /// The model said less than was needed.
@@ -81,14 +81,14 @@ pub struct Learned {
 
 /// A model as it was fitted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Fitted {
+pub(crate) struct FittedPredictor {
     pub(crate) schema: Schema,
     pub(crate) model: FittedModel,
     /// Of the rows whose times are known.
     pub(crate) benefit: Option<Benefit>,
 }
 
-impl Fitted {
+impl FittedPredictor {
     /// Fits to the rows of a set; nothing without rows.
     pub(crate) fn to(set: &TrainingSet, learner: Learner) -> Option<Self> {
         let (schema, samples) = set.samples();
@@ -121,7 +121,7 @@ impl Fitted {
 pub struct Predictor {
     pub(crate) version: String,
     pub(crate) interval: Interval,
-    pub(crate) fitted: Option<Arc<Fitted>>,
+    pub(crate) fitted: Option<Arc<FittedPredictor>>,
     pub(crate) maturity: Maturity,
     pub(crate) floors: PeakFloors,
     /// Rows kept, and offered.
@@ -192,13 +192,19 @@ impl Predictor {
 
     /// What is foretold of an invocation of `version`. `features` hold how the sandbox begins.
     #[must_use]
-    pub fn foresee(&self, version: &str, features: &FeatureRow, runtime_floor: ByteSize, booked: ByteSize) -> Foreseen {
-        let nothing = Foreseen { need: Need::Booked(booked), said: None, benefits: None };
+    pub fn foresee(
+        &self,
+        version: &str,
+        features: &FeatureRow,
+        runtime_floor: ByteSize,
+        booked: ByteSize,
+    ) -> RunPrediction {
+        let nothing = RunPrediction { need: Need::Booked(booked), said: None, benefits: None };
         let Some(fitted) = self.fitted.as_ref().filter(|_| version == self.version) else { return nothing };
         let encoded = fitted.schema.encode(features);
         let said = self.floors.at_least(features, fitted.model.predict(&encoded));
         if !self.maturity.is_mature() {
-            return Foreseen { said: Some(said), ..nothing };
+            return RunPrediction { said: Some(said), ..nothing };
         }
         let need = if said > booked {
             Need::Beyond { booked, needed: said }
@@ -206,7 +212,7 @@ impl Predictor {
             Need::Learned(clamp_grant(said, runtime_floor, booked))
         };
         let benefits = fitted.benefit.as_ref().map(|benefit| benefit.predict(&encoded));
-        Foreseen { need, said: Some(said), benefits }
+        RunPrediction { need, said: Some(said), benefits }
     }
 
     /// An invocation of `version` ended: the model is judged by it. Gives the row back if it is to be kept.
@@ -214,18 +220,18 @@ impl Predictor {
         &mut self,
         version: &str,
         mut row: TrainingRow,
-    ) -> Result<(Learned, Option<TrainingRow>), TrainingSetError> {
+    ) -> Result<(LearnOutcome, Option<TrainingRow>), TrainingSetError> {
         if version != self.version {
             return Err(TrainingSetError::OtherVersion { known: self.version.clone(), given: version.to_owned() });
         }
         let said = self.predict(&row.features);
         let chosen_by = said.filter(|_| self.maturity.is_mature());
         self.offered += 1;
-        let mut kept = Kept::choose(&row, chosen_by, self.interval, self.rows, self.offered);
-        if kept == Kept::No && self.was_wrong_on_benefit(&row) {
-            kept = Kept::Benefit;
+        let mut kept = RowDecision::choose(&row, chosen_by, self.interval, self.rows, self.offered);
+        if kept == RowDecision::No && self.was_wrong_on_benefit(&row) {
+            kept = RowDecision::Benefit;
         }
-        row.missed |= kept == Kept::Miss;
+        row.missed |= kept == RowDecision::Miss;
         let (mut maturity, mut missed) = (MaturityChange::None, false);
         if let Some(said) = said {
             maturity = self.maturity.judge(Nearness::of(said, row.peak, self.interval));
@@ -234,12 +240,12 @@ impl Predictor {
                 self.floors.missed(&row.features, row.peak);
             }
         }
-        let is_kept = kept != Kept::No;
+        let is_kept = kept != RowDecision::No;
         self.fresh += usize::from(is_kept);
         self.rows += usize::from(is_kept);
         let enough = if self.maturity.is_mature() { REFIT_ROWS_MATURE } else { REFIT_ROWS_LEARNING };
         let refit = self.fresh >= enough || maturity == MaturityChange::Unmatured;
-        Ok((Learned { kept, maturity, missed, refit }, is_kept.then_some(row)))
+        Ok((LearnOutcome { kept, maturity, missed, refit }, is_kept.then_some(row)))
     }
 
     fn was_wrong_on_benefit(&self, row: &TrainingRow) -> bool {

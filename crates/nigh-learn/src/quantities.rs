@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::feature::FEATURES_MAX;
-use crate::schema::{ColumnKind, Encoded, Schema};
+use crate::schema::{ColumnKind, EncodedRow, Schema};
 
 /// Quantities of a function at most: its numbers first, then the products.
 pub(crate) const QUANTITIES_MAX: usize = 40;
@@ -26,7 +26,7 @@ pub(crate) struct Quantity {
 }
 
 impl Quantity {
-    fn of(&self, features: &Encoded) -> f64 {
+    fn of(&self, features: &EncodedRow) -> f64 {
         let mut product = 1.0;
         for &(column, exponent) in &self.factors {
             let value = features.values[usize::from(column)];
@@ -101,7 +101,7 @@ impl Quantities {
 
     /// Writes the quantities of a row to the beginning of `into`.
     #[inline]
-    pub(crate) fn of(&self, features: &Encoded, into: &mut [f64]) {
+    pub(crate) fn of(&self, features: &EncodedRow, into: &mut [f64]) {
         for (quantity, value) in self.0.iter().zip(into) {
             *value = quantity.of(features);
         }

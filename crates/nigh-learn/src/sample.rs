@@ -2,13 +2,13 @@
 
 use nigh_terms::ByteSize;
 
-use crate::schema::Encoded;
+use crate::schema::EncodedRow;
 
 /// One row of what a model is fitted to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// Its features, by the schema that the model gets.
-    pub features: Encoded,
+    pub features: EncodedRow,
     /// The peak; where `bound` is set the run touched its limit and needed at least this.
     pub peak: ByteSize,
     /// The peak is a lower bound.

@@ -48,7 +48,7 @@ pub struct Schema {
 
 /// A row as numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Encoded {
+pub struct EncodedRow {
     pub(crate) values: [f64; FEATURES_MAX],
 }
 
@@ -89,7 +89,7 @@ impl Schema {
 
     /// The row as numbers.
     #[must_use]
-    pub fn encode(&self, row: &FeatureRow) -> Encoded {
+    pub fn encode(&self, row: &FeatureRow) -> EncodedRow {
         let mut values = [0.0; FEATURES_MAX];
         let mut given = row.iter().peekable();
         for (column, value) in self.columns.iter().zip(&mut values) {
@@ -97,7 +97,7 @@ impl Schema {
             let found = given.next_if(|(name, _)| **name == column.name).map(|(_, value)| value);
             *value = column.kind.encode(found);
         }
-        Encoded { values }
+        EncodedRow { values }
     }
 
     /// The column of that name.

@@ -116,7 +116,7 @@ pub enum TrainingSetError {
 
 /// What became of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum RowDecision {
     /// The model is not mature or has few rows: every row is kept.
     Learning,
     /// The need was above what was predicted.
@@ -131,7 +131,7 @@ pub enum Kept {
     No,
 }
 
-impl Kept {
+impl RowDecision {
     /// What becomes of a row of which a mature model said `predicted`, beside `rows` that are kept of `offered`.
     pub(crate) fn choose(
         row: &TrainingRow,
@@ -200,14 +200,14 @@ impl TrainingSet {
         mut row: TrainingRow,
         predicted: Option<ByteSize>,
         interval: Interval,
-    ) -> Result<Kept, TrainingSetError> {
+    ) -> Result<RowDecision, TrainingSetError> {
         if version != self.version {
             return Err(TrainingSetError::OtherVersion { known: self.version.clone(), given: version.to_owned() });
         }
         self.offered += 1;
-        let kept = Kept::choose(&row, predicted, interval, self.rows.len(), self.offered);
-        row.missed |= kept == Kept::Miss;
-        if kept != Kept::No {
+        let kept = RowDecision::choose(&row, predicted, interval, self.rows.len(), self.offered);
+        row.missed |= kept == RowDecision::Miss;
+        if kept != RowDecision::No {
             self.keep(row);
         }
         Ok(kept)
@@ -277,15 +277,15 @@ pub(crate) mod tests {
             set.offer("1", row(at, peak), Some(ByteSize(said * 1_000_000)), Interval::OFC).unwrap()
         };
         for at in 0..CHOSEN_FROM as u64 {
-            assert_eq!(offer(&mut set, at, 10, 16), Kept::Learning);
+            assert_eq!(offer(&mut set, at, 10, 16), RowDecision::Learning);
         }
-        assert_eq!(offer(&mut set, 0, 17, 16), Kept::Miss);
-        assert_eq!(offer(&mut set, 1, 10, 16 * 8), Kept::FarOver);
-        let good = (0..1000).filter(|at| offer(&mut set, *at, 10, 16 * 7) == Kept::Good).count();
+        assert_eq!(offer(&mut set, 0, 17, 16), RowDecision::Miss);
+        assert_eq!(offer(&mut set, 1, 10, 16 * 8), RowDecision::FarOver);
+        let good = (0..1000).filter(|at| offer(&mut set, *at, 10, 16 * 7) == RowDecision::Good).count();
         assert!((70..130).contains(&good), "{good} of 1000 good rows");
         let mut touched = row(7, 10);
         touched.touched_limit = true;
-        assert_eq!(set.offer("1", touched, Some(ByteSize(16_000_000)), Interval::OFC), Ok(Kept::Miss));
+        assert_eq!(set.offer("1", touched, Some(ByteSize(16_000_000)), Interval::OFC), Ok(RowDecision::Miss));
         assert!(set.rows()[CHOSEN_FROM].missed && !set.rows()[CHOSEN_FROM + 1].missed);
     }
 

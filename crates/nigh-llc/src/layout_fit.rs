@@ -62,7 +62,7 @@ struct Fit<'m> {
 }
 
 /// A layout with what it leads to.
-struct Weighed {
+struct LayoutCandidate {
     assignment: Assignment,
     shares: Shares,
     cost: f32,
@@ -163,10 +163,10 @@ impl Fit<'_> {
     }
 
     /// From the unpartitioned cache, step by step, until no step gains.
-    fn descend(&self, whole: Assignment) -> Weighed {
+    fn descend(&self, whole: Assignment) -> LayoutCandidate {
         let least = STEP_LEAST * self.total(&self.without);
         let (_, shares) = self.settled(&whole);
-        let mut best = Weighed { assignment: whole, shares, cost: self.total(&self.without) };
+        let mut best = LayoutCandidate { assignment: whole, shares, cost: self.total(&self.without) };
         for _ in 0..STEPS_MAX {
             let mut found = self.nearby(&best);
             found.retain(|(cost, ..)| *cost < best.cost - least);
@@ -175,7 +175,7 @@ impl Fit<'_> {
                 assignment.drop_empty_classes();
                 let (members, shares) = self.settled(&assignment);
                 let cost = self.cost(&members, &shares, 1.0).filter(|cost| *cost < best.cost - least)?;
-                Some(Weighed { assignment, shares, cost })
+                Some(LayoutCandidate { assignment, shares, cost })
             });
             match close {
                 Some(next) => best = next,
@@ -186,7 +186,7 @@ impl Fit<'_> {
     }
 
     /// The neighbouring layouts that seem allowed, with about their cost.
-    fn nearby(&self, from: &Weighed) -> Vec<(f32, Assignment)> {
+    fn nearby(&self, from: &LayoutCandidate) -> Vec<(f32, Assignment)> {
         let mut found = Vec::new();
         let Assignment { masks, class_of } = &from.assignment;
         let mut members = self.members(class_of);

@@ -59,9 +59,9 @@ pub use load::Load;
 pub use load_bound::{LoadBound, load_bound};
 pub use miss_curve::{CurveError, MissCurve, WAYS_MAX};
 pub use mix_layout::{ChosenLayout, MIX_MAX, MixEntry, MixError, Slowdown, choose_layout};
-pub use model_choice::{Scored, WRONG_CLASS};
+pub use model_choice::{ModelScore, WRONG_CLASS};
 pub use occupancy::SharingProfile;
-pub use placement::{Casy, CasyLiteral, Placed, PlacedBecause, Placement, Unpartitioned};
+pub use placement::{Casy, CasyLiteral, DefaultClassPlacement, PlacedBecause, Placement, PlacementDecision};
 pub use profile_outcome::{BreakEven, InputOutcome, Measure, Observation, ProfileCost};
 pub use profiler::{INPUTS_MAX, ProfileError, ProfileInput, Profiler, ProfilerSettings};
 pub use refit::{Refit, RunningKind, refit};
@@ -77,6 +77,6 @@ pub use time_curve::{CacheClass, CalibrationError, CountedRun, CpiModel, TimeCur
 pub use training_rows::{
     Axis, CodeVersion, FEATURES_MAX, OneRunRule, ROWS_MAX, RowError, RunCurves, SizingInput, TrainingRow, TrainingRows,
 };
-pub use way_loads::{LoadError, Need, PLACED_MAX, Predicted, Running, Ticket, UnknownNeed, WayLoads};
+pub use way_loads::{LoadError, Need, PLACED_MAX, PlacedInvocation, PredictedNeed, Ticket, UnknownNeed, WayLoads};
 pub use way_partition::{WayPartition, lookahead, strict_misses, strict_partition};
 pub use way_search::{FoundWays, SearchExit, SearchForm, SearchRule, SearchStep, TimedWays};

@@ -10,11 +10,11 @@ use serde::Serialize;
 
 use crate::sizing_model::{ClassFrom, ModelKind, SizingModel, SizingRule};
 use crate::training_rows::{Axis, TrainingRow, TrainingRows};
-use crate::way_loads::Predicted;
+use crate::way_loads::PredictedNeed;
 
 /// A model and how it did on rows left out.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Scored {
+pub struct ModelScore {
     /// The kind.
     pub kind: ModelKind,
     /// Along which quantity.
@@ -45,7 +45,7 @@ impl SizingModel {
     /// Every kind along every quantity that all rows have, with each source of its class, and its score, the simpler
     /// first.
     #[must_use]
-    pub fn scores(rows: &TrainingRows, rule: SizingRule) -> Vec<Scored> {
+    pub fn scores(rows: &TrainingRows, rule: SizingRule) -> Vec<ModelScore> {
         let features = rows.iter().map(|row| row.input.features.len()).min().unwrap_or(0);
         let axes = || (0..features).map(|at| Axis::Feature(at as u8)).chain(std::iter::once(Axis::Size));
         let kinds = [ModelKind::Nearest, ModelKind::Rising, ModelKind::Interpolated, ModelKind::Curves];
@@ -55,7 +55,7 @@ impl SizingModel {
         let forms = fitting.flat_map(|(kind, axis)| classes.map(|class_from| (kind, axis, class_from)));
         let scored = forms.map(|(kind, axis, class_from)| {
             let score = leave_one_out(rows, |others| Some(Self::fit(others, rule, kind, axis)?.with_class(class_from)));
-            Scored { kind, axis, class_from, score }
+            ModelScore { kind, axis, class_from, score }
         });
         scored.collect()
     }
@@ -73,7 +73,7 @@ fn leave_one_out(rows: &TrainingRows, fit: impl Fn(TrainingRows) -> Option<Sizin
     if scores.is_empty() { 0.0 } else { scores.iter().sum::<f64>() / scores.len() as f64 }
 }
 
-fn miss(predicted: &Predicted, row: &TrainingRow) -> f64 {
+fn miss(predicted: &PredictedNeed, row: &TrainingRow) -> f64 {
     let off = f64::from(predicted.ways.0) - f64::from(row.ways.0);
     let ways = if off < 0.0 { -2.0 * off } else { off };
     let same_class = predicted.class.is_insensitive() == row.class.is_insensitive();

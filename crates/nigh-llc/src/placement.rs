@@ -17,11 +17,11 @@ use serde::Serialize;
 
 use crate::clos_layout::{Clos, ClosKind};
 use crate::load::Load;
-use crate::way_loads::{Need, Predicted, WayLoads};
+use crate::way_loads::{Need, PredictedNeed, WayLoads};
 
 /// Where an invocation goes, and why.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Placed {
+pub struct PlacementDecision {
     /// The class.
     pub clos: ClosId,
     /// Its ways.
@@ -75,7 +75,7 @@ impl fmt::Display for PlacedBecause {
     }
 }
 
-impl Placed {
+impl PlacementDecision {
     pub(crate) const fn new(class: &Clos, because: PlacedBecause) -> Self {
         Self { clos: class.id, mask: class.mask, because }
     }
@@ -90,20 +90,20 @@ pub trait Placement: Send + Sync {
     /// Its name in reports and settings.
     fn name(&self) -> &'static str;
     /// The class for one more invocation.
-    fn place(&self, state: &WayLoads, need: &Need) -> Placed;
+    fn place(&self, state: &WayLoads, need: &Need) -> PlacementDecision;
 }
 
 /// Everything in the default class: what a machine does without partitioning.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unpartitioned;
+pub struct DefaultClassPlacement;
 
-impl Placement for Unpartitioned {
+impl Placement for DefaultClassPlacement {
     fn name(&self) -> &'static str {
         "no_cat"
     }
 
-    fn place(&self, state: &WayLoads, _need: &Need) -> Placed {
-        Placed::in_default(state, PlacedBecause::NoModel)
+    fn place(&self, state: &WayLoads, _need: &Need) -> PlacementDecision {
+        PlacementDecision::in_default(state, PlacedBecause::NoModel)
     }
 }
 
@@ -116,17 +116,19 @@ impl Placement for Casy {
         "casy"
     }
 
-    fn place(&self, state: &WayLoads, need: &Need) -> Placed {
-        let Some(predicted) = need.predicted else { return Placed::in_default(state, PlacedBecause::NoModel) };
+    fn place(&self, state: &WayLoads, need: &Need) -> PlacementDecision {
+        let Some(predicted) = need.predicted else {
+            return PlacementDecision::in_default(state, PlacedBecause::NoModel);
+        };
         let candidates = candidates(state, predicted);
         let loaded = candidates.map(|class| (class, state.class_load_with(class, predicted.ways)));
         let (fitting, over): (Vec<_>, Vec<_>) = loaded.partition(|(_, load)| *load <= Load::FULL);
         let best = fitting.iter().max_by_key(|(class, load)| (*load, Reverse(ways(class)), Reverse(class.id)));
         let least = over.iter().min_by_key(|(class, load)| (*load, Reverse(ways(class)), class.id));
         match (best, least) {
-            (Some((class, load)), _) => Placed::new(class, PlacedBecause::BestFit { load: *load }),
-            (None, Some((class, load))) => Placed::new(class, PlacedBecause::LeastLoaded { load: *load }),
-            (None, None) => Placed::in_default(state, PlacedBecause::NoClassOfKind),
+            (Some((class, load)), _) => PlacementDecision::new(class, PlacedBecause::BestFit { load: *load }),
+            (None, Some((class, load))) => PlacementDecision::new(class, PlacedBecause::LeastLoaded { load: *load }),
+            (None, None) => PlacementDecision::in_default(state, PlacedBecause::NoClassOfKind),
         }
     }
 }
@@ -141,8 +143,10 @@ impl Placement for CasyLiteral {
         "casy_literal"
     }
 
-    fn place(&self, state: &WayLoads, need: &Need) -> Placed {
-        let Some(predicted) = need.predicted else { return Placed::in_default(state, PlacedBecause::NoModel) };
+    fn place(&self, state: &WayLoads, need: &Need) -> PlacementDecision {
+        let Some(predicted) = need.predicted else {
+            return PlacementDecision::in_default(state, PlacedBecause::NoModel);
+        };
         let kind = kind_of(predicted);
         let mut sorted: Vec<_> =
             state.layout().of_kind(kind).map(|class| (class, state.summed_load_with(class, predicted.ways))).collect();
@@ -150,18 +154,18 @@ impl Placement for CasyLiteral {
         sorted.sort_by_key(|(_, load)| *load);
         let last_fitting = sorted.iter().rfind(|(_, load)| *load <= Load::FULL);
         match (last_fitting, sorted.first()) {
-            (Some((class, load)), _) => Placed::new(class, PlacedBecause::BestFit { load: *load }),
-            (None, Some((class, load))) => Placed::new(class, PlacedBecause::LeastLoaded { load: *load }),
-            (None, None) => Placed::in_default(state, PlacedBecause::NoClassOfKind),
+            (Some((class, load)), _) => PlacementDecision::new(class, PlacedBecause::BestFit { load: *load }),
+            (None, Some((class, load))) => PlacementDecision::new(class, PlacedBecause::LeastLoaded { load: *load }),
+            (None, None) => PlacementDecision::in_default(state, PlacedBecause::NoClassOfKind),
         }
     }
 }
 
-const fn kind_of(predicted: Predicted) -> ClosKind {
+const fn kind_of(predicted: PredictedNeed) -> ClosKind {
     if predicted.class.is_insensitive() { ClosKind::Insensitive } else { ClosKind::Sensitive }
 }
 
-fn candidates(state: &WayLoads, predicted: Predicted) -> Box<dyn Iterator<Item = &Clos> + '_> {
+fn candidates(state: &WayLoads, predicted: PredictedNeed) -> Box<dyn Iterator<Item = &Clos> + '_> {
     match kind_of(predicted) {
         ClosKind::Sensitive => Box::new(state.layout().for_sensitive(predicted.ways)),
         kind => Box::new(state.layout().of_kind(kind)),
@@ -261,7 +265,7 @@ mod tests {
             let placed = policy.place(&loads, &need(4));
             assert_eq!((placed.clos, placed.because), (ClosId::DEFAULT, PlacedBecause::NoClassOfKind));
         }
-        assert_eq!(Unpartitioned.place(&loads, &need(4)).mask, WayMask::contiguous(0, Ways(11)));
+        assert_eq!(DefaultClassPlacement.place(&loads, &need(4)).mask, WayMask::contiguous(0, Ways(11)));
     }
 
     proptest! {

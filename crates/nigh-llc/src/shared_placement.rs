@@ -11,7 +11,7 @@ use nigh_terms::Monotonic;
 
 use crate::clos_layout::Clos;
 use crate::occupancy::{ALL_CLASSES, Member, SharingProfile};
-use crate::placement::{Casy, Placed, PlacedBecause, Placement};
+use crate::placement::{Casy, PlacedBecause, Placement, PlacementDecision};
 use crate::time_curve::Tolerance;
 use crate::way_loads::{Need, WayLoads};
 
@@ -54,7 +54,7 @@ impl SharedPlacement {
 }
 
 /// One class weighed.
-struct Weighed<'a> {
+struct ClassCandidate<'a> {
     class: &'a Clos,
     loss: f32,
     /// The worst time over that without partitioning.
@@ -66,7 +66,7 @@ impl Placement for SharedPlacement {
         "nigh"
     }
 
-    fn place(&self, state: &WayLoads, need: &Need) -> Placed {
+    fn place(&self, state: &WayLoads, need: &Need) -> PlacementDecision {
         // Without curves there is nothing to weigh: CASY's rule, by the ways alone.
         let Some(mine) = need.sharing.as_deref() else { return Casy.place(state, need) };
         let regions = state.regions();
@@ -118,16 +118,22 @@ impl Placement for SharedPlacement {
                 loss += rest[one] * (slowdown - 1.0);
                 worst = worst.max(slowdown / without[one]);
             }
-            Weighed { class, loss, worst }
+            ClassCandidate { class, loss, worst }
         });
-        self.choose(weighed, at_stake).unwrap_or_else(|| Placed::in_default(state, PlacedBecause::NoClassOfKind))
+        self.choose(weighed, at_stake)
+            .unwrap_or_else(|| PlacementDecision::in_default(state, PlacedBecause::NoClassOfKind))
     }
 }
 
 impl SharedPlacement {
-    fn choose<'a>(&self, weighed: impl Iterator<Item = Weighed<'a>>, at_stake: f32) -> Option<Placed> {
-        let within = |one: &Weighed<'_>| one.worst <= 1.0 + self.guard.0 as f32;
-        let fewer = |one: &Weighed<'_>, other: &Weighed<'_>| one.class.mask.count() < other.class.mask.count();
+    fn choose<'a>(
+        &self,
+        weighed: impl Iterator<Item = ClassCandidate<'a>>,
+        at_stake: f32,
+    ) -> Option<PlacementDecision> {
+        let within = |one: &ClassCandidate<'_>| one.worst <= 1.0 + self.guard.0 as f32;
+        let fewer =
+            |one: &ClassCandidate<'_>, other: &ClassCandidate<'_>| one.class.mask.count() < other.class.mask.count();
         let best = weighed.reduce(|best, next| {
             let better = match (within(&best), within(&next)) {
                 (true, true) => {
@@ -145,7 +151,7 @@ impl SharedPlacement {
         } else {
             PlacedBecause::LeastHarm { worst: best.worst }
         };
-        Some(Placed::new(best.class, because))
+        Some(PlacementDecision::new(best.class, because))
     }
 }
 
@@ -176,7 +182,7 @@ mod tests {
         Need { predicted: None, sharing: Some(profile), at: Monotonic(at_ms * 1_000_000) }
     }
 
-    fn place(loads: &mut WayLoads, profile: Arc<SharingProfile>) -> Placed {
+    fn place(loads: &mut WayLoads, profile: Arc<SharingProfile>) -> PlacementDecision {
         let need = need(profile, 0);
         let placed = SharedPlacement::new(LINES_PER_WAY).place(loads, &need);
         loads.commit(placed.clos, need).unwrap();

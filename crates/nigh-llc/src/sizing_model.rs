@@ -15,7 +15,7 @@ use crate::row_interpolation::{CurveLine, WayLine};
 use crate::slowdown_margin::SlowdownMargin;
 use crate::time_curve::{CacheClass, Tolerance};
 use crate::training_rows::{Axis, CodeVersion, RowError, RunCurves, SizingInput, TrainingRows};
-use crate::way_loads::Predicted;
+use crate::way_loads::PredictedNeed;
 
 /// Bytes of a stored model that are read.
 pub const STORED_MAX: usize = 8 << 20;
@@ -68,7 +68,7 @@ pub enum TrainedRange {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// Ways and class.
-    pub predicted: Predicted,
+    pub predicted: PredictedNeed,
     /// Whether rows lie around it.
     pub range: TrainedRange,
     /// Which kind of model said so.
@@ -188,7 +188,7 @@ impl SizingModel {
         let range = if at < least || at > greatest { TrainedRange::Extrapolated } else { TrainedRange::Trained };
         // An input that was profiled itself shares the cache by its own curves, wherever the axis puts it.
         let curves = self.rows.only(input).and_then(|row| row.curves.clone()).or(curves);
-        Some(Prediction { predicted: Predicted { ways, class }, range, kind: self.kind, curves })
+        Some(Prediction { predicted: PredictedNeed { ways, class }, range, kind: self.kind, curves })
     }
 
     /// The ways that an insensitive row has: one, or the fewest a mask takes.
@@ -228,7 +228,7 @@ impl SizingModel {
 
     /// The model as it is stored.
     pub fn encode(&self) -> Result<Vec<u8>, ModelError> {
-        let stored = v1::Stored {
+        let stored = v1::StoredSizingModel {
             format: v1::FORMAT,
             kind: self.kind,
             axis: self.axis,
@@ -249,7 +249,7 @@ impl SizingModel {
         if format != v1::FORMAT {
             return Err(ModelError::OtherFormat { format });
         }
-        let v1::Stored { kind, axis, class_from, careful, rule, rows, .. } = serde_json::from_slice(stored)?;
+        let v1::StoredSizingModel { kind, axis, class_from, careful, rule, rows, .. } = serde_json::from_slice(stored)?;
         rows.check()?;
         let model = Self::fit(rows, rule, kind, axis).ok_or(ModelError::Unfit { kind })?.with_class(class_from);
         Ok(if careful { model.careful() } else { model })
@@ -269,7 +269,7 @@ mod v1 {
     }
 
     #[derive(Serialize, Deserialize)]
-    pub(super) struct Stored {
+    pub(super) struct StoredSizingModel {
         pub(super) format: u32,
         pub(super) kind: ModelKind,
         pub(super) axis: Axis,

@@ -22,7 +22,7 @@ pub const PLACED_MAX: usize = 4096;
 
 /// What the model says of an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Predicted {
+pub struct PredictedNeed {
     /// P: the ways it needs.
     pub ways: Ways,
     /// Its class.
@@ -33,7 +33,7 @@ pub struct Predicted {
 #[derive(Debug, Clone)]
 pub struct Need {
     /// The model's word; `None` where the function has no model.
-    pub predicted: Option<Predicted>,
+    pub predicted: Option<PredictedNeed>,
     /// How it shares a cache; `None` where no curve is known.
     pub sharing: Option<Arc<SharingProfile>>,
     /// When it starts.
@@ -47,7 +47,7 @@ pub struct Ticket(u64);
 
 /// A running invocation and where it was placed.
 #[derive(Debug, Clone)]
-pub struct Running {
+pub struct PlacedInvocation {
     /// What it is released by.
     pub ticket: Ticket,
     /// Its class of service.
@@ -102,7 +102,7 @@ pub struct WayLoads {
     /// By way, in units of 1/[`ONE`].
     loads: [u128; WAYS_MAX.0 as usize],
     /// By ticket, ascending.
-    running: Vec<Running>,
+    running: Vec<PlacedInvocation>,
     next: u64,
 }
 
@@ -126,13 +126,13 @@ impl WayLoads {
 
     /// What runs, the longest placed first.
     #[must_use]
-    pub fn running(&self) -> &[Running] {
+    pub fn running(&self) -> &[PlacedInvocation] {
         &self.running
     }
 
     /// What runs by a ticket.
     #[must_use]
-    pub fn find(&self, ticket: Ticket) -> Option<&Running> {
+    pub fn find(&self, ticket: Ticket) -> Option<&PlacedInvocation> {
         let at = self.running.binary_search_by_key(&ticket, |running| running.ticket).ok()?;
         self.running.get(at)
     }
@@ -183,12 +183,12 @@ impl WayLoads {
         }
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.running.push(Running { ticket, clos, need });
+        self.running.push(PlacedInvocation { ticket, clos, need });
         Ok(ticket)
     }
 
     /// Takes an invocation out again and gives it back.
-    pub fn release(&mut self, ticket: Ticket) -> Result<Running, LoadError> {
+    pub fn release(&mut self, ticket: Ticket) -> Result<PlacedInvocation, LoadError> {
         let Ok(at) = self.running.binary_search_by_key(&ticket, |running| running.ticket) else {
             return Err(LoadError::NotPlaced { ticket });
         };
@@ -274,7 +274,7 @@ pub(crate) mod tests {
 
     pub(crate) fn need(ways: u8) -> Need {
         let class = if ways == 1 { CacheClass::Insensitive } else { CacheClass::Sensitive };
-        Need { predicted: Some(Predicted { ways: Ways(ways), class }), sharing: None, at: Monotonic(0) }
+        Need { predicted: Some(PredictedNeed { ways: Ways(ways), class }), sharing: None, at: Monotonic(0) }
     }
 
     pub(crate) fn unknown() -> Need {

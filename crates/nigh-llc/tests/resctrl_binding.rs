@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use nigh_llc::resctrl::emulator::{Dialect, Emulator, Event, Fault, MachineConfig, MonitoringConfig, Reading};
 use nigh_llc::resctrl::{
-    BindError, Bound, CpuList, GroupName, Members, PASSES_MAX, ProcessRef, Resctrl, ResctrlFs, TaskTarget, TaskView,
-    Tid, WantedGroup, WantedLayout,
+    BindError, BindResult, CpuList, GroupName, Members, PASSES_MAX, ProcessRef, Resctrl, ResctrlFs, TaskTarget,
+    TaskView, Tid, WantedGroup, WantedLayout,
 };
 use nigh_terms::{ByteSize, CacheDomain};
 
@@ -51,7 +51,7 @@ fn every_thread_and_child_is_moved_and_nothing_is_written_twice() {
         let (emulator, resctrl, members) = machine(config);
         let target = target("nigh-a", None);
         let bound = resctrl.bind_tasks(&members, &target).unwrap();
-        assert_eq!(bound, Bound { moved: 3, passes: 3, ..Bound::default() });
+        assert_eq!(bound, BindResult { moved: 3, passes: 3, ..BindResult::default() });
         let verified = resctrl.verify(&members, &target).unwrap();
         assert_eq!((verified.checked, verified.astray), (3, vec![]));
         // In place already: a write would fail.
@@ -143,7 +143,7 @@ fn one_rename_moves_a_watched_sandbox_and_stragglers_follow() {
     assert!(bound.monitored && !bound.renamed);
     emulator.set_counter("nigh-a/mon_groups/nigh-box", 0, Event::Occupancy, Reading::Value(4096)).unwrap();
     let bound = resctrl.bind_tasks(&members, &second).unwrap();
-    assert_eq!(bound, Bound { passes: 2, renamed: true, monitored: true, ..Bound::default() });
+    assert_eq!(bound, BindResult { passes: 2, renamed: true, monitored: true, ..BindResult::default() });
     assert_eq!(resctrl.verify(&members, &second).unwrap().astray, []);
     let counters = resctrl.counters(&second).unwrap();
     let occupancy = counters[&CacheDomain(0)].occupancy.and_then(|counter| counter.bytes());

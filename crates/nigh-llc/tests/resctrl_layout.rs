@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nigh_llc::resctrl::emulator::{Dialect, Emulator, Fault, MachineConfig};
 use nigh_llc::resctrl::{
-    ApplyError, BandwidthLimit, FsLock, GroupName, MountOptions, Resctrl, ResctrlFs, Resource, Rollback, Unavailable,
-    WantedGroup, WantedLayout,
+    ApplyError, BandwidthLimit, FsLock, GroupName, MountOptions, Resctrl, ResctrlFs, Resource, Rollback,
+    UnavailableReason, WantedGroup, WantedLayout,
 };
 use nigh_terms::{CacheDomain, WayMask, Ways};
 use proptest::prelude::*;
@@ -267,8 +267,8 @@ fn an_unmount_half_way_is_said_and_leaves_nothing() {
     for after in 0..4 {
         emulator.schedule(after, Fault::Unmount);
         let error = resctrl.apply(&layout(&[("nigh-a", 0, 2), ("nigh-b", 2, 2)])).unwrap_err();
-        assert!(matches!(error, ApplyError::Unavailable(Unavailable::NotMounted)), "{error}");
-        assert_eq!(resctrl.probe().unwrap_err(), Unavailable::NotMounted);
+        assert!(matches!(error, ApplyError::Unavailable(UnavailableReason::NotMounted)), "{error}");
+        assert_eq!(resctrl.probe().unwrap_err(), UnavailableReason::NotMounted);
         emulator.mount(MountOptions::default()).unwrap();
         assert!(resctrl.live().unwrap().owned_names().is_empty());
     }
@@ -374,8 +374,8 @@ fn a_machine_without_cache_allocation_says_so_in_one_line() {
     machine.l3 = None;
     let emulator = Emulator::new(machine.clone());
     let shared: Arc<Emulator> = Arc::new(emulator);
-    assert_eq!(Resctrl::open(shared.clone(), shared).err(), Some(Unavailable::NoCache));
+    assert_eq!(Resctrl::open(shared.clone(), shared).err(), Some(UnavailableReason::NoCache));
     let unmounted = Arc::new(Emulator::unmounted(machine));
-    assert_eq!(Resctrl::open(unmounted.clone(), unmounted).err(), Some(Unavailable::NotMounted));
-    assert!(!Unavailable::NotMounted.to_string().contains('\n'));
+    assert_eq!(Resctrl::open(unmounted.clone(), unmounted).err(), Some(UnavailableReason::NotMounted));
+    assert!(!UnavailableReason::NotMounted.to_string().contains('\n'));
 }

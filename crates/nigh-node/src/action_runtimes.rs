@@ -25,7 +25,7 @@ const LAUNCHERS: [(&str, &str); 2] = [
 ];
 
 #[derive(Deserialize)]
-struct Answer {
+struct NodeJsProgram {
     major: u8,
     program: PathBuf,
 }
@@ -77,8 +77,8 @@ async fn probe(node: &Path) -> Result<NodeRuntime, String> {
     let output = tokio::time::timeout(PATIENCE, asked).await;
     let output = output.map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?;
     let output = output.map_err(|error| error.to_string())?;
-    let answer: Result<Answer, _> = serde_json::from_slice(&output.stdout);
-    let Answer { major, program } = answer.map_err(|error| format!("no answer of a Node.js: {error}"))?;
+    let answer: Result<NodeJsProgram, _> = serde_json::from_slice(&output.stdout);
+    let NodeJsProgram { major, program } = answer.map_err(|error| format!("no answer of a Node.js: {error}"))?;
     // An installation of its own has its library beside the folder of its programs.
     let folder = program.parent().and_then(Path::parent).filter(|folder| folder.parent().is_some());
     let own = folder.filter(|folder| !SYSTEM_FOLDERS.iter().any(|system| folder.starts_with(system)));

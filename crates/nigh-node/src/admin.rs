@@ -27,7 +27,7 @@
 //! | `GET /buckets/{namespace}/unpushed?bucket&prefix&limit` | `[UnpushedRow]`: what the store does not have |
 //! | `POST /buckets/{namespace}/unpushed/drop` of `UnpushedName` | 204; that write is given up |
 //! | `GET /features/{namespace}?bucket&key&look` | `ShownFeatures`; with `look=true` it is looked at if nothing is known |
-//! | `POST /shutdown` | 202 and `Draining`: what the node awaits before it ends; it answers here until then |
+//! | `POST /shutdown` | 202 and `DrainStatus`: what the node awaits before it ends; it answers here until then |
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -59,14 +59,14 @@ use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::backup::source::{BackupScope, BackupSource};
-use crate::config::Shown;
+use crate::config::ShownSetting;
 use crate::explain::{explain, outcome_words};
 use crate::features;
 use crate::learning::{ImportedRows, LISTED_MAX, Learning, LearningError};
 use crate::llc::LlcStatus;
 use crate::piped_body;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
-use crate::status::{Draining, Status};
+use crate::status::{DrainStatus, Status};
 use crate::unpushed::{UnpushedName, UnpushedRow};
 
 /// Records of one answer, whatever is asked.
@@ -79,7 +79,7 @@ const ROWS_BYTES_MAX: usize = 16 << 20;
 const RECORDS: usize = 20;
 
 /// What the admin API shows; a node provides it.
-pub(crate) trait Shows: Send + Sync + 'static {
+pub(crate) trait AdminSource: Send + Sync + 'static {
     /// The node as it is now.
     fn status(&self) -> Status;
     /// The last-level cache as it is now.
@@ -97,7 +97,7 @@ pub(crate) trait Shows: Send + Sync + 'static {
     /// All meters as Prometheus text.
     fn metrics(&self) -> String;
     /// The settings.
-    fn config(&self) -> &[Shown];
+    fn config(&self) -> &[ShownSetting];
     /// The records.
     fn activations(&self) -> &ActivationLog;
     /// The asynchronous invocations.
@@ -109,7 +109,7 @@ pub(crate) trait Shows: Send + Sync + 'static {
     /// Who looks at objects' headers; none where nobody does.
     fn features(&self) -> Option<&FeatureRecorder>;
     /// Has the node drain and end; what it will await.
-    fn shut_down(&self) -> Draining;
+    fn shut_down(&self) -> DrainStatus;
     /// Cancelled when the node has drained, and this API shall end.
     fn stop(&self) -> &CancellationToken;
 }
@@ -149,7 +149,7 @@ impl From<&Activation> for LogEntry {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Asked {
+struct ActivationParams {
     namespace: Option<Namespace>,
     function: Option<FunctionName>,
     errors: bool,
@@ -158,7 +158,7 @@ struct Asked {
     follow: bool,
 }
 
-impl Asked {
+impl ActivationParams {
     fn query(&self) -> ActivationQuery {
         ActivationQuery {
             namespace: self.namespace.clone(),
@@ -222,7 +222,7 @@ impl IntoResponse for Refusal {
 }
 
 /// Serves `node` on `listener` until it stops.
-pub(crate) async fn serve<N: Shows>(node: Arc<N>, listener: UnixListener) {
+pub(crate) async fn serve<N: AdminSource>(node: Arc<N>, listener: UnixListener) {
     let stop = node.stop().clone();
     let router = Router::new()
         .route("/status", get(async |State(node): State<Arc<N>>| json(&node.status())))
@@ -289,21 +289,24 @@ fn json<T: Serialize + ?Sized>(value: &T) -> Result<Response, Refusal> {
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-async fn activations<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<Asked>) -> Result<Response, Refusal> {
+async fn activations<N: AdminSource>(
+    State(node): State<Arc<N>>,
+    Query(asked): Query<ActivationParams>,
+) -> Result<Response, Refusal> {
     let found = node.activations().list(asked.query(), asked.limit()).await.map_err(Refusal::Registry)?;
     json(&found)
 }
 
-async fn find<N: Shows>(node: &N, id: &str) -> Result<Activation, Refusal> {
+async fn find<N: AdminSource>(node: &N, id: &str) -> Result<Activation, Refusal> {
     let id: InvocationId = id.parse().map_err(|_| Refusal::BadId(id.chars().take(64).collect()))?;
     node.activations().get(id).await.map_err(Refusal::Registry)?.ok_or(Refusal::NotFound(id))
 }
 
-async fn activation<N: Shows>(State(node): State<Arc<N>>, Path(id): Path<String>) -> Result<Response, Refusal> {
+async fn activation<N: AdminSource>(State(node): State<Arc<N>>, Path(id): Path<String>) -> Result<Response, Refusal> {
     json(&find(&*node, &id).await?)
 }
 
-async fn explanation<N: Shows>(State(node): State<Arc<N>>, Path(id): Path<String>) -> Result<Response, Refusal> {
+async fn explanation<N: AdminSource>(State(node): State<Arc<N>>, Path(id): Path<String>) -> Result<Response, Refusal> {
     json(&explain(find(&*node, &id).await?))
 }
 
@@ -316,7 +319,10 @@ struct AskedEvents {
     limit: Option<usize>,
 }
 
-async fn events<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<AskedEvents>) -> Result<Response, Refusal> {
+async fn events<N: AdminSource>(
+    State(node): State<Arc<N>>,
+    Query(asked): Query<AskedEvents>,
+) -> Result<Response, Refusal> {
     json(&node.events().list(&asked.namespace, asked.all, asked.limit.unwrap_or(RECORDS_MAX).min(RECORDS_MAX)))
 }
 
@@ -326,7 +332,7 @@ fn named_event(namespace: &str, id: &str) -> Result<(Namespace, InvocationId), R
     Ok((Namespace::new(namespace).map_err(|_| bad(namespace))?, id.parse().map_err(|_| bad(id))?))
 }
 
-async fn event<N: Shows>(
+async fn event<N: AdminSource>(
     State(node): State<Arc<N>>,
     Path((namespace, id)): Path<(String, String)>,
 ) -> Result<Response, Refusal> {
@@ -335,7 +341,7 @@ async fn event<N: Shows>(
     json(&shown.ok_or(Refusal::NoEvent(id))?)
 }
 
-async fn retry_event<N: Shows>(
+async fn retry_event<N: AdminSource>(
     State(node): State<Arc<N>>,
     Path((namespace, id)): Path<(String, String)>,
 ) -> Result<Response, Refusal> {
@@ -348,7 +354,7 @@ async fn retry_event<N: Shows>(
     }
 }
 
-async fn drop_event<N: Shows>(
+async fn drop_event<N: AdminSource>(
     State(node): State<Arc<N>>,
     Path((namespace, id)): Path<(String, String)>,
 ) -> Result<Response, Refusal> {
@@ -360,12 +366,15 @@ async fn drop_event<N: Shows>(
     }
 }
 
-async fn shutdown<N: Shows>(State(node): State<Arc<N>>) -> Result<Response, Refusal> {
+async fn shutdown<N: AdminSource>(State(node): State<Arc<N>>) -> Result<Response, Refusal> {
     tracing::info!("asked to shut down through the admin API");
     Ok((StatusCode::ACCEPTED, json(&node.shut_down())?).into_response())
 }
 
-async fn logs<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<Asked>) -> Result<Response, Refusal> {
+async fn logs<N: AdminSource>(
+    State(node): State<Arc<N>>,
+    Query(asked): Query<ActivationParams>,
+) -> Result<Response, Refusal> {
     // Before the listing: what ends between the two comes twice rather than never, and is passed over by its id.
     let live = asked.follow.then(|| node.activations().follow());
     let mut past = node.activations().list(asked.query(), asked.limit()).await.map_err(Refusal::Registry)?;
@@ -375,7 +384,7 @@ async fn logs<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<Asked>) 
 }
 
 /// The profile goes on if its client leaves.
-async fn profile<N: Shows>(State(node): State<Arc<N>>, Json(request): Json<ProfileRequest>) -> Response {
+async fn profile<N: AdminSource>(State(node): State<Arc<N>>, Json(request): Json<ProfileRequest>) -> Response {
     // One report a run; runs are bounded.
     let (tell, reports) = mpsc::unbounded_channel();
     tokio::spawn(async move {
@@ -393,7 +402,7 @@ async fn profile<N: Shows>(State(node): State<Arc<N>>, Json(request): Json<Profi
 }
 
 /// Answered as it is made: once bytes have gone out a failure can only break the answer off.
-async fn backup<N: Shows>(State(node): State<Arc<N>>, Query(scope): Query<BackupScope>) -> Response {
+async fn backup<N: AdminSource>(State(node): State<Arc<N>>, Query(scope): Query<BackupScope>) -> Response {
     let (source, now) = node.backup();
     if let Err(error) = source.check(scope) {
         return (StatusCode::BAD_REQUEST, error.to_string()).into_response();
@@ -416,7 +425,7 @@ async fn backup<N: Shows>(State(node): State<Arc<N>>, Query(scope): Query<Backup
 /// A bucket as its namespace's own clients name it.
 type OfBucket = Path<(Namespace, BucketName)>;
 
-async fn policy<N: Shows>(
+async fn policy<N: AdminSource>(
     State(node): State<Arc<N>>,
     Path((namespace, bucket)): OfBucket,
 ) -> Result<Response, Refusal> {
@@ -424,7 +433,7 @@ async fn policy<N: Shows>(
     json(&found.map_err(Refusal::Objects)?)
 }
 
-async fn set_policy<N: Shows>(
+async fn set_policy<N: AdminSource>(
     State(node): State<Arc<N>>,
     Path((namespace, bucket)): OfBucket,
     Json(policy): Json<BucketPolicy>,
@@ -443,7 +452,7 @@ struct AskedUnpushed {
     limit: Option<usize>,
 }
 
-async fn unpushed<N: Shows>(
+async fn unpushed<N: AdminSource>(
     State(node): State<Arc<N>>,
     Path(namespace): Path<Namespace>,
     Query(asked): Query<AskedUnpushed>,
@@ -462,7 +471,7 @@ struct AskedFeatures {
     look: bool,
 }
 
-async fn features<N: Shows>(
+async fn features<N: AdminSource>(
     State(node): State<Arc<N>>,
     Path(namespace): Path<Namespace>,
     Query(AskedFeatures { bucket, key, look }): Query<AskedFeatures>,
@@ -470,7 +479,7 @@ async fn features<N: Shows>(
     json(&features::shown(node.features(), ObjectId { namespace, bucket, key }, look).await)
 }
 
-async fn drop_unpushed<N: Shows>(
+async fn drop_unpushed<N: AdminSource>(
     State(node): State<Arc<N>>,
     Path(namespace): Path<Namespace>,
     Json(UnpushedName { bucket, key, version }): Json<UnpushedName>,
@@ -490,7 +499,10 @@ struct AskedLearned {
     limit: Option<usize>,
 }
 
-async fn learned<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<AskedLearned>) -> Result<Response, Refusal> {
+async fn learned<N: AdminSource>(
+    State(node): State<Arc<N>>,
+    Query(asked): Query<AskedLearned>,
+) -> Result<Response, Refusal> {
     let found = node.learning().list(&asked.namespace, asked.limit.unwrap_or(LISTED_MAX)).await;
     json(&found.map_err(Refusal::Learning)?)
 }
@@ -498,14 +510,14 @@ async fn learned<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<Asked
 /// A function as its namespace's own clients name it.
 type OfFunction = Path<(Namespace, FunctionName)>;
 
-async fn learned_of<N: Shows>(
+async fn learned_of<N: AdminSource>(
     State(node): State<Arc<N>>,
     Path((namespace, function)): OfFunction,
 ) -> Result<Response, Refusal> {
     json(&node.learning().show(&namespace, &function).await.map_err(Refusal::Learning)?)
 }
 
-async fn learned_rows<N: Shows>(
+async fn learned_rows<N: AdminSource>(
     State(node): State<Arc<N>>,
     Path((namespace, function)): OfFunction,
 ) -> Result<Response, Refusal> {
@@ -513,7 +525,7 @@ async fn learned_rows<N: Shows>(
     Ok(([(header::CONTENT_TYPE, "text/csv")], csv).into_response())
 }
 
-async fn learn_rows<N: Shows>(
+async fn learn_rows<N: AdminSource>(
     State(node): State<Arc<N>>,
     Path((namespace, function)): OfFunction,
     Json(rows): Json<ImportedRows>,
@@ -522,7 +534,7 @@ async fn learn_rows<N: Shows>(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn forget_learned<N: Shows>(
+async fn forget_learned<N: AdminSource>(
     State(node): State<Arc<N>>,
     Path((namespace, function)): OfFunction,
 ) -> Result<Response, Refusal> {
@@ -530,7 +542,7 @@ async fn forget_learned<N: Shows>(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn model<N: Shows>(State(node): State<Arc<N>>, Json(rows): Json<ModelRows>) -> Response {
+async fn model<N: AdminSource>(State(node): State<Arc<N>>, Json(rows): Json<ModelRows>) -> Response {
     match node.learn(rows).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(error @ ProfilingError::NoFunction(_)) => (StatusCode::NOT_FOUND, error.to_string()).into_response(),
@@ -538,7 +550,7 @@ async fn model<N: Shows>(State(node): State<Arc<N>>, Json(rows): Json<ModelRows>
     }
 }
 
-struct Following {
+struct ActivationStream {
     past: VecDeque<Activation>,
     told: Vec<InvocationId>,
     live: Option<broadcast::Receiver<Arc<Activation>>>,
@@ -554,7 +566,7 @@ fn follow(
     stop: CancellationToken,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let told = past.iter().map(|one| one.id).collect();
-    let following = Following { past: past.into(), told, live, query, stop };
+    let following = ActivationStream { past: past.into(), told, live, query, stop };
     futures::stream::unfold(following, async |mut following| {
         let entry = following.next().await?;
         // What cannot be written as JSON was not read from JSON.
@@ -564,7 +576,7 @@ fn follow(
     })
 }
 
-impl Following {
+impl ActivationStream {
     async fn next(&mut self) -> Option<LogEntry> {
         if let Some(activation) = self.past.pop_front() {
             return Some(LogEntry::from(&activation));

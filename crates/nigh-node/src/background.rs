@@ -7,7 +7,7 @@ use nigh_terms::SystemClock;
 use tokio_util::sync::CancellationToken;
 
 use crate::llc::Llc;
-use crate::profiling::Profiling;
+use crate::profiling::FunctionProfiler;
 use crate::telemetry::Telemetry;
 
 /// How often histograms are folded.
@@ -22,7 +22,7 @@ const FIT_CLASSES_REST: u32 = 19;
 const SAMPLE_USE_EVERY: Duration = Duration::from_secs(1);
 
 /// Lets the classes of service follow the load, and profiles in the background what wants a profile.
-pub(crate) async fn follow_load(llc: Arc<Llc>, profiling: Arc<Profiling>, stop: CancellationToken) {
+pub(crate) async fn follow_load(llc: Arc<Llc>, profiling: Arc<FunctionProfiler>, stop: CancellationToken) {
     let mut tick = tokio::time::interval(FOLLOW_LOAD_EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -16,9 +16,9 @@ pub(crate) struct SandboxDataDoor {
 }
 
 /// What a sandbox booked, as the fast path asks for it.
-struct Booked(Arc<dyn HeldMemory>);
+struct BookedPayer(Arc<dyn HeldMemory>);
 
-impl FastPathPayer for Booked {
+impl FastPathPayer for BookedPayer {
     fn pay(&self, bytes: ByteSize) -> bool {
         self.0.hold(bytes)
     }
@@ -33,7 +33,7 @@ impl DataDoor for SandboxDataDoor {
         tokio::spawn(self.http.for_sandbox(key.clone()).serve_tcp(listeners.http, until.clone()));
         if let (Some(fast), Some(listener)) = (self.fast.clone(), listeners.fast) {
             tokio::spawn(async move {
-                if let Err(error) = fast.serve_sandbox(listener, key, Arc::new(Booked(booked)), until).await {
+                if let Err(error) = fast.serve_sandbox(listener, key, Arc::new(BookedPayer(booked)), until).await {
                     tracing::warn!(%error, "a sandbox has no fast path; its clients use HTTP");
                 }
             });

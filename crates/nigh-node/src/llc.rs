@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use nigh_engine::Registry;
 use nigh_llc::{
-    CacheShape, Casy, CasyRequest, ClosKind, ClosLayout, Placement, SearchForm, SharedPlacement, Tolerance,
-    Unpartitioned,
+    CacheShape, Casy, CasyRequest, ClosKind, ClosLayout, DefaultClassPlacement, Placement, SearchForm, SharedPlacement,
+    Tolerance,
 };
 use nigh_sandbox::cgroup::cpuset::SandboxCpus;
 use nigh_sizing::object_sizes::ObjectSizes;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::equipment::LlcError;
 use crate::config::{LlcPolicy, LlcSettings};
-use crate::profiling::{IdleCache, ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError};
+use crate::profiling::{FunctionProfiler, IdleCache, ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::Level;
 
 /// Where the kernel describes the first processor's third-level cache.
@@ -206,7 +206,7 @@ impl Llc {
     /// Profiles a function with the cache to itself, if nothing runs.
     pub(crate) async fn profile(
         &self,
-        profiling: &Profiling,
+        profiling: &FunctionProfiler,
         request: &ProfileRequest,
         tell: impl FnMut(&ProfileReport),
     ) -> Result<ProfileReport, ProfilingError> {
@@ -223,7 +223,7 @@ impl Llc {
     }
 
     /// Profiles one function that wants it, if the cache is idle. The samples are events that it was invoked with.
-    pub(crate) async fn profile_wanted(&self, profiling: &Profiling) {
+    pub(crate) async fn profile_wanted(&self, profiling: &FunctionProfiler) {
         let (Some(station), true) = (&self.station, self.profiles_by_itself) else { return };
         let Some(wanted) = station.wanted_profile() else { return };
         let request = ProfileRequest {
@@ -244,7 +244,7 @@ impl Llc {
     }
 
     /// Makes a function's model of rows from elsewhere.
-    pub(crate) async fn learn(&self, profiling: &Profiling, rows: ModelRows) -> Result<(), ProfilingError> {
+    pub(crate) async fn learn(&self, profiling: &FunctionProfiler, rows: ModelRows) -> Result<(), ProfilingError> {
         let station = self.station.as_ref().ok_or_else(|| ProfilingError::NoAllocation(self.level.detail.clone()))?;
         profiling.learn(station, rows).await
     }
@@ -359,7 +359,7 @@ fn policy(policy: LlcPolicy, lines_per_way: f64) -> Box<dyn Placement> {
     match policy {
         LlcPolicy::Nigh => Box::new(SharedPlacement::new(lines_per_way)),
         LlcPolicy::Casy => Box::new(Casy),
-        LlcPolicy::Off => Box::new(Unpartitioned),
+        LlcPolicy::Off => Box::new(DefaultClassPlacement),
     }
 }
 

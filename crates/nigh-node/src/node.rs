@@ -56,7 +56,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::listeners::Listeners;
-use self::running::Running;
+use self::running::RunningNode;
 use crate::action_runtimes::{self, ActionRuntimes};
 use crate::admin;
 use crate::background;
@@ -73,7 +73,7 @@ use crate::learning::Learning;
 use crate::llc::{Llc, LlcError};
 use crate::notifications::FunctionTargets;
 use crate::outside_door::{OutsideDoor, OutsideSecrets, SecretFileError};
-use crate::profiling::{Profiling, ProfilingParts};
+use crate::profiling::{FunctionProfiler, ProfilingParts};
 use crate::python_library;
 use crate::state_folder::{StateFolder, StateFolderError};
 use crate::status::Level;
@@ -130,7 +130,7 @@ pub enum NodeError {
 
 /// A running node. It ends by `stop`; if it is dropped instead, as by a kill, the next start tidies up.
 pub struct Node {
-    running: Arc<Running>,
+    running: Arc<RunningNode>,
     doors: CancellationToken,
     tasks: TaskTracker,
     first_key: Option<Credentials>,
@@ -304,7 +304,7 @@ impl Node {
         let runtime = RuntimeSettings { region, pythons, http_adapter, python_library, nodes, launchers };
         let invoker_settings =
             InvokerSettings { network: network.clone(), ..parts::invoker_settings(&settings, runtime) };
-        let profiling = Profiling(ProfilingParts {
+        let profiling = FunctionProfiler(ProfilingParts {
             store,
             engine: Arc::clone(&engine) as Arc<dyn SandboxEngine>,
             keys: keys.clone(),
@@ -465,7 +465,7 @@ impl Node {
         let endpoints = listeners.endpoints(&settings, &paths)?;
         let first_key = keep_credentials(&keys, &*registry, &settings, &paths.credentials()).await?;
         let (stop, doors, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
-        let running = Arc::new(Running {
+        let running = Arc::new(RunningNode {
             settings,
             shown,
             membership,

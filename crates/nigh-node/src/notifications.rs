@@ -6,7 +6,7 @@ use nigh_data::ObjectError;
 use nigh_functions::event_config::{Destination, NamedDestination};
 use nigh_functions::function_store::FunctionStore;
 use nigh_invoke::event_invoker::{EventInvoker, EventSlot};
-use nigh_invoke::invocation::{InvokeError, Wrote};
+use nigh_invoke::invocation::{InvokeError, TriggerObject};
 use nigh_objects::{NotificationTargets, ReservedEvents, Writer};
 use nigh_terms::{FunctionName, Namespace};
 
@@ -64,7 +64,7 @@ struct Slots {
 #[async_trait]
 impl ReservedEvents for Slots {
     async fn send(self: Box<Self>, documents: Vec<Bytes>, writer: Writer) -> Result<(), String> {
-        let wrote = writer.wrote.map(|(node, bytes)| Wrote { node, bytes });
+        let wrote = writer.wrote.map(|(node, bytes)| TriggerObject { node, bytes });
         let filled = self.slots.into_iter().zip(documents);
         let filled =
             filled.filter_map(|(slot, document)| Some((slot?, document, writer.token.clone(), wrote))).collect();

@@ -28,7 +28,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use nigh_data::{ObjectError, ObjectId};
-use nigh_objects::{ObjectMemory, Pushed};
+use nigh_objects::{ObjectMemory, PushOutcome};
 use nigh_terms::{Clock, ObjectKey};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::message::{Invalidation, PushAsked, Target};
-use self::s3_events::Changed;
+use self::s3_events::ChangedObject;
 pub(crate) use self::secrets::OutsideSecrets;
 pub(crate) use self::secrets::read_private;
 pub use self::secrets::{SecretFileError, read_secrets};
@@ -59,7 +59,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long to wait when no connection can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-type Answer = Response<Full<Bytes>>;
+type OutsideResponse = Response<Full<Bytes>>;
 
 /// Why a request is refused.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn answer(&self) -> Answer {
+    fn answer(&self) -> OutsideResponse {
         let (status, reason) = match self {
             Self::Unknown(why) => (StatusCode::FORBIDDEN, (*why).to_owned()),
             Self::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),
@@ -89,7 +89,7 @@ impl Refusal {
     }
 }
 
-fn answer(status: StatusCode, members: &Value) -> Answer {
+fn answer(status: StatusCode, members: &Value) -> OutsideResponse {
     let mut answer = Response::new(Full::new(Bytes::from(members.to_string())));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -169,7 +169,7 @@ impl OutsideDoor {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn answer(&self, request: Request<Incoming>) -> OutsideResponse {
         let (head, body) = request.into_parts();
         let (kind, asked) = match head.uri.path() {
             _ if head.method != Method::POST => ("none", Err(Refusal::NotFound)),
@@ -194,13 +194,13 @@ impl OutsideDoor {
         let body = self.signed(head, body).await?;
         let PushAsked { target, version } = message::parse_push(&body).map_err(Refusal::Bad)?;
         let state = match self.object(&target)? {
-            None => Pushed::Unknown,
+            None => PushOutcome::Unknown,
             Some(object) => bounded(self.memory.push_now(&object, version)).await?,
         };
         Ok(json!({"state": match state {
-            Pushed::Pushed => "pushed",
-            Pushed::Superseded => "superseded",
-            Pushed::Unknown => "unknown",
+            PushOutcome::Pushed => "pushed",
+            PushOutcome::Superseded => "superseded",
+            PushOutcome::Unknown => "unknown",
         }}))
     }
 
@@ -230,7 +230,7 @@ impl OutsideDoor {
         }
         let body = read(body, EVENTS_BYTES_MAX).await?;
         let mut dropped = 0_u64;
-        for Changed { bucket, key, etag } in s3_events::parse(&body).map_err(Refusal::Bad)? {
+        for ChangedObject { bucket, key, etag } in s3_events::parse(&body).map_err(Refusal::Bad)? {
             // What is no key of S3's is nobody's copy.
             let Ok(key) = ObjectKey::new(&key) else { continue };
             for (namespace, bucket) in self.memory.bucket_named(None, &bucket) {

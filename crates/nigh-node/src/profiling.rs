@@ -176,7 +176,7 @@ pub(crate) struct ProfilingParts {
 }
 
 /// Profiles functions of this node.
-pub(crate) struct Profiling(pub(crate) ProfilingParts);
+pub(crate) struct FunctionProfiler(pub(crate) ProfilingParts);
 
 /// The cache that a profile has to itself.
 pub(crate) struct IdleCache<'a> {
@@ -200,7 +200,7 @@ fn may_run_again(environment: &BTreeMap<String, String>) -> bool {
     says.unwrap_or_else(|| FunctionNetwork::asked(environment) == Ok(FunctionNetwork::None))
 }
 
-impl Profiling {
+impl FunctionProfiler {
     /// Profiles one function. `tell` hears how it stands after each run.
     pub(crate) async fn profile(
         &self,

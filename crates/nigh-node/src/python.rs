@@ -48,7 +48,7 @@ pub enum PythonError {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct PythonProgram {
     major: u8,
     minor: u8,
     executable: PathBuf,
@@ -76,7 +76,7 @@ pub async fn probe(interpreter: &Path, further: &[PathBuf]) -> Result<PythonRunt
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(failed(format!("{}: {}", output.status, said.lines().last().unwrap_or("no word"))));
     }
-    let answer: Answer =
+    let answer: PythonProgram =
         serde_json::from_slice(&output.stdout).map_err(|error| failed(format!("no answer of a Python 3: {error}")))?;
     if answer.major != 3 {
         return Err(failed(format!("this is Python {}", answer.major)));

@@ -136,14 +136,14 @@ pub struct FastPathStatus {
 
 /// A node that takes nothing new, and ends when what it awaits has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Draining {
+pub struct DrainStatus {
     /// Invocations that still run or wait.
     pub invocations: usize,
     /// Seconds until those that still run are ended.
     pub left_s: u64,
 }
 
-impl std::fmt::Display for Draining {
+impl std::fmt::Display for DrainStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { invocations, left_s } = self;
         match invocations {
@@ -202,7 +202,7 @@ pub struct Status {
     pub endpoints: Endpoints,
     /// What it still awaits, if it has begun to end.
     #[serde(default)]
-    pub draining: Option<Draining>,
+    pub draining: Option<DrainStatus>,
     /// What works here, and what does not.
     pub levels: Vec<Level>,
     /// Its cluster; none where it is alone.

@@ -64,7 +64,7 @@ pub(crate) async fn open(
     settings: &Settings,
     clock: Arc<dyn Clock>,
 ) -> Result<(Arc<dyn Store>, Vec<Level>), StoreOpenError> {
-    let mut opening = Opening { clock, directories: BTreeMap::new(), node: &settings.node };
+    let mut opening = StoreOpener { clock, directories: BTreeMap::new(), node: &settings.node };
     // The node's store is its first namespace's, unless that has its own.
     let has_own = settings.own_stores().any(|(name, _)| *name == settings.namespace);
     let nodes = (!has_own).then_some(&settings.namespace);
@@ -92,7 +92,7 @@ fn check_modes(settings: &Settings, store: &dyn Store) -> Result<(), StoreOpenEr
     Ok(())
 }
 
-struct Opening<'a> {
+struct StoreOpener<'a> {
     /// This node's name.
     node: &'a str,
     clock: Arc<dyn Clock>,
@@ -100,7 +100,7 @@ struct Opening<'a> {
     directories: BTreeMap<PathBuf, Arc<DirectoryStore>>,
 }
 
-impl Opening<'_> {
+impl StoreOpener<'_> {
     /// Opens a store that has buckets of `namespace`; of all of them, if it is a directory. The level has no name yet.
     async fn open(
         &mut self,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nigh_engine::journal::{Damage, DamageKind, JournalUsage, OnDamage, Recovered};
+use nigh_engine::journal::{Damage, DamageKind, JournalRecovery, JournalUsage, OnDamage};
 use nigh_engine::{Journal, JournalError, JournalSettings, Registry};
 use nigh_objects::{DirtyUsage, WriteSettings, Writes};
 use nigh_terms::{ByteSize, Epoch};
@@ -38,7 +38,7 @@ pub(crate) async fn open(
         file: writes.journal.display().to_string(),
         source: std::io::Error::other(error),
     })??;
-    let Recovered { records, damage, torn, bytes, .. } = recovered;
+    let JournalRecovery { records, damage, torn, bytes, .. } = recovered;
     if let Some(torn) = torn {
         tracing::info!(file = torn.file, offset = torn.offset, "a write that a crash cut off was not acknowledged");
     }

@@ -17,7 +17,7 @@ pub(crate) const PARTS_MAX: u32 = 10_000;
 
 /// Parts as the object will have them.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Assembled {
+pub(crate) struct AssembledObject {
     pub(crate) etag: ETag,
     pub(crate) checksum: Option<Checksum>,
     /// The numbers of the parts, in order.
@@ -77,7 +77,7 @@ pub(crate) fn assemble(
     uploaded: impl Fn(u32) -> Option<PartInfo>,
     checksum: Option<(ChecksumAlgorithm, ChecksumType)>,
     object_max: u64,
-) -> Result<Assembled, ObjectError> {
+) -> Result<AssembledObject, ObjectError> {
     if named.is_empty() {
         return Err(ObjectError::InvalidRequest("You must specify at least one part".to_owned()));
     }
@@ -92,7 +92,7 @@ pub(crate) fn assemble(
     if size > object_max {
         return Err(ObjectError::EntityTooLarge { limit: object_max });
     }
-    Ok(Assembled {
+    Ok(AssembledObject {
         etag: etag_of(&parts)?,
         checksum: checksum.map(|(algorithm, over)| checksum_of(&parts, algorithm, over)).transpose()?,
         numbers: parts.iter().map(|part| part.number).collect(),
@@ -187,7 +187,7 @@ mod tests {
         named: &[CompletedPart],
         parts: &[PartInfo],
         checksum: Option<(ChecksumAlgorithm, ChecksumType)>,
-    ) -> Result<Assembled, ObjectError> {
+    ) -> Result<AssembledObject, ObjectError> {
         let parts: BTreeMap<u32, PartInfo> = parts.iter().map(|part| (part.number, part.clone())).collect();
         assemble(named, |number| parts.get(&number).cloned(), checksum, 5 << 30)
     }

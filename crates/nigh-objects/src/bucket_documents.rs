@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use nigh_data::ObjectError;
-use nigh_engine::{Registry, RegistryChange, RegistryError, Revised, Revision};
+use nigh_engine::{Registry, RegistryChange, RegistryDocument, RegistryError, Revision};
 use nigh_terms::{BucketName, Namespace};
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
@@ -18,13 +18,13 @@ use serde::{Deserialize, Serialize};
 const FORMAT: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
-struct Stored<T> {
+struct StoredConfig<T> {
     format: u32,
     config: T,
 }
 
 /// A document, and the revision under which it stands in the registry.
-type Kept<T> = (Arc<T>, Revision);
+type RevisedDocument<T> = (Arc<T>, Revision);
 
 /// The bucket that a document is of.
 type Place = (Namespace, BucketName);
@@ -41,13 +41,13 @@ pub(crate) struct BucketDocuments<T> {
 /// What is in memory of them.
 struct KeptDocuments<T> {
     count: AtomicUsize,
-    documents: RwLock<HashMap<Place, Kept<T>>>,
+    documents: RwLock<HashMap<Place, RevisedDocument<T>>>,
     /// Held while one is changed, here or as others did.
     changing: tokio::sync::Mutex<()>,
 }
 
 impl<T> KeptDocuments<T> {
-    fn keep(&self, place: Place, now: Option<Kept<T>>) {
+    fn keep(&self, place: Place, now: Option<RevisedDocument<T>>) {
         let mut documents = self.documents.write();
         match now {
             Some(kept) => drop(documents.insert(place, kept)),
@@ -61,9 +61,13 @@ fn key_of(namespace: &Namespace, bucket: &BucketName) -> String {
     format!("{namespace}/{bucket}")
 }
 
-fn decode<T: DeserializeOwned>(what: &str, key: &str, stored: &Revised) -> Result<(Place, Kept<T>), RegistryError> {
+fn decode<T: DeserializeOwned>(
+    what: &str,
+    key: &str,
+    stored: &RegistryDocument,
+) -> Result<(Place, RevisedDocument<T>), RegistryError> {
     let unreadable = |why: String| RegistryError::Storage(format!("{what} of bucket {key}: {why}"));
-    let Stored { format, config } =
+    let StoredConfig { format, config } =
         serde_json::from_slice(&stored.value).map_err(|error| unreadable(error.to_string()))?;
     if format > FORMAT {
         return Err(unreadable(format!("their format is {format}, this build reads up to {FORMAT}")));
@@ -138,7 +142,7 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> BucketDocu
         Ok(())
     }
 
-    fn kept(&self, namespace: &Namespace, bucket: &BucketName) -> Option<Kept<T>> {
+    fn kept(&self, namespace: &Namespace, bucket: &BucketName) -> Option<RevisedDocument<T>> {
         if self.kept.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -177,7 +181,7 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> BucketDocu
                 None
             }
             Some(document) => {
-                let stored = serde_json::to_vec(&Stored { format: FORMAT, config: document.clone() });
+                let stored = serde_json::to_vec(&StoredConfig { format: FORMAT, config: document.clone() });
                 let stored = stored.map_err(|error| failed(RegistryError::Storage(error.to_string())))?;
                 let revision = self.registry.put(self.table, &key, stored, before).await.map_err(failed)?;
                 Some((Arc::new(document), revision))

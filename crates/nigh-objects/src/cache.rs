@@ -19,14 +19,14 @@ use nigh_data::fetch_us;
 use nigh_protocol::{Copy, CopyStore};
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId, Version};
 
-use crate::eviction::{Chosen, DEFAULT_DOUBTFUL, Facts, Order, Origin, Slot, Slots};
-use crate::holdings::{ChangeLog, HoldingChange, HoldingsCursor, HoldingsPage, Stand};
-use crate::kept::Kept;
+use crate::eviction::{DEFAULT_DOUBTFUL, DefaultPolicy, Facts, Order, Origin, Slot, Slots};
+use crate::holdings::{ChangeLog, CursorState, HoldingChange, HoldingsCursor, HoldingsPage};
+use crate::kept::CachedCopy;
 use crate::shards::Shards;
 
 /// What counts against the budget beside copies and reservations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Beyond {
+pub(crate) struct OverheadCost {
     /// What readers hold of copies that are gone.
     pub(crate) lingering: Cost,
     /// What goes by itself when copies go.
@@ -35,15 +35,15 @@ pub(crate) struct Beyond {
 
 /// A copy on its way to the shelf, or from it.
 #[derive(Clone, Debug)]
-pub(crate) struct Shelved {
-    pub(crate) kept: Kept,
+pub(crate) struct CostedCopy {
+    pub(crate) kept: CachedCopy,
     pub(crate) cost: Cost,
     /// How it came here.
     pub(crate) origin: Origin,
 }
 
 #[derive(Debug)]
-struct Placed<V> {
+struct CacheEntry<V> {
     name: PackedName,
     value: V,
     cost: Cost,
@@ -87,14 +87,14 @@ struct Index {
 }
 
 impl Index {
-    fn find<V>(&self, object: &ObjectId, slots: &Slots<Placed<V>>) -> Option<Slot> {
+    fn find<V>(&self, object: &ObjectId, slots: &Slots<CacheEntry<V>>) -> Option<Slot> {
         let name = parts(object);
         let is_it = |slot: &Slot| slots.get(*slot).is_some_and(|kept| kept.name.parts() == name);
         self.slots.find(self.hasher.hash_one(name), is_it).copied()
     }
 
     /// Enters `slot`; its name's hash is told.
-    fn insert<V>(&mut self, slot: Slot, slots: &Slots<Placed<V>>) -> u64 {
+    fn insert<V>(&mut self, slot: Slot, slots: &Slots<CacheEntry<V>>) -> u64 {
         let hash = |slot: &Slot| slots.get(*slot).map_or(0, |kept| self.hasher.hash_one(kept.name.parts()));
         let name = hash(&slot);
         self.slots.insert_unique(name, slot, hash);
@@ -116,8 +116,8 @@ pub(crate) struct Shelf<V> {
     kept: Cost,
     reserved: Cost,
     index: Index,
-    slots: Slots<Placed<V>>,
-    order: Order<Chosen>,
+    slots: Slots<CacheEntry<V>>,
+    order: Order<DefaultPolicy>,
     /// Copies that were evicted and had no other, until their owner is told.
     orphans: Vec<(ObjectId, V)>,
     /// What others are told of the copies.
@@ -125,7 +125,7 @@ pub(crate) struct Shelf<V> {
 }
 
 /// What left the shelf. It is handed out so that it can be freed without holding a lock.
-pub(crate) type Dropped<V> = Vec<V>;
+pub(crate) type DroppedCopies<V> = Vec<V>;
 
 impl<V: Clone> Shelf<V> {
     pub(crate) fn new(shards: Shards, budget: Cost) -> Self {
@@ -136,7 +136,7 @@ impl<V: Clone> Shelf<V> {
             reserved: Cost::default(),
             index: Index::default(),
             slots: Slots::default(),
-            order: Order::new(Chosen::default(), DEFAULT_DOUBTFUL),
+            order: Order::new(DefaultPolicy::default(), DEFAULT_DOUBTFUL),
             orphans: Vec::new(),
             told: ChangeLog::default(),
         }
@@ -192,7 +192,7 @@ impl<V: Clone> Shelf<V> {
 
     /// Sets `cost` aside, dropping copies for it. Refused, and nothing is dropped, if
     /// not even an empty cache had the room.
-    pub(crate) fn reserve(&mut self, cost: Cost, beyond: Beyond) -> (bool, Dropped<V>) {
+    pub(crate) fn reserve(&mut self, cost: Cost, beyond: OverheadCost) -> (bool, DroppedCopies<V>) {
         let budget = self.budget.minus(beyond.lingering);
         if !self.reserved.plus(cost).fits(budget) {
             return (false, Vec::new());
@@ -208,13 +208,13 @@ impl<V: Clone> Shelf<V> {
     }
 
     /// Changes the budget; a lower one holds at once.
-    pub(crate) fn set_budget(&mut self, budget: Cost, beyond: Beyond) -> Dropped<V> {
+    pub(crate) fn set_budget(&mut self, budget: Cost, beyond: OverheadCost) -> DroppedCopies<V> {
         self.budget = budget;
         self.shrink(budget.minus(beyond.lingering).minus(beyond.slack).minus(self.reserved))
     }
 
     /// Keeps a copy, whose room was reserved and released for it. Returns what it takes the place of, or itself.
-    pub(crate) fn keep(&mut self, object: &ObjectId, value: V, cost: Cost, origin: Origin) -> Dropped<V> {
+    pub(crate) fn keep(&mut self, object: &ObjectId, value: V, cost: Cost, origin: Origin) -> DroppedCopies<V> {
         let mut dropped: Vec<V> = self.forget(object).into_iter().collect();
         // The room was there when it was reserved; the budget may have been lowered since.
         if !self.kept.plus(self.reserved).plus(cost).fits(self.budget) {
@@ -225,7 +225,7 @@ impl<V: Clone> Shelf<V> {
             return dropped;
         }
         self.kept = self.kept.plus(cost);
-        let placed = Placed { name: PackedName::new(object), value, cost };
+        let placed = CacheEntry { name: PackedName::new(object), value, cost };
         self.told.push(|| placed.name.print(), Some(cost.bytes));
         let slot = self.slots.insert(placed);
         let name = self.index.insert(slot, &self.slots);
@@ -240,7 +240,7 @@ impl<V: Clone> Shelf<V> {
     }
 
     /// Takes a copy out.
-    fn take(&mut self, slot: Slot) -> Option<Placed<V>> {
+    fn take(&mut self, slot: Slot) -> Option<CacheEntry<V>> {
         let kept = self.slots.remove(slot)?;
         self.order.remove(slot);
         self.index.remove(slot, &kept.name);
@@ -252,7 +252,7 @@ impl<V: Clone> Shelf<V> {
     /// Takes a copy out to make room; one that has no other is an orphan.
     fn evict(&mut self, slot: Slot) -> Option<(V, PackedName)> {
         let is_ephemeral = self.order.is_ephemeral(slot);
-        let Placed { name, value, .. } = self.take(slot)?;
+        let CacheEntry { name, value, .. } = self.take(slot)?;
         if is_ephemeral {
             self.orphans.extend(name.object().map(|object| (object, value.clone())));
         }
@@ -268,26 +268,27 @@ impl<V: Clone> Shelf<V> {
     pub(crate) fn holdings(&mut self, cursor: HoldingsCursor, max: u32) -> HoldingsPage {
         self.told.follow();
         let followed = match cursor.0 {
-            Stand::Follows(from) => self.told.since(from, max as usize).map(|changes| (from, changes)),
-            Stand::Begins | Stand::Walks { .. } => None,
+            CursorState::Follows(from) => self.told.since(from, max as usize).map(|changes| (from, changes)),
+            CursorState::Begins | CursorState::Walks { .. } => None,
         };
         if let Some((from, changes)) = followed {
-            let cursor = HoldingsCursor(Stand::Follows(from + changes.len() as u64));
+            let cursor = HoldingsCursor(CursorState::Follows(from + changes.len() as u64));
             return HoldingsPage { anew: false, changes, cursor };
         }
         let (anew, place, then) = match cursor.0 {
-            Stand::Walks { place, then } => (false, place, then),
-            Stand::Begins | Stand::Follows(_) => (true, 0, self.told.next()),
+            CursorState::Walks { place, then } => (false, place, then),
+            CursorState::Begins | CursorState::Follows(_) => (true, 0, self.told.next()),
         };
-        let held = |placed: &Placed<V>| HoldingChange { object: placed.name.print(), bytes: Some(placed.cost.bytes) };
+        let held =
+            |placed: &CacheEntry<V>| HoldingChange { object: placed.name.print(), bytes: Some(placed.cost.bytes) };
         let to = place.saturating_add(max);
         let changes = self.slots.between(place, to).map(held).collect();
         let is_all = to >= self.slots.places();
-        let cursor = if is_all { Stand::Follows(then) } else { Stand::Walks { place: to, then } };
+        let cursor = if is_all { CursorState::Follows(then) } else { CursorState::Walks { place: to, then } };
         HoldingsPage { anew, changes, cursor: HoldingsCursor(cursor) }
     }
 
-    fn shrink(&mut self, room: Cost) -> Dropped<V> {
+    fn shrink(&mut self, room: Cost) -> DroppedCopies<V> {
         let mut dropped = Vec::new();
         while !self.kept.fits(room) {
             let Some((gone, _)) = self.order.victim().and_then(|slot| self.evict(slot)) else { break };
@@ -326,7 +327,7 @@ impl<V: Clone> Shelf<V> {
                 let is_hot = self.order.is_hot(slot);
                 if let Some((value, name)) = self.evict(slot) {
                     if is_named {
-                        gone.push(Gone { at: dropped.len(), name, bytes: cost.bytes, is_hot });
+                        gone.push(EvictedCopy { at: dropped.len(), name, bytes: cost.bytes, is_hot });
                     }
                     dropped.push(value);
                 }
@@ -340,10 +341,10 @@ impl<V: Clone> Shelf<V> {
     }
 }
 
-impl CopyStore<ObjectId, Shelved> for Shelf<Kept> {
-    fn get(&mut self, object: &ObjectId) -> Option<Copy<Shelved>> {
+impl CopyStore<ObjectId, CostedCopy> for Shelf<CachedCopy> {
+    fn get(&mut self, object: &ObjectId) -> Option<Copy<CostedCopy>> {
         let (kept, cost) = self.touch(object)?;
-        let value = Shelved { kept: kept.clone(), cost, origin: Origin::Read };
+        let value = CostedCopy { kept: kept.clone(), cost, origin: Origin::Read };
         Some(Copy { stamp: kept.meta.stamp(), value })
     }
 
@@ -351,16 +352,16 @@ impl CopyStore<ObjectId, Shelved> for Shelf<Kept> {
         self.peek(object).map(|kept| kept.meta.version())
     }
 
-    fn insert(&mut self, _shard: ShardId, object: &ObjectId, copy: Copy<Shelved>) -> Vec<Shelved> {
-        let Copy { stamp, value: Shelved { kept: Kept { meta, segment }, cost, origin } } = copy;
-        let gone = self.keep(object, Kept { meta: meta.stamped(&stamp), segment }, cost, origin);
-        gone.into_iter().map(|kept| Shelved { kept, cost, origin }).collect()
+    fn insert(&mut self, _shard: ShardId, object: &ObjectId, copy: Copy<CostedCopy>) -> Vec<CostedCopy> {
+        let Copy { stamp, value: CostedCopy { kept: CachedCopy { meta, segment }, cost, origin } } = copy;
+        let gone = self.keep(object, CachedCopy { meta: meta.stamped(&stamp), segment }, cost, origin);
+        gone.into_iter().map(|kept| CostedCopy { kept, cost, origin }).collect()
     }
 
-    fn remove(&mut self, object: &ObjectId) -> Option<Shelved> {
+    fn remove(&mut self, object: &ObjectId) -> Option<CostedCopy> {
         let slot = self.index.find(object, &self.slots)?;
         let placed = self.take(slot)?;
-        Some(Shelved { kept: placed.value, cost: placed.cost, origin: Origin::Read })
+        Some(CostedCopy { kept: placed.value, cost: placed.cost, origin: Origin::Read })
     }
 
     fn len(&self) -> usize {
@@ -378,7 +379,7 @@ impl CopyStore<ObjectId, Shelved> for Shelf<Kept> {
 
 /// A copy that was given back.
 #[derive(Debug)]
-pub(crate) struct Gone {
+pub(crate) struct EvictedCopy {
     /// Its place among those that were dropped.
     pub(crate) at: usize,
     pub(crate) name: PackedName,
@@ -390,9 +391,9 @@ pub(crate) struct Gone {
 /// What `give_back` has done.
 #[derive(Debug)]
 pub(crate) struct GivenBack<V> {
-    pub(crate) dropped: Dropped<V>,
+    pub(crate) dropped: DroppedCopies<V>,
     /// Which they were, where that is asked for.
-    pub(crate) gone: Vec<Gone>,
+    pub(crate) gone: Vec<EvictedCopy>,
     /// The bytes of copies that were passed over, as somebody holds them.
     pub(crate) held: u64,
     /// Copies that were looked at.
@@ -427,7 +428,7 @@ mod tests {
     }
 
     fn keep(shelf: &mut Shelf<u64>, object: &ObjectId, value: u64, cost: Cost, origin: Origin) -> Vec<u64> {
-        let (granted, mut dropped) = shelf.reserve(cost, Beyond::default());
+        let (granted, mut dropped) = shelf.reserve(cost, OverheadCost::default());
         assert!(granted);
         shelf.release(cost);
         dropped.extend(shelf.keep(object, value, cost, origin));
@@ -487,8 +488,8 @@ mod tests {
         }
         assert_eq!(used(&mut shelf, &object("n", 1)), Some(1));
         assert_eq!(put(&mut shelf, &object("n", 4), 4, bytes(10)), [2]);
-        assert_eq!(shelf.set_budget(Cost { bytes: 10, segments: 10 }, Beyond::default()), [3, 4]);
-        assert_eq!(shelf.set_budget(Cost { bytes: 9, segments: 10 }, Beyond::default()), [1]);
+        assert_eq!(shelf.set_budget(Cost { bytes: 10, segments: 10 }, OverheadCost::default()), [3, 4]);
+        assert_eq!(shelf.set_budget(Cost { bytes: 9, segments: 10 }, OverheadCost::default()), [1]);
     }
 
     #[test]
@@ -521,7 +522,7 @@ mod tests {
     fn what_readers_still_hold_counts_against_the_budget() {
         let mut shelf = shelf(30, 10);
         put(&mut shelf, &object("n", 1), 1, bytes(10));
-        let held = |lingering| Beyond { lingering: bytes(lingering), slack: Cost::default() };
+        let held = |lingering| OverheadCost { lingering: bytes(lingering), slack: Cost::default() };
         assert_eq!(shelf.reserve(bytes(10), held(25)), (false, vec![]));
         assert_eq!(shelf.reserve(bytes(10), held(20)), (true, vec![1]));
     }
@@ -531,7 +532,7 @@ mod tests {
         let mut shelf = shelf(30, 10);
         put(&mut shelf, &object("n", 1), 1, bytes(5));
         put(&mut shelf, &object("n", 2), 2, bytes(5));
-        let beyond = Beyond { lingering: Cost::default(), slack: bytes(15) };
+        let beyond = OverheadCost { lingering: Cost::default(), slack: bytes(15) };
         assert_eq!(shelf.reserve(bytes(10), beyond), (true, vec![1]));
     }
 
@@ -562,7 +563,7 @@ mod tests {
             for (value, step) in (0u64..).zip(steps) {
                 match step {
                     Step::Keep(key, cost) => {
-                        if shelf.reserve(bytes(cost), Beyond::default()).0 {
+                        if shelf.reserve(bytes(cost), OverheadCost::default()).0 {
                             shelf.release(bytes(cost));
                             shelf.keep(&object("n", key), value, bytes(cost), Origin::Read);
                             last[usize::from(key)] = Some(value);
@@ -577,7 +578,7 @@ mod tests {
                         last[usize::from(key)] = None;
                     }
                     Step::Budget(bytes, segments) => {
-                        shelf.set_budget(Cost { bytes, segments }, Beyond::default());
+                        shelf.set_budget(Cost { bytes, segments }, OverheadCost::default());
                     }
                 }
                 prop_assert!(shelf.kept().plus(shelf.reserved()).fits(shelf.budget()));

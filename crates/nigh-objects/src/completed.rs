@@ -16,7 +16,7 @@ const COMPLETED_MAX: usize = 1000;
 type Print = [u8; 32];
 
 #[derive(Debug)]
-struct Answer {
+struct CompletionAnswer {
     upload: UploadId,
     object: ObjectId,
     parts: Print,
@@ -25,7 +25,7 @@ struct Answer {
 
 /// The answers kept.
 #[derive(Debug, Default)]
-pub(crate) struct Completed(VecDeque<Answer>);
+pub(crate) struct CompletedUploads(VecDeque<CompletionAnswer>);
 
 fn print_of(parts: &[CompletedPart]) -> Print {
     let mut digest = Sha256::new();
@@ -37,14 +37,19 @@ fn print_of(parts: &[CompletedPart]) -> Print {
     digest.finalize().into()
 }
 
-impl Completed {
+impl CompletedUploads {
     /// Keeps the answer to an upload's completion.
     pub(crate) fn keep(&mut self, upload: &UploadId, object: &ObjectId, parts: &[CompletedPart], done: &PutDone) {
         if self.0.len() >= COMPLETED_MAX {
             self.0.pop_front();
         }
         let parts = print_of(parts);
-        self.0.push_back(Answer { upload: upload.clone(), object: object.clone(), parts, done: done.clone() });
+        self.0.push_back(CompletionAnswer {
+            upload: upload.clone(),
+            object: object.clone(),
+            parts,
+            done: done.clone(),
+        });
     }
 
     /// The answer that `upload` was given, if it was completed as `object` with the same `parts`.
@@ -91,7 +96,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_given_again_for_the_same_upload_object_and_parts_only() {
-        let (mut completed, upload) = (Completed::default(), UploadId("u".to_owned()));
+        let (mut completed, upload) = (CompletedUploads::default(), UploadId("u".to_owned()));
         let parts = [part(1, "a"), part(2, "b")];
         completed.keep(&upload, &object("k"), &parts, &done());
         assert_eq!(completed.find(&upload, &object("k"), &parts), Some(done()));
@@ -108,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_number_of_answers_kept_is_limited() {
-        let mut completed = Completed::default();
+        let mut completed = CompletedUploads::default();
         let upload = |n: usize| UploadId(n.to_string());
         for n in 0..=COMPLETED_MAX {
             completed.keep(&upload(n), &object("k"), &[], &done());

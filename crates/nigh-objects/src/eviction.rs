@@ -1,13 +1,13 @@
 //! Which copy goes when room is short: the order of copies, and the policies that make it.
 //!
 //! It decides the next victim and nothing else: no clock, no bytes, no locks. `cache` says how much has to go and takes
-//! the victims out; `nigh experiment eviction` replays a trace through the same code, and the default (`Chosen`) is what
+//! the victims out; `nigh experiment eviction` replays a trace through the same code, and the default (`DefaultPolicy`) is what
 //! won there. Whatever the policy, two sorts of copies stand beside its order: those that are unlikely to be read again
 //! (written here and never read since) go first, ephemeral ones last: they are the only ones of their objects. What only
 //! functions read that gain nothing from the cache does not come into it (`memory`).
 //!
 //! OFC (section 6.4) gives up all outputs before any input. An output that the next function is about to read would then
-//! not live in a full cache, so that a share of the bytes is left to such copies (`Doubtful`).
+//! not live in a full cache, so that a share of the bytes is left to such copies (`UnreadCopyRule`).
 
 mod greedy_dual;
 mod lru;
@@ -17,13 +17,13 @@ mod slots;
 
 pub use self::greedy_dual::GreedyDual;
 pub use self::lru::Lru;
-pub use self::ofc::{Judged, Periodic};
+pub use self::ofc::{OfcCondition, PeriodicSweep};
 pub use self::s3_fifo::S3Fifo;
 use self::slots::List;
 pub use self::slots::{Nodes, Slot, Slots};
 
 /// The policy that the cache uses.
-pub type Chosen = S3Fifo;
+pub type DefaultPolicy = S3Fifo;
 
 /// The lists beside the policy's own, which are numbered from 0.
 const DOUBTFUL: u8 = 254;
@@ -76,7 +76,7 @@ pub trait EvictionPolicy {
 
 /// What becomes of copies that are unlikely to be read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doubtful {
+pub enum UnreadCopyRule {
     /// The policy's affair, as all others.
     AsOthers,
     /// They go first, but for this share of all bytes, in percent.
@@ -84,7 +84,7 @@ pub enum Doubtful {
 }
 
 /// Where copies stand with the default policy. The share is that of S3-FIFO's small queue, which has the same purpose.
-pub const DEFAULT_DOUBTFUL: Doubtful = Doubtful::FirstBeyond(10);
+pub const DEFAULT_DOUBTFUL: UnreadCopyRule = UnreadCopyRule::FirstBeyond(10);
 
 /// A copy's cost and the part of its name that policies use, in the room of a stamp.
 fn noted(facts: &Facts) -> f64 {
@@ -103,7 +103,7 @@ fn recalled(note: f64, bytes: u64) -> Facts {
 pub struct Order<P> {
     nodes: Nodes,
     policy: P,
-    rule: Doubtful,
+    rule: UnreadCopyRule,
     doubtful: List,
     ephemeral: List,
     bytes: u64,
@@ -111,7 +111,7 @@ pub struct Order<P> {
 
 impl<P: EvictionPolicy> Order<P> {
     /// No copies.
-    pub fn new(policy: P, rule: Doubtful) -> Self {
+    pub fn new(policy: P, rule: UnreadCopyRule) -> Self {
         let (nodes, doubtful, ephemeral) = (Nodes::default(), List::default(), List::default());
         Self { nodes, policy, rule, doubtful, ephemeral, bytes: 0 }
     }
@@ -125,7 +125,7 @@ impl<P: EvictionPolicy> Order<P> {
         if facts.origin == Origin::Ephemeral {
             nodes.at(slot).list = EPHEMERAL;
             self.ephemeral.add(nodes, slot);
-        } else if doubtful && self.rule != Doubtful::AsOthers {
+        } else if doubtful && self.rule != UnreadCopyRule::AsOthers {
             let node = nodes.at(slot);
             node.list = DOUBTFUL;
             // What the policy is to know when it is read after all.
@@ -166,8 +166,8 @@ impl<P: EvictionPolicy> Order<P> {
     /// The copy that is to go next, whatever it is; the caller removes it.
     pub fn victim(&mut self) -> Option<Slot> {
         let spared = match self.rule {
-            Doubtful::FirstBeyond(percent) => self.bytes * u64::from(percent) / 100,
-            Doubtful::AsOthers => 0,
+            UnreadCopyRule::FirstBeyond(percent) => self.bytes * u64::from(percent) / 100,
+            UnreadCopyRule::AsOthers => 0,
         };
         let first = self.doubtful.oldest().filter(|_| self.doubtful.bytes() > spared);
         first
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    const FIRST: Doubtful = Doubtful::FirstBeyond(0);
+    const FIRST: UnreadCopyRule = UnreadCopyRule::FirstBeyond(0);
 
     fn facts(name: u64, bytes: u64, origin: Origin) -> Facts {
         Facts { bytes, fetch_us: fetch_us(bytes), name, origin }
@@ -214,7 +214,7 @@ mod tests {
     struct Copies<P>(Slots<u64>, Order<P>);
 
     impl<P: EvictionPolicy> Copies<P> {
-        fn new(policy: P, rule: Doubtful) -> Self {
+        fn new(policy: P, rule: UnreadCopyRule) -> Self {
             Self(Slots::default(), Order::new(policy, rule))
         }
 
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn outputs_within_their_share_stay_while_there_is_anything_else() {
-        let mut copies = Copies::new(Lru::default(), Doubtful::FirstBeyond(50));
+        let mut copies = Copies::new(Lru::default(), UnreadCopyRule::FirstBeyond(50));
         for name in 0..4 {
             copies.add(facts(name, 64, Origin::Read));
         }
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn the_mended_rule_gives_one_full_period_of_grace_and_counts_reads_of_one_period() {
-        let mut copies = Copies::new(Periodic::new(Judged::Either), FIRST);
+        let mut copies = Copies::new(PeriodicSweep::new(OfcCondition::Either), FIRST);
         assert!(copies.1.advance(200.0).is_empty());
         let slots = [1, 2].map(|name| copies.add(facts(name, 64, Origin::Read)));
         assert!(copies.1.advance(301.0).is_empty(), "they have been here for less than a period");
@@ -312,7 +312,7 @@ mod tests {
         copies.1.remove(slots[1]);
         assert_eq!(copies.1.advance(903.0), [slots[0]], "reads of an earlier period do not count");
 
-        let mut copies = Copies::new(Periodic::new(Judged::Both), FIRST);
+        let mut copies = Copies::new(PeriodicSweep::new(OfcCondition::Both), FIRST);
         let slot = copies.add(facts(1, 64, Origin::Read));
         let swept: Vec<f64> =
             (1..9).map(|n| f64::from(n) * 301.0).filter(|now| !copies.1.advance(*now).is_empty()).collect();
@@ -323,7 +323,7 @@ mod tests {
     /// Whatever is done, each copy is a victim exactly once.
     fn none_is_lost(
         policy: impl EvictionPolicy,
-        rule: Doubtful,
+        rule: UnreadCopyRule,
         steps: &[(u8, usize, u64)],
     ) -> Result<(), TestCaseError> {
         let mut copies = Copies::new(policy, rule);
@@ -362,11 +362,11 @@ mod tests {
         fn every_policy_gives_each_copy_up_exactly_once(
             steps in prop::collection::vec((0u8..8, any::<usize>(), 1u64..5_000_000), 0..150)
         ) {
-            for rule in [FIRST, DEFAULT_DOUBTFUL, Doubtful::AsOthers] {
+            for rule in [FIRST, DEFAULT_DOUBTFUL, UnreadCopyRule::AsOthers] {
                 none_is_lost(Lru::default(), rule, &steps)?;
                 none_is_lost(GreedyDual::default(), rule, &steps)?;
                 none_is_lost(S3Fifo::default(), rule, &steps)?;
-                none_is_lost(Periodic::new(Judged::Either), rule, &steps)?;
+                none_is_lost(PeriodicSweep::new(OfcCondition::Either), rule, &steps)?;
             }
         }
     }

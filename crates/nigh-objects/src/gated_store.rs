@@ -10,10 +10,10 @@ use crate::sync::Mutex;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
-use nigh_data::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
+use nigh_data::{BucketInfo, ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
 use nigh_stores::StoreAbilities;
 use nigh_stores::swift::shadow::{ShadowError, SwiftTimestamp};
-use nigh_stores::{Payload, Shadows, Standing, Store};
+use nigh_stores::{Payload, ShadowVersions, Shadows, Store};
 use nigh_terms::{BucketName, Namespace, Timestamp, Version};
 use tokio::sync::Semaphore;
 
@@ -80,14 +80,14 @@ pub(crate) struct GatedStore {
     /// What it shows.
     pub(crate) shadows: Mutex<BTreeMap<ObjectId, Version>>,
     /// How the next placeholder fails.
-    pub(crate) placing_fails: Mutex<Option<Placing>>,
+    pub(crate) placing_fails: Mutex<Option<PlaceholderFailure>>,
     /// When what others wrote is said to have been written, seconds since 1970.
     pub(crate) others_at: AtomicUsize,
 }
 
 /// How a placeholder fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Placing {
+pub(crate) enum PlaceholderFailure {
     /// It is not sent.
     NotSent,
     /// It is not there, and nobody says so.
@@ -107,9 +107,9 @@ impl Shadows for GatedStore {
         let no_answer = || ObjectError::Store { store: "gated", operation: "place", reason: "no answer".to_owned() };
         let fails = self.placing_fails.lock().take();
         match fails {
-            Some(Placing::NotSent) => return Err(ShadowError::NotSent(no_answer())),
-            Some(Placing::Lost) => return Err(ShadowError::Store(no_answer())),
-            Some(Placing::AnswerLost) | None => {}
+            Some(PlaceholderFailure::NotSent) => return Err(ShadowError::NotSent(no_answer())),
+            Some(PlaceholderFailure::Lost) => return Err(ShadowError::Store(no_answer())),
+            Some(PlaceholderFailure::AnswerLost) | None => {}
         }
         self.shadows.lock().insert(object.clone(), meta.version);
         if fails.is_some() { Err(ShadowError::Store(no_answer())) } else { Ok(()) }
@@ -133,9 +133,9 @@ impl Shadows for GatedStore {
         Ok(())
     }
 
-    async fn standing(&self, object: &ObjectId) -> Result<Standing, ObjectError> {
+    async fn standing(&self, object: &ObjectId) -> Result<ShadowVersions, ObjectError> {
         let shadow = self.shadows.lock().get(object).copied();
-        Ok(Standing { shadow, payload: self.stored(object).ok().map(|(meta, _)| meta.version) })
+        Ok(ShadowVersions { shadow, payload: self.stored(object).ok().map(|(meta, _)| meta.version) })
     }
 
     fn newest(&self) -> Option<SwiftTimestamp> {
@@ -347,7 +347,7 @@ impl Store for GatedStore {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, ObjectError> {
+    ) -> Result<Vec<ListedObject>, ObjectError> {
         self.find_bucket(namespace, bucket)?;
         let objects = self.objects.lock();
         let wanted = objects.iter().filter(|(object, _)| {
@@ -357,7 +357,7 @@ impl Store for GatedStore {
                 && key.starts_with(prefix)
                 && after.is_none_or(|after| key > after)
         });
-        let listed = |(object, (meta, _)): (&ObjectId, &(ObjectMeta, Bytes))| Listed {
+        let listed = |(object, (meta, _)): (&ObjectId, &(ObjectMeta, Bytes))| ListedObject {
             key: object.key.clone(),
             size: meta.size,
             etag: meta.etag.clone(),

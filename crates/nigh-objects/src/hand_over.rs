@@ -17,7 +17,7 @@ pub(crate) const COPIED_MAX_BYTES: u64 = 128 << 20;
 
 /// What a home answers of a copy that is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Elected {
+pub(crate) enum HolderElection {
     /// This node has a current copy, and is the holder from now on.
     At(NodeNumber),
     /// Nobody else has one.
@@ -53,27 +53,27 @@ pub(crate) fn elect(
     newest: Option<Version>,
     own_copy: Option<(Version, NodeNumber)>,
     sharers: &[Member],
-) -> Elected {
+) -> HolderElection {
     if newest.is_some_and(|newest| newest != given_up) {
-        return Elected::Stale;
+        return HolderElection::Stale;
     }
     if let Some((_, me)) = own_copy.filter(|(version, me)| *version == given_up && *me != from.node) {
-        return Elected::At(me);
+        return HolderElection::At(me);
     }
     // Without an entry in the directory nobody's copy is known to be current.
     let others: Vec<&Member> = sharers.iter().filter(|sharer| sharer.node != from.node && newest.is_some()).collect();
     match others.len() {
-        0 => Elected::Nobody,
-        count => Elected::At(others[(object.0 % count as u64) as usize].node),
+        0 => HolderElection::Nobody,
+        count => HolderElection::At(others[(object.0 % count as u64) as usize].node),
     }
 }
 
 /// What becomes of a copy of which the home has said so, where `copied_bytes` are to be brought elsewhere already.
-pub(crate) fn fate(given_up: &GivenUp, elected: Elected, copied_bytes: u64) -> Fate {
+pub(crate) fn fate(given_up: &GivenUp, elected: HolderElection, copied_bytes: u64) -> Fate {
     match elected {
-        Elected::At(node) => Fate::ReElected(node),
-        Elected::Nobody if given_up.is_hot && copied_bytes + given_up.bytes <= COPIED_MAX_BYTES => Fate::Copied,
-        Elected::Nobody | Elected::Stale => Fate::Dropped,
+        HolderElection::At(node) => Fate::ReElected(node),
+        HolderElection::Nobody if given_up.is_hot && copied_bytes + given_up.bytes <= COPIED_MAX_BYTES => Fate::Copied,
+        HolderElection::Nobody | HolderElection::Stale => Fate::Dropped,
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
         Member { node: NodeNumber(node), incarnation: Incarnation(1) }
     }
 
-    fn elected(newest: Option<u64>, own: Option<u64>, sharers: &[u32]) -> Elected {
+    fn elected(newest: Option<u64>, own: Option<u64>, sharers: &[u32]) -> HolderElection {
         let own = own.map(|own| (version(own), NodeNumber(9)));
         let sharers: Vec<Member> = sharers.iter().copied().map(member).collect();
         elect(NamePrint(5), (version(3), member(1)), newest.map(version), own, &sharers)
@@ -101,29 +101,36 @@ mod tests {
     fn the_holder_is_one_with_a_current_copy_and_never_who_gives_it_up() {
         assert_eq!(
             elected(Some(3), Some(3), &[1, 2]),
-            Elected::At(NodeNumber(9)),
+            HolderElection::At(NodeNumber(9)),
             "the home itself: no further message"
         );
-        assert_eq!(elected(Some(3), Some(2), &[1, 2]), Elected::At(NodeNumber(2)));
-        assert_eq!(elected(Some(3), None, &[1]), Elected::Nobody);
-        assert_eq!(elected(Some(4), Some(4), &[2]), Elected::Stale);
-        assert_eq!(elected(None, None, &[2]), Elected::Nobody, "the directory has forgotten it");
-        let of: Vec<Elected> = (0..2)
+        assert_eq!(elected(Some(3), Some(2), &[1, 2]), HolderElection::At(NodeNumber(2)));
+        assert_eq!(elected(Some(3), None, &[1]), HolderElection::Nobody);
+        assert_eq!(elected(Some(4), Some(4), &[2]), HolderElection::Stale);
+        assert_eq!(elected(None, None, &[2]), HolderElection::Nobody, "the directory has forgotten it");
+        let of: Vec<HolderElection> = (0..2)
             .map(|print| {
                 let sharers = [member(2), member(3)];
                 elect(NamePrint(print), (version(3), member(1)), Some(version(3)), None, &sharers)
             })
             .collect();
-        assert_eq!(of, [Elected::At(NodeNumber(2)), Elected::At(NodeNumber(3))], "spread over them");
+        assert_eq!(of, [HolderElection::At(NodeNumber(2)), HolderElection::At(NodeNumber(3))], "spread over them");
     }
 
     #[test]
     fn only_what_is_hot_is_copied_and_not_more_than_may_be() {
         let hot = GivenUp { bytes: 1 << 20, is_hot: true };
         let cold = GivenUp { is_hot: false, ..hot };
-        assert_eq!(fate(&cold, Elected::At(NodeNumber(2)), 0), Fate::ReElected(NodeNumber(2)), "that costs nothing");
-        assert_eq!((fate(&hot, Elected::Nobody, 0), fate(&cold, Elected::Nobody, 0)), (Fate::Copied, Fate::Dropped));
-        assert_eq!(fate(&hot, Elected::Nobody, COPIED_MAX_BYTES), Fate::Dropped);
-        assert_eq!(fate(&hot, Elected::Stale, 0), Fate::Dropped);
+        assert_eq!(
+            fate(&cold, HolderElection::At(NodeNumber(2)), 0),
+            Fate::ReElected(NodeNumber(2)),
+            "that costs nothing"
+        );
+        assert_eq!(
+            (fate(&hot, HolderElection::Nobody, 0), fate(&cold, HolderElection::Nobody, 0)),
+            (Fate::Copied, Fate::Dropped)
+        );
+        assert_eq!(fate(&hot, HolderElection::Nobody, COPIED_MAX_BYTES), Fate::Dropped);
+        assert_eq!(fate(&hot, HolderElection::Stale, 0), Fate::Dropped);
     }
 }

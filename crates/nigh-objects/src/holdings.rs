@@ -22,11 +22,11 @@ pub struct HoldingChange {
 
 /// How far somebody has been told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HoldingsCursor(pub(crate) Stand);
+pub struct HoldingsCursor(pub(crate) CursorState);
 
 /// Where one who is told stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Stand {
+pub(crate) enum CursorState {
     /// Nothing was told.
     #[default]
     Begins,

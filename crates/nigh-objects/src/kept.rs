@@ -39,7 +39,7 @@ pub(crate) struct PackedMeta(Box<[u8]>);
 
 /// What is kept of an object.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct CachedCopy {
     pub(crate) meta: PackedMeta,
     /// Its bytes; absent if it is larger than what is kept.
     pub(crate) segment: Option<Segment>,
@@ -248,7 +248,7 @@ impl PackedMeta {
     }
 }
 
-impl Kept {
+impl CachedCopy {
     /// Packs what is kept.
     pub(crate) fn new(meta: &ObjectMeta, segment: Option<Segment>) -> Self {
         Self { meta: PackedMeta::pack(meta), segment }

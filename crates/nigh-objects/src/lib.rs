@@ -35,22 +35,24 @@ pub mod cluster {
     };
 }
 pub use memory::{
-    Begun, Committed, MemoryLimits, NotificationTargets, Notifications, ObjectMemory, OpenSegment, Remains,
-    ReservedEvents, SealOutcome, SealedSegment, SegmentPut, Shrunk, TransactionName, Writer, WrittenObject,
+    AbandonedSegment, CommittedTransaction, MemoryLimits, NewTransaction, NotificationTargets, Notifications,
+    ObjectMemory, OpenSegment, ReservedEvents, SealOutcome, SealedSegment, SegmentPut, ShrinkResult, TransactionName,
+    Writer, WrittenObject,
 };
 pub use meter::MemoryUsage;
 pub use notification::{EventPattern, NotificationConfig, NotificationError, NotificationRule, ObjectChange};
 pub use shards::Shards;
 pub use write_back::{
-    Access, BucketPolicy, DirtyUsage, ModeRule, ParseWriteModeError, PolicyError, Pushed, UnpushedObject, WriteMode,
-    WriteSettings, Writes,
+    Access, BucketPolicy, DirtyUsage, ModeRule, ParseWriteModeError, PolicyError, PushOutcome, UnpushedObject,
+    WriteMode, WriteSettings, Writes,
 };
 
 /// Decisions behind the memory that do no I/O, so that whoever has a ledger and a store can drive them: the order in
 /// which a home hears of its writes, what is pushed to the store when, and what a listing has.
 pub mod behind {
-    pub use crate::memory::{AppendOrder, Asked};
+    pub use crate::memory::{AppendNumber, AppendOrder};
     pub use crate::write_back::{
-        Base, Becomes, Below, Dirty, DirtyLimits, Merged, Next, Push, Seen, Settled, Side, Unpushed, merge, waiting,
+        Base, DirtyLimits, NextPush, ObjectState, PagePart, PossibleBases, Push, Side, StoreState, TrimmableVersions,
+        UnpushedWrite, WriteBackQueue, merge, waiting,
     };
 }

@@ -36,8 +36,8 @@ use nigh_data::listing::RollUp;
 use nigh_data::segment::Segment;
 use nigh_data::segment_cost::Cost;
 use nigh_data::{
-    BucketInfo, DataCall, GetRequest, Got, ListPage, ListRequest, ObjectError, ObjectId, ObjectMeta, ObjectObserver,
-    PutDone, PutRequest, Served, Tags, WriteConditions,
+    BucketInfo, DataCall, GetReply, GetRequest, ListPage, ListRequest, ObjectError, ObjectId, ObjectMeta,
+    ObjectObserver, PutDone, PutRequest, ServeOutcome, Tags, WriteConditions,
 };
 use nigh_engine::RequestId;
 use nigh_protocol::{CacheLimits, HomeLimits, Member, NodeNumber, Stamp};
@@ -49,23 +49,23 @@ use nigh_terms::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use self::append_order::{AppendOrder, Asked};
-use self::cluster::{CopyUse, Elsewhere, Frontiers, Holders, HomeUses, LeftCopy, Neighbours, Place};
+pub use self::append_order::{AppendNumber, AppendOrder};
+use self::cluster::{CopyUse, Frontiers, Holders, HomeUses, LeftCopy, Neighbours, Place, RemoteHomes};
 use self::coherence::{Coherence, ShelfGuard};
-pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
+pub use self::fast::{AbandonedSegment, OpenSegment, SealOutcome, SealedSegment, SegmentPut};
 use self::machines::NewHome;
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents, Writer};
-pub use self::shrink::Shrunk;
-pub use self::transactions::{Begun, Committed, TransactionName, WrittenObject};
+pub use self::shrink::ShrinkResult;
+pub use self::transactions::{CommittedTransaction, NewTransaction, TransactionName, WrittenObject};
 pub(crate) use self::transactions::{Part, encode_part};
 use self::transactions::{Transactions, found_in, warn_of_lost};
-use crate::cache::{Beyond, Dropped, Shelf};
-use crate::completed::Completed;
+use crate::cache::{DroppedCopies, OverheadCost, Shelf};
+use crate::completed::CompletedUploads;
 use crate::doubts::Doubts;
 use crate::holdings::{HoldingsCursor, HoldingsPage};
-use crate::kept::Kept;
+use crate::kept::CachedCopy;
 use crate::meter::Meter;
-use crate::outside::{Noticed, OutsideWrites};
+use crate::outside::{OutsideWrites, StoreNotice};
 use crate::shards::Shards;
 use crate::spool::{Spool, blocking};
 use crate::stamps::Stamped as _;
@@ -106,9 +106,9 @@ impl Resident {
 
 /// Coherent object memory. A clone is another handle to the same.
 #[derive(Clone)]
-pub struct ObjectMemory(Arc<Inner>);
+pub struct ObjectMemory(Arc<ObjectMemoryState>);
 
-struct Inner {
+struct ObjectMemoryState {
     back: Arc<WriteBack>,
     clock: Arc<dyn Clock>,
     observers: Arc<[Arc<dyn ObjectObserver>]>,
@@ -119,12 +119,12 @@ struct Inner {
     /// As `doubts`.
     outside: Mutex<OutsideWrites>,
     /// What is being written here, and what was heard of it meanwhile. Around the cache's lock.
-    writing: Mutex<HashMap<ObjectId, Noticed>>,
+    writing: Mutex<HashMap<ObjectId, StoreNotice>>,
     account: Arc<Account>,
     order: WriteOrder,
     spool: Spool,
     uploads: Uploads,
-    completed: Mutex<Completed>,
+    completed: Mutex<CompletedUploads>,
     meter: Arc<Meter>,
     /// The other processes of the cluster; none of a node alone.
     neighbours: Option<Arc<Neighbours>>,
@@ -143,7 +143,7 @@ struct Inner {
 
 /// Room in the cache, until it is used or dropped.
 struct Reservation {
-    inner: Arc<Inner>,
+    inner: Arc<ObjectMemoryState>,
     cost: Cost,
 }
 
@@ -170,7 +170,7 @@ async fn to_the_end<T: Send + 'static>(
     ended.unwrap_or_else(|error| Err(ObjectError::Memory { operation: "commit", reason: error.to_string() }))
 }
 
-impl Inner {
+impl ObjectMemoryState {
     fn begin(&self, who: &Principal, bucket: &BucketName, key: Option<&ObjectKey>) -> DataCall {
         DataCall::begin(Arc::clone(&self.observers), Arc::clone(&self.clock), who.clone(), bucket.clone(), key.cloned())
     }
@@ -198,16 +198,16 @@ impl Inner {
     }
 
     /// As `settle`, for what had to make room.
-    fn evict(&self, dropped: Dropped<Kept>) {
+    fn evict(&self, dropped: DroppedCopies<CachedCopy>) {
         self.meter.evicted(dropped.len());
         self.settle(dropped);
     }
 
     /// What readers hold beyond the cache, and what goes by itself when copies go.
-    fn beyond(&self, cache: &Shelf<Kept>) -> Beyond {
+    fn beyond(&self, cache: &Shelf<CachedCopy>) -> OverheadCost {
         let slack = self.account.slack();
         let lingering = self.account.living().minus(slack).minus(cache.kept()).minus(cache.reserved());
-        Beyond { lingering, slack }
+        OverheadCost { lingering, slack }
     }
 
     /// Whether what is read with `admission` may be brought into memory now.
@@ -337,7 +337,7 @@ fn alone(writes: &Writes, budget: Cost) -> Coherence {
     coherence
 }
 
-impl Copies for Inner {
+impl Copies for ObjectMemoryState {
     fn copy_of(&self, object: &ObjectId, version: Version) -> Option<Segment> {
         let shelf = self.shelf();
         let kept = shelf.peek(object).filter(|kept| kept.meta.version() == version)?;
@@ -434,7 +434,7 @@ impl ObjectMemory {
         };
         let left = carried.as_ref().map(|_| mpsc::channel(cluster::SHRINKS_WAITING));
         let back = Arc::new(WriteBack::open(store, (member, coherence.shards), Arc::clone(&clock), writes).await?);
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(ObjectMemoryState {
             back,
             clock,
             observers: all.into(),
@@ -598,7 +598,7 @@ impl ObjectMemory {
     pub async fn create_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
         self.0.back.create_bucket(&who.namespace, bucket).await?;
-        call.succeeded(Served::Metadata, None, Token::empty());
+        call.succeeded(ServeOutcome::Metadata, None, Token::empty());
         Ok(())
     }
 
@@ -615,7 +615,7 @@ impl ObjectMemory {
         for upload in self.0.uploads.list(&who.namespace, bucket, "") {
             self.0.end_upload(upload).await?;
         }
-        call.succeeded(Served::Delete, None, Token::empty());
+        call.succeeded(ServeOutcome::Delete, None, Token::empty());
         Ok(())
     }
 
@@ -626,7 +626,7 @@ impl ObjectMemory {
     pub async fn head_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
         let info = self.0.back.head_bucket(&who.namespace, bucket).await?;
-        call.succeeded(Served::Metadata, None, Token::empty());
+        call.succeeded(ServeOutcome::Metadata, None, Token::empty());
         Ok(info)
     }
 
@@ -649,7 +649,7 @@ impl ObjectMemory {
         bucket: &BucketName,
         key: &ObjectKey,
         request: GetRequest,
-    ) -> Result<Got, ObjectError> {
+    ) -> Result<GetReply, ObjectError> {
         self.0.get(who, bucket, key, request).await
     }
 
@@ -726,7 +726,7 @@ impl ObjectMemory {
             if question.is_none() {
                 self.0.back.head_bucket(&who.namespace, bucket).await?;
             }
-            let elsewhere = Elsewhere::new(&self.0, (&who.namespace, bucket), &prefix);
+            let elsewhere = RemoteHomes::new(&self.0, (&who.namespace, bucket), &prefix);
             while let Some(asked) = question {
                 let (after, back) = (asked.after.as_deref(), &self.0.back);
                 let listed = back.list(&who.namespace, bucket, &prefix, after, asked.limit, &elsewhere).await?;
@@ -734,7 +734,7 @@ impl ObjectMemory {
             }
             if elsewhere.until_covered().await? {
                 self.0.shows_newest(who);
-                call.succeeded(Served::Metadata, None, Token::empty());
+                call.succeeded(ServeOutcome::Metadata, None, Token::empty());
                 return Ok(roll_up.page());
             }
         }
@@ -748,7 +748,7 @@ impl ObjectMemory {
     pub async fn get_tags(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) -> Result<Tags, ObjectError> {
         let mut call = self.0.begin(who, bucket, Some(key));
         let meta = self.0.current(who, &object(who, bucket, key)).await?;
-        call.succeeded(Served::Metadata, Some(meta.version), meta.token.clone());
+        call.succeeded(ServeOutcome::Metadata, Some(meta.version), meta.token.clone());
         Ok(meta.tags.clone())
     }
 

@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 use nigh_data::segment_cost::Cost;
-use nigh_data::{ObjectEvent, ObjectObserver, Served};
+use nigh_data::{ObjectEvent, ObjectObserver, ServeOutcome};
 use nigh_terms::ByteSize;
 
 use crate::DirtyUsage;
 
 /// Every way of serving, and its label.
-const SERVED: [(Served, &str); 7] = [
-    (Served::Hit, "hit"),
-    (Served::Miss, "miss"),
-    (Served::Past, "past"),
-    (Served::Metadata, "metadata"),
-    (Served::Write, "write"),
-    (Served::Delete, "delete"),
-    (Served::Failed, "failed"),
+const SERVED: [(ServeOutcome, &str); 7] = [
+    (ServeOutcome::Hit, "hit"),
+    (ServeOutcome::Miss, "miss"),
+    (ServeOutcome::Past, "past"),
+    (ServeOutcome::Metadata, "metadata"),
+    (ServeOutcome::Write, "write"),
+    (ServeOutcome::Delete, "delete"),
+    (ServeOutcome::Failed, "failed"),
 ];
 
 /// What a memory holds, and has done since it was opened.
@@ -111,19 +111,19 @@ impl Meter {
         let bytes = |served| self.tally(served).bytes.load(Ordering::Relaxed);
         MemoryUsage {
             evictions: self.evictions.load(Ordering::Relaxed),
-            hits: calls(Served::Hit),
-            misses: calls(Served::Miss),
-            past: calls(Served::Past),
-            hit_bytes: bytes(Served::Hit),
-            miss_bytes: bytes(Served::Miss),
-            past_bytes: bytes(Served::Past),
-            writes: calls(Served::Write),
-            write_bytes: bytes(Served::Write),
+            hits: calls(ServeOutcome::Hit),
+            misses: calls(ServeOutcome::Miss),
+            past: calls(ServeOutcome::Past),
+            hit_bytes: bytes(ServeOutcome::Hit),
+            miss_bytes: bytes(ServeOutcome::Miss),
+            past_bytes: bytes(ServeOutcome::Past),
+            writes: calls(ServeOutcome::Write),
+            write_bytes: bytes(ServeOutcome::Write),
             ..cache
         }
     }
 
-    const fn tally(&self, served: Served) -> &Tally {
+    const fn tally(&self, served: ServeOutcome) -> &Tally {
         &self.tallies[served as usize]
     }
 }

@@ -220,7 +220,7 @@ impl NotificationConfig {
 
 /// A change, as its document tells it.
 #[derive(Debug)]
-pub(crate) struct Changed<'a> {
+pub(crate) struct ChangeNotice<'a> {
     /// The object.
     pub(crate) object: &'a ObjectId,
     /// What happened.
@@ -253,8 +253,8 @@ pub(crate) fn document_bytes_max(object: &ObjectId, rule: &NotificationRule) -> 
 
 /// The document that tells the function of `rule`.
 #[must_use]
-pub(crate) fn document(changed: &Changed<'_>, rule: &NotificationRule) -> Bytes {
-    let Changed { object, change, who, created, version, at, region } = changed;
+pub(crate) fn document(changed: &ChangeNotice<'_>, rule: &NotificationRule) -> Bytes {
+    let ChangeNotice { object, change, who, created, version, at, region } = changed;
     let bucket: &BucketName = &object.bucket;
     let actor = who.function.as_ref().map_or_else(|| who.namespace.to_string(), ToString::to_string);
     let mut described = json!({
@@ -361,7 +361,7 @@ mod tests {
         };
         let who = Principal::outside(object.namespace.clone());
         let etag = ETag("0123".to_owned());
-        let mut changed = Changed {
+        let mut changed = ChangeNotice {
             object: &object,
             change: ObjectChange::Put,
             who: &who,

@@ -81,7 +81,7 @@ impl OutsideWrites {
 
 /// What the store tells of an object while this node writes it: it may be of this write, or of one after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Noticed {
+pub(crate) enum StoreNotice {
     /// Nothing.
     #[default]
     Nothing,
@@ -91,7 +91,7 @@ pub(crate) enum Noticed {
     Others,
 }
 
-impl Noticed {
+impl StoreNotice {
     /// The store tells that it holds `now`, or does not say what.
     pub(crate) fn note(&mut self, now: Option<&ETag>) {
         *self = match (&*self, now) {
@@ -161,14 +161,14 @@ mod tests {
     #[test]
     fn notices_are_of_a_write_if_they_all_tell_of_its_bytes() {
         let tag = |text: &str| ETag(text.to_owned());
-        let mut noticed = Noticed::default();
+        let mut noticed = StoreNotice::default();
         assert!(noticed.is_of(&tag("a")));
         noticed.note(Some(&tag("a")));
         noticed.note(Some(&tag("a")));
         assert!(noticed.is_of(&tag("a")) && !noticed.is_of(&tag("b")));
         noticed.note(Some(&tag("b")));
         assert!(!noticed.is_of(&tag("a")) && !noticed.is_of(&tag("b")));
-        let mut deleted = Noticed::default();
+        let mut deleted = StoreNotice::default();
         deleted.note(None);
         assert!(!deleted.is_of(&tag("a")));
     }

@@ -16,7 +16,7 @@ use nigh_data::digest::Digest;
 use nigh_data::{ByteStream, ObjectError};
 use nigh_stores::free_space::FreeSpace;
 
-use crate::sync::{Spawned, spawn_blocking};
+use crate::sync::{TaskHandle, spawn_blocking};
 
 /// Bytes handed to the blocking thread at a time.
 const BATCH_BYTES: usize = 1 << 20;
@@ -79,7 +79,7 @@ impl Drop for SpoolFile {
 }
 
 /// A body in the spool.
-pub(crate) struct Spooled {
+pub(crate) struct SpooledBody {
     pub(crate) file: SpoolFile,
     pub(crate) size: u64,
     pub(crate) digest: Digest,
@@ -140,7 +140,7 @@ impl Spool {
         announced: u64,
         limit: u64,
         too_long: impl Fn(u64) -> ObjectError + Send,
-    ) -> Result<Spooled, ObjectError> {
+    ) -> Result<SpooledBody, ObjectError> {
         let spool = self.clone();
         let (file, open) = blocking(move || {
             spool.space.admit(announced)?;
@@ -148,7 +148,7 @@ impl Spool {
         })
         .await?;
         let space = self.space.clone();
-        let mut writing: Spawned<Result<Writing, ObjectError>> =
+        let mut writing: TaskHandle<Result<Writing, ObjectError>> =
             spawn_blocking(move || Ok(Writing { file: open, digest, space }));
         let (mut size, mut batch, mut batched) = (0, Vec::new(), 0);
         while let Some(bytes) = body.next().await {
@@ -167,11 +167,11 @@ impl Spool {
         }
         let ready = written(writing).await?;
         let done = blocking(move || ready.write(&batch)).await?;
-        Ok(Spooled { file, size, digest: done.digest })
+        Ok(SpooledBody { file, size, digest: done.digest })
     }
 }
 
-async fn written(writing: Spawned<Result<Writing, ObjectError>>) -> Result<Writing, ObjectError> {
+async fn written(writing: TaskHandle<Result<Writing, ObjectError>>) -> Result<Writing, ObjectError> {
     writing.await.unwrap_or_else(|error| Err(ObjectError::Memory { operation: "spool", reason: error.to_string() }))
 }
 

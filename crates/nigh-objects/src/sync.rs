@@ -17,7 +17,7 @@ pub(crate) use parking_lot::{Mutex, MutexGuard};
 #[cfg(not(test))]
 pub(crate) use tokio::{
     spawn,
-    task::{JoinError as Lost, JoinHandle as Spawned, spawn_blocking},
+    task::{JoinError as TaskFailure, JoinHandle as TaskHandle, spawn_blocking},
     time::timeout,
 };
 
@@ -35,6 +35,6 @@ pub(crate) const fn is_left_out(_: Step) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) use self::explored::{Lost, Spawned, is_left_out, leave_out, spawn, spawn_blocking, timeout};
+pub(crate) use self::explored::{TaskFailure, TaskHandle, is_left_out, leave_out, spawn, spawn_blocking, timeout};
 #[cfg(test)]
 pub(crate) use self::mutex::{Mutex, MutexGuard};

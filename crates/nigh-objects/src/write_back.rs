@@ -33,29 +33,32 @@ use std::time::Duration;
 
 use nigh_data::{ObjectError, ObjectId, ObjectMeta};
 use nigh_engine::journal::RecoveredRecord;
-use nigh_engine::{Ledger, Registry, RequestId, Staged, WriteThrough};
+use nigh_engine::{Ledger, Registry, RequestId, StagedPiece, WriteThrough};
 use nigh_protocol::Member;
 use nigh_stores::{Payload, Store};
 use nigh_terms::{ByteSize, Clock, Epoch, Namespace, ShardId, Version};
 use tokio::sync::{Notify, watch};
 
-pub(crate) use self::about::By;
+pub(crate) use self::about::WriteOrigin;
 use self::buckets::Buckets;
-pub use self::dirty::{Base, Becomes, Below, Dirty, DirtyLimits, DirtyUsage, Next, Push, Seen, Settled, Unpushed};
-use self::ephemeral::Ephemeral;
+pub use self::dirty::{
+    Base, DirtyLimits, DirtyUsage, NextPush, ObjectState, PossibleBases, Push, StoreState, TrimmableVersions,
+    UnpushedWrite, WriteBackQueue,
+};
+use self::ephemeral::EphemeralObjects;
 pub(crate) use self::merged_page::joined;
-pub use self::merged_page::{Merged, Side, merge, waiting};
+pub use self::merged_page::{PagePart, Side, merge, waiting};
 pub(crate) use self::persistor::Copies;
 pub use self::policy::{Access, BucketPolicy, ModeRule, ParseWriteModeError, PolicyError, WriteMode};
 pub(crate) use self::reads::AskElsewhere;
-pub(crate) use self::requests::Known;
+pub(crate) use self::requests::RequestRecord;
 use self::requests::Requests;
-pub use self::shadow::Pushed;
-use self::shadow::{Refused, Unannounced};
+pub use self::shadow::PushOutcome;
+use self::shadow::{RefusedRequests, UnannouncedWrites};
 pub(crate) use self::shards::{fenced, written_by};
 use self::trims::Trims;
 pub use self::unpushed::UnpushedObject;
-use self::unsettled::Unsettled;
+use self::unsettled::UnconfirmedTrims;
 use crate::bucket_documents::BucketDocuments;
 use crate::meter::WriteBackMeter;
 use crate::shards::Shards;
@@ -134,11 +137,11 @@ pub(crate) trait Order: Send + Sync {
     /// It gave none; or, if `lost`, one that nobody knows.
     fn refused(&self, lost: bool);
     /// The ledger is about to be asked for a version that is no write's: whom to tell which it was.
-    fn aside(&self) -> Box<dyn Aside>;
+    fn aside(&self) -> Box<dyn NonWriteVersion>;
 }
 
 /// A version that is no write's, on its way. One that is dropped gave none, or one that nobody knows.
-pub(crate) trait Aside: Send {
+pub(crate) trait NonWriteVersion: Send {
     /// It is this one.
     fn is(self: Box<Self>, version: Version);
 }
@@ -150,20 +153,20 @@ pub(crate) struct Write<'a> {
     pub(crate) meta: ObjectMeta,
     pub(crate) payload: Payload,
     /// The bytes, if they went to the ledger as they came.
-    pub(crate) staged: Option<Vec<Staged>>,
+    pub(crate) staged: Option<Vec<StagedPiece>>,
     pub(crate) mode: WriteMode,
     pub(crate) request: Option<RequestId>,
     pub(crate) order: &'a dyn Order,
     /// What the conditions of the request were checked on, where others write too: nothing else is replaced.
-    pub(crate) below: Option<Below>,
+    pub(crate) below: Option<PossibleBases>,
     /// It is too large for the journal.
     pub(crate) past_journal: bool,
     /// Who asks for it, where homes move.
-    pub(crate) by: Option<By>,
+    pub(crate) by: Option<WriteOrigin>,
 }
 
 /// A write that was kept.
-pub(crate) struct Placed {
+pub(crate) struct CommittedWrite {
     pub(crate) meta: Arc<ObjectMeta>,
     /// It was kept before: this is the answer of then, and there may be newer ones.
     pub(crate) repeated: bool,
@@ -177,17 +180,17 @@ pub(crate) struct WriteBack {
     clock: Arc<dyn Clock>,
     settings: WriteSettings,
     policies: Option<BucketDocuments<BucketPolicy>>,
-    dirty: Mutex<Dirty>,
+    dirty: Mutex<WriteBackQueue>,
     /// Of each home here its reign, where homes move. Read and changed while what waits is locked: what waits is of them.
     reigns: Mutex<BTreeMap<ShardId, Epoch>>,
-    unsettled: Mutex<Unsettled>,
+    unsettled: Mutex<UnconfirmedTrims>,
     trims: Mutex<Trims>,
     /// This process, where homes move: the store is then written by the journal alone, for a home that was deposed may
     /// not know.
     member: Option<Member>,
     /// Writes in mode `shadow` of which it is not known whether the store shows them.
-    unannounced: Mutex<Unannounced>,
-    refused: Mutex<Refused>,
+    unannounced: Mutex<UnannouncedWrites>,
+    refused: Mutex<RefusedRequests>,
     /// Objects whose placeholder is on its way.
     announcing: Mutex<HashSet<ObjectId>>,
     /// Counts the pushes, and placeholders, that have ended.
@@ -195,7 +198,7 @@ pub(crate) struct WriteBack {
     /// There is something to push.
     work: Notify,
     buckets: Buckets,
-    ephemeral: Ephemeral,
+    ephemeral: EphemeralObjects,
     requests: Mutex<Requests>,
     meter: WriteBackMeter,
 }
@@ -257,7 +260,7 @@ impl WriteBack {
         };
         let buckets = Buckets::default();
         let (meter, pushes) = (WriteBackMeter::new(), watch::Sender::new(0));
-        let dirty = Mutex::new(Dirty::new(settings.limits()));
+        let dirty = Mutex::new(WriteBackQueue::new(settings.limits()));
         let (reigns, unsettled) = (Mutex::default(), Mutex::default());
         let (work, requests) = (Notify::new(), Mutex::default());
         let (unannounced, refused, announcing) = (Mutex::default(), Mutex::default(), Mutex::default());
@@ -279,7 +282,7 @@ impl WriteBack {
             pushes,
             work,
             buckets,
-            ephemeral: Ephemeral::default(),
+            ephemeral: EphemeralObjects::default(),
             requests,
             meter,
         };

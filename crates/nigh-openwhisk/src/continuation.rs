@@ -25,12 +25,12 @@ pub(super) enum Continuation {
     /// The composition has ended with this.
     Done(Value),
     /// An action is to run; the conductor goes on with what it comes to.
-    Next(Next),
+    Next(NextAction),
 }
 
 /// The next component.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Next {
+pub(super) struct NextAction {
     /// Its name, which may be none.
     pub(super) action: Value,
     pub(super) params: Map<String, Value>,
@@ -58,7 +58,7 @@ impl Continuation {
                 Some(params) => Value::Object(boxed(params, VALUE)),
                 None => Value::Object(members),
             }),
-            Some(action) => Self::Next(Next {
+            Some(action) => Self::Next(NextAction {
                 action,
                 params: members.remove(PARAMS).map(|params| boxed(params, VALUE)).unwrap_or_default(),
                 state: members.remove(STATE).map(|state| boxed(state, STATE)).unwrap_or_default(),
@@ -86,7 +86,7 @@ impl NoComponent {
     }
 }
 
-impl Next {
+impl NextAction {
     /// Where the next action is: a text, whole or relative to `namespace`, or as a record shows it.
     pub(super) fn path(&self, namespace: &Namespace) -> Result<EntityPath, NoComponent> {
         let invalid = || NoComponent::Invalid(self.action.to_string().chars().take(SHOWN_CHARS_MAX).collect());
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    fn next(result: Value) -> Next {
+    fn next(result: Value) -> NextAction {
         match Continuation::of(result) {
             Continuation::Next(next) => next,
             done @ Continuation::Done(_) => panic!("{done:?}"),

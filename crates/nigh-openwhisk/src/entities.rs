@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// What all of them have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Common {
+pub(super) struct EntityHeader {
     #[serde(default)]
     pub(super) parameters: Parameters,
     #[serde(default)]
@@ -25,7 +25,7 @@ pub(super) struct Common {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Package {
     #[serde(flatten)]
-    pub(super) common: Common,
+    pub(super) common: EntityHeader,
     /// The package that this one is another name of.
     #[serde(default)]
     pub(super) binding: Option<EntityName>,
@@ -35,14 +35,14 @@ pub(super) struct Package {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Trigger {
     #[serde(flatten)]
-    pub(super) common: Common,
+    pub(super) common: EntityHeader,
 }
 
 /// A rule: the action that a trigger has invoked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Rule {
     #[serde(flatten)]
-    pub(super) common: Common,
+    pub(super) common: EntityHeader,
     pub(super) trigger: EntityName,
     pub(super) action: EntityPath,
     pub(super) active: bool,
@@ -52,7 +52,7 @@ pub(super) struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Sequence {
     #[serde(flatten)]
-    pub(super) common: Common,
+    pub(super) common: EntityHeader,
     pub(super) components: Vec<EntityPath>,
     pub(super) timeout_ms: u64,
     pub(super) memory_mb: u64,

@@ -41,13 +41,13 @@ pub enum EntityStoreError {
 
 /// An entity as it is now.
 #[derive(Clone, Debug)]
-pub(super) struct Held<T> {
+pub(super) struct RevisedEntity<T> {
     pub(super) entity: Arc<T>,
     pub(super) revision: Revision,
 }
 
 /// Where each kind stands: by namespace and place.
-type Table<T> = BTreeMap<Namespace, BTreeMap<EntityPath, Held<T>>>;
+type Table<T> = BTreeMap<Namespace, BTreeMap<EntityPath, RevisedEntity<T>>>;
 
 #[derive(Default)]
 struct Index {
@@ -58,20 +58,20 @@ struct Index {
 }
 
 /// An entity whose kind the store can find.
-pub(super) trait Kept: Entity {
+pub(super) trait StoredEntity: Entity {
     #[doc(hidden)]
     fn table(index: &Tables) -> &Table<Self>;
     #[doc(hidden)]
     fn table_mut(index: &mut Tables) -> &mut Table<Self>;
 }
 
-/// All that is known, for `Kept` alone.
+/// All that is known, for `StoredEntity` alone.
 #[derive(Default)]
 pub(super) struct Tables(Index);
 
 macro_rules! kept {
     ($($kind:ident in $table:ident),*) => {
-        $(impl Kept for $kind {
+        $(impl StoredEntity for $kind {
             fn table(index: &Tables) -> &Table<Self> {
                 &index.0.$table
             }
@@ -85,7 +85,7 @@ macro_rules! kept {
             let Some((namespace, collection, path)) = place_of(key) else { return Ok(()) };
             match collection {
                 $($kind::COLLECTION => show::<$kind>(tables, &namespace, &path, now.map(|(document, revision)| {
-                    Ok::<_, EntityStoreError>(Held { entity: Arc::new(decode(key, document)?), revision })
+                    Ok::<_, EntityStoreError>(RevisedEntity { entity: Arc::new(decode(key, document)?), revision })
                 }).transpose()?),)*
                 _ => {}
             }
@@ -103,14 +103,15 @@ struct Document<'a, T> {
 }
 
 #[derive(Deserialize)]
-struct Stored {
+struct EntityDocument {
     format: u32,
     entity: Value,
 }
 
 fn decode<T: Entity>(key: &str, document: &[u8]) -> Result<T, EntityStoreError> {
     let unreadable = |why: String| EntityStoreError::Document(key.to_owned(), why);
-    let Stored { format, entity } = serde_json::from_slice(document).map_err(|error| unreadable(error.to_string()))?;
+    let EntityDocument { format, entity } =
+        serde_json::from_slice(document).map_err(|error| unreadable(error.to_string()))?;
     if format > FORMAT {
         return Err(unreadable(format!("its format is {format}, this build reads up to {FORMAT}")));
     }
@@ -129,7 +130,7 @@ fn place_of(key: &str) -> Option<(Namespace, &str, EntityPath)> {
 }
 
 /// Shows `now`, unless what is shown is newer.
-fn show<T: Kept>(tables: &mut Tables, namespace: &Namespace, path: &EntityPath, now: Option<Held<T>>) {
+fn show<T: StoredEntity>(tables: &mut Tables, namespace: &Namespace, path: &EntityPath, now: Option<RevisedEntity<T>>) {
     let table = T::table_mut(tables);
     match now {
         Some(now) => {
@@ -188,25 +189,25 @@ impl EntityStore {
     }
 
     /// The entity as it is now.
-    pub(super) fn get<T: Kept>(&self, namespace: &Namespace, path: &EntityPath) -> Option<Held<T>> {
+    pub(super) fn get<T: StoredEntity>(&self, namespace: &Namespace, path: &EntityPath) -> Option<RevisedEntity<T>> {
         T::table(&self.tables.read()).get(namespace)?.get(path).cloned()
     }
 
     /// All of a namespace, by name.
-    pub(super) fn all<T: Kept>(&self, namespace: &Namespace) -> Vec<(EntityPath, Held<T>)> {
+    pub(super) fn all<T: StoredEntity>(&self, namespace: &Namespace) -> Vec<(EntityPath, RevisedEntity<T>)> {
         let tables = self.tables.read();
         let entities = T::table(&tables).get(namespace);
         entities.into_iter().flatten().map(|(path, held)| (path.clone(), held.clone())).collect()
     }
 
     /// Writes `entity` if what is there is at `expected`; with none, if there is none.
-    pub(super) async fn put<T: Kept>(
+    pub(super) async fn put<T: StoredEntity>(
         &self,
         namespace: &Namespace,
         path: &EntityPath,
         entity: T,
         expected: Option<Revision>,
-    ) -> Result<Held<T>, EntityStoreError> {
+    ) -> Result<RevisedEntity<T>, EntityStoreError> {
         let (store, namespace, path) = (self.clone(), namespace.clone(), path.clone());
         to_the_end(async move {
             let _changing = store.changing.lock().await;
@@ -219,7 +220,7 @@ impl EntityStore {
                 .map_err(|error| EntityStoreError::Document(place.clone(), error.to_string()))?;
             let put = store.registry.put(TABLE, &place, document, expected).await;
             let revision = store.resolved(&place, put).await?;
-            let held = Held { entity: Arc::new(entity), revision };
+            let held = RevisedEntity { entity: Arc::new(entity), revision };
             show(&mut store.tables.write(), &namespace, &path, Some(held.clone()));
             Ok(held)
         })
@@ -227,7 +228,7 @@ impl EntityStore {
     }
 
     /// Removes the entity if it is at `expected`.
-    pub(super) async fn delete<T: Kept>(
+    pub(super) async fn delete<T: StoredEntity>(
         &self,
         namespace: &Namespace,
         path: &EntityPath,
@@ -268,14 +269,15 @@ mod tests {
     use nigh_engine::{LocalRegistry, StateFile};
     use nigh_terms::Timestamp;
 
-    use super::super::entities::Common;
+    use super::super::entities::EntityHeader;
     use super::*;
     use nigh_functions::action::parameters::Parameters;
     use nigh_functions::action::version::SemVer;
 
     fn trigger(publish: bool) -> Trigger {
         let (parameters, annotations) = (Parameters::default(), Parameters::default());
-        let common = Common { parameters, annotations, version: SemVer::default(), publish, updated: Timestamp(1) };
+        let common =
+            EntityHeader { parameters, annotations, version: SemVer::default(), publish, updated: Timestamp(1) };
         Trigger { common }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use nigh_functions::runtime_catalog::RuntimeCatalog;
-use nigh_invoke::invocation::{Invoked, RunTimes};
+use nigh_invoke::invocation::{InvocationResult, RunTimes};
 use nigh_terms::{InvocationId, Namespace, Token};
 
 use super::credentials::Credentials;
@@ -43,7 +43,7 @@ pub fn read_request(path: &str, query: &str, headers: &HeaderMap, body: &[u8]) {
 
 /// Makes of an answer whatever the API makes of it.
 pub fn read_answer(payload: &[u8], failed: bool) {
-    let invoked = Invoked {
+    let invoked = InvocationResult {
         id: InvocationId::now(),
         payload: Bytes::copy_from_slice(payload),
         function_error: failed.then_some("Unhandled"),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::entities::Common;
+use super::entities::EntityHeader;
 use super::error::WhiskError;
 use super::exec::{ExecShape, own};
 use super::limits::LimitsShape;
@@ -113,12 +113,12 @@ impl CommonShape {
     }
 
     /// An entity that is new, or `before` with what is said changed.
-    pub(super) fn apply(self, before: Option<&Common>, now: Timestamp) -> Common {
+    pub(super) fn apply(self, before: Option<&EntityHeader>, now: Timestamp) -> EntityHeader {
         let version =
             self.version.unwrap_or_else(|| before.map_or_else(SemVer::default, |before| before.version.next()));
         let parameters = self.parameters.or_else(|| before.map(|before| before.parameters.clone()));
         let annotations = self.annotations.or_else(|| before.map(|before| before.annotations.clone()));
-        Common {
+        EntityHeader {
             parameters: parameters.unwrap_or_default(),
             annotations: annotations.unwrap_or_default(),
             version,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nigh_invoke::invocation::Invoked;
+use nigh_invoke::invocation::InvocationResult;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -66,7 +66,7 @@ impl Response {
     }
 
     /// What a run of a function came to. An answer of what is no action need not be an object.
-    pub(super) fn of_run(invoked: &Invoked, timeout: Duration, is_action: bool) -> Self {
+    pub(super) fn of_run(invoked: &InvocationResult, timeout: Duration, is_action: bool) -> Self {
         let size = Some(invoked.payload.len());
         let value = serde_json::from_slice::<Value>(&invoked.payload);
         let response = match (invoked.function_error, value) {
@@ -166,8 +166,8 @@ mod tests {
     use super::*;
     use nigh_invoke::invocation::RunTimes;
 
-    fn run(payload: &str, failed: bool, times: RunTimes) -> Invoked {
-        Invoked {
+    fn run(payload: &str, failed: bool, times: RunTimes) -> InvocationResult {
+        InvocationResult {
             id: InvocationId::now(),
             payload: Bytes::copy_from_slice(payload.as_bytes()),
             function_error: failed.then_some("Unhandled"),

@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
 
-pub use self::terms::{CacheLimits, CacheOutput, PutFailure, Read};
-use self::work::{Landed, Pending, Work};
+pub use self::terms::{CacheLimits, CacheOutput, PutFailure, ReadDecision};
+use self::work::{FoundVersion, PendingRequest, Work};
 use super::copies::{CopyStore, PlainCopies};
 use super::coverage::Coverage;
 use super::message::{Member, ObjectName, Request, RequestId, Stamp, ToHome, Write};
@@ -44,7 +44,7 @@ pub struct NodeCache<O: Eq + std::hash::Hash, V, R = Contract, S = PlainCopies<O
     copies: S,
     /// Objects on which something is outstanding.
     work: Table<O, Work>,
-    requests: BTreeMap<RequestId, Pending<O, V>>,
+    requests: BTreeMap<RequestId, PendingRequest<O, V>>,
     /// Those of `requests` whose answer waits for coverage.
     landed: BTreeSet<RequestId>,
     /// Those of `requests` that are writes.
@@ -147,14 +147,14 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         object: &O,
         checked: bool,
         out: &mut Vec<CacheOutput<O, V>>,
-    ) -> Read<V> {
+    ) -> ReadDecision<V> {
         if !checked && let Some(copy) = self.copies.get(object) {
-            return Read::Hit(copy);
+            return ReadDecision::Hit(copy);
         }
         let work = self.work.get_or_insert_with(object, Work::default);
         let shared = !checked && work.writes == 0;
         if shared && let Some(request) = work.fetch {
-            return Read::Shared(request);
+            return ReadDecision::Shared(request);
         }
         let request = self.next;
         self.next.0 += 1;
@@ -162,9 +162,9 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         if shared {
             work.fetch = Some(request);
         }
-        self.requests.insert(request, Pending::fetch(object.clone(), shard, shared, now));
+        self.requests.insert(request, PendingRequest::fetch(object.clone(), shard, shared, now));
         self.ask_for(now, request, out);
-        if shared { Read::Shared(request) } else { Read::Private(request) }
+        if shared { ReadDecision::Shared(request) } else { ReadDecision::Private(request) }
     }
 
     /// Begins a write of `object`, in `shard`, by one who has seen `token`. Writes of one object may overlap; the
@@ -190,7 +190,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
             fetch.keep = false;
         }
         self.drop_copy(object, out);
-        self.requests.insert(request, Pending::put(object.clone(), shard, write, token, now));
+        self.requests.insert(request, PendingRequest::put(object.clone(), shard, write, token, now));
         self.puts.insert(request);
         self.ask_for(now, request, out);
         request
@@ -246,7 +246,8 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
 
     /// Time has passed: what was asked for long ago is asked for again.
     pub fn tick(&mut self, now: Monotonic, out: &mut Vec<CacheOutput<O, V>>) {
-        let late = |pending: &Pending<O, V>| pending.landed.is_none() && now.since(pending.sent) >= self.limits.resend;
+        let late =
+            |pending: &PendingRequest<O, V>| pending.landed.is_none() && now.since(pending.sent) >= self.limits.resend;
         let overdue: Vec<RequestId> =
             self.requests.iter().filter(|(_, pending)| late(pending)).map(|(request, _)| *request).collect();
         for request in overdue {
@@ -279,7 +280,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
     fn ask_for_cover(&mut self, now: Monotonic, request: RequestId, out: &mut Vec<CacheOutput<O, V>>) {
         let Some(pending) = self.requests.get(&request) else { return };
         let shard = pending.shard;
-        let Some(Landed { stamp, .. }) = &pending.landed else { return };
+        let Some(FoundVersion { stamp, .. }) = &pending.landed else { return };
         let stamp = stamp.clone();
         self.ask_shard(now, shard, stamp.version, out);
         if let Some(others) = &stamp.others {

@@ -57,13 +57,13 @@ pub enum GateOutput<I> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Waiting {
+struct WaitingDispatch {
     token: Token,
     until: Monotonic,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Running {
+struct RunningInvocation {
     token: Token,
     /// Puts whose fate is not known.
     puts: u32,
@@ -75,8 +75,8 @@ struct Running {
 pub struct Gate<I, R = Contract> {
     rules: R,
     limits: GateLimits,
-    waiting: BTreeMap<I, Waiting>,
-    running: BTreeMap<I, Running>,
+    waiting: BTreeMap<I, WaitingDispatch>,
+    running: BTreeMap<I, RunningInvocation>,
 }
 
 impl<I: Copy + Ord, R: Rules> Gate<I, R> {
@@ -106,7 +106,7 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
             out.push(GateOutput::Refused(invocation, GateRefusal::Crowded));
         } else {
             cache.ask(now, &token, sent);
-            self.waiting.insert(invocation, Waiting { token, until: now.after(self.limits.wait) });
+            self.waiting.insert(invocation, WaitingDispatch { token, until: now.after(self.limits.wait) });
         }
     }
 
@@ -126,7 +126,7 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
             .map(|(invocation, _)| *invocation)
             .collect();
         for invocation in ready {
-            let Some(Waiting { token, .. }) = self.waiting.remove(&invocation) else { continue };
+            let Some(WaitingDispatch { token, .. }) = self.waiting.remove(&invocation) else { continue };
             if given_up {
                 out.push(GateOutput::Refused(invocation, GateRefusal::OtherIncarnation));
             } else if cache.covers(&token) {
@@ -202,7 +202,8 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
     }
 
     fn end_if_settled(&mut self, invocation: I, out: &mut Vec<GateOutput<I>>) {
-        let settled = |running: &Running| running.ending && (running.puts == 0 || !self.rules.hold(Rule::FateOfPuts));
+        let settled =
+            |running: &RunningInvocation| running.ending && (running.puts == 0 || !self.rules.hold(Rule::FateOfPuts));
         if self.running.get(&invocation).is_some_and(settled)
             && let Some(running) = self.running.remove(&invocation)
         {

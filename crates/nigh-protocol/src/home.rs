@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
 
-use self::peers::{Known, Peers};
-pub use self::terms::{AppendId, HomeInput, HomeLimits, HomeOutput, LedgerRecord, Replayed, Takeover};
+use self::peers::{Peers, PutState};
+pub use self::terms::{AppendId, HomeInput, HomeLimits, HomeOutput, LedgerRecord, ReplayedRecord, Takeover};
 use super::message::{Attempt, FromHome, Member, ObjectName, Refusal, Reply, Request, RequestId, Stamp, ToHome, Write};
 use super::rules::{Contract, Rule, Rules};
 use super::sharers::Sharers;
@@ -36,13 +36,13 @@ struct Entry {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Appending<O> {
+enum PendingAppend<O> {
     Write { object: O, write: Write, token: Arc<Token>, writer: Member, request: RequestId },
     Fence(Member),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Waiting {
+struct WaitingFetch {
     from: Member,
     attempt: Attempt,
     shared: bool,
@@ -62,9 +62,9 @@ pub struct Home<O: Eq + std::hash::Hash, R = Contract> {
     summary: Option<Arc<Token>>,
     directory: Table<O, Entry>,
     peers: Peers<O>,
-    appending: BTreeMap<AppendId, Appending<O>>,
+    appending: BTreeMap<AppendId, PendingAppend<O>>,
     appends: AppendId,
-    loading: BTreeMap<O, Vec<Waiting>>,
+    loading: BTreeMap<O, Vec<WaitingFetch>>,
     resident: Option<Member>,
     retired: bool,
 }
@@ -91,7 +91,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             resident,
             retired: false,
         };
-        for Replayed { version, record } in records {
+        for ReplayedRecord { version, record } in records {
             home.replay(version, record);
         }
         if let Some(resident) = resident {
@@ -109,7 +109,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
                 let entry = Entry { version, others, absent, pushed, ..Entry::default() };
                 self.directory.insert(object, entry);
                 match self.peers.admit(writer, Monotonic::default(), &self.rules) {
-                    Some(peer) => peer.note(request, Known::Written(stamp)),
+                    Some(peer) => peer.note(request, PutState::Written(stamp)),
                     None => self.peers.orphan(writer, version),
                 }
             }
@@ -199,8 +199,8 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             HomeInput::Fence(member) => {
                 self.peers.give_up(member);
                 // Asked again before the ledger has answered, it is one fence.
-                if !self.appending.values().any(|one| *one == Appending::Fence(member)) {
-                    self.append(Appending::Fence(member), out);
+                if !self.appending.values().any(|one| *one == PendingAppend::Fence(member)) {
+                    self.append(PendingAppend::Fence(member), out);
                 }
             }
             HomeInput::Pushed { object, version } => {
@@ -244,7 +244,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
                 self.send(from, FromHome::Covers { cover }, out);
             }
             ToHome::Fetch { attempt, object, shared } => {
-                let waiting = Waiting { from, attempt, shared };
+                let waiting = WaitingFetch { from, attempt, shared };
                 if self.directory.get(&object).is_some() {
                     self.answer(now, &object, waiting, out);
                 } else if let Some(others) = self.loading.get_mut(&object) {
@@ -270,18 +270,18 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
                     return;
                 }
                 let answer = match peer.known(request).filter(|_| recognise) {
-                    Some(Known::Appending) => return,
-                    Some(Known::Written(stamp)) => {
+                    Some(PutState::Appending) => return,
+                    Some(PutState::Written(stamp)) => {
                         FromHome::Written { request, stamp: stamp.clone(), cover: peer.cover(newest) }
                     }
-                    Some(Known::NotTaken) => {
+                    Some(PutState::NotTaken) => {
                         FromHome::Refused { request: Some(request), reason: Refusal::NotTaken, through: newest }
                     }
                     // As if it had been lost: it will come again.
                     None if peer.puts() >= self.limits.puts_max && !peer.is_first(request) => return,
                     None => {
-                        peer.note(request, Known::Appending);
-                        self.append(Appending::Write { object, write, token, writer: from, request }, out);
+                        peer.note(request, PutState::Appending);
+                        self.append(PendingAppend::Write { object, write, token, writer: from, request }, out);
                         return;
                     }
                 };
@@ -292,22 +292,22 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
     }
 
     fn is_appending(&self, from: Member, wanted: RequestId) -> bool {
-        self.appending
-            .values()
-            .any(|one| matches!(one, Appending::Write { writer, request, .. } if *writer == from && *request == wanted))
+        self.appending.values().any(
+            |one| matches!(one, PendingAppend::Write { writer, request, .. } if *writer == from && *request == wanted),
+        )
     }
 
-    fn append(&mut self, what: Appending<O>, out: &mut Vec<HomeOutput<O>>) {
+    fn append(&mut self, what: PendingAppend<O>, out: &mut Vec<HomeOutput<O>>) {
         self.appends.0 += 1;
         let record = match &what {
-            Appending::Write { object, write, token, writer, request } => LedgerRecord::Write {
+            PendingAppend::Write { object, write, token, writer, request } => LedgerRecord::Write {
                 object: object.clone(),
                 write: *write,
                 token: Arc::clone(token),
                 writer: *writer,
                 request: *request,
             },
-            Appending::Fence(member) => LedgerRecord::Fence { member: *member },
+            PendingAppend::Fence(member) => LedgerRecord::Fence { member: *member },
         };
         self.appending.insert(self.appends, what);
         out.push(HomeOutput::Append { append: self.appends, record });
@@ -321,11 +321,11 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         }
         self.newest = version;
         match what {
-            Appending::Fence(member) => {
+            PendingAppend::Fence(member) => {
                 self.peers.fence(member);
                 out.push(HomeOutput::Fenced { member, through: version });
             }
-            Appending::Write { object, write, token, writer, request } => {
+            PendingAppend::Write { object, write, token, writer, request } => {
                 let stamp = self.stamp(version, &token);
                 self.apply(now, &object, write, &stamp, writer, out);
                 let is_resident = self.is_resident(writer);
@@ -335,7 +335,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
                             peer.forget(request);
                             out.push(HomeOutput::Settled(version));
                         } else {
-                            peer.note(request, Known::Written(stamp.clone()));
+                            peer.note(request, PutState::Written(stamp.clone()));
                         }
                         FromHome::Written { request, stamp, cover: peer.cover(version) }
                     }
@@ -351,17 +351,17 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
 
     fn not_appended(&mut self, append: AppendId, out: &mut Vec<HomeOutput<O>>) {
         match self.appending.remove(&append) {
-            Some(Appending::Write { writer, request, .. }) => {
+            Some(PendingAppend::Write { writer, request, .. }) => {
                 let is_resident = self.is_resident(writer);
                 match self.peers.living(writer) {
                     Some(peer) if is_resident => peer.forget(request),
-                    Some(peer) => peer.note(request, Known::NotTaken),
+                    Some(peer) => peer.note(request, PutState::NotTaken),
                     None => {}
                 }
                 let (request, through) = (Some(request), self.newest);
                 self.send(writer, FromHome::Refused { request, reason: Refusal::NotTaken, through }, out);
             }
-            Some(Appending::Fence(member)) => out.push(HomeOutput::NotFenced(member)),
+            Some(PendingAppend::Fence(member)) => out.push(HomeOutput::NotFenced(member)),
             None => {}
         }
     }
@@ -479,8 +479,8 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
     }
 
     /// Answers a fetch of an object that the directory knows; who may keep the answer becomes a sharer.
-    fn answer(&mut self, now: Monotonic, object: &O, waiting: Waiting, out: &mut Vec<HomeOutput<O>>) {
-        let Waiting { from, attempt, shared } = waiting;
+    fn answer(&mut self, now: Monotonic, object: &O, waiting: WaitingFetch, out: &mut Vec<HomeOutput<O>>) {
+        let WaitingFetch { from, attempt, shared } = waiting;
         let Some((sharer, cover)) =
             self.peers.admit(from, now, &self.rules).map(|peer| (peer.sharer, peer.cover(self.newest)))
         else {

@@ -21,12 +21,12 @@ mod sharers;
 mod table;
 mod transaction;
 
-pub use cache::{CacheLimits, CacheOutput, NodeCache, PutFailure, Read};
+pub use cache::{CacheLimits, CacheOutput, NodeCache, PutFailure, ReadDecision};
 pub use copies::{Copy, CopyStore, PlainCopies};
 pub use coverage::Coverage;
 pub use frontier::{Dispatch, Frontier};
 pub use gate::{Gate, GateLimits, GateOutput, GateRefusal};
-pub use home::{AppendId, Home, HomeInput, HomeLimits, HomeOutput, LedgerRecord, Replayed, Takeover};
+pub use home::{AppendId, Home, HomeInput, HomeLimits, HomeOutput, LedgerRecord, ReplayedRecord, Takeover};
 pub use message::{
     Attempt, Counter, Cover, FromHome, Member, NodeNumber, ObjectName, Refusal, Reply, Request, RequestId, Stamp,
     ToHome, Write,

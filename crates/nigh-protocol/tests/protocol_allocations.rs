@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use nigh_protocol::{
     Attempt, CacheLimits, CacheOutput, Contract, FromHome, Home, HomeInput, HomeLimits, HomeOutput, Member, NodeCache,
-    NodeNumber, Read, Reply, Request, RequestId, Takeover, ToHome, Write,
+    NodeNumber, ReadDecision, Reply, Request, RequestId, Takeover, ToHome, Write,
 };
 use nigh_terms::{Epoch, Incarnation, Monotonic, Sequence, ShardId, Token, Version};
 
@@ -156,7 +156,7 @@ fn a_local_hit_allocates_nothing_and_sends_nothing() {
     cache.meet(NOW, SHARD, EPOCH, &mut out);
     for object in 0..OBJECTS {
         out.clear();
-        assert!(matches!(cache.read(NOW, SHARD, &object, false, &mut out), Read::Shared(_)));
+        assert!(matches!(cache.read(NOW, SHARD, &object, false, &mut out), ReadDecision::Shared(_)));
         let Some(CacheOutput::Send(_, request)) = out.pop() else { panic!("nothing was asked") };
         home.step(HomeInput::Request(request));
         home.step(HomeInput::Loaded { object, absent: false });
@@ -166,7 +166,7 @@ fn a_local_hit_allocates_nothing_and_sends_nothing() {
     out.clear();
     let before = allocations();
     for object in 0..OBJECTS {
-        assert!(matches!(cache.read(NOW, SHARD, &object, false, &mut out), Read::Hit(_)));
+        assert!(matches!(cache.read(NOW, SHARD, &object, false, &mut out), ReadDecision::Hit(_)));
     }
     assert_eq!((allocations() - before, out.len()), (0, 0));
 }

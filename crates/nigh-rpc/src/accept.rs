@@ -16,9 +16,9 @@ use crate::error::{ConnectError, Refusal, RefusalKind};
 use crate::frame::{FORMAT, FrameError};
 use crate::hello::Hello;
 use crate::identity::Identity;
-use crate::link::{Ahead, Link, prepare};
+use crate::link::{Link, ReadAheadStream, prepare};
 use crate::message::{read_header, write_refusal, write_short};
-use crate::meters::{Meters, Open, Side};
+use crate::meters::{Meters, OpenConnection, Side};
 use crate::security::Security;
 use crate::server::Handler;
 use crate::settings::ServerSettings;
@@ -39,7 +39,7 @@ pub(crate) struct Door {
 /// A connection's place among all.
 pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,
-    _open: Open,
+    _open: OpenConnection,
 }
 
 /// A connection's place among its peer's.
@@ -61,7 +61,7 @@ impl Drop for OfPeer {
 }
 
 /// A connection of a peer that is known.
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedPeer {
     pub(crate) link: Link,
     pub(crate) peer: Hello,
     _place: Place,
@@ -89,27 +89,27 @@ impl Door {
     }
 
     /// Hears who it is. Who is not admitted is told why, and named in the log.
-    pub(crate) async fn admit(&self, tcp: TcpStream, place: Place) -> Option<Admitted> {
+    pub(crate) async fn admit(&self, tcp: TcpStream, place: Place) -> Option<AdmittedPeer> {
         let from = tcp.peer_addr().map_or_else(|_| "somebody".to_owned(), |address| address.to_string());
         let admitted = timeout(self.settings.hello_max, self.hear(tcp, place)).await;
         let refused = |error: &ConnectError| tracing::warn!("a connection from {from} is not admitted: {error}");
         admitted.unwrap_or(Err(ConnectError::TimedOut)).inspect_err(refused).ok()
     }
 
-    async fn hear(&self, tcp: TcpStream, place: Place) -> Result<Admitted, ConnectError> {
+    async fn hear(&self, tcp: TcpStream, place: Place) -> Result<AdmittedPeer, ConnectError> {
         prepare(&tcp, self.settings.liveness)?;
         let (mut link, certified) = match &self.security {
-            Security::Plain => (Link::plain(Ahead::new(tcp, false)), None),
+            Security::Plain => (Link::plain(ReadAheadStream::new(tcp, false)), None),
             Security::Tls(credentials) => {
                 let acceptor = TlsAcceptor::from(credentials.current().server);
-                let stream = acceptor.accept(Ahead::new(tcp, true)).await.map_err(of_tls)?;
+                let stream = acceptor.accept(ReadAheadStream::new(tcp, true)).await.map_err(of_tls)?;
                 let stream = TlsStream::Server(stream);
                 let certified = certified(&stream)?;
                 (Link::tls(stream), Some(certified))
             }
         };
         let known = match self.known(&mut link, certified.as_ref()).await {
-            Ok((peer, of_peer)) => Ok(Admitted { link, peer, _place: place, _of_peer: of_peer }),
+            Ok((peer, of_peer)) => Ok(AdmittedPeer { link, peer, _place: place, _of_peer: of_peer }),
             Err(error) => {
                 if let Some(refusal) = told(&error, &self.own.identity) {
                     write_refusal(&mut link, 0, &refusal).await?;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, sink};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::accept::{Admitted, Door};
+use crate::accept::{AdmittedPeer, Door};
 use crate::error::{Refusal, RefusalKind};
 use crate::frame::{HEAD_MAX_BYTES, Header, Kind};
 use crate::hello::Hello;
-use crate::incoming::Incoming;
+use crate::incoming::IncomingBody;
 use crate::link::Link;
 use crate::message::{ReadError, read_head, read_header, write_message, write_refusal};
 use crate::pool::{LITTLE_BYTES, drain};
@@ -21,7 +21,7 @@ const LINGER_TIME: Duration = Duration::from_secs(1);
 
 /// What becomes of the connection after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+enum AfterCall {
     Next,
     /// Closed when the peer had time to read what was said.
     Linger,
@@ -29,9 +29,9 @@ enum Then {
 }
 
 /// Answers calls until the connection or the server ends.
-pub(crate) async fn answer_calls(door: &Door, mut admitted: Admitted) {
+pub(crate) async fn answer_calls(door: &Door, mut admitted: AdmittedPeer) {
     loop {
-        let Admitted { link, peer, .. } = &mut admitted;
+        let AdmittedPeer { link, peer, .. } = &mut admitted;
         let heard = timeout(door.settings.idle_max, read_header(link));
         let header = match door.ending.run_until_cancelled(heard).await {
             Some(Ok(Ok(header))) => header,
@@ -50,18 +50,18 @@ pub(crate) async fn answer_calls(door: &Door, mut admitted: Admitted) {
             }
         };
         match answer(door, peer, link, header).await {
-            Then::Next => {}
-            Then::Linger => return linger(link).await,
-            Then::Close => return,
+            AfterCall::Next => {}
+            AfterCall::Linger => return linger(link).await,
+            AfterCall::Close => return,
         }
     }
 }
 
 /// Answers one call, of which only the header was read.
-async fn answer(door: &Door, peer: &Hello, link: &mut Link, header: Header) -> Then {
+async fn answer(door: &Door, peer: &Hello, link: &mut Link, header: Header) -> AfterCall {
     if header.kind != Kind::Call {
         tracing::warn!("the connection of {} is closed: what came is no call", peer.identity);
-        return Then::Close;
+        return AfterCall::Close;
     }
     let patience = Duration::from_millis(u64::from(header.patience_ms)).min(door.settings.call_max);
     let deadline = Instant::now() + patience;
@@ -82,7 +82,7 @@ async fn answer(door: &Door, peer: &Hello, link: &mut Link, header: Header) -> T
     };
     let reply = match timeout_at(deadline, Box::pin(handled(door, peer, link, method, &header, deadline))).await {
         Ok(Some(reply)) => reply,
-        Ok(None) => return Then::Close,
+        Ok(None) => return AfterCall::Close,
         Err(_) => Err(refused(RefusalKind::Late, format!("{} took longer than its deadline", method.name))),
     };
     let reply = reply.and_then(|reply| match reply.head.len() {
@@ -103,9 +103,9 @@ async fn answer(door: &Door, peer: &Hello, link: &mut Link, header: Header) -> T
         Ok(Ok(_)) => watch.answered(called, answered),
         Ok(Err(error)) => {
             tracing::debug!("an answer to {} is cut off: {error}", peer.identity);
-            return Then::Close;
+            return AfterCall::Close;
         }
-        Err(_) => return Then::Close,
+        Err(_) => return AfterCall::Close,
     }
     settle(link).await
 }
@@ -124,11 +124,11 @@ async fn handled(
     let head = read_head(link, header).await.ok()?;
     let call = |body| Call { peer, method, head, body, deadline };
     if header.body_bytes > 0 {
-        return Some(door.handler.call(call(Incoming::of_call(link, header.body_bytes))).await);
+        return Some(door.handler.call(call(IncomingBody::of_call(link, header.body_bytes))).await);
     }
     tokio::select! {
         biased;
-        said = door.handler.call(call(Incoming::nothing())) => Some(said),
+        said = door.handler.call(call(IncomingBody::nothing())) => Some(said),
         () = poll_fn(|cx| link.poll_heard(cx)) => None,
     }
 }
@@ -144,22 +144,22 @@ fn too_large(method: &Method, header: &Header) -> Option<Refusal> {
 }
 
 /// Refuses the call; its head too may be still to come.
-async fn refuse(link: &mut Link, header: &Header, head_too: bool, refusal: &Refusal) -> Then {
+async fn refuse(link: &mut Link, header: &Header, head_too: bool, refusal: &Refusal) -> AfterCall {
     if head_too {
         link.left += u64::from(header.head_bytes);
     }
     match timeout(LINGER_TIME, write_refusal(link, header.number, refusal)).await {
         Ok(Ok(())) => settle(link).await,
-        _ => Then::Close,
+        _ => AfterCall::Close,
     }
 }
 
 /// Reads what is left of the call's body, if it is little.
-async fn settle(link: &mut Link) -> Then {
+async fn settle(link: &mut Link) -> AfterCall {
     if link.left > LITTLE_BYTES {
-        return Then::Linger;
+        return AfterCall::Linger;
     }
-    if link.left == 0 || drain(link).await { Then::Next } else { Then::Close }
+    if link.left == 0 || drain(link).await { AfterCall::Next } else { AfterCall::Close }
 }
 
 /// Says that nothing more comes, and gives the peer time to read what was said.

@@ -20,7 +20,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::identity::{Identity, NameError, checked};
 use crate::security::CertificateFiles;
-pub use crate::x509::Described;
+pub use crate::x509::CertificateFacts;
 
 /// The name of the authority's files.
 const AUTHORITY: &str = "authority";
@@ -252,11 +252,13 @@ impl std::fmt::Debug for Authority {
 ///
 /// # Errors
 /// If there is none, or it cannot be read.
-pub fn describe(path: &Path) -> Result<Vec<Described>, CertificateError> {
+pub fn describe(path: &Path) -> Result<Vec<CertificateFacts>, CertificateError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let read = read.map_err(CertificateError::reading(path))?;
-    let described =
-        read.iter().map(|one| Described::read(one).ok_or_else(|| damaged(path))).collect::<Result<Vec<_>, _>>()?;
+    let described = read
+        .iter()
+        .map(|one| CertificateFacts::read(one).ok_or_else(|| damaged(path)))
+        .collect::<Result<Vec<_>, _>>()?;
     if described.is_empty() { Err(CertificateError::NoCertificate(path.to_owned())) } else { Ok(described) }
 }
 

@@ -10,7 +10,7 @@ use crate::error::ConnectError;
 use crate::frame::{Header, Kind};
 use crate::hello::Hello;
 use crate::identity::Identity;
-use crate::link::{Ahead, Link, prepare};
+use crate::link::{Link, ReadAheadStream, prepare};
 use crate::message::{ReadError, read_head, read_header, read_refusal, write_short};
 use crate::peers::PeerAddress;
 use crate::security::{Security, identity_of};
@@ -48,7 +48,7 @@ impl From<ReadError> for ConnectError {
 }
 
 /// Whom the other side's certificate names; nothing without TLS.
-pub(crate) fn certified(stream: &TlsStream<Ahead>) -> Result<Identity, ConnectError> {
+pub(crate) fn certified(stream: &TlsStream<ReadAheadStream>) -> Result<Identity, ConnectError> {
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     certificate.and_then(identity_of).ok_or_else(|| ConnectError::Tls("its certificate names no process".to_owned()))
 }
@@ -63,11 +63,11 @@ pub(crate) async fn connect(
     let tcp = TcpStream::connect(&*peer.address).await?;
     prepare(&tcp, liveness)?;
     let (mut link, certified) = match security {
-        Security::Plain => (Link::plain(Ahead::new(tcp, false)), None),
+        Security::Plain => (Link::plain(ReadAheadStream::new(tcp, false)), None),
         Security::Tls(credentials) => {
             let address = tcp.peer_addr()?.ip();
             let connector = TlsConnector::from(credentials.current().client);
-            let ahead = Ahead::new(tcp, true);
+            let ahead = ReadAheadStream::new(tcp, true);
             let stream = connector.connect(ServerName::IpAddress(address.into()), ahead).await.map_err(of_handshake)?;
             let stream = TlsStream::Client(stream);
             let certified = certified(&stream)?;

@@ -19,40 +19,40 @@ use crate::pool::Lease;
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A body as it comes in. Dropped before its end it costs the connection, unless little is left.
-pub struct Incoming<'a> {
-    from: From<'a>,
+pub struct IncomingBody<'a> {
+    from: BodySource<'a>,
     bytes: u64,
     deadline: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-enum From<'a> {
+enum BodySource<'a> {
     /// There is no body.
     Nothing,
     Server(&'a mut Link),
     Client(Lease),
 }
 
-impl Incoming<'static> {
+impl IncomingBody<'static> {
     pub(crate) const fn of_answer(lease: Lease, bytes: u64, deadline: Instant) -> Self {
-        Self { from: From::Client(lease), bytes, deadline: Some(deadline), timer: None }
+        Self { from: BodySource::Client(lease), bytes, deadline: Some(deadline), timer: None }
     }
 
     pub(crate) const fn nothing() -> Self {
-        Self { from: From::Nothing, bytes: 0, deadline: None, timer: None }
+        Self { from: BodySource::Nothing, bytes: 0, deadline: None, timer: None }
     }
 }
 
-impl<'a> Incoming<'a> {
+impl<'a> IncomingBody<'a> {
     pub(crate) const fn of_call(link: &'a mut Link, bytes: u64) -> Self {
-        Self { from: From::Server(link), bytes, deadline: None, timer: None }
+        Self { from: BodySource::Server(link), bytes, deadline: None, timer: None }
     }
 
     fn link(&mut self) -> Option<&mut Link> {
         match &mut self.from {
-            From::Nothing => None,
-            From::Server(link) => Some(link),
-            From::Client(lease) => Some(lease.link()),
+            BodySource::Nothing => None,
+            BodySource::Server(link) => Some(link),
+            BodySource::Client(lease) => Some(lease.link()),
         }
     }
 
@@ -159,7 +159,7 @@ impl<'a> Incoming<'a> {
 }
 
 /// For whoever passes it on: a failure is an error of kind `Other`, or `TimedOut`.
-impl AsyncRead for Incoming<'_> {
+impl AsyncRead for IncomingBody<'_> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.left() == 0 || into.remaining() == 0 {
@@ -178,7 +178,7 @@ impl AsyncRead for Incoming<'_> {
     }
 }
 
-impl fmt::Debug for Incoming<'_> {
+impl fmt::Debug for IncomingBody<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Incoming({} bytes)", self.bytes)
     }

@@ -22,7 +22,7 @@ const TLS_READ_AHEAD_BYTES: usize = 64 << 10;
 const TLS_WRITE_BYTES: usize = 32 << 10;
 
 /// A TCP connection, read ahead.
-pub(crate) struct Ahead {
+pub(crate) struct ReadAheadStream {
     tcp: TcpStream,
     buffer: Box<[u8]>,
     from: usize,
@@ -37,13 +37,13 @@ pub(crate) struct Link {
 }
 
 enum Stream {
-    Plain(Ahead),
-    Tls(Box<TlsStream<Ahead>>),
+    Plain(ReadAheadStream),
+    Tls(Box<TlsStream<ReadAheadStream>>),
 }
 
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteEnd {
     All,
     /// The peer has said something, or closed, before it had all: it reads no further.
     CutShort,
@@ -61,14 +61,14 @@ pub(crate) fn prepare(tcp: &TcpStream, liveness: Liveness) -> io::Result<()> {
     Ok(())
 }
 
-impl Ahead {
+impl ReadAheadStream {
     pub(crate) fn new(tcp: TcpStream, tls: bool) -> Self {
         let bytes = if tls { TLS_READ_AHEAD_BYTES } else { PLAIN_READ_AHEAD_BYTES };
         Self { tcp, buffer: vec![0; bytes].into_boxed_slice(), from: 0, to: 0 }
     }
 }
 
-impl AsyncRead for Ahead {
+impl AsyncRead for ReadAheadStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.from == this.to {
@@ -86,7 +86,7 @@ impl AsyncRead for Ahead {
     }
 }
 
-impl AsyncWrite for Ahead {
+impl AsyncWrite for ReadAheadStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.tcp).poll_write(cx, bytes)
     }
@@ -113,11 +113,11 @@ impl AsyncWrite for Ahead {
 }
 
 impl Link {
-    pub(crate) fn plain(ahead: Ahead) -> Self {
+    pub(crate) fn plain(ahead: ReadAheadStream) -> Self {
         Self { stream: Stream::Plain(ahead), left: 0 }
     }
 
-    pub(crate) fn tls(mut stream: TlsStream<Ahead>) -> Self {
+    pub(crate) fn tls(mut stream: TlsStream<ReadAheadStream>) -> Self {
         match &mut stream {
             TlsStream::Client(stream) => stream.get_mut().1.set_buffer_limit(Some(TLS_WRITE_BYTES)),
             TlsStream::Server(stream) => stream.get_mut().1.set_buffer_limit(Some(TLS_WRITE_BYTES)),
@@ -125,14 +125,14 @@ impl Link {
         Self { stream: Stream::Tls(Box::new(stream)), left: 0 }
     }
 
-    fn ahead(&self) -> &Ahead {
+    fn ahead(&self) -> &ReadAheadStream {
         match &self.stream {
             Stream::Plain(ahead) => ahead,
             Stream::Tls(stream) => stream.get_ref().0,
         }
     }
 
-    fn io(&mut self) -> Pin<&mut dyn Both> {
+    fn io(&mut self) -> Pin<&mut dyn LinkStream> {
         match &mut self.stream {
             Stream::Plain(ahead) => Pin::new(ahead),
             Stream::Tls(stream) => Pin::new(stream.as_mut()),
@@ -155,13 +155,13 @@ impl Link {
     }
 
     /// Writes all of `parts` and sends it off. One that `listens` ends early if the peer speaks first.
-    pub(crate) async fn write(&mut self, mut parts: &mut [IoSlice<'_>], listens: bool) -> io::Result<Written> {
+    pub(crate) async fn write(&mut self, mut parts: &mut [IoSlice<'_>], listens: bool) -> io::Result<WriteEnd> {
         IoSlice::advance_slices(&mut parts, 0);
         poll_fn(|cx| {
             loop {
                 if parts.is_empty() {
                     match self.io().poll_flush(cx)? {
-                        Poll::Ready(()) => return Poll::Ready(Ok(Written::All)),
+                        Poll::Ready(()) => return Poll::Ready(Ok(WriteEnd::All)),
                         Poll::Pending => break,
                     }
                 }
@@ -172,7 +172,7 @@ impl Link {
                 }
             }
             if listens && self.poll_heard(cx).is_ready() {
-                return Poll::Ready(Ok(Written::CutShort));
+                return Poll::Ready(Ok(WriteEnd::CutShort));
             }
             Poll::Pending
         })
@@ -186,8 +186,8 @@ impl Link {
 }
 
 /// What `Link` asks of its stream.
-trait Both: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Both for T {}
+trait LinkStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> LinkStream for T {}
 
 impl AsyncRead for Link {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

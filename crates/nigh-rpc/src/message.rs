@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt as _;
 use crate::body::{Body, Source};
 use crate::error::{Refusal, RefusalKind};
 use crate::frame::{FrameError, HEADER_BYTES, Header, Kind, is_tls};
-use crate::link::{Link, Written};
+use crate::link::{Link, WriteEnd};
 
 /// What is read at once of a body that comes from a reader.
 const PIECE_BYTES: usize = 256 << 10;
@@ -102,7 +102,7 @@ pub(crate) async fn write_message(
     head: &[u8],
     body: Body,
     listens: bool,
-) -> Result<Written, SendError> {
+) -> Result<WriteEnd, SendError> {
     let Body { source, bytes } = body;
     let header = Header { head_bytes: head.len() as u32, body_bytes: bytes, ..header }.encode();
     let mut reader = match source {
@@ -127,11 +127,11 @@ pub(crate) async fn write_message(
         }
         let front: [&[u8]; 2] = if begun { [&[], &[]] } else { [&header, head] };
         let mut parts = [front[0], front[1], &piece].map(IoSlice::new);
-        if link.write(&mut parts, listens).await? == Written::CutShort {
-            return Ok(Written::CutShort);
+        if link.write(&mut parts, listens).await? == WriteEnd::CutShort {
+            return Ok(WriteEnd::CutShort);
         }
         left -= piece.len() as u64;
         begun = true;
     }
-    Ok(Written::All)
+    Ok(WriteEnd::All)
 }

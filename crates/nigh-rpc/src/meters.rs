@@ -45,9 +45,9 @@ struct OfMethod {
 }
 
 /// An open connection; counted until it is dropped.
-pub(crate) struct Open(Gauge);
+pub(crate) struct OpenConnection(Gauge);
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.decrement(1);
     }
@@ -73,9 +73,9 @@ impl Meters {
         Self { side, methods: RwLock::default(), connections }
     }
 
-    pub(crate) fn opened(&self) -> Open {
+    pub(crate) fn opened(&self) -> OpenConnection {
         self.connections.increment(1);
-        Open(self.connections.clone())
+        OpenConnection(self.connections.clone())
     }
 
     pub(crate) fn call(&self, method: &Method) -> Watch {

@@ -14,11 +14,11 @@ use crate::connect::connect;
 use crate::error::{CallError, ConnectError, RefusalKind};
 use crate::frame::{HEAD_MAX_BYTES, Header, Kind};
 use crate::hello::Hello;
-use crate::incoming::Incoming;
-use crate::link::Written;
+use crate::incoming::IncomingBody;
+use crate::link::WriteEnd;
 use crate::message::{ReadError, SendError, read_head, read_header, read_refusal, write_message};
 use crate::meters::{Meters, Side};
-use crate::pool::{Connected, Lease, Pool};
+use crate::pool::{Lease, Pool, PooledConnection};
 use crate::security::Security;
 use crate::server::Method;
 use crate::settings::ClientSettings;
@@ -41,20 +41,20 @@ pub struct PeerAddress {
 
 /// What a peer answers.
 #[derive(Debug)]
-pub struct Answer {
+pub struct CallAnswer {
     /// Who answered, in which life.
     pub from: Hello,
     /// The answer's head.
     pub head: Bytes,
     /// Its body; to be read before the call's deadline.
-    pub body: Incoming<'static>,
+    pub body: IncomingBody<'static>,
 }
 
 /// The peers of a process, with the connections to them. To be made within a runtime.
 #[derive(Clone)]
-pub struct Peers(Arc<Shared>);
+pub struct Peers(Arc<PeersState>);
 
-struct Shared {
+struct PeersState {
     own: Hello,
     security: Security,
     settings: ClientSettings,
@@ -67,7 +67,7 @@ impl Peers {
     #[must_use]
     pub fn new(own: Hello, security: Security, settings: ClientSettings) -> Self {
         let meters = Meters::new(Side::Client);
-        let shared = Arc::new(Shared { own, security, settings, pools: Mutex::default(), meters });
+        let shared = Arc::new(PeersState { own, security, settings, pools: Mutex::default(), meters });
         tokio::spawn(tidy(Arc::downgrade(&shared)));
         Self(shared)
     }
@@ -89,7 +89,7 @@ impl Peers {
         head: &[u8],
         body: impl Into<Body>,
         deadline: Instant,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<CallAnswer, CallError> {
         let watch = self.0.meters.call(method);
         let (body, sent) = (body.into(), head.len() as u64);
         let bytes = sent + body.len();
@@ -108,7 +108,7 @@ impl Peers {
         head: &[u8],
         body: Body,
         deadline: Instant,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<CallAnswer, CallError> {
         if head.len() > HEAD_MAX_BYTES as usize {
             return Err(CallError::LongHead { peer: peer.name.to_string(), bytes: head.len() });
         }
@@ -117,8 +117,8 @@ impl Peers {
         let late = |_| CallError::Late { peer: peer.name.to_string() };
         let (head, bytes) = timeout_at(deadline, exchange).await.map_err(late)??;
         let from = lease.connected().hello.clone();
-        let body = if bytes == 0 { Incoming::nothing() } else { Incoming::of_answer(lease, bytes, deadline) };
-        Ok(Answer { from, head, body })
+        let body = if bytes == 0 { IncomingBody::nothing() } else { IncomingBody::of_answer(lease, bytes, deadline) };
+        Ok(CallAnswer { from, head, body })
     }
 
     async fn lease(&self, peer: &PeerAddress, deadline: Instant) -> Result<Lease, CallError> {
@@ -140,7 +140,8 @@ impl Peers {
         let connected = timeout_at(by, connecting).await.unwrap_or(Err(ConnectError::TimedOut));
         let named = |reason| CallError::Connect { peer: format!("{} at {}", peer.name, peer.address), reason };
         let (link, hello) = connected.map_err(named)?;
-        let connected = Connected { link, hello, calls: 0, since: Instant::now(), _open: shared.meters.opened() };
+        let connected =
+            PooledConnection { link, hello, calls: 0, since: Instant::now(), _open: shared.meters.opened() };
         Ok(Lease::new(connected, pool, permit))
     }
 }
@@ -163,7 +164,7 @@ async fn exchange(
     let patience_ms = u32::try_from(patience).unwrap_or(u32::MAX).max(1);
     let call = Header { kind: Kind::Call, method: method.number, number, patience_ms, head_bytes: 0, body_bytes: 0 };
     let written = write_message(lease.link(), call, head, body, true).await;
-    let whole = matches!(written, Ok(Written::All));
+    let whole = matches!(written, Ok(WriteEnd::All));
     let header = match written {
         Ok(_) => read_header(lease.link()).await,
         Err(SendError::Source(reason)) => return Err(CallError::Source { peer: name(), reason }),
@@ -190,7 +191,7 @@ async fn exchange(
 }
 
 /// Closes idle connections, and forgets peers without any, until `shared` is gone.
-async fn tidy(shared: Weak<Shared>) {
+async fn tidy(shared: Weak<PeersState>) {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
         let Some(shared) = shared.upgrade() else { return };

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::hello::Hello;
 use crate::link::Link;
-use crate::meters::Open;
+use crate::meters::OpenConnection;
 use crate::settings::ClientSettings;
 
 /// An answer's body of which at most so much is left is read to its end when it is dropped, that its connection can stay.
@@ -22,29 +22,29 @@ const LITTLE_TIME: Duration = Duration::from_secs(1);
 
 /// The connections to one peer.
 pub(crate) struct Pool {
-    idle: Mutex<Vec<Idle>>,
+    idle: Mutex<Vec<IdleConnection>>,
     pub(crate) permits: Arc<Semaphore>,
     waiting: AtomicUsize,
     settings: ClientSettings,
 }
 
 /// A connection and what is known of it.
-pub(crate) struct Connected {
+pub(crate) struct PooledConnection {
     pub(crate) link: Link,
     pub(crate) hello: Hello,
     pub(crate) calls: u32,
     pub(crate) since: Instant,
-    pub(crate) _open: Open,
+    pub(crate) _open: OpenConnection,
 }
 
-struct Idle {
-    connected: Connected,
+struct IdleConnection {
+    connected: PooledConnection,
     since: Instant,
 }
 
 /// A connection in use, and its place among the peer's. It goes back to them if its call is over and all was read.
 pub(crate) struct Lease {
-    connected: Option<Connected>,
+    connected: Option<PooledConnection>,
     pool: Arc<Pool>,
     /// None of the call's bytes can come any more.
     pub(crate) settled: bool,
@@ -52,9 +52,9 @@ pub(crate) struct Lease {
 }
 
 /// One that waits for a connection.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingCall<'a>(&'a AtomicUsize);
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -79,21 +79,21 @@ impl Pool {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let _waiting = Waiting(&self.waiting);
+        let _waiting = WaitingCall(&self.waiting);
         tokio::time::timeout_at(deadline, Arc::clone(&self.permits).acquire_owned()).await.ok()?.ok()
     }
 
     /// An idle connection of which nothing says that it is broken.
-    pub(crate) fn idle(&self) -> Option<Connected> {
+    pub(crate) fn idle(&self) -> Option<PooledConnection> {
         loop {
-            let Idle { connected, since } = self.idle.lock().pop()?;
+            let IdleConnection { connected, since } = self.idle.lock().pop()?;
             if self.keeps(&connected, since) && !connected.link.has_heard() {
                 return Some(connected);
             }
         }
     }
 
-    fn keeps(&self, connected: &Connected, since: Instant) -> bool {
+    fn keeps(&self, connected: &PooledConnection, since: Instant) -> bool {
         since.elapsed() < self.settings.idle_max && connected.since.elapsed() < self.settings.age_max
     }
 
@@ -106,7 +106,7 @@ impl Pool {
 }
 
 impl Lease {
-    pub(crate) fn new(connected: Connected, pool: Arc<Pool>, permit: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(connected: PooledConnection, pool: Arc<Pool>, permit: OwnedSemaphorePermit) -> Self {
         Self { connected: Some(connected), pool, settled: false, permit: Some(permit) }
     }
 
@@ -116,13 +116,13 @@ impl Lease {
     }
 
     #[expect(clippy::expect_used, reason = "only drop takes it")]
-    pub(crate) fn connected(&mut self) -> &mut Connected {
+    pub(crate) fn connected(&mut self) -> &mut PooledConnection {
         self.connected.as_mut().expect("a lease has its connection")
     }
 }
 
-fn give_back(pool: &Pool, connected: Connected, permit: OwnedSemaphorePermit) {
-    pool.idle.lock().push(Idle { connected, since: Instant::now() });
+fn give_back(pool: &Pool, connected: PooledConnection, permit: OwnedSemaphorePermit) {
+    pool.idle.lock().push(IdleConnection { connected, since: Instant::now() });
     drop(permit);
 }
 

@@ -44,19 +44,19 @@ pub struct CertificateFiles {
 /// A process' certificates, ready for use.
 pub struct Credentials {
     files: CertificateFiles,
-    loaded: Mutex<Loaded>,
+    loaded: Mutex<LoadedFiles>,
 }
 
-struct Loaded {
+struct LoadedFiles {
     stamps: [Option<Stamp>; 3],
-    ready: Ready,
+    ready: TlsConfigs,
 }
 
 /// What changes when a file is written or replaced: device, inode, size, time.
 type Stamp = (u64, u64, u64, Option<SystemTime>);
 
 #[derive(Clone)]
-pub(crate) struct Ready {
+pub(crate) struct TlsConfigs {
     pub(crate) identity: Identity,
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
@@ -70,7 +70,7 @@ impl Credentials {
     pub fn open(files: CertificateFiles) -> Result<Self, CertificateError> {
         let stamps = stamps(&files);
         let ready = load(&files)?;
-        Ok(Self { files, loaded: Mutex::new(Loaded { stamps, ready }) })
+        Ok(Self { files, loaded: Mutex::new(LoadedFiles { stamps, ready }) })
     }
 
     /// Whom the certificate names.
@@ -80,7 +80,7 @@ impl Credentials {
     }
 
     /// What to speak with now. New files that cannot be used are said once and the old ones stay in use.
-    pub(crate) fn current(&self) -> Ready {
+    pub(crate) fn current(&self) -> TlsConfigs {
         let now = stamps(&self.files);
         let mut loaded = self.loaded.lock();
         if now != loaded.stamps {
@@ -113,7 +113,7 @@ fn stamps(files: &CertificateFiles) -> [Option<Stamp>; 3] {
     })
 }
 
-fn load(files: &CertificateFiles) -> Result<Ready, CertificateError> {
+fn load(files: &CertificateFiles) -> Result<TlsConfigs, CertificateError> {
     let certificates = |path: &Path| {
         let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let read = read.map_err(CertificateError::reading(path))?;
@@ -148,7 +148,7 @@ fn load(files: &CertificateFiles) -> Result<Ready, CertificateError> {
     let mut client = builder.with_client_auth_cert(chain, key()?).map_err(unusable(&files.key))?;
     client.resumption = Resumption::disabled();
     client.enable_sni = false;
-    Ok(Ready { identity, client: Arc::new(client), server: Arc::new(server) })
+    Ok(TlsConfigs { identity, client: Arc::new(client), server: Arc::new(server) })
 }
 
 /// Whom a certificate names: its one `nigh://` name. Whether it is valid was decided before.

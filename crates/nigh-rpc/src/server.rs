@@ -15,7 +15,7 @@ use crate::answering::answer_calls;
 use crate::body::Body;
 use crate::error::Refusal;
 use crate::hello::Hello;
-use crate::incoming::Incoming;
+use crate::incoming::IncomingBody;
 use crate::security::Security;
 use crate::settings::ServerSettings;
 
@@ -45,7 +45,7 @@ pub struct Call<'a> {
     /// The call's head.
     pub head: Bytes,
     /// Its body. What the handler leaves of it is read and dropped if it is little, else it costs the connection.
-    pub body: Incoming<'a>,
+    pub body: IncomingBody<'a>,
     /// When the caller gives up; the handler is dropped then.
     pub deadline: Instant,
 }

@@ -20,7 +20,7 @@ const IP_ADDRESS: u8 = 0x87;
 
 /// What a certificate says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
+pub struct CertificateFacts {
     /// Its URIs: who it is for.
     pub uris: Vec<String>,
     /// Hosts' names.
@@ -59,7 +59,7 @@ fn take_of<'a>(bytes: &mut &'a [u8], wanted: u8) -> Option<&'a [u8]> {
     take(bytes).filter(|(tag, _)| *tag == wanted).map(|(_, contents)| contents)
 }
 
-impl Described {
+impl CertificateFacts {
     /// Reads `certificate`, DER; nothing if it is none.
     #[must_use]
     pub fn read(mut certificate: &[u8]) -> Option<Self> {

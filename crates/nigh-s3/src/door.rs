@@ -22,15 +22,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::{Secrets, Signers};
 use crate::error::{fate_error, not_implemented};
-use crate::handlers::{Handlers, Shared};
+use crate::handlers::{Handlers, SharedHandlers};
 use crate::lanes::Lanes;
 use crate::notes::RequestNotes;
-use crate::read::{Reading, Reads};
+use crate::read::{ReadExtension, Reads};
 use crate::request_id::RequestId;
 use crate::screen::screen;
 use crate::serve::DoorLimits;
 use crate::telemetry::{Operation, Telemetry};
-use crate::transactions::{self, Routes, Transacting};
+use crate::transactions::{self, Routes, TransactionRequest};
 use crate::upload_body::UploadBody;
 use crate::{checksum_headers, payload, query};
 
@@ -98,7 +98,7 @@ impl S3Door {
         let began = Instant::now();
         let id = RequestId::next();
         let (mut parts, incoming) = request.into_parts();
-        let reading = Reading::of(&parts.method, &parts.uri);
+        let reading = ReadExtension::of(&parts.method, &parts.uri);
         let is_head = parts.method == Method::HEAD;
         let mut notes = None;
         let screened = screen(&parts.method, &parts.uri, &parts.headers)
@@ -109,7 +109,7 @@ impl S3Door {
                 if let Some(reading) = reading {
                     parts.extensions.insert(reading);
                 }
-                if let Some(asked) = Transacting::of(&parts.method, &parts.uri) {
+                if let Some(asked) = TransactionRequest::of(&parts.method, &parts.uri) {
                     parts.extensions.insert(asked);
                 }
                 let kept = if reading.is_some() && incoming.is_end_stream() {
@@ -188,7 +188,7 @@ fn carries_document(parts: &http::request::Parts) -> bool {
 fn service(handlers: &Arc<Handlers>, keys: &AccessKeys, only: Option<AccessKeyId>, limits: DoorLimits) -> S3Service {
     let mut config = S3Config::default();
     config.xml_max_body_size = limits.document_bytes;
-    let mut builder = S3ServiceBuilder::new(Shared(Arc::clone(handlers)));
+    let mut builder = S3ServiceBuilder::new(SharedHandlers(Arc::clone(handlers)));
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
     builder.set_auth(Secrets::new(keys.clone(), only));
     builder.set_access(Signers);

@@ -109,7 +109,7 @@ pub(crate) fn wire_date(when: Timestamp) -> WireTimestamp {
 macro_rules! answered_by {
     ($($operation:ident($input:ty) -> $output:ty = $handler:path;)+) => {
         #[async_trait]
-        impl S3 for Shared {
+        impl S3 for SharedHandlers {
             $(async fn $operation(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
                 let handlers = Arc::clone(&self.0);
                 // To its end, also when its client hangs up: a commit goes on, and its call with it.
@@ -124,7 +124,7 @@ macro_rules! answered_by {
 }
 
 /// The handlers as `s3s` takes them.
-pub(crate) struct Shared(pub(crate) Arc<Handlers>);
+pub(crate) struct SharedHandlers(pub(crate) Arc<Handlers>);
 
 answered_by! {
     create_bucket(CreateBucketInput) -> CreateBucketOutput = buckets::create;

@@ -6,9 +6,9 @@ use percent_encoding::percent_decode_str;
 
 /// A value as it stands in a query: decoded only where it is needed, since most are of a signature.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Encoded<'q>(&'q str);
+pub(crate) struct QueryValue<'q>(&'q str);
 
-impl<'q> Encoded<'q> {
+impl<'q> QueryValue<'q> {
     /// Reads it as a form would: `+` is a space, `%xx` a byte. None if that is no UTF-8.
     pub(crate) fn decode(self) -> Option<Cow<'q, str>> {
         // Nearly all stand for themselves, and every name of every request is asked for.
@@ -24,10 +24,10 @@ impl<'q> Encoded<'q> {
 }
 
 /// The names and values of `query`, in order; those whose name is no UTF-8 are left out.
-pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Encoded<'_>)> {
+pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, QueryValue<'_>)> {
     query.split('&').filter(|pair| !pair.is_empty()).filter_map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        Some((Encoded(name).decode()?, Encoded(value)))
+        Some((QueryValue(name).decode()?, QueryValue(value)))
     })
 }
 

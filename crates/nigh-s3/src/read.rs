@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::Stream;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use http_body::{Frame, SizeHint};
-use nigh_data::{ByteRange, GetRequest, Got, ObjectError, ObjectMeta, RangeSpec};
+use nigh_data::{ByteRange, GetReply, GetRequest, ObjectError, ObjectMeta, RangeSpec};
 use nigh_objects::TransactionName;
 use nigh_terms::{BucketName, ObjectKey, Principal};
 use percent_encoding::percent_decode_str;
@@ -39,14 +39,14 @@ static TAGGING_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count"
 
 /// What a request for a read says of itself before it is let in: found once, and passed on in its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub(crate) struct ReadExtension {
     /// Which of the two reads.
     pub(crate) operation: Operation,
     /// Its query has something that is this module's: most have a signature only.
     has_parameters: bool,
 }
 
-impl Reading {
+impl ReadExtension {
     /// The read that a request is, if it is one.
     pub(crate) fn of(method: &Method, uri: &Uri) -> Option<Self> {
         let operation = match *method {
@@ -140,7 +140,7 @@ pub(crate) struct Reads(pub(crate) Arc<Handlers>);
 #[async_trait]
 impl S3Route for Reads {
     fn is_match(&self, _: &Method, _: &Uri, _: &HeaderMap, extensions: &mut Extensions) -> bool {
-        extensions.get::<Reading>().is_some()
+        extensions.get::<ReadExtension>().is_some()
     }
 
     /// Left to `call`, which resolves the principal: one place.
@@ -172,7 +172,7 @@ impl Reads {
     /// Answers a read.
     async fn read(&self, who: &Principal, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let (bucket, key) = target(&request.uri)?;
-        let has_parameters = request.extensions.get::<Reading>().is_some_and(|reading| reading.has_parameters);
+        let has_parameters = request.extensions.get::<ReadExtension>().is_some_and(|reading| reading.has_parameters);
         let query = request.uri.query().filter(|_| has_parameters).map(ReadQuery::parse).transpose()?;
         let query = query.unwrap_or_default();
         let headers = &request.headers;
@@ -231,7 +231,7 @@ impl Reads {
         key: &ObjectKey,
         wanted: GetRequest,
         if_range: Option<&str>,
-    ) -> S3Result<(Got, Option<RangeSpec>)> {
+    ) -> S3Result<(GetReply, Option<RangeSpec>)> {
         let range = wanted.range;
         let memory = self.0.memory();
         let Some(if_range) = if_range.filter(|_| range.is_some()) else {
@@ -321,7 +321,7 @@ pub(crate) fn answer(
 ///
 /// The read's event is emitted when `got.body` is dropped: for a short body when it is handed over, so that it is
 /// known before the client has the bytes; for a long one when its last byte is written, since sending takes time.
-fn body(got: Got) -> Body {
+fn body(got: GetReply) -> Body {
     let length = got.range.end - got.range.start;
     let mut body = got.body;
     if length == 0 {
@@ -333,19 +333,19 @@ fn body(got: Got) -> Body {
     let mut context = Context::from_waker(std::task::Waker::noop());
     match Pin::new(&mut body).poll_next(&mut context) {
         Poll::Ready(Some(Ok(bytes))) if length <= SENT_AT_ONCE_MAX => Body::from(bytes),
-        Poll::Ready(Some(Ok(bytes))) => Body::from(Bytes::from_owner(Sending { bytes, _read: body })),
+        Poll::Ready(Some(Ok(bytes))) => Body::from(Bytes::from_owner(OutgoingBytes { bytes, _read: body })),
         // A segment is there at once and whole; were it not, the rest of the stream would say so.
         _ => Body::http_body_unsync(StreamedBody { body, left: length }),
     }
 }
 
 /// Bytes on their way out, and the read that ends with them.
-struct Sending {
+struct OutgoingBytes {
     bytes: Bytes,
     _read: nigh_data::Body,
 }
 
-impl AsRef<[u8]> for Sending {
+impl AsRef<[u8]> for OutgoingBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn reads_of_objects_are_told_from_all_else() {
-        let reading = |method: Method, uri: &str| Reading::of(&method, &uri.parse().unwrap());
+        let reading = |method: Method, uri: &str| ReadExtension::of(&method, &uri.parse().unwrap());
         let is = |method, uri| reading(method, uri).map(|reading| reading.operation);
         assert_eq!(is(Method::GET, "/b/k"), Some(Operation::GetObject));
         assert_eq!(is(Method::HEAD, "/b/k/l?partNumber=1&x-id=GetObject"), Some(Operation::HeadObject));

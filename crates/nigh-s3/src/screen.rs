@@ -17,7 +17,7 @@ pub(crate) const HEADERS_MAX: usize = 16 * 1024;
 const PRESIGNED_SECONDS_MAX: u64 = 7 * 24 * 3600;
 
 /// Where a request says which of its headers it has signed.
-enum Signed<'r> {
+enum SignedHeaderNames<'r> {
     /// Separated by `;`.
     Names(std::borrow::Cow<'r, str>),
     /// It brings no credentials; `s3s` denies it later.
@@ -26,9 +26,9 @@ enum Signed<'r> {
 
 /// Lets the request pass, or says why not.
 pub(crate) fn screen(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Result<()> {
-    let query = Screened::read(uri.query().unwrap_or_default());
+    let query = ScreenedQuery::read(uri.query().unwrap_or_default());
     let signed = signed_headers(&query, headers)?;
-    if let Signed::Names(names) = &signed
+    if let SignedHeaderNames::Names(names) = &signed
         && !is_signed(names, header::HOST.as_str())
     {
         return Err(unsigned_header(header::HOST.as_str()));
@@ -38,13 +38,13 @@ pub(crate) fn screen(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Resul
         let name = name.as_str();
         size += name.len() + value.len();
         if name == TRANSACTION.as_str()
-            && let Signed::Names(names) = &signed
+            && let SignedHeaderNames::Names(names) = &signed
             && !is_signed(names, name)
         {
             return Err(unsigned_header(name));
         }
         if let Some(amazon) = name.strip_prefix("x-amz-") {
-            if let Signed::Names(names) = &signed
+            if let SignedHeaderNames::Names(names) = &signed
                 && !may_be_unsigned(amazon)
                 && !is_signed(names, name)
             {
@@ -67,16 +67,16 @@ pub(crate) fn screen(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Resul
 
 /// Asks in the order in which `s3s` looks for credentials, and reads names as it does: decoded. Credentials of which
 /// this finds no signed headers are refused, so that none can be good for `s3s` and unseen here.
-fn signed_headers<'r>(query: &Screened<'r>, headers: &'r HeaderMap) -> S3Result<Signed<'r>> {
+fn signed_headers<'r>(query: &ScreenedQuery<'r>, headers: &'r HeaderMap) -> S3Result<SignedHeaderNames<'r>> {
     // Version 2 does not cover all of the query: whoever holds a URL could change which operation it is for.
     if query.is_version_2 {
         return Err(version_2());
     }
     if query.is_presigned {
-        let names = query.signed_headers.and_then(query::Encoded::decode);
-        return names.map(Signed::Names).ok_or_else(nothing_signed);
+        let names = query.signed_headers.and_then(query::QueryValue::decode);
+        return names.map(SignedHeaderNames::Names).ok_or_else(nothing_signed);
     }
-    let Some(authorization) = headers.get(header::AUTHORIZATION) else { return Ok(Signed::Nothing) };
+    let Some(authorization) = headers.get(header::AUTHORIZATION) else { return Ok(SignedHeaderNames::Nothing) };
     if authorization.as_bytes().starts_with(b"AWS ") {
         return Err(version_2());
     }
@@ -85,7 +85,7 @@ fn signed_headers<'r>(query: &Screened<'r>, headers: &'r HeaderMap) -> S3Result<
             .split(',')
             .find_map(|field| field.rsplit(' ').find_map(|word| word.strip_prefix("SignedHeaders=")))
     });
-    names.map(|names| Signed::Names(names.into())).ok_or_else(nothing_signed)
+    names.map(|names| SignedHeaderNames::Names(names.into())).ok_or_else(nothing_signed)
 }
 
 fn version_2() -> S3Error {
@@ -142,18 +142,18 @@ pub(crate) fn screen_header(name: &str, value: &str) -> S3Result<()> {
 
 /// What of a query the screen asks for, found in one pass.
 #[derive(Default)]
-struct Screened<'q> {
+struct ScreenedQuery<'q> {
     /// It brings a signature of version 2.
     is_version_2: bool,
     /// It brings a signature of version 4.
     is_presigned: bool,
     /// The first list of signed headers.
-    signed_headers: Option<query::Encoded<'q>>,
+    signed_headers: Option<query::QueryValue<'q>>,
     /// Why its first parameter that may not stand so is refused.
     refused: Option<S3Error>,
 }
 
-impl<'q> Screened<'q> {
+impl<'q> ScreenedQuery<'q> {
     fn read(query: &'q str) -> Self {
         let mut read = Self::default();
         for (name, value) in query::pairs(query) {
@@ -186,7 +186,7 @@ fn expires_too_late() -> S3Error {
 }
 
 /// A text that is no number is left to `s3s`.
-fn is_too_long(expires: query::Encoded<'_>) -> bool {
+fn is_too_long(expires: query::QueryValue<'_>) -> bool {
     let seconds = expires.decode().and_then(|text| text.parse::<u64>().ok());
     seconds.is_some_and(|seconds| seconds > PRESIGNED_SECONDS_MAX)
 }

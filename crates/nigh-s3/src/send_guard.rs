@@ -80,14 +80,14 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
-    use crate::watch::{Answering, Order, Patience, Watch};
+    use crate::watch::{AnsweringGuard, Order, Patience, Watch};
 
     #[tokio::test]
     async fn a_peer_that_takes_nothing_is_given_up_though_its_request_is_being_answered() {
         let patience = Patience { head: Duration::from_secs(3600), send: Duration::from_millis(50) };
         let watch = Watch::new(patience);
         let pulse = watch.add();
-        let _answering = Answering::begin(&pulse);
+        let _answering = AnsweringGuard::begin(&pulse);
         let (near, _far) = tokio::io::duplex(10);
         let mut near = SendGuard::new(near, Arc::clone(&pulse));
         let closed = std::future::poll_fn(|context| match pulse.order(context) {

@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::S3Door;
 use crate::send_guard::SendGuard;
-use crate::watch::{Answering, Order, Patience, Pulse, Watch};
+use crate::watch::{AnsweringGuard, Order, Patience, Pulse, Watch};
 
 /// A connection reads up to this at a time; a request's head must fit too (`screen` allows less).
 const READ_BUFFER_MAX: usize = 256 * 1024;
@@ -76,22 +76,22 @@ impl Default for DoorLimits {
 /// Where connections come from.
 trait Listener: Send + Sync + 'static {
     /// A connection that no runtime knows yet.
-    type Accepted: Send + 'static;
+    type RawStream: Send + 'static;
     /// The same, known to a runtime.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// The next one.
-    fn next(&self) -> impl Future<Output = io::Result<Self::Accepted>> + Send;
+    fn next(&self) -> impl Future<Output = io::Result<Self::RawStream>> + Send;
 
     /// Gives it to the runtime that this is called in.
-    fn adopt(accepted: Self::Accepted) -> io::Result<Self::Stream>;
+    fn adopt(accepted: Self::RawStream) -> io::Result<Self::Stream>;
 }
 
 impl Listener for TcpListener {
-    type Accepted = std::net::TcpStream;
+    type RawStream = std::net::TcpStream;
     type Stream = TcpStream;
 
-    async fn next(&self) -> io::Result<Self::Accepted> {
+    async fn next(&self) -> io::Result<Self::RawStream> {
         let (stream, client) = self.accept().await?;
         // Without it a small answer waits for the acknowledgement of the one before it: 40 ms.
         stream.set_nodelay(true)?;
@@ -101,20 +101,20 @@ impl Listener for TcpListener {
         stream.into_std()
     }
 
-    fn adopt(accepted: Self::Accepted) -> io::Result<TcpStream> {
+    fn adopt(accepted: Self::RawStream) -> io::Result<TcpStream> {
         TcpStream::from_std(accepted)
     }
 }
 
 impl Listener for UnixListener {
-    type Accepted = std::os::unix::net::UnixStream;
+    type RawStream = std::os::unix::net::UnixStream;
     type Stream = UnixStream;
 
-    async fn next(&self) -> io::Result<Self::Accepted> {
+    async fn next(&self) -> io::Result<Self::RawStream> {
         self.accept().await?.0.into_std()
     }
 
-    fn adopt(accepted: Self::Accepted) -> io::Result<UnixStream> {
+    fn adopt(accepted: Self::RawStream) -> io::Result<UnixStream> {
         UnixStream::from_std(accepted)
     }
 }
@@ -178,7 +178,7 @@ impl S3Door {
     }
 
     /// Serves one connection, on its lane.
-    async fn connection<L: Listener>(self, accepted: L::Accepted, permit: OwnedSemaphorePermit, pulse: Arc<Pulse>) {
+    async fn connection<L: Listener>(self, accepted: L::RawStream, permit: OwnedSemaphorePermit, pulse: Arc<Pulse>) {
         let stream = match L::adopt(accepted) {
             Ok(stream) => stream,
             Err(error) => {
@@ -188,7 +188,7 @@ impl S3Door {
         };
         let (door, home, place) = (&self, self.lanes.home(), Arc::new(permit));
         let service = service_fn(|request| {
-            let (answering, place) = (Answering::begin(&pulse), Arc::clone(&place));
+            let (answering, place) = (AnsweringGuard::begin(&pulse), Arc::clone(&place));
             async move {
                 let mut answer = pin!(door.answer(request, place));
                 let response = poll_fn(|context| {
@@ -225,7 +225,7 @@ impl S3Door {
 }
 
 /// `response`, in whose body the request is still being answered if it does not stand ready to be sent.
-fn until_sent(response: Response<Body>, answering: Answering, home: &Handle) -> Response<Body> {
+fn until_sent(response: Response<Body>, answering: AnsweringGuard, home: &Handle) -> Response<Body> {
     if response.body().bytes().is_some() {
         return response;
     }
@@ -236,7 +236,7 @@ fn until_sent(response: Response<Body>, answering: Answering, home: &Handle) -> 
 struct BodyFromHome {
     body: Body,
     home: Handle,
-    _answering: Answering,
+    _answering: AnsweringGuard,
 }
 
 impl http_body::Body for BodyFromHome {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
-use nigh_objects::{Committed, TransactionName};
+use nigh_objects::{CommittedTransaction, TransactionName};
 use s3s::route::S3Route;
 use s3s::{Body, S3Request, S3Response, S3Result};
 
 use crate::error::{invalid_argument, invalid_request, s3_error};
 use crate::handlers::{Handlers, notes};
 use crate::query;
-use crate::read::{Reading, Reads};
+use crate::read::{ReadExtension, Reads};
 use crate::telemetry::Operation;
 
 /// Names the transaction of an operation.
@@ -22,7 +22,7 @@ static XML: HeaderValue = HeaderValue::from_static("application/xml");
 
 /// What a request asks of a transaction as a whole: found once, and passed on in its extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Transacting {
+pub(crate) enum TransactionRequest {
     /// That it begins.
     Begin,
     /// That the one of this name is committed.
@@ -31,7 +31,7 @@ pub(crate) enum Transacting {
     Abort(String),
 }
 
-impl Transacting {
+impl TransactionRequest {
     /// What a request asks, if it is one of these.
     pub(crate) fn of(method: &Method, uri: &Uri) -> Option<Self> {
         if uri.path() != "/" {
@@ -66,7 +66,7 @@ pub(crate) fn check(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Result
     let is_plain = |name: &str| name == "x-id" || name.to_ascii_lowercase().starts_with("x-amz-");
     let names_object = || uri.query().into_iter().flat_map(query::pairs).all(|(name, _)| is_plain(&name));
     let writes = matches!(*method, Method::PUT | Method::DELETE) && has_key && names_object();
-    if Reading::of(method, uri).is_some() || writes && !headers.contains_key(&COPY_SOURCE) {
+    if ReadExtension::of(method, uri).is_some() || writes && !headers.contains_key(&COPY_SOURCE) {
         return Ok(());
     }
     Err(invalid_request("only GetObject, HeadObject, PutObject and DeleteObject can be in a transaction"))
@@ -85,7 +85,7 @@ pub(crate) struct Routes(pub(crate) Reads);
 #[async_trait]
 impl S3Route for Routes {
     fn is_match(&self, method: &Method, uri: &Uri, headers: &HeaderMap, extensions: &mut Extensions) -> bool {
-        extensions.get::<Transacting>().is_some() || self.0.is_match(method, uri, headers, extensions)
+        extensions.get::<TransactionRequest>().is_some() || self.0.is_match(method, uri, headers, extensions)
     }
 
     /// Left to `call`, which resolves the principal.
@@ -94,14 +94,18 @@ impl S3Route for Routes {
     }
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
-        match request.extensions.get::<Transacting>().cloned() {
+        match request.extensions.get::<TransactionRequest>().cloned() {
             Some(asked) => answer(self.0.handlers(), asked, &request).await,
             None => self.0.call(request).await,
         }
     }
 }
 
-async fn answer(handlers: &Handlers, asked: Transacting, request: &S3Request<Body>) -> S3Result<S3Response<Body>> {
+async fn answer(
+    handlers: &Handlers,
+    asked: TransactionRequest,
+    request: &S3Request<Body>,
+) -> S3Result<S3Response<Body>> {
     if let Some(notes) = notes(request) {
         notes.set_operation(asked.operation());
     }
@@ -109,7 +113,7 @@ async fn answer(handlers: &Handlers, asked: Transacting, request: &S3Request<Bod
     let memory = handlers.memory();
     let parsed = |name: &str| name.parse::<TransactionName>().map_err(s3_error);
     match asked {
-        Transacting::Begin => {
+        TransactionRequest::Begin => {
             let begun = memory.begin_transaction(&who).map_err(s3_error)?;
             let name = begun.name.to_string();
             let document = format!(
@@ -123,11 +127,11 @@ async fn answer(handlers: &Handlers, asked: Transacting, request: &S3Request<Bod
             }
             Ok(response)
         }
-        Transacting::Commit(name) => {
+        TransactionRequest::Commit(name) => {
             let committed = memory.commit_transaction(parsed(&name)?, &who).await.map_err(s3_error)?;
             Ok(documented(&committed_document(&committed)))
         }
-        Transacting::Abort(name) => {
+        TransactionRequest::Abort(name) => {
             memory.abort_transaction(parsed(&name)?, &who).map_err(s3_error)?;
             let mut response = S3Response::new(Body::empty());
             response.status = Some(StatusCode::NO_CONTENT);
@@ -136,7 +140,7 @@ async fn answer(handlers: &Handlers, asked: Transacting, request: &S3Request<Bod
     }
 }
 
-fn committed_document(committed: &Arc<Committed>) -> String {
+fn committed_document(committed: &Arc<CommittedTransaction>) -> String {
     let mut document = "<CommitTransactionResult>".to_owned();
     for written in &committed.written {
         let text = |text: &str| quick_xml::escape::escape(text).into_owned();
@@ -166,11 +170,11 @@ mod tests {
 
     #[test]
     fn a_transaction_begins_and_ends_on_the_root_alone() {
-        let of = |method: Method, uri: &str| Transacting::of(&method, &uri.parse().unwrap());
-        assert_eq!(of(Method::POST, "/?transaction"), Some(Transacting::Begin));
-        assert_eq!(of(Method::POST, "/?transaction="), Some(Transacting::Begin));
-        assert_eq!(of(Method::POST, "/?transaction=0-ab"), Some(Transacting::Commit("0-ab".to_owned())));
-        assert_eq!(of(Method::DELETE, "/?transaction=0-ab"), Some(Transacting::Abort("0-ab".to_owned())));
+        let of = |method: Method, uri: &str| TransactionRequest::of(&method, &uri.parse().unwrap());
+        assert_eq!(of(Method::POST, "/?transaction"), Some(TransactionRequest::Begin));
+        assert_eq!(of(Method::POST, "/?transaction="), Some(TransactionRequest::Begin));
+        assert_eq!(of(Method::POST, "/?transaction=0-ab"), Some(TransactionRequest::Commit("0-ab".to_owned())));
+        assert_eq!(of(Method::DELETE, "/?transaction=0-ab"), Some(TransactionRequest::Abort("0-ab".to_owned())));
         for other in [(Method::POST, "/b?transaction"), (Method::GET, "/?transaction"), (Method::POST, "/?delete")] {
             assert_eq!(of(other.0.clone(), other.1), None, "{other:?}");
         }

@@ -99,9 +99,9 @@ impl Pulse {
 
 /// A request being answered: as long as this is held, silence is not the client's.
 #[derive(Debug)]
-pub(crate) struct Answering(Arc<Pulse>);
+pub(crate) struct AnsweringGuard(Arc<Pulse>);
 
-impl Answering {
+impl AnsweringGuard {
     /// A request's head has come.
     pub(crate) fn begin(pulse: &Arc<Pulse>) -> Self {
         pulse.answering.store(true, Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for AnsweringGuard {
     fn drop(&mut self) {
         self.0.answering.store(false, Ordering::Relaxed);
         self.0.beat();
@@ -230,7 +230,7 @@ mod tests {
         let watch = Watch::new(PATIENCE);
         let (silent, asking) = (watch.add(), watch.add());
         for _ in 0..5 {
-            drop(Answering::begin(&asking));
+            drop(AnsweringGuard::begin(&asking));
             look(&watch, 8);
         }
         assert_eq!((order(&silent), order(&asking)), (Order::Close, Order::Serve));
@@ -240,7 +240,7 @@ mod tests {
     fn an_answer_in_the_making_is_not_the_client_s_silence() {
         let watch = Watch::new(PATIENCE);
         let pulse = watch.add();
-        let answering = Answering::begin(&pulse);
+        let answering = AnsweringGuard::begin(&pulse);
         look(&watch, 1000);
         look(&watch, 1000);
         drop(answering);
@@ -255,7 +255,7 @@ mod tests {
     fn a_client_that_takes_nothing_is_closed_and_one_that_takes_little_is_not() {
         let watch = Watch::new(PATIENCE);
         let (silent, slow) = (watch.add(), watch.add());
-        let _answering = (Answering::begin(&silent), Answering::begin(&slow));
+        let _answering = (AnsweringGuard::begin(&silent), AnsweringGuard::begin(&slow));
         look(&watch, 1);
         for _ in 0..10 {
             silent.waits_to_send();

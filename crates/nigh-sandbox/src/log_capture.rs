@@ -33,7 +33,7 @@ impl CapturedLog {
 
 /// What Lambda's REPORT line says.
 #[derive(Clone, Copy, Debug)]
-pub struct Report {
+pub struct ReportLine {
     /// From the handler's start to its answer.
     pub duration: Duration,
     /// What the owner booked.
@@ -92,7 +92,7 @@ impl LogCapture {
     }
 
     /// The invocation has ended: its log, and an empty one for the next.
-    pub fn finish(&self, id: InvocationId, report: &Report) -> CapturedLog {
+    pub fn finish(&self, id: InvocationId, report: &ReportLine) -> CapturedLog {
         let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
         let mut line = format!(
             "END RequestId: {id}\nREPORT RequestId: {id}\tDuration: {:.2} ms\tBilled Duration: {} ms\tMemory Size: {} MB",
@@ -122,8 +122,8 @@ impl LogSink for LogCapture {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
-        Report { duration: Duration::from_micros(1234), booked: ByteSize::mib(128), peak: None, init: None }
+    fn report() -> ReportLine {
+        ReportLine { duration: Duration::from_micros(1234), booked: ByteSize::mib(128), peak: None, init: None }
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         let (capture, id) = (LogCapture::new(ByteSize::kib(64)), InvocationId::now());
         capture.start(id);
         capture.line(b"hello");
-        let report = Report { peak: Some(ByteSize(1)), init: Some(Duration::from_millis(40)), ..report() };
+        let report = ReportLine { peak: Some(ByteSize(1)), init: Some(Duration::from_millis(40)), ..report() };
         assert_eq!(
             capture.finish(id, &report).text(),
             format!(

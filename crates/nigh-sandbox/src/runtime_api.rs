@@ -71,7 +71,7 @@ pub enum Reply {
 
 /// A reply and when it was whole.
 #[derive(Debug)]
-pub struct Replied {
+pub struct TimedReply {
     /// The time of its last byte.
     pub at: Monotonic,
     /// The reply.
@@ -80,7 +80,7 @@ pub struct Replied {
 
 /// How an initialisation ended.
 #[derive(Debug)]
-pub enum Initialised {
+pub enum InitOutcome {
     /// The sandbox asked for its first input.
     Ready,
     /// It said that it cannot: the runtime client's error object, as it came.
@@ -103,13 +103,13 @@ struct Seats {
     poll: Option<oneshot::Sender<Input>>,
     /// The input that waits for a request.
     assigned: Option<Dispatch>,
-    init: Option<oneshot::Sender<Initialised>>,
-    reply: Option<oneshot::Sender<Replied>>,
+    init: Option<oneshot::Sender<InitOutcome>>,
+    reply: Option<oneshot::Sender<TimedReply>>,
     /// Ends the reading of the answer that is being read; a later one takes its place.
     reading: CancellationToken,
 }
 
-struct Shared {
+struct RuntimeApiState {
     seats: Mutex<Seats>,
     clock: Arc<dyn Clock>,
     on_answer: OnAnswer,
@@ -118,7 +118,7 @@ struct Shared {
     body: tokio::sync::Mutex<()>,
 }
 
-impl Shared {
+impl RuntimeApiState {
     /// `dispatch` on its way to a request that asked for it.
     fn input(self: &Arc<Self>, dispatch: Dispatch) -> Input {
         let shared = Arc::clone(self);
@@ -153,13 +153,13 @@ impl Shared {
 /// The Runtime API of one sandbox.
 #[derive(Clone)]
 pub struct RuntimeApi {
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeApiState>,
 }
 
 impl RuntimeApi {
     /// An API that nobody can reach yet, and what tells of the initialisation's end.
     #[must_use]
-    pub fn new(clock: Arc<dyn Clock>, on_answer: OnAnswer) -> (Self, oneshot::Receiver<Initialised>) {
+    pub fn new(clock: Arc<dyn Clock>, on_answer: OnAnswer) -> (Self, oneshot::Receiver<InitOutcome>) {
         let (init, initialised) = oneshot::channel();
         let seats = Seats {
             protocol: Protocol::default(),
@@ -169,7 +169,7 @@ impl RuntimeApi {
             reply: None,
             reading: CancellationToken::new(),
         };
-        let shared = Shared {
+        let shared = RuntimeApiState {
             seats: Mutex::new(seats),
             clock,
             on_answer,
@@ -193,7 +193,7 @@ impl RuntimeApi {
     /// Gives the sandbox its next input. What becomes of it comes through the receiver; `None` if the sandbox cannot
     /// have one now.
     #[must_use]
-    pub fn dispatch(&self, dispatch: Dispatch) -> Option<oneshot::Receiver<Replied>> {
+    pub fn dispatch(&self, dispatch: Dispatch) -> Option<oneshot::Receiver<TimedReply>> {
         let mut seats = self.shared.seats.lock();
         if !seats.protocol.assign(dispatch.id) {
             return None;
@@ -235,11 +235,11 @@ impl RuntimeApi {
         seats.poll = None;
         seats.assigned = None;
         if let Some(init) = seats.init.take() {
-            let _ = init.send(Initialised::Ended(end.clone()));
+            let _ = init.send(InitOutcome::Ended(end.clone()));
         }
         if let Some(reply) = seats.reply.take() {
             let taken = matches!(was, State::Running(_));
-            let _ = reply.send(Replied { at, reply: Reply::Ended { end, taken } });
+            let _ = reply.send(TimedReply { at, reply: Reply::Ended { end, taken } });
         }
     }
 }

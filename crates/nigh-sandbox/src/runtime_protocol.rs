@@ -41,7 +41,7 @@ pub enum Refusal {
 
 /// What a request for the next input gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextReply {
     /// Nothing yet: it waits. `initialised` if it was the first.
     Wait {
         /// True if the sandbox is initialised by this request.
@@ -84,16 +84,16 @@ impl Protocol {
     ///
     /// # Errors
     /// If it has one that it did not answer, or has ended.
-    pub const fn next(&mut self) -> Result<Next, Refusal> {
+    pub const fn next(&mut self) -> Result<NextReply, Refusal> {
         match self.state {
             State::Initialising => {
                 self.state = State::Idle;
-                Ok(Next::Wait { initialised: true })
+                Ok(NextReply::Wait { initialised: true })
             }
-            State::Idle => Ok(Next::Wait { initialised: false }),
+            State::Idle => Ok(NextReply::Wait { initialised: false }),
             State::Assigned(id) => {
                 self.state = State::Running(id);
-                Ok(Next::Take(id))
+                Ok(NextReply::Take(id))
             }
             State::Running(_) | State::Ended => Err(self.refuse("Ready")),
         }
@@ -169,9 +169,9 @@ mod tests {
 
     fn running() -> (Protocol, InvocationId) {
         let (mut protocol, id) = (Protocol::default(), InvocationId::now());
-        assert_eq!(protocol.next(), Ok(Next::Wait { initialised: true }));
+        assert_eq!(protocol.next(), Ok(NextReply::Wait { initialised: true }));
         assert!(protocol.assign(id));
-        assert_eq!(protocol.next(), Ok(Next::Take(id)));
+        assert_eq!(protocol.next(), Ok(NextReply::Take(id)));
         (protocol, id)
     }
 
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(protocol.state(), State::Running(id));
         assert_eq!(protocol.answer(&id.to_string()), Ok(id));
         assert_eq!(protocol.state(), State::Idle);
-        assert_eq!(protocol.next(), Ok(Next::Wait { initialised: false }));
+        assert_eq!(protocol.next(), Ok(NextReply::Wait { initialised: false }));
     }
 
     #[test]

@@ -145,7 +145,7 @@ pub enum SandboxEnd {
 }
 
 /// A sandbox that has begun: the listeners stand in its network, nobody serves them yet.
-pub struct Started {
+pub struct StartedSandbox {
     /// The sandbox.
     pub sandbox: Arc<dyn Sandbox>,
     /// Where its runtime client will ask.
@@ -177,7 +177,7 @@ pub trait SandboxEngine: Send + Sync {
         Err("the engine has no way out".to_owned())
     }
     /// Makes a sandbox and starts its command.
-    async fn start(&self, spec: SandboxSpec) -> Result<Started, SandboxError>;
+    async fn start(&self, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError>;
     /// Whether it makes stems here.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ pub trait SandboxEngine: Send + Sync {
     /// Makes a stem.
     async fn warm(&self, spec: &StemSpec) -> Result<Stem, SandboxError>;
     /// Makes a sandbox out of a stem whose runtime is the command's; out of another if that one cannot be it.
-    async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<Started, SandboxError>;
+    async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError>;
     /// Ends whatever an earlier process of this Nigh left: sandboxes and their cgroups. Returns how many.
     async fn sweep(&self) -> Result<usize, SandboxError>;
 }

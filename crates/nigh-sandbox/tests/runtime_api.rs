@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
-use nigh_sandbox::runtime_api::{Dispatch, Initialised, RESPONSE_BYTES_MAX, Replied, Reply, RuntimeApi};
+use nigh_sandbox::runtime_api::{Dispatch, InitOutcome, RESPONSE_BYTES_MAX, Reply, RuntimeApi, TimedReply};
 use nigh_sandbox::sandbox::SandboxEnd;
 use nigh_terms::{InvocationId, SystemClock, Timestamp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Server {
     api: RuntimeApi,
-    initialised: Option<oneshot::Receiver<Initialised>>,
+    initialised: Option<oneshot::Receiver<InitOutcome>>,
     answers: Arc<AtomicUsize>,
     address: std::net::SocketAddr,
     _until: DropGuard,
@@ -45,12 +45,12 @@ impl Server {
         Client(TcpStream::connect(self.address).await.unwrap())
     }
 
-    async fn initialised(&mut self) -> Initialised {
+    async fn initialised(&mut self) -> InitOutcome {
         let initialised = self.initialised.take().unwrap();
         tokio::time::timeout(PATIENCE, initialised).await.unwrap().unwrap()
     }
 
-    fn dispatch(&self, payload: &'static str) -> (InvocationId, oneshot::Receiver<Replied>) {
+    fn dispatch(&self, payload: &'static str) -> (InvocationId, oneshot::Receiver<TimedReply>) {
         let id = InvocationId::now();
         let dispatch = Dispatch {
             id,
@@ -63,17 +63,17 @@ impl Server {
     }
 
     /// A client that has taken an input.
-    async fn running(&mut self) -> (Client, InvocationId, oneshot::Receiver<Replied>) {
+    async fn running(&mut self) -> (Client, InvocationId, oneshot::Receiver<TimedReply>) {
         let mut client = self.client().await;
         client.send("GET", "invocation/next", b"").await;
-        assert!(matches!(self.initialised().await, Initialised::Ready));
+        assert!(matches!(self.initialised().await, InitOutcome::Ready));
         let (id, replied) = self.dispatch("{}");
         assert_eq!(client.receive().await.status, 200);
         (client, id, replied)
     }
 }
 
-async fn reply(replied: oneshot::Receiver<Replied>) -> Reply {
+async fn reply(replied: oneshot::Receiver<TimedReply>) -> Reply {
     tokio::time::timeout(PATIENCE, replied).await.unwrap().unwrap().reply
 }
 
@@ -122,7 +122,7 @@ async fn a_client_gets_its_input_with_lambdas_headers_and_answers_on_the_same_co
     let mut server = Server::start().await;
     let mut client = server.client().await;
     client.send("GET", "invocation/next", b"").await;
-    assert!(matches!(server.initialised().await, Initialised::Ready));
+    assert!(matches!(server.initialised().await, InitOutcome::Ready));
     for n in 0..3 {
         let (id, replied) = server.dispatch("{\"n\":1}");
         let input = client.receive().await;
@@ -160,7 +160,7 @@ async fn a_client_that_hung_up_while_it_waited_does_not_take_the_input_with_it()
     let mut server = Server::start().await;
     let mut first = server.client().await;
     first.send("GET", "invocation/next", b"").await;
-    assert!(matches!(server.initialised().await, Initialised::Ready));
+    assert!(matches!(server.initialised().await, InitOutcome::Ready));
     let mut second = server.client().await;
     second.send("GET", "invocation/next", b"").await;
     // The later request takes the place of the first, which is told so.
@@ -266,7 +266,7 @@ async fn an_error_of_the_initialisation_is_told_and_nothing_follows() {
     let mut server = Server::start().await;
     let mut client = server.client().await;
     assert_eq!(client.ask("POST", "init/error", b"{\"errorType\":\"ImportError\"}").await.status, 202);
-    assert!(matches!(server.initialised().await, Initialised::Failed { payload, .. } if payload.starts_with(b"{")));
+    assert!(matches!(server.initialised().await, InitOutcome::Failed { payload, .. } if payload.starts_with(b"{")));
     assert_eq!(client.ask("GET", "invocation/next", b"").await.status, 403);
 }
 

@@ -17,7 +17,7 @@ use nigh_terms::{BucketName, FunctionName, Namespace, ObjectKey};
 use serde::{Deserialize, Serialize};
 
 use crate::payload_walk::PayloadWalk;
-use crate::touched::Touched;
+use crate::touched::TouchedObject;
 
 /// Functions of a namespace of which something is known; the one used longest ago makes room.
 const FUNCTIONS_MAX: usize = 1024;
@@ -42,7 +42,7 @@ const EXPECTED_MAX: usize = 32;
 
 /// An object that will probably be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expected {
+pub struct ExpectedObject {
     /// Its bucket.
     pub bucket: BucketName,
     /// Its key.
@@ -51,7 +51,7 @@ pub struct Expected {
     pub bytes: u64,
 }
 
-impl Expected {
+impl ExpectedObject {
     /// The object of `namespace` that it is.
     #[must_use]
     pub fn object(&self, namespace: &Namespace) -> ObjectId {
@@ -146,7 +146,7 @@ impl Reads {
     }
 
     /// The run that began last has read this, for the first time.
-    fn saw(&mut self, names: &Names, read: &Touched) {
+    fn saw(&mut self, names: &Names, read: &TouchedObject) {
         let mut known = false;
         let is_it = |pattern: &Pattern| pattern.bucket == read.bucket && pattern.key(names).as_ref() == Some(&read.key);
         for pattern in self.patterns.iter_mut().filter(|pattern| is_it(pattern)) {
@@ -170,13 +170,13 @@ impl Reads {
     }
 
     /// What a run with these names will probably read: what at least half of the runs have.
-    fn expected(&self, names: &Names) -> Vec<Expected> {
-        let mut expected: Vec<Expected> = Vec::new();
+    fn expected(&self, names: &Names) -> Vec<ExpectedObject> {
+        let mut expected: Vec<ExpectedObject> = Vec::new();
         for pattern in self.patterns.iter().filter(|one| one.hits >= HITS_MIN && one.hits * 2 >= self.runs) {
             let Some(key) = pattern.key(names) else { continue };
-            let is_it = |known: &Expected| known.bucket == pattern.bucket && known.key == key;
+            let is_it = |known: &ExpectedObject| known.bucket == pattern.bucket && known.key == key;
             if expected.len() < EXPECTED_MAX && !expected.iter().any(is_it) {
-                expected.push(Expected { bucket: pattern.bucket.clone(), key, bytes: pattern.bytes });
+                expected.push(ExpectedObject { bucket: pattern.bucket.clone(), key, bytes: pattern.bytes });
             }
         }
         expected
@@ -185,7 +185,7 @@ impl Reads {
 
 /// What is known of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Known {
+struct FunctionReads {
     /// What it reads itself.
     own: Reads,
     /// What those read that follow from it, where it is the first; but for what was written in the same run.
@@ -196,7 +196,7 @@ struct Known {
     successors: BTreeMap<FunctionName, u32>,
     /// What its last run wrote.
     #[serde(skip)]
-    outputs: Vec<Expected>,
+    outputs: Vec<ExpectedObject>,
     #[serde(skip)]
     used: u64,
     /// It is not written since it changed.
@@ -208,7 +208,7 @@ struct Known {
 #[derive(Serialize, Deserialize)]
 struct Document {
     format: u32,
-    known: Known,
+    known: FunctionReads,
 }
 
 const FORMAT: u32 = 1;
@@ -227,7 +227,7 @@ struct Run {
 /// What is known of the applications of a namespace.
 #[derive(Clone, Debug, Default)]
 pub struct ApplicationObjects {
-    functions: HashMap<FunctionName, Known>,
+    functions: HashMap<FunctionName, FunctionReads>,
     /// Counts what is asked and told, for who was used longest ago.
     clock: u64,
     runs: BTreeMap<u64, Run>,
@@ -239,7 +239,7 @@ pub struct ApplicationObjects {
 
 /// What an invocation has done.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended<'a> {
+pub struct FinishedRun<'a> {
     /// Its tenant.
     pub namespace: &'a Namespace,
     /// Its function.
@@ -249,13 +249,13 @@ pub struct Ended<'a> {
     /// The objects that its input names.
     pub named: &'a [NamePrint],
     /// What it touched.
-    pub touched: &'a [Touched],
+    pub touched: &'a [TouchedObject],
 }
 
 impl ApplicationObjects {
     /// An invocation has ended.
-    pub fn ended(&mut self, ended: &Ended<'_>) {
-        let Ended { namespace, function, names, named, touched } = *ended;
+    pub fn ended(&mut self, ended: &FinishedRun<'_>) {
+        let FinishedRun { namespace, function, names, named, touched } = *ended;
         let prints: Vec<NamePrint> = touched.iter().map(|one| NamePrint::of(&one.object(namespace))).collect();
         let read = || touched.iter().zip(&prints).filter(|(one, _)| !one.wrote);
         let of_others = read().map(|(_, print)| print).chain(named);
@@ -266,13 +266,13 @@ impl ApplicationObjects {
         read().for_each(|(one, _)| known.own.saw(names, one));
         let outputs = touched.iter().filter(|one| one.wrote).take(OUTPUTS_MAX);
         known.outputs = outputs
-            .map(|one| Expected { bucket: one.bucket.clone(), key: one.key.clone(), bytes: one.bytes })
+            .map(|one| ExpectedObject { bucket: one.bucket.clone(), key: one.key.clone(), bytes: one.bytes })
             .collect();
 
         let run = match before.filter(|(run, _)| self.runs.contains_key(run)) {
             Some((run, writer)) => {
                 self.followed(run, &writer, function);
-                let new: Vec<(&Touched, NamePrint)> = read()
+                let new: Vec<(&TouchedObject, NamePrint)> = read()
                     .filter(|(_, print)| self.writers.get(*print).is_none_or(|(of, _)| *of != run))
                     .map(|(one, print)| (one, *print))
                     .collect();
@@ -294,7 +294,7 @@ impl ApplicationObjects {
 
     /// What an invocation of `function` will probably read itself.
     #[must_use]
-    pub fn reads(&self, function: &FunctionName, names: &Names) -> Vec<Expected> {
+    pub fn reads(&self, function: &FunctionName, names: &Names) -> Vec<ExpectedObject> {
         let Some(known) = self.functions.get(function) else { return Vec::new() };
         let mut expected = known.own.expected(names);
         let is_expected = |hits: u32| hits >= HITS_MIN && hits * 2 >= known.own.runs;
@@ -306,7 +306,7 @@ impl ApplicationObjects {
 
     /// What those will probably read that follow from an invocation of `function`, if it is the first of an application.
     #[must_use]
-    pub fn reads_after(&self, function: &FunctionName, names: &Names) -> Vec<Expected> {
+    pub fn reads_after(&self, function: &FunctionName, names: &Names) -> Vec<ExpectedObject> {
         self.functions.get(function).map(|known| known.after.expected(names)).unwrap_or_default()
     }
 
@@ -317,7 +317,7 @@ impl ApplicationObjects {
         known.successors.iter().max_by_key(|(_, hits)| **hits).map(|(name, _)| name)
     }
 
-    fn known(&mut self, function: &FunctionName) -> &mut Known {
+    fn known(&mut self, function: &FunctionName) -> &mut FunctionReads {
         self.clock += 1;
         if self.functions.len() >= FUNCTIONS_MAX && !self.functions.contains_key(function) {
             let oldest = self.functions.iter().min_by_key(|(_, known)| known.used).map(|(name, _)| name.clone());
@@ -392,7 +392,7 @@ impl ApplicationObjects {
         }
     }
 
-    fn read_after(&mut self, run: u64, read: &[(&Touched, NamePrint)]) {
+    fn read_after(&mut self, run: u64, read: &[(&TouchedObject, NamePrint)]) {
         let Some(of) = self.runs.get_mut(&run) else { return };
         let Some(known) = self.functions.get_mut(&of.first) else { return };
         for (one, print) in read {
@@ -412,8 +412,13 @@ mod tests {
         FunctionName::new(name).unwrap()
     }
 
-    fn touched(key: &str, wrote: bool) -> Touched {
-        Touched { bucket: BucketName::new("bucket").unwrap(), key: ObjectKey::new(key).unwrap(), bytes: 1000, wrote }
+    fn touched(key: &str, wrote: bool) -> TouchedObject {
+        TouchedObject {
+            bucket: BucketName::new("bucket").unwrap(),
+            key: ObjectKey::new(key).unwrap(),
+            bytes: 1000,
+            wrote,
+        }
     }
 
     fn end(learned: &mut ApplicationObjects, function: &str, payload: &str, calls: &[(&str, bool)]) {
@@ -425,9 +430,9 @@ mod tests {
             key: named.key.clone(),
         };
         let named: Vec<NamePrint> = walk.objects.iter().map(|named| NamePrint::of(&object(named))).collect();
-        let touched: Vec<Touched> = calls.iter().map(|(key, wrote)| touched(key, *wrote)).collect();
+        let touched: Vec<TouchedObject> = calls.iter().map(|(key, wrote)| touched(key, *wrote)).collect();
         let (function, names) = (name(function), Names::of(&walk));
-        learned.ended(&Ended {
+        learned.ended(&FinishedRun {
             namespace: &tenant,
             function: &function,
             names: &names,
@@ -436,7 +441,7 @@ mod tests {
         });
     }
 
-    fn keys(expected: &[Expected]) -> Vec<&str> {
+    fn keys(expected: &[ExpectedObject]) -> Vec<&str> {
         expected.iter().map(|one| one.key.as_str()).collect()
     }
 

@@ -24,9 +24,9 @@ use std::time::Duration;
 use nigh_functions::event_config::{Destination, EventPolicy};
 use nigh_terms::{ByteSize, FunctionName, InvocationId, Monotonic, Namespace};
 
-pub use self::command::{Command, Condition, EventFacts, Fate, Now, RunEnd};
+pub use self::command::{ClockReading, Command, Condition, EventFacts, Fate, RunEnd};
 use self::dead_letters::DeadLetters;
-pub use self::dead_letters::{DeadLetter, Remains};
+pub use self::dead_letters::{DeadLetter, RemainingWork};
 pub use self::limits::{QueueFull, QueueLimits};
 use self::line::Line;
 
@@ -63,7 +63,7 @@ struct Event {
 }
 
 impl Event {
-    fn age(&self, now: Now) -> Duration {
+    fn age(&self, now: ClockReading) -> Duration {
         self.age_then + now.monotonic.since(self.since)
     }
 }
@@ -78,7 +78,7 @@ struct Load {
 
 /// An event that is not done, as people see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingEvent {
     /// The event.
     pub id: InvocationId,
     /// What it is.
@@ -91,13 +91,13 @@ pub struct Pending {
     pub due_in: Duration,
 }
 
-type Which = (Namespace, FunctionName);
+type FunctionKey = (Namespace, FunctionName);
 
 /// The queue.
 pub struct EventQueue {
     limits: QueueLimits,
     events: HashMap<InvocationId, Event>,
-    lines: BTreeMap<Which, Line>,
+    lines: BTreeMap<FunctionKey, Line>,
     /// Records to deliver, by when.
     deliveries: Line,
     loads: BTreeMap<Namespace, Load>,
@@ -124,7 +124,7 @@ impl EventQueue {
     ///
     /// # Errors
     /// If the namespace has as many as it may.
-    pub fn admit(&mut self, id: InvocationId, facts: EventFacts, now: Now) -> Result<(), QueueFull> {
+    pub fn admit(&mut self, id: InvocationId, facts: EventFacts, now: ClockReading) -> Result<(), QueueFull> {
         let load = self.loads.get(&facts.namespace).copied().unwrap_or_default();
         if load.events >= self.limits.events_max {
             return Err(QueueFull::Events(load.events));
@@ -137,7 +137,7 @@ impl EventQueue {
     }
 
     /// An event that is durable now: it may run.
-    pub fn stored(&mut self, id: InvocationId, now: Now) {
+    pub fn stored(&mut self, id: InvocationId, now: ClockReading) {
         self.wait_in_line(id, now.monotonic);
     }
 
@@ -148,14 +148,14 @@ impl EventQueue {
 
     /// An event that an earlier life of the node promised; it has begun `attempts` times. It is not refused: it was
     /// admitted once.
-    pub fn restore(&mut self, id: InvocationId, facts: EventFacts, attempts: u32, now: Now) {
+    pub fn restore(&mut self, id: InvocationId, facts: EventFacts, attempts: u32, now: ClockReading) {
         let age = Duration::from_millis(now.wall.millis().saturating_sub(facts.accepted.millis()));
         self.enter(id, facts, age, attempts, now);
         self.wait_in_line(id, now.monotonic);
     }
 
     /// A record that an earlier life of the node was to deliver.
-    pub fn restore_delivery(&mut self, id: InvocationId, facts: EventFacts, to: Destination, now: Now) {
+    pub fn restore_delivery(&mut self, id: InvocationId, facts: EventFacts, to: Destination, now: ClockReading) {
         self.enter(id, facts, Duration::ZERO, 0, now);
         self.to_deliver(id, to, now);
     }
@@ -169,7 +169,7 @@ impl EventQueue {
     /// function.
     pub fn next(
         &mut self,
-        now: Now,
+        now: ClockReading,
         policy: impl Fn(&Namespace, &FunctionName) -> Option<EventPolicy>,
     ) -> Vec<Command> {
         let mut commands = Vec::new();
@@ -182,9 +182,9 @@ impl EventQueue {
                 commands.push(Command::Deliver { id, facts: event.facts.clone(), to });
             }
         }
-        let due: Vec<Which> =
+        let due: Vec<FunctionKey> =
             self.lines.iter().filter(|(_, line)| line.is_due(now.monotonic)).map(|(which, _)| which.clone()).collect();
-        let mut policies: BTreeMap<Which, Option<EventPolicy>> = BTreeMap::new();
+        let mut policies: BTreeMap<FunctionKey, Option<EventPolicy>> = BTreeMap::new();
         for which in due {
             let policy = policy(&which.0, &which.1);
             commands.extend(self.conclude_hopeless(&which, policy.as_ref(), now));
@@ -216,7 +216,13 @@ impl EventQueue {
     }
 
     /// An attempt has ended so. If the event is done, what is to be done about it.
-    pub fn ended(&mut self, id: InvocationId, end: RunEnd, policy: Option<&EventPolicy>, now: Now) -> Option<Command> {
+    pub fn ended(
+        &mut self,
+        id: InvocationId,
+        end: RunEnd,
+        policy: Option<&EventPolicy>,
+        now: ClockReading,
+    ) -> Option<Command> {
         self.stop_running(id)?;
         let limits = self.limits;
         let event = self.events.get_mut(&id)?;
@@ -248,7 +254,7 @@ impl EventQueue {
     }
 
     /// An event is done, and its record, on the disk now, is to go there.
-    pub fn to_deliver(&mut self, id: InvocationId, to: Destination, now: Now) {
+    pub fn to_deliver(&mut self, id: InvocationId, to: Destination, now: ClockReading) {
         if let Some(event) = self.events.get_mut(&id) {
             event.stage = Stage::ToDeliver(to);
             event.throttles = 0;
@@ -263,7 +269,7 @@ impl EventQueue {
     }
 
     /// A record was not taken. It is tried again, after a wait that doubles, and then given up.
-    pub fn not_delivered(&mut self, id: InvocationId, reason: &str, now: Now) -> Option<Command> {
+    pub fn not_delivered(&mut self, id: InvocationId, reason: &str, now: ClockReading) -> Option<Command> {
         let limits = self.limits;
         let event = self.events.get_mut(&id)?;
         let Stage::Delivering(to) = &event.stage else { return None };
@@ -307,7 +313,7 @@ impl EventQueue {
         &mut self,
         namespace: &Namespace,
         id: InvocationId,
-        now: Now,
+        now: ClockReading,
     ) -> Result<Option<DeadLetter>, QueueFull> {
         let Some(mut letter) = self.dead.get(namespace, id).cloned() else { return Ok(None) };
         letter.facts.accepted = now.wall;
@@ -333,10 +339,10 @@ impl EventQueue {
 
     /// The events of `namespace` that are not done, oldest first.
     #[must_use]
-    pub fn pending(&self, namespace: &Namespace, now: Now) -> Vec<Pending> {
+    pub fn pending(&self, namespace: &Namespace, now: ClockReading) -> Vec<PendingEvent> {
         let own = self.events.iter().filter(|(_, event)| event.facts.namespace == *namespace);
-        let mut pending: Vec<Pending> = own
-            .map(|(id, event)| Pending {
+        let mut pending: Vec<PendingEvent> = own
+            .map(|(id, event)| PendingEvent {
                 id: *id,
                 facts: event.facts.clone(),
                 attempts: event.attempts,
@@ -358,7 +364,7 @@ impl EventQueue {
         (self.events.len(), self.dead.len())
     }
 
-    fn enter(&mut self, id: InvocationId, facts: EventFacts, age_then: Duration, attempts: u32, now: Now) {
+    fn enter(&mut self, id: InvocationId, facts: EventFacts, age_then: Duration, attempts: u32, now: ClockReading) {
         let load = self.loads.entry(facts.namespace.clone()).or_default();
         load.events += 1;
         load.bytes += facts.bytes;
@@ -432,7 +438,12 @@ impl EventQueue {
     }
 
     /// Takes those out of the front of a line that are not to be tried again.
-    fn conclude_hopeless(&mut self, which: &Which, policy: Option<&EventPolicy>, now: Now) -> Vec<Command> {
+    fn conclude_hopeless(
+        &mut self,
+        which: &FunctionKey,
+        policy: Option<&EventPolicy>,
+        now: ClockReading,
+    ) -> Vec<Command> {
         let mut hopeless = Vec::new();
         if let Some(line) = self.lines.get_mut(which) {
             let events = &self.events;
@@ -447,7 +458,11 @@ impl EventQueue {
     }
 
     /// Whose first event runs next: of the namespace that runs least, of the function that runs least, the oldest.
-    fn whose_turn(&self, now: Now, policies: &BTreeMap<Which, Option<EventPolicy>>) -> Option<Which> {
+    fn whose_turn(
+        &self,
+        now: ClockReading,
+        policies: &BTreeMap<FunctionKey, Option<EventPolicy>>,
+    ) -> Option<FunctionKey> {
         if self.running >= self.limits.running_max {
             return None;
         }
@@ -464,7 +479,7 @@ impl EventQueue {
 }
 
 /// Why an event is not to be tried again, if it is not.
-fn why_hopeless(event: &Event, policy: Option<&EventPolicy>, now: Now) -> Option<Condition> {
+fn why_hopeless(event: &Event, policy: Option<&EventPolicy>, now: ClockReading) -> Option<Condition> {
     match policy {
         None => Some(Condition::FunctionDeleted),
         Some(policy) if policy.reserved == Some(0) => Some(Condition::ZeroReservedConcurrency),

@@ -25,7 +25,7 @@ impl Default for KeepAlive {
 
 /// An idle sandbox, as these decisions see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Idle {
+pub struct IdleSince {
     /// Since when.
     pub since: Monotonic,
 }
@@ -33,7 +33,7 @@ pub struct Idle {
 impl KeepAlive {
     /// How many of `idle`, the one idle longest first, end at `now`: always a prefix.
     #[must_use]
-    pub fn expired(&self, idle: &[Idle], now: Monotonic) -> usize {
+    pub fn expired(&self, idle: &[IdleSince], now: Monotonic) -> usize {
         let surplus = idle.len().saturating_sub(self.idle_max);
         let old = idle.iter().take_while(|one| now.since(one.since) >= self.idle_for).count();
         surplus.max(old)
@@ -44,8 +44,8 @@ impl KeepAlive {
 mod tests {
     use super::*;
 
-    fn idle(since_s: u64) -> Idle {
-        Idle { since: Monotonic(since_s * 1_000_000_000) }
+    fn idle(since_s: u64) -> IdleSince {
+        IdleSince { since: Monotonic(since_s * 1_000_000_000) }
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Share {
 
 /// What somebody who asked for more gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Raise {
+pub struct RaiseOutcome {
     /// The limit that is granted now: it may be set.
     pub limit: ByteSize,
     /// What is missing to what was asked for. It comes when the cache has given way (`next`).
@@ -223,13 +223,13 @@ impl<S: Copy + Ord> MemoryBudget<S> {
 
     /// `sandbox` is to have `to`, no less than `least`: it gets what is free of that at once, and the rest is on its way.
     /// If not even `least` is free it gets nothing now.
-    pub fn raise(&mut self, sandbox: S, to: ByteSize, least: ByteSize, now: Monotonic) -> Raise {
+    pub fn raise(&mut self, sandbox: S, to: ByteSize, least: ByteSize, now: Monotonic) -> RaiseOutcome {
         // Who runs grows before anybody begins.
         let growing = self.shares.iter().filter(|(one, share)| **one != sandbox && share.grows());
         let growing: ByteSize = growing.map(|(_, share)| share.missing()).sum();
         let room = self.room();
         let Some(share) = self.shares.get_mut(&sandbox) else {
-            return Raise { limit: ByteSize::ZERO, missing: to };
+            return RaiseOutcome { limit: ByteSize::ZERO, missing: to };
         };
         let room = if share.granted == ByteSize::ZERO { room.saturating_sub(growing) } else { room };
         share.state = State::Busy;
@@ -243,7 +243,7 @@ impl<S: Copy + Ord> MemoryBudget<S> {
                 self.slack.raised(raised, now);
             }
         }
-        Raise { limit: share.granted, missing: share.missing() }
+        RaiseOutcome { limit: share.granted, missing: share.missing() }
     }
 
     /// The next run of `sandbox`, which has none, is thought to begin with `to`: the limit that is granted now. The rest comes
@@ -492,7 +492,7 @@ mod tests {
         let (mut budget, mut cache) = settled();
         assert_eq!(cache.takes, mib(1100));
         budget.admit(1, mib(512), NOW);
-        assert_eq!(budget.raise(1, mib(60), mib(60), NOW), Raise { limit: mib(60), missing: mib(0) });
+        assert_eq!(budget.raise(1, mib(60), mib(60), NOW), RaiseOutcome { limit: mib(60), missing: mib(0) });
         assert_eq!(budget.in_use().room, mib(40));
         cache.settle(&mut budget);
         assert_eq!((cache.takes, budget.in_use().room), (mib(1040), mib(100)));
@@ -506,7 +506,7 @@ mod tests {
         let (mut budget, mut cache) = settled();
         budget.admit(1, mib(512), NOW);
         budget.raise(1, mib(50), mib(50), NOW);
-        assert_eq!(budget.raise(1, mib(512), mib(0), NOW), Raise { limit: mib(100), missing: mib(412) });
+        assert_eq!(budget.raise(1, mib(512), mib(0), NOW), RaiseOutcome { limit: mib(100), missing: mib(412) });
         assert_eq!(cache.settle(&mut budget), [Command::Limit(1, mib(512))]);
         assert_eq!((cache.takes, budget.in_use().counts.yielded), (mib(588), mib(512)));
     }
@@ -537,7 +537,7 @@ mod tests {
         assert_eq!(budget.prepare(1, mib(300), NOW), mib(120));
         assert_eq!(cache.settle(&mut budget), [Command::Limit(1, mib(300))]);
         assert_eq!((budget.in_use().granted, budget.in_use().room), (mib(320), mib(100)), "and there is slack again");
-        assert_eq!(budget.raise(1, mib(280), mib(0), NOW), Raise { limit: mib(300), missing: mib(0) });
+        assert_eq!(budget.raise(1, mib(280), mib(0), NOW), RaiseOutcome { limit: mib(300), missing: mib(0) });
         budget.stands(1, mib(280), false);
         budget.idle(1, Monotonic(3));
         assert_eq!(budget.prepared(1), mib(0), "it has begun");
@@ -567,7 +567,7 @@ mod tests {
         cache.held = cache.takes;
         budget.admit(4, mib(400), NOW);
         assert_eq!(budget.raise(4, mib(60), mib(60), NOW).limit, mib(60));
-        assert_eq!(budget.raise(4, mib(160), mib(0), NOW), Raise { limit: mib(100), missing: mib(60) });
+        assert_eq!(budget.raise(4, mib(160), mib(0), NOW), RaiseOutcome { limit: mib(100), missing: mib(60) });
         let ended = cache.settle(&mut budget);
         assert!(matches!(ended[..], [Command::End(2, why), Command::End(1, _)] if why.contains("held")), "{ended:?}");
         budget.gone(2);
@@ -586,9 +586,9 @@ mod tests {
         budget.raise(1, mib(90), mib(90), NOW);
         budget.raise(1, mib(400), mib(0), NOW);
         budget.admit(2, mib(100), NOW);
-        assert_eq!(budget.raise(2, mib(64), mib(64), NOW), Raise { limit: mib(0), missing: mib(64) });
+        assert_eq!(budget.raise(2, mib(64), mib(64), NOW), RaiseOutcome { limit: mib(0), missing: mib(64) });
         assert_eq!(cache.settle(&mut budget), [Command::Limit(1, mib(400))]);
-        assert_eq!(budget.raise(2, mib(64), mib(64), NOW), Raise { limit: mib(64), missing: mib(0) });
+        assert_eq!(budget.raise(2, mib(64), mib(64), NOW), RaiseOutcome { limit: mib(64), missing: mib(0) });
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub fn limit_for(grant: Grant, used: ByteSize) -> ByteSize {
 
 /// What is known of a sandbox that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct MemoryReading {
     /// What it cannot do without: what is in use, but for the page cache, which the kernel takes back by itself.
     pub need: ByteSize,
     /// Its limit.
@@ -47,7 +47,7 @@ pub struct Seen {
 
 /// The limit that it shall have, if it shall have another.
 #[must_use]
-pub fn growth(seen: &Seen) -> Option<ByteSize> {
+pub fn growth(seen: &MemoryReading) -> Option<ByteSize> {
     if seen.limit >= seen.booked || seen.need + HEADROOM <= seen.limit {
         return None;
     }
@@ -67,8 +67,8 @@ mod tests {
 
     use super::*;
 
-    const fn seen(need: u64, limit: u64, booked: u64, grown: u32) -> Seen {
-        Seen { need: ByteSize::mib(need), limit: ByteSize::mib(limit), booked: ByteSize::mib(booked), grown }
+    const fn seen(need: u64, limit: u64, booked: u64, grown: u32) -> MemoryReading {
+        MemoryReading { need: ByteSize::mib(need), limit: ByteSize::mib(limit), booked: ByteSize::mib(booked), grown }
     }
 
     #[test]

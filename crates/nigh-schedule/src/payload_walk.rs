@@ -71,7 +71,7 @@ impl PayloadWalk {
         if payload.len() <= PAYLOAD_BYTES_MAX {
             walker.name.push_str(ARGUMENT_PREFIX);
             let mut reader = serde_json::Deserializer::from_slice(payload);
-            let here = Here { walker: &mut walker, depth: 0, is_argument: true, is_half: false };
+            let here = WalkPosition { walker: &mut walker, depth: 0, is_argument: true, is_half: false };
             // Ended early, or no JSON: what was found until then counts.
             let _ended_early = here.deserialize(&mut reader);
         }
@@ -91,7 +91,7 @@ struct Walker {
 }
 
 /// What a value was, as far as its parent must know.
-enum Seen<'de> {
+enum WalkedValue<'de> {
     Other,
     Text(Cow<'de, str>),
     /// An object, with a text `name` and a text `key`.
@@ -174,7 +174,7 @@ impl Walker {
 }
 
 /// A place in the input.
-struct Here<'w> {
+struct WalkPosition<'w> {
     walker: &'w mut Walker,
     depth: usize,
     /// What is here may be an argument.
@@ -183,16 +183,16 @@ struct Here<'w> {
     is_half: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Here<'_> {
-    type Value = Seen<'de>;
+impl<'de> DeserializeSeed<'de> for WalkPosition<'_> {
+    type Value = WalkedValue<'de>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Seen<'de>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<WalkedValue<'de>, D::Error> {
         self.walker.seen += 1;
         if self.walker.seen > VALUES_MAX {
             return Err(D::Error::custom("enough was seen"));
         }
         if self.depth > DEPTH_MAX {
-            return IgnoredAny::deserialize(deserializer).map(|_| Seen::Other);
+            return IgnoredAny::deserialize(deserializer).map(|_| WalkedValue::Other);
         }
         deserializer.deserialize_any(self)
     }
@@ -202,65 +202,65 @@ impl<'de> DeserializeSeed<'de> for Here<'_> {
 #[derive(Deserialize)]
 struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl Here<'_> {
-    fn text<'de>(self, text: Cow<'de, str>) -> Seen<'de> {
+impl WalkPosition<'_> {
+    fn text<'de>(self, text: Cow<'de, str>) -> WalkedValue<'de> {
         match text.strip_prefix("s3://").and_then(|rest| rest.split_once('/')) {
             Some((bucket, key)) => self.walker.object(bucket, key),
             None if self.is_argument && !self.is_half => self.walker.word(&text),
             None => {}
         }
-        Seen::Text(text)
+        WalkedValue::Text(text)
     }
 }
 
-impl<'de> Visitor<'de> for Here<'_> {
-    type Value = Seen<'de>;
+impl<'de> Visitor<'de> for WalkPosition<'_> {
+    type Value = WalkedValue<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_unit<E>(self) -> Result<Seen<'de>, E> {
-        Ok(Seen::Other)
+    fn visit_unit<E>(self) -> Result<WalkedValue<'de>, E> {
+        Ok(WalkedValue::Other)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Seen<'de>, E> {
+    fn visit_bool<E>(self, value: bool) -> Result<WalkedValue<'de>, E> {
         if self.is_argument {
             self.walker.truth(value);
         }
-        Ok(Seen::Other)
+        Ok(WalkedValue::Other)
     }
 
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Seen<'de>, E> {
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<WalkedValue<'de>, E> {
         self.visit_f64(value as f64)
     }
 
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Seen<'de>, E> {
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<WalkedValue<'de>, E> {
         self.visit_f64(value as f64)
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Seen<'de>, E> {
+    fn visit_f64<E>(self, value: f64) -> Result<WalkedValue<'de>, E> {
         if self.is_argument {
             self.walker.number(value);
         }
-        Ok(Seen::Other)
+        Ok(WalkedValue::Other)
     }
 
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Seen<'de>, E> {
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<WalkedValue<'de>, E> {
         Ok(self.text(Cow::Borrowed(text)))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Seen<'de>, E> {
+    fn visit_str<E>(self, text: &str) -> Result<WalkedValue<'de>, E> {
         Ok(self.text(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Seen<'de>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<WalkedValue<'de>, A::Error> {
         let Self { walker, depth, is_argument, .. } = self;
         let mut at = 0;
         loop {
             let back = walker.enter("*", &at.to_smolstr());
             let is_argument = is_argument && at < LIST_MAX;
-            let here = Here { walker, depth: depth + 1, is_argument, is_half: false };
+            let here = WalkPosition { walker, depth: depth + 1, is_argument, is_half: false };
             let member = members.next_element_seed(here);
             walker.leave(back);
             if member?.is_none() {
@@ -268,10 +268,10 @@ impl<'de> Visitor<'de> for Here<'_> {
             }
             at += 1;
         }
-        Ok(Seen::Other)
+        Ok(WalkedValue::Other)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Seen<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<WalkedValue<'de>, A::Error> {
         let Self { walker, depth, is_argument, .. } = self;
         // Each with the member's name: the first of the names that a bucket or a key may have.
         let mut bucket: Option<(Cow<'de, str>, Cow<'de, str>)> = None;
@@ -280,16 +280,18 @@ impl<'de> Visitor<'de> for Here<'_> {
         while let Some(MemberName(member)) = members.next_key()? {
             let back = walker.enter(&member, &member);
             let is_half = BUCKET_MEMBERS.contains(&&*member) || KEY_MEMBERS.contains(&&*member);
-            let seen = members.next_value_seed(Here { walker, depth: depth + 1, is_argument, is_half });
+            let seen = members.next_value_seed(WalkPosition { walker, depth: depth + 1, is_argument, is_half });
             walker.leave(back);
             match seen? {
-                Seen::Text(text) if BUCKET_MEMBERS.contains(&&*member) => bucket = bucket.or(Some((member, text))),
-                Seen::Text(text) if KEY_MEMBERS.contains(&&*member) => key = key.or(Some((member, text))),
-                Seen::Text(text) if member == "name" => name = Some(text),
-                Seen::Members { name: Some(name), .. } if member == "bucket" => of_bucket = Some(name),
-                Seen::Members { key: Some(key), .. } if member == "object" => of_object = Some(key),
-                Seen::Notification => is_record |= member == "s3",
-                Seen::Other | Seen::Text(_) | Seen::Members { .. } => {}
+                WalkedValue::Text(text) if BUCKET_MEMBERS.contains(&&*member) => {
+                    bucket = bucket.or(Some((member, text)))
+                }
+                WalkedValue::Text(text) if KEY_MEMBERS.contains(&&*member) => key = key.or(Some((member, text))),
+                WalkedValue::Text(text) if member == "name" => name = Some(text),
+                WalkedValue::Members { name: Some(name), .. } if member == "bucket" => of_bucket = Some(name),
+                WalkedValue::Members { key: Some(key), .. } if member == "object" => of_object = Some(key),
+                WalkedValue::Notification => is_record |= member == "s3",
+                WalkedValue::Other | WalkedValue::Text(_) | WalkedValue::Members { .. } => {}
             }
         }
         if let (Some((_, bucket)), Some((_, key))) = (&bucket, &key) {
@@ -301,7 +303,7 @@ impl<'de> Visitor<'de> for Here<'_> {
                 walker.object(bucket, &key);
             }
             walker.forget_below();
-            return Ok(Seen::Notification);
+            return Ok(WalkedValue::Notification);
         } else if is_argument {
             for (member, text) in bucket.iter().chain(&key) {
                 let back = walker.enter(member, member);
@@ -313,7 +315,7 @@ impl<'de> Visitor<'de> for Here<'_> {
             // What S3 says beside: dates, addresses, identifiers.
             walker.forget_below();
         }
-        Ok(Seen::Members { name, key: key.map(|(_, key)| key) })
+        Ok(WalkedValue::Members { name, key: key.map(|(_, key)| key) })
     }
 }
 

@@ -4,7 +4,7 @@
 //! transformation the rest (OFC section 2.1, with overlaps counted once so that the three add up to the duration).
 //! A call that failed counts as a read: the function waited for data and got none.
 
-use nigh_data::Served;
+use nigh_data::ServeOutcome;
 use nigh_terms::Monotonic;
 
 use crate::activation::Phases;
@@ -64,10 +64,10 @@ pub struct PhaseMeter {
 
 impl PhaseMeter {
     /// Adds a call, of an invocation that began at `start`.
-    pub fn call(&mut self, served: Served, start: Monotonic, began: Monotonic, ended: Monotonic) {
+    pub fn call(&mut self, served: ServeOutcome, start: Monotonic, began: Monotonic, ended: Monotonic) {
         let began = began.max(start);
         self.all.add(began, ended);
-        if !matches!(served, Served::Write | Served::Delete) {
+        if !matches!(served, ServeOutcome::Write | ServeOutcome::Delete) {
             self.reads.add(began, ended);
         }
     }
@@ -89,7 +89,7 @@ mod tests {
         Monotonic(n * 1000)
     }
 
-    fn phases(calls: &[(Served, u64, u64)], duration_us: u64) -> (u64, u64, u64) {
+    fn phases(calls: &[(ServeOutcome, u64, u64)], duration_us: u64) -> (u64, u64, u64) {
         let mut meter = PhaseMeter::default();
         for &(served, began, ended) in calls {
             meter.call(served, us(100), us(100 + began), us(100 + ended));
@@ -101,24 +101,31 @@ mod tests {
 
     #[test]
     fn reads_are_extraction_writes_are_load_and_the_rest_is_transformation() {
-        let calls =
-            [(Served::Metadata, 0, 5), (Served::Miss, 10, 40), (Served::Write, 70, 90), (Served::Delete, 90, 95)];
+        let calls = [
+            (ServeOutcome::Metadata, 0, 5),
+            (ServeOutcome::Miss, 10, 40),
+            (ServeOutcome::Write, 70, 90),
+            (ServeOutcome::Delete, 90, 95),
+        ];
         assert_eq!(phases(&calls, 100), (35, 40, 25));
         assert_eq!(phases(&[], 100), (0, 100, 0));
     }
 
     #[test]
     fn calls_that_overlap_count_once() {
-        assert_eq!(phases(&[(Served::Hit, 10, 30), (Served::Miss, 20, 40), (Served::Past, 5, 50)], 100), (45, 55, 0));
-        assert_eq!(phases(&[(Served::Miss, 0, 20), (Served::Write, 10, 30)], 40), (20, 10, 10));
+        assert_eq!(
+            phases(&[(ServeOutcome::Hit, 10, 30), (ServeOutcome::Miss, 20, 40), (ServeOutcome::Past, 5, 50)], 100),
+            (45, 55, 0)
+        );
+        assert_eq!(phases(&[(ServeOutcome::Miss, 0, 20), (ServeOutcome::Write, 10, 30)], 40), (20, 10, 10));
     }
 
     #[test]
     fn a_call_that_began_in_the_last_invocation_or_ended_after_this_one_counts_for_its_part_only() {
         let mut meter = PhaseMeter::default();
-        meter.call(Served::Hit, us(100), us(50), us(120));
+        meter.call(ServeOutcome::Hit, us(100), us(50), us(120));
         assert_eq!(meter.phases(100).extract_us, 20);
-        meter.call(Served::Hit, us(100), us(150), us(900));
+        meter.call(ServeOutcome::Hit, us(100), us(150), us(900));
         assert_eq!(meter.phases(100), Phases { extract_us: 100, transform_us: 0, load_us: 0 });
     }
 

@@ -11,7 +11,7 @@ use nigh_data::NamePrint;
 use nigh_terms::{FunctionName, Monotonic, Namespace};
 
 /// The first function of an application.
-pub type First = (Namespace, FunctionName);
+pub type ApplicationRoot = (Namespace, FunctionName);
 
 /// What is not read within this was brought in vain.
 const USED_WITHIN: Duration = Duration::from_secs(60);
@@ -54,8 +54,8 @@ struct Benefit {
 
 /// An object that was brought.
 #[derive(Clone, Debug)]
-struct Brought {
-    first: First,
+struct PrefetchedObject {
+    first: ApplicationRoot,
     bytes: u64,
     until: Monotonic,
 }
@@ -63,16 +63,16 @@ struct Brought {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Prefetches {
-    brought: HashMap<NamePrint, Brought>,
+    brought: HashMap<NamePrint, PrefetchedObject>,
     /// In the order in which their time is over.
     order: VecDeque<NamePrint>,
-    benefits: HashMap<First, Benefit>,
+    benefits: HashMap<ApplicationRoot, Benefit>,
     all: PrefetchUse,
 }
 
 impl Prefetches {
     /// An application starts: whether its objects are to be brought.
-    pub fn may(&mut self, first: &First, now: Monotonic) -> bool {
+    pub fn may(&mut self, first: &ApplicationRoot, now: Monotonic) -> bool {
         self.settle(now);
         let Some(benefit) = self.benefits.get_mut(first) else { return true };
         if benefit.wasted_bytes <= benefit.used_bytes + PROBATION_BYTES {
@@ -87,14 +87,14 @@ impl Prefetches {
     }
 
     /// An object was brought for it.
-    pub fn brought(&mut self, first: &First, object: NamePrint, bytes: u64, now: Monotonic) {
+    pub fn brought(&mut self, first: &ApplicationRoot, object: NamePrint, bytes: u64, now: Monotonic) {
         self.settle(now);
         if self.order.len() >= BROUGHT_MAX || self.brought.contains_key(&object) {
             return;
         }
         self.all.prefetched += 1;
         self.all.prefetched_bytes += bytes;
-        self.brought.insert(object, Brought { first: first.clone(), bytes, until: now.after(USED_WITHIN) });
+        self.brought.insert(object, PrefetchedObject { first: first.clone(), bytes, until: now.after(USED_WITHIN) });
         self.order.push_back(object);
     }
 
@@ -130,7 +130,7 @@ impl Prefetches {
         self.all
     }
 
-    fn benefit(&mut self, first: First) -> &mut Benefit {
+    fn benefit(&mut self, first: ApplicationRoot) -> &mut Benefit {
         if self.benefits.len() >= APPLICATIONS_MAX && !self.benefits.contains_key(&first) {
             self.benefits.clear();
         }
@@ -151,7 +151,7 @@ impl Benefit {
 mod tests {
     use super::*;
 
-    fn first() -> First {
+    fn first() -> ApplicationRoot {
         (Namespace::new("tenant").unwrap(), FunctionName::new("cut").unwrap())
     }
 

@@ -30,13 +30,15 @@ use std::time::Duration;
 use nigh_functions::function::Function;
 use nigh_terms::{ByteSize, FunctionName, Monotonic, Namespace};
 
-use self::books::{Books, Record, Starting, State};
-pub use self::command::{Answer, ColdReason, Command, Lost, PoolLimits, PoolUse, Start, StartId, Ticket, WaitsFor};
-use self::concurrency::{Which, which};
-use self::room::Lack;
+use self::books::{Books, PendingStart, Record, State};
+pub use self::command::{
+    ColdReason, Command, PoolAnswer, PoolLimits, PoolUse, SandboxEndReason, Start, StartId, Ticket, WaitsFor,
+};
+use self::concurrency::{FunctionKey, which};
+use self::room::RoomShortage;
 use self::run_rule::RUN_UNKNOWN;
 use self::turns::{begin_start, cold_reason, gathered, processors_taken, run_in, started_for, waits_for};
-use crate::keep_alive::{Idle, KeepAlive};
+use crate::keep_alive::{IdleSince, KeepAlive};
 use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Turn};
 
 pub use self::restart_budget::{BUSY_SHARE, IDLE_SHARE, SAVED_MAX_S};
@@ -110,9 +112,9 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     }
 
     /// An invocation of `function` comes. `serve` says when it has a sandbox, perhaps at once.
-    pub fn ask(&mut self, function: &Arc<Function>, now: Monotonic) -> Answer {
+    pub fn ask(&mut self, function: &Arc<Function>, now: Monotonic) -> PoolAnswer {
         if self.closed {
-            return Answer::Closed;
+            return PoolAnswer::Closed;
         }
         let limits = self.books.limits;
         if function.memory > limits.memory_max {
@@ -120,12 +122,12 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
                 "has {} of memory for sandboxes, and the function books {}",
                 limits.memory_max, function.memory
             );
-            return Answer::Refused(why);
+            return PoolAnswer::Refused(why);
         }
         let known = self.books.of(function);
         let waiting = known.waiting;
         if let Some(limit) = self.books.running.reserve_in_use(function, waiting) {
-            return Answer::OverReserved(limit);
+            return PoolAnswer::OverReserved(limit);
         }
         let is_next = waiting == 0 && self.books.warmest(function).is_some();
         // Those that may run wait, too, until their sandboxes are made.
@@ -135,7 +137,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         let own = self.queue.waiting_of(&function.namespace);
         let is_full = here >= most && (own >= most / 2 || here >= most.saturating_mul(2));
         if is_full && !is_next {
-            return Answer::Refused(format!("has {} invocations waiting, as many as may", self.queue.len()));
+            return PoolAnswer::Refused(format!("has {} invocations waiting, as many as may", self.queue.len()));
         }
         let known = self.books.of(function);
         known.demand.arrived(now);
@@ -152,9 +154,9 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         match self.queue.push(entry, now) {
             Ok(ticket) => {
                 self.books.of(function).waits(now);
-                Answer::Waiting(ticket)
+                PoolAnswer::Waiting(ticket)
             }
-            Err(refusal) => Answer::Refused(refusal.to_string()),
+            Err(refusal) => PoolAnswer::Refused(refusal.to_string()),
         }
     }
 
@@ -183,7 +185,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
                     let function = &waiter.function;
                     books.of(function).waits_no_more(waiter.since, now);
                     books.budget.pay(victims.loss_s);
-                    books.end(&victims.sandboxes, lack, &Lost::To(function.name.clone()));
+                    books.end(&victims.sandboxes, lack, &SandboxEndReason::To(function.name.clone()));
                     books.begin_run(&sandbox, now);
                     books.running.began(function);
                     gathered(books, function);
@@ -221,10 +223,10 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
             // One function may want several.
             while let Some((victims, lack)) = started_for(books, &function, starving, now) {
                 let reason = cold_reason(books, &function, now);
-                books.end(&victims.sandboxes, lack, &Lost::To(function.name.clone()));
+                books.end(&victims.sandboxes, lack, &SandboxEndReason::To(function.name.clone()));
                 self.starts += 1;
                 let id = StartId(self.starts);
-                begin_start(books, id, Starting { function: Arc::clone(&function), since: now, is_ahead: false });
+                begin_start(books, id, PendingStart { function: Arc::clone(&function), since: now, is_ahead: false });
                 books.of(&function).demand.start_begins(now);
                 let after = victims.sandboxes;
                 commands.push(Command::Start(Start {
@@ -242,7 +244,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     /// waited for long memory gathers.
     fn gather(&mut self, now: Monotonic, commands: &mut Vec<Command<S>>) {
         let Self { books, queue, .. } = self;
-        let is_over = |(who, _, until): &(Which, ByteSize, Monotonic)| {
+        let is_over = |(who, _, until): &(FunctionKey, ByteSize, Monotonic)| {
             now >= *until || books.functions.get(who).is_none_or(|known| known.waiting == 0)
         };
         if books.gathers.as_ref().is_some_and(is_over) {
@@ -295,7 +297,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     /// The sandbox of this start is made, and idle. It comes back if the pool does not keep it: then it is to be ended.
     #[must_use]
     pub fn started(&mut self, start: StartId, sandbox: S, took: Duration, now: Monotonic) -> Option<S> {
-        let Some(Starting { function, .. }) = self.books.starts.remove(&start) else { return Some(sandbox) };
+        let Some(PendingStart { function, .. }) = self.books.starts.remove(&start) else { return Some(sandbox) };
         let books = &mut self.books;
         books.start_took(&function, took);
         let known = books.of(&function);
@@ -311,7 +313,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
 
     /// The sandbox of this start will never be.
     pub fn start_failed(&mut self, start: StartId) {
-        let Some(Starting { function, .. }) = self.books.starts.remove(&start) else { return };
+        let Some(PendingStart { function, .. }) = self.books.starts.remove(&start) else { return };
         let books = &mut self.books;
         let known = books.of(&function);
         known.making = known.making.saturating_sub(1);
@@ -343,7 +345,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     }
 
     /// Takes an idle sandbox out, to be ended. False if it is not idle.
-    pub fn take(&mut self, sandbox: &S, why: &Lost) -> bool {
+    pub fn take(&mut self, sandbox: &S, why: &SandboxEndReason) -> bool {
         let is_idle = self.books.records.get(sandbox).is_some_and(|record| record.idle_since().is_some());
         if is_idle {
             self.books.begin_end(sandbox, why);
@@ -379,7 +381,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     /// nobody waits, and there is free room.
     pub fn start_ahead(&mut self, function: &Arc<Function>, now: Monotonic) -> Option<Start<S>> {
         let books = &mut self.books;
-        let is_free = books.lack(function, None).is_some_and(Lack::is_none);
+        let is_free = books.lack(function, None).is_some_and(RoomShortage::is_none);
         let wants =
             books.of(function).is_expected && books.warmest(function).is_none() && books.making_of(function, now) == 0;
         let may = !self.closed && self.queue.is_empty() && books.may_start(&function.namespace, now);
@@ -388,7 +390,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         }
         self.starts += 1;
         let id = StartId(self.starts);
-        begin_start(books, id, Starting { function: Arc::clone(function), since: now, is_ahead: true });
+        begin_start(books, id, PendingStart { function: Arc::clone(function), since: now, is_ahead: true });
         let (function, after) = (Arc::clone(function), Vec::new());
         Some(Start { id, function, ticket: None, after, reason: ColdReason::Ahead })
     }
@@ -435,15 +437,18 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     /// Takes out those that have been idle for long enough, or of whose function `is_stale` says that it has changed, with
     /// which it was.
     #[must_use]
-    pub fn take_expired(&mut self, now: Monotonic, is_stale: impl Fn(&Function) -> bool) -> Vec<(S, Lost)> {
+    pub fn take_expired(&mut self, now: Monotonic, is_stale: impl Fn(&Function) -> bool) -> Vec<(S, SandboxEndReason)> {
         let idle = self.idle();
-        let views: Vec<Idle> = idle.iter().map(|(since, _)| Idle { since: *since }).collect();
+        let views: Vec<IdleSince> = idle.iter().map(|(since, _)| IdleSince { since: *since }).collect();
         let expired = self.keep_alive.expired(&views, now);
-        let mut taken: Vec<(S, Lost)> = Vec::new();
+        let mut taken: Vec<(S, SandboxEndReason)> = Vec::new();
         for (at, (_, one)) in idle.into_iter().enumerate() {
             let is_stale = self.books.records.get(one).is_some_and(|record| is_stale(&record.function));
             if at < expired || is_stale {
-                taken.push((one.clone(), if is_stale { Lost::Changed } else { Lost::KeepAlive }));
+                taken.push((
+                    one.clone(),
+                    if is_stale { SandboxEndReason::Changed } else { SandboxEndReason::KeepAlive },
+                ));
             }
         }
         taken.iter().for_each(|(one, why)| self.books.begin_end(one, why));
@@ -457,7 +462,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         self.queue = DispatchQueue::new(QUEUE);
         self.books.functions.values_mut().for_each(|known| known.waiting = 0);
         let idle: Vec<S> = self.idle().into_iter().map(|(_, one)| one.clone()).collect();
-        idle.iter().for_each(|one| self.books.begin_end(one, &Lost::Died));
+        idle.iter().for_each(|one| self.books.begin_end(one, &SandboxEndReason::Died));
         idle
     }
 }

@@ -11,7 +11,7 @@ const TOUCHED_MAX: usize = 32;
 
 /// An object that an invocation read or wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Touched {
+pub struct TouchedObject {
     /// Its bucket.
     pub bucket: BucketName,
     /// Its key.
@@ -22,7 +22,7 @@ pub struct Touched {
     pub wrote: bool,
 }
 
-impl Touched {
+impl TouchedObject {
     /// The object of `namespace` that it is.
     #[must_use]
     pub fn object(&self, namespace: &Namespace) -> nigh_data::ObjectId {
@@ -67,10 +67,10 @@ mod tests {
             took_us: 0,
         };
         let calls = [call("miss", "a", 5), call("write", "b", 7), call("metadata", "c", 0), call("hit", "b", 9)];
-        let touched = Touched::of(&calls);
+        let touched = TouchedObject::of(&calls);
         let short: Vec<_> = touched.iter().map(|one| (one.key.as_str(), one.bytes, one.wrote)).collect();
         assert_eq!(short, [("a", 5, false), ("b", 9, true)]);
         let many: Vec<_> = (0..100).map(|at| call("hit", &format!("k{at}"), 1)).collect();
-        assert_eq!(Touched::of(&many).len(), TOUCHED_MAX);
+        assert_eq!(TouchedObject::of(&many).len(), TOUCHED_MAX);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use nigh_data::{ObjectEvent, ObjectObserver, Served};
+use nigh_data::{ObjectEvent, ObjectObserver, ServeOutcome};
 use nigh_learn::FeatureRow;
 use nigh_terms::{BucketName, ByteSize, Namespace, ObjectKey};
 use parking_lot::Mutex;
@@ -62,7 +62,7 @@ impl ObjectObserver for ObjectSizes {
         let name = self.hasher.hash_one((&event.principal.namespace, &event.bucket, key));
         let mut generations = self.generations.lock();
         match (event.served, event.object_bytes) {
-            (Served::Delete, _) => {
+            (ServeOutcome::Delete, _) => {
                 generations.young.remove(&name);
                 generations.old.remove(&name);
             }
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    fn event(key: &str, served: Served, object_bytes: Option<u64>) -> ObjectEvent {
+    fn event(key: &str, served: ServeOutcome, object_bytes: Option<u64>) -> ObjectEvent {
         ObjectEvent {
             principal: Principal::outside(Namespace::new("tenant").unwrap()),
             bucket: BucketName::new("bucket").unwrap(),
@@ -106,12 +106,12 @@ mod tests {
     #[test]
     fn the_last_size_seen_is_known_to_its_own_namespace_until_the_object_is_deleted() {
         let sizes = ObjectSizes::default();
-        sizes.observe(&event("a", Served::Miss, Some(10)));
-        sizes.observe(&event("a", Served::Write, Some(20)));
-        sizes.observe(&event("a", Served::Failed, None));
+        sizes.observe(&event("a", ServeOutcome::Miss, Some(10)));
+        sizes.observe(&event("a", ServeOutcome::Write, Some(20)));
+        sizes.observe(&event("a", ServeOutcome::Failed, None));
         assert_eq!(size(&sizes, "tenant", "a"), Some(20));
         assert_eq!(size(&sizes, "other", "a"), None);
-        sizes.observe(&event("a", Served::Delete, None));
+        sizes.observe(&event("a", ServeOutcome::Delete, None));
         assert_eq!(size(&sizes, "tenant", "a"), None);
     }
 
@@ -119,7 +119,7 @@ mod tests {
     fn the_oldest_sizes_give_way() {
         let sizes = ObjectSizes::default();
         for at in 0..OBJECTS_MAX + 2 {
-            sizes.observe(&event(&at.to_string(), Served::Write, Some(at as u64)));
+            sizes.observe(&event(&at.to_string(), ServeOutcome::Write, Some(at as u64)));
         }
         assert_eq!(size(&sizes, "tenant", "0"), None);
         let last = OBJECTS_MAX + 1;

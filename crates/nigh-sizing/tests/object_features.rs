@@ -14,7 +14,7 @@ use nigh_engine::{LocalRegistry, Registry, StateFile};
 use nigh_learn::media::{ObjectHead, Window};
 use nigh_learn::{FeatureRow, FeatureValue};
 use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
-use nigh_sizing::object_features::frames::Said;
+use nigh_sizing::object_features::frames::ParserMessage;
 use nigh_sizing::object_features::parser_process::{ParserError, ParserProgram};
 use nigh_sizing::object_features::recorder::FeatureRecorder;
 use nigh_sizing::object_features::{LookedAtOrSized, ObjectFeatures};
@@ -237,7 +237,7 @@ async fn the_process_that_reads_headers_can_open_no_file_and_no_socket_and_start
     let table = b"a,b\n1,2\n";
     let windows = [Window { from: 0, bytes: table }];
     let head = ObjectHead { size: table.len() as u64, windows: &windows, name: "t.csv", content_type: "" };
-    assert!(matches!(process.look(&head).await, Ok(Said::Looked { .. })));
+    assert!(matches!(process.look(&head).await, Ok(ParserMessage::Looked { .. })));
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use super::wire::WireError;
 const ANSWER_MAX: usize = 8 << 20;
 
 /// A successful answer. It counts against the limit of requests until its body is read or dropped.
-pub(super) struct Answer {
+pub(super) struct StoreResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     body: Incoming,
@@ -48,7 +48,7 @@ fn total_of(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_RANGE)?.to_str().ok()?.rsplit_once('/')?.1.parse().ok()
 }
 
-impl Answer {
+impl StoreResponse {
     /// What came to `operation` of `store`, whose next bytes are waited for as long as `idle`.
     pub(super) fn new(
         answer: Response<Incoming>,

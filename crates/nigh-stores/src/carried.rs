@@ -70,7 +70,7 @@ const HTTP_DATE: &[BorrowedFormatItem<'_>] =
 /// What the remote has no place for. Short names: the room is small.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Carried {
+struct ExtraMetadata {
     /// The key it belongs to.
     #[serde(rename = "k")]
     key: String,
@@ -152,7 +152,7 @@ pub(super) fn to_headers(
             }
         }
     }
-    let mut carried = Carried {
+    let mut carried = ExtraMetadata {
         key: mark(key),
         version: meta.version,
         token: meta.token.clone(),
@@ -182,7 +182,7 @@ pub(super) fn to_headers(
     Ok(headers)
 }
 
-impl Carried {
+impl ExtraMetadata {
     fn to_text(&self, dialect: Dialect) -> Result<String, ObjectError> {
         let json = serde_json::to_string(self).map_err(|error| ObjectError::Store {
             store: dialect.store,
@@ -207,9 +207,9 @@ impl Carried {
 pub(super) fn from_headers(dialect: Dialect, key: &ObjectKey, size: u64, headers: &HeaderMap) -> (ObjectMeta, ETag) {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let remote_etag = ETag(text(ETAG).unwrap_or_default().trim_matches('"').to_owned());
-    let carried = Carried::from_headers(dialect, headers, key);
+    let carried = ExtraMetadata::from_headers(dialect, headers, key);
     let ours = carried.is_some();
-    let Carried { version, token, modified, etag, tags, checksums, parts, mut attributes, untyped, .. } =
+    let ExtraMetadata { version, token, modified, etag, tags, checksums, parts, mut attributes, untyped, .. } =
         carried.unwrap_or_default();
     for (name, value) in system_headers(&mut attributes) {
         if value.is_none() && !(untyped && name == CONTENT_TYPE) {

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
-use nigh_data::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
+use nigh_data::{BucketInfo, ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
 use nigh_terms::hex;
 use nigh_terms::{BucketName, Namespace, ObjectKey, SecretKey, Timestamp, Version};
 use opendal::options::{ListOptions, ReaderOptions, WriteOptions};
@@ -442,7 +442,7 @@ impl Store for CloudStore {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, ObjectError> {
+    ) -> Result<Vec<ListedObject>, ObjectError> {
         let operator = self.operator(namespace, bucket)?;
         let start_after =
             after.filter(|after| operator.info().capability().list_with_start_after && altered(after).is_none());
@@ -462,7 +462,7 @@ impl Store for CloudStore {
             }
             let key = ObjectKey::new(key).map_err(|error| self.failed("list", error.to_string()))?;
             let (size, etag) = (metadata.content_length(), self.listed_tag(metadata));
-            listed.push(Listed { key, size, etag, modified: modified(metadata) });
+            listed.push(ListedObject { key, size, etag, modified: modified(metadata) });
         }
         Ok(listed)
     }

@@ -16,7 +16,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use super::answer::Answer;
+use super::answer::StoreResponse;
 use super::retry::RetryPolicy;
 use super::wire::WireError;
 
@@ -90,7 +90,7 @@ impl Connections {
         (mut head, body): (Parts, Vec<Bytes>),
         asked: (&'static str, &'static str),
         work: Duration,
-    ) -> Result<Answer, WireError> {
+    ) -> Result<StoreResponse, WireError> {
         let body = Pieces::new(body);
         let length = body.length;
         if matches!(head.method, Method::PUT | Method::POST) {
@@ -105,7 +105,7 @@ impl Connections {
                 true => not_sent("the connection", &error),
                 false => WireError::Failed(format!("the connection: {}", chain(&error))),
             })?;
-        Ok(Answer::new(answer, asked, self.limits.idle))
+        Ok(StoreResponse::new(answer, asked, self.limits.idle))
     }
 }
 

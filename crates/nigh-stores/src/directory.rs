@@ -31,14 +31,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use nigh_data::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
+use nigh_data::{BucketInfo, ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags};
 use nigh_engine::LockFile;
 use nigh_terms::{BucketName, Clock, Namespace};
 use parking_lot::Mutex;
 use thiserror::Error;
 
 use self::bucket::Bucket;
-use self::commit::{Staging, StepHook};
+use self::commit::{StagingFolder, StepHook};
 use self::reader::Want;
 use super::{Payload, Store};
 use crate::StoreAbilities;
@@ -73,13 +73,13 @@ pub enum DirectoryError {
 
 /// A store in a directory.
 pub struct DirectoryStore {
-    inner: Arc<Inner>,
+    inner: Arc<DirectoryState>,
 }
 
-struct Inner {
+struct DirectoryState {
     namespaces: PathBuf,
     spool: PathBuf,
-    staging: Staging,
+    staging: StagingFolder,
     clock: Arc<dyn Clock>,
     /// The buckets in use. Held while one is opened or made, so that each has one index; never while a bucket's
     /// writers are waited for.
@@ -130,9 +130,9 @@ impl DirectoryStore {
         for folder in [SPOOL, NAMESPACES] {
             fs::create_dir_all(root.join(folder)).map_err(failed("make"))?;
         }
-        let staging = Staging::open(root.join(STAGING), hook).map_err(failed("empty the staging folder"))?;
+        let staging = StagingFolder::open(root.join(STAGING), hook).map_err(failed("empty the staging folder"))?;
         write_format(&root, &staging).map_err(failed("write the format"))?;
-        let inner = Inner {
+        let inner = DirectoryState {
             namespaces: root.join(NAMESPACES),
             spool: root.join(SPOOL),
             staging,
@@ -146,7 +146,7 @@ impl DirectoryStore {
     /// Runs `work` where it may block.
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Inner) -> Result<T, ObjectError> + Send + 'static,
+        work: impl FnOnce(&DirectoryState) -> Result<T, ObjectError> + Send + 'static,
     ) -> Result<T, ObjectError> {
         let inner = Arc::clone(&self.inner);
         tokio::task::spawn_blocking(move || work(&inner)).await.map_err(|join| ObjectError::Store {
@@ -190,7 +190,7 @@ fn lock(root: &Path) -> Result<LockFile, DirectoryError> {
     lock.ok_or_else(|| DirectoryError::Locked { root: root.to_owned() })
 }
 
-fn write_format(root: &Path, staging: &Staging) -> io::Result<()> {
+fn write_format(root: &Path, staging: &StagingFolder) -> io::Result<()> {
     let path = root.join(FORMAT_FILE);
     if path.exists() {
         return Ok(());
@@ -203,7 +203,7 @@ fn write_format(root: &Path, staging: &Staging) -> io::Result<()> {
     File::open(root)?.sync_all()
 }
 
-impl Inner {
+impl DirectoryState {
     fn folder(&self, namespace: &Namespace, bucket: &BucketName) -> PathBuf {
         self.namespaces.join(namespace.as_str()).join(bucket.as_str())
     }
@@ -369,7 +369,7 @@ impl Store for DirectoryStore {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, ObjectError> {
+    ) -> Result<Vec<ListedObject>, ObjectError> {
         let (namespace, bucket) = (namespace.clone(), bucket.clone());
         let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
         self.blocking(move |inner| inner.bucket(&namespace, &bucket)?.list(&prefix, after.as_deref(), limit)).await

@@ -21,14 +21,14 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use nigh_data::{
-    BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Segment, Tags, WriteConditions,
+    BucketInfo, ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, Segment, Tags, WriteConditions,
 };
 use nigh_terms::{BucketName, Namespace, ObjectKey};
 
 pub use bucket_names::PrefixesMeet;
 pub use connections::NetworkLimits;
 pub use retry::RetryPolicy;
-pub use shadows::{Shadows, Standing};
+pub use shadows::{ShadowVersions, Shadows};
 
 /// A complete, verified object on its way into a store.
 #[derive(Clone, Debug)]
@@ -140,7 +140,7 @@ pub trait Store: Send + Sync {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, ObjectError>;
+    ) -> Result<Vec<ListedObject>, ObjectError>;
 }
 
 /// Keys of probes begin so.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
-use nigh_data::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
+use nigh_data::{BucketInfo, ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags};
 use nigh_terms::{BucketName, ByteSize, Namespace};
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
@@ -25,7 +25,7 @@ const HIDDEN_MAX: usize = 100_000;
 
 /// What is deleted here and may still stand in the lower store.
 #[derive(Default)]
-struct Hidden {
+struct OverlayDeletions {
     objects: HashSet<ObjectId>,
     buckets: HashSet<(Namespace, BucketName)>,
 }
@@ -34,7 +34,7 @@ struct Hidden {
 pub struct OverlayStore {
     upper: Arc<dyn Store>,
     lower: Arc<dyn Store>,
-    hidden: Mutex<Hidden>,
+    hidden: Mutex<OverlayDeletions>,
     written: AtomicU64,
     written_max: ByteSize,
     copies: AtomicU64,
@@ -243,7 +243,7 @@ impl Store for OverlayStore {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, ObjectError> {
+    ) -> Result<Vec<ListedObject>, ObjectError> {
         self.head_bucket(namespace, bucket).await?;
         let above = match self.upper.list(namespace, bucket, prefix, after, limit).await {
             Err(error) if is_absence(&error) => Vec::new(),

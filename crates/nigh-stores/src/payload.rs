@@ -8,9 +8,9 @@ use nigh_data::{ObjectError, ObjectMeta, Segment};
 use super::Payload;
 
 /// A segment as one piece.
-struct Whole(Segment);
+struct SegmentBytes(Segment);
 
-impl AsRef<[u8]> for Whole {
+impl AsRef<[u8]> for SegmentBytes {
     fn as_ref(&self) -> &[u8] {
         self.0.as_slice()
     }
@@ -30,7 +30,7 @@ pub(super) fn pieces(store: &'static str, payload: &Payload, meta: &ObjectMeta) 
     let map = |path: &Path, length| map_file(path, length).map_err(&failed);
     match payload {
         Payload::Segment(segment) if segment.as_slice().len() as u64 == meta.size => {
-            Ok(cut(Bytes::from_owner(Whole(segment.clone()))))
+            Ok(cut(Bytes::from_owner(SegmentBytes(segment.clone()))))
         }
         Payload::Segment(segment) => {
             Err(failed(format!("the payload has {} bytes, not {}", segment.as_slice().len(), meta.size)))

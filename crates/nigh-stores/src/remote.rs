@@ -20,14 +20,14 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
-use nigh_data::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
+use nigh_data::{BucketInfo, ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
 use nigh_terms::{AccessKeyId, BucketName, Namespace, SecretKey, Timestamp};
 use parking_lot::Mutex;
 use reqsign_aws_v4::{Credential, RequestSigner, StaticCredentialProvider};
 use reqsign_core::Signer;
 use thiserror::Error;
 
-use super::answer::{Answer, length_of};
+use super::answer::{StoreResponse, length_of};
 use super::bucket_names::{BucketNames, PrefixesMeet};
 use super::carried::{Dialect, from_headers, to_headers};
 use super::connections::{Connections, NetworkLimits, chain, check_endpoint, head_of};
@@ -173,7 +173,7 @@ impl RemoteStore {
     }
 
     /// Sends a call that concerns `object`; what is missing, the key or the bucket, is found out.
-    async fn send_for(&self, object: &ObjectId, call: &Call) -> Result<Answer, ObjectError> {
+    async fn send_for(&self, object: &ObjectId, call: &Call) -> Result<StoreResponse, ObjectError> {
         let error = match self.wire.send(call).await {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
@@ -430,9 +430,9 @@ impl Store for RemoteStore {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, ObjectError> {
+    ) -> Result<Vec<ListedObject>, ObjectError> {
         let name = self.remote_name(namespace, bucket)?;
-        let mut listed: Vec<Listed> = Vec::new();
+        let mut listed: Vec<ListedObject> = Vec::new();
         while listed.len() < limit {
             let page = PAGE.min(limit - listed.len());
             let mut target =

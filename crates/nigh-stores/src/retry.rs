@@ -47,7 +47,7 @@ pub(crate) enum Failure {
 
 /// What follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum RetryDecision {
     /// Another attempt, after this long.
     Wait(Duration),
     /// None.
@@ -79,17 +79,17 @@ impl Failure {
 impl RetryPolicy {
     /// What follows when attempt `attempt` (from 1) of a request failed so. `repeatable` if it changes no object;
     /// `chance` is drawn evenly from 0 to 1.
-    pub(crate) fn next(&self, attempt: u32, failure: Failure, repeatable: bool, chance: f64) -> Next {
+    pub(crate) fn next(&self, attempt: u32, failure: Failure, repeatable: bool, chance: f64) -> RetryDecision {
         let may = failure.is_for_now() || repeatable && failure.is_in_doubt();
         if attempt >= self.attempts || !may {
-            return Next::GiveUp;
+            return RetryDecision::GiveUp;
         }
         let doubled = self.backoff.saturating_mul(1u32.checked_shl(attempt - 1).unwrap_or(u32::MAX));
         let wait = doubled.min(self.backoff_max).mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0);
         match failure {
-            Failure::Refused { retry_after: Some(asked), .. } if asked > self.backoff_max => Next::GiveUp,
-            Failure::Refused { retry_after: Some(asked), .. } => Next::Wait(wait.max(asked)),
-            _ => Next::Wait(wait),
+            Failure::Refused { retry_after: Some(asked), .. } if asked > self.backoff_max => RetryDecision::GiveUp,
+            Failure::Refused { retry_after: Some(asked), .. } => RetryDecision::Wait(wait.max(asked)),
+            _ => RetryDecision::Wait(wait),
         }
     }
 }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn is_again(failure: Failure, repeatable: bool) -> bool {
-        RetryPolicy::default().next(1, failure, repeatable, 0.0) != Next::GiveUp
+        RetryPolicy::default().next(1, failure, repeatable, 0.0) != RetryDecision::GiveUp
     }
 
     #[test]
@@ -135,11 +135,11 @@ mod tests {
             RetryPolicy { attempts: 40, backoff: Duration::from_millis(100), backoff_max: Duration::from_millis(300) };
         let wait = |attempt, chance| policy.next(attempt, Failure::NotSent, true, chance);
         for (attempt, millis) in [(1, 100), (2, 200), (3, 300), (4, 300), (39, 300)] {
-            assert_eq!(wait(attempt, 1.0), Next::Wait(Duration::from_millis(millis)));
-            assert_eq!(wait(attempt, 0.0), Next::Wait(Duration::from_millis(millis / 2)));
+            assert_eq!(wait(attempt, 1.0), RetryDecision::Wait(Duration::from_millis(millis)));
+            assert_eq!(wait(attempt, 0.0), RetryDecision::Wait(Duration::from_millis(millis / 2)));
         }
-        assert_eq!(wait(40, 0.5), Next::GiveUp);
-        assert_eq!(RetryPolicy { attempts: 0, ..policy }.next(1, Failure::NotSent, true, 0.5), Next::GiveUp);
+        assert_eq!(wait(40, 0.5), RetryDecision::GiveUp);
+        assert_eq!(RetryPolicy { attempts: 0, ..policy }.next(1, Failure::NotSent, true, 0.5), RetryDecision::GiveUp);
     }
 
     #[test]
@@ -150,8 +150,8 @@ mod tests {
             retry_after: Some(Duration::from_secs(seconds)),
         };
         let policy = RetryPolicy::default();
-        assert_eq!(policy.next(1, asked(2), false, 0.0), Next::Wait(Duration::from_secs(2)));
-        assert_eq!(policy.next(1, asked(3600), false, 0.0), Next::GiveUp);
+        assert_eq!(policy.next(1, asked(2), false, 0.0), RetryDecision::Wait(Duration::from_secs(2)));
+        assert_eq!(policy.next(1, asked(3600), false, 0.0), RetryDecision::GiveUp);
         let header = |text: &str| retry_after(Some(&http::HeaderValue::from_str(text).unwrap()));
         assert_eq!((header("7"), header("Fri, 31 Dec 1999 23:59:59 GMT")), (Some(Duration::from_secs(7)), None));
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use nigh_data::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
+use nigh_data::{BucketInfo, ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
 use nigh_terms::{BucketName, Namespace};
 
 use super::{Payload, Shadows, Store};
@@ -135,7 +135,7 @@ impl Store for RoutedStore {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, ObjectError> {
+    ) -> Result<Vec<ListedObject>, ObjectError> {
         self.of(namespace).list(namespace, bucket, prefix, after, limit).await
     }
 }

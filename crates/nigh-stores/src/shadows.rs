@@ -13,7 +13,7 @@ use super::swift::shadow::{ShadowError, SwiftTimestamp};
 
 /// Nigh's versions of an object in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct ShadowVersions {
     /// Of a shadow, if one stands.
     pub shadow: Option<Version>,
     /// Of the payload, if it was pushed or put as one.
@@ -39,7 +39,7 @@ pub trait Shadows: Send + Sync {
     ///
     /// # Errors
     /// The store's.
-    async fn standing(&self, object: &ObjectId) -> Result<Standing, ObjectError>;
+    async fn standing(&self, object: &ObjectId) -> Result<ShadowVersions, ObjectError>;
     /// The place in the store's own order of the newest that this node has written there since it started; whoever
     /// writes later must be above.
     fn newest(&self) -> Option<SwiftTimestamp>;

@@ -21,15 +21,15 @@ use std::ops::Range;
 use async_trait::async_trait;
 use http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED};
 use http::{Method, StatusCode};
-use nigh_data::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
+use nigh_data::{BucketInfo, ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
 use nigh_terms::{BucketName, Namespace};
 use parking_lot::Mutex;
 use thiserror::Error;
 
 use self::auth::{EndpointChoice, SwiftLogin};
 use self::session::Session;
-use self::shadowed::Shadowing;
-use super::answer::{Answer, length_of};
+use self::shadowed::MiddlewareState;
+use super::answer::{StoreResponse, length_of};
 use super::bucket_names::{BucketNames, PrefixesMeet};
 use super::carried::{Dialect, from_headers, http_date, is_md5, to_headers};
 use super::connections::{Connections, NetworkLimits, check_endpoint};
@@ -77,7 +77,7 @@ pub struct SwiftStore {
     /// Containers of segments that are known not to be there.
     unsegmented: Mutex<HashSet<String>>,
     /// What is between this node and Swift's middleware, if the store has shadows.
-    shadowing: Option<Shadowing>,
+    shadowing: Option<MiddlewareState>,
 }
 
 fn store_error(operation: &'static str, reason: impl ToString) -> ObjectError {
@@ -85,7 +85,7 @@ fn store_error(operation: &'static str, reason: impl ToString) -> ObjectError {
 }
 
 /// What an answer says of the object.
-fn meta_of(object: &ObjectId, size: u64, answer: &mut Answer) -> Result<ObjectMeta, ObjectError> {
+fn meta_of(object: &ObjectId, size: u64, answer: &mut StoreResponse) -> Result<ObjectMeta, ObjectError> {
     shadow::refuse_shadow(&answer.headers)?;
     content_type::drop_tag(&mut answer.headers);
     let (meta, swifts) = from_headers(DIALECT, &object.key, size, &answer.headers);
@@ -133,7 +133,7 @@ impl SwiftStore {
     }
 
     /// Sends a call that concerns `object`; what is missing, the key or the bucket, is found out.
-    async fn send_for(&self, object: &ObjectId, call: &Call) -> Result<Answer, ObjectError> {
+    async fn send_for(&self, object: &ObjectId, call: &Call) -> Result<StoreResponse, ObjectError> {
         match self.wire.send(call).await {
             Ok(answer) => Ok(answer),
             Err(error) if error.is_missing() => {
@@ -350,9 +350,9 @@ impl Store for SwiftStore {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, ObjectError> {
+    ) -> Result<Vec<ListedObject>, ObjectError> {
         let name = self.names.on_store(namespace, bucket)?;
-        let mut listed: Vec<Listed> = Vec::new();
+        let mut listed: Vec<ListedObject> = Vec::new();
         while listed.len() < limit {
             let page = PAGE.min(limit - listed.len());
             let mut target = format!("/{name}?format=json&limit={page}&prefix={}", encode_query(prefix));

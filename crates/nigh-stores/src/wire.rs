@@ -17,9 +17,9 @@ use nigh_data::ObjectError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::Semaphore;
 
-use super::answer::Answer;
+use super::answer::StoreResponse;
 use super::connections::{Connections, head_of, not_sent};
-use super::retry::{Failure, Next, is_busy, retry_after};
+use super::retry::{Failure, RetryDecision, is_busy, retry_after};
 
 /// What may stand as it is in a path (RFC 3986, unreserved, and the slash).
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
@@ -188,7 +188,7 @@ impl<A: Access> Wire<A> {
     }
 
     /// Sends `call`, again if that is in order, and returns its successful answer.
-    pub(super) async fn send(&self, call: &Call) -> Result<Answer, WireError> {
+    pub(super) async fn send(&self, call: &Call) -> Result<StoreResponse, WireError> {
         let policy = self.connections.limits().retry;
         let (mut attempt, mut renewed, mut doubted) = (1, false, false);
         loop {
@@ -209,7 +209,7 @@ impl<A: Access> Wire<A> {
             let failure = error.failure();
             doubted |= failure.is_some_and(Failure::is_in_doubt);
             let next = failure.map(|why| policy.next(attempt, why, call.repeatable, rand::random()));
-            let Some(Next::Wait(wait)) = next else {
+            let Some(RetryDecision::Wait(wait)) = next else {
                 return Err(match error {
                     // An attempt before it may have come there.
                     WireError::NotSent(reason) if doubted => WireError::Failed(reason),
@@ -222,7 +222,7 @@ impl<A: Access> Wire<A> {
         }
     }
 
-    async fn send_once(&self, call: &Call) -> Result<Answer, (WireError, Option<Pass>)> {
+    async fn send_once(&self, call: &Call) -> Result<StoreResponse, (WireError, Option<Pass>)> {
         let patience = self.connections.limits().answer;
         let permit = tokio::time::timeout(patience, Arc::clone(&self.requests).acquire_owned())
             .await
@@ -246,7 +246,7 @@ impl<A: Access> Wire<A> {
     }
 
     /// As `send`; what has no closer error is the store's.
-    pub(super) async fn send_or_fail(&self, call: &Call) -> Result<Answer, ObjectError> {
+    pub(super) async fn send_or_fail(&self, call: &Call) -> Result<StoreResponse, ObjectError> {
         self.send(call).await.map_err(|error| self.error(error, call))
     }
 
@@ -282,13 +282,13 @@ mod tests {
     const DONE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
     /// Lets everything through, to one place.
-    struct Open {
+    struct OpenAccess {
         endpoint: String,
         renewals: AtomicUsize,
     }
 
     #[async_trait]
-    impl Access for Open {
+    impl Access for OpenAccess {
         fn store(&self) -> &'static str {
             "open"
         }
@@ -312,12 +312,12 @@ mod tests {
         }
     }
 
-    fn wire(endpoint: String, limits: NetworkLimits) -> Wire<Open> {
-        Wire::new(Connections::new(limits).unwrap(), Open { endpoint, renewals: AtomicUsize::new(0) })
+    fn wire(endpoint: String, limits: NetworkLimits) -> Wire<OpenAccess> {
+        Wire::new(Connections::new(limits).unwrap(), OpenAccess { endpoint, renewals: AtomicUsize::new(0) })
     }
 
     /// A server that takes whole requests with a body of one byte or none, and gives `answers` in turn, then `DONE`.
-    async fn serve(answers: &'static [&'static str]) -> (Wire<Open>, Arc<AtomicUsize>) {
+    async fn serve(answers: &'static [&'static str]) -> (Wire<OpenAccess>, Arc<AtomicUsize>) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let wire = wire(format!("http://{}", listener.local_addr().unwrap()), NetworkLimits::default());
         let requests = Arc::new(AtomicUsize::new(0));

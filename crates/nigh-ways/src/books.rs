@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nigh_functions::function::Function;
 use nigh_llc::resctrl::Members;
-use nigh_llc::{CacheClass, ChunkSplit, ClosLayout, Demand, Predicted, WayLoads};
+use nigh_llc::{CacheClass, ChunkSplit, ClosLayout, Demand, PredictedNeed, WayLoads};
 use nigh_terms::{ClosId, FunctionName, InvocationId, Monotonic, Namespace, SandboxId, Ways};
 
 use super::in_course::InCourse;
@@ -67,7 +67,7 @@ const NEEDS_MAX: usize = 4096;
 
 impl Books {
     /// A run of `function` was predicted to need so many ways.
-    pub(super) fn needed(&mut self, function: &Function, predicted: Predicted) {
+    pub(super) fn needed(&mut self, function: &Function, predicted: PredictedNeed) {
         // One that is not sensitive may run anywhere.
         let ways = if predicted.class == CacheClass::Sensitive { predicted.ways } else { Ways(0) };
         let name = (function.namespace.clone(), function.name.clone());

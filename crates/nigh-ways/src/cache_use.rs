@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use nigh_functions::function::Function;
-use nigh_llc::resctrl::{Bound, Counter, DomainCounters, GroupName, Members, Probe, bandwidth};
+use nigh_llc::resctrl::{BindResult, Counter, DomainCounters, GroupName, Members, Probe, bandwidth};
 use nigh_terms::{CacheDomain, ClosId, FunctionName, Monotonic, Namespace, SandboxId};
 use serde::{Deserialize, Serialize};
 
@@ -117,12 +117,12 @@ pub(super) type Readings = BTreeMap<CacheDomain, DomainCounters>;
 /// The sandboxes, counted and waiting to be.
 pub(super) struct CountedSandboxes {
     max: usize,
-    sandboxes: HashMap<Members, Counted>,
+    sandboxes: HashMap<Members, MonitoredSandbox>,
     /// Some sandbox was not taken in: one that is new here may have been moved before.
     overflowed: bool,
 }
 
-struct Counted {
+struct MonitoredSandbox {
     namespace: Namespace,
     function: FunctionName,
     monitor: GroupName,
@@ -184,7 +184,8 @@ impl CountedSandboxes {
         let (namespace, function) = (function.namespace.clone(), function.name.clone());
         // A sandbox is born in the default class.
         let clos = (!self.overflowed).then_some(ClosId::DEFAULT);
-        let counted = Counted { namespace, function, monitor, clos, stands: false, last: None, figures: NOT_YET };
+        let counted =
+            MonitoredSandbox { namespace, function, monitor, clos, stands: false, last: None, figures: NOT_YET };
         self.sandboxes.insert(tasks.clone(), counted);
     }
 
@@ -196,7 +197,7 @@ impl CountedSandboxes {
     }
 
     /// A sandbox was moved to a class, with the monitoring group that it had.
-    pub(super) fn moved(&mut self, tasks: &Members, clos: ClosId, bound: &Bound) {
+    pub(super) fn moved(&mut self, tasks: &Members, clos: ClosId, bound: &BindResult) {
         let Some(counted) = self.sandboxes.get_mut(tasks) else { return };
         // Another monitoring id counts from anew; a renamed group keeps its own.
         if counted.clos != Some(clos) && !bound.renamed {
@@ -240,7 +241,7 @@ impl CountedSandboxes {
 
     fn places(&self, stands: bool) -> Vec<CountedPlace> {
         let wanted = self.sandboxes.iter().filter(|(_, counted)| counted.stands == stands);
-        let place = |(tasks, counted): (&Members, &Counted)| {
+        let place = |(tasks, counted): (&Members, &MonitoredSandbox)| {
             Some(CountedPlace { tasks: tasks.clone(), clos: counted.clos?, monitor: counted.monitor.clone() })
         };
         wanted.filter_map(place).collect()
@@ -277,11 +278,11 @@ impl CountedSandboxes {
 
     /// What is known of each function, by name.
     pub(super) fn by_function(&self) -> Vec<FunctionUse> {
-        let mut functions: BTreeMap<(&Namespace, &FunctionName), Vec<&Counted>> = BTreeMap::new();
+        let mut functions: BTreeMap<(&Namespace, &FunctionName), Vec<&MonitoredSandbox>> = BTreeMap::new();
         for counted in self.sandboxes.values() {
             functions.entry((&counted.namespace, &counted.function)).or_default().push(counted);
         }
-        let of_function = |((namespace, function), all): ((&Namespace, &FunctionName), Vec<&Counted>)| {
+        let of_function = |((namespace, function), all): ((&Namespace, &FunctionName), Vec<&MonitoredSandbox>)| {
             let standing = || all.iter().filter(|counted| counted.stands);
             let sum =
                 |part: fn(&Figures) -> UseFigure| UseFigure::sum(standing().map(|counted| part(&counted.figures)));
@@ -331,8 +332,8 @@ mod tests {
         Counter::Bytes(ByteSize(bytes))
     }
 
-    fn monitored(renamed: bool) -> Bound {
-        Bound { monitored: true, renamed, ..Bound::default() }
+    fn monitored(renamed: bool) -> BindResult {
+        BindResult { monitored: true, renamed, ..BindResult::default() }
     }
 
     /// One counted sandbox of `f` in class 3, and its place.
@@ -340,7 +341,7 @@ mod tests {
         let mut counted = CountedSandboxes::new(2);
         counted.watch(&tasks("a"), SandboxId::random(), &function("f"));
         assert_eq!(counted.monitor_of(&tasks("a")), None, "its group does not stand yet");
-        counted.moved(&tasks("a"), ClosId(3), &Bound::default());
+        counted.moved(&tasks("a"), ClosId(3), &BindResult::default());
         let place = counted.unmade().remove(0);
         assert!(place.clos == ClosId(3) && counted.is_unmade(&place));
         counted.moved(&place.tasks, ClosId(3), &monitored(false));

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use nigh_invoke::hooks::{InvocationHook, Run};
-use nigh_llc::resctrl::{Applied, CpuList, Members};
+use nigh_llc::resctrl::{AppliedChange, CpuList, Members};
 use nigh_sandbox::cgroup::cpuset::SandboxCpus;
 use nigh_schedule::activation::Activation;
 use nigh_terms::{ClosId, InvocationId};
@@ -29,33 +29,34 @@ pub(super) struct CoreBinding {
 
 struct Books {
     cores: Cores,
-    sandboxes: HashMap<Members, Bound>,
+    sandboxes: HashMap<Members, BoundSandbox>,
     running: HashMap<InvocationId, Members>,
 }
 
 /// What is known of a sandbox.
-struct Bound {
+struct BoundSandbox {
     /// The class that it should be in.
     clos: ClosId,
     /// The class of its tasks; none, where a move broke off.
     tasks_in: Option<ClosId>,
     /// The core that it is confined to; none for all.
     confined: Option<Core>,
-    now: Now,
+    now: RunBinding,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Now {
+enum RunBinding {
     Idle,
     OnCore(Core),
     ByTasks,
 }
 
 /// As every sandbox is born.
-const NEWBORN: Bound = Bound { clos: ClosId::DEFAULT, tasks_in: Some(ClosId::DEFAULT), confined: None, now: Now::Idle };
+const NEWBORN: BoundSandbox =
+    BoundSandbox { clos: ClosId::DEFAULT, tasks_in: Some(ClosId::DEFAULT), confined: None, now: RunBinding::Idle };
 
 /// A sandbox, taken in if it is new; none, if too many are known.
-fn known<'a>(sandboxes: &'a mut HashMap<Members, Bound>, tasks: &Members) -> Option<&'a mut Bound> {
+fn known<'a>(sandboxes: &'a mut HashMap<Members, BoundSandbox>, tasks: &Members) -> Option<&'a mut BoundSandbox> {
     if sandboxes.len() >= KNOWN_MAX && !sandboxes.contains_key(tasks) {
         return None;
     }
@@ -71,7 +72,10 @@ impl CoreBinding {
 
     /// Has the classes changed while nobody begins. The cores of those that are gone, and who was in them, are in the
     /// default class then.
-    pub(super) fn change(&self, change: impl FnOnce() -> Result<Applied, String>) -> Result<Applied, String> {
+    pub(super) fn change(
+        &self,
+        change: impl FnOnce() -> Result<AppliedChange, String>,
+    ) -> Result<AppliedChange, String> {
         let mut books = self.books.lock();
         let applied = change()?;
         let is_gone = |clos| is_removed(clos, &applied);
@@ -100,7 +104,7 @@ impl CoreBinding {
         let mut books = self.books.lock();
         for tasks in ended {
             // One whose invocation is still to be told of its end gives its core back first.
-            if books.sandboxes.get(&tasks).is_some_and(|sandbox| sandbox.now == Now::Idle) {
+            if books.sandboxes.get(&tasks).is_some_and(|sandbox| sandbox.now == RunBinding::Idle) {
                 books.sandboxes.remove(&tasks);
             }
         }
@@ -115,9 +119,9 @@ impl ResctrlClasses {
         let Some(sandbox) = known(sandboxes, tasks) else { return self.move_tasks(tasks, clos) };
         sandbox.clos = clos;
         match sandbox.now {
-            Now::Idle => Ok(()),
-            Now::ByTasks => self.tasks_into(sandbox, tasks, clos),
-            Now::OnCore(core) => self.core_into(cores, core, clos),
+            RunBinding::Idle => Ok(()),
+            RunBinding::ByTasks => self.tasks_into(sandbox, tasks, clos),
+            RunBinding::OnCore(core) => self.core_into(cores, core, clos),
         }
     }
 
@@ -138,7 +142,7 @@ impl ResctrlClasses {
             }
             match self.onto_core(by_core, sandbox, tasks, core) {
                 Ok(()) => {
-                    sandbox.now = Now::OnCore(core);
+                    sandbox.now = RunBinding::OnCore(core);
                     return format!("core {} is its own", core.0);
                 }
                 Err(reason) => {
@@ -149,14 +153,20 @@ impl ResctrlClasses {
             }
         };
         metrics::counter!("nigh_llc_runs_without_core_total").increment(1);
-        sandbox.now = Now::ByTasks;
+        sandbox.now = RunBinding::ByTasks;
         match self.onto_all_cores(by_core, sandbox, tasks) {
             Ok(()) => format!("on all cores, by tasks: {why_not}"),
             Err(reason) => format!("{why_not}; not bound: {reason}"),
         }
     }
 
-    fn onto_core(&self, by_core: &CoreBinding, sandbox: &mut Bound, tasks: &Members, core: Core) -> Result<(), String> {
+    fn onto_core(
+        &self,
+        by_core: &CoreBinding,
+        sandbox: &mut BoundSandbox,
+        tasks: &Members,
+        core: Core,
+    ) -> Result<(), String> {
         self.tasks_into(sandbox, tasks, ClosId::DEFAULT)?;
         if sandbox.confined != Some(core) {
             by_core.cpus.confine(tasks, &only(core)).map_err(|error| error.to_string())?;
@@ -165,7 +175,7 @@ impl ResctrlClasses {
         Ok(())
     }
 
-    fn onto_all_cores(&self, by_core: &CoreBinding, sandbox: &mut Bound, tasks: &Members) -> Result<(), String> {
+    fn onto_all_cores(&self, by_core: &CoreBinding, sandbox: &mut BoundSandbox, tasks: &Members) -> Result<(), String> {
         if sandbox.confined.is_some() {
             by_core.cpus.confine(tasks, by_core.cpus.all()).map_err(|error| error.to_string())?;
             sandbox.confined = None;
@@ -174,7 +184,7 @@ impl ResctrlClasses {
         self.tasks_into(sandbox, tasks, clos)
     }
 
-    fn tasks_into(&self, sandbox: &mut Bound, tasks: &Members, clos: ClosId) -> Result<(), String> {
+    fn tasks_into(&self, sandbox: &mut BoundSandbox, tasks: &Members, clos: ClosId) -> Result<(), String> {
         if sandbox.tasks_in == Some(clos) {
             return Ok(());
         }
@@ -203,7 +213,7 @@ impl ResctrlClasses {
         let mut books = by_core.books.lock();
         let Books { cores, sandboxes, running } = &mut *books;
         let Some(sandbox) = running.remove(&invocation).and_then(|tasks| sandboxes.get_mut(&tasks)) else { return };
-        if let Now::OnCore(core) = std::mem::replace(&mut sandbox.now, Now::Idle) {
+        if let RunBinding::OnCore(core) = std::mem::replace(&mut sandbox.now, RunBinding::Idle) {
             cores.give_back(core);
         }
     }
@@ -252,9 +262,9 @@ mod tests {
     use nigh_sandbox::cgroup::cpuset::fake_cpusets;
 
     /// The emulator's tasks, found by the name of a cgroup: `/sandboxes/<pid>`.
-    struct Named(Emulator);
+    struct TasksByCgroup(Emulator);
 
-    impl TaskView for Named {
+    impl TaskView for TasksByCgroup {
         fn started(&self, tid: Tid) -> std::io::Result<StartTime> {
             self.0.started(tid)
         }
@@ -281,7 +291,7 @@ mod tests {
     /// Four processors, and sandboxes 100 to 105.
     fn machine() -> Machine {
         let emulator = Emulator::new(MachineConfig::silver_4210r(Dialect::Linux7));
-        let resctrl = Resctrl::open(Arc::new(emulator.clone()), Arc::new(Named(emulator.clone()))).unwrap();
+        let resctrl = Resctrl::open(Arc::new(emulator.clone()), Arc::new(TasksByCgroup(emulator.clone()))).unwrap();
         let probe = resctrl.probe().unwrap();
         let cpusets = fake_cpusets("100");
         for pid in 100..106 {

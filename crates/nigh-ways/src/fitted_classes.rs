@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use nigh_llc::{
-    CasyRequest, ClosLayout, MixEntry, Refit, Running, RunningKind, SharedPlacement, Ticket, Tolerance, WayLoads, refit,
+    CasyRequest, ClosLayout, MixEntry, PlacedInvocation, Refit, RunningKind, SharedPlacement, Ticket, Tolerance,
+    WayLoads, refit,
 };
 use nigh_terms::{ClosId, InvocationId};
 
@@ -17,7 +18,7 @@ use super::books::{Books, Classes, Kind};
 
 /// What a refit did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refitted {
+pub struct RefitResult {
     /// Classes beside the default there are now.
     pub classes: usize,
     /// Running invocations that were moved to another class.
@@ -41,7 +42,7 @@ impl CacheWays {
     ///
     /// # Errors
     /// The machine's reason; the classes are as they were.
-    pub fn refit(&self) -> Result<Option<Refitted>, String> {
+    pub fn refit(&self) -> Result<Option<RefitResult>, String> {
         let Some(guard) = self.parts.fit_guard else { return Ok(None) };
         let _gate = self.gate.lock();
         let plan = {
@@ -70,7 +71,7 @@ impl CacheWays {
         let moved = moves.into_iter().filter(|invocation| self.follow(*invocation)).count();
         metrics::counter!("nigh_llc_refits_total").increment(1);
         metrics::counter!("nigh_llc_moves_total").increment(moved as u64);
-        Ok(Some(Refitted { classes: beside_the_default, moved }))
+        Ok(Some(RefitResult { classes: beside_the_default, moved }))
     }
 
     /// Moves a running invocation's tasks where the books have it; `false` if it has ended, or they stay.
@@ -93,7 +94,7 @@ impl CacheWays {
 
     fn plan(&self, books: &Books, guard: Tolerance) -> Result<Option<Plan>, String> {
         let running = books.loads.running();
-        let by_ways_alone = |one: &Running| one.need.predicted.is_some() && one.need.sharing.is_none();
+        let by_ways_alone = |one: &PlacedInvocation| one.need.predicted.is_some() && one.need.sharing.is_none();
         if running.iter().any(by_ways_alone) {
             return if books.classes == Classes::Casy { Ok(None) } else { self.back_to_casy(books).map(Some) };
         }

@@ -1,7 +1,7 @@
 //! An invocation in its course: the class that it was placed into, and what became of that while it ran. Pure.
 
 use nigh_llc::resctrl::Members;
-use nigh_llc::{ClosLayout, Placed, Ticket};
+use nigh_llc::{ClosLayout, PlacementDecision, Ticket};
 use nigh_terms::{ClosId, Monotonic, SandboxId, WayMask};
 
 use super::books::Kind;
@@ -15,12 +15,12 @@ pub(super) struct InCourse {
     pub(super) tasks: Option<Members>,
     /// None where nothing is known of its need.
     pub(super) kind: Option<Kind>,
-    pub(super) stay: Stay,
+    pub(super) stay: CurrentClass,
 }
 
 /// Where an invocation is: a class, by the ways that it has now. Both may change while it runs.
 #[derive(Debug)]
-pub(super) struct Stay {
+pub(super) struct CurrentClass {
     clos: ClosId,
     mask: WayMask,
     placed: Monotonic,
@@ -30,9 +30,9 @@ pub(super) struct Stay {
     refused: Option<String>,
 }
 
-impl Stay {
+impl CurrentClass {
     /// From `now` on in the class that it was placed into.
-    pub(super) const fn new(placed: &Placed, now: Monotonic) -> Self {
+    pub(super) const fn new(placed: &PlacementDecision, now: Monotonic) -> Self {
         Self { clos: placed.clos, mask: placed.mask, placed: now, since: now, changes: 0, refused: None }
     }
 
@@ -80,9 +80,9 @@ mod tests {
         let clos =
             before.classes().iter().find(|class| after.class(class.id).is_some_and(|now| now.mask != class.mask));
         let (clos, mask) = clos.map(|class| (class.id, class.mask)).unwrap();
-        let placed = Placed { clos, mask, because: PlacedBecause::NoModel };
+        let placed = PlacementDecision { clos, mask, because: PlacedBecause::NoModel };
         let at = |millis| Monotonic(0).after(Duration::from_millis(millis));
-        let mut stay = Stay::new(&placed, at(100));
+        let mut stay = CurrentClass::new(&placed, at(100));
         stay.follow(&before, clos, at(101));
         assert_eq!(stay.words(), None);
         // The same class with other ways, then another one.

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use nigh_invoke::hooks::{InvocationHook, Run};
 use nigh_llc::resctrl::Members;
 use nigh_llc::{
-    CasyRequest, ChunkSplit, ClosLayout, Demand, Need, Placed, Placement, Prediction, SharingProfile, SizingInput,
-    SplitDecision, SplitRules, Tolerance, TrainedRange, UnknownNeed, WayLoads,
+    CasyRequest, ChunkSplit, ClosLayout, Demand, Need, Placement, PlacementDecision, Prediction, SharingProfile,
+    SizingInput, SplitDecision, SplitRules, Tolerance, TrainedRange, UnknownNeed, WayLoads,
 };
 use nigh_schedule::activation::Activation;
 use nigh_schedule::vacancy::Vacancy;
@@ -35,7 +35,7 @@ use tokio::sync::Notify;
 
 pub use cache_use::{FunctionUse, NoFigure, UseFigure};
 pub use core_binding::CoreStation;
-pub use fitted_classes::Refitted;
+pub use fitted_classes::RefitResult;
 pub use profile_run::{ProfileRunError, ProfileRuns, ProfileStation, WayAllocation};
 pub use resctrl_classes::{ResctrlClasses, cache_shape};
 pub use sizing_models::{FunctionModel, SizingModels, SizingModelsError};
@@ -43,7 +43,7 @@ pub use use_sampling::UseStation;
 pub use wanted_profiles::WantedProfile;
 
 use books::{Books, Classes, Kind};
-use in_course::{InCourse, Stay};
+use in_course::{CurrentClass, InCourse};
 use wanted_profiles::WantedProfiles;
 
 /// Before a profile it is not known which of the objects that an input names are read.
@@ -295,11 +295,11 @@ impl CacheWays {
         }
     }
 
-    fn place(&self, prediction: Option<&(ByteSize, Prediction)>, run: &Run<'_>) -> Option<Placed> {
+    fn place(&self, prediction: Option<&(ByteSize, Prediction)>, run: &Run<'_>) -> Option<PlacementDecision> {
         let need = self.need(prediction);
         let mut books = self.books.lock();
         let placed = self.parts.policy.place(&books.loads, &need);
-        let stay = Stay::new(&placed, need.at);
+        let stay = CurrentClass::new(&placed, need.at);
         // Full books: it runs in the default class and weighs nothing.
         let ticket = books.loads.commit(placed.clos, need).ok()?;
         let course = InCourse {
@@ -345,7 +345,7 @@ impl CacheWays {
     }
 
     /// Where a run would be placed that does not weigh yet, once `after` has ended.
-    fn place_ahead(&self, prediction: &(ByteSize, Prediction), after: Option<InvocationId>) -> Placed {
+    fn place_ahead(&self, prediction: &(ByteSize, Prediction), after: Option<InvocationId>) -> PlacementDecision {
         let need = self.need(Some(prediction));
         let books = self.books.lock();
         let before = after.and_then(|after| books.running.get(&after)).map(|course| course.ticket);
@@ -400,7 +400,11 @@ impl CacheWays {
 pub const NOT_BOUND_HERE: &str = "; not bound, this machine cannot";
 
 /// The decision in words, as `nigh llc explain` shows it.
-fn words(prediction: &Result<(ByteSize, Prediction), NotPredicted>, placed: &Placed, binding: &Binding) -> String {
+fn words(
+    prediction: &Result<(ByteSize, Prediction), NotPredicted>,
+    placed: &PlacementDecision,
+    binding: &Binding,
+) -> String {
     let mut text = String::new();
     // Writing to a text cannot fail.
     let _ = match prediction {

@@ -64,11 +64,11 @@ pub enum ProfileRunError {
 /// Stands in the path of a profile's invocations: binds them, and keeps the record of the last.
 pub struct ProfileStation {
     allocation: Arc<dyn WayAllocation>,
-    last: Mutex<Last>,
+    last: Mutex<LastRun>,
 }
 
 #[derive(Default)]
-struct Last {
+struct LastRun {
     activation: Option<Activation>,
     unbound: Option<String>,
     /// Traffic before it, and during it.
@@ -77,7 +77,7 @@ struct Last {
 }
 
 /// One invocation that has ended.
-struct Ended {
+struct ProfiledRun {
     /// Its record, if it came to that.
     record: Option<Activation>,
     answer: Bytes,
@@ -103,7 +103,7 @@ impl InvocationHook for ProfileStation {
             None => Err("its engine does not say which tasks it has".to_owned()),
         };
         let before = self.allocation.traffic();
-        *self.last.lock() = Last { unbound: bound.err(), before, ..Last::default() };
+        *self.last.lock() = LastRun { unbound: bound.err(), before, ..LastRun::default() };
         None
     }
 
@@ -115,7 +115,7 @@ impl InvocationHook for ProfileStation {
     }
 
     fn not_run(&self, _: InvocationId) {
-        *self.last.lock() = Last::default();
+        *self.last.lock() = LastRun::default();
     }
 }
 
@@ -165,7 +165,7 @@ impl ProfileRuns<'_> {
     /// # Errors
     /// What keeps it from being run.
     pub async fn trial(&self, payload: Bytes) -> Result<Result<Activation, String>, ProfileRunError> {
-        let Ended { record, answer, .. } = self.invoked(payload).await?;
+        let ProfiledRun { record, answer, .. } = self.invoked(payload).await?;
         let answered = record.filter(|record| record.outcome == Outcome::Answered);
         Ok(answered.ok_or_else(|| String::from_utf8_lossy(&answer).into_owned()))
     }
@@ -176,7 +176,7 @@ impl ProfileRuns<'_> {
         let Ok(invoked) = tokio::time::timeout(limit, self.invoked(payload)).await else {
             return Ok((Observation::StillRunning(limit), None));
         };
-        let Ended { record, answer, moved } = invoked?;
+        let ProfiledRun { record, answer, moved } = invoked?;
         let observation = match record {
             Some(Activation { outcome: Outcome::Answered, phases, .. }) => {
                 Observation::Took(Duration::from_micros(phases.transform_us))
@@ -190,7 +190,7 @@ impl ProfileRuns<'_> {
     }
 
     /// One invocation, bound.
-    async fn invoked(&self, payload: Bytes) -> Result<Ended, ProfileRunError> {
+    async fn invoked(&self, payload: Bytes) -> Result<ProfiledRun, ProfileRunError> {
         let request = InvokeRequest {
             function: self.function.clone(),
             payload,
@@ -199,13 +199,13 @@ impl ProfileRuns<'_> {
             event: None,
         };
         let invoked = self.invoke.invoke(&self.who, request).await;
-        let Last { activation, unbound, moved, .. } = std::mem::take(&mut *self.station.last.lock());
+        let LastRun { activation, unbound, moved, .. } = std::mem::take(&mut *self.station.last.lock());
         if let Some(reason) = unbound {
             return Err(ProfileRunError::Binding(reason));
         }
         let invoked = invoked?;
         let record = activation.filter(|activation| activation.id == invoked.id);
-        Ok(Ended { moved: moved.filter(|_| record.is_some()), record, answer: invoked.payload })
+        Ok(ProfiledRun { moved: moved.filter(|_| record.is_some()), record, answer: invoked.payload })
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::ResctrlClasses;
     use nigh_functions::test_support::function;
-    use nigh_invoke::invocation::{Invoked, RunTimes};
+    use nigh_invoke::invocation::{InvocationResult, RunTimes};
     use nigh_schedule::activation::Phases;
     use nigh_schedule::test_support::activation;
 
@@ -279,7 +279,7 @@ mod tests {
     }
 
     /// An invoker whose runs take the time that the machine's ways give, the very first much longer.
-    struct Timed {
+    struct TimedInvoker {
         station: ProfileStation,
         machine: Arc<Machine>,
         runs: Mutex<u32>,
@@ -287,14 +287,14 @@ mod tests {
     }
 
     #[async_trait]
-    impl Invoke for Timed {
+    impl Invoke for TimedInvoker {
         fn set_reserved(&self, _: &Namespace, _: &FunctionName, _: Option<usize>) {}
 
         fn seen(&self, _: &Principal) -> Token {
             Token::empty()
         }
 
-        async fn invoke(&self, _: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
+        async fn invoke(&self, _: &Principal, request: InvokeRequest) -> Result<InvocationResult, InvokeError> {
             let id = InvocationId::now();
             let deployed = function("f");
             let run = Run::new(id, &deployed, &request.payload, SandboxId::random());
@@ -316,7 +316,7 @@ mod tests {
             let phases = Phases { extract_us: 500_000, transform_us, load_us: 500_000 };
             let record = Activation { id, phases, ..activation("tenant", "f", self.outcome.clone()) };
             self.station.after_run(&record);
-            Ok(Invoked {
+            Ok(InvocationResult {
                 id,
                 payload: Bytes::from_static(b"{}"),
                 function_error: None,
@@ -328,10 +328,10 @@ mod tests {
         }
     }
 
-    fn timed(machine: Machine, outcome: Outcome) -> Timed {
+    fn timed(machine: Machine, outcome: Outcome) -> TimedInvoker {
         let machine = Arc::new(machine);
         let station = ProfileStation::new(Arc::clone(&machine) as Arc<dyn WayAllocation>);
-        Timed { station, machine, runs: Mutex::default(), outcome }
+        TimedInvoker { station, machine, runs: Mutex::default(), outcome }
     }
 
     fn profiler() -> Profiler {
@@ -345,7 +345,7 @@ mod tests {
         Profiler::new(ProfilerSettings::of(rule), vec![input]).unwrap()
     }
 
-    async fn complete(timed: &Timed, profiler: &mut Profiler) -> (Result<(), ProfileRunError>, usize) {
+    async fn complete(timed: &TimedInvoker, profiler: &mut Profiler) -> (Result<(), ProfileRunError>, usize) {
         let runs = ProfileRuns {
             invoke: timed,
             station: &timed.station,

@@ -5,7 +5,7 @@
 //! the cache and streams takes that from the others too. Groups found of an earlier life are taken over by the next layout, and all are removed when the node ends.
 
 use nigh_llc::resctrl::{
-    Applied, BandwidthLimit, BandwidthRefusal, GroupName, Members, MemoryTraffic, Probe, Resctrl, TaskTarget,
+    AppliedChange, BandwidthLimit, BandwidthRefusal, GroupName, Members, MemoryTraffic, Probe, Resctrl, TaskTarget,
     WantedGroup, WantedLayout,
 };
 use nigh_llc::{CacheShape, Clos, ClosKind, ClosLayout};
@@ -138,7 +138,7 @@ impl ResctrlClasses {
 }
 
 /// Whether a change has removed a class's group.
-pub(super) fn is_removed(clos: ClosId, applied: &Applied) -> bool {
+pub(super) fn is_removed(clos: ClosId, applied: &AppliedChange) -> bool {
     group(clos).is_some_and(|group| applied.removed.contains(&group))
 }
 

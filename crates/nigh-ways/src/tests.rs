@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use nigh_data::{ObjectEvent, ObjectObserver, Served};
+use nigh_data::{ObjectEvent, ObjectObserver, ServeOutcome};
 use nigh_functions::function::Function;
 use nigh_functions::test_support::function;
 use nigh_llc::resctrl::emulator::{Dialect, Emulator, Fault, MachineConfig};
 use nigh_llc::resctrl::{ProcessRef, Resctrl, ResctrlFs, TaskView, Tid};
 use nigh_llc::{
-    CacheClass, CacheShape, Casy, CasyRequest, CpiModel, MissCurve, ModelKind, OneRunRule, Predicted, SharedPlacement,
-    SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows, Work,
+    CacheClass, CacheShape, Casy, CasyRequest, CpiModel, MissCurve, ModelKind, OneRunRule, PredictedNeed,
+    SharedPlacement, SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows, Work,
 };
 use nigh_schedule::vacancy::WarmFunction;
 use nigh_terms::{BucketName, ManualClock, Monotonic, ObjectKey, Principal, SandboxId, Token, WayMask, Ways};
@@ -20,12 +20,12 @@ use super::*;
 const PAYLOAD: &[u8] = br#"{"input":{"bucket":"photos","key":"in"},"output":{"bucket":"photos","key":"out"}}"#;
 
 #[derive(Default)]
-struct Told {
+struct RecordingBinder {
     bound: Mutex<Vec<ClosId>>,
     refuses: Mutex<bool>,
 }
 
-impl ClosBinder for Told {
+impl ClosBinder for RecordingBinder {
     fn lay_out(&self, _: &ClosLayout) -> Result<(), String> {
         Ok(())
     }
@@ -42,7 +42,7 @@ impl ClosBinder for Told {
 struct Bench {
     station: CacheWays,
     clock: Arc<ManualClock>,
-    told: Arc<Told>,
+    told: Arc<RecordingBinder>,
     _state: tempfile::TempDir,
 }
 
@@ -69,7 +69,7 @@ fn sizes() -> Arc<ObjectSizes> {
             principal: Principal::outside(function("f").namespace),
             bucket: BucketName::new("photos").unwrap(),
             key: Some(ObjectKey::new(key).unwrap()),
-            served: Served::Write,
+            served: ServeOutcome::Write,
             bytes,
             object_bytes: Some(bytes),
             began: Monotonic(0),
@@ -88,7 +88,7 @@ async fn bench(inputs: &[&str]) -> Bench {
     let models = Arc::new(SizingModels::open(registry).await.unwrap());
     let deployed = function("f");
     models.keep(&deployed.namespace, &deployed.name, model(inputs)).await.unwrap();
-    let told = Arc::new(Told::default());
+    let told = Arc::new(RecordingBinder::default());
     let clock = Arc::new(ManualClock::default());
     let station = CacheWays::new(CacheWaysParts {
         models,
@@ -121,7 +121,7 @@ async fn an_invocation_is_predicted_placed_bound_and_released() {
     // Figure 4: the class of exactly four ways.
     assert_eq!(*bench.told.bound.lock(), [ClosId(5)]);
     let running = bench.station.loads();
-    let predicted = Predicted { ways: Ways(4), class: CacheClass::Sensitive };
+    let predicted = PredictedNeed { ways: Ways(4), class: CacheClass::Sensitive };
     assert_eq!(running.running()[0].need.predicted, Some(predicted));
     bench.station.not_run(invocation);
     assert!(bench.station.loads().running().is_empty());
@@ -256,7 +256,7 @@ async fn the_split_of_the_ways_follows_what_runs() {
 
 /// Functions of which curves are known: a recogniser that wants every way, and a stream that gains by none. Each reads
 /// 900 bytes; the machine is the emulator's.
-struct Shared {
+struct SharingBench {
     station: CacheWays,
     clock: Arc<ManualClock>,
     emulator: Emulator,
@@ -288,7 +288,7 @@ fn curves_model(minstr: f64, accesses: f64, misses: &[f64]) -> FunctionModel {
     FunctionModel { model, inputs: BTreeSet::from(["/input".to_owned()]) }
 }
 
-async fn shared() -> Shared {
+async fn shared() -> SharingBench {
     let state = tempfile::tempdir().unwrap();
     let file = nigh_engine::StateFile::open(&state.path().join("state.redb")).unwrap();
     let models = Arc::new(SizingModels::open(Arc::new(nigh_engine::LocalRegistry::new(file))).await.unwrap());
@@ -318,10 +318,10 @@ async fn shared() -> Shared {
         binder: Some(Arc::new(classes)),
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
     });
-    Shared { station, clock, emulator, _state: state }
+    SharingBench { station, clock, emulator, _state: state }
 }
 
-impl Shared {
+impl SharingBench {
     fn start(&self, name: &str, pid: u32) -> InvocationId {
         self.start_noted(name, pid).0
     }
@@ -375,7 +375,7 @@ async fn classes_are_fitted_to_what_runs_and_who_runs_is_moved() {
     // Alone the streams lose nothing to one another: the cache is whole again, and they are in it by
     // the end of their group.
     shared.station.not_run(recogniser);
-    assert_eq!(shared.station.refit().unwrap(), Some(Refitted { classes: 0, moved: 0 }));
+    assert_eq!(shared.station.refit().unwrap(), Some(RefitResult { classes: 0, moved: 0 }));
     assert_eq!([shared.mask_of(101), shared.mask_of(102)], [0x7ff, 0x7ff]);
     streams.into_iter().for_each(|invocation| shared.station.not_run(invocation));
     assert_eq!(shared.station.refit().unwrap(), None, "nothing runs");

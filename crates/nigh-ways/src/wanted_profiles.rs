@@ -33,7 +33,7 @@ pub struct WantedProfile {
     pub events: Vec<Bytes>,
 }
 
-struct Waiting {
+struct QueuedProfile {
     revision: String,
     events: Vec<(ByteSize, Bytes)>,
 }
@@ -41,7 +41,7 @@ struct Waiting {
 /// The functions that wait.
 #[derive(Default)]
 pub(super) struct WantedProfiles {
-    waiting: HashMap<(Namespace, FunctionName), Waiting>,
+    waiting: HashMap<(Namespace, FunctionName), QueuedProfile>,
     tried: HashSet<String>,
 }
 
@@ -60,7 +60,7 @@ impl WantedProfiles {
         if self.waiting.len() >= FUNCTIONS_MAX && !self.waiting.contains_key(&name) {
             return;
         }
-        let fresh = || Waiting { revision: function.revision_id.clone(), events: Vec::new() };
+        let fresh = || QueuedProfile { revision: function.revision_id.clone(), events: Vec::new() };
         let waiting = self.waiting.entry(name).or_insert_with(fresh);
         if waiting.revision != function.revision_id {
             *waiting = fresh();
@@ -76,7 +76,7 @@ impl WantedProfiles {
         let enough = self.waiting.iter().filter(|(_, waiting)| waiting.events.len() >= EVENTS_MIN);
         let (name, _) = enough.max_by_key(|(_, waiting)| waiting.events.len())?;
         let name = name.clone();
-        let Waiting { revision, mut events } = self.waiting.remove(&name)?;
+        let QueuedProfile { revision, mut events } = self.waiting.remove(&name)?;
         if self.tried.len() >= TRIED_MAX {
             self.tried.clear();
         }

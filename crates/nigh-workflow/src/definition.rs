@@ -77,7 +77,7 @@ pub(super) enum Kind {
     Task(Task),
     Pass(Option<Value>),
     Choice { rules: Vec<(Rule, StateName)>, default: Option<StateName> },
-    Wait(Until),
+    Wait(WaitUntil),
     Parallel(Vec<Arc<Scope>>),
     Map(Map),
     Succeed,
@@ -126,7 +126,7 @@ pub(super) enum Seconds {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Until {
+pub(super) enum WaitUntil {
     Seconds(u64),
     SecondsPath(Path),
     Timestamp(Timestamp),

@@ -46,7 +46,7 @@ pub enum TaskEnd {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum ExecutionEvent {
     /// A task has ended.
     Ended {
         /// Which.
@@ -73,7 +73,7 @@ pub struct Event {
     /// When; never before the event before it.
     pub at: Timestamp,
     /// What. Neither flattened nor tagged within: tokens are not read back that way.
-    pub what: What,
+    pub what: ExecutionEvent,
 }
 
 /// An invocation that is to be made.

@@ -182,7 +182,7 @@ pub(super) fn decode(id: HistoryId, stored: &[(u64, Vec<u8>)]) -> Result<KeptRun
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{TaskEnd, TaskId, What};
+    use crate::event::{ExecutionEvent, TaskEnd, TaskId};
     use serde_json::json;
 
     #[test]
@@ -204,7 +204,11 @@ mod tests {
             Beginning { definition: "{}".to_owned(), input: json!([1]), token: Token::empty(), scratch: Vec::new() };
         let event = Event {
             at: Timestamp(6),
-            what: What::Ended { task: TaskId(1), end: TaskEnd::Answered(json!({"a": 1})), token: Token::empty() },
+            what: ExecutionEvent::Ended {
+                task: TaskId(1),
+                end: TaskEnd::Answered(json!({"a": 1})),
+                token: Token::empty(),
+            },
         };
         let changes = [begin(id, &beginning).unwrap(), add(id, 1, &event).unwrap(), end(id, &outcome).unwrap()];
         let mut stored: Vec<(u64, Vec<u8>)> = changes

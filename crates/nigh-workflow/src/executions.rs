@@ -27,11 +27,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::index::{Entry, Index};
-use self::leading::{Kept, Leading, Message};
+use self::leading::{ExecutionDriver, Message, StoredExecution};
 use super::arn::{WorkflowName, execution_arn, express_arn, machine_arn};
 use super::event::{Facts, Outcome};
 use super::execution_row::{self, Beginning, ExecutionRowError, Head};
-use super::history::Shown;
+use super::history::HistoryEvent;
 use super::machine_store::{Machine, MachineKind};
 use super::run::{DATA_BYTES_MAX, Run};
 use super::scratch::{ScratchFolder, ScratchObjects};
@@ -122,7 +122,7 @@ pub enum ExecutionError {
 
 /// An execution as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ExecutionSummary {
     /// Its ARN.
     pub arn: String,
     /// Its machine's ARN.
@@ -143,9 +143,9 @@ pub struct Listed {
 
 /// An execution as it is described.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Described {
+pub struct ExecutionDescription {
     /// What is listed.
-    pub listed: Listed,
+    pub listed: ExecutionSummary,
     /// What went in.
     pub input: Value,
     /// What came out, if it succeeded.
@@ -158,7 +158,7 @@ pub struct Described {
 
 /// What was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Started {
+pub struct StartedExecution {
     /// Its ARN.
     pub arn: String,
     /// When.
@@ -167,7 +167,7 @@ pub struct Started {
 
 /// A synchronous execution at its end.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ended {
+pub struct SyncExecutionResult {
     /// Its ARN.
     pub arn: String,
     /// Its name.
@@ -183,13 +183,13 @@ pub struct Ended {
 }
 
 /// An execution that is not kept.
-struct Unkept {
-    started: Started,
-    ended: watch::Receiver<Option<Ended>>,
+struct ExpressExecution {
+    started: StartedExecution,
+    ended: watch::Receiver<Option<SyncExecutionResult>>,
     inbox: mpsc::Sender<Message>,
 }
 
-pub(super) struct Inner {
+pub(super) struct ExecutionsState {
     parts: ExecutionParts,
     limits: ExecutionLimits,
     index: Mutex<Index>,
@@ -200,7 +200,7 @@ pub(super) struct Inner {
 
 /// See the module. A clone is another handle to the same.
 #[derive(Clone)]
-pub struct Executions(Arc<Inner>);
+pub struct Executions(Arc<ExecutionsState>);
 
 impl Executions {
     /// Takes up what earlier lives of the node, or owners before it, left, and begins. Needs a tokio runtime.
@@ -210,7 +210,8 @@ impl Executions {
     pub async fn open(parts: ExecutionParts, limits: ExecutionLimits) -> Result<Self, ExecutionError> {
         let origin = (parts.clock.wall(), parts.clock.monotonic());
         let heads = parts.histories.heads().await?;
-        let inner = Arc::new(Inner { parts, limits, index: Mutex::default(), tracker: TaskTracker::new(), origin });
+        let inner =
+            Arc::new(ExecutionsState { parts, limits, index: Mutex::default(), tracker: TaskTracker::new(), origin });
         let mut running = 0;
         for (id, head) in heads {
             let head = Head::decode(id, &head)?;
@@ -245,7 +246,7 @@ impl Executions {
         namespace: &Namespace,
         machine: &Machine,
         new: NewExecution,
-    ) -> Result<Started, ExecutionError> {
+    ) -> Result<StartedExecution, ExecutionError> {
         let inner = &self.0;
         inner.check(&new.input)?;
         if machine.kind == MachineKind::Express {
@@ -271,10 +272,10 @@ impl Executions {
         };
         if let Some((known, Entry { head: there, inbox })) = there {
             let same = known == id || (there.end.is_none() && there.input_sha256 == digest);
-            let started = Started { arn: facts.arn.clone(), at: there.started };
+            let started = StartedExecution { arn: facts.arn.clone(), at: there.started };
             return if same { stands(inbox, started).await } else { Err(ExecutionError::Exists(facts.arn)) };
         }
-        let started = Started { arn: facts.arn.clone(), at: now };
+        let started = StartedExecution { arn: facts.arn.clone(), at: now };
         let beginning = Beginning {
             definition: machine.text.to_string(),
             input: input.clone(),
@@ -298,8 +299,8 @@ impl Executions {
                 }
             };
             let (run, commands) = Run::start(definition, facts, input, token, true);
-            let kept = Some(Kept { id, head, events: 0, bytes, scratch: beginning.scratch });
-            let leading = Leading::new(Arc::clone(&this), namespace, run, kept, sender, inbox);
+            let kept = Some(StoredExecution { id, head, events: 0, bytes, scratch: beginning.scratch });
+            let leading = ExecutionDriver::new(Arc::clone(&this), namespace, run, kept, sender, inbox);
             this.tracker.spawn(leading.lead(commands, false));
             Ok(())
         });
@@ -317,7 +318,7 @@ impl Executions {
         namespace: &Namespace,
         machine: &Machine,
         new: NewExecution,
-    ) -> Result<Unkept, ExecutionError> {
+    ) -> Result<ExpressExecution, ExecutionError> {
         let inner = &self.0;
         if inner.parts.over.is_cancelled() {
             return Err(ExecutionError::ShuttingDown);
@@ -333,12 +334,12 @@ impl Executions {
         }
         let (run, commands) = Run::start(Arc::clone(&machine.definition), facts, input, token, false);
         let (sender, inbox) = mpsc::channel(leading::INBOX);
-        let mut leading = Leading::new(Arc::clone(inner), namespace.clone(), run, None, sender.clone(), inbox);
+        let mut leading = ExecutionDriver::new(Arc::clone(inner), namespace.clone(), run, None, sender.clone(), inbox);
         leading.scratch = machine.scratch.clone();
         let ended = leading.ended();
         inner.tracker.spawn(leading.lead(commands, false));
         metrics::counter!("nigh_executions_started_total", "kind" => "express").increment(1);
-        Ok(Unkept { started: Started { arn, at: now }, ended, inbox: sender })
+        Ok(ExpressExecution { started: StartedExecution { arn, at: now }, ended, inbox: sender })
     }
 
     /// Runs an execution of an express machine to its end.
@@ -350,9 +351,9 @@ impl Executions {
         namespace: &Namespace,
         machine: &Machine,
         new: NewExecution,
-    ) -> Result<Ended, ExecutionError> {
+    ) -> Result<SyncExecutionResult, ExecutionError> {
         self.0.check(&new.input)?;
-        let Unkept { mut ended, inbox, .. } = self.start_unkept(namespace, machine, new)?;
+        let ExpressExecution { mut ended, inbox, .. } = self.start_unkept(namespace, machine, new)?;
         let waited = tokio::time::timeout(SYNC_MAX, ended.wait_for(Option::is_some)).await;
         let end = match waited {
             Ok(Ok(end)) => end.clone(),
@@ -403,7 +404,7 @@ impl Executions {
         namespace: &Namespace,
         machine: &WorkflowName,
         name: &WorkflowName,
-    ) -> Result<Described, ExecutionError> {
+    ) -> Result<ExecutionDescription, ExecutionError> {
         let (id, entry) = self.0.found(namespace, machine, name)?;
         let histories = &self.0.parts.histories;
         let gone = || ExecutionError::NotFound(name.to_string());
@@ -421,7 +422,7 @@ impl Executions {
             Some(Outcome::Succeeded { output }) => Some(output),
             _ => None,
         };
-        Ok(Described {
+        Ok(ExecutionDescription {
             listed: self.0.listed(&entry),
             input: beginning.input,
             output,
@@ -439,7 +440,7 @@ impl Executions {
         status: Option<&str>,
         before: Option<HistoryId>,
         limit: usize,
-    ) -> (Vec<Listed>, Option<HistoryId>) {
+    ) -> (Vec<ExecutionSummary>, Option<HistoryId>) {
         let (found, more) = self.0.index.lock().list(namespace, machine, status, before, limit);
         (found.iter().map(|entry| self.0.listed(entry)).collect(), more)
     }
@@ -453,7 +454,7 @@ impl Executions {
         namespace: &Namespace,
         machine: &WorkflowName,
         name: &WorkflowName,
-    ) -> Result<Vec<Shown>, ExecutionError> {
+    ) -> Result<Vec<HistoryEvent>, ExecutionError> {
         let (id, entry) = self.0.found(namespace, machine, name)?;
         if let Some(inbox) = &entry.inbox {
             let (shown, asked) = oneshot::channel();
@@ -483,7 +484,10 @@ impl Executions {
 }
 
 /// An execution that somebody has started: its beginning is written when its leader answers.
-async fn stands(inbox: Option<mpsc::Sender<Message>>, started: Started) -> Result<Started, ExecutionError> {
+async fn stands(
+    inbox: Option<mpsc::Sender<Message>>,
+    started: StartedExecution,
+) -> Result<StartedExecution, ExecutionError> {
     let Some(inbox) = inbox else { return Ok(started) };
     let (begun, answer) = oneshot::channel();
     if inbox.send(Message::Begun(begun)).await.is_err() {
@@ -503,7 +507,7 @@ fn given_name(name: Option<WorkflowName>, id: InvocationId) -> WorkflowName {
     name.map_or_else(own, Ok).unwrap_or_else(|_| unreachable!("a UUID is a name"))
 }
 
-impl Inner {
+impl ExecutionsState {
     /// Now, by the date that never jumps.
     fn now(&self) -> Timestamp {
         let (wall, monotonic) = self.origin;
@@ -545,8 +549,8 @@ impl Inner {
         found.ok_or_else(|| ExecutionError::NotFound(execution_arn(&self.parts.region, machine, name)))
     }
 
-    fn listed(&self, Entry { head, .. }: &Entry) -> Listed {
-        Listed {
+    fn listed(&self, Entry { head, .. }: &Entry) -> ExecutionSummary {
+        ExecutionSummary {
             arn: execution_arn(&self.parts.region, &head.machine, &head.name),
             machine_arn: machine_arn(&self.parts.region, &head.machine),
             name: head.name.clone(),
@@ -559,7 +563,7 @@ impl Inner {
     }
 
     /// An execution as its events make it.
-    async fn replay(&self, id: HistoryId, head: &Head) -> Result<(Run, Kept), ExecutionError> {
+    async fn replay(&self, id: HistoryId, head: &Head) -> Result<(Run, StoredExecution), ExecutionError> {
         let kept = execution_row::decode(id, &self.parts.histories.events(id).await?)?;
         let Beginning { definition, input, token, scratch } = kept.beginning;
         let definition =
@@ -578,7 +582,7 @@ impl Inner {
             run.apply(event);
         }
         let events = kept.events.len() as u64;
-        Ok((run, Kept { id, head: head.clone(), events, bytes: kept.bytes, scratch }))
+        Ok((run, StoredExecution { id, head: head.clone(), events, bytes: kept.bytes, scratch }))
     }
 
     /// Goes on with an execution that was begun before.
@@ -587,7 +591,7 @@ impl Inner {
         let (sender, inbox) = mpsc::channel(leading::INBOX);
         let namespace = head.namespace.clone();
         self.index.lock().insert(id, Entry::of_running(head, sender.clone()));
-        let leading = Leading::new(Arc::clone(self), namespace, run, Some(kept), sender, inbox);
+        let leading = ExecutionDriver::new(Arc::clone(self), namespace, run, Some(kept), sender, inbox);
         self.tracker.spawn(leading.lead(Vec::new(), true));
         Ok(())
     }

@@ -10,7 +10,7 @@ pub const HISTORY_MAX: u64 = 25_000;
 
 /// One shown event.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shown {
+pub struct HistoryEvent {
     /// Its place, from 1.
     pub id: u64,
     /// The one it follows, 0 for none.
@@ -23,7 +23,7 @@ pub struct Shown {
     pub details: Option<(&'static str, Value)>,
 }
 
-impl Shown {
+impl HistoryEvent {
     /// As the API gives it; without the data that states were given and gave, unless `data`.
     #[must_use]
     pub fn value(&self, data: bool) -> Value {
@@ -52,12 +52,12 @@ impl Shown {
 
 /// Counts what is shown, and keeps it if somebody looks.
 #[derive(Debug)]
-pub(super) struct Showing {
+pub(super) struct HistoryCollector {
     count: u64,
-    kept: Option<Vec<Shown>>,
+    kept: Option<Vec<HistoryEvent>>,
 }
 
-impl Showing {
+impl HistoryCollector {
     pub(super) fn new(keeps: bool) -> Self {
         Self { count: 0, kept: keeps.then(Vec::new) }
     }
@@ -72,7 +72,7 @@ impl Showing {
     ) -> u64 {
         self.count += 1;
         if let Some(kept) = &mut self.kept {
-            kept.push(Shown { id: self.count, previous, at, kind: kind(), details: details() });
+            kept.push(HistoryEvent { id: self.count, previous, at, kind: kind(), details: details() });
         }
         self.count
     }
@@ -81,7 +81,7 @@ impl Showing {
         self.count >= HISTORY_MAX
     }
 
-    pub(super) fn all(&self) -> &[Shown] {
+    pub(super) fn all(&self) -> &[HistoryEvent] {
         self.kept.as_deref().unwrap_or_default()
     }
 }

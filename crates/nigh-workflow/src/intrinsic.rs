@@ -69,7 +69,7 @@ intrinsics! {
 impl Intrinsic {
     /// Its value for `arguments`, of which there are as many as it takes.
     pub(super) fn call(self, arguments: &[Value], chance: &mut Chance) -> Result<Value, IntrinsicError> {
-        let given = Given { name: self.name(), arguments };
+        let given = IntrinsicCall { name: self.name(), arguments };
         match self {
             Self::Format => given.format(),
             Self::StringToJson => {
@@ -127,12 +127,12 @@ impl Intrinsic {
     }
 }
 
-struct Given<'a> {
+struct IntrinsicCall<'a> {
     name: &'static str,
     arguments: &'a [Value],
 }
 
-impl<'a> Given<'a> {
+impl<'a> IntrinsicCall<'a> {
     fn error(&self, why: impl Into<String>) -> IntrinsicError {
         IntrinsicError { name: self.name, why: why.into() }
     }

@@ -169,7 +169,7 @@ fn decode(key: &str, stored: &[u8], revision: Revision) -> Result<Machine, Machi
 
 type Index = BTreeMap<Namespace, BTreeMap<WorkflowName, Arc<Machine>>>;
 
-struct Inner {
+struct MachineStoreState {
     registry: Arc<dyn Registry>,
     clock: Arc<dyn Clock>,
     index: RwLock<Index>,
@@ -177,7 +177,7 @@ struct Inner {
 
 /// The state machines. A clone is another handle to the same.
 #[derive(Clone)]
-pub struct MachineStore(Arc<Inner>);
+pub struct MachineStore(Arc<MachineStoreState>);
 
 fn key(namespace: &Namespace, name: &WorkflowName) -> String {
     format!("{namespace}/{name}")
@@ -201,7 +201,7 @@ impl MachineStore {
             let (namespace, name) = place(&key).ok_or_else(unnamed)?;
             index.entry(namespace).or_default().insert(name, Arc::new(machine));
         }
-        Ok(Self(Arc::new(Inner { registry, clock, index: RwLock::new(index) })))
+        Ok(Self(Arc::new(MachineStoreState { registry, clock, index: RwLock::new(index) })))
     }
 
     /// Follows what other nodes deploy.
@@ -372,7 +372,7 @@ impl MachineStore {
     }
 }
 
-impl Inner {
+impl MachineStoreState {
     /// Shows `machine`, unless a newer one is shown.
     fn take(&self, namespace: &Namespace, machine: Machine) {
         let mut index = self.index.write();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nigh_dispatch::{AskedStates, Dispatcher, OWNERS_TABLE, Owner, Ownership, Standing};
+use nigh_dispatch::{AskedStates, Dispatcher, OWNERS_TABLE, Owner, Ownership, OwnershipState};
 use nigh_engine::{PresentMember, Registry, RegistryChange, RegistryError, SharedHistories};
 use nigh_invoke::invocation::InvokeError;
 use nigh_terms::Namespace;
@@ -43,7 +43,7 @@ pub struct OwnedParts {
 }
 
 /// Where the executions of a namespace are led.
-pub enum Led {
+pub enum ExecutionsLocation {
     /// In this process.
     Here(Executions),
     /// In another.
@@ -73,7 +73,7 @@ struct Tenure {
     over: CancellationToken,
 }
 
-struct Inner {
+struct OwnedExecutionsState {
     parts: OwnedParts,
     tenures: Mutex<HashMap<Namespace, Arc<Tenure>>>,
     /// Namespaces that are being taken, or taken up.
@@ -83,24 +83,24 @@ struct Inner {
 
 /// See the module. A clone is another handle to the same.
 #[derive(Clone)]
-pub struct OwnedExecutions(Arc<Inner>);
+pub struct OwnedExecutions(Arc<OwnedExecutionsState>);
 
 impl OwnedExecutions {
     /// Leads none yet; `look_after` takes up what others have left.
     #[must_use]
     pub fn new(parts: OwnedParts) -> Self {
         let (tenures, busy, closed) = (Mutex::default(), Mutex::default(), CancellationToken::new());
-        Self(Arc::new(Inner { parts, tenures, busy, closed }))
+        Self(Arc::new(OwnedExecutionsState { parts, tenures, busy, closed }))
     }
 
     /// Where the executions of `namespace` are led. This process takes them if nobody does, and it may.
     ///
     /// # Errors
     /// Why that cannot be said now.
-    pub async fn at(&self, namespace: &Namespace) -> Result<Led, OwnedError> {
+    pub async fn at(&self, namespace: &Namespace) -> Result<ExecutionsLocation, OwnedError> {
         match self.0.parts.dispatcher.owner_of(namespace).await? {
-            Owner::Me(term) => Ok(Led::Here(self.0.led(namespace, term).await?)),
-            Owner::Other(owner) => Ok(Led::There(owner)),
+            Owner::Me(term) => Ok(ExecutionsLocation::Here(self.0.led(namespace, term).await?)),
+            Owner::Other(owner) => Ok(ExecutionsLocation::There(owner)),
         }
     }
 
@@ -123,7 +123,7 @@ impl OwnedExecutions {
     /// # Errors
     /// If the owners of namespaces cannot be followed.
     pub async fn look_after(self) -> Result<(), RegistryError> {
-        let Inner { parts, closed, .. } = &*self.0;
+        let OwnedExecutionsState { parts, closed, .. } = &*self.0;
         let mut changes = parts.registry.watch(OWNERS_TABLE).await?;
         let mut present = parts.present.clone();
         let mut owners: HashMap<Namespace, Ownership> = HashMap::new();
@@ -147,11 +147,11 @@ impl OwnedExecutions {
             for (namespace, owner) in owners.iter().filter(|(_, owner)| owner.executes) {
                 let standing = parts.dispatcher.standing(owner);
                 let open = match standing {
-                    Standing::Open { .. } => {
+                    OwnershipState::Open { .. } => {
                         let since = open_since.entry(namespace.clone()).or_insert_with(Instant::now);
                         Some((parts.dispatcher.rank(namespace), since.elapsed()))
                     }
-                    Standing::Mine(_) | Standing::Theirs(_) => {
+                    OwnershipState::Mine(_) | OwnershipState::Theirs(_) => {
                         open_since.remove(namespace);
                         None
                     }
@@ -189,7 +189,7 @@ impl OwnedExecutions {
     }
 }
 
-impl Inner {
+impl OwnedExecutionsState {
     fn leads(&self, namespace: &Namespace, term: u64) -> bool {
         let tenures = self.tenures.lock();
         let tenure = tenures.get(namespace).filter(|tenure| tenure.term == term && !tenure.over.is_cancelled());

@@ -16,12 +16,12 @@ use std::sync::Arc;
 use nigh_terms::{InvocationId, Timestamp, Token};
 use serde_json::{Value, json};
 
-use self::thread::{Doing, Thread, ThreadId};
+use self::thread::{Thread, ThreadActivity, ThreadId};
 use super::chance::{Chance, bytes_of};
 use super::definition::{Definition, Kind, Resource, Scope, StateName};
 use super::error_names;
-use super::event::{Command, Event, Facts, Outcome, TaskEnd, TaskId, TaskRun, What};
-use super::history::{HISTORY_MAX, Showing, Shown};
+use super::event::{Command, Event, ExecutionEvent, Facts, Outcome, TaskEnd, TaskId, TaskRun};
+use super::history::{HISTORY_MAX, HistoryCollector, HistoryEvent};
 use super::retry;
 
 /// The most that may pass from state to state: bytes of JSON.
@@ -64,7 +64,7 @@ pub struct Run {
     /// What all its tasks had seen.
     seen: Token,
     chance: Chance,
-    showing: Showing,
+    showing: HistoryCollector,
     ready: VecDeque<ThreadId>,
     commands: Vec<Command>,
     now: Timestamp,
@@ -95,7 +95,7 @@ impl Run {
             timers: BTreeSet::new(),
             outcome: None,
             seen: seen.clone(),
-            showing: Showing::new(shows),
+            showing: HistoryCollector::new(shows),
             ready: VecDeque::new(),
             commands: Vec::new(),
             now,
@@ -128,11 +128,11 @@ impl Run {
         self.go_on();
         if self.outcome.is_none() {
             match &event.what {
-                What::Time => {}
-                What::Stopped { error, cause } => {
+                ExecutionEvent::Time => {}
+                ExecutionEvent::Stopped { error, cause } => {
                     self.finish(Outcome::Aborted { error: error.clone(), cause: cause.clone() });
                 }
-                What::Ended { task, end, token } => self.task_ended(*task, end, token),
+                ExecutionEvent::Ended { task, end, token } => self.task_ended(*task, end, token),
             }
             self.go_on();
         }
@@ -171,7 +171,7 @@ impl Run {
 
     /// Its shown events so far, oldest first; none if nobody was to ask.
     #[must_use]
-    pub fn shown(&self) -> &[Shown] {
+    pub fn shown(&self) -> &[HistoryEvent] {
         self.showing.all()
     }
 
@@ -214,23 +214,23 @@ impl Run {
             let Some(thread) = self.threads.get_mut(&id) else { continue };
             thread.timer = None;
             match &thread.doing {
-                Doing::Task { task } => {
+                ThreadActivity::Task { task } => {
                     let task = *task;
                     self.tasks.remove(&task);
                     self.commands.push(Command::Forget(task));
                     self.show_task(id, "TimedOut", |_| json!({ "error": error_names::TIMEOUT }));
                     self.fail_state(id, Failure::new(error_names::TIMEOUT, ""));
                 }
-                Doing::Waiting { output } => {
+                ThreadActivity::Waiting { output } => {
                     let output = output.clone();
                     let step = self.leave(id, output);
                     self.stepped(id, step);
                 }
-                Doing::BackingOff => {
-                    thread.doing = Doing::Trying;
+                ThreadActivity::BackingOff => {
+                    thread.doing = ThreadActivity::Trying;
                     self.ready.push_back(id);
                 }
-                Doing::Trying | Doing::Children(_) => {}
+                ThreadActivity::Trying | ThreadActivity::Children(_) => {}
             }
         }
     }
@@ -281,7 +281,7 @@ impl Run {
             && let Some(wait) = retrier.wait(*tries, || self.chance.fraction())
         {
             *tries += 1;
-            thread.doing = Doing::BackingOff;
+            thread.doing = ThreadActivity::BackingOff;
             self.set_timer(id, after(self.now, wait));
             return;
         }
@@ -392,7 +392,7 @@ impl Run {
         if let Some(at) = thread.timer {
             self.timers.remove(&(at, id));
         }
-        if let Doing::Task { task } = thread.doing
+        if let ThreadActivity::Task { task } = thread.doing
             && self.tasks.remove(&task).is_some()
         {
             self.commands.push(Command::Forget(task));

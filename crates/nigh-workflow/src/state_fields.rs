@@ -7,7 +7,7 @@ use nigh_functions::function_arn::parse_function_reference;
 use serde_json::Value;
 
 use super::choice_reader;
-use super::definition::{Count, Kind, Map, Resource, Seconds, State, StateName, Task, Until, Words};
+use super::definition::{Count, Kind, Map, Resource, Seconds, State, StateName, Task, WaitUntil, Words};
 use super::path::Path;
 use super::read::{Names, SECONDS_MAX, scope};
 use super::reader::{Fields, PathField, code};
@@ -131,7 +131,7 @@ fn seconds(fields: &Fields<'_>, fixed: &'static str, path: &'static str) -> Opti
     fixed.or(fields.one_path(path).map(Seconds::Path))
 }
 
-fn wait(fields: &Fields<'_>) -> Option<Until> {
+fn wait(fields: &Fields<'_>) -> Option<WaitUntil> {
     let names = ["Seconds", "SecondsPath", "Timestamp", "TimestampPath"];
     fields.only_one_of(&names);
     if !names.iter().any(|name| fields.has(name)) {
@@ -144,11 +144,11 @@ fn wait(fields: &Fields<'_>) -> Option<Until> {
         }
         date
     });
-    let seconds = fields.whole("Seconds", 0..=SECONDS_MAX).map(Until::Seconds);
+    let seconds = fields.whole("Seconds", 0..=SECONDS_MAX).map(WaitUntil::Seconds);
     seconds
-        .or(fields.one_path("SecondsPath").map(Until::SecondsPath))
-        .or(at.map(Until::Timestamp))
-        .or(fields.one_path("TimestampPath").map(Until::TimestampPath))
+        .or(fields.one_path("SecondsPath").map(WaitUntil::SecondsPath))
+        .or(at.map(WaitUntil::Timestamp))
+        .or(fields.one_path("TimestampPath").map(WaitUntil::TimestampPath))
 }
 
 fn words(fields: &Fields<'_>, fixed: &'static str, path: &'static str) -> Words {

@@ -186,20 +186,20 @@ pub(super) enum Template {
 }
 
 /// What is wrong in a template, and in which field.
-pub(super) struct Misplaced {
+pub(super) struct TemplateProblem {
     pub(super) field: String,
     pub(super) error: TemplateError,
 }
 
 impl Template {
     /// Reads a template; all that is wrong goes to `problems`.
-    pub(super) fn read(value: &Value, problems: &mut Vec<Misplaced>) -> Self {
+    pub(super) fn read(value: &Value, problems: &mut Vec<TemplateProblem>) -> Self {
         Self::read_at(value, "", 0, problems)
     }
 
-    fn read_at(value: &Value, at: &str, depth: usize, problems: &mut Vec<Misplaced>) -> Self {
+    fn read_at(value: &Value, at: &str, depth: usize, problems: &mut Vec<TemplateProblem>) -> Self {
         if depth > DEPTH_MAX {
-            problems.push(Misplaced { field: at.to_owned(), error: TemplateError::Deep });
+            problems.push(TemplateProblem { field: at.to_owned(), error: TemplateError::Deep });
             return Self::Literal(Value::Null);
         }
         match value {
@@ -210,13 +210,13 @@ impl Template {
                         (Some(name), Value::String(text)) => match Expression::parse(text) {
                             Ok(expression) => (name.to_owned(), Self::Expression(expression)),
                             Err(error) => {
-                                problems.push(Misplaced { field: place, error });
+                                problems.push(TemplateProblem { field: place, error });
                                 (name.to_owned(), Self::Literal(Value::Null))
                             }
                         },
                         (Some(name), _) => {
                             let error = TemplateError::Call(value.to_string(), "it is no string");
-                            problems.push(Misplaced { field: place, error });
+                            problems.push(TemplateProblem { field: place, error });
                             (name.to_owned(), Self::Literal(Value::Null))
                         }
                         (None, value) => (name.clone(), Self::read_at(value, &place, depth + 1, problems)),

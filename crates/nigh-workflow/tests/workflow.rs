@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_terms::{Epoch, Sequence, ShardId, Timestamp, Token, Version};
-use nigh_workflow::event::{Command, Event, Facts, Outcome, TaskEnd, TaskId, TaskRun, What};
+use nigh_workflow::event::{Command, Event, ExecutionEvent, Facts, Outcome, TaskEnd, TaskId, TaskRun};
 use nigh_workflow::run::{DATA_BYTES_MAX, Run};
 use nigh_workflow::{Definition, read};
 use proptest::prelude::*;
@@ -86,7 +86,7 @@ impl Led {
         }
     }
 
-    fn happens(&mut self, what: What) {
+    fn happens(&mut self, what: ExecutionEvent) {
         let commands = self.run.apply(&Event { at: self.now, what });
         self.take(commands);
     }
@@ -98,7 +98,7 @@ impl Led {
 
     fn ends(&mut self, task: &TaskRun, end: TaskEnd) {
         self.todo.remove(&task.task);
-        self.happens(What::Ended { task: task.task, end, token: token(task.task.0) });
+        self.happens(ExecutionEvent::Ended { task: task.task, end, token: token(task.task.0) });
     }
 
     fn answers(&mut self, answer: Value) -> TaskRun {
@@ -115,7 +115,7 @@ impl Led {
 
     fn passes(&mut self, time: Duration) {
         self.now = Timestamp(self.now.0 + time.as_millis() as u64);
-        self.happens(What::Time);
+        self.happens(ExecutionEvent::Time);
     }
 
     fn output(&self) -> &Value {
@@ -363,7 +363,7 @@ fn a_task_that_is_late_is_forgotten_and_its_answer_counts_no_more() {
     led.now = Timestamp(START.0 + 3000);
     let task = led.next();
     led.todo.insert(task.task, task.clone());
-    led.happens(What::Ended { task: task.task, end: TaskEnd::Answered(json!(1)), token: token(1) });
+    led.happens(ExecutionEvent::Ended { task: task.task, end: TaskEnd::Answered(json!(1)), token: token(1) });
     assert_eq!(led.error(), "States.Timeout");
     let whole = with(line(&[("Wait", json!({"Type": "Wait", "Seconds": 60}))]), &json!({"TimeoutSeconds": 5}));
     let mut led = Led::start(&whole, json!({}));
@@ -477,10 +477,12 @@ fn stopping_forgets_what_runs_and_nothing_happens_after_the_end() {
     assert_eq!(led.run.ahead().iter().map(|next| next.function.as_str()).collect::<Vec<_>>(), ["later"]);
     let task = led.next();
     led.todo.insert(task.task, task.clone());
-    led.happens(What::Stopped { error: Some("Mine".to_owned()), cause: None });
+    led.happens(ExecutionEvent::Stopped { error: Some("Mine".to_owned()), cause: None });
     assert_eq!(led.run.outcome().map(Outcome::status), Some("ABORTED"));
-    let late =
-        Event { at: led.now, what: What::Ended { task: task.task, end: TaskEnd::Answered(json!(1)), token: token(1) } };
+    let late = Event {
+        at: led.now,
+        what: ExecutionEvent::Ended { task: task.task, end: TaskEnd::Answered(json!(1)), token: token(1) },
+    };
     assert!(led.run.apply(&late).is_empty());
 }
 
@@ -516,15 +518,15 @@ proptest! {
             now = Timestamp(now.0 + wait);
             let tasks: Vec<TaskId> = run.outstanding().map(|task| task.task).collect();
             let what = match (kind, tasks.get(which % tasks.len().max(1))) {
-                (0, _) => What::Time,
-                (1, Some(task)) => What::Ended {
+                (0, _) => ExecutionEvent::Time,
+                (1, Some(task)) => ExecutionEvent::Ended {
                     task: *task,
                     end: TaskEnd::Failed { error: if number < 4 { "Busy" } else { "Broken" }.to_owned(), cause: String::new() },
                     token: token(task.0),
                 },
-                (_, Some(task)) => What::Ended { task: *task, end: TaskEnd::Answered(json!(number)), token: token(task.0) },
-                (7, None) => What::Stopped { error: None, cause: None },
-                (_, None) => What::Time,
+                (_, Some(task)) => ExecutionEvent::Ended { task: *task, end: TaskEnd::Answered(json!(number)), token: token(task.0) },
+                (7, None) => ExecutionEvent::Stopped { error: None, cause: None },
+                (_, None) => ExecutionEvent::Time,
             };
             let event = Event { at: now, what };
             steps.push(run.apply(&event));

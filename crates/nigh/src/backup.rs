@@ -10,7 +10,7 @@ use clap::Args;
 use nigh_engine::{LocalRegistry, StateFile};
 use nigh_node::backup::archive::{End, Header};
 use nigh_node::backup::reader::{self, Verify};
-use nigh_node::backup::restore::{Restored, restore};
+use nigh_node::backup::restore::{RestoreResult, restore};
 use nigh_node::backup::source::{BackupScope, BackupSource};
 use nigh_node::client::AdminClient;
 use nigh_node::config::StoreKind;
@@ -93,13 +93,13 @@ impl Progress {
 }
 
 /// A writer that counts.
-struct Counting<'a, W> {
+struct CountingWriter<'a, W> {
     inner: W,
     bytes: u64,
     progress: &'a mut Progress,
 }
 
-impl<W: Write> Write for Counting<'_, W> {
+impl<W: Write> Write for CountingWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.inner.write(bytes)?;
         self.bytes += written as u64;
@@ -117,7 +117,7 @@ pub(crate) async fn backup(args: BackupArgs, globals: &Globals) -> Result<(), Cl
     let scope = BackupScope { keys: !args.without_keys, objects: args.objects };
     let mut progress = Progress::new("written", globals);
     if args.file == Path::new(STREAM) {
-        let to = Counting { inner: io::stdout().lock(), bytes: 0, progress: &mut progress };
+        let to = CountingWriter { inner: io::stdout().lock(), bytes: 0, progress: &mut progress };
         return write(scope, globals, to).await.map(drop);
     }
     if args.file.symlink_metadata().is_ok() {
@@ -144,7 +144,7 @@ async fn write_and_verify(
     let failed = || CliError::local(partial.display().to_string());
     let mut options = File::options();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(partial).map_err(failed())?;
-    let to = Counting { inner: file, bytes: 0, progress };
+    let to = CountingWriter { inner: file, bytes: 0, progress };
     let file = write(scope, globals, to).await?.inner;
     file.sync_all().map_err(failed())?;
     let written = BufReader::with_capacity(BUFFER, File::open(partial).map_err(failed())?);
@@ -155,8 +155,8 @@ async fn write_and_verify(
 async fn write<'a, W: Write>(
     scope: BackupScope,
     globals: &Globals,
-    mut to: Counting<'a, W>,
-) -> Result<Counting<'a, W>, CliError> {
+    mut to: CountingWriter<'a, W>,
+) -> Result<CountingWriter<'a, W>, CliError> {
     let configuration = globals.configuration(Vec::new())?;
     let paths = StatePaths::new(&configuration.settings.state);
     match Endpoints::read(&paths) {
@@ -199,12 +199,12 @@ pub(crate) fn run_restore(args: RestoreArgs, globals: &Globals) -> Result<(), Cl
     for note in &notes {
         output::remark(format_args!("nigh: {note}"));
     }
-    let Restored { backup, restored, moved_away, .. } = done;
+    let RestoreResult { backup, restored, moved_away, .. } = done;
     told(&backup, &restored, "Restored", globals, json!({ "state": state, "moved_away": moved_away, "notes": notes }))
 }
 
 /// What the settings that now hold make of what was restored.
-fn notes(done: &Restored, globals: &Globals) -> Result<Vec<String>, CliError> {
+fn notes(done: &RestoreResult, globals: &Globals) -> Result<Vec<String>, CliError> {
     let store = globals.configuration(Vec::new())?.settings.store;
     let objects = done.state.join("objects");
     let mut notes = Vec::new();

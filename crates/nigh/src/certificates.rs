@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
-use nigh_rpc::certificates::{Authority, Described, describe};
+use nigh_rpc::certificates::{Authority, CertificateFacts, describe};
 use nigh_rpc::{CertificateFiles, Identity, Role};
 use nigh_terms::{Clock as _, SystemClock};
 use serde::Serialize;
@@ -90,7 +90,7 @@ impl IssuedRole {
 
 /// A certificate, as `show` shows it.
 #[derive(Serialize)]
-struct Shown {
+struct CertificateRow {
     file: PathBuf,
     /// Whom it names: `nigh://CLUSTER/ROLE/NAME`.
     identities: Vec<String>,
@@ -106,9 +106,9 @@ struct Shown {
 
 const DAY_SECONDS: i64 = 24 * 3600;
 
-impl Shown {
-    fn new(file: &Path, described: Described, now: i64) -> Self {
-        let Described { uris, hosts, addresses, serial, from, until } = described;
+impl CertificateRow {
+    fn new(file: &Path, described: CertificateFacts, now: i64) -> Self {
+        let CertificateFacts { uris, hosts, addresses, serial, from, until } = described;
         Self {
             file: file.to_owned(),
             identities: uris,
@@ -168,7 +168,7 @@ fn show(files: &[PathBuf], globals: &Globals) -> Result<(), CliError> {
     let now = SystemClock::new().wall().date().unix_timestamp();
     let mut shown = Vec::new();
     for file in files {
-        shown.extend(describe(file)?.into_iter().map(|one| Shown::new(file, one, now)));
+        shown.extend(describe(file)?.into_iter().map(|one| CertificateRow::new(file, one, now)));
     }
     if globals.json {
         return output::json(&shown);

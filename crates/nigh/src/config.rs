@@ -1,7 +1,7 @@
 //! `nigh config`.
 
 use clap::Subcommand;
-use nigh_node::config::Shown;
+use nigh_node::config::ShownSetting;
 
 use crate::context::Globals;
 use crate::error::CliError;
@@ -30,7 +30,7 @@ pub(crate) async fn run(command: ConfigCommand, globals: &Globals) -> Result<(),
         return output::json(&shown);
     }
     if !running && let Ok(node) = globals.admin() {
-        let others = others(&shown, &node.get::<Vec<Shown>>("/config").await?);
+        let others = others(&shown, &node.get::<Vec<ShownSetting>>("/config").await?);
         if !others.is_empty() {
             output::remark(format_args!(
                 "nigh: the node that runs here has other values of {}; `nigh config show --running` shows its own",
@@ -46,7 +46,7 @@ pub(crate) async fn run(command: ConfigCommand, globals: &Globals) -> Result<(),
 }
 
 /// The settings of which `node` has another value.
-fn others<'a>(shown: &'a [Shown], node: &[Shown]) -> Vec<&'a str> {
-    let same = |one: &Shown| node.iter().any(|other| other.key == one.key && other.value == one.value);
+fn others<'a>(shown: &'a [ShownSetting], node: &[ShownSetting]) -> Vec<&'a str> {
+    let same = |one: &ShownSetting| node.iter().any(|other| other.key == one.key && other.value == one.value);
     shown.iter().filter(|one| !same(one)).map(|one| one.key.as_str()).collect()
 }

@@ -36,7 +36,7 @@ pub(crate) struct Globals {
 }
 
 /// A door, and how to sign for it.
-pub(crate) struct Reached {
+pub(crate) struct DoorAccess {
     pub(crate) url: String,
     pub(crate) region: String,
     pub(crate) credentials: Credentials,
@@ -57,7 +57,7 @@ impl Globals {
     }
 
     /// The door to talk to: the one named, else the running node's. A named one need not be of a node that runs here.
-    pub(crate) async fn reach(&self, door: impl FnOnce(Endpoints) -> String) -> Result<Reached, CliError> {
+    pub(crate) async fn reach(&self, door: impl FnOnce(Endpoints) -> String) -> Result<DoorAccess, CliError> {
         let settings = self.configuration(Vec::new())?.settings;
         let paths = StatePaths::new(&settings.state);
         let (url, region, namespace) = match &self.endpoint {
@@ -72,18 +72,18 @@ impl Globals {
             }
         };
         let profile = self.profile.as_deref().unwrap_or(namespace.as_str());
-        Ok(Reached { url, region, credentials: credentials::read(&paths.credentials(), profile)? })
+        Ok(DoorAccess { url, region, credentials: credentials::read(&paths.credentials(), profile)? })
     }
 
     /// A client of the S3 door.
     pub(crate) async fn s3(&self) -> Result<S3Client, CliError> {
-        let Reached { url, region, credentials } = self.reach(|endpoints| endpoints.s3).await?;
+        let DoorAccess { url, region, credentials } = self.reach(|endpoints| endpoints.s3).await?;
         Ok(S3Client::new(&url, &region, &credentials)?)
     }
 
     /// A client of the Lambda door.
     pub(crate) async fn lambda(&self) -> Result<LambdaClient, CliError> {
-        let Reached { url, region, credentials } = self.reach(|endpoints| endpoints.lambda).await?;
+        let DoorAccess { url, region, credentials } = self.reach(|endpoints| endpoints.lambda).await?;
         Ok(LambdaClient::new(&url, &region, &credentials)?)
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use nigh_node::state_folder::is_held;
-use nigh_node::status::Draining;
+use nigh_node::status::DrainStatus;
 
 use crate::context::Globals;
 use crate::error::CliError;
@@ -31,7 +31,7 @@ pub(crate) struct DownArgs {
 /// Asks the running node to drain and end, and waits until another may start in its place.
 pub(crate) async fn run(args: &DownArgs, globals: &Globals) -> Result<(), CliError> {
     let paths = globals.paths()?;
-    let draining: Draining = globals.admin()?.post("/shutdown").await?;
+    let draining: DrainStatus = globals.admin()?.post("/shutdown").await?;
     if args.no_wait {
         if globals.json {
             return output::json(&serde_json::json!({ "ended": false, "draining": draining }));

@@ -13,7 +13,7 @@ use nigh_node::credentials::CredentialsError;
 use nigh_node::endpoints::EndpointsError;
 use nigh_node::node::NodeError;
 use nigh_node::state_folder::StateFolderError;
-use nigh_node::status::Draining;
+use nigh_node::status::DrainStatus;
 use nigh_rpc::certificates::CertificateError;
 use thiserror::Error;
 
@@ -60,7 +60,7 @@ pub(crate) enum CliError {
     NoLab { beside: PathBuf },
     /// The node takes nothing new.
     #[error("Nigh at {} is draining and takes nothing new: {draining}", .root.display())]
-    Draining { root: PathBuf, draining: Draining },
+    Draining { root: PathBuf, draining: DrainStatus },
     /// An argument that clap cannot know to be wrong.
     #[error("{0}")]
     Usage(String),

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use nigh_engine::Change;
-use nigh_engine::journal::{Damage, DamageKind, Inspected, InspectedRecord, RecoveredRecord, TornTail, inspect};
+use nigh_engine::journal::{
+    Damage, DamageKind, InspectedRecord, JournalInspection, RecoveredRecord, TornTail, inspect,
+};
 use nigh_node::state_folder::{StateFolderError, is_held};
 use nigh_terms::ByteSize;
 use serde::Serialize;
@@ -36,7 +38,7 @@ pub(crate) enum JournalCommand {
 
 /// A write, as `ls` shows it.
 #[derive(Serialize)]
-struct Listed {
+struct RecordRow {
     version: String,
     shard: u16,
     namespace: String,
@@ -54,7 +56,7 @@ struct ShownDamage {
     offset: u64,
     what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    record: Option<Listed>,
+    record: Option<RecordRow>,
 }
 
 #[derive(Serialize)]
@@ -65,7 +67,7 @@ struct ShownTail {
 
 /// What `verify` finds.
 #[derive(Serialize)]
-struct Verified {
+struct JournalVerification {
     whole: bool,
     epoch: u64,
     segments: usize,
@@ -76,7 +78,7 @@ struct Verified {
     damage: Vec<ShownDamage>,
 }
 
-fn listed(record: RecoveredRecord, stored: bool) -> Listed {
+fn listed(record: RecoveredRecord, stored: bool) -> RecordRow {
     let RecoveredRecord { shard, version, record, body_bytes } = record;
     let kind = match record.change {
         Change::Put { .. } => "put",
@@ -85,7 +87,7 @@ fn listed(record: RecoveredRecord, stored: bool) -> Listed {
         Change::Fence { .. } => "fence",
         Change::Transaction { .. } => "transaction",
     };
-    Listed {
+    RecordRow {
         version: version.to_string(),
         shard: shard.0,
         namespace: record.namespace.as_str().to_owned(),
@@ -110,9 +112,9 @@ pub(crate) fn run(command: &JournalCommand, globals: &Globals) -> Result<ExitCod
     }
 }
 
-fn list(inspected: Inspected, all: bool, json: bool) -> Result<ExitCode, CliError> {
+fn list(inspected: JournalInspection, all: bool, json: bool) -> Result<ExitCode, CliError> {
     let damaged = inspected.damage.len();
-    let records: Vec<Listed> = inspected
+    let records: Vec<RecordRow> = inspected
         .records
         .into_iter()
         .filter(|one| all || !one.stored)
@@ -140,8 +142,8 @@ fn list(inspected: Inspected, all: bool, json: bool) -> Result<ExitCode, CliErro
     Ok(ExitCode::SUCCESS)
 }
 
-fn verify(inspected: Inspected, json: bool) -> Result<ExitCode, CliError> {
-    let Inspected { epoch, records, damage, torn, segments, bytes } = inspected;
+fn verify(inspected: JournalInspection, json: bool) -> Result<ExitCode, CliError> {
+    let JournalInspection { epoch, records, damage, torn, segments, bytes } = inspected;
     let whole = damage.is_empty();
     let not_stored = records.iter().filter(|one| !one.stored).count();
     if json {
@@ -153,7 +155,7 @@ fn verify(inspected: Inspected, json: bool) -> Result<ExitCode, CliError> {
             };
             ShownDamage { file: damage.file, offset: damage.offset, what, record }
         };
-        output::json(&Verified {
+        output::json(&JournalVerification {
             whole,
             epoch: epoch.0,
             segments,

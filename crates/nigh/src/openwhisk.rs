@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::context::{Globals, Reached};
+use crate::context::{DoorAccess, Globals};
 use crate::error::CliError;
 use crate::output;
 
@@ -23,7 +23,7 @@ pub(crate) enum OpenWhiskCommand {
 
 /// Runs it.
 pub(crate) async fn run(command: OpenWhiskCommand, globals: &Globals) -> Result<(), CliError> {
-    let Reached { url, credentials, .. } = globals.reach(|endpoints| endpoints.lambda).await?;
+    let DoorAccess { url, credentials, .. } = globals.reach(|endpoints| endpoints.lambda).await?;
     let auth = format!("{}:{}", credentials.access_key, credentials.secret_key.reveal());
     if globals.json {
         return output::json(&json!({ "apihost": url, "auth": auth, "namespace": credentials.profile }));

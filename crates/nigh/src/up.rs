@@ -207,20 +207,26 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Up {
+    struct UpParser {
         #[command(flatten)]
         args: UpArgs,
     }
 
     #[test]
     fn a_named_flag_wins_over_set_and_both_name_themselves() {
-        let up =
-            Up::parse_from(["up", "--s3-listen", "127.0.0.1:1", "--set", "s3.listen=127.0.0.1:2", "--trust-functions"]);
+        let up = UpParser::parse_from([
+            "up",
+            "--s3-listen",
+            "127.0.0.1:1",
+            "--set",
+            "s3.listen=127.0.0.1:2",
+            "--trust-functions",
+        ]);
         let flags = up.args.flags().unwrap();
         let last = flags.iter().rev().find(|flag| flag.key == "s3.listen").unwrap();
         assert_eq!((last.value.as_str(), last.flag.as_str()), ("127.0.0.1:1", "--s3-listen"));
         assert!(flags.iter().any(|flag| flag.key == "functions.trust_functions" && flag.value == "true"));
-        let wrong = Up::parse_from(["up", "--set", "cache.bytes"]).args.flags();
+        let wrong = UpParser::parse_from(["up", "--set", "cache.bytes"]).args.flags();
         assert!(wrong.unwrap_err().to_string().contains("setting=value"));
     }
 }

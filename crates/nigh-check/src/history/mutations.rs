@@ -1,6 +1,6 @@
 //! Histories broken on purpose, from one that was real: what a checker must not accept.
 
-use super::{Found, History, Operation, State};
+use super::{History, Operation, OperationResult, State};
 
 /// What is done to a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,9 @@ impl Mutation {
 /// A read of a client outside that was told a value.
 fn told(operation: &Operation) -> Option<State> {
     match operation.found {
-        Found::Is(state @ Some(_)) if operation.made.is_none() && operation.invocation.is_none() => Some(state),
+        OperationResult::Is(state @ Some(_)) if operation.made.is_none() && operation.invocation.is_none() => {
+            Some(state)
+        }
         _ => None,
     }
 }
@@ -57,7 +59,7 @@ pub fn mutated(history: &History, mutation: Mutation) -> Option<History> {
         match mutation {
             Mutation::StaleRead => {
                 let Some((read, _)) = reads.next() else { continue };
-                changed.operations[read].found = Found::Is(before);
+                changed.operations[read].found = OperationResult::Is(before);
                 return Some(changed);
             }
             Mutation::LostWrite => {
@@ -66,7 +68,7 @@ pub fn mutated(history: &History, mutation: Mutation) -> Option<History> {
                     continue;
                 }
                 for (read, _) in shown {
-                    changed.operations[read].found = Found::Is(before);
+                    changed.operations[read].found = OperationResult::Is(before);
                 }
                 return Some(changed);
             }
@@ -79,8 +81,8 @@ pub fn mutated(history: &History, mutation: Mutation) -> Option<History> {
                         && read.end.is_some_and(|end| end < newer.begin)
                 });
                 let Some((first, _)) = first else { continue };
-                changed.operations[first].found = Found::Is(write.made.flatten());
-                changed.operations[second].found = Found::Is(before);
+                changed.operations[first].found = OperationResult::Is(write.made.flatten());
+                changed.operations[second].found = OperationResult::Is(before);
                 return Some(changed);
             }
         }

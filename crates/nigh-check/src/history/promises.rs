@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Found, History, Moment, Operation, State, Value};
+use super::{History, Moment, Operation, OperationResult, State, Value};
 
 /// Writers' writers that are followed.
 const DEPTH: u32 = 2;
@@ -63,12 +63,12 @@ fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
 fn saw(operation: &Operation) -> Option<State> {
     match (operation.made, operation.found) {
         (Some(made), _) => Some(made),
-        (None, Found::Is(state)) => Some(state),
-        (None, Found::Anything | Found::IsNot(_)) => None,
+        (None, OperationResult::Is(state)) => Some(state),
+        (None, OperationResult::Anything | OperationResult::IsNot(_)) => None,
     }
 }
 
-struct Known<'h> {
+struct HistoryIndex<'h> {
     history: &'h History,
     writes: BTreeMap<&'h str, Vec<Write>>,
     /// Where a value was written.
@@ -78,7 +78,7 @@ struct Known<'h> {
     callees: Vec<Vec<usize>>,
 }
 
-impl<'h> Known<'h> {
+impl<'h> HistoryIndex<'h> {
     fn of(history: &'h History) -> Self {
         let count = history.invocations.len();
         let mut known = Self {
@@ -230,12 +230,12 @@ impl<'h> Known<'h> {
 /// If an operation names an invocation that is none.
 #[must_use]
 pub fn missed(history: &History) -> Vec<Missed> {
-    let known = Known::of(history);
+    let known = HistoryIndex::of(history);
     let reads = history.operations.iter().enumerate().filter(|(_, operation)| operation.made.is_none());
     reads
         .filter_map(|(index, read)| match read.found {
-            Found::Is(shown) => known.missed(index, read, shown),
-            Found::Anything | Found::IsNot(_) => None,
+            OperationResult::Is(shown) => known.missed(index, read, shown),
+            OperationResult::Anything | OperationResult::IsNot(_) => None,
         })
         .collect()
 }
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(kinds(vec![put(0, 1, 1), put(2, 3, 2), get(4, 5, Some(1))], vec![]), [MissedKind::Outside]);
         let last = Operation { is_last: true, ..get(4, 5, None) };
         assert_eq!(kinds(vec![put(1, 2, 1), last], vec![]), [MissedKind::Lost]);
-        let delete = done(2, 3, Found::Anything, Some(None));
+        let delete = done(2, 3, OperationResult::Anything, Some(None));
         assert_eq!(kinds(vec![put(0, 1, 1), delete.clone(), get(4, 5, None)], vec![]), []);
         assert_eq!(kinds(vec![delete, put(4, 5, 1), get(6, 7, None)], vec![]), [MissedKind::Outside]);
         // A write without an answer that somebody saw has taken place.

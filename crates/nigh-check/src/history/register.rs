@@ -32,7 +32,7 @@ type Way = (State, u128);
 
 /// An operation that has begun and has not ended.
 #[derive(Clone, Copy)]
-struct Open<'o> {
+struct OpenOperation<'o> {
     slot: u32,
     index: usize,
     operation: &'o Operation,
@@ -48,7 +48,7 @@ pub fn judge(operations: &[Operation]) -> Judgement {
     }
     // Beginnings first: what ends as another begins was beside it.
     events.sort_unstable();
-    let mut open: Vec<Open<'_>> = Vec::new();
+    let mut open: Vec<OpenOperation<'_>> = Vec::new();
     let mut ways: HashSet<Way> = HashSet::from([(None, 0)]);
     for (_, is_end, index) in events {
         if !is_end {
@@ -57,7 +57,7 @@ pub fn judge(operations: &[Operation]) -> Judgement {
             if slot >= OPEN_MAX {
                 return Judgement::Undecided;
             }
-            open.push(Open { slot, index, operation: &operations[index] });
+            open.push(OpenOperation { slot, index, operation: &operations[index] });
             ways = ways.into_iter().map(|way| with_reads(way, &open)).collect();
             continue;
         }
@@ -73,13 +73,13 @@ pub fn judge(operations: &[Operation]) -> Judgement {
 }
 
 /// Has every open read take place that fits.
-fn with_reads((state, done): Way, open: &[Open<'_>]) -> Way {
+fn with_reads((state, done): Way, open: &[OpenOperation<'_>]) -> Way {
     let fits = open.iter().filter(|one| one.operation.made.is_none() && one.operation.found.fits(state));
     (state, fits.fold(done, |done, one| done | 1 << one.slot))
 }
 
 /// All ways in which the operation of `slot` has taken place; none if they are too many.
-fn followed(ways: &HashSet<Way>, open: &[Open<'_>], slot: u32) -> Option<HashSet<Way>> {
+fn followed(ways: &HashSet<Way>, open: &[OpenOperation<'_>], slot: u32) -> Option<HashSet<Way>> {
     let mut arrived = HashSet::new();
     let mut met: HashSet<Way> = ways.clone();
     let mut ahead: Vec<Way> = ways.iter().copied().collect();
@@ -105,7 +105,7 @@ fn followed(ways: &HashSet<Way>, open: &[Open<'_>], slot: u32) -> Option<HashSet
 #[cfg(test)]
 mod tests {
     use super::super::tests::{done, get, put};
-    use super::super::{Found, Operation};
+    use super::super::{Operation, OperationResult};
     use super::*;
 
     #[test]
@@ -132,12 +132,12 @@ mod tests {
 
     #[test]
     fn conditions_are_part_of_the_order() {
-        let create = |begin, end, value| done(begin, end, Found::Is(None), Some(Some(value)));
-        let refused = |begin, end| done(begin, end, Found::IsNot(None), None);
+        let create = |begin, end, value| done(begin, end, OperationResult::Is(None), Some(Some(value)));
+        let refused = |begin, end| done(begin, end, OperationResult::IsNot(None), None);
         assert_eq!(judge(&[create(0, 5, 1), refused(1, 4)]), Judgement::Fits);
         assert_eq!(judge(&[create(0, 5, 1), create(6, 7, 2)]), Judgement::Broken { at: 1 });
         assert_eq!(judge(&[refused(0, 1), create(2, 3, 1)]), Judgement::Broken { at: 0 });
-        let delete = done(6, 7, Found::Anything, Some(None));
+        let delete = done(6, 7, OperationResult::Anything, Some(None));
         assert_eq!(judge(&[create(0, 5, 1), delete, create(8, 9, 2)]), Judgement::Fits);
     }
 

@@ -2,20 +2,20 @@
 //!
 //! A rule is left out in the smallest world that was found to miss it.
 
-use super::{Expected, MurphiModel, MurphiSource};
+use super::{ExpectedVerdict, MurphiModel, MurphiSource};
 
 type Constants = &'static [(&'static str, u32)];
 
 fn world(name: &'static str, about: &'static str, constants: Constants) -> MurphiModel {
-    let (source, expected) = (MurphiSource::Nigh, Expected::Holds);
+    let (source, expected) = (MurphiSource::Nigh, ExpectedVerdict::Holds);
     MurphiModel { name, about, source, size: &[], constants, omitted: None, expected, long: false }
 }
 
 fn without(rule: &'static str, breaks: &'static str, about: &'static str, constants: Constants) -> MurphiModel {
-    MurphiModel { omitted: Some(rule), expected: Expected::Breaks(breaks), ..world(rule, about, constants) }
+    MurphiModel { omitted: Some(rule), expected: ExpectedVerdict::Breaks(breaks), ..world(rule, about, constants) }
 }
 
-fn apta(name: &'static str, expected: Expected, about: &'static str, constants: Constants) -> MurphiModel {
+fn apta(name: &'static str, expected: ExpectedVerdict, about: &'static str, constants: Constants) -> MurphiModel {
     MurphiModel { source: MurphiSource::Apta, expected, ..world(name, about, constants) }
 }
 
@@ -41,34 +41,34 @@ pub fn murphi_models() -> Vec<MurphiModel> {
 /// Apta's rules as published, with what shows that they do not suffice, and mended.
 fn published() -> Vec<MurphiModel> {
     vec![
-        apta("apta", Expected::Holds, "as published: no data, no crash, all puts alike", &[]),
+        apta("apta", ExpectedVerdict::Holds, "as published: no data, no crash, all puts alike", &[]),
         apta(
             "apta-tracked",
-            Expected::Breaks("tracked"),
+            ExpectedVerdict::Breaks("tracked"),
             "an acknowledgement overtakes the invalidation of an entry that was replaced: a copy that nobody knows of",
             &[("TRACKED", 1)],
         ),
         apta(
             "apta-data",
-            Expected::Breaks("data"),
+            ExpectedVerdict::Breaks("data"),
             "and that copy stays older than the memory",
             &[("PUTS", 2), ("DATA", 1)],
         ),
         apta(
             "apta-data-one-channel",
-            Expected::Holds,
+            ExpectedVerdict::Holds,
             "with data, if all that goes to a server goes by one queue",
             &[("PUTS", 2), ("DATA", 1), ("TRACKED", 1), ("ONE_CHANNEL", 1)],
         ),
         apta(
             "apta-crash",
-            Expected::Breaks("answered"),
+            ExpectedVerdict::Breaks("answered"),
             "a server dies that owes an acknowledgement, and others wait for ever",
             &[("CRASHES", 1)],
         ),
         apta(
             "apta-crash-mended",
-            Expected::Holds,
+            ExpectedVerdict::Holds,
             "and with a crash, if puts are taken meanwhile and what a dead server owes is struck off",
             &[("PUTS", 2), ("DATA", 1), ("CRASHES", 1), ("ONE_CHANNEL", 1), ("PENDING_SETS", 1), ("FENCES", 1)],
         ),
@@ -241,7 +241,7 @@ fn lives_and_reigns() -> Vec<MurphiModel> {
     let holds = |name, about, constants| MurphiModel {
         name,
         omitted: None,
-        expected: Expected::Holds,
+        expected: ExpectedVerdict::Holds,
         ..of("", "", about, constants)
     };
     vec![

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use nigh_protocol::{AppendId, LedgerRecord, Replayed, Write};
+use nigh_protocol::{AppendId, LedgerRecord, ReplayedRecord, Write};
 use nigh_terms::{Epoch, Sequence, Version};
 
 use super::observer::Op;
@@ -13,7 +13,7 @@ use crate::ghost::Object;
 /// A record.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
-    pub(super) replayed: Replayed<Object>,
+    pub(super) replayed: ReplayedRecord<Object>,
     /// The bytes of a put; the write, of a delete.
     pub(super) op: Option<Op>,
     pub(super) append: AppendId,
@@ -31,7 +31,7 @@ pub(super) struct Turn {
 
 /// What becomes of a request to append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum AppendReply {
     /// It is durable already.
     Before(Version),
     /// It waits for the sync.
@@ -65,29 +65,29 @@ impl VirtualLedger {
     }
 
     /// The request of this place, from 0, among those of its home; refused if `is_full` and nothing was decided of it.
-    pub(super) fn append(&mut self, epoch: Epoch, place: usize, asked: Turn, is_full: bool) -> Taken {
+    pub(super) fn append(&mut self, epoch: Epoch, place: usize, asked: Turn, is_full: bool) -> AppendReply {
         let (decided, taken) = (self.answered.len(), self.answered.len() + self.buffered.len());
         if epoch != self.epoch {
-            return Taken::Fenced;
+            return AppendReply::Fenced;
         }
         if let Some(answer) = self.answered.get(place) {
-            return answer.map_or(Taken::Refused, Taken::Before);
+            return answer.map_or(AppendReply::Refused, AppendReply::Before);
         }
         if place < taken {
-            return Taken::Waits;
+            return AppendReply::Waits;
         }
         if place > taken {
-            return Taken::Early;
+            return AppendReply::Early;
         }
         if is_full && decided == taken {
             self.answered.push(None);
-            return Taken::Refused;
+            return AppendReply::Refused;
         }
         let Turn { append, record, op } = asked;
         self.last = self.last.next();
-        let replayed = Replayed { version: Version { epoch, sequence: self.last }, record };
+        let replayed = ReplayedRecord { version: Version { epoch, sequence: self.last }, record };
         self.buffered.push(Item { replayed, op, append, stored: false, settled: false });
-        Taken::Waits
+        AppendReply::Waits
     }
 
     /// The disk has the first `most` of what was written: those that are durable now.
@@ -177,7 +177,7 @@ mod tests {
         LedgerRecord::Write { object, write: Write::Put, token, writer, request: RequestId(0) }
     }
 
-    fn append(ledger: &mut VirtualLedger, epoch: Epoch, place: usize, is_full: bool) -> Taken {
+    fn append(ledger: &mut VirtualLedger, epoch: Epoch, place: usize, is_full: bool) -> AppendReply {
         let asked = Turn { append: AppendId(place as u64 + 1), record: record(0), op: None };
         ledger.append(epoch, place, asked, is_full)
     }
@@ -187,20 +187,20 @@ mod tests {
         let mut ledger = VirtualLedger::default();
         let first = ledger.take();
         for place in 0..3 {
-            assert_eq!(append(&mut ledger, first, place, false), Taken::Waits);
+            assert_eq!(append(&mut ledger, first, place, false), AppendReply::Waits);
         }
         assert_eq!(ledger.sync(2).len(), 2);
         ledger.tear();
         let second = Version { epoch: first, sequence: Sequence(2) };
         assert_eq!(ledger.end(), second);
-        assert_eq!(append(&mut ledger, first, 1, true), Taken::Before(second));
-        assert_eq!(append(&mut ledger, first, 3, false), Taken::Early, "the one before was torn");
-        assert_eq!(append(&mut ledger, first, 2, true), Taken::Refused);
-        assert_eq!(append(&mut ledger, first, 2, false), Taken::Refused, "for good");
-        assert_eq!(append(&mut ledger, first, 3, false), Taken::Waits);
+        assert_eq!(append(&mut ledger, first, 1, true), AppendReply::Before(second));
+        assert_eq!(append(&mut ledger, first, 3, false), AppendReply::Early, "the one before was torn");
+        assert_eq!(append(&mut ledger, first, 2, true), AppendReply::Refused);
+        assert_eq!(append(&mut ledger, first, 2, false), AppendReply::Refused, "for good");
+        assert_eq!(append(&mut ledger, first, 3, false), AppendReply::Waits);
         ledger.sync(9);
         let next = ledger.take();
-        assert_eq!(append(&mut ledger, first, 4, false), Taken::Fenced);
+        assert_eq!(append(&mut ledger, first, 4, false), AppendReply::Fenced);
         assert_eq!((ledger.records().len(), ledger.end()), (3, Version { epoch: next, sequence: Sequence(0) }));
         ledger.trim(&[second], &[second]);
         assert_eq!(ledger.records().len(), 3, "the older one is not settled, and would be taken for the newest");

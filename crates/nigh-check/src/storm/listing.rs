@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use nigh_protocol::{Member, Stamp};
 use nigh_terms::{Epoch, Sequence, ShardId, Token, Version};
 
-use super::node::{Answered, Cache, Listing, Out, host};
-use super::packet::{ListId, ListPart, Packet, Seated, Who};
+use super::node::{Cache, CacheOutputs, ChildAnswer, Listing, host};
+use super::packet::{HomeProcess, ListId, ListPart, Packet, Requester};
 use super::world::Storm;
 use crate::ghost::Object;
 
@@ -18,7 +18,7 @@ fn has_met_more(cache: &Cache, shard: ShardId, epoch: Epoch) -> bool {
 }
 
 impl Storm {
-    pub(super) fn begin_list(&mut self, me: Member, who: Who, namespace: u8) {
+    pub(super) fn begin_list(&mut self, me: Member, who: Requester, namespace: u8) {
         let list = ListId(self.next_ticket().0 as u32);
         if let Some(life) = self.life_mut(me) {
             life.listings.insert(list, Listing { who, namespace, parts: BTreeMap::new() });
@@ -47,9 +47,9 @@ impl Storm {
     }
 
     /// A home has said what it has.
-    pub(super) fn listed(&mut self, at: Seated, to: Member, list: ListId, part: ListPart) {
+    pub(super) fn listed(&mut self, at: HomeProcess, to: Member, list: ListId, part: ListPart) {
         let now = self.clock(host(to));
-        let mut out = Out::new();
+        let mut out = CacheOutputs::new();
         let Some(life) = self.life_mut(to) else { return };
         if has_met_more(&life.cache, at.shard, at.epoch) {
             return;
@@ -65,7 +65,7 @@ impl Storm {
     /// What waits for coverage is shown when there is coverage: listings, and the answers of children.
     pub(super) fn look_at_what_waits(&mut self, me: Member) {
         let (shards, now) = (usize::from(self.plan.shards), self.clock(host(me)));
-        let mut out = Out::new();
+        let mut out = CacheOutputs::new();
         let Some(life) = self.life_mut(me) else { return };
         let cache = &mut life.cache;
         let complete = |listing: &Listing| listing.parts.len() == shards;
@@ -100,9 +100,9 @@ impl Storm {
 
     fn show_list(&mut self, me: Member, listing: &Listing) {
         self.operations += 1;
-        let (Who::Attempt(author) | Who::Client(_, author)) = listing.who else { return };
-        let runs =
-            matches!(listing.who, Who::Client(..)) || self.life(me).is_some_and(|life| life.runs.contains_key(&author));
+        let (Requester::Attempt(author) | Requester::Client(_, author)) = listing.who else { return };
+        let runs = matches!(listing.who, Requester::Client(..))
+            || self.life(me).is_some_and(|life| life.runs.contains_key(&author));
         if !runs {
             return;
         }
@@ -114,7 +114,7 @@ impl Storm {
         let shown: Vec<(Object, bool)> = objects.map(|object| (object, is_there(object))).collect();
         self.observer.listed(author, &shown);
         match listing.who {
-            Who::Attempt(attempt) => {
+            Requester::Attempt(attempt) => {
                 if let Some(life) = self.life_mut(me) {
                     for part in listing.parts.values() {
                         join(&mut life.gate, attempt, &part.seen);
@@ -122,13 +122,13 @@ impl Storm {
                 }
                 self.goes_on(me, attempt);
             }
-            Who::Client(client, _) => self.client_done(client),
-            Who::Notice => {}
+            Requester::Client(client, _) => self.client_done(client),
+            Requester::Notice => {}
         }
     }
 
-    fn child_has_answered(&mut self, me: Member, answer: &Answered) {
-        let &Answered { parent, place, callee, ref token } = answer;
+    fn child_has_answered(&mut self, me: Member, answer: &ChildAnswer) {
+        let &ChildAnswer { parent, place, callee, ref token } = answer;
         let Some(life) = self.life_mut(me) else { return };
         if !life.runs.get(&parent).is_some_and(|run| run.waits && run.at == place) {
             return;

@@ -31,7 +31,7 @@ use nigh_protocol::Rule;
 pub use self::fault::{Fault, FaultKind, Strikes};
 pub use self::observer::{Breach, Violation};
 use self::plan::Plan;
-pub use self::shrink::{Shrunk, shrink};
+pub use self::shrink::{ShrunkStorm, shrink};
 use self::world::Storm;
 
 /// What those who drive the machines owe them beyond one process, and can be seen to be missed.

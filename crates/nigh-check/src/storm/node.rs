@@ -10,21 +10,21 @@ use nigh_terms::{ShardId, Token, Version};
 
 use super::clock::MS;
 use super::observer::{Author, Op};
-use super::packet::{Event, Host, ListId, Packet, Reader, Seated, Who, Writer};
+use super::packet::{Event, HomeProcess, Host, ListId, Packet, Reader, Requester, Writer};
 use super::plan::Plan;
 use super::world::{Routes, Storm};
-use crate::configuration::Without;
+use crate::configuration::MutatedRules;
 use crate::ghost::Object;
 
-pub(super) type Cache = NodeCache<Object, Op, Without>;
-pub(super) type Out = Vec<CacheOutput<Object, Op>>;
+pub(super) type Cache = NodeCache<Object, Op, MutatedRules>;
+pub(super) type CacheOutputs = Vec<CacheOutput<Object, Op>>;
 
 /// Ticks between two tellings of the same.
 const TELL_EVERY: u64 = 4;
 
 /// How an attempt stands at its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum AttemptState {
     /// It waits at the gate, or runs.
     Here,
     Refused,
@@ -45,7 +45,7 @@ pub(super) struct Run {
 /// A listing under way.
 #[derive(Clone, Debug)]
 pub(super) struct Listing {
-    pub(super) who: Who,
+    pub(super) who: Requester,
     pub(super) namespace: u8,
     /// What each home has said, until the node covers it.
     pub(super) parts: BTreeMap<ShardId, super::packet::ListPart>,
@@ -63,7 +63,7 @@ pub(super) struct HandingOver {
 
 /// A child's answer that waits until the node covers what it had seen.
 #[derive(Clone, Debug)]
-pub(super) struct Answered {
+pub(super) struct ChildAnswer {
     pub(super) parent: Author,
     pub(super) place: usize,
     pub(super) callee: Option<Author>,
@@ -74,14 +74,14 @@ pub(super) struct Answered {
 pub(super) struct Life {
     pub(super) me: Member,
     pub(super) cache: Cache,
-    pub(super) gate: Gate<Author, Without>,
+    pub(super) gate: Gate<Author, MutatedRules>,
     pub(super) readers: Vec<Reader>,
     pub(super) writers: BTreeMap<RequestId, Writer>,
-    pub(super) standing: BTreeMap<Author, Standing>,
+    pub(super) standing: BTreeMap<Author, AttemptState>,
     pub(super) runs: BTreeMap<Author, Run>,
     pub(super) listings: BTreeMap<ListId, Listing>,
     pub(super) handing: BTreeMap<Op, HandingOver>,
-    pub(super) answers: Vec<Answered>,
+    pub(super) answers: Vec<ChildAnswer>,
     ticks: u64,
     /// It was given up, and begins anew.
     pub(super) leaving: bool,
@@ -95,7 +95,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn begin(plan: &Plan, rules: Without, me: Member) -> Self {
+    pub(super) fn begin(plan: &Plan, rules: MutatedRules, me: Member) -> Self {
         let life = Life {
             me,
             cache: NodeCache::new(me, plan.cache, rules),
@@ -132,18 +132,20 @@ impl Storm {
         let Some(life) = self.life_mut(me) else { return };
         let value = match &reply.body {
             // The node has what it wrote.
-            FromHome::Written { request, .. } => {
-                life.writers.get(request).filter(|writer| !writer.delete && writer.who != Who::Notice).map(|one| one.op)
-            }
+            FromHome::Written { request, .. } => life
+                .writers
+                .get(request)
+                .filter(|writer| !writer.delete && writer.who != Requester::Notice)
+                .map(|one| one.op),
             _ => value,
         };
-        let mut out = Out::new();
+        let mut out = CacheOutputs::new();
         life.cache.receive(now, reply, value, &mut out);
         self.carry_out(me, out);
     }
 
     /// Does what a node's cache wants done.
-    pub(super) fn carry_out(&mut self, me: Member, outputs: Out) {
+    pub(super) fn carry_out(&mut self, me: Member, outputs: CacheOutputs) {
         for output in outputs {
             match output {
                 CacheOutput::Send(shard, request) => {
@@ -177,7 +179,7 @@ impl Storm {
     }
 
     /// Between a node and the home in its process nothing is lost.
-    fn say_to_home(&mut self, me: Member, at: Seated, to: Host, packet: Packet) {
+    fn say_to_home(&mut self, me: Member, at: HomeProcess, to: Host, packet: Packet) {
         if self.seat_of(at).is_some_and(|seat| seat.resident == Some(me)) {
             self.say_within(to, packet);
         } else {
@@ -201,7 +203,7 @@ impl Storm {
         let shard = ShardId(self.plan.shard_of(object));
         self.operations += 1;
         match who {
-            Who::Attempt(attempt) => {
+            Requester::Attempt(attempt) => {
                 let mut told = Vec::new();
                 let Some(life) = self.life_mut(me) else { return };
                 life.gate.has_put(attempt, shard, outcome.as_ref().map_err(|failure| *failure), &mut told);
@@ -211,7 +213,7 @@ impl Storm {
                 self.goes_on(me, attempt);
                 self.tell(me, told);
             }
-            Who::Client(client, author) => match outcome {
+            Requester::Client(client, author) => match outcome {
                 Err(_) => self.client_done(client),
                 Ok(stamp) => {
                     self.observer.acknowledged(author, op, stamp.version);
@@ -221,7 +223,7 @@ impl Storm {
                     if hands_over { self.hands_over(me, op, handing) } else { self.handed(&handing) }
                 }
             },
-            Who::Notice => {
+            Requester::Notice => {
                 let namespace = self.plan.namespace_of(object);
                 if let Ok(stamp) = outcome {
                     let author = self.observer.author(namespace, true);
@@ -266,7 +268,7 @@ impl Storm {
     /// The gate looks who may begin.
     pub(super) fn look(&mut self, me: Member) {
         let now = self.clock(host(me));
-        let (mut out, mut told) = (Out::new(), Vec::new());
+        let (mut out, mut told) = (CacheOutputs::new(), Vec::new());
         let Some(life) = self.life_mut(me) else { return };
         life.gate.look(now, &mut life.cache, &mut out, &mut told);
         self.tell(me, told);
@@ -279,15 +281,15 @@ impl Storm {
             return;
         };
         let now = self.clock(at);
-        let (mut out, mut told) = (Out::new(), Vec::new());
+        let (mut out, mut told) = (CacheOutputs::new(), Vec::new());
         let Some(life) = self.life_mut(me) else { return };
         match life.standing.get(&attempt).cloned() {
-            Some(Standing::Here | Standing::Told) => return,
-            Some(Standing::Refused) => return self.tell_of(me, attempt, Packet::Returned { attempt }),
-            Some(Standing::Ended(token)) => return self.tell_of(me, attempt, Packet::Ended { attempt, token }),
+            Some(AttemptState::Here | AttemptState::Told) => return,
+            Some(AttemptState::Refused) => return self.tell_of(me, attempt, Packet::Returned { attempt }),
+            Some(AttemptState::Ended(token)) => return self.tell_of(me, attempt, Packet::Ended { attempt, token }),
             None => {}
         }
-        life.standing.insert(attempt, Standing::Here);
+        life.standing.insert(attempt, AttemptState::Here);
         life.gate.dispatch(now, attempt, dispatch, &mut life.cache, &mut out, &mut told);
         self.tell(me, told);
         self.carry_out(me, out);
@@ -308,12 +310,12 @@ impl Storm {
                     self.after(MS / 5, Event::Step(attempt, me));
                 }
                 GateOutput::Refused(attempt, _) => {
-                    life.standing.insert(attempt, Standing::Refused);
+                    life.standing.insert(attempt, AttemptState::Refused);
                     self.tell_of(me, attempt, Packet::Returned { attempt });
                 }
                 GateOutput::Ended(attempt, token) => {
                     life.runs.remove(&attempt);
-                    life.standing.insert(attempt, Standing::Ended(token.clone()));
+                    life.standing.insert(attempt, AttemptState::Ended(token.clone()));
                     self.tell_of(me, attempt, Packet::Ended { attempt, token });
                 }
             }
@@ -322,13 +324,13 @@ impl Storm {
 
     pub(super) fn end_heard(&mut self, attempt: Author, to: Member) {
         if let Some(life) = self.life_mut(to) {
-            life.standing.insert(attempt, Standing::Told);
+            life.standing.insert(attempt, AttemptState::Told);
         }
     }
 
     pub(super) fn tick_node(&mut self, me: Member) {
         let now = self.clock(host(me));
-        let mut out = Out::new();
+        let mut out = CacheOutputs::new();
         let Some(life) = self.life_mut(me) else { return };
         life.cache.tick(now, &mut out);
         life.ticks += 1;
@@ -350,7 +352,7 @@ impl Storm {
     fn tell_again(&mut self, me: Member) {
         let Some(life) = self.life(me) else { return };
         let ended = life.standing.iter().filter_map(|(attempt, standing)| match standing {
-            Standing::Ended(token) => Some((*attempt, token.clone())),
+            AttemptState::Ended(token) => Some((*attempt, token.clone())),
             _ => None,
         });
         let ended: Vec<(Author, Token)> = ended.collect();
@@ -380,7 +382,7 @@ impl Storm {
         }
         known.routes.insert(shard, (at, to));
         let me = known.me;
-        let mut out = Out::new();
+        let mut out = CacheOutputs::new();
         if let Some(life) = self.life_mut(me) {
             life.cache.meet(now, shard, at.epoch, &mut out);
         }

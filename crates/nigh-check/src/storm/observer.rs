@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 use nigh_terms::Version;
 
-use crate::ghost::{Marks, Object, Promise, Seen};
+use crate::ghost::{Marks, Object, Promise, SeenMarks};
 
 /// Objects that a storm may have.
 pub(super) const OBJECTS_MAX: usize = 20;
@@ -46,24 +46,24 @@ pub struct Violation {
     pub what: String,
 }
 
-type Marked = Marks<OBJECTS_MAX>;
-type Knowledge = Seen<OBJECTS_MAX>;
+type ObjectMarks = Marks<OBJECTS_MAX>;
+type Knowledge = SeenMarks<OBJECTS_MAX>;
 
-struct Begun {
+struct StartedOperation {
     object: Object,
     /// None if nobody's: outsiders.
     author: Option<Author>,
-    knew: Marked,
+    knew: ObjectMarks,
 }
 
 #[derive(Clone, Copy)]
-struct Happened {
+struct ObservedWrite {
     op: Op,
     delete: bool,
 }
 
 #[derive(Default)]
-struct Known {
+struct AuthorRecord {
     namespace: usize,
     /// A client at a door: it carries no token.
     from_outside: bool,
@@ -75,13 +75,13 @@ struct Known {
 /// The observer.
 #[derive(Default)]
 pub(super) struct Observer {
-    begun: Vec<Begun>,
-    log: Vec<BTreeMap<Version, Happened>>,
+    begun: Vec<StartedOperation>,
+    log: Vec<BTreeMap<Version, ObservedWrite>>,
     happened: BTreeMap<Op, Version>,
     /// The place of an outsider's write among those of its object.
     outside: BTreeMap<Op, usize>,
     outsiders: BTreeMap<Object, usize>,
-    authors: Vec<Known>,
+    authors: Vec<AuthorRecord>,
     /// What whoever is dispatched now must see, by namespace.
     ended: Vec<Knowledge>,
     pub(super) reads: u64,
@@ -110,25 +110,25 @@ impl Observer {
         if from_outside {
             seen = Knowledge { ended: seen.ended, ..Knowledge::default() };
         }
-        self.authors.push(Known { namespace, from_outside, seen, ..Known::default() });
+        self.authors.push(AuthorRecord { namespace, from_outside, seen, ..AuthorRecord::default() });
         Author(self.authors.len() as u32 - 1)
     }
 
-    fn known(&mut self, author: Author) -> &mut Known {
+    fn known(&mut self, author: Author) -> &mut AuthorRecord {
         &mut self.authors[author.0 as usize]
     }
 
     /// A write begins. What a client outside has seen goes with no write of its: nobody who reads that must see it (P6).
     pub(super) fn begins(&mut self, author: Author, object: Object) -> Op {
-        let Known { from_outside, seen, .. } = self.known(author);
-        let knew = if *from_outside { Marked::default() } else { seen.all() };
-        self.begun.push(Begun { object, author: Some(author), knew });
+        let AuthorRecord { from_outside, seen, .. } = self.known(author);
+        let knew = if *from_outside { ObjectMarks::default() } else { seen.all() };
+        self.begun.push(StartedOperation { object, author: Some(author), knew });
         Op(self.begun.len() as u32 - 1)
     }
 
     /// An outsider has written in the store.
     pub(super) fn outsider_wrote(&mut self, object: Object) -> Op {
-        self.begun.push(Begun { object, author: None, knew: Marked::default() });
+        self.begun.push(StartedOperation { object, author: None, knew: ObjectMarks::default() });
         let op = Op(self.begun.len() as u32 - 1);
         let place = self.outsiders.entry(object).or_default();
         self.outside.insert(op, *place);
@@ -138,7 +138,7 @@ impl Observer {
 
     /// The ledger holds a write durably: it has taken place.
     pub(super) fn happens(&mut self, object: Object, version: Version, op: Op, delete: bool) {
-        self.log[usize::from(object)].insert(version, Happened { op, delete });
+        self.log[usize::from(object)].insert(version, ObservedWrite { op, delete });
         if self.outside.contains_key(&op) {
             return;
         }
@@ -175,7 +175,7 @@ impl Observer {
         self.ended[namespace].ended.see(object, version);
     }
 
-    fn shown_by(&self, object: Object, version: Version) -> Option<(Version, Happened)> {
+    fn shown_by(&self, object: Object, version: Version) -> Option<(Version, ObservedWrite)> {
         self.log[usize::from(object)].range(..=version).next_back().map(|(version, happened)| (*version, *happened))
     }
 
@@ -232,7 +232,7 @@ impl Observer {
         let later = self.log[usize::from(object)].range((Bound::Excluded(must), Bound::Unbounded));
         let mut states = std::iter::once(first).chain(later.map(|(version, happened)| Some((*version, *happened))));
         let is_it =
-            |state: &Option<(Version, Happened)>| state.is_some_and(|(_, happened)| !happened.delete) == present;
+            |state: &Option<(Version, ObservedWrite)>| state.is_some_and(|(_, happened)| !happened.delete) == present;
         match states.find(is_it) {
             Some(Some((version, happened))) => {
                 let causes = self.begun[happened.op.0 as usize].knew;
@@ -251,7 +251,7 @@ impl Observer {
 
     /// `author` calls another: who is dispatched from now on has seen what it has.
     pub(super) fn calls(&mut self, author: Author) {
-        let Known { namespace, seen, .. } = *self.known(author);
+        let AuthorRecord { namespace, seen, .. } = *self.known(author);
         self.ended[namespace].chain.join(&seen.chain);
         self.ended[namespace].causes.join(&seen.causes);
     }
@@ -270,7 +270,7 @@ impl Observer {
         if std::mem::replace(&mut known.ended, true) {
             return;
         }
-        let Known { namespace, seen, .. } = *known;
+        let AuthorRecord { namespace, seen, .. } = *known;
         let writes = std::mem::take(&mut known.writes);
         for &(object, version) in &writes {
             self.ended[namespace].ended.see(object, version);

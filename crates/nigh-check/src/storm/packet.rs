@@ -21,7 +21,7 @@ pub(super) const HOSTS: usize = 25;
 
 /// A process of a home: a shard has one by its epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Seated {
+pub(super) struct HomeProcess {
     pub(super) shard: ShardId,
     pub(super) epoch: Epoch,
 }
@@ -46,7 +46,7 @@ pub(super) struct ListPart {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Packet {
     ToHome {
-        at: Seated,
+        at: HomeProcess,
         request: Request<Object>,
         op: Option<Op>,
     },
@@ -55,13 +55,13 @@ pub(super) enum Packet {
         value: Option<Op>,
     },
     AskList {
-        at: Seated,
+        at: HomeProcess,
         from: Member,
         list: ListId,
         namespace: u8,
     },
     Listed {
-        at: Seated,
+        at: HomeProcess,
         to: Member,
         list: ListId,
         part: ListPart,
@@ -107,7 +107,7 @@ pub(super) enum Packet {
     },
 
     ReadHome {
-        at: Seated,
+        at: HomeProcess,
         namespace: u8,
         term: u64,
     },
@@ -118,7 +118,7 @@ pub(super) enum Packet {
         newest: Version,
     },
     Fence {
-        at: Seated,
+        at: HomeProcess,
         member: Member,
     },
     Fenced {
@@ -129,45 +129,45 @@ pub(super) enum Packet {
     },
 
     Append {
-        at: Seated,
+        at: HomeProcess,
         place: usize,
         asked: Turn,
     },
     Appended {
-        at: Seated,
+        at: HomeProcess,
         append: AppendId,
         version: Option<Version>,
     },
     Trim {
-        at: Seated,
+        at: HomeProcess,
         stored: Vec<Version>,
         settled: Vec<Version>,
     },
     Trimmed {
-        at: Seated,
+        at: HomeProcess,
         stored: Vec<Version>,
         settled: Vec<Version>,
     },
     /// Does my epoch stand?
     Stand {
-        at: Seated,
+        at: HomeProcess,
         ticket: Ticket,
     },
     Stands {
-        at: Seated,
+        at: HomeProcess,
         ticket: Ticket,
     },
     /// Another home has the shard.
     Deposed {
-        at: Seated,
+        at: HomeProcess,
     },
     AskStore {
-        at: Seated,
+        at: HomeProcess,
         ticket: Ticket,
         call: StoreCall,
     },
     StoreSays {
-        at: Seated,
+        at: HomeProcess,
         ticket: Ticket,
         answer: StoreAnswer,
     },
@@ -185,7 +185,7 @@ impl Packet {
 pub(super) enum Event {
     Arrive(Host, Packet),
     TickNode(Member),
-    TickSeat(Seated),
+    TickSeat(HomeProcess),
     TickScheduler(u8, u64),
     /// A client begins something.
     Act(u8),
@@ -197,7 +197,7 @@ pub(super) enum Event {
     /// The engine finds that a shard needs another home.
     FailOver(ShardId),
     /// A home that has taken its epoch begins.
-    Seat(Seated, Host),
+    Seat(HomeProcess, Host),
     /// A node hears who has a shard.
     MapNews(u8, ShardId),
     /// The engine takes an incarnation for lost.
@@ -213,7 +213,7 @@ pub(super) enum Event {
 
 /// Who waits for what a node's cache has asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum Requester {
     Attempt(Author),
     Client(u8, Author),
     /// Somebody has told the node of what an outsider wrote.
@@ -223,7 +223,7 @@ pub(super) enum Who {
 /// A put of a node that is not acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writer {
-    pub(super) who: Who,
+    pub(super) who: Requester,
     pub(super) object: Object,
     pub(super) op: Op,
     pub(super) delete: bool,
@@ -233,5 +233,5 @@ pub(super) struct Writer {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader {
     pub(super) request: RequestId,
-    pub(super) who: Who,
+    pub(super) who: Requester,
 }

@@ -6,10 +6,10 @@ use nigh_terms::{Epoch, ShardId, Token, Version};
 
 use super::node::host;
 use super::observer::{Author, Op};
-use super::packet::{Event, Host, Packet, SCHEDULERS, Seated};
+use super::packet::{Event, HomeProcess, Host, Packet, SCHEDULERS};
 use super::work::{Attempt, Outcome};
 use super::world::Storm;
-use crate::configuration::Without;
+use crate::configuration::MutatedRules;
 
 /// Ticks between two tellings of the same.
 const TELL_EVERY: u64 = 4;
@@ -19,7 +19,7 @@ pub(super) struct Scheduler {
     /// How many there were before.
     pub(super) term: u64,
     pub(super) host: Host,
-    pub(super) frontier: Frontier<Without>,
+    pub(super) frontier: Frontier<MutatedRules>,
     ticks: u64,
 }
 
@@ -28,7 +28,7 @@ impl Scheduler {
         term: u64,
         host: Host,
         homes: impl IntoIterator<Item = (ShardId, Epoch)>,
-        rules: Without,
+        rules: MutatedRules,
     ) -> Self {
         Self { term, host, frontier: Frontier::begin(homes, rules), ticks: 0 }
     }
@@ -198,7 +198,7 @@ impl Storm {
         self.send(at, host(from), Packet::HandedOver { put, to: from });
     }
 
-    pub(super) fn read_home(&mut self, at: Seated, namespace: u8, term: u64) {
+    pub(super) fn read_home(&mut self, at: HomeProcess, namespace: u8, term: u64) {
         let Some(seat) = self.seat_of(at) else { return };
         let (from, newest, to) = (seat.host, seat.home.newest(), self.schedulers[usize::from(namespace)].host);
         self.send(from, to, Packet::HomeRead { namespace, term, shard: at.shard, newest });

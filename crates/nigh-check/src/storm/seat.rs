@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nigh_data::{Attributes, ETag, ObjectMeta};
 use nigh_objects::WriteMode;
-use nigh_objects::behind::{AppendOrder, Asked, Becomes, Below, Dirty};
+use nigh_objects::behind::{AppendNumber, AppendOrder, ObjectState, PossibleBases, WriteBackQueue};
 use nigh_protocol::{
     AppendId, Attempt, FromHome, Home, HomeInput, HomeOutput, LedgerRecord, Member, Reply, Request, Takeover, ToHome,
     Write,
@@ -15,10 +15,10 @@ use super::clock::MS;
 use super::ledger::Turn;
 use super::node::host;
 use super::observer::Op;
-use super::packet::{Event, HOMES, HOMES_MAX, Host, Packet, Seated, Ticket};
-use super::seat_tickets::Ask;
+use super::packet::{Event, HOMES, HOMES_MAX, HomeProcess, Host, Packet, Ticket};
+use super::seat_tickets::PendingQuestion;
 use super::world::Storm;
-use crate::configuration::Without;
+use crate::configuration::MutatedRules;
 use crate::ghost::Object;
 
 /// The bytes of every object.
@@ -28,30 +28,30 @@ const ASK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// A record on its way to the ledger.
 #[derive(Clone)]
-struct Asking {
+struct PendingRecord {
     /// Its place among all that this home has asked for.
     place: usize,
     turn: Turn,
-    asked: Asked,
+    asked: AppendNumber,
     since: Monotonic,
 }
 
 /// The process of a home.
 pub(super) struct Seat {
-    pub(super) at: Seated,
+    pub(super) at: HomeProcess,
     pub(super) host: Host,
     pub(super) resident: Option<Member>,
-    pub(super) home: Home<Object, Without>,
-    pub(super) dirty: Dirty,
+    pub(super) home: Home<Object, MutatedRules>,
+    pub(super) dirty: WriteBackQueue,
     order: AppendOrder<Turn>,
-    asking: BTreeMap<AppendId, Asking>,
+    asking: BTreeMap<AppendId, PendingRecord>,
     /// How many records were asked for.
     places: usize,
     /// What all writers had seen whose writes a listing may show.
     pub(super) seen: Token,
     /// Fetches of those who ask the home whatever they have.
     pub(super) checked: BTreeSet<(Member, Attempt)>,
-    pub(super) tickets: BTreeMap<Ticket, (Monotonic, Ask)>,
+    pub(super) tickets: BTreeMap<Ticket, (Monotonic, PendingQuestion)>,
     pub(super) pushing: usize,
     /// What the ledger has not said that it knows.
     pub(super) stored: BTreeSet<Version>,
@@ -63,16 +63,16 @@ impl Seat {
     /// True if nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.asking.is_empty()
-            && self.tickets.values().all(|(_, ask)| matches!(ask, Ask::Heartbeat))
+            && self.tickets.values().all(|(_, ask)| matches!(ask, PendingQuestion::Heartbeat))
             && self.stored.is_empty()
             && self.settled.is_empty()
     }
 }
 
 /// What a write makes of its object, as write-back knows it. The bytes of a put are named by its entity tag.
-fn becomes(write: Write, op: Option<Op>, version: Version) -> Becomes {
+fn becomes(write: Write, op: Option<Op>, version: Version) -> ObjectState {
     match (write, op) {
-        (Write::Put, Some(op)) => Becomes::Put(std::sync::Arc::new(ObjectMeta {
+        (Write::Put, Some(op)) => ObjectState::Put(std::sync::Arc::new(ObjectMeta {
             size: SIZE,
             etag: ETag(op.0.to_string()),
             modified: Timestamp(0),
@@ -83,16 +83,16 @@ fn becomes(write: Write, op: Option<Op>, version: Version) -> Becomes {
             version,
             token: Token::empty(),
         })),
-        _ => Becomes::Gone,
+        _ => ObjectState::Gone,
     }
 }
 
 impl Storm {
-    pub(super) fn seat_of(&self, at: Seated) -> Option<&Seat> {
+    pub(super) fn seat_of(&self, at: HomeProcess) -> Option<&Seat> {
         self.seats.iter().find(|seat| seat.at == at)
     }
 
-    pub(super) fn seat_mut(&mut self, at: Seated) -> Option<&mut Seat> {
+    pub(super) fn seat_mut(&mut self, at: HomeProcess) -> Option<&mut Seat> {
         self.seats.iter_mut().find(|seat| seat.at == at)
     }
 
@@ -121,7 +121,7 @@ impl Storm {
         let epoch = self.ledgers[usize::from(shard.0)].take();
         let host = self.home_host(shard);
         let wait = self.chance.between(1, 30) * MS;
-        self.after(wait, Event::Seat(Seated { shard, epoch }, host));
+        self.after(wait, Event::Seat(HomeProcess { shard, epoch }, host));
     }
 
     /// The engine finds a shard without a home.
@@ -133,8 +133,8 @@ impl Storm {
     }
 
     /// A home that has taken its epoch begins.
-    pub(super) fn seat(&mut self, at: Seated, on: Host) {
-        let Seated { shard, epoch } = at;
+    pub(super) fn seat(&mut self, at: HomeProcess, on: Host) {
+        let HomeProcess { shard, epoch } = at;
         let ledger = &self.ledgers[usize::from(shard.0)];
         if ledger.epoch != epoch {
             return;
@@ -150,7 +150,7 @@ impl Storm {
             summary.see(other, self.ledgers[usize::from(other.0)].end());
         }
         let now = self.clock(on);
-        let mut dirty = Dirty::new(self.plan.dirty);
+        let mut dirty = WriteBackQueue::new(self.plan.dirty);
         let (mut seen, mut stored) = (summary.clone(), BTreeSet::new());
         for item in ledger.records() {
             let LedgerRecord::Write { object, write, token, .. } = &item.replayed.record else { continue };
@@ -161,7 +161,14 @@ impl Storm {
                 continue;
             }
             let name = &self.names[usize::from(*object)];
-            dirty.recover(name, version, WriteMode::Lazy, becomes(*write, item.op, version), Below::default(), now);
+            dirty.recover(
+                name,
+                version,
+                WriteMode::Lazy,
+                becomes(*write, item.op, version),
+                PossibleBases::default(),
+                now,
+            );
             dirty.doubt(name, now);
         }
         let records = ledger.records().iter().map(|item| item.replayed.clone()).collect();
@@ -196,7 +203,7 @@ impl Storm {
     }
 
     /// A home's process is no more.
-    pub(super) fn unseat(&mut self, at: Seated) {
+    pub(super) fn unseat(&mut self, at: HomeProcess) {
         self.seats.retain(|seat| seat.at != at);
         if self.map[usize::from(at.shard.0)].0 == at {
             let wait = self.chance.between(200, 1_500) * MS;
@@ -205,7 +212,7 @@ impl Storm {
     }
 
     /// A node's request arrives; where the home that it was for is no more, at the one that has the shard now.
-    pub(super) fn home_request(&mut self, at: Seated, request: Request<Object>, op: Option<Op>) {
+    pub(super) fn home_request(&mut self, at: HomeProcess, request: Request<Object>, op: Option<Op>) {
         let at = if self.seat_of(at).is_some() { at } else { self.map[usize::from(at.shard.0)].0 };
         let Some(seat) = self.seat_mut(at) else { return };
         if let ToHome::Fetch { attempt, shared: false, .. } = &request.body {
@@ -214,16 +221,16 @@ impl Storm {
         self.run_home(at, HomeInput::Request(request), op);
     }
 
-    pub(super) fn home_fences(&mut self, at: Seated, member: Member) {
+    pub(super) fn home_fences(&mut self, at: HomeProcess, member: Member) {
         self.run_home(at, HomeInput::Fence(member), None);
     }
 
-    pub(super) fn deposed(&mut self, at: Seated) {
+    pub(super) fn deposed(&mut self, at: HomeProcess) {
         self.run_home(at, HomeInput::Deposed, None);
     }
 
     /// Lets a home take an input in, and carries out what comes of it.
-    pub(super) fn run_home(&mut self, at: Seated, input: HomeInput<Object>, op: Option<Op>) {
+    pub(super) fn run_home(&mut self, at: HomeProcess, input: HomeInput<Object>, op: Option<Op>) {
         let Some(now) = self.seat_of(at).map(|seat| self.clock(seat.host)) else { return };
         let mut out = Vec::new();
         if let Some(seat) = self.seat_mut(at) {
@@ -257,14 +264,14 @@ impl Storm {
         }
     }
 
-    pub(super) fn forget_some(&mut self, at: Seated, most: usize) {
+    pub(super) fn forget_some(&mut self, at: HomeProcess, most: usize) {
         let objects = self.seat_of(at).map(|seat| seat.home.forgettable(most)).unwrap_or_default();
         for object in objects {
             self.run_home(at, HomeInput::Forget(object), None);
         }
     }
 
-    fn ask_ledger(&mut self, at: Seated, append: AppendId, record: LedgerRecord<Object>, op: Option<Op>) {
+    fn ask_ledger(&mut self, at: HomeProcess, append: AppendId, record: LedgerRecord<Object>, op: Option<Op>) {
         let now = self.seat_of(at).map(|seat| self.clock(seat.host)).unwrap_or_default();
         let name = written(&record).map(|object| self.names[usize::from(object)].clone());
         let Some(seat) = self.seat_mut(at) else { return };
@@ -277,15 +284,15 @@ impl Storm {
         let from = seat.host;
         let (place, turn) = (seat.places, Turn { append, record, op });
         seat.places += 1;
-        seat.asking.insert(append, Asking { place, turn: turn.clone(), asked, since: now });
+        seat.asking.insert(append, PendingRecord { place, turn: turn.clone(), asked, since: now });
         self.send(from, Self::ledger_host(at.shard), Packet::Append { at, place, asked: turn });
     }
 
     /// The ledger has answered a home.
-    pub(super) fn appended(&mut self, at: Seated, append: AppendId, version: Option<Version>) {
+    pub(super) fn appended(&mut self, at: HomeProcess, append: AppendId, version: Option<Version>) {
         let Some(now) = self.seat_of(at).map(|seat| self.clock(seat.host)) else { return };
         let Some(seat) = self.seats.iter_mut().find(|seat| seat.at == at) else { return };
-        let Some(Asking { asked, turn, .. }) = seat.asking.remove(&append) else { return };
+        let Some(PendingRecord { asked, turn, .. }) = seat.asking.remove(&append) else { return };
         let Some(version) = version else {
             if written(&turn.record).is_some() {
                 seat.dirty.release(SIZE);
@@ -299,7 +306,7 @@ impl Storm {
     }
 
     /// Tells a home of its writes, each in its turn. Who reads behind it sees a write before it is told.
-    fn hear_in_order(&mut self, at: Seated, now: Monotonic) {
+    fn hear_in_order(&mut self, at: HomeProcess, now: Monotonic) {
         while let Some(seat) = self.seats.iter_mut().find(|seat| seat.at == at)
             && let Some((version, Turn { append, record, op })) = seat.order.next_to_tell()
         {
@@ -316,7 +323,7 @@ impl Storm {
                         version,
                         WriteMode::Lazy,
                         becomes,
-                        Below::default(),
+                        PossibleBases::default(),
                         now,
                     ));
                 }
@@ -326,14 +333,14 @@ impl Storm {
         self.push_what_is_due(at);
     }
 
-    pub(super) fn trimmed(&mut self, at: Seated, stored: &[Version], settled: &[Version]) {
+    pub(super) fn trimmed(&mut self, at: HomeProcess, stored: &[Version], settled: &[Version]) {
         if let Some(seat) = self.seat_mut(at) {
             seat.stored.retain(|version| !stored.contains(version));
             seat.settled.retain(|version| !settled.contains(version));
         }
     }
 
-    pub(super) fn tick_seat(&mut self, at: Seated) {
+    pub(super) fn tick_seat(&mut self, at: HomeProcess) {
         self.run_home(at, HomeInput::Tick, None);
         let Some(now) = self.seat_of(at).map(|seat| self.clock(seat.host)) else { return };
         let Some(seat) = self.seat_mut(at) else { return };
@@ -359,7 +366,7 @@ impl Storm {
     }
 
     /// Sends what a home says, when what goes with it is in hand.
-    pub(super) fn deliver(&mut self, at: Seated, reply: Reply<Object>, value: Option<Op>) {
+    pub(super) fn deliver(&mut self, at: HomeProcess, reply: Reply<Object>, value: Option<Op>) {
         let Some(seat) = self.seat_of(at) else { return };
         let (from, to) = (seat.host, host(reply.to));
         if seat.resident == Some(reply.to) {
@@ -369,7 +376,7 @@ impl Storm {
         }
     }
 
-    fn home_says(&mut self, at: Seated, reply: Reply<Object>) {
+    fn home_says(&mut self, at: HomeProcess, reply: Reply<Object>) {
         if matches!(reply.body, FromHome::Found { .. }) {
             self.bring(at, reply);
         } else {

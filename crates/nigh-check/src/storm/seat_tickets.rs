@@ -5,16 +5,18 @@
 //! show what the next home has written. So it is with answers to those who ask the home whatever copy they have, and
 //! with the right to push.
 
-use nigh_data::{ETag, Listed};
-use nigh_objects::behind::{Base, Becomes, Merged, Next, Push, Seen, Side, Unpushed, merge, waiting};
+use nigh_data::{ETag, ListedObject};
+use nigh_objects::behind::{
+    Base, NextPush, ObjectState, PagePart, Push, Side, StoreState, UnpushedWrite, merge, waiting,
+};
 use nigh_protocol::{FromHome, HomeInput, Member, Reply};
 use nigh_terms::{Monotonic, ObjectKey, Timestamp, Version};
 
 use super::Duty;
 use super::observer::Op;
-use super::packet::{ListId, ListPart, Packet, STORE, Seated, Ticket};
+use super::packet::{HomeProcess, ListId, ListPart, Packet, STORE, Ticket};
 use super::seat::SIZE;
-use super::store::{StoreAnswer, StoreCall, Stored};
+use super::store::{StoreAnswer, StoreCall, StoredObject};
 use super::world::Storm;
 use crate::ghost::Object;
 
@@ -29,7 +31,7 @@ const PAGE: usize = 3;
 
 /// What was asked, and goes on with the answer.
 #[derive(Clone, Debug)]
-pub(super) enum Ask {
+pub(super) enum PendingQuestion {
     Look(Object),
     LookStands(Object, bool),
     Bytes(Reply<Object>, Option<(Version, bool)>),
@@ -46,7 +48,7 @@ pub(super) enum Ask {
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     present: Vec<Object>,
-    waiting: Side<(ObjectKey, Option<Listed>)>,
+    waiting: Side<(ObjectKey, Option<ListedObject>)>,
 }
 
 fn op_of(etag: &ETag) -> Option<Op> {
@@ -54,7 +56,7 @@ fn op_of(etag: &ETag) -> Option<Op> {
 }
 
 impl Storm {
-    fn ask_store(&mut self, at: Seated, ask: Ask, call: StoreCall) {
+    fn ask_store(&mut self, at: HomeProcess, ask: PendingQuestion, call: StoreCall) {
         let ticket = self.ticket(at, ask);
         if let Some(from) = self.seat_of(at).map(|seat| seat.host) {
             self.send(from, STORE, Packet::AskStore { at, ticket, call });
@@ -62,7 +64,7 @@ impl Storm {
     }
 
     /// Asks the ledger whether the home's epoch stands; goes on at once where that duty is left out.
-    fn ask_standing(&mut self, at: Seated, duty: Option<Duty>, ask: Ask) {
+    fn ask_standing(&mut self, at: HomeProcess, duty: Option<Duty>, ask: PendingQuestion) {
         if duty.is_some_and(|duty| self.left_out.leaves_out(duty)) {
             return self.standing(at, ask);
         }
@@ -72,7 +74,7 @@ impl Storm {
         }
     }
 
-    fn ticket(&mut self, at: Seated, ask: Ask) -> Ticket {
+    fn ticket(&mut self, at: HomeProcess, ask: PendingQuestion) -> Ticket {
         let ticket = self.next_ticket();
         let now = self.seat_of(at).map(|seat| self.clock(seat.host)).unwrap_or_default();
         if let Some(seat) = self.seat_mut(at) {
@@ -81,7 +83,7 @@ impl Storm {
         ticket
     }
 
-    pub(super) fn stands(&mut self, at: Seated, ticket: Ticket) {
+    pub(super) fn stands(&mut self, at: HomeProcess, ticket: Ticket) {
         let now = self.seat_of(at).map(|seat| self.clock(seat.host)).unwrap_or_default();
         let Some(seat) = self.seat_mut(at) else { return };
         seat.heard = now;
@@ -91,43 +93,50 @@ impl Storm {
     }
 
     /// The home's epoch stands: what waited for that goes on.
-    fn standing(&mut self, at: Seated, ask: Ask) {
+    fn standing(&mut self, at: HomeProcess, ask: PendingQuestion) {
         match ask {
-            Ask::LookStands(object, absent) => self.run_home(at, HomeInput::Loaded { object, absent }, None),
-            Ask::Answer(reply, op, noted) => {
+            PendingQuestion::LookStands(object, absent) => {
+                self.run_home(at, HomeInput::Loaded { object, absent }, None)
+            }
+            PendingQuestion::Answer(reply, op, noted) => {
                 let FromHome::Found { object, .. } = &reply.body else { return };
                 let known = self.seat_of(at).map(|seat| seat.home.version_of(object));
                 if noted.is_none() || noted == known {
                     self.deliver(at, reply, op);
                 }
             }
-            Ask::ListStands(to, list, present) => {
+            PendingQuestion::ListStands(to, list, present) => {
                 let Some(seat) = self.seat_of(at) else { return };
                 let mut seen = seat.seen.clone();
                 seen.see(at.shard, seat.home.newest());
                 let (from, part) = (seat.host, ListPart { present, seen });
                 self.send(from, super::node::host(to), Packet::Listed { at, to, list, part });
             }
-            Ask::PushStands(push) if push.attempts.is_empty() => self.push(at, push),
-            Ask::PushStands(push) => {
+            PendingQuestion::PushStands(push) if push.attempts.is_empty() => self.push(at, push),
+            PendingQuestion::PushStands(push) => {
                 let object = self.object_of(&push);
-                self.ask_store(at, Ask::PushLook(push), StoreCall::Read(object));
+                self.ask_store(at, PendingQuestion::PushLook(push), StoreCall::Read(object));
             }
-            Ask::Look(_) | Ask::Bytes(..) | Ask::List(..) | Ask::PushLook(_) | Ask::Push(_) | Ask::Heartbeat => {}
+            PendingQuestion::Look(_)
+            | PendingQuestion::Bytes(..)
+            | PendingQuestion::List(..)
+            | PendingQuestion::PushLook(_)
+            | PendingQuestion::Push(_)
+            | PendingQuestion::Heartbeat => {}
         }
     }
 
     /// The home asks for an object that it does not know.
-    pub(super) fn look_up(&mut self, at: Seated, object: Object) {
+    pub(super) fn look_up(&mut self, at: HomeProcess, object: Object) {
         let waits = self.seat_of(at).and_then(|seat| seat.dirty.get(&self.names[usize::from(object)]));
-        match waits.map(|newest| newest.becomes == Becomes::Gone) {
+        match waits.map(|newest| newest.becomes == ObjectState::Gone) {
             Some(absent) => self.run_home(at, HomeInput::Loaded { object, absent }, None),
-            None => self.ask_store(at, Ask::Look(object), StoreCall::Read(object)),
+            None => self.ask_store(at, PendingQuestion::Look(object), StoreCall::Read(object)),
         }
     }
 
     /// The bytes of what a home has found are fetched, from what waits or from the store.
-    pub(super) fn bring(&mut self, at: Seated, reply: Reply<Object>) {
+    pub(super) fn bring(&mut self, at: HomeProcess, reply: Reply<Object>) {
         let FromHome::Found { attempt, object, stamp, absent, .. } = &reply.body else { return };
         let (attempt, object, version, absent) = (*attempt, *object, stamp.version, *absent);
         let name = &self.names[usize::from(object)];
@@ -135,7 +144,7 @@ impl Storm {
         let checked = seat.checked.remove(&(reply.to, attempt));
         let op = match seat.dirty.get(name) {
             _ if absent => None,
-            Some(Unpushed { version: newest, becomes: Becomes::Put(meta), .. }) if *newest <= version => {
+            Some(UnpushedWrite { version: newest, becomes: ObjectState::Put(meta), .. }) if *newest <= version => {
                 op_of(&meta.etag)
             }
             // What is behind is newer than what was found: it will be asked for again.
@@ -145,18 +154,18 @@ impl Storm {
                 if checked {
                     seat.checked.insert((reply.to, attempt));
                 }
-                return self.ask_store(at, Ask::Bytes(reply, noted), StoreCall::Read(object));
+                return self.ask_store(at, PendingQuestion::Bytes(reply, noted), StoreCall::Read(object));
             }
         };
         if checked {
-            self.ask_standing(at, Some(Duty::CheckedAnswerStands), Ask::Answer(reply, op, None));
+            self.ask_standing(at, Some(Duty::CheckedAnswerStands), PendingQuestion::Answer(reply, op, None));
         } else {
             self.deliver(at, reply, op);
         }
     }
 
     /// A node asks for a listing.
-    pub(super) fn home_lists(&mut self, at: Seated, from: Member, list: ListId, namespace: u8) {
+    pub(super) fn home_lists(&mut self, at: HomeProcess, from: Member, list: ListId, namespace: u8) {
         if self.seat_of(at).is_some() {
             self.list_page(at, (from, list, namespace), Vec::new(), None);
         }
@@ -164,7 +173,7 @@ impl Storm {
 
     fn list_page(
         &mut self,
-        at: Seated,
+        at: HomeProcess,
         (from, list, namespace): (Member, ListId, u8),
         present: Vec<Object>,
         after: Option<Object>,
@@ -172,43 +181,43 @@ impl Storm {
         let in_it =
             |object: &Object| self.plan.namespace_of(*object) == namespace && self.plan.shard_of(*object) == at.shard.0;
         let Some(bucket) = (0..self.plan.objects).find(in_it).map(|object| &self.names[usize::from(object)]) else {
-            return self.ask_standing(at, None, Ask::ListStands(from, list, present));
+            return self.ask_standing(at, None, PendingQuestion::ListStands(from, list, present));
         };
         let behind = after.map(|after| self.names[usize::from(after)].key.as_str());
         let Some(seat) = self.seat_of(at) else { return };
         let waits = waiting(&seat.dirty, (&bucket.namespace, &bucket.bucket), "", behind, PAGE);
         let page = Box::new(Page { present, waiting: waits });
         let call = StoreCall::List { namespace, shard: at.shard.0, after, limit: PAGE };
-        self.ask_store(at, Ask::List(from, list, namespace, page), call);
+        self.ask_store(at, PendingQuestion::List(from, list, namespace, page), call);
     }
 
     /// The store has answered.
-    pub(super) fn store_says(&mut self, at: Seated, ticket: Ticket, answer: StoreAnswer) {
+    pub(super) fn store_says(&mut self, at: HomeProcess, ticket: Ticket, answer: StoreAnswer) {
         let Some((_, ask)) = self.seat_mut(at).and_then(|seat| seat.tickets.remove(&ticket)) else { return };
         match (ask, answer) {
-            (Ask::Look(object), StoreAnswer::Holds(held)) => {
-                self.ask_standing(at, Some(Duty::LookStands), Ask::LookStands(object, held.is_none()));
+            (PendingQuestion::Look(object), StoreAnswer::Holds(held)) => {
+                self.ask_standing(at, Some(Duty::LookStands), PendingQuestion::LookStands(object, held.is_none()));
             }
-            (Ask::Bytes(reply, noted), StoreAnswer::Holds(held)) => {
+            (PendingQuestion::Bytes(reply, noted), StoreAnswer::Holds(held)) => {
                 let FromHome::Found { stamp, attempt, .. } = &reply.body else { return };
                 let (version, checked) = (stamp.version, (reply.to, *attempt));
                 let was_checked = self.seat_mut(at).is_some_and(|seat| seat.checked.remove(&checked));
                 let duty = if was_checked { Duty::CheckedAnswerStands } else { Duty::LookStands };
-                if let Some(Stored { op, .. }) = held.filter(|held| held.version <= version) {
-                    self.ask_standing(at, Some(duty), Ask::Answer(reply, Some(op), Some(noted)));
+                if let Some(StoredObject { op, .. }) = held.filter(|held| held.version <= version) {
+                    self.ask_standing(at, Some(duty), PendingQuestion::Answer(reply, Some(op), Some(noted)));
                 }
             }
-            (Ask::List(from, list, namespace, page), StoreAnswer::Listed(listed)) => {
+            (PendingQuestion::List(from, list, namespace, page), StoreAnswer::Listed(listed)) => {
                 self.merge_page(at, (from, list, namespace), *page, &listed);
             }
-            (Ask::PushLook(push), StoreAnswer::Holds(held)) => {
+            (PendingQuestion::PushLook(push), StoreAnswer::Holds(held)) => {
                 let holds = held.map_or(Base::Absent, |held| Base::Holds(ETag(held.op.0.to_string())));
                 match push.sees(holds, held.map(|held| held.version)) {
-                    Seen::Done(holds) => self.has_pushed(at, &push, holds),
-                    Seen::Ours(_) | Seen::Others(_) => self.push(at, push),
+                    StoreState::Done(holds) => self.has_pushed(at, &push, holds),
+                    StoreState::Ours(_) | StoreState::Others(_) => self.push(at, push),
                 }
             }
-            (Ask::Push(push), StoreAnswer::Done) => {
+            (PendingQuestion::Push(push), StoreAnswer::Done) => {
                 let leaves = push.becomes.leaves();
                 self.has_pushed(at, &push, leaves);
             }
@@ -218,39 +227,49 @@ impl Storm {
 
     fn merge_page(
         &mut self,
-        at: Seated,
+        at: HomeProcess,
         asked: (Member, ListId, u8),
         Page { mut present, waiting }: Page,
         listed: &[(Object, Op)],
     ) {
-        let entries = listed.iter().map(|(object, op)| Listed {
+        let entries = listed.iter().map(|(object, op)| ListedObject {
             key: self.names[usize::from(*object)].key.clone(),
             size: SIZE,
             etag: ETag(op.0.to_string()),
             modified: Timestamp(0),
         });
         let stored = Side { entries: entries.collect(), more: listed.len() >= PAGE };
-        let Merged { listed, next } = merge(stored, waiting);
+        let PagePart { listed, next } = merge(stored, waiting);
         let number = |key: &ObjectKey| self.names.iter().position(|name| name.key == *key).map(|at| at as Object);
         present.extend(listed.iter().filter_map(|one| number(&one.key)));
         match next.as_ref().and_then(number) {
             Some(after) => self.list_page(at, asked, present, Some(after)),
-            None => self.ask_standing(at, Some(Duty::LookStands), Ask::ListStands(asked.0, asked.1, present)),
+            None => {
+                self.ask_standing(at, Some(Duty::LookStands), PendingQuestion::ListStands(asked.0, asked.1, present))
+            }
         }
     }
 
     /// Nothing came, or a refusal; `attempted` if what was asked may have been done, or may be yet.
-    fn unanswered(&mut self, at: Seated, ask: Ask, attempted: bool) {
+    fn unanswered(&mut self, at: HomeProcess, ask: PendingQuestion, attempted: bool) {
         match ask {
-            Ask::Look(object) | Ask::LookStands(object, _) => self.run_home(at, HomeInput::NotLoaded(object), None),
-            Ask::PushStands(push) | Ask::PushLook(push) => self.has_not_pushed(at, &push, false),
-            Ask::Push(push) => self.has_not_pushed(at, &push, attempted),
+            PendingQuestion::Look(object) | PendingQuestion::LookStands(object, _) => {
+                self.run_home(at, HomeInput::NotLoaded(object), None)
+            }
+            PendingQuestion::PushStands(push) | PendingQuestion::PushLook(push) => {
+                self.has_not_pushed(at, &push, false)
+            }
+            PendingQuestion::Push(push) => self.has_not_pushed(at, &push, attempted),
             // Who still wants it asks again.
-            Ask::Bytes(..) | Ask::Answer(..) | Ask::List(..) | Ask::ListStands(..) | Ask::Heartbeat => {}
+            PendingQuestion::Bytes(..)
+            | PendingQuestion::Answer(..)
+            | PendingQuestion::List(..)
+            | PendingQuestion::ListStands(..)
+            | PendingQuestion::Heartbeat => {}
         }
     }
 
-    pub(super) fn give_up_tickets(&mut self, at: Seated, now: Monotonic) {
+    pub(super) fn give_up_tickets(&mut self, at: HomeProcess, now: Monotonic) {
         let Some(seat) = self.seat_mut(at) else { return };
         let late = seat.tickets.iter().filter(|(_, (since, _))| now.since(*since) >= PATIENCE);
         let late: Vec<Ticket> = late.map(|(ticket, _)| *ticket).collect();
@@ -262,23 +281,23 @@ impl Storm {
     }
 
     /// A home that has heard nothing of the ledger asks whether it still is one.
-    pub(super) fn beat(&mut self, at: Seated, now: Monotonic) {
+    pub(super) fn beat(&mut self, at: HomeProcess, now: Monotonic) {
         let heartbeat = self.plan.heartbeat;
         let Some(seat) = self.seat_mut(at) else { return };
         if now.since(seat.heard) >= heartbeat {
             seat.heard = now;
-            self.ask_standing(at, None, Ask::Heartbeat);
+            self.ask_standing(at, None, PendingQuestion::Heartbeat);
         }
     }
 
     /// Begins the pushes that are due.
-    pub(super) fn push_what_is_due(&mut self, at: Seated) {
+    pub(super) fn push_what_is_due(&mut self, at: HomeProcess) {
         let now = self.seat_of(at).map(|seat| self.clock(seat.host)).unwrap_or_default();
         while let Some(seat) = self.seat_mut(at).filter(|seat| seat.pushing < PUSHES_MAX) {
             let hurry = seat.dirty.fullness() >= HURRY;
-            let Next::Push(push) = seat.dirty.next(now, hurry) else { return };
+            let NextPush::Push(push) = seat.dirty.next(now, hurry) else { return };
             seat.pushing += 1;
-            self.ask_standing(at, Some(Duty::PushStands), Ask::PushStands(push));
+            self.ask_standing(at, Some(Duty::PushStands), PendingQuestion::PushStands(push));
         }
     }
 
@@ -286,20 +305,20 @@ impl Storm {
         self.names.iter().position(|name| *name == push.object).unwrap_or_default() as Object
     }
 
-    fn push(&mut self, at: Seated, push: Box<Push>) {
+    fn push(&mut self, at: HomeProcess, push: Box<Push>) {
         let object = self.object_of(&push);
         let call = match &push.becomes {
-            Becomes::Put(meta) => {
-                op_of(&meta.etag).map(|op| StoreCall::Put(object, Stored { op, version: push.version }))
+            ObjectState::Put(meta) => {
+                op_of(&meta.etag).map(|op| StoreCall::Put(object, StoredObject { op, version: push.version }))
             }
-            Becomes::Gone | Becomes::Lost => Some(StoreCall::Delete(object)),
+            ObjectState::Gone | ObjectState::Lost => Some(StoreCall::Delete(object)),
         };
         if let Some(call) = call {
-            self.ask_store(at, Ask::Push(push), call);
+            self.ask_store(at, PendingQuestion::Push(push), call);
         }
     }
 
-    fn has_pushed(&mut self, at: Seated, push: &Push, holds: Base) {
+    fn has_pushed(&mut self, at: HomeProcess, push: &Push, holds: Base) {
         let (object, version) = (self.object_of(push), push.version);
         self.run_home(at, HomeInput::Pushed { object, version }, None);
         let now = self.seat_of(at).map(|seat| self.clock(seat.host)).unwrap_or_default();
@@ -309,7 +328,7 @@ impl Storm {
         }
     }
 
-    fn has_not_pushed(&mut self, at: Seated, push: &Push, attempted: bool) {
+    fn has_not_pushed(&mut self, at: HomeProcess, push: &Push, attempted: bool) {
         let now = self.seat_of(at).map(|seat| self.clock(seat.host)).unwrap_or_default();
         let attempted = attempted.then(|| push.becomes.leaves());
         if let Some(seat) = self.seat_mut(at) {

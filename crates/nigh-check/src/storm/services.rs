@@ -5,15 +5,15 @@ use nigh_terms::{ShardId, Version};
 
 use super::clock::MS;
 use super::fault::FaultKind;
-use super::ledger::{Taken, Turn};
-use super::packet::{Event, Host, Packet, STORE, Seated, Ticket};
+use super::ledger::{AppendReply, Turn};
+use super::packet::{Event, HomeProcess, Host, Packet, STORE, Ticket};
 use super::store::{StoreAnswer, StoreCall};
 use super::world::Storm;
 use crate::ghost::Object;
 
 impl Storm {
     /// A request to append arrives at the ledger.
-    pub(super) fn ledger_append(&mut self, at: Seated, place: usize, asked: Turn) {
+    pub(super) fn ledger_append(&mut self, at: HomeProcess, place: usize, asked: Turn) {
         let (here, append) = (Self::ledger_host(at.shard), asked.append);
         let is_full = self.lasting(FaultKind::LedgerFull).is_some() && self.chance.chance(500);
         let ledger = &mut self.ledgers[usize::from(at.shard.0)];
@@ -21,14 +21,14 @@ impl Storm {
             return;
         }
         let answer = match ledger.append(at.epoch, place, asked, is_full) {
-            Taken::Early => return,
-            Taken::Waits => {
+            AppendReply::Early => return,
+            AppendReply::Waits => {
                 let wait = self.chance.between(300, 3_000) * 1_000;
                 return self.after(wait, Event::Sync(at.shard));
             }
-            Taken::Fenced => Packet::Deposed { at },
-            Taken::Before(version) => Packet::Appended { at, append, version: Some(version) },
-            Taken::Refused => {
+            AppendReply::Fenced => Packet::Deposed { at },
+            AppendReply::Before(version) => Packet::Appended { at, append, version: Some(version) },
+            AppendReply::Refused => {
                 self.strikes.add(FaultKind::LedgerFull);
                 Packet::Appended { at, append, version: None }
             }
@@ -37,7 +37,7 @@ impl Storm {
     }
 
     /// A home tells the ledger what it may trim. A deposed one may be wrong: whom it has answered may not listen to it.
-    pub(super) fn ledger_trim(&mut self, at: Seated, stored: Vec<Version>, settled: Vec<Version>) {
+    pub(super) fn ledger_trim(&mut self, at: HomeProcess, stored: Vec<Version>, settled: Vec<Version>) {
         let ledger = &mut self.ledgers[usize::from(at.shard.0)];
         if ledger.down_until > self.now {
             return;
@@ -56,7 +56,7 @@ impl Storm {
         if ledger.down_until > self.now {
             return;
         }
-        let at = Seated { shard, epoch: ledger.epoch };
+        let at = HomeProcess { shard, epoch: ledger.epoch };
         for item in ledger.sync(most) {
             let (version, append) = (item.replayed.version, item.append);
             if let (Some(object), Some(write), Some(op)) = (item.object(), item.write(), item.op) {
@@ -74,7 +74,7 @@ impl Storm {
     }
 
     /// A home asks whether its epoch stands.
-    pub(super) fn ledger_stand(&mut self, at: Seated, ticket: Ticket) {
+    pub(super) fn ledger_stand(&mut self, at: HomeProcess, ticket: Ticket) {
         let (here, ledger) = (Self::ledger_host(at.shard), &self.ledgers[usize::from(at.shard.0)]);
         if ledger.down_until > self.now {
             return;
@@ -85,14 +85,14 @@ impl Storm {
     }
 
     /// What the stores and ledgers answer a home, where that is now.
-    pub(super) fn answer_seat(&mut self, from: Host, at: Seated, packet: Packet) {
+    pub(super) fn answer_seat(&mut self, from: Host, at: HomeProcess, packet: Packet) {
         if let Some(host) = self.seat_of(at).map(|seat| seat.host) {
             self.send(from, host, packet);
         }
     }
 
     /// A home asks the store.
-    pub(super) fn store_asked(&mut self, at: Seated, ticket: Ticket, call: &StoreCall) {
+    pub(super) fn store_asked(&mut self, at: HomeProcess, ticket: Ticket, call: &StoreCall) {
         let refuses = self.lasting(FaultKind::StoreRefuses).is_some() && self.chance.chance(500);
         let (down, kind) = match self.lasting(FaultKind::StoreDown) {
             Some(_) => (true, FaultKind::StoreDown),

@@ -9,7 +9,7 @@ const TRIES_MAX: usize = 200;
 
 /// A storm made small.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shrunk {
+pub struct ShrunkStorm {
     /// The faults that are left.
     pub faults: Vec<Fault>,
     /// How it ends, with its trace.
@@ -18,7 +18,7 @@ pub struct Shrunk {
 
 /// The storm of `seed`, with as few faults as still break the same; none if it breaks nothing.
 #[must_use]
-pub fn shrink(seed: u64, left_out: LeftOut) -> Option<Shrunk> {
+pub fn shrink(seed: u64, left_out: LeftOut) -> Option<ShrunkStorm> {
     let whole = Plan::of(seed);
     let breach = |plan: &Plan| Storm::new(plan.clone(), left_out, false).play().violation.map(|broken| broken.breach);
     let first = breach(&whole)?;
@@ -53,5 +53,5 @@ pub fn shrink(seed: u64, left_out: LeftOut) -> Option<Shrunk> {
         small = fewer;
     }
     let faults = small.faults.clone();
-    Some(Shrunk { faults, end: Storm::new(small, left_out, true).play() })
+    Some(ShrunkStorm { faults, end: Storm::new(small, left_out, true).play() })
 }

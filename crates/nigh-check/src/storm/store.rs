@@ -10,7 +10,7 @@ use crate::ghost::Object;
 
 /// An object in the store, with the version that its metadata say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Stored {
+pub(super) struct StoredObject {
     pub(super) op: Op,
     pub(super) version: Version,
 }
@@ -19,7 +19,7 @@ pub(super) struct Stored {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum StoreCall {
     Read(Object),
-    Put(Object, Stored),
+    Put(Object, StoredObject),
     Delete(Object),
     /// The objects of a bucket behind one, so many at most.
     List {
@@ -33,7 +33,7 @@ pub(super) enum StoreCall {
 /// What it is answered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum StoreAnswer {
-    Holds(Option<Stored>),
+    Holds(Option<StoredObject>),
     Done,
     Listed(Vec<(Object, Op)>),
     /// Nothing was done, nor will it be.
@@ -49,7 +49,7 @@ impl StoreCall {
 
 /// The store.
 #[derive(Debug, Default)]
-pub(super) struct VirtualStore(BTreeMap<Object, Stored>);
+pub(super) struct VirtualStore(BTreeMap<Object, StoredObject>);
 
 impl VirtualStore {
     /// Carries `call` out; `is_in` says which objects a bucket has.
@@ -73,7 +73,7 @@ impl VirtualStore {
     }
 
     /// What there is of an object.
-    pub(super) fn get(&self, object: Object) -> Option<Stored> {
+    pub(super) fn get(&self, object: Object) -> Option<StoredObject> {
         self.0.get(&object).copied()
     }
 }

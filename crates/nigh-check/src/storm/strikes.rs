@@ -7,8 +7,8 @@ use super::clock::MS;
 use super::fault::{Fault, FaultKind};
 use super::node::{Node, host};
 use super::observer::Author;
-use super::packet::{Event, Host, Seated};
-use super::store::{StoreCall, Stored};
+use super::packet::{Event, HomeProcess, Host};
+use super::store::{StoreCall, StoredObject};
 use super::world::Storm;
 use crate::ghost::Object;
 
@@ -124,7 +124,8 @@ impl Storm {
     fn crash(&mut self, me: Member, pick: u64) {
         self.nodes[usize::from(host(me))].life = None;
         self.clients_fail(me);
-        let homes: Vec<Seated> = self.seats.iter().filter(|seat| seat.host == host(me)).map(|seat| seat.at).collect();
+        let homes: Vec<HomeProcess> =
+            self.seats.iter().filter(|seat| seat.host == host(me)).map(|seat| seat.at).collect();
         for at in homes {
             self.unseat(at);
         }
@@ -207,7 +208,7 @@ impl Storm {
     /// Somebody else writes in the store; sooner or later a node hears of it.
     pub(super) fn outsider_writes(&mut self, object: Object) {
         let op = self.observer.outsider_wrote(object);
-        let stored = Stored { op, version: nigh_terms::Version::OUTSIDE };
+        let stored = StoredObject { op, version: nigh_terms::Version::OUTSIDE };
         self.store.carry_out(&StoreCall::Put(object, stored), |_, _, _| true);
         let (node, wait) = (self.chance.below(u32::from(self.plan.nodes)) as u8, self.chance.between(1, 3_000) * MS);
         self.after(wait, Event::Notice(node, object, op));

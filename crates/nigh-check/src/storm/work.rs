@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nigh_protocol::{Dispatch, Member, Read, Rule, Stamp, Write};
+use nigh_protocol::{Dispatch, Member, ReadDecision, Rule, Stamp, Write};
 use nigh_terms::{ShardId, Token};
 
 use super::clock::MS;
 use super::dice::Dice;
-use super::node::{Answered, Out, Run, host};
+use super::node::{CacheOutputs, ChildAnswer, Run, host};
 use super::observer::{Author, Op};
-use super::packet::{Event, Packet, Reader, Who, Writer};
+use super::packet::{Event, Packet, Reader, Requester, Writer};
 use super::plan::Plan;
 use super::world::Storm;
 use crate::ghost::Object;
@@ -204,7 +204,7 @@ impl Storm {
         self.work.actors[usize::from(number)] =
             Actor { waits: true, at: Some(me), ..self.work.actors[usize::from(number)] };
         let author = self.observer.author(namespace, true);
-        let who = Who::Client(number, author);
+        let who = Requester::Client(number, author);
         let theirs = self.plan.is_theirs(object);
         match self.work.dice.below(10) {
             0..4 if !theirs => self.begin_put(me, who, object, Write::Put),
@@ -260,7 +260,7 @@ impl Storm {
         if let Some(run) = self.life_mut(me).and_then(|life| life.runs.get_mut(&attempt)) {
             run.waits = true;
         }
-        let who = Who::Attempt(attempt);
+        let who = Requester::Attempt(attempt);
         match step {
             None => self.leave(me, attempt),
             Some(Step::Get(object)) => self.begin_get(me, who, object),
@@ -322,26 +322,28 @@ impl Storm {
         let Some(life) = self.life_mut(to) else { return };
         let waits = life.runs.get(&parent).is_some_and(|run| run.waits && run.at == place as usize);
         if waits && !life.answers.iter().any(|answer| answer.parent == parent) {
-            life.answers.push(Answered { parent, place: place as usize, callee, token });
+            life.answers.push(ChildAnswer { parent, place: place as usize, callee, token });
             self.look_at_what_waits(to);
         }
     }
 
-    fn begin_get(&mut self, me: Member, who: Who, object: Object) {
-        let checked = matches!(who, Who::Client(..)) && self.holds(Rule::OutsideAsksHome);
+    fn begin_get(&mut self, me: Member, who: Requester, object: Object) {
+        let checked = matches!(who, Requester::Client(..)) && self.holds(Rule::OutsideAsksHome);
         let (now, shard) = (self.clock(host(me)), ShardId(self.plan.shard_of(object)));
-        let mut out = Out::new();
+        let mut out = CacheOutputs::new();
         let Some(life) = self.life_mut(me) else { return };
         match life.cache.read(now, shard, &object, checked, &mut out) {
-            Read::Hit(copy) => self.shown(me, who, object, &copy.stamp, Some(copy.value)),
+            ReadDecision::Hit(copy) => self.shown(me, who, object, &copy.stamp, Some(copy.value)),
             // Before anything is sent: a home in this node answers at once.
-            Read::Shared(request) | Read::Private(request) => life.readers.push(Reader { request, who }),
+            ReadDecision::Shared(request) | ReadDecision::Private(request) => {
+                life.readers.push(Reader { request, who })
+            }
         }
         self.carry_out(me, out);
     }
 
-    pub(super) fn begin_put(&mut self, me: Member, who: Who, object: Object, write: Write) {
-        let (Who::Attempt(author) | Who::Client(_, author)) = who else { return };
+    pub(super) fn begin_put(&mut self, me: Member, who: Requester, object: Object, write: Write) {
+        let (Requester::Attempt(author) | Requester::Client(_, author)) = who else { return };
         let op = self.observer.begins(author, object);
         self.write(me, who, object, op, write);
     }
@@ -349,22 +351,22 @@ impl Storm {
     /// A node hears of what an outsider wrote.
     pub(super) fn notice(&mut self, node: u8, object: Object, op: Op) {
         match self.nodes[usize::from(node)].life.as_ref().map(|life| life.me) {
-            Some(me) => self.write(me, Who::Notice, object, op, Write::Outside),
+            Some(me) => self.write(me, Requester::Notice, object, op, Write::Outside),
             // Whoever tells it tells another node.
             None => self.after(200 * MS, Event::Notice((node + 1) % self.plan.nodes, object, op)),
         }
     }
 
-    fn write(&mut self, me: Member, who: Who, object: Object, op: Op, write: Write) {
+    fn write(&mut self, me: Member, who: Requester, object: Object, op: Op, write: Write) {
         let (now, shard) = (self.clock(host(me)), ShardId(self.plan.shard_of(object)));
-        let mut out = Out::new();
+        let mut out = CacheOutputs::new();
         let Some(life) = self.life_mut(me) else { return };
         let token = match who {
-            Who::Attempt(attempt) => life.gate.token(attempt).cloned().unwrap_or_default(),
-            Who::Client(..) | Who::Notice => Token::empty(),
+            Requester::Attempt(attempt) => life.gate.token(attempt).cloned().unwrap_or_default(),
+            Requester::Client(..) | Requester::Notice => Token::empty(),
         };
         let request = life.cache.write(now, shard, &object, write, Arc::new(token), &mut out);
-        if let Who::Attempt(attempt) = who {
+        if let Requester::Attempt(attempt) = who {
             life.gate.begins_put(attempt);
         }
         life.writers.insert(request, Writer { who, object, op, delete: write == Write::Delete });
@@ -372,10 +374,10 @@ impl Storm {
     }
 
     /// Somebody is shown a version.
-    pub(super) fn shown(&mut self, me: Member, who: Who, object: Object, stamp: &Stamp, value: Option<Op>) {
+    pub(super) fn shown(&mut self, me: Member, who: Requester, object: Object, stamp: &Stamp, value: Option<Op>) {
         let shard = ShardId(self.plan.shard_of(object));
         match who {
-            Who::Attempt(attempt) => {
+            Requester::Attempt(attempt) => {
                 let Some(life) = self.life_mut(me) else { return };
                 // One that was killed is shown nothing.
                 if life.runs.contains_key(&attempt) {
@@ -385,12 +387,12 @@ impl Storm {
                     self.goes_on(me, attempt);
                 }
             }
-            Who::Client(client, author) => {
+            Requester::Client(client, author) => {
                 self.operations += 1;
                 self.observer.reads(author, object, stamp.version, value);
                 self.client_done(client);
             }
-            Who::Notice => {}
+            Requester::Notice => {}
         }
     }
 }

@@ -14,14 +14,14 @@ use super::fault::{FaultKind, Strikes};
 use super::ledger::VirtualLedger;
 use super::node::Node;
 use super::observer::{Breach, Observer, Violation};
-use super::packet::{Event, HOSTS, Host, LEDGERS, Packet, SCHEDULERS, Seated, Ticket};
+use super::packet::{Event, HOSTS, HomeProcess, Host, LEDGERS, Packet, SCHEDULERS, Ticket};
 use super::plan::Plan;
 use super::scheduler::Scheduler;
 use super::seat::Seat;
 use super::store::VirtualStore;
 use super::work::{Actor, Work};
 use super::{LeftOut, StormEnd};
-use crate::configuration::Without;
+use crate::configuration::MutatedRules;
 use crate::ghost::Object;
 
 /// How often a machine looks at what is overdue.
@@ -34,23 +34,23 @@ const STEPS_MAX: u64 = 200_000;
 /// How often it is looked whether all is finished.
 const LOOK: u64 = 500 * MS;
 
-struct Due(u64, u64, Event);
+struct ScheduledEvent(u64, u64, Event);
 
-impl PartialEq for Due {
+impl PartialEq for ScheduledEvent {
     fn eq(&self, other: &Self) -> bool {
         (self.0, self.1) == (other.0, other.1)
     }
 }
 
-impl Eq for Due {}
+impl Eq for ScheduledEvent {}
 
-impl PartialOrd for Due {
+impl PartialOrd for ScheduledEvent {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Due {
+impl Ord for ScheduledEvent {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.0, self.1).cmp(&(other.0, other.1))
     }
@@ -62,7 +62,7 @@ pub(super) struct Storm {
     pub(super) left_out: LeftOut,
     /// Nanoseconds since the beginning.
     pub(super) now: u64,
-    queue: BinaryHeap<Reverse<Due>>,
+    queue: BinaryHeap<Reverse<ScheduledEvent>>,
     queued: u64,
     /// What is said within one process.
     within: VecDeque<(Host, Packet)>,
@@ -75,7 +75,7 @@ pub(super) struct Storm {
     pub(super) nodes: Vec<Node>,
     pub(super) seats: Vec<Seat>,
     /// Who has each shard, as the engine knows it.
-    pub(super) map: Vec<(Seated, Host)>,
+    pub(super) map: Vec<(HomeProcess, Host)>,
     pub(super) homes_begun: u64,
     pub(super) ledgers: Vec<VirtualLedger>,
     pub(super) store: VirtualStore,
@@ -146,7 +146,7 @@ impl Storm {
         for shard in (0..self.plan.shards).map(ShardId) {
             let epoch = self.ledgers[usize::from(shard.0)].take();
             let host = self.home_host(shard);
-            self.map.push((Seated { shard, epoch }, host));
+            self.map.push((HomeProcess { shard, epoch }, host));
         }
         for (seated, host) in self.map.clone() {
             self.seat(seated, host);
@@ -170,10 +170,10 @@ impl Storm {
         }
     }
 
-    pub(super) const fn without(&self) -> Without {
+    pub(super) const fn without(&self) -> MutatedRules {
         match self.left_out {
-            LeftOut::Rule(rule) => Without(Some(rule)),
-            LeftOut::Nothing | LeftOut::Duty(_) => Without(None),
+            LeftOut::Rule(rule) => MutatedRules(Some(rule)),
+            LeftOut::Nothing | LeftOut::Duty(_) => MutatedRules(None),
         }
     }
 
@@ -188,7 +188,7 @@ impl Storm {
 
     pub(super) fn at(&mut self, when: u64, event: Event) {
         self.queued += 1;
-        self.queue.push(Reverse(Due(when.max(self.now), self.queued, event)));
+        self.queue.push(Reverse(ScheduledEvent(when.max(self.now), self.queued, event)));
     }
 
     pub(super) fn after(&mut self, wait: u64, event: Event) {
@@ -241,7 +241,7 @@ impl Storm {
                 self.arrive(host, packet);
                 continue;
             }
-            let Some(Reverse(Due(when, _, event))) = self.queue.pop() else { break };
+            let Some(Reverse(ScheduledEvent(when, _, event))) = self.queue.pop() else { break };
             self.now = when;
             if self.now >= look_at {
                 look_at = self.now + LOOK;
@@ -390,4 +390,4 @@ fn name_of(plan: &Plan, object: Object) -> Option<ObjectId> {
 }
 
 /// The routes that a node has: who it takes for the home of each shard.
-pub(super) type Routes = BTreeMap<ShardId, (Seated, Host)>;
+pub(super) type Routes = BTreeMap<ShardId, (HomeProcess, Host)>;

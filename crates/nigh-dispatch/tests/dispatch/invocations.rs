@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use nigh_invoke::invocation::{Invoke as _, Next};
+use nigh_invoke::invocation::{Invoke as _, UpcomingInvocation};
 use nigh_terms::FunctionName;
 use serde_json::json;
 
@@ -84,7 +84,7 @@ async fn a_sandbox_is_made_ahead_once_where_the_function_is_placed_then() {
     for _ in 0..10 {
         processes.all["c1"]
             .dispatcher
-            .prepare(&who().namespace, Next { function: next.clone(), input: None, after: None });
+            .prepare(&who().namespace, UpcomingInvocation { function: next.clone(), input: None, after: None });
     }
     let made = async {
         while processes.held.prepared.lock().is_empty() {

@@ -16,13 +16,13 @@ use nigh_engine::{LocalRegistry, NodeRole, Presence, PresentMember, Registry, St
 use nigh_functions::function::{Function, FunctionSource, Runtime};
 use nigh_invoke::applications::Applications;
 use nigh_invoke::gate::InvocationGate;
-use nigh_invoke::invocation::{Invoke, InvokeError, InvokeRequest, Invoked, Next};
+use nigh_invoke::invocation::{InvocationResult, Invoke, InvokeError, InvokeRequest, UpcomingInvocation};
 use nigh_invoke::run_dispatched::RunDispatched;
 use nigh_objects::ObjectMemory;
 use nigh_objects::cluster::Frontiers;
 use nigh_protocol::{Dispatch, Member};
 use nigh_rpc::{ClientSettings, Handler, Hello, Identity, Peers, Role, Security, ServerSettings, serve};
-use nigh_schedule::touched::Touched;
+use nigh_schedule::touched::TouchedObject;
 use nigh_schedule::vacancy::Vacancy;
 use nigh_terms::{
     ByteSize, Epoch, FunctionName, Incarnation, Namespace, NodeId, NodeNumber, Principal, SandboxId, ShardId,
@@ -125,7 +125,12 @@ pub(crate) struct Held {
 }
 
 impl Runner {
-    async fn act(&self, who: &Principal, payload: &Value, touched: &mut Vec<Touched>) -> Result<Value, ObjectError> {
+    async fn act(
+        &self,
+        who: &Principal,
+        payload: &Value,
+        touched: &mut Vec<TouchedObject>,
+    ) -> Result<Value, ObjectError> {
         // A key that stands in the input as a number is none that anybody could know for one.
         let name = match (&payload["key"], &payload["number"]) {
             (Value::String(key), _) => key.clone(),
@@ -133,7 +138,7 @@ impl Runner {
         };
         let name = name.as_str();
         let mut touch = |bytes: usize, wrote| {
-            touched.push(Touched { bucket: bucket(), key: key(name), bytes: bytes as u64, wrote });
+            touched.push(TouchedObject { bucket: bucket(), key: key(name), bytes: bytes as u64, wrote });
         };
         if payload["do"] == "wait" {
             let go_on = self.held.go_on.notified();
@@ -149,7 +154,7 @@ impl Runner {
                 let got = self.memory.get(who, &bucket(), &key(also), GetRequest::default()).await?;
                 let pieces: Vec<Bytes> = got.body.try_collect().await?;
                 let bytes = pieces.iter().map(Bytes::len).sum::<usize>() as u64;
-                touched.push(Touched { bucket: bucket(), key: key(also), bytes, wrote: false });
+                touched.push(TouchedObject { bucket: bucket(), key: key(also), bytes, wrote: false });
             }
             return Ok(json!({"node": self.name, "value": value}));
         }
@@ -178,7 +183,7 @@ impl RunDispatched for Runner {
         request: InvokeRequest,
         to: Member,
         why: &str,
-    ) -> Result<Invoked, InvokeError> {
+    ) -> Result<InvocationResult, InvokeError> {
         assert!(why.contains(&self.name), "{why}");
         let id = request.event.unwrap().id;
         let dispatch = Dispatch { to, token: request.token };
@@ -195,7 +200,7 @@ impl RunDispatched for Runner {
                 }
                 Err(error) => (json!(error.to_string()), Some("Unhandled")),
             };
-            Ok(Invoked {
+            Ok(InvocationResult {
                 id,
                 payload: payload.to_string().into(),
                 function_error,
@@ -211,7 +216,7 @@ impl RunDispatched for Runner {
         }
     }
 
-    fn prepare(&self, _namespace: &Namespace, next: Next) {
+    fn prepare(&self, _namespace: &Namespace, next: UpcomingInvocation) {
         self.held.prepared.lock().push((self.name.clone(), next.function));
     }
 

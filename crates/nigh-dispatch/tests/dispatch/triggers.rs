@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_data::{ObjectError, ObjectId};
 use nigh_dispatch::Dispatcher;
-use nigh_invoke::invocation::{EventAttempt, Invoke, InvokeRequest, Wrote};
+use nigh_invoke::invocation::{EventAttempt, Invoke, InvokeRequest, TriggerObject};
 use nigh_objects::{
     EventPattern, NotificationConfig, NotificationRule, NotificationTargets, Notifications, ReservedEvents, Shards,
     Writer,
@@ -58,7 +58,11 @@ impl ReservedEvents for Pipeline {
                 payload: payload.to_string().into(),
                 client_context: None,
                 token: writer.token.clone(),
-                event: Some(EventAttempt { id: InvocationId::now(), attempt: 1, wrote: Some(Wrote { node, bytes }) }),
+                event: Some(EventAttempt {
+                    id: InvocationId::now(),
+                    attempt: 1,
+                    wrote: Some(TriggerObject { node, bytes }),
+                }),
             };
             let (dispatcher, told, writer) = (self.dispatcher.clone(), self.told.clone(), writer.clone());
             tokio::spawn(async move {

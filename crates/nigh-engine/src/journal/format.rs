@@ -180,14 +180,14 @@ pub(super) struct BodyRef {
 
 /// A record whose head is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct DecodedRecord {
     pub(super) frame: Frame,
     pub(super) head_bytes: u32,
     pub(super) body: BodyRef,
     pub(super) content: Content,
 }
 
-impl Found {
+impl DecodedRecord {
     /// Where the record ends.
     pub(super) const fn end(&self) -> u32 {
         self.frame.position.offset() + self.head_bytes + self.body.bytes
@@ -271,7 +271,7 @@ pub(super) fn begins(segment: &[u8], header: &SegmentHeader, offset: u32) -> boo
 }
 
 /// The record at `offset` of `segment`, if its head is whole and belongs there.
-pub(super) fn decode(segment: &[u8], header: &SegmentHeader, offset: u32) -> Option<Found> {
+pub(super) fn decode(segment: &[u8], header: &SegmentHeader, offset: u32) -> Option<DecodedRecord> {
     let end = segment.len().min(header.records_end() as usize);
     let head = segment.get(offset as usize..end)?;
     if head.len() < HEAD_BYTES as usize
@@ -309,5 +309,5 @@ pub(super) fn decode(segment: &[u8], header: &SegmentHeader, offset: u32) -> Opt
         previous: Position(u64_at(head, 48)),
         durable: Position(u64_at(head, 56)),
     };
-    Some(Found { frame, head_bytes: bytes, body, content })
+    Some(DecodedRecord { frame, head_bytes: bytes, body, content })
 }

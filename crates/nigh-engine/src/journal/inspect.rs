@@ -24,7 +24,7 @@ pub struct InspectedRecord {
 
 /// What a journal holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inspected {
+pub struct JournalInspection {
     /// The highest epoch in it.
     pub epoch: Epoch,
     /// Its whole records, in the order of versions.
@@ -43,10 +43,10 @@ pub struct Inspected {
 ///
 /// # Errors
 /// If a process has it open, its format is newer, or the system refuses.
-pub fn inspect(folder: &Path) -> Result<Inspected, JournalError> {
+pub fn inspect(folder: &Path) -> Result<JournalInspection, JournalError> {
     let held = match DiskFolder::hold(folder, false) {
         Ok(held) => held.ok_or_else(|| JournalError::Held(folder.to_owned()))?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Inspected::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(JournalInspection::default()),
         Err(source) => {
             return Err(JournalError::Io { what: "opening", file: folder.display().to_string(), source });
         }
@@ -55,7 +55,7 @@ pub fn inspect(folder: &Path) -> Result<Inspected, JournalError> {
 }
 
 /// The same, of any folder.
-pub(super) fn inspect_in(folder: &dyn Folder) -> Result<Inspected, JournalError> {
+pub(super) fn inspect_in(folder: &dyn Folder) -> Result<JournalInspection, JournalError> {
     let mut found = read(folder, false)?;
     let mut inspected = weigh(&mut found.segments);
     inspected.damage.splice(0..0, found.damage);
@@ -64,7 +64,7 @@ pub(super) fn inspect_in(folder: &dyn Folder) -> Result<Inspected, JournalError>
     Ok(inspected)
 }
 
-fn weigh(segments: &mut [SegmentFound]) -> Inspected {
+fn weigh(segments: &mut [SegmentFound]) -> JournalInspection {
     let outcome = recover(segments);
     let records = outcome.commits.into_values().map(|KeptCommit { commit, stored, body_bytes, .. }| {
         let record =
@@ -72,14 +72,14 @@ fn weigh(segments: &mut [SegmentFound]) -> Inspected {
         InspectedRecord { record, stored }
     });
     let (epoch, damage, torn) = (outcome.epoch, outcome.damage, outcome.torn);
-    Inspected { epoch, records: records.collect(), damage, torn, ..Inspected::default() }
+    JournalInspection { epoch, records: records.collect(), damage, torn, ..JournalInspection::default() }
 }
 
 /// What recovery makes of segment files with these bytes; for the fuzz target. Those without a header, and all but one of
 /// a generation, are left out as `found` does it. None if nothing is left.
 #[doc(hidden)]
 #[must_use]
-pub fn fuzz(files: &[&[u8]]) -> Option<Inspected> {
+pub fn fuzz(files: &[&[u8]]) -> Option<JournalInspection> {
     let with_header = |(number, bytes): (usize, &&[u8])| {
         let header = SegmentHeader::decode(bytes).ok()?;
         Some(SegmentFound { file: file_name(number as u32), header, scan: scan(bytes, &header) })

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId, Version};
 
 use super::disk::SegmentFile;
-use super::format::{BodyRef, Found, Position, aligned};
-use super::prepare::Ready;
+use super::format::{BodyRef, DecodedRecord, Position, aligned};
+use super::prepare::PreparedSegment;
 use crate::commit_format::PieceRef;
 use crate::ledger::PieceId;
 
@@ -24,7 +24,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) const fn of(found: &Found) -> Self {
+    pub(super) const fn of(found: &DecodedRecord) -> Self {
         Self { position: found.frame.position, head_bytes: found.head_bytes, body: found.body }
     }
 
@@ -74,7 +74,7 @@ pub(super) enum Item {
 
 /// The index.
 #[derive(Default)]
-pub(super) struct Live {
+pub(super) struct LiveIndex {
     /// Oldest first; the last is written to.
     pub(super) segments: VecDeque<Segment>,
     records: BTreeMap<Version, LiveRecord>,
@@ -86,7 +86,7 @@ pub(super) struct Live {
     pub(super) notices: VecDeque<Version>,
 }
 
-impl Live {
+impl LiveIndex {
     pub(super) fn records(&self) -> usize {
         self.records.len()
     }
@@ -227,8 +227,8 @@ impl Live {
 }
 
 impl Segment {
-    pub(super) fn new(ready: &Ready) -> Self {
-        let Ready { name, file, header } = ready;
+    pub(super) fn new(ready: &PreparedSegment) -> Self {
+        let PreparedSegment { name, file, header } = ready;
         Self {
             generation: header.generation,
             name: name.clone(),

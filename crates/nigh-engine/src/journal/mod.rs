@@ -39,18 +39,18 @@ use tokio::sync::oneshot;
 use self::disk::{DiskFolder, Folder};
 use self::format::{HEAD_BYTES, commit_bytes};
 use self::live::Place;
-use self::open::Opening;
+use self::open::JournalOpenOptions;
 use self::queue::Job;
-use self::shared::{Limits, Shared};
+use self::shared::{JournalState, Limits};
 use crate::commit_format::crc32c;
 use crate::ledger::{
-    ABOUT_MAX_BYTES, Appended, Body, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX, Record,
-    Staged, at_most,
+    ABOUT_MAX_BYTES, AppendResult, Body, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX, Record,
+    StagedPiece, at_most,
 };
 use crate::sync::{JoinHandle, spawn_thread};
 
-pub use self::inspect::{Inspected, InspectedRecord, fuzz, inspect};
-pub use self::report::{Damage, DamageKind, Recovered, RecoveredRecord, TornTail};
+pub use self::inspect::{InspectedRecord, JournalInspection, fuzz, inspect};
+pub use self::report::{Damage, DamageKind, JournalRecovery, RecoveredRecord, TornTail};
 
 /// The least bytes of a segment: the longest record, its copies and notices find their place in it.
 pub const SEGMENT_MIN: ByteSize = ByteSize::mib(16);
@@ -168,7 +168,7 @@ pub struct JournalUsage {
 
 /// An open journal. When it is dropped what waits is still written, and its folder is free.
 pub struct Journal {
-    shared: Arc<Shared>,
+    shared: Arc<JournalState>,
     /// From the asking for a commit to its answer.
     commit_seconds: Histogram,
     writer: Option<JoinHandle<()>>,
@@ -186,7 +186,7 @@ impl Journal {
     /// # Errors
     /// If another process has it, its format is newer, the settings are not possible, acknowledged bytes are damaged and
     /// that is to be refused, or the system refuses. Nothing is changed then but for damaged files put aside.
-    pub fn open(folder: &Path, settings: &JournalSettings) -> Result<(Self, Recovered), JournalError> {
+    pub fn open(folder: &Path, settings: &JournalSettings) -> Result<(Self, JournalRecovery), JournalError> {
         let JournalSettings { limit, segment, epoch_min, on_damage } = *settings;
         let files_max = u32::try_from(limit.bytes() / segment.bytes().max(1)).unwrap_or(u32::MAX);
         let bytes = u32::try_from(segment.bytes()).unwrap_or(0);
@@ -200,10 +200,10 @@ impl Journal {
             source,
         })?;
         let held = held.ok_or_else(|| JournalError::Held(folder.to_owned()))?;
-        Self::open_in(Arc::new(held), &Opening { limits, epoch_min, on_damage, salt: rand::random })
+        Self::open_in(Arc::new(held), &JournalOpenOptions { limits, epoch_min, on_damage, salt: rand::random })
     }
 
-    fn open_in(folder: Arc<dyn Folder>, opening: &Opening) -> Result<(Self, Recovered), JournalError> {
+    fn open_in(folder: Arc<dyn Folder>, opening: &JournalOpenOptions) -> Result<(Self, JournalRecovery), JournalError> {
         let (writer, shared, recovered) = open::open(folder, opening)?;
         let thread = spawn_thread("journal", move || writer.run());
         let thread =
@@ -222,7 +222,7 @@ impl Journal {
     /// What it holds and has done.
     #[must_use]
     pub fn usage(&self) -> JournalUsage {
-        let Shared { live, limits, counters, .. } = &*self.shared;
+        let JournalState { live, limits, counters, .. } = &*self.shared;
         let (records, body_bytes, segments) = {
             let live = live.lock();
             (live.records() as u64, live.body_bytes(), live.segments.len() as u64)
@@ -269,14 +269,14 @@ impl Ledger for Journal {
         self.shared.next_version()
     }
 
-    async fn stage(&self, _shard: ShardId, piece: Bytes) -> Result<Staged, LedgerError> {
+    async fn stage(&self, _shard: ShardId, piece: Bytes) -> Result<StagedPiece, LedgerError> {
         at_most("a piece", piece.len(), PIECE_MAX_BYTES)?;
         self.check_length("a piece", u64::from(HEAD_BYTES) + 8 + piece.len() as u64)?;
         let crc = crc32c(&piece);
         self.ask(|reply| Job::Stage { piece, crc, reply }).await
     }
 
-    async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<Appended, LedgerError> {
+    async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<AppendResult, LedgerError> {
         let (inline, pieces) = match body {
             Body::Inline(inline) => (inline, Vec::new()),
             Body::Staged(pieces) => (Bytes::new(), pieces),
@@ -331,11 +331,11 @@ impl Ledger for Journal {
 }
 
 /// A record's place, how much of its body is skipped, and its file.
-type Located = (Place, usize, String, Arc<dyn disk::SegmentFile>);
+type RecordLocation = (Place, usize, String, Arc<dyn disk::SegmentFile>);
 
 impl Journal {
     /// Where `offset` of a body stands; none at its end.
-    fn locate(&self, version: Version, offset: u64) -> Result<Option<Located>, LedgerError> {
+    fn locate(&self, version: Version, offset: u64) -> Result<Option<RecordLocation>, LedgerError> {
         let live = self.shared.live.lock();
         let record = live.record(version).ok_or(LedgerError::Unknown(version))?;
         let mut start = 0;

@@ -14,13 +14,13 @@ use nigh_terms::Epoch;
 use super::disk::Folder;
 use super::format::{ContentRef, FIRST_RECORD, HEAD_BYTES, Position, SegmentHeader, next_sector};
 use super::found::{FoundFile, FoundFiles, file_name, read};
-use super::live::{Live, Place, Segment};
-use super::prepare::{NotReady, Preparer, Ready, UNFINISHED, Wanted, begin_anew, prepare};
+use super::live::{LiveIndex, Place, Segment};
+use super::prepare::{NotReady, PreparedSegment, Preparer, SegmentRequest, UNFINISHED, begin_anew, prepare};
 use super::recovery::{Outcome, recover};
-use super::report::{Recovered, RecoveredRecord};
+use super::report::{JournalRecovery, RecoveredRecord};
 use super::room::Room;
-use super::shared::{Limits, Shared};
-use super::tail::{Active, Fault, Tail};
+use super::shared::{JournalState, Limits};
+use super::tail::{ActiveSegment, Fault, Tail};
 use super::writer::Writer;
 use super::{JournalError, OnDamage};
 use crate::requests::Requests;
@@ -31,7 +31,7 @@ const ASIDE: &str = "damaged-";
 const ASIDE_MAX: usize = 16;
 
 /// What opening is told.
-pub(super) struct Opening {
+pub(super) struct JournalOpenOptions {
     pub(super) limits: Limits,
     pub(super) epoch_min: Epoch,
     pub(super) on_damage: OnDamage,
@@ -46,8 +46,8 @@ fn failed(what: &'static str, file: &str) -> impl FnOnce(io::Error) -> JournalEr
 /// Opens the journal in `folder`.
 pub(super) fn open(
     folder: Arc<dyn Folder>,
-    opening: &Opening,
-) -> Result<(Writer, Arc<Shared>, Recovered), JournalError> {
+    opening: &JournalOpenOptions,
+) -> Result<(Writer, Arc<JournalState>, JournalRecovery), JournalError> {
     let names = folder.names().map_err(failed("reading", "the folder"))?;
     for name in names.iter().filter(|name| name.ends_with(UNFINISHED)) {
         folder.remove(name).map_err(failed("removing", name))?;
@@ -62,7 +62,7 @@ pub(super) fn open(
         }
     }
     let epoch = outcome.epoch.next().max(opening.epoch_min);
-    let mut recovered = Recovered {
+    let mut recovered = JournalRecovery {
         epoch,
         records: Vec::new(),
         damage: std::mem::take(&mut outcome.damage),
@@ -76,7 +76,7 @@ pub(super) fn open(
     let (live, requests, records) = index(&found.files, tail, outcome);
     recovered.records = records;
 
-    let shared = Arc::new(Shared::new(live, epoch, opening.limits));
+    let shared = Arc::new(JournalState::new(live, epoch, opening.limits));
     let room = begin(folder, opening, &shared, found, last, tail)?;
     Ok((Writer::new(room, requests), shared, recovered))
 }
@@ -117,11 +117,11 @@ fn keep_aside(
 }
 
 /// What lives, which requests are known, and what is not known to be stored; `tail` is the last segment that counts.
-fn index(files: &[FoundFile], tail: usize, outcome: Outcome) -> (Live, Requests, Vec<RecoveredRecord>) {
-    let mut live = Live::default();
+fn index(files: &[FoundFile], tail: usize, outcome: Outcome) -> (LiveIndex, Requests, Vec<RecoveredRecord>) {
+    let mut live = LiveIndex::default();
     live.segments.extend(files.iter().take(tail + 1).map(|file| {
         let FoundFile { name, file, header, .. } = file;
-        Segment::new(&Ready { name: name.clone(), file: Arc::clone(file), header: *header })
+        Segment::new(&PreparedSegment { name: name.clone(), file: Arc::clone(file), header: *header })
     }));
     let mut requests = Requests::default();
     for kept in outcome.order.iter().filter_map(|version| outcome.commits.get(version)) {
@@ -151,8 +151,8 @@ fn index(files: &[FoundFile], tail: usize, outcome: Outcome) -> (Live, Requests,
 /// Begins a life behind the last record that counts, in segment number `tail` or, if that has no room, in the next.
 fn begin(
     folder: Arc<dyn Folder>,
-    opening: &Opening,
-    shared: &Arc<Shared>,
+    opening: &JournalOpenOptions,
+    shared: &Arc<JournalState>,
     found: FoundFiles,
     last: Option<(Position, u32)>,
     tail: usize,
@@ -168,7 +168,7 @@ fn begin(
             // What may stand there was never acknowledged; with another salt it is gone.
             let header = SegmentHeader { salt: (opening.salt)(), epoch, oldest: oldest.unwrap_or(1), ..header };
             begin_anew(&*file, &header).map_err(failed("beginning anew with", &name))?;
-            ready.push_back(Ready { name, file, header });
+            ready.push_back(PreparedSegment { name, file, header });
         } else if !truncated && uneven {
             begin_anew(&*file, &header).map_err(failed("writing the header of", &name))?;
             active = Some((name, file, header));
@@ -179,7 +179,7 @@ fn begin(
     let offset = next_sector(last.map_or(FIRST_RECORD, |(_, end)| end));
     let active = active.filter(|(.., header)| offset + HEAD_BYTES <= header.records_end());
     let active = match active {
-        Some((name, file, header)) => Active { name, file, header, at: offset },
+        Some((name, file, header)) => ActiveSegment { name, file, header, at: offset },
         None => {
             let next = match ready.pop_front() {
                 Some(next) => next,
@@ -209,14 +209,14 @@ fn begin(
                     let salt = (opening.salt)();
                     let header = SegmentHeader { generation: next_generation, salt, oldest, epoch, bytes };
                     next_generation += 1;
-                    prepare(&*folder, Wanted { name: name.clone(), file, header }).map_err(|not| match not {
+                    prepare(&*folder, SegmentRequest { name: name.clone(), file, header }).map_err(|not| match not {
                         NotReady::New(source) | NotReady::Again(source) => failed("making", &name)(source),
                     })?
                 }
             };
             shared.live.lock().segments.push_back(Segment::new(&next));
-            let Ready { name, file, header } = next;
-            Active { name, file, header, at: FIRST_RECORD }
+            let PreparedSegment { name, file, header } = next;
+            ActiveSegment { name, file, header, at: FIRST_RECORD }
         }
     };
     let mut tail = Tail::new(active, epoch, last.map_or(Position::START, |(last, _)| last));

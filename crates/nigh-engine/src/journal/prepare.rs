@@ -14,14 +14,14 @@ use super::format::{SECTOR, SegmentHeader};
 pub(super) const UNFINISHED: &str = ".new";
 
 /// A segment that nothing is written to yet.
-pub(super) struct Ready {
+pub(super) struct PreparedSegment {
     pub(super) name: String,
     pub(super) file: Arc<dyn SegmentFile>,
     pub(super) header: SegmentHeader,
 }
 
 /// What is to be made ready.
-pub(super) struct Wanted {
+pub(super) struct SegmentRequest {
     pub(super) name: String,
     /// The file to use again; none: a new one.
     pub(super) file: Option<Arc<dyn SegmentFile>>,
@@ -38,12 +38,12 @@ pub(super) enum NotReady {
 }
 
 /// Makes one ready; durable when this returns.
-pub(super) fn prepare(folder: &dyn Folder, wanted: Wanted) -> Result<Ready, NotReady> {
-    let Wanted { name, file, header } = wanted;
+pub(super) fn prepare(folder: &dyn Folder, wanted: SegmentRequest) -> Result<PreparedSegment, NotReady> {
+    let SegmentRequest { name, file, header } = wanted;
     match file {
         Some(file) => {
             begin_anew(&*file, &header).map_err(NotReady::Again)?;
-            Ok(Ready { name, file, header })
+            Ok(PreparedSegment { name, file, header })
         }
         None => {
             let unfinished = format!("{name}{UNFINISHED}");
@@ -58,7 +58,7 @@ pub(super) fn prepare(folder: &dyn Folder, wanted: Wanted) -> Result<Ready, NotR
                 let _ = folder.remove(&unfinished);
                 NotReady::New(error)
             })?;
-            Ok(Ready { name, file, header })
+            Ok(PreparedSegment { name, file, header })
         }
     }
 }
@@ -79,16 +79,16 @@ pub(super) fn begin_anew(file: &dyn SegmentFile, header: &SegmentHeader) -> io::
 
 /// The thread, as its client sees it. When this is dropped it has ended, and holds no file any more.
 pub(super) struct Preparer {
-    jobs: Option<Sender<Wanted>>,
+    jobs: Option<Sender<SegmentRequest>>,
     thread: Option<JoinHandle<()>>,
-    done: Receiver<Result<Ready, NotReady>>,
+    done: Receiver<Result<PreparedSegment, NotReady>>,
     /// One is under way.
     busy: bool,
 }
 
 impl Preparer {
     pub(super) fn start(folder: Arc<dyn Folder>) -> io::Result<Self> {
-        let (jobs, queue) = channel::<Wanted>();
+        let (jobs, queue) = channel::<SegmentRequest>();
         let (answers, done) = channel();
         let thread = std::thread::Builder::new().name("journal-ahead".to_owned()).spawn(move || {
             while let Ok(wanted) = queue.recv() {
@@ -105,7 +105,7 @@ impl Preparer {
     }
 
     /// Begins with one; none may be under way.
-    pub(super) fn begin(&mut self, wanted: Wanted) {
+    pub(super) fn begin(&mut self, wanted: SegmentRequest) {
         debug_assert!(!self.busy, "one at a time");
         // If the thread is gone `wait` says so.
         self.busy = true;
@@ -113,14 +113,14 @@ impl Preparer {
     }
 
     /// What has come of the one under way, if that is known.
-    pub(super) fn poll(&mut self) -> Option<Result<Ready, NotReady>> {
+    pub(super) fn poll(&mut self) -> Option<Result<PreparedSegment, NotReady>> {
         let done = self.done.try_recv().ok()?;
         self.busy = false;
         Some(done)
     }
 
     /// Waits for the one under way.
-    pub(super) fn wait(&mut self) -> Result<Ready, NotReady> {
+    pub(super) fn wait(&mut self) -> Result<PreparedSegment, NotReady> {
         self.busy = false;
         let gone = |RecvError| NotReady::Again(io::Error::other("the thread that prepares segments has ended"));
         self.done.recv().map_err(gone)?

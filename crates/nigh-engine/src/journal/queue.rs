@@ -7,7 +7,7 @@ use bytes::Bytes;
 use nigh_terms::ShardId;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::ledger::{Appended, LedgerError, Record, Staged};
+use crate::ledger::{AppendResult, LedgerError, Record, StagedPiece};
 use crate::sync::{Condvar, Mutex};
 
 /// Slots of the queue; a job takes one, and one more for each `SLOT_BYTES` of its body.
@@ -20,9 +20,22 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
 
 /// What is asked of the writer.
 pub(super) enum Job {
-    Stage { piece: Bytes, crc: u32, reply: Reply<Staged> },
-    Append { shard: ShardId, record: Record, inline: Bytes, crc: u32, pieces: Vec<Staged>, reply: Reply<Appended> },
-    Settle { reply: Reply<()> },
+    Stage {
+        piece: Bytes,
+        crc: u32,
+        reply: Reply<StagedPiece>,
+    },
+    Append {
+        shard: ShardId,
+        record: Record,
+        inline: Bytes,
+        crc: u32,
+        pieces: Vec<StagedPiece>,
+        reply: Reply<AppendResult>,
+    },
+    Settle {
+        reply: Reply<()>,
+    },
 }
 
 impl Job {
@@ -38,7 +51,7 @@ impl Job {
 
 /// Why the writer wakes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Woken {
+pub(super) enum WakeReason {
     Jobs,
     /// Notices have waited long enough.
     Notices,
@@ -89,22 +102,22 @@ impl Queue {
     }
 
     /// Waits until there is something to do, unless `backlog` has it, and moves all jobs there.
-    pub(super) fn take(&self, backlog: &mut VecDeque<Job>) -> Woken {
+    pub(super) fn take(&self, backlog: &mut VecDeque<Job>) -> WakeReason {
         let mut state = self.state.lock();
         loop {
             backlog.append(&mut state.jobs);
             if !backlog.is_empty() {
-                return Woken::Jobs;
+                return WakeReason::Jobs;
             }
             if state.closed {
-                return Woken::Closed;
+                return WakeReason::Closed;
             }
             match state.notices_since {
                 None => self.wake.wait(&mut state),
                 Some(since) => {
                     if self.wake.wait_until(&mut state, since + NOTICE_DELAY).timed_out() {
                         state.notices_since = None;
-                        return Woken::Notices;
+                        return WakeReason::Notices;
                     }
                 }
             }

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use nigh_terms::{Epoch, Version};
 
-use super::format::{Content, Found, Position, SegmentHeader};
+use super::format::{Content, DecodedRecord, Position, SegmentHeader};
 use super::report::{Damage, DamageKind, RecoveredRecord, TornTail};
-use super::scan::{Scan, Scanned};
+use super::scan::{Scan, ScannedRecord};
 use crate::commit_format::Commit;
 use crate::ledger::PieceId;
 
@@ -29,7 +29,7 @@ pub(super) struct SegmentFound {
 pub(super) struct KeptCommit {
     pub(super) commit: Commit,
     /// The newest copy of its record.
-    pub(super) found: Found,
+    pub(super) found: DecodedRecord,
     pub(super) stored: bool,
     pub(super) body_bytes: u64,
 }
@@ -42,7 +42,7 @@ pub(super) struct Outcome {
     /// Every whole write, stored or not, with the newest copy of each.
     pub(super) commits: BTreeMap<Version, KeptCommit>,
     /// The newest whole copy of each piece.
-    pub(super) pieces: HashMap<PieceId, Found>,
+    pub(super) pieces: HashMap<PieceId, DecodedRecord>,
     /// Versions in the order of their records, for the table of requests.
     pub(super) order: Vec<Version>,
     /// The last record that counts, and where it ends.
@@ -117,8 +117,8 @@ fn missing(segments: &[SegmentFound], damage: &mut Vec<Damage>) {
 }
 
 /// The chain, and where it has holes.
-fn link(all: impl Iterator<Item = Scanned>, oldest: Position) -> (Vec<Scanned>, Vec<Hole>) {
-    let mut chain: Vec<Scanned> = Vec::new();
+fn link(all: impl Iterator<Item = ScannedRecord>, oldest: Position) -> (Vec<ScannedRecord>, Vec<Hole>) {
+    let mut chain: Vec<ScannedRecord> = Vec::new();
     let mut holes: Vec<Hole> = Vec::new();
     for one in all {
         let frame = &one.found.frame;
@@ -146,11 +146,11 @@ fn link(all: impl Iterator<Item = Scanned>, oldest: Position) -> (Vec<Scanned>, 
 }
 
 /// What the records of the chain say, taken together.
-fn weigh(chain: Vec<Scanned>, outcome: &mut Outcome, damaged: impl Fn(Position, DamageKind) -> Damage) {
+fn weigh(chain: Vec<ScannedRecord>, outcome: &mut Outcome, damaged: impl Fn(Position, DamageKind) -> Damage) {
     let mut stored: HashSet<Version> = HashSet::new();
-    let mut commits: BTreeMap<Version, Vec<(Commit, Found, bool)>> = BTreeMap::new();
+    let mut commits: BTreeMap<Version, Vec<(Commit, DecodedRecord, bool)>> = BTreeMap::new();
     let mut broken: HashMap<PieceId, Position> = HashMap::new();
-    for Scanned { found, whole } in chain {
+    for ScannedRecord { found, whole } in chain {
         outcome.epoch = outcome.epoch.max(found.frame.life);
         match &found.content {
             Content::Commit(commit) => {

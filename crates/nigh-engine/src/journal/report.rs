@@ -89,7 +89,7 @@ pub struct TornTail {
 
 /// What opening finds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
+pub struct JournalRecovery {
     /// The epoch taken; versions given out now are of it.
     pub epoch: Epoch,
     /// Every whole record not known to be stored, in the order of versions.

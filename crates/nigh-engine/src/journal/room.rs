@@ -20,9 +20,9 @@ use nigh_terms::Version;
 use super::format::{ContentRef, HEAD_BYTES, SECTOR, STORED_MAX, SegmentHeader, aligned};
 use super::found::file_name;
 use super::live::Segment;
-use super::prepare::{NotReady, Preparer, Ready, Wanted};
+use super::prepare::{NotReady, PreparedSegment, Preparer, SegmentRequest};
 use super::reading;
-use super::shared::{Limits, Shared};
+use super::shared::{JournalState, Limits};
 use super::tail::{Fault, Tail};
 
 /// A new segment is tried for again so long after the disk was full.
@@ -56,10 +56,10 @@ impl Limits {
 /// The segments, and the tail of the journal in the youngest of them.
 pub(super) struct Room {
     pub(super) tail: Tail,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<JournalState>,
     pub(super) preparer: Preparer,
     /// Younger than the tail's, oldest first.
-    pub(super) ready: VecDeque<Ready>,
+    pub(super) ready: VecDeque<PreparedSegment>,
     pub(super) next_generation: u64,
     /// Files there are.
     pub(super) files: u32,
@@ -96,7 +96,7 @@ impl Room {
         }
     }
 
-    fn switch(&mut self, next: Ready) -> Result<(), Fault> {
+    fn switch(&mut self, next: PreparedSegment) -> Result<(), Fault> {
         self.shared.live.lock().segments.push_back(Segment::new(&next));
         self.tail.switch(next)
     }
@@ -129,7 +129,7 @@ impl Room {
         }
     }
 
-    fn take_prepared(&mut self, done: Result<Ready, NotReady>) -> Result<(), Fault> {
+    fn take_prepared(&mut self, done: Result<PreparedSegment, NotReady>) -> Result<(), Fault> {
         match done {
             Ok(ready) => self.ready.push_back(ready),
             Err(NotReady::New(error)) => {
@@ -171,7 +171,7 @@ impl Room {
             (file_name(self.last_number), None, self.shared.limits.segment_bytes)
         };
         let header = self.header(bytes);
-        self.preparer.begin(Wanted { name, file, header });
+        self.preparer.begin(SegmentRequest { name, file, header });
         Ok(true)
     }
 

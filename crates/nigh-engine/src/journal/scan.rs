@@ -5,13 +5,13 @@
 //! `recovery` tells apart. Where such a one was overwritten in part its body is not whole, and the length of a body that
 //! is not whole is not believed: newer records may stand inside it.
 
-use super::format::{FIRST_RECORD, Found, HEAD_BYTES, SegmentHeader, aligned, begins, decode, next_sector};
+use super::format::{DecodedRecord, FIRST_RECORD, HEAD_BYTES, SegmentHeader, aligned, begins, decode, next_sector};
 use crate::commit_format::crc32c;
 
 /// A record, and whether its body is what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Scanned {
-    pub(super) found: Found,
+pub(super) struct ScannedRecord {
+    pub(super) found: DecodedRecord,
     pub(super) whole: bool,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Scanned {
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     /// In the order of their places.
-    pub(super) records: Vec<Scanned>,
+    pub(super) records: Vec<ScannedRecord>,
     /// Where a record begins that is not whole, with no whole one behind it.
     pub(super) begun: Option<u32>,
 }
@@ -43,6 +43,6 @@ pub(super) fn scan(segment: &[u8], header: &SegmentHeader) -> Scan {
         let body = segment.get(body_at as usize..found.end() as usize);
         let whole = body.is_some_and(|body| crc32c(body) == found.body.crc);
         at = if whole { found.end() } else { body_at };
-        result.records.push(Scanned { found, whole });
+        result.records.push(ScannedRecord { found, whole });
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nigh_terms::{Epoch, Sequence, Version};
 
 use super::format::{FIRST_RECORD, HEAD_MAX_BYTES, SECTOR};
-use super::live::Live;
+use super::live::LiveIndex;
 use super::queue::Queue;
 use crate::ledger::{LedgerError, PIECE_MAX_BYTES, PieceId, StagedRoom};
 use crate::sync::Mutex;
@@ -56,9 +56,9 @@ pub(super) struct Counters {
     pub(super) trims: AtomicU64,
 }
 
-pub(super) struct Shared {
+pub(super) struct JournalState {
     pub(super) queue: Queue,
-    pub(super) live: Mutex<Live>,
+    pub(super) live: Mutex<LiveIndex>,
     pub(super) life: Epoch,
     pub(super) limits: Limits,
     pub(super) counters: Counters,
@@ -66,8 +66,8 @@ pub(super) struct Shared {
     failed: OnceLock<String>,
 }
 
-impl Shared {
-    pub(super) fn new(live: Live, life: Epoch, limits: Limits) -> Self {
+impl JournalState {
+    pub(super) fn new(live: LiveIndex, life: Epoch, limits: Limits) -> Self {
         Self {
             queue: Queue::new(),
             live: Mutex::new(live),
@@ -102,7 +102,7 @@ impl Shared {
     }
 }
 
-impl StagedRoom for Shared {
+impl StagedRoom for JournalState {
     fn release(&self, piece: PieceId) {
         self.live.lock().release(piece);
     }

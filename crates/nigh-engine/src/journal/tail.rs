@@ -14,7 +14,7 @@ use super::format::{
     next_sector,
 };
 use super::live::Place;
-use super::prepare::Ready;
+use super::prepare::PreparedSegment;
 
 /// From so long a write on the disk is told to begin with it at once, bytes.
 const BEGIN_MIN_BYTES: u32 = 256 << 10;
@@ -39,7 +39,7 @@ enum Part {
 }
 
 /// The segment that is written to.
-pub(super) struct Active {
+pub(super) struct ActiveSegment {
     pub(super) name: String,
     pub(super) file: Arc<dyn SegmentFile>,
     pub(super) header: SegmentHeader,
@@ -48,7 +48,7 @@ pub(super) struct Active {
 }
 
 pub(super) struct Tail {
-    active: Active,
+    active: ActiveSegment,
     life: Epoch,
     /// The record written last.
     last: Position,
@@ -69,7 +69,7 @@ pub(super) struct Tail {
 
 impl Tail {
     /// The tail in `active`, behind `last`; all of that is on the disk.
-    pub(super) fn new(active: Active, life: Epoch, last: Position) -> Self {
+    pub(super) fn new(active: ActiveSegment, life: Epoch, last: Position) -> Self {
         let here = Position::new(active.header.generation, active.at);
         Self {
             parts_at: active.at,
@@ -163,7 +163,7 @@ impl Tail {
                 Part::Pad(bytes) => IoSlice::new(&PAD[..*bytes]),
             })
             .collect();
-        let Active { name, file, at, .. } = &self.active;
+        let ActiveSegment { name, file, at, .. } = &self.active;
         self.is_unsynced = true;
         file.write_at(&slices, u64::from(self.parts_at)).map_err(Fault::of("writing", name))?;
         if at - self.parts_at >= BEGIN_MIN_BYTES {
@@ -194,10 +194,10 @@ impl Tail {
     }
 
     /// Goes on in another segment.
-    pub(super) fn switch(&mut self, to: Ready) -> Result<(), Fault> {
+    pub(super) fn switch(&mut self, to: PreparedSegment) -> Result<(), Fault> {
         self.write_out()?;
-        let Ready { name, file, header } = to;
-        let left = std::mem::replace(&mut self.active, Active { name, file, header, at: FIRST_RECORD });
+        let PreparedSegment { name, file, header } = to;
+        let left = std::mem::replace(&mut self.active, ActiveSegment { name, file, header, at: FIRST_RECORD });
         if std::mem::take(&mut self.is_unsynced) {
             self.behind.push((left.name, left.file));
         }

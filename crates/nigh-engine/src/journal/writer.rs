@@ -10,24 +10,24 @@ use nigh_terms::{Epoch, Sequence, ShardId, Version};
 
 use super::format::{ContentRef, head_bytes};
 use super::live::Place;
-use super::queue::{Job, Reply, Woken, slots};
+use super::queue::{Job, Reply, WakeReason, slots};
 use super::room::{NoRoom, Room};
-use super::shared::Shared;
+use super::shared::JournalState;
 use super::tail::Fault;
 use crate::commit_format::{Commit, PieceRef};
-use crate::ledger::{Appended, LedgerError, PieceId, Record, Staged};
+use crate::ledger::{AppendResult, LedgerError, PieceId, Record, StagedPiece};
 use crate::requests::Requests;
 
 /// What one batch writes before its commits are answered, bytes; the job that passes it is the last.
 const BATCH_MAX_BYTES: usize = 4 << 20;
 
 /// Why a job is refused.
-enum Refused {
+enum JobRefusal {
     Because(LedgerError),
     Fault(Fault),
 }
 
-impl From<NoRoom> for Refused {
+impl From<NoRoom> for JobRefusal {
     fn from(reason: NoRoom) -> Self {
         match reason {
             NoRoom::Full => Self::Because(LedgerError::Full),
@@ -37,9 +37,9 @@ impl From<NoRoom> for Refused {
 }
 
 /// A commit that is written and not yet synced.
-struct Written {
-    reply: Reply<Appended>,
-    appended: Appended,
+struct UnsyncedCommit {
+    reply: Reply<AppendResult>,
+    appended: AppendResult,
     /// None for a request that was carried out before.
     added: Option<(Commit, Place)>,
 }
@@ -47,7 +47,7 @@ struct Written {
 /// What waits for the end of a batch.
 #[derive(Default)]
 struct Batch {
-    commits: Vec<Written>,
+    commits: Vec<UnsyncedCommit>,
     settles: Vec<Reply<()>>,
     /// All that was told as stored before they were written is among what is synced.
     settled: bool,
@@ -59,7 +59,7 @@ fn answer<T>(reply: Reply<T>, with: Result<T, LedgerError>) {
 }
 
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<JournalState>,
     room: Room,
     requests: Requests,
     /// Records that may come to live beside those that do at the begin of this batch.
@@ -76,9 +76,9 @@ impl Writer {
         let mut backlog = VecDeque::new();
         loop {
             let done = match self.shared.queue.take(&mut backlog) {
-                Woken::Jobs => self.batch(&mut backlog),
-                Woken::Notices => self.tidy(),
-                Woken::Closed => {
+                WakeReason::Jobs => self.batch(&mut backlog),
+                WakeReason::Notices => self.tidy(),
+                WakeReason::Closed => {
                     if let Err(Fault(reason)) = self.tidy() {
                         tracing::warn!(reason, "what is stored may be pushed again at the next start");
                     }
@@ -103,7 +103,7 @@ impl Writer {
                     Job::Settle { reply } => answer(reply, Err(error)),
                 }
             }
-            if self.shared.queue.take(&mut backlog) == Woken::Closed {
+            if self.shared.queue.take(&mut backlog) == WakeReason::Closed {
                 return;
             }
         }
@@ -126,7 +126,7 @@ impl Writer {
         self.free_records = self.shared.limits.records_max.saturating_sub(live);
         let outcome = self.gather(backlog, &mut batch).and_then(|()| self.finish(&mut batch));
         let failed = outcome.as_ref().err().map(|Fault(reason)| LedgerError::Failed(reason.clone()));
-        for Written { reply, appended, .. } in batch.commits {
+        for UnsyncedCommit { reply, appended, .. } in batch.commits {
             answer(reply, failed.clone().map_or(Ok(appended), Err));
         }
         for reply in batch.settles {
@@ -167,9 +167,9 @@ impl Writer {
             },
             Job::Append { shard, record, inline, crc, pieces, reply } => {
                 match self.append(shard, record, &inline, crc, pieces, batch.commits.len()) {
-                    Ok((appended, added)) => batch.commits.push(Written { reply, appended, added }),
-                    Err(Refused::Because(error)) => answer(reply, Err(error)),
-                    Err(Refused::Fault(fault)) => {
+                    Ok((appended, added)) => batch.commits.push(UnsyncedCommit { reply, appended, added }),
+                    Err(JobRefusal::Because(error)) => answer(reply, Err(error)),
+                    Err(JobRefusal::Fault(fault)) => {
                         answer(reply, Err(LedgerError::Failed(fault.0.clone())));
                         return Err(fault);
                     }
@@ -202,14 +202,14 @@ impl Writer {
         Ok(())
     }
 
-    fn stage(&mut self, piece: Bytes, crc: u32) -> Result<Staged, NoRoom> {
+    fn stage(&mut self, piece: Bytes, crc: u32) -> Result<StagedPiece, NoRoom> {
         let bytes = piece.len() as u32;
         self.room.make(head_bytes(ContentRef::Piece(PieceId(0))) + bytes, false)?;
         // Its first place is its name: no other piece ever stands there.
         let id = PieceId(self.room.tail.next().0);
         let place = self.room.tail.append(ContentRef::Piece(id), &piece, crc);
         self.shared.live.lock().add_piece(id, place);
-        Ok(Staged::new(id, bytes, crc, Arc::clone(&self.shared) as _))
+        Ok(StagedPiece::new(id, bytes, crc, Arc::clone(&self.shared) as _))
     }
 
     fn append(
@@ -218,22 +218,22 @@ impl Writer {
         record: Record,
         inline: &Bytes,
         crc: u32,
-        staged: Vec<Staged>,
+        staged: Vec<StagedPiece>,
         waiting: usize,
-    ) -> Result<(Appended, Option<(Commit, Place)>), Refused> {
+    ) -> Result<(AppendResult, Option<(Commit, Place)>), JobRefusal> {
         let key = self.requests.key(shard, &record);
         if let Some(version) = self.requests.get(&key) {
-            return Ok((Appended { version, repeated: true }, None));
+            return Ok((AppendResult { version, repeated: true }, None));
         }
-        let as_ref = |piece: &Staged| PieceRef { id: piece.piece(), bytes: piece.bytes(), crc: piece.crc() };
+        let as_ref = |piece: &StagedPiece| PieceRef { id: piece.piece(), bytes: piece.bytes(), crc: piece.crc() };
         let pieces: Vec<PieceRef> = staged.iter().map(as_ref).collect();
         if waiting >= self.free_records {
-            return Err(Refused::Because(LedgerError::Full));
+            return Err(JobRefusal::Because(LedgerError::Full));
         }
         if !pieces.is_empty() {
             let live = self.shared.live.lock();
             if let Some(unknown) = pieces.iter().find(|piece| !live.is_unnamed(piece)) {
-                return Err(Refused::Because(LedgerError::UnknownPiece(unknown.id.0)));
+                return Err(JobRefusal::Because(LedgerError::UnknownPiece(unknown.id.0)));
             }
         }
         let no_version = Version { epoch: Epoch(0), sequence: Sequence(0) };
@@ -246,8 +246,8 @@ impl Writer {
         if !commit.pieces.is_empty() {
             self.shared.live.lock().name_pieces(&commit.pieces);
         }
-        staged.into_iter().for_each(Staged::named);
+        staged.into_iter().for_each(StagedPiece::named);
         self.requests.insert(key, version);
-        Ok((Appended { version, repeated: false }, Some((commit, place))))
+        Ok((AppendResult { version, repeated: false }, Some((commit, place))))
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct FoundDocument {
 pub(super) type Change = (String, Option<Vec<u8>>);
 
 /// What a consumer gives.
-struct Watched {
+struct DocumentWatch {
     messages: pull::Ordered,
     /// Documents that are there already.
     left: u64,
@@ -300,7 +300,7 @@ impl Documents {
         let found = self
             .cluster
             .until_answered("list the documents of", &self.bucket, || async {
-                let Watched { mut messages, mut left, consumer } = self.messages(&filters).await?;
+                let DocumentWatch { mut messages, mut left, consumer } = self.messages(&filters).await?;
                 let mut found = Vec::new();
                 while left > 0 {
                     let Some(next) = messages.next().await else { break };
@@ -335,7 +335,7 @@ impl Documents {
     }
 
     /// The newest of each document that one of `filters` catches, then each as it is written.
-    async fn messages(&self, filters: &[String]) -> Result<Watched, String> {
+    async fn messages(&self, filters: &[String]) -> Result<DocumentWatch, String> {
         let told = |error: &dyn std::fmt::Display| error.to_string();
         let stream = self.cluster.context().get_stream_no_info(&self.stream).await.map_err(|error| told(&error))?;
         let config = pull::OrderedConfig {
@@ -345,7 +345,7 @@ impl Documents {
         };
         let consumer = stream.create_consumer(config).await.map_err(|error| told(&error))?;
         let (left, name) = (consumer.cached_info().num_pending, consumer.cached_info().name.clone());
-        Ok(Watched { messages: consumer.messages().await.map_err(|error| told(&error))?, left, consumer: name })
+        Ok(DocumentWatch { messages: consumer.messages().await.map_err(|error| told(&error))?, left, consumer: name })
     }
 
     /// Each document right below these parts, first as it is, then as it is written; where the servers are lost all of them

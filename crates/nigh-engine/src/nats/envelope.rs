@@ -48,7 +48,7 @@ pub(super) struct Frame {
 
 /// Who takes a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Taking {
+pub(super) struct EpochRecord {
     /// What entitles to the shard: who has a higher claim is not fenced by one with a lower.
     pub(super) claim: u64,
     /// Drawn for this attempt: its writer knows its own record by it.
@@ -61,7 +61,7 @@ pub(super) struct Taking {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// A home begins; the message's place in the stream is its epoch.
-    Epoch(Taking),
+    Epoch(EpochRecord),
     /// A write; its body is the message's, or that of the chunks it names by their places.
     Commit(Box<Commit>),
     /// A part of a body.
@@ -79,7 +79,7 @@ pub(super) struct Record {
 
 /// A record whose head is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct EnvelopeRecord {
     pub(super) frame: Frame,
     pub(super) content: Content,
     /// None if it is not what was written.
@@ -91,7 +91,7 @@ pub(super) struct Found {
 
 /// Why a message cannot be read, or the rest of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
+pub(super) enum DecodeFailure {
     Damaged,
     Newer(u16),
 }
@@ -140,7 +140,7 @@ fn encode_record(out: &mut Vec<u8>, frame: &Frame, behind: usize, record: &Recor
         out.extend_from_slice(&word.to_le_bytes());
     }
     match content {
-        Content::Epoch(Taking { claim, nonce, incarnation, node }) => {
+        Content::Epoch(EpochRecord { claim, nonce, incarnation, node }) => {
             for word in [*claim, *nonce, incarnation.0] {
                 out.extend_from_slice(&word.to_le_bytes());
             }
@@ -156,7 +156,7 @@ fn encode_record(out: &mut Vec<u8>, frame: &Frame, behind: usize, record: &Recor
 }
 
 /// Reads the records of a message of `shard`. Behind one whose head is not whole nothing can be read.
-pub(super) fn decode(shard: ShardId, message: &Bytes) -> Vec<Result<Found, Unreadable>> {
+pub(super) fn decode(shard: ShardId, message: &Bytes) -> Vec<Result<EnvelopeRecord, DecodeFailure>> {
     let (mut records, mut at) = (Vec::new(), 0);
     loop {
         let (found, bytes, behind) = match decode_record(shard, &message.slice(at..)) {
@@ -171,7 +171,7 @@ pub(super) fn decode(shard: ShardId, message: &Bytes) -> Vec<Result<Found, Unrea
         if behind == 0 {
             // What is behind the last of them was not written.
             if at < message.len() {
-                records.push(Err(Unreadable::Damaged));
+                records.push(Err(DecodeFailure::Damaged));
             }
             return records;
         }
@@ -179,16 +179,16 @@ pub(super) fn decode(shard: ShardId, message: &Bytes) -> Vec<Result<Found, Unrea
 }
 
 /// The record at the begin of `message`, the bytes that it took when it was written, and how many are behind it.
-fn decode_record(shard: ShardId, message: &Bytes) -> Result<(Found, usize, u16), Unreadable> {
+fn decode_record(shard: ShardId, message: &Bytes) -> Result<(EnvelopeRecord, usize, u16), DecodeFailure> {
     if message.len() < HEAD_BYTES || message[8..12] != MAGIC {
-        return Err(Unreadable::Damaged);
+        return Err(DecodeFailure::Damaged);
     }
     let head_bytes = u32_at(message, 40) as usize;
     let whole =
         (HEAD_BYTES..=message.len()).contains(&head_bytes) && u32_at(message, 0) == crc32c(&message[4..head_bytes]);
     let format = u16_at(message, 6);
     if whole && format > FORMAT {
-        return Err(Unreadable::Newer(format));
+        return Err(DecodeFailure::Newer(format));
     }
     let frame = Frame {
         shard: ShardId(u16_at(message, 12)),
@@ -197,7 +197,7 @@ fn decode_record(shard: ShardId, message: &Bytes) -> Result<(Found, usize, u16),
         trimmed: u64_at(message, 32),
     };
     if !whole || !(FIRST_FORMAT..=FORMAT).contains(&format) || frame.shard != shard {
-        return Err(Unreadable::Damaged);
+        return Err(DecodeFailure::Damaged);
     }
     let own = &message[HEAD_BYTES..head_bytes];
     let content = match (message[4], message[5]) {
@@ -209,18 +209,18 @@ fn decode_record(shard: ShardId, message: &Bytes) -> Result<(Found, usize, u16),
         (STORED, 0) => Some(Content::Stored(own.chunks_exact(16).map(|pair| version_at(pair, 0)).collect())),
         _ => None,
     };
-    let content = content.ok_or(Unreadable::Damaged)?;
+    let content = content.ok_or(DecodeFailure::Damaged)?;
     let (body_bytes, body_crc) = (u32_at(message, 44), u32_at(message, 48));
     let end = head_bytes + body_bytes as usize;
     let body = (end <= message.len()).then(|| message.slice(head_bytes..end)).filter(|body| crc32c(body) == body_crc);
-    Ok((Found { frame, content, body, body_bytes, body_crc }, end, u16_at(message, 14)))
+    Ok((EnvelopeRecord { frame, content, body, body_bytes, body_crc }, end, u16_at(message, 14)))
 }
 
-fn taking(own: &[u8]) -> Option<Taking> {
+fn taking(own: &[u8]) -> Option<EpochRecord> {
     let (fixed, node) = own.split_at_checked(24)?;
     let [claim, nonce, incarnation] = [0, 8, 16].map(|at| u64_at(fixed, at));
     let node = NodeId(std::str::from_utf8(node).ok()?.to_owned());
-    Some(Taking { claim, nonce, incarnation: Incarnation(incarnation), node })
+    Some(EpochRecord { claim, nonce, incarnation: Incarnation(incarnation), node })
 }
 
 #[cfg(test)]
@@ -260,7 +260,7 @@ mod tests {
     fn messages() -> Vec<(Frame, Vec<Record>)> {
         let about = || Bytes::from_static(b"about");
         let frame = |epoch, number| Frame { shard: SHARD, epoch: Epoch(epoch), number, trimmed: 2 };
-        let taking = Taking { claim: 4, nonce: 5, incarnation: Incarnation(6), node: NodeId("n1".to_owned()) };
+        let taking = EpochRecord { claim: 4, nonce: 5, incarnation: Incarnation(6), node: NodeId("n1".to_owned()) };
         let group = vec![
             commit(1, Change::Put { about: about() }, b"the bytes of a small object"),
             commit(2, Change::Delete { about: about() }, b""),
@@ -309,11 +309,11 @@ mod tests {
     fn a_newer_format_is_told_and_another_shard_s_message_is_damage() {
         let (frame, records) = messages().swap_remove(2);
         let mut message = encode(&frame, &records).to_vec();
-        assert_eq!(decode(ShardId(8), &message.clone().into()), [Err(Unreadable::Damaged)]);
+        assert_eq!(decode(ShardId(8), &message.clone().into()), [Err(DecodeFailure::Damaged)]);
         message[6..8].copy_from_slice(&(FORMAT + 1).to_le_bytes());
         let crc = crc32c(&message[4..HEAD_BYTES]);
         message[..4].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(decode(SHARD, &message.into()), [Err(Unreadable::Newer(FORMAT + 1))]);
+        assert_eq!(decode(SHARD, &message.into()), [Err(DecodeFailure::Newer(FORMAT + 1))]);
     }
 
     proptest! {
@@ -330,7 +330,7 @@ mod tests {
             let longer = [&whole[..], &[0]].concat();
             for broken in [Bytes::from(flipped), whole.slice(..at.index(whole.len())), longer.into()] {
                 let found = decode(SHARD, &broken);
-                let wrong = |found: &Result<Found, Unreadable>| found.as_ref().map_or(true, |found| found.body.is_none());
+                let wrong = |found: &Result<EnvelopeRecord, DecodeFailure>| found.as_ref().map_or(true, |found| found.body.is_none());
                 prop_assert!(found.iter().any(wrong));
                 for (found, record) in found.into_iter().zip(&records) {
                     if let Ok(found) = found {

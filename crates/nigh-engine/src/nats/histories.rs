@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::document_format::encode;
 use super::documents::{Documents, FoundDocument, NotWritten};
 use super::{Cluster, ClusterError};
-use crate::group_writer::{Written, ended};
+use crate::group_writer::{PendingCommit, ended};
 use crate::histories::{Histories, HistoryChange, HistoryId, SharedHistories};
 use crate::{RegistryError, Revision};
 
@@ -92,7 +92,7 @@ impl SharedHistories for NatsHistories {
         let names = Names { documents, namespace, guard, heads, events };
         let writer = Writer { names: names.clone(), term, place: since, lost: lost.clone() };
         tokio::spawn(writer.run(queue));
-        Ok(Arc::new(Taken { names, since, jobs, lost }))
+        Ok(Arc::new(OwnedHistories { names, since, jobs, lost }))
     }
 }
 
@@ -127,7 +127,7 @@ impl Names {
 }
 
 /// The histories of a namespace, by who has taken them.
-struct Taken {
+struct OwnedHistories {
     names: Names,
     /// Where the guard stood when they were taken.
     since: u64,
@@ -141,9 +141,9 @@ struct Job {
 }
 
 #[async_trait]
-impl Histories for Taken {
-    async fn queue(&self, changes: Vec<HistoryChange>) -> Result<Written, RegistryError> {
-        let (done, written) = Written::promised();
+impl Histories for OwnedHistories {
+    async fn queue(&self, changes: Vec<HistoryChange>) -> Result<PendingCommit, RegistryError> {
+        let (done, written) = PendingCommit::promised();
         self.jobs.send(Job { changes, done }).await.map_err(|_| ended())?;
         Ok(written)
     }
@@ -180,7 +180,7 @@ impl Histories for Taken {
 }
 
 /// Another has taken the namespace, or nobody waits any more.
-struct Over;
+struct NamespaceLost;
 
 /// What writes the changes of a namespace, a batch after the other: while one is under way the next group gathers.
 struct Writer {
@@ -216,7 +216,7 @@ impl Writer {
         }
     }
 
-    async fn write(&mut self, group: &[Job], queue: &mpsc::Receiver<Job>) -> Result<(), Over> {
+    async fn write(&mut self, group: &[Job], queue: &mpsc::Receiver<Job>) -> Result<(), NamespaceLost> {
         let mut batch = Vec::new();
         for job in group {
             let documents: Vec<Vec<(String, Bytes)>> = job.changes.iter().map(|change| self.messages(change)).collect();
@@ -253,7 +253,7 @@ impl Writer {
     }
 
     /// Writes `batch` with the guard, however long it takes.
-    async fn commit(&mut self, batch: &[(String, Bytes)], queue: &mpsc::Receiver<Job>) -> Result<(), Over> {
+    async fn commit(&mut self, batch: &[(String, Bytes)], queue: &mpsc::Receiver<Job>) -> Result<(), NamespaceLost> {
         let Names { documents, namespace, guard, .. } = &self.names;
         let value = serde_json::to_vec(&Guard { format: FORMAT, term: self.term }).unwrap_or_default();
         // The same each time: it stands once.
@@ -267,9 +267,9 @@ impl Writer {
                 }
                 Err(NotWritten::Conflict) => {
                     tracing::info!(%namespace, term = self.term, "another has taken the histories of the namespace");
-                    return Err(Over);
+                    return Err(NamespaceLost);
                 }
-                Err(NotWritten::Other(_)) if queue.is_closed() => return Err(Over),
+                Err(NotWritten::Other(_)) if queue.is_closed() => return Err(NamespaceLost),
                 Err(NotWritten::Other(error)) => {
                     tracing::warn!(%namespace, %error, "histories cannot be written; it is tried again");
                 }

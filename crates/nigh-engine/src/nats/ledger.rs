@@ -11,12 +11,12 @@ use parking_lot::RwLock;
 use super::recovery::Outcome;
 use super::settings::LedgerSettings;
 use super::shard::Shard;
-use super::taking::{Claim, Taken, take};
+use super::taking::{Claim, ShardTakeover, take};
 use super::{Cluster, ClusterError};
-use crate::journal::Recovered;
+use crate::journal::JournalRecovery;
 use crate::ledger::{
-    ABOUT_MAX_BYTES, Appended, Body, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX, Record,
-    Staged, at_most,
+    ABOUT_MAX_BYTES, AppendResult, Body, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX, Record,
+    StagedPiece, at_most,
 };
 
 /// The journals of the shards whose home this is.
@@ -46,14 +46,15 @@ impl NatsLedger {
     /// # Errors
     /// If a home with a better claim has it, its stream is gone, goes back or is damaged, or the servers do not answer. The
     /// earlier homes may be fenced then already.
-    pub async fn take(&self, claim: &Claim) -> Result<Recovered, ClusterError> {
+    pub async fn take(&self, claim: &Claim) -> Result<JournalRecovery, ClusterError> {
         self.let_go(claim.shard);
-        let Taken { epoch, outcome, witness, messages, bytes } = take(&self.cluster, &self.settings, claim).await?;
+        let ShardTakeover { epoch, outcome, witness, messages, bytes } =
+            take(&self.cluster, &self.settings, claim).await?;
         let Outcome { index, records, answered, damage } = outcome;
         let shard =
             Shard::new(self.cluster.clone(), self.settings.clone(), claim.shard, epoch, witness, index, &answered);
         self.shards.write().insert(claim.shard, shard);
-        Ok(Recovered { epoch, records, damage, torn: None, segments: messages, bytes })
+        Ok(JournalRecovery { epoch, records, damage, torn: None, segments: messages, bytes })
     }
 
     /// Has the shard no longer; what is under way goes on.
@@ -97,12 +98,12 @@ impl Ledger for NatsLedger {
         self.shards.read().get(&shard).map_or(Version::OUTSIDE, |shard| shard.place())
     }
 
-    async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<Staged, LedgerError> {
+    async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<StagedPiece, LedgerError> {
         at_most("a piece", piece.len(), PIECE_MAX_BYTES)?;
         self.shard(shard)?.stage(piece).await
     }
 
-    async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<Appended, LedgerError> {
+    async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<AppendResult, LedgerError> {
         match &body {
             Body::Inline(inline) => at_most("an inline body", inline.len(), INLINE_MAX_BYTES)?,
             Body::Staged(pieces) => at_most("a list of pieces", 16 * pieces.len(), 16 * PIECES_MAX)?,

@@ -36,7 +36,7 @@ const BATCH_INCOMPLETE: u64 = 10176;
 
 /// The place of a message that stands in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Published {
+pub(super) struct MessagePlace {
     pub(super) place: u64,
     /// It was sent more than once: a second copy may come.
     pub(super) again: bool,
@@ -59,7 +59,7 @@ pub(super) enum NotPublished {
 
 /// What a server answers a publish.
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct PublishReply {
     #[serde(default)]
     seq: u64,
     error: Option<AnswerError>,
@@ -81,7 +81,7 @@ enum Attempt {
     Unanswered(String),
 }
 
-impl Answer {
+impl PublishReply {
     fn judged(self) -> Attempt {
         let Some(AnswerError { code, err_code, description }) = self.error else { return Attempt::Stands(self.seq) };
         let reason = format!("{description} ({err_code})");
@@ -156,7 +156,7 @@ impl Cluster {
     async fn attempt(&self, subject: &str, headers: &HeaderMap, payload: &Bytes) -> Attempt {
         let request = Request::new().headers(headers.clone()).payload(payload.clone());
         match self.context.client().send_request(subject.to_owned(), request).await {
-            Ok(answer) => match serde_json::from_slice::<Answer>(&answer.payload) {
+            Ok(answer) => match serde_json::from_slice::<PublishReply>(&answer.payload) {
                 Ok(answer) => answer.judged(),
                 Err(error) => Attempt::Unanswered(error.to_string()),
             },
@@ -178,12 +178,12 @@ impl Cluster {
         headers: &HeaderMap,
         payload: &Bytes,
         within: Duration,
-    ) -> Result<Published, NotPublished> {
+    ) -> Result<MessagePlace, NotPublished> {
         let begun = Instant::now();
         let (mut again, mut wait) = (false, RETRY_MIN);
         loop {
             let reason = match self.attempt(subject, headers, payload).await {
-                Attempt::Stands(place) => return Ok(Published { place, again }),
+                Attempt::Stands(place) => return Ok(MessagePlace { place, again }),
                 // Servers look for room before they look whether they have it already.
                 Attempt::Never(NotPublished::Full) if again => "there is no room to take it again".to_owned(),
                 Attempt::Never(never) => return Err(never),
@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     fn judged(answer: &str) -> Result<u64, Option<NotPublished>> {
-        match serde_json::from_str::<Answer>(answer).unwrap().judged() {
+        match serde_json::from_str::<PublishReply>(answer).unwrap().judged() {
             Attempt::Stands(place) => Ok(place),
             Attempt::Never(never) => Err(Some(never)),
             Attempt::NotTaken(reason) => Err(Some(NotPublished::NotTaken(reason))),

@@ -50,7 +50,7 @@ pub struct NatsMembership {
 
 /// Who lives, told twice: by name and life alone, and with what each tells of itself; and up to which write of any entry
 /// that is so.
-struct Said {
+struct MemberChannels {
     heard: Arc<AtomicU64>,
     members: watch::Sender<Members>,
     present: watch::Sender<Vec<PresentMember>>,
@@ -90,7 +90,7 @@ impl NatsMembership {
         let alive = roster.alive(clock.monotonic(), TTL);
         let (say_members, members) = watch::channel(names(&alive));
         let (say_present, present) = watch::channel(alive);
-        let said = Said { heard: Arc::clone(&heard_up_to), members: say_members, present: say_present };
+        let said = MemberChannels { heard: Arc::clone(&heard_up_to), members: say_members, present: say_present };
         let heard = documents.watch(&[])?;
         let (told, telling) = watch::channel(told);
         let tasks = [
@@ -261,7 +261,7 @@ fn hear(roster: &mut Roster, name: String, FoundDocument { place, value }: Found
 async fn listen(
     mut heard: tokio::sync::mpsc::Receiver<(String, FoundDocument)>,
     clock: Arc<dyn Clock>,
-    said: Said,
+    said: MemberChannels,
     (node, incarnation): (NodeId, Incarnation),
     mut roster: Roster,
     entry: Arc<Mutex<Entry>>,

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use nigh_terms::{Epoch, ShardId, Version};
 
-use super::envelope::{Content, Found, Unreadable, decode};
+use super::envelope::{Content, DecodeFailure, EnvelopeRecord, decode};
 use super::stream_index::{StreamIndex, object_of};
 use crate::commit_format::{Commit, PieceRef};
 use crate::journal::{Damage, DamageKind, RecoveredRecord};
@@ -75,8 +75,8 @@ impl Recovery {
         for record in decode(self.shard, message) {
             match record {
                 Ok(found) => self.take_record(place, found),
-                Err(Unreadable::Newer(format)) => return Err(format),
-                Err(Unreadable::Damaged) => {
+                Err(DecodeFailure::Newer(format)) => return Err(format),
+                Err(DecodeFailure::Damaged) => {
                     self.unreadable.insert(place);
                 }
             }
@@ -84,7 +84,11 @@ impl Recovery {
         Ok(())
     }
 
-    fn take_record(&mut self, place: u64, Found { frame, content, body, body_bytes, body_crc }: Found) {
+    fn take_record(
+        &mut self,
+        place: u64,
+        EnvelopeRecord { frame, content, body, body_bytes, body_crc }: EnvelopeRecord,
+    ) {
         self.trimmed = self.trimmed.max(frame.trimmed);
         if body.is_none() {
             self.spoiled.insert(place);

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use super::document_format;
 use super::documents::{Documents, NotWritten};
 use super::{Cluster, ClusterError};
-use crate::{Registry, RegistryChange, RegistryError, Revised, Revision};
+use crate::{Registry, RegistryChange, RegistryDocument, RegistryError, Revision};
 
 /// The longest document, bytes.
 pub const VALUE_MAX_BYTES: usize = document_format::VALUE_MAX_BYTES;
@@ -34,15 +34,16 @@ fn too_long(table: &str, key: &str, bytes: usize) -> RegistryError {
 
 #[async_trait]
 impl Registry for NatsRegistry {
-    async fn get(&self, table: &str, key: &str) -> Result<Option<Revised>, RegistryError> {
+    async fn get(&self, table: &str, key: &str) -> Result<Option<RegistryDocument>, RegistryError> {
         let found = self.documents.get(&self.documents.subject(&[table, key])?).await?;
-        Ok(found.and_then(|found| Some(Revised { value: found.value?, revision: Revision(found.place) })))
+        Ok(found.and_then(|found| Some(RegistryDocument { value: found.value?, revision: Revision(found.place) })))
     }
 
-    async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, Revised)>, RegistryError> {
+    async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, RegistryDocument)>, RegistryError> {
         let found = self.documents.list(&[table]).await?.into_iter().filter(|(key, _)| key.starts_with(prefix));
-        let revised = found
-            .filter_map(|(key, found)| Some((key, Revised { value: found.value?, revision: Revision(found.place) })));
+        let revised = found.filter_map(|(key, found)| {
+            Some((key, RegistryDocument { value: found.value?, revision: Revision(found.place) }))
+        });
         Ok(revised.collect())
     }
 
@@ -84,7 +85,7 @@ impl Registry for NatsRegistry {
         tokio::spawn(async move {
             while let Some((key, found)) = documents.recv().await {
                 let revision = Revision(found.place);
-                let now = found.value.map(|value| Revised { value, revision });
+                let now = found.value.map(|value| RegistryDocument { value, revision });
                 if send.send(RegistryChange { key, now }).await.is_err() {
                     return;
                 }

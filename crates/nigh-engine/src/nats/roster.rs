@@ -12,7 +12,7 @@ use crate::PresentMember;
 
 /// What was heard of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Heard {
+struct RosterEntry {
     member: PresentMember,
     /// The revision of its entry.
     revision: u64,
@@ -24,7 +24,7 @@ struct Heard {
 /// The nodes heard of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roster {
-    heard: BTreeMap<NodeId, Heard>,
+    heard: BTreeMap<NodeId, RosterEntry>,
     /// When somebody was heard of last, as it was when it was last looked who lives.
     news: Monotonic,
 }
@@ -33,7 +33,7 @@ impl Roster {
     /// The entry of `member` came to be at `revision`, or is as it was. One that is older than what is known is passed over.
     pub(super) fn heard(&mut self, member: PresentMember, revision: u64, at: Monotonic) {
         if self.heard.get(&member.node).is_none_or(|known| known.revision < revision) {
-            self.heard.insert(member.node.clone(), Heard { member, revision, at, is_spared: false });
+            self.heard.insert(member.node.clone(), RosterEntry { member, revision, at, is_spared: false });
         }
     }
 

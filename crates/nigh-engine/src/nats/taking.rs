@@ -11,11 +11,11 @@ use nigh_terms::{Epoch, Incarnation, NodeId, ShardId};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::envelope::{Content, FORMAT, Frame, Record, Taking, decode, encode};
+use super::envelope::{Content, EpochRecord, FORMAT, Frame, Record, decode, encode};
 use super::link::NotPublished;
 use super::recovery::{Outcome, Recovery};
 use super::settings::LedgerSettings;
-use super::witness::{Reached, Witness};
+use super::witness::{HighWaterMark, Witness};
 use super::{Cluster, ClusterError};
 use crate::journal::DamageKind;
 
@@ -41,7 +41,7 @@ pub struct Claim {
 }
 
 /// A shard that was taken.
-pub(super) struct Taken {
+pub(super) struct ShardTakeover {
     pub(super) epoch: Epoch,
     pub(super) outcome: Outcome,
     pub(super) witness: Witness,
@@ -55,13 +55,17 @@ pub(super) fn room_of(subject: &str, message: usize) -> u64 {
 }
 
 /// Takes the shard of `claim`.
-pub(super) async fn take(cluster: &Cluster, settings: &LedgerSettings, claim: &Claim) -> Result<Taken, ClusterError> {
+pub(super) async fn take(
+    cluster: &Cluster,
+    settings: &LedgerSettings,
+    claim: &Claim,
+) -> Result<ShardTakeover, ClusterError> {
     let names = cluster.settings();
     let stream = names.ledger_stream(claim.shard);
     let wanted = names.ledger_config(claim.shard, settings.stream_bytes(), settings.first_place.max(1));
     let (witness, reached) = Witness::open(cluster.clone(), claim.shard).await?;
     let found = cluster.stream_as(&wanted, reached.is_none()).await?;
-    let went_back = |stream, found, Reached { place: known, .. }| ClusterError::WentBack { stream, found, known };
+    let went_back = |stream, found, HighWaterMark { place: known, .. }| ClusterError::WentBack { stream, found, known };
     if let Some(reached) = reached.filter(|reached| reached.went_back_to > 0) {
         return Err(went_back(stream, reached.went_back_to, reached));
     }
@@ -83,7 +87,7 @@ pub(super) async fn take(cluster: &Cluster, settings: &LedgerSettings, claim: &C
             Some(folder) => keep(cluster, &stream, folder, &outcome).await?,
         }
     }
-    Ok(Taken { epoch, outcome, witness, messages, bytes })
+    Ok(ShardTakeover { epoch, outcome, witness, messages, bytes })
 }
 
 /// Writes an epoch's record; its place is the epoch.
@@ -92,7 +96,7 @@ async fn take_epoch(cluster: &Cluster, stream: &str, claim: &Claim) -> Result<Ep
     let nonce = rand::random();
     let Claim { shard, claim: own, node, incarnation, .. } = claim.clone();
     let frame = Frame { shard, epoch: Epoch(0), number: 0, trimmed: 0 };
-    let taking = Content::Epoch(Taking { claim: own, nonce, incarnation, node });
+    let taking = Content::Epoch(EpochRecord { claim: own, nonce, incarnation, node });
     let message = encode(&frame, &[Record { content: taking, body: Bytes::new() }]);
     let begun = Instant::now();
     loop {

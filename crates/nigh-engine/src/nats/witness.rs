@@ -13,7 +13,7 @@ use super::{Cluster, ClusterError};
 
 /// How far a stream had come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reached {
+pub(super) struct HighWaterMark {
     /// The furthest place that was told.
     pub(super) place: u64,
     /// Where it was once found to end before that; 0 if it never was. It stays so until an operator deletes the entry: each
@@ -21,7 +21,7 @@ pub(super) struct Reached {
     pub(super) went_back_to: u64,
 }
 
-impl Reached {
+impl HighWaterMark {
     fn encode(self) -> [u8; 16] {
         (u128::from(self.place) | u128::from(self.went_back_to) << 64).to_le_bytes()
     }
@@ -37,32 +37,32 @@ pub(super) struct Witness {
     documents: Documents,
     subject: String,
     /// Where the document stands, and what it tells; none once another home tells it.
-    told: Mutex<Option<(u64, Reached)>>,
+    told: Mutex<Option<(u64, HighWaterMark)>>,
 }
 
 impl Witness {
     /// The witness of `shard`, and how far its stream had come, if there ever was one.
-    pub(super) async fn open(cluster: Cluster, shard: ShardId) -> Result<(Self, Option<Reached>), ClusterError> {
+    pub(super) async fn open(cluster: Cluster, shard: ShardId) -> Result<(Self, Option<HighWaterMark>), ClusterError> {
         let documents = Documents::open(cluster, "reached", Duration::ZERO).await?;
         let subject = documents.subject(&[&shard.to_string()])?;
         let found = documents.get(&subject).await?;
         let revision = found.as_ref().map_or(0, |found| found.place);
-        let reached = found.and_then(|found| found.value).and_then(|value| Reached::decode(&value));
+        let reached = found.and_then(|found| found.value).and_then(|value| HighWaterMark::decode(&value));
         let told = Mutex::new(Some((revision, reached.unwrap_or_default())));
         Ok((Self { documents, subject, told }, reached))
     }
 
     /// The stream has come to `place`.
     pub(super) async fn tell(&self, place: u64) -> Result<(), ClusterError> {
-        self.write(|known| (known.place < place).then_some(Reached { place, ..known })).await
+        self.write(|known| (known.place < place).then_some(HighWaterMark { place, ..known })).await
     }
 
     /// The stream ends at `place`, and had come further.
     pub(super) async fn went_back(&self, place: u64) -> Result<(), ClusterError> {
-        self.write(|known| Some(Reached { went_back_to: place, ..known })).await
+        self.write(|known| Some(HighWaterMark { went_back_to: place, ..known })).await
     }
 
-    async fn write(&self, change: impl FnOnce(Reached) -> Option<Reached>) -> Result<(), ClusterError> {
+    async fn write(&self, change: impl FnOnce(HighWaterMark) -> Option<HighWaterMark>) -> Result<(), ClusterError> {
         let mut told = self.told.lock().await;
         let Some((revision, known)) = *told else { return Ok(()) };
         let Some(reached) = change(known) else { return Ok(()) };
@@ -82,9 +82,9 @@ mod tests {
 
     #[test]
     fn what_is_told_comes_back_and_nothing_else_is_taken_for_it() {
-        let reached = Reached { place: 7, went_back_to: 5 };
+        let reached = HighWaterMark { place: 7, went_back_to: 5 };
         assert_eq!(reached.encode(), [7, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(Reached::decode(&reached.encode()), Some(reached));
-        assert_eq!(Reached::decode(b"short"), None);
+        assert_eq!(HighWaterMark::decode(&reached.encode()), Some(reached));
+        assert_eq!(HighWaterMark::decode(b"short"), None);
     }
 }

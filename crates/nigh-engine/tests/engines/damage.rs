@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use bytes::Bytes;
 use nigh_engine::LedgerError;
-use nigh_engine::journal::{DamageKind, Recovered};
+use nigh_engine::journal::{DamageKind, JournalRecovery};
 use nigh_engine::nats::{ClusterError, LedgerSettings, NatsLedger};
 use nigh_terms::Version;
 
@@ -50,7 +50,7 @@ fn cut(block: &Path) {
 /// as many writes as are missing.
 async fn nothing_is_passed_over(
     fault: &str,
-    taken: Result<(NatsLedger, Recovered), ClusterError>,
+    taken: Result<(NatsLedger, JournalRecovery), ClusterError>,
     written: &[(u128, Version)],
 ) {
     let (ledger, recovered) = match taken {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use nigh_engine::journal::Recovered;
+use nigh_engine::journal::JournalRecovery;
 use nigh_engine::{Ledger, LedgerError};
 use nigh_terms::Version;
 use parking_lot::Mutex;
@@ -117,7 +117,7 @@ impl History {
     }
 
     /// Whether `recovered`, whose bodies `ledger` gives, agrees; nothing was told to be stored.
-    pub(crate) async fn check(&self, recovered: &Recovered, ledger: &dyn Ledger) {
+    pub(crate) async fn check(&self, recovered: &JournalRecovery, ledger: &dyn Ledger) {
         let events = self.events.lock().clone();
         assert_eq!(recovered.damage[..], []);
         assert!(recovered.records.is_sorted_by_key(|one| one.version));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use nigh_engine::nats::LedgerSettings;
 use nigh_engine::{
-    ABOUT_MAX_BYTES, Appended, Body, Change, INLINE_MAX_BYTES, LedgerError, PIECE_MAX_BYTES, PieceId, Staged,
+    ABOUT_MAX_BYTES, AppendResult, Body, Change, INLINE_MAX_BYTES, LedgerError, PIECE_MAX_BYTES, PieceId, StagedPiece,
     StagedRoom,
 };
 use nigh_terms::{ByteSize, Epoch, Sequence, Version};
@@ -28,7 +28,7 @@ async fn writes_are_ordered_and_read_back(engine: &dyn Engine) {
     assert_eq!((recovered.records.len(), recovered.epoch), (0, epoch));
     let version = |sequence| Version { epoch, sequence: Sequence(sequence) };
     let small = append(&*ledger, put(1, "small"), content(1, 1000), None).await.unwrap();
-    assert_eq!(small, Appended { version: version(1), repeated: false });
+    assert_eq!(small, AppendResult { version: version(1), repeated: false });
     let large = content(2, 3 * PIECE_MAX_BYTES + 5);
     let pieces = append(&*ledger, put(2, "large"), large.clone(), Some(PIECE_MAX_BYTES)).await.unwrap();
     assert_eq!(pieces.version, version(2));
@@ -41,7 +41,7 @@ async fn writes_are_ordered_and_read_back(engine: &dyn Engine) {
     assert_eq!(read(&*ledger, version(3)).await, Err(LedgerError::Unknown(version(3))));
 
     let again = append(&*ledger, put(1, "small"), content(1, 1000), None).await.unwrap();
-    assert_eq!(again, Appended { version: version(1), repeated: true });
+    assert_eq!(again, AppendResult { version: version(1), repeated: true });
     let other = append(&*ledger, put(1, "other"), Bytes::new(), None).await.unwrap();
     assert!(!other.repeated, "a request is one object's");
     drop(ledger);
@@ -55,7 +55,7 @@ async fn writes_are_ordered_and_read_back(engine: &dyn Engine) {
     assert_eq!(read(&*ledger, version(1)).await.unwrap(), content(1, 1000));
     assert_eq!(read(&*ledger, version(2)).await.unwrap(), large);
     let again = append(&*ledger, put(2, "large"), Bytes::new(), None).await.unwrap();
-    assert_eq!(again, Appended { version: version(2), repeated: true }, "an earlier home did it");
+    assert_eq!(again, AppendResult { version: version(2), repeated: true }, "an earlier home did it");
     for (_, version) in expected {
         ledger.stored(SHARD, version).await.unwrap();
     }
@@ -90,7 +90,7 @@ async fn limits_are_told(engine: &dyn Engine) {
     let about = record(21, "a", Change::Amend { about: long(ABOUT_MAX_BYTES + 1) });
     assert!(matches!(append(&*ledger, about, Bytes::new(), None).await, Err(LedgerError::TooLarge { .. })));
     assert!(matches!(ledger.stage(SHARD, long(PIECE_MAX_BYTES + 1)).await, Err(LedgerError::TooLarge { .. })));
-    let strange = Staged::new(PieceId(u64::MAX >> 1), 10, 0, Arc::new(NoRoom));
+    let strange = StagedPiece::new(PieceId(u64::MAX >> 1), 10, 0, Arc::new(NoRoom));
     let strange = ledger.append(SHARD, put(22, "a"), Body::Staged(vec![strange])).await;
     assert!(matches!(strange, Err(LedgerError::UnknownPiece(_))), "{strange:?}");
     // One that nobody names is no write.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use nigh_engine::nats::NatsRegistry;
-use nigh_engine::{LocalRegistry, Registry, RegistryError, Revised, StateFile};
+use nigh_engine::{LocalRegistry, Registry, RegistryDocument, RegistryError, StateFile};
 use tokio::time::timeout;
 
 use crate::servers::{PATIENCE, Servers};
@@ -34,7 +34,10 @@ async fn conforms(registry: &dyn Registry) {
     assert!(second > first);
     assert!(registry.put("t", "a", b"late".to_vec(), Some(first)).await.is_err());
     assert!(registry.delete("t", "a", first).await.is_err());
-    assert_eq!(registry.get("t", "a").await.unwrap(), Some(Revised { value: b"two".to_vec(), revision: second }));
+    assert_eq!(
+        registry.get("t", "a").await.unwrap(),
+        Some(RegistryDocument { value: b"two".to_vec(), revision: second })
+    );
 
     registry.put("t", "ab", b"x".to_vec(), None).await.unwrap();
     registry.put("t", "b", b"x".to_vec(), None).await.unwrap();
@@ -105,7 +108,7 @@ async fn a_watcher_sees_what_is_and_what_comes(registry: &dyn Registry) {
     let first = registry.put("seen", "a", b"1".to_vec(), None).await.unwrap();
     registry.put("unseen", "a", b"1".to_vec(), None).await.unwrap();
     let mut changes = registry.watch("seen").await.unwrap();
-    let mut seen: BTreeMap<String, Revised> = BTreeMap::new();
+    let mut seen: BTreeMap<String, RegistryDocument> = BTreeMap::new();
     let told = timeout(PATIENCE, changes.recv()).await.unwrap().unwrap();
     assert_eq!((told.key.as_str(), told.now.as_ref().map(|now| now.revision)), ("a", Some(first)));
     seen.extend(told.now.map(|now| (told.key, now)));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use nigh_engine::journal::{OnDamage, Recovered};
+use nigh_engine::journal::{JournalRecovery, OnDamage};
 use nigh_engine::nats::{Claim, Cluster, ClusterError, LedgerSettings, NatsLedger};
-use nigh_engine::{Appended, Body, Change, Journal, JournalSettings, Ledger, LedgerError, Record, RequestId};
+use nigh_engine::{AppendResult, Body, Change, Journal, JournalSettings, Ledger, LedgerError, Record, RequestId};
 use nigh_terms::{BucketName, ByteSize, Epoch, Incarnation, Namespace, NodeId, ObjectKey, ShardId, Version};
 use tempfile::TempDir;
 
@@ -15,7 +15,7 @@ pub(crate) const SHARD: ShardId = ShardId(3);
 /// Something that keeps a ledger, and opens it again as after a crash of who had it.
 #[async_trait::async_trait]
 pub(crate) trait Engine: Send + Sync {
-    async fn open(&self) -> (Arc<dyn Ledger>, Recovered);
+    async fn open(&self) -> (Arc<dyn Ledger>, JournalRecovery);
 }
 
 /// The journal of one machine.
@@ -32,7 +32,7 @@ impl OneMachine {
 
 #[async_trait::async_trait]
 impl Engine for OneMachine {
-    async fn open(&self) -> (Arc<dyn Ledger>, Recovered) {
+    async fn open(&self) -> (Arc<dyn Ledger>, JournalRecovery) {
         let settings = JournalSettings {
             limit: self.limit,
             segment: ByteSize::mib(16),
@@ -63,21 +63,21 @@ impl Homes {
     }
 
     /// Another home, with a client of its own that `cluster` has.
-    pub(crate) async fn take_by(&self, cluster: Cluster) -> Result<(NatsLedger, Recovered), ClusterError> {
+    pub(crate) async fn take_by(&self, cluster: Cluster) -> Result<(NatsLedger, JournalRecovery), ClusterError> {
         let ledger = NatsLedger::new(cluster, self.settings.clone());
         let recovered = ledger.take(&self.claim()).await?;
         Ok((ledger, recovered))
     }
 
     /// Another home.
-    pub(crate) async fn take(&self) -> Result<(NatsLedger, Recovered), ClusterError> {
+    pub(crate) async fn take(&self) -> Result<(NatsLedger, JournalRecovery), ClusterError> {
         self.take_by(self.cluster.clone()).await
     }
 }
 
 #[async_trait::async_trait]
 impl Engine for Homes {
-    async fn open(&self) -> (Arc<dyn Ledger>, Recovered) {
+    async fn open(&self) -> (Arc<dyn Ledger>, JournalRecovery) {
         let (ledger, recovered) = self.take().await.unwrap();
         (Arc::new(ledger), recovered)
     }
@@ -115,7 +115,7 @@ pub(crate) async fn append(
     record: Record,
     body: Bytes,
     piece: Option<usize>,
-) -> Result<Appended, LedgerError> {
+) -> Result<AppendResult, LedgerError> {
     let Some(piece) = piece else { return ledger.append(SHARD, record, Body::Inline(body)).await };
     let (mut staged, mut left) = (Vec::new(), body);
     while !left.is_empty() {
@@ -137,6 +137,6 @@ pub(crate) async fn read(ledger: &dyn Ledger, version: Version) -> Result<Bytes,
 }
 
 /// What was recovered, by request and version.
-pub(crate) fn found(recovered: &Recovered) -> Vec<(u128, Version)> {
+pub(crate) fn found(recovered: &JournalRecovery) -> Vec<(u128, Version)> {
     recovered.records.iter().map(|one| (one.record.request.0, one.version)).collect()
 }

@@ -57,7 +57,7 @@ impl Archive {
         match &self.source {
             Source::Memory(bytes) => Reader::Memory(Cursor::new(bytes.clone())),
             Source::File(file) => {
-                let positioned = Positioned { file: Arc::clone(file), at: 0, end: self.size.bytes() };
+                let positioned = FileCursor { file: Arc::clone(file), at: 0, end: self.size.bytes() };
                 Reader::File(BufReader::with_capacity(BUFFER_BYTES, positioned))
             }
         }
@@ -80,7 +80,7 @@ pub enum Reader {
     /// From memory.
     Memory(Cursor<Bytes>),
     /// From its file.
-    File(BufReader<Positioned>),
+    File(BufReader<FileCursor>),
 }
 
 impl Read for Reader {
@@ -103,13 +103,13 @@ impl Seek for Reader {
 
 /// A file read by offsets of its own: clones of a descriptor share theirs.
 #[derive(Debug)]
-pub struct Positioned {
+pub struct FileCursor {
     file: Arc<File>,
     at: u64,
     end: u64,
 }
 
-impl Read for Positioned {
+impl Read for FileCursor {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(into, self.at)?;
         self.at += read as u64;
@@ -117,7 +117,7 @@ impl Read for Positioned {
     }
 }
 
-impl Seek for Positioned {
+impl Seek for FileCursor {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let to = match to {
             SeekFrom::Start(at) => Some(at),

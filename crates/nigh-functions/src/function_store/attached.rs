@@ -7,13 +7,13 @@ use nigh_terms::{FunctionName, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::document::Document;
-use super::{Deployed, FunctionStoreError, Inner};
+use super::{DeployedFunction, FunctionStoreError, FunctionStoreState};
 use crate::event_config::EventConfig;
 
 /// What is attached to a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Attached {
+pub struct FunctionAttachments {
     /// Lambda's reserved concurrency.
     pub reserved: Option<usize>,
     /// How its asynchronous invocations are retried and where they end.
@@ -57,14 +57,14 @@ pub struct FunctionUrl {
     pub modified: Timestamp,
 }
 
-impl Inner {
+impl FunctionStoreState {
     /// Changes what is attached, as `change` says of what is there and the date.
     pub(super) async fn attach<E: From<FunctionStoreError>>(
         &self,
         namespace: &Namespace,
         name: &FunctionName,
-        change: impl FnOnce(&mut Attached, Timestamp) -> Result<(), E>,
-    ) -> Result<Arc<Deployed>, E> {
+        change: impl FnOnce(&mut FunctionAttachments, Timestamp) -> Result<(), E>,
+    ) -> Result<Arc<DeployedFunction>, E> {
         let _changing = self.begin(namespace, name)?;
         let current = self.current(namespace, name, None)?;
         let mut attached = current.attached.clone();
@@ -79,7 +79,7 @@ impl Inner {
     }
 
     /// A function had the URL `before`, and is `now` so, or gone.
-    pub(super) fn show_url(&self, before: Option<&FunctionUrl>, now: Option<&Deployed>) {
+    pub(super) fn show_url(&self, before: Option<&FunctionUrl>, now: Option<&DeployedFunction>) {
         let url = now.and_then(|now| now.attached.url.as_ref().map(|url| (url, &now.function)));
         if before.map(|url| &url.id) == url.map(|(url, _)| &url.id) {
             return;

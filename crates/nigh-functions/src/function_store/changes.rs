@@ -10,31 +10,32 @@ use uuid::Uuid;
 
 use super::document::{Document, decode, key};
 use super::{
-    Attached, Deployed, FUNCTIONS_MAX, FunctionSettings, FunctionStoreError, Inner, NewFunction, TABLE, blocking,
+    DeployedFunction, FUNCTIONS_MAX, FunctionAttachments, FunctionSettings, FunctionStoreError, FunctionStoreState,
+    NewFunction, TABLE, blocking,
 };
 use crate::code_archive::Archive;
 use crate::code_store::CodeVersion;
 use crate::function::Function;
 
 /// While it lives, no other change of the function begins.
-pub(super) struct Changing<'a> {
-    store: &'a Inner,
+pub(super) struct ChangeGuard<'a> {
+    store: &'a FunctionStoreState,
     which: (Namespace, FunctionName),
 }
 
-impl Drop for Changing<'_> {
+impl Drop for ChangeGuard<'_> {
     fn drop(&mut self) {
         self.store.changing.lock().remove(&self.which);
     }
 }
 
-impl Inner {
+impl FunctionStoreState {
     pub(super) async fn create(
         &self,
         namespace: Namespace,
         new: NewFunction,
         archive: Archive,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         let _changing = self.begin(&namespace, &new.name)?;
         {
             let index = self.index.read();
@@ -68,7 +69,7 @@ impl Inner {
         };
         new.settings.apply(&mut function);
         check_size(&function, unpacked, self.limits.archive.unpacked)?;
-        self.commit(Document::new(function, new.tags, unpacked, Attached::default()), None).await
+        self.commit(Document::new(function, new.tags, unpacked, FunctionAttachments::default()), None).await
     }
 
     pub(super) async fn update_code(
@@ -77,7 +78,7 @@ impl Inner {
         name: &FunctionName,
         archive: Archive,
         revision: Option<String>,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         let _changing = self.begin(namespace, name)?;
         let current = self.current(namespace, name, revision.as_deref())?;
         let (version, code_size, unpacked) = self.publish(namespace, name, archive).await?;
@@ -91,7 +92,7 @@ impl Inner {
         name: &FunctionName,
         settings: FunctionSettings,
         revision: Option<String>,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         let _changing = self.begin(namespace, name)?;
         let current = self.current(namespace, name, revision.as_deref())?;
         let mut function = (*current.function).clone();
@@ -114,12 +115,16 @@ impl Inner {
         Ok(())
     }
 
-    pub(super) fn begin(&self, namespace: &Namespace, name: &FunctionName) -> Result<Changing<'_>, FunctionStoreError> {
+    pub(super) fn begin(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+    ) -> Result<ChangeGuard<'_>, FunctionStoreError> {
         let which = (namespace.clone(), name.clone());
         if !self.changing.lock().insert(which.clone()) {
             return Err(FunctionStoreError::Busy(name.clone()));
         }
-        Ok(Changing { store: self, which })
+        Ok(ChangeGuard { store: self, which })
     }
 
     pub(super) fn current(
@@ -127,7 +132,7 @@ impl Inner {
         namespace: &Namespace,
         name: &FunctionName,
         revision: Option<&str>,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         let index = self.index.read();
         let current = index.get(namespace).and_then(|functions| functions.get(name));
         let current = current.ok_or_else(|| FunctionStoreError::NotFound(name.clone()))?;
@@ -181,7 +186,7 @@ impl Inner {
         settings: FunctionSettings,
         archive: Option<Archive>,
         revision: Option<String>,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         let _changing = self.begin(namespace, name)?;
         let current = self.current(namespace, name, revision.as_deref())?;
         let mut function = (*current.function).clone();
@@ -196,10 +201,10 @@ impl Inner {
 
     async fn replace(
         &self,
-        current: Arc<Deployed>,
+        current: Arc<DeployedFunction>,
         function: Function,
         unpacked: ByteSize,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         let function = Function { modified: self.clock.wall(), revision_id: Uuid::new_v4().to_string(), ..function };
         check_size(&function, unpacked, self.limits.archive.unpacked)?;
         let changed = function.code_sha256 != current.function.code_sha256;
@@ -216,7 +221,7 @@ impl Inner {
         &self,
         document: Document,
         expected: Option<Revision>,
-    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+    ) -> Result<Arc<DeployedFunction>, FunctionStoreError> {
         let (namespace, name) = (document.function.namespace.clone(), document.function.name.clone());
         let version = CodeVersion::of_function(&document.function);
         let place = key(&namespace, &name);
@@ -230,7 +235,8 @@ impl Inner {
         }
         // Any other failure may have been written all the same: the next open decides, and sweeps.
         let Document { function, tags, unpacked, attached, .. } = document;
-        let deployed = Arc::new(Deployed { function: Arc::new(function), tags, attached, unpacked, revision: put? });
+        let deployed =
+            Arc::new(DeployedFunction { function: Arc::new(function), tags, attached, unpacked, revision: put? });
         self.index.write().entry(namespace).or_default().insert(name, Arc::clone(&deployed));
         Ok(deployed)
     }

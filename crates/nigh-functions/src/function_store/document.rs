@@ -7,7 +7,7 @@ use nigh_engine::Revision;
 use nigh_terms::{ByteSize, FunctionName, Namespace};
 use serde::{Deserialize, Serialize};
 
-use super::{Attached, Deployed, FunctionStoreError};
+use super::{DeployedFunction, FunctionAttachments, FunctionStoreError};
 use crate::function::Function;
 
 /// The document's form that this build writes.
@@ -21,7 +21,7 @@ pub(super) struct Document {
     pub(super) tags: BTreeMap<String, String>,
     pub(super) unpacked: ByteSize,
     #[serde(default)]
-    pub(super) attached: Attached,
+    pub(super) attached: FunctionAttachments,
 }
 
 /// What every format of the document has.
@@ -31,7 +31,7 @@ struct Format {
 }
 
 /// The function that `document`, found at `key`, describes.
-pub(super) fn decode(key: &str, document: &[u8], revision: Revision) -> Result<Deployed, FunctionStoreError> {
+pub(super) fn decode(key: &str, document: &[u8], revision: Revision) -> Result<DeployedFunction, FunctionStoreError> {
     let unreadable = |why: String| FunctionStoreError::Document(key.to_owned(), why);
     let read = |error: serde_json::Error| unreadable(error.to_string());
     let Format { format } = serde_json::from_slice(document).map_err(read)?;
@@ -39,7 +39,7 @@ pub(super) fn decode(key: &str, document: &[u8], revision: Revision) -> Result<D
         return Err(unreadable(format!("its format is {format}, this build reads up to {FORMAT}")));
     }
     let Document { function, tags, unpacked, attached, .. } = serde_json::from_slice(document).map_err(read)?;
-    Ok(Deployed { function: Arc::new(function), tags, attached, unpacked, revision })
+    Ok(DeployedFunction { function: Arc::new(function), tags, attached, unpacked, revision })
 }
 
 impl Document {
@@ -48,7 +48,7 @@ impl Document {
         function: Function,
         tags: BTreeMap<String, String>,
         unpacked: ByteSize,
-        attached: Attached,
+        attached: FunctionAttachments,
     ) -> Self {
         Self { format: FORMAT, function, tags, unpacked, attached }
     }

@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::document::{decode, key};
-use super::{Deployed, FunctionStoreError, Inner, TABLE};
+use super::{DeployedFunction, FunctionStoreError, FunctionStoreState, TABLE};
 use crate::code_store::CodeVersion;
 
 /// How often it is looked whether a change here has ended.
 const LOOKED_EVERY: Duration = Duration::from_millis(20);
 
-pub(super) async fn follow(store: Weak<Inner>, mut changes: mpsc::Receiver<RegistryChange>) {
+pub(super) async fn follow(store: Weak<FunctionStoreState>, mut changes: mpsc::Receiver<RegistryChange>) {
     while let Some(RegistryChange { key, now }) = changes.recv().await {
         let Some(store) = store.upgrade() else { return };
         let named = key.split_once('/').map(|(namespace, name)| (Namespace::new(namespace), FunctionName::new(name)));
@@ -33,7 +33,7 @@ pub(super) async fn follow(store: Weak<Inner>, mut changes: mpsc::Receiver<Regis
     }
 }
 
-impl Inner {
+impl FunctionStoreState {
     /// Shows the function as the registry has it.
     async fn take_over(&self, namespace: &Namespace, name: &FunctionName) -> Result<(), FunctionStoreError> {
         let _changing = loop {
@@ -58,7 +58,7 @@ impl Inner {
                 None => functions.remove(name),
             }
         };
-        let code_of = |deployed: &Arc<Deployed>| deployed.function.code_sha256.clone();
+        let code_of = |deployed: &Arc<DeployedFunction>| deployed.function.code_sha256.clone();
         if let Some(before) = before.as_ref().filter(|before| found.as_ref().map(code_of) != Some(code_of(before))) {
             self.retire_code_of(before);
         }

@@ -5,27 +5,27 @@ use std::time::Duration;
 
 use nigh_terms::{ByteSize, Monotonic, Namespace};
 
-use super::{Deployed, Inner, blocking};
+use super::{DeployedFunction, FunctionStoreState, blocking};
 use crate::code_store::CodeVersion;
 
 /// Code outlives its replacement by this: the longest time-out (900 s) and some to start and to end.
 pub(super) const RETIRED_CODE_KEPT: Duration = Duration::from_secs(20 * 60);
 
 /// A version that no function has any more.
-pub(super) struct Retired {
+pub(super) struct RetiredCode {
     pub(super) version: CodeVersion,
     size: ByteSize,
     since: Monotonic,
 }
 
-impl Inner {
-    pub(super) fn retire_code_of(&self, replaced: &Deployed) {
+impl FunctionStoreState {
+    pub(super) fn retire_code_of(&self, replaced: &DeployedFunction) {
         let size = replaced.function.code_size + replaced.unpacked;
         self.retire(CodeVersion::of_function(&replaced.function), size);
     }
 
     pub(super) fn retire(&self, version: CodeVersion, size: ByteSize) {
-        self.retired.lock().push(Retired { version, size, since: self.clock.monotonic() });
+        self.retired.lock().push(RetiredCode { version, size, since: self.clock.monotonic() });
     }
 
     pub(super) fn code_in_use(&self, namespace: &Namespace) -> ByteSize {
@@ -42,8 +42,8 @@ impl Inner {
             return;
         }
         let now = self.clock.monotonic();
-        let is_due = |retired: &mut Retired| now.since(retired.since) > RETIRED_CODE_KEPT;
-        let due: Vec<Retired> = self.retired.lock().extract_if(.., is_due).collect();
+        let is_due = |retired: &mut RetiredCode| now.since(retired.since) > RETIRED_CODE_KEPT;
+        let due: Vec<RetiredCode> = self.retired.lock().extract_if(.., is_due).collect();
         for retired in due {
             match self.begin(&retired.version.namespace, &retired.version.function) {
                 Ok(_changing) => self.remove_unless_live(&retired.version).await,

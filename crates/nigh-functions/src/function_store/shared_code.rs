@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use nigh_engine::{RegistryError, Revision};
 
-use super::{FunctionStoreError, Inner, blocking};
+use super::{FunctionStoreError, FunctionStoreState, blocking};
 use crate::code_archive::Archive;
 use crate::code_store::{CodeVersion, read_archive};
 
@@ -19,7 +19,7 @@ fn key(version: &CodeVersion) -> String {
     format!("{}/{}/{}", version.namespace, version.function, version.folder_name())
 }
 
-impl Inner {
+impl FunctionStoreState {
     fn is_shared(&self) -> bool {
         self.shares_code.load(Ordering::Relaxed)
     }

@@ -3,7 +3,7 @@
 use std::io::{Cursor, Write};
 use std::time::Duration;
 
-use nigh_engine::{LocalRegistry, RegistryChange, Revised, Revision, StateFile};
+use nigh_engine::{LocalRegistry, RegistryChange, RegistryDocument, Revision, StateFile};
 use nigh_terms::ManualClock;
 use tokio::sync::{Semaphore, mpsc};
 use zip::ZipWriter;
@@ -164,7 +164,7 @@ async fn a_list_goes_on_behind_its_marker_and_shows_one_namespace() {
     for name in ["c", "a", "b"] {
         store.create(&place.tenant, new(name), archive("x")).await.unwrap();
     }
-    let names = |page: &[Arc<Deployed>]| page.iter().map(|f| f.function.name.to_string()).collect::<Vec<_>>();
+    let names = |page: &[Arc<DeployedFunction>]| page.iter().map(|f| f.function.name.to_string()).collect::<Vec<_>>();
     let (page, more) = store.list(&place.tenant, None, 2);
     assert_eq!((names(&page), more), (vec!["a".to_owned(), "b".to_owned()], true));
     let (page, more) = store.list(&place.tenant, Some(&page[1].function.name), 2);
@@ -174,14 +174,14 @@ async fn a_list_goes_on_behind_its_marker_and_shows_one_namespace() {
 }
 
 /// The real registry, whose writes wait for a permit each.
-struct Gated(Arc<LocalRegistry>, Semaphore);
+struct GatedRegistry(Arc<LocalRegistry>, Semaphore);
 
 #[async_trait]
-impl Registry for Gated {
-    async fn get(&self, table: &str, key: &str) -> Result<Option<Revised>, RegistryError> {
+impl Registry for GatedRegistry {
+    async fn get(&self, table: &str, key: &str) -> Result<Option<RegistryDocument>, RegistryError> {
         self.0.get(table, key).await
     }
-    async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, Revised)>, RegistryError> {
+    async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, RegistryDocument)>, RegistryError> {
         self.0.list(table, prefix).await
     }
     async fn keys(&self, table: &str, prefix: &str) -> Result<Vec<String>, RegistryError> {
@@ -211,7 +211,7 @@ impl Registry for Gated {
 #[tokio::test]
 async fn of_two_changes_at_once_one_is_refused_and_a_caller_who_leaves_does_not_stop_the_other() {
     let place = Place::new();
-    let gated = Arc::new(Gated(Arc::clone(&place.registry), Semaphore::new(1)));
+    let gated = Arc::new(GatedRegistry(Arc::clone(&place.registry), Semaphore::new(1)));
     let store = place.open_on(Arc::clone(&gated) as _, FunctionLimits::default()).await;
     store.create(&place.tenant, new("f"), archive("one")).await.unwrap();
     let f = FunctionName::new("f").unwrap();
@@ -268,7 +268,7 @@ async fn a_function_of_the_first_format_is_read_and_what_is_attached_to_it_lives
 
     let store = place.open(FunctionLimits::default()).await;
     let f = FunctionName::new("f").unwrap();
-    assert_eq!(store.get(&place.tenant, &f).unwrap().attached, Attached::default());
+    assert_eq!(store.get(&place.tenant, &f).unwrap().attached, FunctionAttachments::default());
     store.reserve(&place.tenant, &f, Some(7), 100, 10).await.unwrap();
     store.update_code(&place.tenant, &f, archive("two"), Some(first.function.revision_id.clone())).await.unwrap();
     let store = place.open(FunctionLimits::default()).await;

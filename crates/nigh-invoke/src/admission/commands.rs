@@ -8,13 +8,13 @@ use nigh_schedule::sandbox_pool::{Command, Start};
 use nigh_terms::Monotonic;
 use tokio::sync::oneshot;
 
-use super::{Admitted, Books, InTheWay, Making, Order, RunGuard, Sandboxes, SpareStem, Turn};
+use super::{AdmittedRun, Books, InTheWay, Order, RunGuard, Sandboxes, SpareStem, StartGuard, Turn};
 use crate::gate::Entrance;
 use crate::live_sandbox::LiveSandbox;
 
 /// What the books command, as it is done once they are closed.
 #[derive(Default)]
-pub(super) struct Done {
+pub(super) struct PoolActions {
     pub(super) turns: Vec<(oneshot::Sender<Turn>, Turn)>,
     orders: Vec<Order>,
     freeze: Vec<Arc<LiveSandbox>>,
@@ -23,8 +23,8 @@ pub(super) struct Done {
 
 impl Sandboxes {
     /// What is to be done now, with all that it takes.
-    pub(super) fn commands(self: &Arc<Self>, books: &mut Books, now: Monotonic) -> Done {
-        let mut done = Done::default();
+    pub(super) fn commands(self: &Arc<Self>, books: &mut Books, now: Monotonic) -> PoolActions {
+        let mut done = PoolActions::default();
         let commands = books.pool.serve(now);
         if commands.is_empty() {
             return done;
@@ -41,7 +41,7 @@ impl Sandboxes {
                     let lease = self.lease(sandbox);
                     let Some(waiter) = books.waiting.remove(&ticket) else { continue };
                     let run = RunGuard::new(self, waiter.function);
-                    let admitted = Admitted { lease, in_the_way, run, waited_for: None };
+                    let admitted = AdmittedRun { lease, in_the_way, run, waited_for: None };
                     done.turns.push((waiter.turn, Turn::Admitted(admitted)));
                 }
                 Command::Start(start) => done.orders.push(self.order(books, start, stems)),
@@ -57,8 +57,8 @@ impl Sandboxes {
         done
     }
 
-    pub(super) fn carry_out(self: &Arc<Self>, done: Done) {
-        let Done { turns, orders, freeze, surplus } = done;
+    pub(super) fn carry_out(self: &Arc<Self>, done: PoolActions) {
+        let PoolActions { turns, orders, freeze, surplus } = done;
         for (to, turn) in turns {
             // If nobody waits any more the guards give everything back.
             drop(to.send(turn));
@@ -102,6 +102,6 @@ impl Sandboxes {
         let waiter = ticket.and_then(|ticket| books.waiting.get(&ticket));
         let entrance = waiter.map_or_else(Entrance::of_nobody, |waiter| waiter.entrance.clone());
         let in_the_way = self.in_the_way(after, stems);
-        Order { making: Making::new(self, id), function, entrance, ticket, stem, in_the_way, reason }
+        Order { making: StartGuard::new(self, id), function, entrance, ticket, stem, in_the_way, reason }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_functions::function::Function;
-use nigh_schedule::sandbox_pool::{Lost, StartId};
+use nigh_schedule::sandbox_pool::{SandboxEndReason, StartId};
 use nigh_terms::Monotonic;
 
 use super::Sandboxes;
@@ -30,13 +30,13 @@ impl Drop for RunGuard {
 }
 
 /// A sandbox that is being made. If it does not become ready it is ended, and its room is free.
-pub(crate) struct Making {
+pub(crate) struct StartGuard {
     sandboxes: Arc<Sandboxes>,
     start: Option<StartId>,
     live: Option<Arc<LiveSandbox>>,
 }
 
-impl Making {
+impl StartGuard {
     pub(super) fn new(sandboxes: &Arc<Sandboxes>, start: StartId) -> Self {
         Self { sandboxes: Arc::clone(sandboxes), start: Some(start), live: None }
     }
@@ -67,7 +67,7 @@ impl Making {
             let mut books = sandboxes.books.lock();
             let refused = books.pool.started(start, Arc::clone(&live), took, now);
             // One that ended in this moment was not idle when that was noticed.
-            let has_ended = live.runtime.has_ended() && books.pool.take(&live, &Lost::Died);
+            let has_ended = live.runtime.has_ended() && books.pool.take(&live, &SandboxEndReason::Died);
             let refused = refused.or_else(|| has_ended.then(|| Arc::clone(&live)));
             if let Some(held) = live.held() {
                 books.pool.rests(&live, held);
@@ -89,7 +89,7 @@ impl Making {
     }
 }
 
-impl Drop for Making {
+impl Drop for StartGuard {
     fn drop(&mut self) {
         let Some(start) = self.start.take() else { return };
         let (sandboxes, live) = (Arc::clone(&self.sandboxes), self.live.take());

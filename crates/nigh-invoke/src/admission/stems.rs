@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::{Books, Sandboxes};
 use crate::node_memory::StemShare;
-use crate::stem_stock::{Coming, Count};
+use crate::stem_stock::{Count, PendingStem};
 
 /// A stem with its share of the node's memory.
 pub(crate) struct HeldStem {
@@ -34,7 +34,7 @@ pub(crate) struct StemRoom {
 
 impl StemRoom {
     /// The stem that it was for, if it could be made. It comes back if it is not wanted any more.
-    pub(crate) fn filled(mut self, coming: &Coming, stem: Option<Stem>) -> Option<SpareStem> {
+    pub(crate) fn filled(mut self, coming: &PendingStem, stem: Option<Stem>) -> Option<SpareStem> {
         let stem = stem.and_then(|stem| Some(HeldStem { stem, memory: self.memory.take()? }));
         let has_come = stem.is_some();
         let unwanted = self.sandboxes.books.lock().stems.came(coming, stem);
@@ -94,7 +94,11 @@ impl Sandboxes {
     }
 
     /// Room for a stem of `runtime`, unless `at_once` are being made, or somebody waits for the room.
-    pub(crate) fn room_for_stem(self: &Arc<Self>, runtime: &Runtime, at_once: usize) -> Option<(StemRoom, Coming)> {
+    pub(crate) fn room_for_stem(
+        self: &Arc<Self>,
+        runtime: &Runtime,
+        at_once: usize,
+    ) -> Option<(StemRoom, PendingStem)> {
         let mut books = self.books.lock();
         if books.stems.coming() >= at_once || !books.pool.book_stem(STEM_MEMORY) {
             return None;

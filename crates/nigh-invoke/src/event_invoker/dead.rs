@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use nigh_engine::OutboxChange;
-use nigh_schedule::event_queue::{DeadLetter, QueueFull, Remains};
+use nigh_schedule::event_queue::{DeadLetter, QueueFull, RemainingWork};
 use nigh_terms::{FunctionName, InvocationId, Namespace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{EventError, EventInvoker, Inner};
+use super::{EventError, EventInvoker, EventInvokerState};
 use crate::event_row::{Head, Stage, place};
 
 /// An event, as it is listed.
@@ -123,8 +123,8 @@ impl EventInvoker {
         let revived = inner.queue.lock().revive(namespace, id, inner.now())?;
         let Some(letter) = revived else { return Ok(false) };
         let stage = match &letter.remains {
-            Remains::Event => Stage::ToRun,
-            Remains::Record(to) => Stage::ToDeliver { to: to.clone() },
+            RemainingWork::Event => Stage::ToRun,
+            RemainingWork::Record(to) => Stage::ToDeliver { to: to.clone() },
         };
         let written = match Head::new(&letter.facts, 0, stage).change(id) {
             Ok(change) => inner.parts.outbox.apply(vec![change]).await.map_err(EventError::from),
@@ -138,8 +138,8 @@ impl EventInvoker {
             return Err(error.into());
         }
         match letter.remains {
-            Remains::Event => queue.stored(id, inner.now()),
-            Remains::Record(to) => queue.to_deliver(id, to, inner.now()),
+            RemainingWork::Event => queue.stored(id, inner.now()),
+            RemainingWork::Record(to) => queue.to_deliver(id, to, inner.now()),
         }
         drop(queue);
         inner.changed.notify_one();
@@ -160,7 +160,7 @@ impl EventInvoker {
     }
 }
 
-impl Inner {
+impl EventInvokerState {
     /// Makes a done event a dead letter.
     pub(super) async fn bury(&self, letter: DeadLetter) -> Result<(), EventError> {
         if !self.write(vec![Head::of_letter(&letter).change(letter.id)?]).await {

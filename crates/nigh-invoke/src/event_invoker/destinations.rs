@@ -7,10 +7,10 @@ use nigh_data::{Attributes, ObjectError, PutRequest, Tags, WriteConditions};
 use nigh_engine::OutboxChange;
 use nigh_functions::event_config::Destination;
 use nigh_objects::ObjectMemory;
-use nigh_schedule::event_queue::{Command, Condition, DeadLetter, EventFacts, Remains};
+use nigh_schedule::event_queue::{Command, Condition, DeadLetter, EventFacts, RemainingWork};
 use nigh_terms::{BucketName, InvocationId, Namespace, ObjectKey, Principal, Token};
 
-use super::{EventError, EventInvoker, Inner, NewEvent};
+use super::{EventError, EventInvoker, EventInvokerState, NewEvent};
 use crate::event_row::{Body, place};
 use crate::invocation_record::{EventEnd, Response, invocation_record, record_key};
 use crate::invoker::REQUEST_BYTES_MAX;
@@ -55,7 +55,7 @@ impl RecordBuckets for ObjectMemory {
     }
 }
 
-impl Inner {
+impl EventInvokerState {
     pub(super) async fn record(
         &self,
         id: InvocationId,
@@ -136,6 +136,7 @@ impl Inner {
         let Command::GiveUp { id, facts, reason, to } = command else { return Ok(()) };
         metrics::counter!("nigh_event_deliveries_failed_total").increment(1);
         let reason = format!("the record could not be delivered: {reason}");
-        self.bury(DeadLetter { id, facts, attempts: 0, reason, died: self.wall(), remains: Remains::Record(to) }).await
+        self.bury(DeadLetter { id, facts, attempts: 0, reason, died: self.wall(), remains: RemainingWork::Record(to) })
+            .await
     }
 }

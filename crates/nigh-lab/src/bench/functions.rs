@@ -24,7 +24,7 @@ const COUNT_MAX: u64 = 10_000;
 
 /// What `nigh bench functions` takes.
 #[derive(Clone, Copy, Debug, Args)]
-pub(super) struct Many {
+pub(super) struct FunctionsArgs {
     /// Functions that are created
     #[arg(long, default_value_t = COUNT_MAX, value_parser = clap::value_parser!(u64).range(2..=COUNT_MAX))]
     count: u64,
@@ -61,13 +61,13 @@ pub(super) struct ManyReport {
 }
 
 /// What is read of a node that was started again.
-struct Restarted {
+struct RestartTimes {
     took: Duration,
     rss: u64,
     invoked: Duration,
 }
 
-pub(super) async fn run(many: &Many, machine: Machine) -> Result<ManyReport, LabError> {
+pub(super) async fn run(many: &FunctionsArgs, machine: Machine) -> Result<ManyReport, LabError> {
     let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let code = folder.path().join("code");
     std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), HANDLER)).at(&code)?;
@@ -150,7 +150,7 @@ async fn create(
 }
 
 /// Starts the node of `folder` again, reads its memory and invokes the function `number`.
-async fn restart(folder: &Path, number: u64) -> Result<(NodeUnderTest, Restarted), LabError> {
+async fn restart(folder: &Path, number: u64) -> Result<(NodeUnderTest, RestartTimes), LabError> {
     let begin = Instant::now();
     let node = NodeUnderTest::start_again(folder)?;
     let took = begin.elapsed();
@@ -165,7 +165,7 @@ async fn restart(folder: &Path, number: u64) -> Result<(NodeUnderTest, Restarted
         let reason = format!("it answered {}", String::from_utf8_lossy(&answer.payload));
         return Err(LabError::Request { what: name, reason });
     }
-    Ok((node, Restarted { took, rss, invoked }))
+    Ok((node, RestartTimes { took, rss, invoked }))
 }
 
 /// The memory that a process has now, in bytes: `VmRSS` of proc(5).

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use nigh_functions::function_network::FunctionNetwork;
 use nigh_sandbox::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
-use nigh_sandbox::sandbox::{LogSink, Sandbox, SandboxEngine as _, SandboxSpec, Started};
+use nigh_sandbox::sandbox::{LogSink, Sandbox, SandboxEngine as _, SandboxSpec, StartedSandbox};
 use nigh_schedule::grant::Grant;
 use nigh_terms::{ByteSize, SandboxId};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::Asked;
+use super::RatioTarget;
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
@@ -90,7 +90,7 @@ pub(super) struct GrantReport {
     cgroup: &'static str,
     rows: Vec<Times>,
     summary: BTreeMap<&'static str, f64>,
-    asked: BTreeMap<&'static str, Asked>,
+    asked: BTreeMap<&'static str, RatioTarget>,
 }
 
 impl Times {
@@ -106,9 +106,9 @@ fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
 
 /// Keeps what a sandbox prints.
 #[derive(Default)]
-struct Printed(Mutex<String>);
+struct PrintedLog(Mutex<String>);
 
-impl LogSink for Printed {
+impl LogSink for PrintedLog {
     fn line(&self, line: &[u8]) {
         let mut text = self.0.lock();
         text.push_str(&String::from_utf8_lossy(line));
@@ -117,18 +117,18 @@ impl LogSink for Printed {
 }
 
 /// A sandbox of the bench, ended with it.
-struct Begun {
-    started: Started,
-    printed: Arc<Printed>,
+struct BenchSandbox {
+    started: StartedSandbox,
+    printed: Arc<PrintedLog>,
     _code: tempfile::TempDir,
 }
 
-impl Begun {
+impl BenchSandbox {
     async fn start(engine: &LocalEngine, python: &Path, script: &str, grant: Grant) -> Result<Self, LabError> {
         let code = tempfile::tempdir().at(std::env::temp_dir())?;
         // Its user is another.
         std::fs::set_permissions(code.path(), std::fs::Permissions::from_mode(0o755)).at(code.path())?;
-        let printed = Arc::new(Printed::default());
+        let printed = Arc::new(PrintedLog::default());
         // What it is installed with lies beside it, and what it is a link to may lie elsewhere.
         let real = python.canonicalize().at(python)?;
         let words = [real.as_os_str(), "-c".as_ref(), script.as_ref(), TOUCHED_MIB.to_string().as_ref()]
@@ -165,7 +165,7 @@ fn folder_of(python: &Path) -> Option<PathBuf> {
 /// Times writes of the limit of a sandbox at rest.
 async fn writes(engine: &LocalEngine, python: &Path) -> Result<Vec<f64>, LabError> {
     let sleeps = "import time; time.sleep(1000)";
-    let begun = Begun::start(engine, python, sleeps, Grant::full(BOOKED)).await?;
+    let begun = BenchSandbox::start(engine, python, sleeps, Grant::full(BOOKED)).await?;
     let memory = begun.sandbox().memory();
     let mut times = Vec::with_capacity(WRITES);
     for limit in LIMITS.iter().cycle().take(WRITES) {
@@ -180,7 +180,7 @@ async fn writes(engine: &LocalEngine, python: &Path) -> Result<Vec<f64>, LabErro
 /// How long a sandbox stands still each time that it is at its limit, as it notices itself.
 async fn waits(engine: &LocalEngine, python: &Path) -> Result<Vec<f64>, LabError> {
     let grant = Grant { memory: FIRST, booked: BOOKED };
-    let begun = Begun::start(engine, python, TOUCHES, grant).await?;
+    let begun = BenchSandbox::start(engine, python, TOUCHES, grant).await?;
     let (sandbox, limit) = (Arc::downgrade(begun.sandbox()), Mutex::new(FIRST));
     let notice = move |used: ByteSize| {
         let mut limit = limit.lock();
@@ -255,9 +255,9 @@ pub(super) async fn run(length: &GrantLength, machine: Machine) -> Result<GrantR
     let waits = Times::of("at its limit until it runs on", gaps);
     let steps = Times::of("step before a run", steps(length.steps.max(2), &python).await?);
     let named = [
-        ("write_p50_us", writes.p50_us, Asked::AtMost(5.0)),
-        ("step_p50_us", steps.p50_us, Asked::AtMost(50.0)),
-        ("wait_p50_us", waits.p50_us, Asked::AtMost(1000.0)),
+        ("write_p50_us", writes.p50_us, RatioTarget::AtMost(5.0)),
+        ("step_p50_us", steps.p50_us, RatioTarget::AtMost(50.0)),
+        ("wait_p50_us", waits.p50_us, RatioTarget::AtMost(1000.0)),
     ];
     let asked = named.iter().map(|(name, _, asked)| (*name, *asked)).collect();
     let summary = named.into_iter().map(|(name, figure, _)| (name, figure)).collect();
@@ -271,7 +271,7 @@ pub(super) fn text(report: &GrantReport) -> String {
         table.add_row([vec![(*what).to_owned(), count.to_string()], times.into()].concat());
     }
     let named = report.summary.iter().map(|(name, figure)| {
-        let asked = report.asked.get(name).map(Asked::to_string).unwrap_or_default();
+        let asked = report.asked.get(name).map(RatioTarget::to_string).unwrap_or_default();
         format!("\n{name}: {figure:.1} {asked}")
     });
     format!("{table}\n{}{}", report.cgroup, named.collect::<String>())

@@ -91,12 +91,12 @@ fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
 }
 
 /// A bare loop's file: zeroed, written over and over from its begin.
-struct Bare {
+struct BareFile {
     file: File,
     at: u64,
 }
 
-impl Bare {
+impl BareFile {
     fn make(path: &Path) -> Result<Self, LabError> {
         let made = (|| {
             let file = File::options().read(true).write(true).create_new(true).open(path)?;
@@ -175,7 +175,7 @@ pub(super) async fn run(length: &JournalLength, machine: Machine) -> Result<Jour
     let (journal, _) = Journal::open(&folder.path().join("journal"), &settings)
         .map_err(|error| failed("opening the journal", &error))?;
     let journal = Arc::new(journal);
-    let mut bare = Bare::make(&folder.path().join("bare"))?;
+    let mut bare = BareFile::make(&folder.path().join("bare"))?;
     let mut request = 0;
     let (mut rows, mut summary) = (Vec::new(), BTreeMap::new());
     for (name, bytes, commits) in ALONE {
@@ -193,7 +193,7 @@ pub(super) async fn run(length: &JournalLength, machine: Machine) -> Result<Jour
 /// One writer: a commit and a bare write in turn, so that both meet the same weather.
 async fn alone(
     journal: &Arc<Journal>,
-    bare: &mut Bare,
+    bare: &mut BareFile,
     bytes: usize,
     commits: usize,
     rounds: usize,
@@ -229,7 +229,7 @@ async fn alone(
 /// Many writers, each with one commit at a time; then the same batches bare.
 async fn together(
     journal: &Arc<Journal>,
-    bare: &mut Bare,
+    bare: &mut BareFile,
     length: &JournalLength,
     request: &mut u128,
 ) -> Result<(JournalRow, f64), LabError> {

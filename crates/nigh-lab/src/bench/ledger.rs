@@ -19,7 +19,7 @@ use nigh_engine::{Body, Change, INLINE_MAX_BYTES, Ledger as _, LedgerError, PIEC
 use nigh_terms::{BucketName, Incarnation, Namespace, NodeId, ObjectKey, ShardId};
 use serde::Serialize;
 
-use super::Asked;
+use super::RatioTarget;
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
@@ -44,7 +44,7 @@ const ALONE: [(&str, usize, usize); 3] = [("1kib", 1 << 10, 60), ("64kib", 64 <<
 const WRITERS: usize = 64;
 const TOGETHER_BYTES: usize = 1 << 10;
 /// A commit of 1 KiB over a bare publish of as much.
-const ASKED: (&str, Asked) = ("ratio_1kib", Asked::AtMost(1.2));
+const ASKED: (&str, RatioTarget) = ("ratio_1kib", RatioTarget::AtMost(1.2));
 
 /// How long, and where.
 #[derive(Clone, Debug, Args)]
@@ -82,7 +82,7 @@ pub(super) struct LedgerReport {
     servers: String,
     rows: Vec<LedgerRow>,
     summary: BTreeMap<String, f64>,
-    asked: BTreeMap<&'static str, Asked>,
+    asked: BTreeMap<&'static str, RatioTarget>,
 }
 
 /// Latencies of one side, in microseconds, and the seconds that all took.

@@ -11,7 +11,7 @@ use clap::Args;
 use nigh_llc::resctrl::emulator::{Dialect, Emulator, MachineConfig};
 use nigh_llc::resctrl::{GroupName, Resctrl, WantedGroup, WantedLayout};
 use nigh_llc::{
-    CacheShape, CasyRequest, ClosLayout, MixEntry, Need, Placement, Predicted, SharedPlacement, SharingProfile,
+    CacheShape, CasyRequest, ClosLayout, MixEntry, Need, Placement, PredictedNeed, SharedPlacement, SharingProfile,
     Tolerance, UnknownNeed, WayLoads, fit_layout,
 };
 use nigh_sim::llc::{CoreTiming, FrameAllocator, LlcGeometry, SampledCurve, StackDistances, mix_cache, mix_requests};
@@ -138,11 +138,11 @@ fn curve_errors(library: &TraceLibrary) -> Result<BTreeMap<String, f64>, LabErro
     Ok(errors)
 }
 
-fn profiled(library: &TraceLibrary, name: &str) -> Result<(Predicted, Arc<SharingProfile>), LabError> {
+fn profiled(library: &TraceLibrary, name: &str) -> Result<(PredictedNeed, Arc<SharingProfile>), LabError> {
     let row = cache_sizing::profiled(library.input(name)?, &CoreTiming::CASCADE_LAKE)?;
     let curves = row.curves.ok_or_else(|| failed(name, &"its profile has no curves"))?;
     let sharing = SharingProfile::new(&curves.misses, &curves.times, LINES_PER_WAY);
-    Ok((Predicted { ways: row.ways, class: row.class }, Arc::new(sharing.map_err(|error| failed(name, &error))?)))
+    Ok((PredictedNeed { ways: row.ways, class: row.class }, Arc::new(sharing.map_err(|error| failed(name, &error))?)))
 }
 
 fn fit(library: &TraceLibrary, rounds: usize) -> Result<f64, LabError> {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use nigh_data::ObjectId;
 use nigh_engine::WriteThrough;
 use nigh_objects::cluster::{CoherenceProtocol, HandedOver, Neighbours, Place, TakenShard};
-use nigh_objects::{MemoryLimits, ObjectMemory, Shards, Shrunk, Writes};
+use nigh_objects::{MemoryLimits, ObjectMemory, Shards, ShrinkResult, Writes};
 use nigh_protocol::{Member, NodeNumber};
 use nigh_rpc::certificates::Authority;
 use nigh_rpc::{
@@ -62,7 +62,7 @@ struct MemberMemory {
 
 /// What calls between members go over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum MemberTransport {
     Tcp,
     Tls,
 }
@@ -86,7 +86,7 @@ fn name(number: u32) -> String {
 
 impl Members {
     /// Members whose memories have room for `room` each, and whose objects have `length` bytes.
-    pub(crate) async fn start(over: Over, length: u64, room: ByteSize) -> Result<Self, LabError> {
+    pub(crate) async fn start(over: MemberTransport, length: u64, room: ByteSize) -> Result<Self, LabError> {
         let folder = tempfile::tempdir().at(std::env::temp_dir())?;
         let refused = |error| failed("certificates", &error);
         let authority = Authority::create(folder.path(), CLUSTER, DAYS).map_err(refused)?;
@@ -96,8 +96,8 @@ impl Members {
                 Identity::new(CLUSTER, Role::Node, &name(number)).map_err(|error| failed("a name", &error))?;
             let files = authority.issue(&identity, &["localhost".to_owned()], DAYS, false).map_err(refused)?;
             let security = match over {
-                Over::Tcp => Security::Plain,
-                Over::Tls => Security::Tls(Arc::new(Credentials::open(files).map_err(refused)?)),
+                MemberTransport::Tcp => Security::Plain,
+                MemberTransport::Tls => Security::Tls(Arc::new(Credentials::open(files).map_err(refused)?)),
             };
             let member = members.join(number, identity, security, length, room).await?;
             members.all.push(member);
@@ -207,7 +207,7 @@ impl Members {
     }
 
     /// `member` gives up all copies and hands them over.
-    pub(crate) async fn give_up(&self, member: usize, bytes: u64) -> (Shrunk, HandedOver) {
+    pub(crate) async fn give_up(&self, member: usize, bytes: u64) -> (ShrinkResult, HandedOver) {
         self.all[member].memory.shrink_and_hand_over(ByteSize(bytes)).await
     }
 }

@@ -10,11 +10,11 @@ use clap::Args;
 use nigh_terms::ByteSize;
 use serde::Serialize;
 
-use super::Asked;
+use super::RatioTarget;
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::made_up::{Filled, failed, key};
+use crate::instrument::made_up::{FilledMemory, failed, key};
 
 /// What is asked: bytes an object, beside its pages and its key.
 const OVERHEAD_MAX: f64 = 256.0;
@@ -39,7 +39,7 @@ pub(super) struct MemoryReport {
     /// What the cache's budget counts for all of them.
     counted_bytes: u64,
     summary: BTreeMap<&'static str, f64>,
-    asked: BTreeMap<&'static str, Asked>,
+    asked: BTreeMap<&'static str, RatioTarget>,
 }
 
 /// Memory of this process that is no file's and not shared.
@@ -53,7 +53,7 @@ pub(super) fn own_memory() -> Result<u64, LabError> {
 
 pub(super) async fn run(length: &MemoryLength, machine: Machine) -> Result<MemoryReport, LabError> {
     let objects = length.objects;
-    let filled = Filled::begin(LENGTH, ByteSize(objects * 4096)).await?;
+    let filled = FilledMemory::begin(LENGTH, ByteSize(objects * 4096)).await?;
     let memory = &filled.memory;
     // What the first reads make and keep for all others does not count.
     let warm = objects / 100;
@@ -76,7 +76,7 @@ pub(super) async fn run(length: &MemoryLength, machine: Machine) -> Result<Memor
         overhead_bytes,
         counted_bytes: usage.living.bytes(),
         summary: [(name, overhead_bytes)].into(),
-        asked: [(name, Asked::AtMost(OVERHEAD_MAX))].into(),
+        asked: [(name, RatioTarget::AtMost(OVERHEAD_MAX))].into(),
     })
 }
 

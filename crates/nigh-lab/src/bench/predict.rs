@@ -13,7 +13,7 @@ use nigh_schedule::payload_walk::PayloadWalk;
 use nigh_terms::ByteSize;
 use serde::Serialize;
 
-use super::Asked;
+use super::RatioTarget;
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::stats::Sample as Measured;
@@ -59,7 +59,7 @@ pub(super) struct PredictReport {
     learners: Vec<LearnerTimes>,
     /// The figures that something is asked of, of the default learner.
     summary: BTreeMap<&'static str, f64>,
-    asked: BTreeMap<&'static str, Asked>,
+    asked: BTreeMap<&'static str, RatioTarget>,
 }
 
 /// What an event of a function says.
@@ -118,9 +118,9 @@ pub(super) fn run(length: &PredictLength, machine: Machine) -> Result<PredictRep
         ]);
     }
     let asked = BTreeMap::from([
-        ("predict_p99_ns", Asked::AtMost(250.0)),
-        ("with_features_p50_ns", Asked::AtMost(1000.0)),
-        ("fit500_ms", Asked::AtMost(5.0)),
+        ("predict_p99_ns", RatioTarget::AtMost(250.0)),
+        ("with_features_p50_ns", RatioTarget::AtMost(1000.0)),
+        ("fit500_ms", RatioTarget::AtMost(5.0)),
     ]);
     Ok(PredictReport { machine, clock_ns: clock, payload_bytes: payload(0).len(), learners, summary, asked })
 }

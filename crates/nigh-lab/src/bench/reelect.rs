@@ -11,8 +11,8 @@ use clap::Args;
 use nigh_terms::ByteSize;
 use serde::Serialize;
 
-use super::Asked;
-use super::members::{Members, Over};
+use super::RatioTarget;
+use super::members::{MemberTransport, Members};
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::made_up::failed;
@@ -68,7 +68,7 @@ pub(super) struct ReelectReport {
     reelected: Vec<ReelectRow>,
     copied: Vec<CopyRow>,
     summary: BTreeMap<String, f64>,
-    asked: BTreeMap<String, Asked>,
+    asked: BTreeMap<String, RatioTarget>,
 }
 
 fn median(values: Vec<f64>) -> f64 {
@@ -78,7 +78,7 @@ fn median(values: Vec<f64>) -> f64 {
 async fn reelected(megabytes: u64, ofc_ms: f64, object: u64, rounds: usize) -> Result<ReelectRow, LabError> {
     let objects = (megabytes << 20).div_ceil(object);
     let (mut all, mut asked, mut free) = (Vec::new(), Vec::new(), Vec::new());
-    let members = Members::start(Over::Tls, object, room(megabytes)).await?;
+    let members = Members::start(MemberTransport::Tls, object, room(megabytes)).await?;
     members.bring(2, objects, 0).await?;
     // The first round warms the connections up.
     for round in 0..=rounds {
@@ -104,7 +104,7 @@ async fn copied(megabytes: u64, object: u64, rounds: usize) -> Result<CopyRow, L
     let objects = (megabytes << 20).div_ceil(object);
     let mut times = Vec::new();
     for _ in 0..rounds {
-        let members = Members::start(Over::Tls, object, room(megabytes)).await?;
+        let members = Members::start(MemberTransport::Tls, object, room(megabytes)).await?;
         members.bring(1, objects, USES).await?;
         let begun = Instant::now();
         let (_, done) = members.give_up(1, room(megabytes).bytes()).await;
@@ -133,7 +133,7 @@ pub(super) async fn run(length: &ReelectLength, machine: Machine) -> Result<Reel
     }
     let name = |row: &ReelectRow| format!("reelect_ms_{}_mb", row.megabytes);
     let summary = rows.iter().map(|row| (name(row), row.reelect_ms)).collect();
-    let asked = rows.iter().map(|row| (name(row), Asked::AtMost(row.ofc_ms))).collect();
+    let asked = rows.iter().map(|row| (name(row), RatioTarget::AtMost(row.ofc_ms))).collect();
     Ok(ReelectReport { machine, object_bytes: object, reelected: rows, copied: copies, summary, asked })
 }
 
@@ -148,7 +148,7 @@ pub(super) fn text(report: &ReelectReport) -> String {
         copies.add_row([row.megabytes.to_string(), row.objects.to_string(), format!("{:.1}", row.copy_ms)]);
     }
     let named = report.summary.iter().map(|(name, figure)| {
-        let asked = report.asked.get(name).map(Asked::to_string).unwrap_or_default();
+        let asked = report.asked.get(name).map(RatioTarget::to_string).unwrap_or_default();
         format!("\n{name}: {figure:.2} {asked}")
     });
     format!("{table}\n{copies}{}", named.collect::<String>())

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::{Asked, Length, Row};
+use super::{Length, RatioTarget, Row};
 use crate::LabError;
 use crate::instrument::cpu_time;
 use crate::instrument::error::Tried;
@@ -33,7 +33,7 @@ struct Server {
 
 /// One server's measurements of one case, a value a round.
 #[derive(Default)]
-struct Measured {
+struct ServerMeasurements {
     latencies: Vec<f64>,
     cpu_us: Vec<f64>,
     per_second: Vec<f64>,
@@ -45,17 +45,17 @@ struct Case {
     bytes: u64,
     clients: usize,
     /// The first is told with the row.
-    compared: &'static [Compared],
+    compared: &'static [S3Comparison],
 }
 
 /// Nigh's figure over a peer's.
-struct Compared {
+struct S3Comparison {
     peer: &'static str,
     /// In words, with what is asked.
     says: &'static str,
     figure: Figure,
     /// Its name in the summary, and what is asked.
-    summary: Option<(&'static str, Asked)>,
+    summary: Option<(&'static str, RatioTarget)>,
 }
 
 #[derive(Clone, Copy)]
@@ -69,15 +69,19 @@ const NIGH: &str = "nigh";
 const BARE: &str = "bare s3s";
 const CANNED: &str = "canned C";
 
-const fn cpu_beside_bare(name: &'static str) -> Compared {
-    let summary = Some((name, Asked::AtMost(1.15)));
-    Compared { peer: BARE, says: "cpu, at most 1.15", figure: Figure::Cpu, summary }
+const fn cpu_beside_bare(name: &'static str) -> S3Comparison {
+    let summary = Some((name, RatioTarget::AtMost(1.15)));
+    S3Comparison { peer: BARE, says: "cpu, at most 1.15", figure: Figure::Cpu, summary }
 }
 
-const THROUGHPUT_OF_CANNED: Compared =
-    Compared { peer: CANNED, says: "throughput", figure: Figure::Throughput, summary: None };
-const THROUGHPUT_OF_BARE: Compared =
-    Compared { peer: BARE, says: "throughput (bare keeps in memory only)", figure: Figure::Throughput, summary: None };
+const THROUGHPUT_OF_CANNED: S3Comparison =
+    S3Comparison { peer: CANNED, says: "throughput", figure: Figure::Throughput, summary: None };
+const THROUGHPUT_OF_BARE: S3Comparison = S3Comparison {
+    peer: BARE,
+    says: "throughput (bare keeps in memory only)",
+    figure: Figure::Throughput,
+    summary: None,
+};
 
 const CASES: [Case; 7] = [
     Case {
@@ -101,17 +105,17 @@ const CASES: [Case; 7] = [
         bytes: 1 << 20,
         clients: 8,
         compared: &[
-            Compared {
+            S3Comparison {
                 peer: CANNED,
                 says: "throughput, at least 0.8",
                 figure: Figure::Throughput,
-                summary: Some(("http_get_1mib_8_clients_throughput", Asked::AtLeast(0.8))),
+                summary: Some(("http_get_1mib_8_clients_throughput", RatioTarget::AtLeast(0.8))),
             },
-            Compared {
+            S3Comparison {
                 peer: CANNED,
                 says: "cpu, at most 1.2",
                 figure: Figure::Cpu,
-                summary: Some(("http_get_1mib_8_clients_cpu_per_mib", Asked::AtMost(1.2))),
+                summary: Some(("http_get_1mib_8_clients_cpu_per_mib", RatioTarget::AtMost(1.2))),
             },
         ],
     },
@@ -125,7 +129,7 @@ const CASES: [Case; 7] = [
 pub(super) struct Outcome {
     pub(super) rows: Vec<Row>,
     pub(super) summary: BTreeMap<&'static str, f64>,
-    pub(super) asked: BTreeMap<&'static str, Asked>,
+    pub(super) asked: BTreeMap<&'static str, RatioTarget>,
 }
 
 pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
@@ -178,7 +182,7 @@ async fn measure(case: &Case, servers: &[Server], length: Length, outcome: &mut 
     let mut contestants = Vec::new();
     for server in servers.iter().filter(takes_part) {
         if let Some(request) = prepare(case, server).await? {
-            contestants.push((server, request, Measured::default()));
+            contestants.push((server, request, ServerMeasurements::default()));
         }
     }
     for _ in 0..length.rounds.max(1) {
@@ -193,7 +197,7 @@ async fn measure(case: &Case, servers: &[Server], length: Length, outcome: &mut 
             Figure::Throughput => measured.per_second.as_slice(),
         })
     };
-    let ratio_of = |compared: &Compared| {
+    let ratio_of = |compared: &S3Comparison| {
         let (own, other) = (figures(NIGH, compared.figure)?, figures(compared.peer, compared.figure)?);
         Some(Sample::new(own.iter().zip(other).map(|(own, other)| own / other).collect()).median())
     };
@@ -241,7 +245,7 @@ fn round(
     request: &[u8],
     clients: usize,
     length: Duration,
-    measured: &mut Measured,
+    measured: &mut ServerMeasurements,
 ) -> Result<(), LabError> {
     let failed = |error: std::io::Error| LabError::Request { what: server.name.to_owned(), reason: error.to_string() };
     let before = server.cpu_time().map_err(failed)?;

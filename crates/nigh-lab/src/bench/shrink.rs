@@ -9,15 +9,15 @@ use std::io::Write as _;
 use std::time::Instant;
 
 use clap::Args;
-use nigh_objects::{ObjectMemory, Shrunk};
+use nigh_objects::{ObjectMemory, ShrinkResult};
 use nigh_terms::ByteSize;
 use rustix::fs::MemfdFlags;
 use serde::Serialize;
 
-use super::Asked;
+use super::RatioTarget;
 use crate::LabError;
 use crate::instrument::machine::Machine;
-use crate::instrument::made_up::{Filled, failed};
+use crate::instrument::made_up::{FilledMemory, failed};
 use crate::instrument::stats::Sample;
 use crate::instrument::table::table_of;
 
@@ -72,12 +72,12 @@ pub(super) struct ShrinkReport {
     whole: Vec<WholeRow>,
     /// The figures that something is asked of, by name.
     summary: BTreeMap<String, f64>,
-    asked: BTreeMap<String, Asked>,
+    asked: BTreeMap<String, RatioTarget>,
 }
 
-async fn fill(count: u64, bytes: u64) -> Result<Filled, LabError> {
+async fn fill(count: u64, bytes: u64) -> Result<FilledMemory, LabError> {
     // Room for four times as much: bodies on their way in may take a part of it only.
-    let filled = Filled::begin(bytes, ByteSize(4 * count * bytes.max(4096))).await?;
+    let filled = FilledMemory::begin(bytes, ByteSize(4 * count * bytes.max(4096))).await?;
     filled.read(0..count).await?;
     let kept = filled.memory.usage().objects;
     if kept != count {
@@ -87,7 +87,7 @@ async fn fill(count: u64, bytes: u64) -> Result<Filled, LabError> {
 }
 
 /// Gives `wanted` bytes back, or says why they were not.
-fn shrink(memory: &ObjectMemory, wanted: u64) -> Result<Shrunk, LabError> {
+fn shrink(memory: &ObjectMemory, wanted: u64) -> Result<ShrinkResult, LabError> {
     let shrunk = memory.shrink(ByteSize(wanted));
     if shrunk.freed.bytes() < wanted {
         return Err(failed("a shrink", &format!("{} of {wanted} bytes were freed", shrunk.freed.bytes())));
@@ -96,10 +96,10 @@ fn shrink(memory: &ObjectMemory, wanted: u64) -> Result<Shrunk, LabError> {
 }
 
 async fn decision(objects: u64, rounds: usize) -> Result<DecisionRow, LabError> {
-    let Filled { memory, .. } = &fill(objects, SMALL_BYTES).await?;
+    let FilledMemory { memory, .. } = &fill(objects, SMALL_BYTES).await?;
     let wanted = memory.usage().living.bytes() / PART;
     let shrunk = (0..rounds).map(|_| shrink(memory, wanted)).collect::<Result<Vec<_>, _>>()?;
-    let median = |of: fn(&Shrunk) -> f64| Sample::new(shrunk.iter().map(of).collect()).median();
+    let median = |of: fn(&ShrinkResult) -> f64| Sample::new(shrunk.iter().map(of).collect()).median();
     Ok(DecisionRow {
         objects,
         copies: median(|one| one.copies as f64) as u64,
@@ -123,7 +123,7 @@ async fn whole(bytes: u64, count: u64, rounds: usize) -> Result<WholeRow, LabErr
     let (mut totals, mut closes, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     let mut freed = 0;
     for _ in 0..rounds {
-        let Filled { memory, .. } = &fill(count, bytes).await?;
+        let FilledMemory { memory, .. } = &fill(count, bytes).await?;
         let files = files(count / 2, bytes)?;
         let begun = Instant::now();
         freed = shrink(memory, bytes * count / 2)?.freed.bytes();
@@ -155,12 +155,12 @@ pub(super) async fn run(length: &ShrinkLength, machine: Machine) -> Result<Shrin
         wholes.push(whole(bytes, count, rounds).await?);
     }
     // The decision among the most objects, and the whole at each size.
-    let mut named: Vec<(String, f64, Asked)> = wholes
+    let mut named: Vec<(String, f64, RatioTarget)> = wholes
         .iter()
-        .map(|row| (format!("whole_over_close_{}_kib", row.object_bytes >> 10), row.ratio, Asked::AtMost(1.2)))
+        .map(|row| (format!("whole_over_close_{}_kib", row.object_bytes >> 10), row.ratio, RatioTarget::AtMost(1.2)))
         .collect();
     if let Some(row) = decisions.last() {
-        named.push((format!("decision_us_{}_objects", row.objects), row.decision_us, Asked::AtMost(100.0)));
+        named.push((format!("decision_us_{}_objects", row.objects), row.decision_us, RatioTarget::AtMost(100.0)));
     }
     let asked = named.iter().map(|(name, _, asked)| (name.clone(), *asked)).collect();
     let summary = named.into_iter().map(|(name, figure, _)| (name, figure)).collect();
@@ -184,7 +184,7 @@ pub(super) fn text(report: &ShrinkReport) -> String {
         ]);
     }
     let named = report.summary.iter().map(|(name, figure)| {
-        let asked = report.asked.get(name).map(Asked::to_string).unwrap_or_default();
+        let asked = report.asked.get(name).map(RatioTarget::to_string).unwrap_or_default();
         format!("\n{name}: {figure:.2} {asked}")
     });
     format!("{decisions}\n{whole}{}", named.collect::<String>())

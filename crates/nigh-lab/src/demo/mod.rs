@@ -22,7 +22,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
-use self::report::{Report, Run, Side, summarize};
+use self::report::{DemoReport, Run, Side, summarize};
 use self::side::{DirectFunctions, Job, through_nigh};
 use crate::LabError;
 use crate::instrument::error::Tried;
@@ -138,7 +138,7 @@ impl DemoArgs {
         let (runs, rounds, failed) = self.load(&functions, &node, &store, &codes, &python).await?;
         let records = activations(&node, runs.len() + functions.len()).await?;
         let summaries = summarize(&runs, &records);
-        let report = Report {
+        let report = DemoReport {
             machine,
             store: if store.swift.is_some() { "OpenStack Swift (s3api)" } else { "directory store" },
             clients: self.clients.into(),
@@ -320,7 +320,7 @@ async fn put(door: &Door, connection: &mut Connection, path: &str, body: &[u8]) 
 }
 
 #[expect(clippy::print_stdout, reason = "the report is the command's output")]
-fn print(report: &Report, page: Option<&Path>, json: bool) -> Result<(), LabError> {
+fn print(report: &DemoReport, page: Option<&Path>, json: bool) -> Result<(), LabError> {
     if json {
         let text = serde_json::to_string_pretty(report).at("report")?;
         println!("{text}");

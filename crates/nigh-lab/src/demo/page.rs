@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::report::{Report, Run, Side, Summary};
+use super::report::{DemoReport, Run, Side, Summary};
 use crate::LabError;
 use crate::instrument::stacked_bars::{EXTRACT, LOAD, StackedBar, TRANSFORM, stacked_bars};
 use crate::instrument::stats::Sample;
@@ -16,7 +16,7 @@ fn chart_error(error: impl std::fmt::Display) -> LabError {
 }
 
 /// The page.
-pub(super) fn page(report: &Report) -> Result<String, LabError> {
+pub(super) fn page(report: &DemoReport) -> Result<String, LabError> {
     let compared = report.summaries.iter().any(|summary| summary.side == Side::Direct);
     let charts = [
         ("Where the time goes: extract, transform, load", shares(&report.summaries)?),
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    fn report(sides: &[Side]) -> Report {
+    fn report(sides: &[Side]) -> DemoReport {
         let phases_ms = PhasesMs { extract: 5.0, transform: 5.0, load: 2.0 };
         let run = |&side: &Side| Run {
             function: "a<b".to_owned(),
@@ -203,7 +203,7 @@ mod tests {
             phases_ms,
             processor_ms: None,
         };
-        Report {
+        DemoReport {
             machine: Machine::read("nigh experiment demo".to_owned()),
             store: "Swift",
             clients: 2,

@@ -57,7 +57,7 @@ pub(super) struct Summary {
 
 /// All that a run of the experiment says.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct DemoReport {
     pub(super) machine: Machine,
     pub(super) store: &'static str,
     pub(super) clients: usize,

@@ -35,18 +35,18 @@ use self::plan::{Fault, Plan};
 const PIECE: u64 = 16 << 10;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
-type Answer = Response<BoxBody<Bytes, Failure>>;
+type ProxyResponse = Response<BoxBody<Bytes, Failure>>;
 
 /// A running proxy; it ends when dropped.
 #[derive(Debug)]
 pub struct FaultProxy {
-    shared: Arc<Shared>,
+    shared: Arc<FaultProxyState>,
     address: SocketAddr,
     serving: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FaultProxyState {
     upstream: String,
     client: Client<HttpConnector, Incoming>,
     plan: RwLock<Plan>,
@@ -64,7 +64,7 @@ impl FaultProxy {
         let address = listener.local_addr()?;
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FaultProxyState {
             upstream: upstream.trim_end_matches('/').to_owned(),
             client: Client::builder(TokioExecutor::new()).set_host(false).build(tcp),
             plan: RwLock::new(plan),
@@ -113,7 +113,7 @@ impl Drop for FaultProxy {
     }
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+async fn serve(listener: TcpListener, shared: Arc<FaultProxyState>) {
     // The connections end with the proxy.
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -138,7 +138,7 @@ fn drop_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-fn status(status: u16, retry_after_s: Option<u64>) -> Answer {
+fn status(status: u16, retry_after_s: Option<u64>) -> ProxyResponse {
     let mut answer = Response::new(Empty::new().map_err(|never: Infallible| match never {}).boxed());
     *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if let Some(seconds) = retry_after_s {
@@ -147,7 +147,7 @@ fn status(status: u16, retry_after_s: Option<u64>) -> Answer {
     answer
 }
 
-async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, Failure> {
+async fn answer(shared: Arc<FaultProxyState>, request: Request<Incoming>) -> Result<ProxyResponse, Failure> {
     let number = shared.requests.fetch_add(1, Ordering::Relaxed);
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned();
     let fate = shared.plan.read().fate(number, request.method(), &target);
@@ -173,7 +173,11 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
     }
 }
 
-async fn pass(shared: &Shared, request: Request<Incoming>, target: &str) -> Result<Response<Incoming>, Failure> {
+async fn pass(
+    shared: &FaultProxyState,
+    request: Request<Incoming>,
+    target: &str,
+) -> Result<Response<Incoming>, Failure> {
     let (mut head, body) = request.into_parts();
     head.uri = format!("{}{target}", shared.upstream).parse::<Uri>()?;
     drop_hop_by_hop(&mut head.headers);
@@ -182,7 +186,11 @@ async fn pass(shared: &Shared, request: Request<Incoming>, target: &str) -> Resu
     Ok(answer)
 }
 
-async fn spoil(answer: Response<Incoming>, fault: Option<Fault>, length: Option<u64>) -> Result<Answer, Failure> {
+async fn spoil(
+    answer: Response<Incoming>,
+    fault: Option<Fault>,
+    length: Option<u64>,
+) -> Result<ProxyResponse, Failure> {
     let (mut head, body) = answer.into_parts();
     let whole = |body: Incoming| body.map_err(Failure::from).boxed();
     match fault {

@@ -38,7 +38,7 @@ fn this_program() -> Result<Program, LabError> {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept<Q, T> {
+struct ProgressDocument<Q, T> {
     format: u32,
     program: Program,
     asked: Q,
@@ -49,7 +49,7 @@ struct Kept<Q, T> {
 #[derive(Debug)]
 pub(crate) struct KeptProgress<Q, T> {
     path: PathBuf,
-    kept: Mutex<Kept<Q, T>>,
+    kept: Mutex<ProgressDocument<Q, T>>,
 }
 
 impl<Q, T> KeptProgress<Q, T>
@@ -77,10 +77,11 @@ where
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(LabError::file(path, &error)),
         };
-        let known = known.and_then(|known| serde_json::from_slice::<Kept<Q, T>>(&known).ok());
-        let same = |known: &Kept<Q, T>| known.format == FORMAT && known.program == program && known.asked == asked;
+        let known = known.and_then(|known| serde_json::from_slice::<ProgressDocument<Q, T>>(&known).ok());
+        let same =
+            |known: &ProgressDocument<Q, T>| known.format == FORMAT && known.program == program && known.asked == asked;
         let done = known.filter(same).map(|known| known.done).unwrap_or_default();
-        let kept = Kept { format: FORMAT, program, asked, done };
+        let kept = ProgressDocument { format: FORMAT, program, asked, done };
         Ok(Self { path: path.to_owned(), kept: Mutex::new(kept) })
     }
 

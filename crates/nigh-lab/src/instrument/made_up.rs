@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use nigh_data::{
-    Attributes, BucketInfo, ByteStream, ETag, GetRequest, Listed, ObjectError, ObjectId, ObjectMeta, Tags,
+    Attributes, BucketInfo, ByteStream, ETag, GetRequest, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags,
 };
 use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
 use nigh_stores::{Payload, Store};
@@ -113,7 +113,7 @@ impl Store for MadeUp {
         _: &str,
         _: Option<&str>,
         _: usize,
-    ) -> Result<Vec<Listed>, ObjectError> {
+    ) -> Result<Vec<ListedObject>, ObjectError> {
         Ok(Vec::new())
     }
 }
@@ -128,12 +128,12 @@ pub(crate) fn store(length: u64) -> Arc<dyn Store> {
 }
 
 /// A memory of this process with room for `cache` bytes of objects of `length` bytes each; none is in it.
-pub(crate) struct Filled {
+pub(crate) struct FilledMemory {
     pub(crate) memory: ObjectMemory,
     _folder: tempfile::TempDir,
 }
 
-impl Filled {
+impl FilledMemory {
     pub(crate) async fn begin(length: u64, cache: ByteSize) -> Result<Self, LabError> {
         let folder = tempfile::tempdir().at("a folder")?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());

@@ -44,7 +44,7 @@ pub(crate) struct Deployment<'a> {
 
 /// An invocation's answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct InvocationAnswer {
     /// What the handler returned.
     pub payload: Vec<u8>,
     /// `Unhandled` if it failed.
@@ -59,13 +59,13 @@ pub(crate) struct Answer {
 #[derive(Deserialize)]
 struct Page {
     #[serde(rename = "Functions")]
-    functions: Vec<Listed>,
+    functions: Vec<ListedFunction>,
     #[serde(rename = "NextMarker")]
     next_marker: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ListedFunction {
     #[serde(rename = "FunctionName")]
     name: String,
 }
@@ -197,11 +197,11 @@ impl LambdaClient {
     ///
     /// # Errors
     /// If the door refuses it or the connection breaks.
-    pub(crate) fn send(&mut self, function: &str, request: &[u8]) -> Result<Answer, LabError> {
+    pub(crate) fn send(&mut self, function: &str, request: &[u8]) -> Result<InvocationAnswer, LabError> {
         let failed = |error: std::io::Error| LabError::Request { what: function.to_owned(), reason: error.to_string() };
         let (head, payload) = self.connection.fetch(request).map_err(failed)?;
         let tail = header(&head, "x-amz-log-result").and_then(|tail| STANDARD.decode(tail).ok()).unwrap_or_default();
-        Ok(Answer {
+        Ok(InvocationAnswer {
             payload,
             function_error: header(&head, "x-amz-function-error").map(str::to_owned),
             id: header(&head, "x-amzn-requestid").unwrap_or_default().to_owned(),

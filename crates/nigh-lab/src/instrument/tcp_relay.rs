@@ -101,7 +101,7 @@ async fn serve(
 }
 
 /// How the carrying of a connection ends before both of its ends have ended it.
-enum Ended {
+enum RelayEnd {
     Both,
     Reset,
     Forgotten,
@@ -114,12 +114,12 @@ async fn carry(mut caller: TcpStream, to: SocketAddr, mut weather: watch::Receiv
     // A socket that refuses it is only slower.
     let _ = (caller.set_nodelay(true), node.set_nodelay(true));
     match carry_until(&mut caller, &mut node, &mut weather, made).await {
-        Ended::Both => {}
-        Ended::Reset => {
+        RelayEnd::Both => {}
+        RelayEnd::Reset => {
             // Without a linger what is dropped is reset.
             let _ = (set_socket_linger(&caller, Some(Duration::ZERO)), set_socket_linger(&node, Some(Duration::ZERO)));
         }
-        Ended::Forgotten => {
+        RelayEnd::Forgotten => {
             drop(node);
             // Nothing is said to the caller, whatever it sends, until it has had enough or is reset.
             let _ = weather.wait_for(|now| now.reset != made.reset).await;
@@ -132,7 +132,7 @@ async fn carry_until(
     node: &mut TcpStream,
     weather: &mut watch::Receiver<Weather>,
     made: Weather,
-) -> Ended {
+) -> RelayEnd {
     let (from_caller, to_caller) = caller.split();
     let (from_node, to_node) = node.split();
     let there = pass(from_caller, to_node, weather.clone(), |weather| weather.holds_calls);
@@ -140,10 +140,10 @@ async fn carry_until(
     let both = async { tokio::join!(there, back) };
     let changed = weather.wait_for(|now| now.reset != made.reset || now.forgotten != made.forgotten);
     tokio::select! {
-        _ = both => Ended::Both,
+        _ = both => RelayEnd::Both,
         now = changed => match now {
-            Ok(now) if now.reset == made.reset => Ended::Forgotten,
-            Ok(_) | Err(_) => Ended::Reset,
+            Ok(now) if now.reset == made.reset => RelayEnd::Forgotten,
+            Ok(_) | Err(_) => RelayEnd::Reset,
         },
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct Arrival {
 
 /// What load is wanted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ArrivalPlan<'a> {
     pub(crate) law: ArrivalLaw,
     /// Between two invocations of a tenant, in the mean.
     pub(crate) interval: Duration,
@@ -53,7 +53,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// All arrivals in the order of time; `inputs` has the number of inputs of each tenant.
-pub(crate) fn schedule(inputs: &[usize], wanted: &Wanted<'_>) -> Vec<Arrival> {
+pub(crate) fn schedule(inputs: &[usize], wanted: &ArrivalPlan<'_>) -> Vec<Arrival> {
     let mut all = Vec::new();
     for (tenant, &inputs) in inputs.iter().enumerate() {
         let mut random = StdRng::seed_from_u64(wanted.seed.wrapping_add(tenant as u64) ^ TIMES);
@@ -73,14 +73,14 @@ pub(crate) fn schedule(inputs: &[usize], wanted: &Wanted<'_>) -> Vec<Arrival> {
     all
 }
 
-fn periodic(wanted: &Wanted<'_>, random: &mut StdRng) -> Vec<f64> {
+fn periodic(wanted: &ArrivalPlan<'_>, random: &mut StdRng) -> Vec<f64> {
     let interval = wanted.interval.as_secs_f64();
     let first = random.random_range(0.0..1.0) * interval;
     let times = (0_u32..).map(|number| first + f64::from(number) * interval);
     times.take_while(|&due| due < wanted.length.as_secs_f64()).collect()
 }
 
-fn exponential(wanted: &Wanted<'_>, random: &mut StdRng) -> Vec<f64> {
+fn exponential(wanted: &ArrivalPlan<'_>, random: &mut StdRng) -> Vec<f64> {
     let mut due = 0.0;
     let mut next = || {
         due -= wanted.interval.as_secs_f64() * (1.0 - random.random_range(0.0_f64..1.0)).ln();
@@ -90,7 +90,7 @@ fn exponential(wanted: &Wanted<'_>, random: &mut StdRng) -> Vec<f64> {
 }
 
 /// The counts of some minutes of a drawn function, scaled; what is no whole invocation is one by chance.
-fn recorded(wanted: &Wanted<'_>, random: &mut StdRng) -> Vec<f64> {
+fn recorded(wanted: &ArrivalPlan<'_>, random: &mut StdRng) -> Vec<f64> {
     let length = wanted.length.as_secs_f64();
     let minutes = (length / MINUTE_S).ceil() as usize;
     let invoked: Vec<&Vec<u32>> = wanted.recorded.iter().filter(|day| day.iter().any(|&count| count > 0)).collect();
@@ -117,8 +117,8 @@ fn recorded(wanted: &Wanted<'_>, random: &mut StdRng) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn wanted(law: ArrivalLaw, recorded: &[Vec<u32>]) -> Wanted<'_> {
-        Wanted { law, interval: Duration::from_secs(2), length: Duration::from_secs(600), seed: 5, recorded }
+    fn wanted(law: ArrivalLaw, recorded: &[Vec<u32>]) -> ArrivalPlan<'_> {
+        ArrivalPlan { law, interval: Duration::from_secs(2), length: Duration::from_secs(600), seed: 5, recorded }
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_load_and_one_more_tenant_changes_nobody_else() {
         let of = |tenants: usize, seed| {
-            let wanted = Wanted { seed, ..wanted(ArrivalLaw::Exponential, &[]) };
+            let wanted = ArrivalPlan { seed, ..wanted(ArrivalLaw::Exponential, &[]) };
             let all = schedule(&vec![4; tenants], &wanted);
             all.iter().filter(|one| one.tenant < 2).map(|one| (one.due_s, one.tenant, one.input)).collect::<Vec<_>>()
         };

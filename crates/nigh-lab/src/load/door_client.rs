@@ -4,7 +4,7 @@ use tokio::runtime::Handle;
 
 use super::arrivals::Arrival;
 use super::open_loop::LoadClient;
-use super::run::Answered;
+use super::run::InvocationTimes;
 use super::tenants::Tenant;
 use crate::LabError;
 use crate::instrument::platform::LambdaClient;
@@ -44,7 +44,7 @@ impl<'a> DoorClient<'a> {
 }
 
 impl LoadClient for DoorClient<'_> {
-    fn invoke(&mut self, arrival: &Arrival) -> Result<Answered, String> {
+    fn invoke(&mut self, arrival: &Arrival) -> Result<InvocationTimes, String> {
         let (tenant, event) = self.events.of(arrival)?;
         let name = tenant.name.clone();
         invoke(&mut self.lambda, &name, &event, &self.handle).map_err(|error| error.to_string())
@@ -57,7 +57,7 @@ pub(crate) fn invoke(
     name: &str,
     event: &[u8],
     handle: &Handle,
-) -> Result<Answered, LabError> {
+) -> Result<InvocationTimes, LabError> {
     let failure =
         |reason: String| LabError::Function { function: name.to_owned(), input: "its event".to_owned(), reason };
     let request = handle.block_on(lambda.invocation(name, event))?;
@@ -66,6 +66,6 @@ pub(crate) fn invoke(
     if answer.function_error.is_some() {
         return Err(failure(String::from_utf8_lossy(&answer.payload).into_owned()));
     }
-    let answered = Answered::read(&answer.payload).map_err(failure)?.with_report(&answer.log);
-    Ok(Answered { id: Some(answer.id), ..answered })
+    let answered = InvocationTimes::read(&answer.payload).map_err(failure)?.with_report(&answer.log);
+    Ok(InvocationTimes { id: Some(answer.id), ..answered })
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::arrivals::Arrival;
-use super::run::{Answered, Run};
+use super::run::{InvocationTimes, Run};
 use crate::LabError;
 
 /// A waiting client looks so often whether the load was stopped.
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// One client of a platform.
 pub(crate) trait LoadClient {
     /// Sends an invocation and waits for its end.
-    fn invoke(&mut self, arrival: &Arrival) -> Result<Answered, String>;
+    fn invoke(&mut self, arrival: &Arrival) -> Result<InvocationTimes, String>;
 }
 
 /// How a schedule is played.
@@ -87,12 +87,12 @@ fn wait_until(due: Instant, stop: &AtomicBool) -> bool {
 mod tests {
     use super::*;
 
-    struct Slow(Duration);
+    struct SlowClient(Duration);
 
-    impl LoadClient for Slow {
-        fn invoke(&mut self, arrival: &Arrival) -> Result<Answered, String> {
+    impl LoadClient for SlowClient {
+        fn invoke(&mut self, arrival: &Arrival) -> Result<InvocationTimes, String> {
             std::thread::sleep(self.0);
-            if arrival.input == 9 { Err("nine".to_owned()) } else { Ok(Answered::default()) }
+            if arrival.input == 9 { Err("nine".to_owned()) } else { Ok(InvocationTimes::default()) }
         }
     }
 
@@ -103,7 +103,7 @@ mod tests {
 
     fn played(clients: usize, stop: &AtomicBool) -> Vec<Run> {
         let pace = Pace { clients, from_s: 100.0, stop, ended: &|_| () };
-        play(&arrivals(12, 0.02), &pace, || Ok(Slow(Duration::from_millis(60)))).unwrap()
+        play(&arrivals(12, 0.02), &pace, || Ok(SlowClient(Duration::from_millis(60)))).unwrap()
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
     fn a_load_that_is_stopped_sends_nothing_more_and_keeps_what_has_ended() {
         let stop = AtomicBool::new(false);
         let pace = Pace { clients: 1, from_s: 100.0, stop: &stop, ended: &|_| stop.store(true, Ordering::Relaxed) };
-        let runs = play(&arrivals(12, 0.02), &pace, || Ok(Slow(Duration::ZERO))).unwrap();
+        let runs = play(&arrivals(12, 0.02), &pace, || Ok(SlowClient(Duration::ZERO))).unwrap();
         assert_eq!(runs.len(), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::run::{Answered, Run};
+use super::run::{InvocationTimes, Run};
 use super::settings::LoadSettings;
 use super::tenants::Tenant;
 use crate::instrument::machine::Machine;
@@ -40,8 +40,9 @@ pub(crate) struct LoadRow {
 
 impl LoadRow {
     pub(crate) fn of<'a>(tenant: &str, booked_mb: Option<u64>, runs: impl Iterator<Item = &'a Run> + Clone) -> Self {
-        let answered: Vec<&Answered> = runs.clone().filter_map(|run| run.answered.as_ref().ok()).collect();
-        let median = |of: fn(&Answered) -> f64| Sample::new(answered.iter().map(|one| of(one)).collect()).median();
+        let answered: Vec<&InvocationTimes> = runs.clone().filter_map(|run| run.answered.as_ref().ok()).collect();
+        let median =
+            |of: fn(&InvocationTimes) -> f64| Sample::new(answered.iter().map(|one| of(one)).collect()).median();
         let responses = Sample::new(runs.clone().map(|run| run.response_ms).collect());
         Self {
             tenant: tenant.to_owned(),
@@ -53,7 +54,7 @@ impl LoadRow {
             p95_ms: responses.percentile(0.95),
             p99_ms: responses.percentile(0.99),
             extract_ms: median(|one| one.extract_ms),
-            transform_ms: median(Answered::transform_ms),
+            transform_ms: median(InvocationTimes::transform_ms),
             load_ms: median(|one| one.load_ms),
             cold: answered.iter().filter(|one| one.cold).count(),
             hit_ratio: hit_ratio(&answered),
@@ -88,7 +89,7 @@ impl LoadRow {
 }
 
 /// Of the reads of which there is a record, the share that was served from memory.
-pub(crate) fn hit_ratio(answered: &[&Answered]) -> Option<f64> {
+pub(crate) fn hit_ratio(answered: &[&InvocationTimes]) -> Option<f64> {
     let (hits, reads) = answered
         .iter()
         .filter_map(|one| one.record)
@@ -97,7 +98,7 @@ pub(crate) fn hit_ratio(answered: &[&Answered]) -> Option<f64> {
 }
 
 /// The sum of what is known of each; none if nothing is known of any.
-pub(crate) fn sum(answered: &[&Answered], of: impl Fn(&Answered) -> Option<f64>) -> Option<f64> {
+pub(crate) fn sum(answered: &[&InvocationTimes], of: impl Fn(&InvocationTimes) -> Option<f64>) -> Option<f64> {
     let known: Vec<f64> = answered.iter().filter_map(|one| of(one)).collect();
     (!known.is_empty()).then(|| known.iter().sum())
 }
@@ -148,19 +149,19 @@ impl LoadReport {
 pub(crate) mod tests {
     use super::*;
     use crate::load::arrivals::Arrival;
-    use crate::load::run::Recorded;
+    use crate::load::run::PlatformRecord;
 
     /// An answer after `total_ms`, two tenths of it reading and one writing.
     pub(crate) fn run(number: usize, tenant: usize, total_ms: f64) -> Run {
-        let answered = Answered {
+        let answered = InvocationTimes {
             total_ms,
             extract_ms: total_ms * 0.2,
             load_ms: total_ms * 0.1,
             cpu_ms: total_ms * 0.7,
             billed_gb_s: Some(0.5),
             used_gb_s: Some(0.25),
-            record: Some(Recorded { hits: 3, misses: 1, ..Recorded::default() }),
-            ..Answered::default()
+            record: Some(PlatformRecord { hits: 3, misses: 1, ..PlatformRecord::default() }),
+            ..InvocationTimes::default()
         };
         let arrival = Arrival { number, due_s: number as f64, tenant, input: 0 };
         Run { arrival, late_ms: 0.0, response_ms: total_ms + 1.0, answered: Ok(answered) }

@@ -15,12 +15,12 @@ pub(crate) struct Run {
     /// From when it was due to its answer: a wait before it was sent is part of it.
     pub(crate) response_ms: f64,
     /// What it answered, or why it failed.
-    pub(crate) answered: Result<Answered, String>,
+    pub(crate) answered: Result<InvocationTimes, String>,
 }
 
 /// What a measured handler returns, and what its platform adds. Milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Answered {
+pub(crate) struct InvocationTimes {
     /// Where the platform has a record of it, its name there.
     pub(crate) id: Option<String>,
     /// The handler, from its first line to its last.
@@ -36,12 +36,12 @@ pub(crate) struct Answered {
     pub(crate) billed_gb_s: Option<f64>,
     pub(crate) used_gb_s: Option<f64>,
     /// What the platform's own record says.
-    pub(crate) record: Option<Recorded>,
+    pub(crate) record: Option<PlatformRecord>,
 }
 
 /// Of the platform's record of an invocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Recorded {
+pub(crate) struct PlatformRecord {
     /// Its reads that were served from memory.
     pub(crate) hits: u64,
     /// Those that were not.
@@ -54,17 +54,17 @@ pub(crate) struct Recorded {
 
 /// What `measured.py` returns.
 #[derive(Deserialize)]
-struct Measured {
+struct HandlerTimes {
     total_us: f64,
     extract_us: f64,
     load_us: f64,
     cpu_us: f64,
 }
 
-impl Answered {
+impl InvocationTimes {
     /// Of a measured handler's answer.
     pub(crate) fn read(payload: &[u8]) -> Result<Self, String> {
-        let measured: Measured = serde_json::from_slice(payload)
+        let measured: HandlerTimes = serde_json::from_slice(payload)
             .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&payload[..payload.len().min(300)])))?;
         let [total_ms, extract_ms, load_ms, cpu_ms] =
             [measured.total_us, measured.extract_us, measured.load_us, measured.cpu_us].map(|us| us / 1e3);
@@ -108,7 +108,7 @@ impl Run {
         answered.billed_gb_s = Some(cost.billed_gb_s);
         answered.used_gb_s = cost.used_gb_s.or(answered.used_gb_s);
         answered.peak = activation.peak_memory.or(answered.peak);
-        answered.record = Some(Recorded {
+        answered.record = Some(PlatformRecord {
             hits: activation.hits,
             misses: activation.misses,
             grown: activation.memory.grown.into(),
@@ -126,13 +126,13 @@ mod tests {
         let answer = br#"{"total_us": 2000.0, "extract_us": 500.0, "load_us": 250.0, "cpu_us": 100}"#;
         let log = "START RequestId: 1\nREPORT of mine\nEND RequestId: 1\nREPORT RequestId: 1\tDuration: 1500.50 ms\t\
                    Billed Duration: 2000 ms\tMemory Size: 512 MB\tMax Memory Used: 256 MB\tInit Duration: 40.00 ms\n";
-        let answered = Answered::read(answer).unwrap().with_report(log);
+        let answered = InvocationTimes::read(answer).unwrap().with_report(log);
         assert!(answered.cold);
         assert_eq!(answered.peak, Some(ByteSize::mib(256)));
         assert_eq!(answered.billed_gb_s, Some(1.0));
         assert!((answered.used_gb_s.unwrap() - 0.375_125).abs() < 1e-9);
         assert_eq!((answered.data_ms(), answered.transform_ms()), (0.75, 1.25));
-        assert!(!Answered::read(answer).unwrap().with_report("no report").cold);
-        assert!(Answered::read(b"{}").unwrap_err().contains("total_us"));
+        assert!(!InvocationTimes::read(answer).unwrap().with_report("no report").cold);
+        assert!(InvocationTimes::read(b"{}").unwrap_err().contains("total_us"));
     }
 }

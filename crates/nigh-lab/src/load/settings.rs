@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::arrivals::{ArrivalLaw, Wanted};
+use super::arrivals::{ArrivalLaw, ArrivalPlan};
 use super::booking::BookingProfile;
 use crate::LabError;
 use crate::instrument::error::Tried;
@@ -143,8 +143,8 @@ impl LoadSettings {
     }
 
     /// What the schedule is made of.
-    pub(crate) fn wanted<'a>(&self, recorded: &'a [Vec<u32>]) -> Wanted<'a> {
-        Wanted {
+    pub(crate) fn wanted<'a>(&self, recorded: &'a [Vec<u32>]) -> ArrivalPlan<'a> {
+        ArrivalPlan {
             law: self.arrivals,
             interval: Duration::from_secs_f64(self.interval_s),
             length: Duration::from_secs_f64(self.seconds),

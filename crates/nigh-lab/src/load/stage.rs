@@ -12,7 +12,7 @@ use super::arrivals::Arrival;
 use super::booking::{BookingProfile, NAIVE_MB};
 use super::door_client::{Events, invoke};
 use super::doors::Doors;
-use super::tenants::{Offered, Tenant};
+use super::tenants::{OfferedFunction, Tenant};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::platform::{Deployment, LambdaClient, memory_of_sandboxes};
@@ -24,7 +24,7 @@ pub(crate) fn offered(
     names: &[String],
     inputs: &Path,
     bytes_max: u64,
-) -> Result<Vec<(SampleFunction, Offered)>, LabError> {
+) -> Result<Vec<(SampleFunction, OfferedFunction)>, LabError> {
     let find = |name: &String| {
         let function = all.iter().find(|function| function.name == *name).ok_or_else(|| LabError::Missing {
             missing: format!("the sample function {name}"),
@@ -35,7 +35,7 @@ pub(crate) fn offered(
             let missing = format!("an input of {name} of at most {bytes_max} bytes");
             return Err(LabError::Missing { missing, hint: "allow larger ones, or leave the function out" });
         }
-        Ok((function.clone(), Offered { function: name.clone(), inputs }))
+        Ok((function.clone(), OfferedFunction { function: name.clone(), inputs }))
     };
     names.iter().map(find).collect()
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// A function that tenants may have, and the inputs that it takes.
 #[derive(Clone, Debug)]
-pub(crate) struct Offered {
+pub(crate) struct OfferedFunction {
     pub(crate) function: String,
     /// Paths below the inputs' folder, small to large.
     pub(crate) inputs: Vec<String>,
@@ -38,7 +38,7 @@ impl Tenant {
 }
 
 /// `count` tenants by `seed`, each with `inputs_each` inputs, or with all that its function has.
-pub(crate) fn tenants(offered: &[Offered], count: usize, inputs_each: usize, seed: u64) -> Vec<Tenant> {
+pub(crate) fn tenants(offered: &[OfferedFunction], count: usize, inputs_each: usize, seed: u64) -> Vec<Tenant> {
     let functions = offered.iter().filter(|one| !one.inputs.is_empty()).cycle().take(count);
     functions
         .enumerate()
@@ -58,9 +58,9 @@ pub(crate) fn tenants(offered: &[Offered], count: usize, inputs_each: usize, see
 mod tests {
     use super::*;
 
-    fn offered() -> Vec<Offered> {
+    fn offered() -> Vec<OfferedFunction> {
         let inputs = |count: usize| (0..count).map(|at| format!("images/{at}.jpg")).collect();
-        let of = |function: &str, count| Offered { function: function.to_owned(), inputs: inputs(count) };
+        let of = |function: &str, count| OfferedFunction { function: function.to_owned(), inputs: inputs(count) };
         vec![of("edge", 8), of("nothing", 0), of("blur", 2)]
     }
 

@@ -11,11 +11,11 @@ use crate::instrument::machine::Machine;
 #[derive(Clone, Debug, Args)]
 pub struct ProfileArgs {
     #[command(subcommand)]
-    what: What,
+    what: ProfileCommand,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum What {
+enum ProfileCommand {
     /// The memory that each invocation of the sample functions needs, as rows to learn from (data/function-memory)
     Memory(memory::MemoryArgs),
 }
@@ -28,7 +28,7 @@ impl ProfileArgs {
     pub async fn run(self, json: bool) -> Result<(), LabError> {
         let machine = Machine::of_this_command();
         match self.what {
-            What::Memory(memory) => Box::pin(memory.run(machine, json)).await,
+            ProfileCommand::Memory(memory) => Box::pin(memory.run(machine, json)).await,
         }
     }
 }

@@ -9,7 +9,7 @@ use nigh_data::{Attributes, ETag, ObjectError, ObjectId, ObjectMeta, Tags};
 use nigh_lab::instrument::peer::PeerError;
 use nigh_lab::instrument::peer::swift::{NighMiddleware, Swift};
 use nigh_stores::swift::SwiftStore;
-use nigh_stores::swift::shadow::{Expected, ShadowConfig, ShadowError};
+use nigh_stores::swift::shadow::{ShadowConfig, ShadowError, ShadowPrecondition};
 use nigh_stores::{NetworkLimits, Payload, RetryPolicy, Store};
 use nigh_terms::{BucketName, Epoch, ObjectKey, SecretKey, Sequence, Timestamp, Token, Version};
 
@@ -98,7 +98,7 @@ async fn a_shadow_is_seen_as_what_it_will_be_and_its_push_overwrites_nothing_you
     let tenant = namespace("tenant");
     // Nigh marks those that it makes.
     theirs.create_bucket(&tenant, &bucket).await.unwrap();
-    let before = ours.put_placeholder(&object("bucket", "x"), &meta(ONE, 1), &Expected::Any).await;
+    let before = ours.put_placeholder(&object("bucket", "x"), &meta(ONE, 1), &ShadowPrecondition::Any).await;
     assert!(matches!(before, Err(ShadowError::NotCached)), "{before:?}");
     // Not yet Nigh's: the outsider may write though its node is not there.
     for key in ["pushed", "written", "dropped", "deleted"] {
@@ -111,7 +111,7 @@ async fn a_shadow_is_seen_as_what_it_will_be_and_its_push_overwrites_nothing_you
     for (key, sequence) in [("pushed", 2), ("fresh one/ü", 3)] {
         let object = object("bucket", key);
         let meta = meta(ONE, sequence);
-        ours.put_placeholder(&object, &meta, &Expected::Any).await.unwrap();
+        ours.put_placeholder(&object, &meta, &ShadowPrecondition::Any).await.unwrap();
         assert!(read(&theirs, &object).await.is_err(), "the node that has {key} is not there");
         assert!(read(&ours, &object).await.unwrap_err().to_string().contains("placeholder"));
         let seen = theirs.head(&object).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_shadow_is_seen_as_what_it_will_be_and_its_push_overwrites_nothing_you
         let listed = theirs.list(&tenant, &bucket, key, None, 10).await.unwrap();
         assert_eq!((listed.len(), listed[0].size, &listed[0].etag), (1, meta.size, &meta.etag));
         let other = ObjectMeta { version: Version { epoch: Epoch(0), sequence: Sequence(9) }, ..meta.clone() };
-        let older = ours.put_placeholder(&object, &other, &Expected::Any).await;
+        let older = ours.put_placeholder(&object, &other, &ShadowPrecondition::Any).await;
         assert!(matches!(older, Err(ShadowError::Newer(_))), "{older:?}");
         for _ in 0..2 {
             ours.push_shadow(&object, &payload(folder.path(), ONE), &meta).await.unwrap();
@@ -134,9 +134,9 @@ async fn a_shadow_is_seen_as_what_it_will_be_and_its_push_overwrites_nothing_you
 
     // An outsider writes after the placeholder; its node is let go of so that it may.
     for key in ["written", "deleted"] {
-        ours.put_placeholder(&object("bucket", key), &meta(ONE, 4), &Expected::ETag(md5(OLD))).await.unwrap();
+        ours.put_placeholder(&object("bucket", key), &meta(ONE, 4), &ShadowPrecondition::ETag(md5(OLD))).await.unwrap();
     }
-    ours.put_placeholder(&object("bucket", "dropped"), &meta(ONE, 4), &Expected::Present).await.unwrap();
+    ours.put_placeholder(&object("bucket", "dropped"), &meta(ONE, 4), &ShadowPrecondition::Present).await.unwrap();
     ours.mark_cached(&tenant, &bucket, false).await.unwrap();
     theirs.put(&object("bucket", "written"), &payload(folder.path(), THEIRS), &meta(THEIRS, 1)).await.unwrap();
     theirs.delete(&object("bucket", "deleted")).await.unwrap();
@@ -159,22 +159,22 @@ async fn expectations_are_kept(ours: &SwiftStore, theirs: &SwiftStore, scratch: 
     let put = async |bytes: &[u8], sequence, expected| {
         ours.put_expecting(&object, &payload(scratch, bytes), &meta(bytes, sequence), &expected).await
     };
-    assert!(matches!(put(ONE, 5, Expected::Present).await, Err(ShadowError::Outside(_))));
-    put(ONE, 5, Expected::Absent).await.unwrap();
-    put(ONE, 5, Expected::Absent).await.unwrap();
-    assert!(matches!(put(OLD, 6, Expected::Absent).await, Err(ShadowError::Outside(_))));
-    put(OLD, 6, Expected::Version(meta(ONE, 5).version)).await.unwrap();
-    assert!(matches!(put(ONE, 5, Expected::Any).await, Err(ShadowError::Newer(_))));
+    assert!(matches!(put(ONE, 5, ShadowPrecondition::Present).await, Err(ShadowError::Outside(_))));
+    put(ONE, 5, ShadowPrecondition::Absent).await.unwrap();
+    put(ONE, 5, ShadowPrecondition::Absent).await.unwrap();
+    assert!(matches!(put(OLD, 6, ShadowPrecondition::Absent).await, Err(ShadowError::Outside(_))));
+    put(OLD, 6, ShadowPrecondition::Version(meta(ONE, 5).version)).await.unwrap();
+    assert!(matches!(put(ONE, 5, ShadowPrecondition::Any).await, Err(ShadowError::Newer(_))));
     assert_eq!(read(theirs, &object).await.unwrap(), OLD);
     let delete =
         async |sequence, expected| ours.delete_expecting(&object, meta(ONE, sequence).version, &expected).await;
-    assert!(matches!(delete(7, Expected::ETag(md5(ONE))).await, Err(ShadowError::Outside(_))));
+    assert!(matches!(delete(7, ShadowPrecondition::ETag(md5(ONE))).await, Err(ShadowError::Outside(_))));
     for _ in 0..2 {
-        delete(7, Expected::ETag(md5(OLD))).await.unwrap();
+        delete(7, ShadowPrecondition::ETag(md5(OLD))).await.unwrap();
     }
     assert!(matches!(read(theirs, &object).await, Err(ObjectError::NoSuchKey(_))));
     let parts = ObjectMeta { etag: ETag(format!("{}-2", "0".repeat(32))), ..meta(ONE, 8) };
-    let unfit = ours.put_placeholder(&object, &parts, &Expected::Any).await;
+    let unfit = ours.put_placeholder(&object, &parts, &ShadowPrecondition::Any).await;
     assert!(matches!(unfit, Err(ShadowError::Unfit(_))), "{unfit:?}");
 }
 
@@ -197,9 +197,9 @@ async fn a_swift_without_the_middleware_or_with_another_secret_takes_no_shadow_a
     let (meta, none) =
         (meta(ONE, 2), |result: Result<_, ShadowError>| matches!(result, Err(ShadowError::NoMiddleware)));
     assert!(none(ours.mark_cached(&namespace("tenant"), &bucket, true).await));
-    assert!(none(ours.put_placeholder(&object, &meta, &Expected::Any).await.map(drop)));
+    assert!(none(ours.put_placeholder(&object, &meta, &ShadowPrecondition::Any).await.map(drop)));
     assert!(none(ours.push_shadow(&object, &payload(folder.path(), ONE), &meta).await.map(drop)));
-    assert!(none(ours.delete_expecting(&object, meta.version, &Expected::Any).await));
+    assert!(none(ours.delete_expecting(&object, meta.version, &ShadowPrecondition::Any).await));
     assert!(none(ours.drop_placeholder(&object, meta.version).await));
     assert_eq!(read(&theirs, &object).await.unwrap(), OLD);
 }

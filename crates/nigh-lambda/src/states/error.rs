@@ -10,7 +10,7 @@ use nigh_workflow::scratch::ScratchTagError;
 use serde_json::json;
 
 use super::super::LambdaError;
-use super::super::operations::Answer;
+use super::super::operations::LambdaResponse;
 use super::answer;
 
 /// A refusal, as clients see it.
@@ -54,13 +54,13 @@ kinds! {
 }
 
 impl StatesError {
-    pub(super) fn answer(&self) -> Answer {
+    pub(super) fn answer(&self) -> LambdaResponse {
         answer(self.status, &json!({ "__type": self.kind, "message": self.message }))
     }
 }
 
 /// A refusal of the door itself, in the form of this API.
-pub(crate) fn refusal(error: &LambdaError) -> Answer {
+pub(crate) fn refusal(error: &LambdaError) -> LambdaResponse {
     StatesError { status: error.status, kind: error.kind, message: error.message.clone() }.answer()
 }
 

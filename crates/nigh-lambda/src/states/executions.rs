@@ -3,7 +3,7 @@
 use nigh_terms::InvocationId;
 use nigh_workflow::arn::{WorkflowName, machine_arn};
 use nigh_workflow::event::Outcome;
-use nigh_workflow::executions::{Listed, NewExecution};
+use nigh_workflow::executions::{ExecutionSummary, NewExecution};
 use nigh_workflow::machine_store::MachineKind;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn set(object: &mut Value, name: &str, value: Option<impl Into<Value>>) {
     }
 }
 
-fn listed(execution: &Listed) -> Value {
+fn listed(execution: &ExecutionSummary) -> Value {
     let mut value = json!({
         "executionArn": execution.arn,
         "stateMachineArn": execution.machine_arn,

@@ -12,12 +12,12 @@ use nigh_engine::Revision;
 use nigh_terms::{InvocationId, Principal, Token};
 use nigh_workflow::executions::Executions;
 use nigh_workflow::machine_store::MachineKind;
-use nigh_workflow::owned::{Led, OwnedExecutions};
+use nigh_workflow::owned::{ExecutionsLocation, OwnedExecutions};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::LambdaDoor;
-use super::super::operations::{Answer, Request};
+use super::super::operations::{LambdaResponse, Request};
 use super::error::StatesError;
 use super::shape::{ExecutionShape, read};
 use super::{StatesOperation, answered, raw_answer};
@@ -64,7 +64,7 @@ fn is_passing(status: StatusCode) -> bool {
 
 impl LambdaDoor {
     /// Does `operation`, here or at the owner of its namespace.
-    pub(super) async fn of_executions(&self, operation: StatesOperation, request: &Request<'_>) -> Answer {
+    pub(super) async fn of_executions(&self, operation: StatesOperation, request: &Request<'_>) -> LambdaResponse {
         let (id, seen) = (InvocationId::now(), self.parts.invoke.seen(&request.who));
         let own = Seat { executions: &self.parts.executions, id, seen };
         let Some(owned) = &self.parts.owned else { return answered(self.seated(operation, request, &own).await) };
@@ -110,15 +110,15 @@ impl LambdaDoor {
         operation: StatesOperation,
         request: &Request<'_>,
         asked: AskedStates,
-    ) -> Answer {
+    ) -> LambdaResponse {
         let begun = Instant::now();
         loop {
             let done = match owned.at(&asked.namespace).await {
-                Ok(Led::Here(executions)) => {
+                Ok(ExecutionsLocation::Here(executions)) => {
                     let seat = Seat { executions: &executions, id: asked.id, seen: asked.seen.clone() };
                     Ok(answered(self.seated(operation, request, &seat).await))
                 }
-                Ok(Led::There(owner)) => {
+                Ok(ExecutionsLocation::There(owner)) => {
                     let asked = owned.ask(&owner, &asked, request.body.clone()).await;
                     asked.map(|(status, body)| raw_answer(StatusCode::from_u16(status).unwrap_or_default(), body))
                 }
@@ -161,7 +161,9 @@ impl AnswerStates for LambdaDoor {
     async fn answer(&self, asked: AskedStates, body: Bytes) -> Option<(u16, Bytes)> {
         let AskedStates { namespace, operation, id, seen, machine } = asked;
         let operation = StatesOperation::of(&operation)?;
-        let Led::Here(executions) = self.parts.owned.as_ref()?.at(&namespace).await.ok()? else { return None };
+        let ExecutionsLocation::Here(executions) = self.parts.owned.as_ref()?.at(&namespace).await.ok()? else {
+            return None;
+        };
         if let Some((name, revision)) = machine
             && let Err(error) = self.parts.machines.catch_up(&namespace, &name, Revision(revision)).await
         {

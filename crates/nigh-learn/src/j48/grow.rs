@@ -3,7 +3,7 @@
 use super::Node;
 use super::split::{Split, best_split};
 use crate::sample::Sample;
-use crate::schema::{Encoded, Schema};
+use crate::schema::{EncodedRow, Schema};
 
 /// Weights of the classes among some rows.
 #[derive(Clone, Debug)]
@@ -36,14 +36,14 @@ impl Distribution {
 
 /// A node with all that pruning asks for.
 #[derive(Clone, Debug)]
-pub(super) struct Growing {
+pub(super) struct GrowingNode {
     pub(super) distribution: Distribution,
     /// The rows it was grown from.
     pub(super) rows: Vec<usize>,
-    pub(super) split: Option<(Split, Vec<Growing>)>,
+    pub(super) split: Option<(Split, Vec<GrowingNode>)>,
 }
 
-impl Growing {
+impl GrowingNode {
     pub(super) fn make_leaf(&mut self) {
         self.split = None;
     }
@@ -80,23 +80,23 @@ impl Growing {
 }
 
 /// Grows a whole tree.
-pub(super) fn grow(schema: &Schema, samples: &[Sample], classes: &[usize]) -> Growing {
+pub(super) fn grow(schema: &Schema, samples: &[Sample], classes: &[usize]) -> GrowingNode {
     let count = classes.iter().max().map_or(1, |last| last + 1);
     let rows: Vec<usize> = (0..samples.len()).collect();
     grow_node(schema, samples, classes, count, rows)
 }
 
-fn grow_node(schema: &Schema, samples: &[Sample], classes: &[usize], count: usize, rows: Vec<usize>) -> Growing {
+fn grow_node(schema: &Schema, samples: &[Sample], classes: &[usize], count: usize, rows: Vec<usize>) -> GrowingNode {
     let distribution = Distribution::of(&rows, samples, classes, count);
     let Some(split) = best_split(schema, samples, classes, &rows, &distribution) else {
-        return Growing { distribution, rows, split: None };
+        return GrowingNode { distribution, rows, split: None };
     };
     let mut branches = vec![Vec::new(); split.branches()];
     for &row in &rows {
         branches[split.branch(&samples[row].features)].push(row);
     }
     let children = branches.into_iter().map(|branch| grow_node(schema, samples, classes, count, branch)).collect();
-    Growing { distribution, rows, split: Some((split, children)) }
+    GrowingNode { distribution, rows, split: Some((split, children)) }
 }
 
 impl Split {
@@ -108,7 +108,7 @@ impl Split {
     }
 
     /// The branch of a row that was seen.
-    pub(super) fn branch(&self, features: &Encoded) -> usize {
+    pub(super) fn branch(&self, features: &EncodedRow) -> usize {
         match self {
             Self::Number { column, threshold } => usize::from(features.values[*column] > *threshold),
             // Level 0, a row without the word, goes with the first.

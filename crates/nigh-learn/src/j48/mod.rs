@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::interval::Interval;
 use crate::sample::Sample;
-use crate::schema::{Encoded, Schema};
+use crate::schema::{EncodedRow, Schema};
 
 /// Intervals that a tree tells apart; a larger need counts as the last.
 pub(crate) const CLASSES_MAX: usize = 4096;
@@ -58,7 +58,7 @@ impl ClassTree {
     }
 
     #[inline]
-    pub(crate) fn class(&self, features: &Encoded) -> u32 {
+    pub(crate) fn class(&self, features: &EncodedRow) -> u32 {
         let mut at = 0;
         loop {
             match &self.0[at] {
@@ -122,13 +122,13 @@ impl J48 {
 
     /// The interval predicted.
     #[must_use]
-    pub fn predict_interval(&self, features: &Encoded) -> u64 {
+    pub fn predict_interval(&self, features: &EncodedRow) -> u64 {
         u64::from(self.tree.class(features))
     }
 
     /// The upper end of the predicted interval, or of the next.
     #[must_use]
-    pub fn predict(&self, features: &Encoded) -> ByteSize {
+    pub fn predict(&self, features: &EncodedRow) -> ByteSize {
         self.interval.upper_end(self.predict_interval(features) + u64::from(self.next_interval_up))
     }
 

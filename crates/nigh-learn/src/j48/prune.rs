@@ -1,7 +1,7 @@
 //! Pruning: a subtree goes where a leaf, or its own largest branch in its place, would by a careful estimate err no
 //! more.
 
-use super::grow::{Distribution, Growing};
+use super::grow::{Distribution, GrowingNode};
 use crate::sample::Sample;
 
 /// The normal deviate of C4.5's confidence of 25 %.
@@ -11,7 +11,7 @@ const CONFIDENCE: f64 = 0.25;
 const WORTH: f64 = 0.1;
 
 /// Makes a leaf of every node whose subtree errs on its own rows no less than a leaf.
-pub(super) fn collapse(node: &mut Growing) {
+pub(super) fn collapse(node: &mut GrowingNode) {
     if node.split.is_none() {
         return;
     }
@@ -22,7 +22,7 @@ pub(super) fn collapse(node: &mut Growing) {
     }
 }
 
-fn training_errors(node: &Growing) -> f64 {
+fn training_errors(node: &GrowingNode) -> f64 {
     match &node.split {
         None => node.distribution.errors(),
         Some((_, children)) => children.iter().map(training_errors).sum(),
@@ -30,7 +30,7 @@ fn training_errors(node: &Growing) -> f64 {
 }
 
 /// Prunes, leaves first, with subtree raising.
-pub(super) fn prune(node: &mut Growing, samples: &[Sample], classes: &[usize]) {
+pub(super) fn prune(node: &mut GrowingNode, samples: &[Sample], classes: &[usize]) {
     let Some((_, children)) = &mut node.split else { return };
     for child in children.iter_mut() {
         prune(child, samples, classes);
@@ -51,7 +51,7 @@ pub(super) fn prune(node: &mut Growing, samples: &[Sample], classes: &[usize]) {
 }
 
 /// Puts a child in its parent's place, with the parent's rows.
-fn raise(node: &mut Growing, child: usize, samples: &[Sample], classes: &[usize]) {
+fn raise(node: &mut GrowingNode, child: usize, samples: &[Sample], classes: &[usize]) {
     let Some((_, mut children)) = node.split.take() else { return };
     let raised = children.swap_remove(child);
     node.split = raised.split;
@@ -59,7 +59,7 @@ fn raise(node: &mut Growing, child: usize, samples: &[Sample], classes: &[usize]
 }
 
 /// Parts a node's rows among its children again.
-fn distribute(node: &mut Growing, samples: &[Sample], classes: &[usize]) {
+fn distribute(node: &mut GrowingNode, samples: &[Sample], classes: &[usize]) {
     let count = node.distribution.of_class.len();
     let Some((split, children)) = &mut node.split else { return };
     for child in children.iter_mut() {
@@ -74,7 +74,7 @@ fn distribute(node: &mut Growing, samples: &[Sample], classes: &[usize]) {
     }
 }
 
-fn estimated(node: &Growing) -> f64 {
+fn estimated(node: &GrowingNode) -> f64 {
     match &node.split {
         None => estimated_errors(&node.distribution),
         Some((_, children)) => children.iter().map(estimated).sum(),
@@ -82,7 +82,7 @@ fn estimated(node: &Growing) -> f64 {
 }
 
 /// What a subtree would err on other rows than its own.
-fn estimated_on(node: &Growing, rows: &[usize], samples: &[Sample], classes: &[usize]) -> f64 {
+fn estimated_on(node: &GrowingNode, rows: &[usize], samples: &[Sample], classes: &[usize]) -> f64 {
     let Some((split, children)) = &node.split else {
         return estimated_errors(&Distribution::of(rows, samples, classes, node.distribution.of_class.len()));
     };

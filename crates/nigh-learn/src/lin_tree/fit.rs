@@ -1,10 +1,10 @@
 //! The fit: moments by fold, a line of each strictness and its tree without each fold, the one that missed less, its
 //! margin.
 
-use super::linear::Linear;
+use super::linear::LinearModel;
 use super::moments::Moments;
 use super::terms::{Basis, Term, Values};
-use super::tree::{Binned, LINE_COLUMN, Tree, column};
+use super::tree::{BinnedTable, LINE_COLUMN, Tree, column};
 use super::{LinTree, believable, scale};
 use crate::quantities::QUANTITIES_MAX;
 use crate::sample::{Sample, fold_of, megabytes};
@@ -66,12 +66,12 @@ impl LinTree {
         let without: Vec<Moments> = parts.iter().map(|part| all.minus(part)).collect();
         let mut unseen = STRICTNESSES.map(|_| vec![0.0; samples.len()]);
         for (fold, moments) in without.iter().enumerate() {
-            let lines = Linear::fit(moments, &terms, &scales, STRICTNESSES);
+            let lines = LinearModel::fit(moments, &terms, &scales, STRICTNESSES);
             for (linear, unseen) in lines.iter().zip(&mut unseen) {
                 rows.predict_fold(&binned, linear, fold, unseen);
             }
         }
-        let ([strict, free], [of_strict, of_free]) = (Linear::fit(&all, &terms, &scales, STRICTNESSES), unseen);
+        let ([strict, free], [of_strict, of_free]) = (LinearModel::fit(&all, &terms, &scales, STRICTNESSES), unseen);
         let strict_missed_less = rows.loss(&of_strict) < rows.loss(&of_free);
         let (linear, unseen) = if strict_missed_less { (strict, of_strict) } else { (free, of_free) };
         let everything: Vec<usize> = (0..samples.len()).collect();
@@ -129,8 +129,8 @@ impl<'s> Rows<'s> {
     }
 
     /// The columns of trees but the line's own, which each fold has of its own.
-    fn bin(&self, basis: &Basis) -> Binned {
-        let mut binned = Binned::default();
+    fn bin(&self, basis: &Basis) -> BinnedTable {
+        let mut binned = BinnedTable::default();
         let indicators = QUANTITIES_MAX..QUANTITIES_MAX + basis.indicators.len();
         for which in (0..basis.quantities.len()).chain(indicators) {
             let values: Vec<f64> = self.values.iter().map(|values| column(values, 0.0, which)).collect();
@@ -139,7 +139,7 @@ impl<'s> Rows<'s> {
         binned
     }
 
-    fn grow(&self, binned: &Binned, linear: &Linear, rows: &[usize]) -> Tree {
+    fn grow(&self, binned: &BinnedTable, linear: &LinearModel, rows: &[usize]) -> Tree {
         let lines: Vec<f64> = self.values.iter().map(|values| linear.of(values)).collect();
         let mut binned = binned.clone();
         binned.add(LINE_COLUMN, &lines);
@@ -148,7 +148,7 @@ impl<'s> Rows<'s> {
     }
 
     /// Predicts the rows of a fold by a line and a tree that have not seen them.
-    fn predict_fold(&self, binned: &Binned, linear: &Linear, fold: usize, into: &mut [f64]) {
+    fn predict_fold(&self, binned: &BinnedTable, linear: &LinearModel, fold: usize, into: &mut [f64]) {
         let (own, others): (Vec<usize>, Vec<usize>) = (0..self.samples.len()).partition(|row| self.folds[*row] == fold);
         let tree = self.grow(binned, linear, &others);
         for row in own {

@@ -12,12 +12,12 @@ const OWN_SHARE_MIN: f64 = 1e-6;
 
 /// A fitted sum of terms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Linear {
+pub(super) struct LinearModel {
     intercept: f64,
     terms: Vec<(Term, f64)>,
 }
 
-impl Linear {
+impl LinearModel {
     /// Fits to moments over `[1, terms over scales..., target]`, once for each of `strictnesses`, the strictest first.
     /// A term comes in while its part of what is left is more than chance: its F statistic at least the strictness
     /// times the logarithm of the rows, Schwarz's criterion at 1. What is taken in does not depend on the strictness,

@@ -16,11 +16,11 @@ mod tree;
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 
-use self::linear::Linear;
+use self::linear::LinearModel;
 use self::terms::Basis;
 use self::tree::Tree;
 use crate::sample::of_megabytes;
-use crate::schema::Encoded;
+use crate::schema::EncodedRow;
 
 /// Residuals that are kept for margins at most.
 const RESIDUALS_MAX: usize = 4096;
@@ -34,7 +34,7 @@ const EXTRAPOLATION_MAX: f64 = 8.0;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinTree {
     basis: Basis,
-    linear: Linear,
+    linear: LinearModel,
     tree: Tree,
     /// The smallest and the largest peak seen, in megabytes.
     seen: (f64, f64),
@@ -50,13 +50,13 @@ impl LinTree {
 
     /// The need that is predicted, as likely too low as too high.
     #[must_use]
-    pub fn predict_point(&self, features: &Encoded) -> ByteSize {
+    pub fn predict_point(&self, features: &EncodedRow) -> ByteSize {
         of_megabytes(self.point(features))
     }
 
     /// The need with its margin.
     #[must_use]
-    pub fn predict(&self, features: &Encoded) -> ByteSize {
+    pub fn predict(&self, features: &EncodedRow) -> ByteSize {
         let point = self.point(features);
         of_megabytes(point + self.margin * scale(point))
     }
@@ -92,7 +92,7 @@ impl LinTree {
     }
 
     #[inline]
-    fn point(&self, features: &Encoded) -> f64 {
+    fn point(&self, features: &EncodedRow) -> f64 {
         let values = self.basis.values(features);
         let linear = self.linear.of(&values);
         believable(linear + self.tree.of(&values, linear), self.seen)

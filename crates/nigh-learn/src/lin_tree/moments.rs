@@ -44,25 +44,25 @@ impl Moments {
     }
 
     /// Both halves, for sweeping.
-    pub(super) fn full(&self) -> Swept {
+    pub(super) fn full(&self) -> SweptMoments {
         let mut cells = self.cells.clone();
         for row in 0..self.size {
             for column in 0..row {
                 cells[row * self.size + column] = cells[column * self.size + row];
             }
         }
-        Swept { size: self.size, cells }
+        SweptMoments { size: self.size, cells }
     }
 }
 
 /// Moments from which columns have been swept: the last column then holds their coefficients.
 #[derive(Clone, Debug)]
-pub(super) struct Swept {
+pub(super) struct SweptMoments {
     size: usize,
     cells: Vec<f64>,
 }
 
-impl Swept {
+impl SweptMoments {
     pub(super) fn at(&self, row: usize, column: usize) -> f64 {
         self.cells[row * self.size + column]
     }

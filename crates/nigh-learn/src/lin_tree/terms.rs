@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantities::{QUANTITIES_MAX, Quantities};
 use crate::sample::Sample;
-use crate::schema::{ColumnKind, Encoded, Schema};
+use crate::schema::{ColumnKind, EncodedRow, Schema};
 
 /// Indicators at most.
 pub(super) const INDICATORS_MAX: usize = 40;
@@ -70,7 +70,7 @@ impl Basis {
 
     /// The values of a row.
     #[inline]
-    pub(super) fn values(&self, features: &Encoded) -> Values {
+    pub(super) fn values(&self, features: &EncodedRow) -> Values {
         let mut values = Values { quantities: [0.0; QUANTITIES_MAX], indicators: [0.0; INDICATORS_MAX] };
         self.quantities.of(features, &mut values.quantities);
         for (indicator, value) in self.indicators.iter().zip(&mut values.indicators) {

@@ -43,7 +43,7 @@ pub(super) fn column(values: &Values, linear: f64, at: usize) -> f64 {
 
 /// Columns in bins, of all rows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Binned {
+pub(super) struct BinnedTable {
     columns: Vec<BinnedColumn>,
 }
 
@@ -57,7 +57,7 @@ struct BinnedColumn {
     bins: Vec<u8>,
 }
 
-impl Binned {
+impl BinnedTable {
     /// Bins a column, given for all rows; one of a single value is left out.
     pub(super) fn add(&mut self, column: usize, values: &[f64]) {
         let mut sorted = values.to_vec();
@@ -90,7 +90,7 @@ struct Bin {
 
 impl Tree {
     /// Grows a tree of at most `depth` splits one below the other that says of `rows` what is `left`.
-    pub(super) fn grow(binned: &Binned, rows: &[usize], left: &[f64], weights: &[f64], depth: usize) -> Self {
+    pub(super) fn grow(binned: &BinnedTable, rows: &[usize], left: &[f64], weights: &[f64], depth: usize) -> Self {
         let leaf = Node { column: LEAF, child: 0, value: 0.0 };
         let mut nodes = vec![leaf];
         let mut rows = rows.to_vec();
@@ -141,7 +141,7 @@ fn mean(rows: &[usize], left: &[f64], weights: &[f64]) -> f64 {
 }
 
 /// The column and the last bin of the lower part that leave the least, if any part the rows well.
-fn split(binned: &Binned, rows: &[usize], left: &[f64], weights: &[f64]) -> Option<(usize, usize)> {
+fn split(binned: &BinnedTable, rows: &[usize], left: &[f64], weights: &[f64]) -> Option<(usize, usize)> {
     if rows.len() < 2 * LEAF_ROWS_MIN {
         return None;
     }

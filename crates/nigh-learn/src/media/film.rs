@@ -166,7 +166,7 @@ struct Segment {
 }
 
 /// Where what was found stands among others.
-enum Walked {
+enum WalkEnd {
     All,
     /// The pictures themselves begin: the header is over.
     Header,
@@ -203,7 +203,7 @@ impl Segment {
     }
 
     /// RFC 9559, 5: the elements from `at` to `end`.
-    fn read(&mut self, object: &ObjectHead<'_>, mut at: u64, end: u64, facts: &mut Facts) -> Result<Walked, Stop> {
+    fn read(&mut self, object: &ObjectHead<'_>, mut at: u64, end: u64, facts: &mut Facts) -> Result<WalkEnd, Stop> {
         for _ in 0..BOXES_MAX {
             if at >= end {
                 break;
@@ -216,11 +216,11 @@ impl Segment {
             match id.unwrap_or_default() {
                 // The header, the segment, its information and tracks; pictures' and sound's own.
                 0x1a45_dfa3 | 0x1853_8067 | 0x1549_a966 | 0x1654_ae6b | 0xe0 | 0xe1 => {
-                    if let Walked::Header = self.read(object, inside, behind, facts)? {
-                        return Ok(Walked::Header);
+                    if let WalkEnd::Header = self.read(object, inside, behind, facts)? {
+                        return Ok(WalkEnd::Header);
                     }
                 }
-                0x1f43_b675 => return Ok(Walked::Header),
+                0x1f43_b675 => return Ok(WalkEnd::Header),
                 0xae => {
                     (self.kind, self.codec, self.frame) = (0, String::new(), 0);
                     self.read(object, inside, behind, facts)?;
@@ -240,7 +240,7 @@ impl Segment {
             }
             at = behind;
         }
-        Ok(Walked::All)
+        Ok(WalkEnd::All)
     }
 
     /// Tells of the track that was read, if it is the first one, or the first with pictures.

@@ -10,7 +10,7 @@ use std::io;
 use rustix::io::Errno;
 
 use super::command::{self, Command, CommandError};
-use super::driver::Unavailable;
+use super::driver::UnavailableReason;
 use super::fs::ResctrlFs;
 use super::groups::{GroupName, LiveState};
 use super::layout_change::{self, Refusal, Step, WantedLayout};
@@ -20,7 +20,7 @@ use super::task_view::is_gone;
 
 /// What a change did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Applied {
+pub struct AppliedChange {
     /// Groups made.
     pub made: Vec<GroupName>,
     /// Groups removed.
@@ -29,7 +29,7 @@ pub struct Applied {
     pub written: Vec<GroupName>,
 }
 
-impl Applied {
+impl AppliedChange {
     /// Whether everything was as wanted already.
     pub fn is_unchanged(&self) -> bool {
         *self == Self::default()
@@ -59,7 +59,7 @@ impl std::fmt::Display for Rollback {
 pub enum ApplyError {
     /// resctrl is not there (any more); the kernel has put everything back itself.
     #[error("the layout was not applied: {0}")]
-    Unavailable(#[from] Unavailable),
+    Unavailable(#[from] UnavailableReason),
     /// The layout cannot be.
     #[error("the layout was not applied: {0}")]
     Refused(#[from] Refusal),
@@ -92,11 +92,11 @@ pub enum ApplyError {
 enum Undo {
     Unmake(GroupName),
     Restore(GroupName, Schemata),
-    Remake(Box<Remains>),
+    Remake(Box<RemovedGroup>),
 }
 
 /// What a group held when it was removed.
-struct Remains {
+struct RemovedGroup {
     name: GroupName,
     schemata: Schemata,
     cpus: String,
@@ -105,18 +105,18 @@ struct Remains {
 }
 
 /// Applies `wanted`. The caller holds the lock.
-pub(super) fn apply(fs: &dyn ResctrlFs, wanted: &WantedLayout) -> Result<Applied, ApplyError> {
+pub(super) fn apply(fs: &dyn ResctrlFs, wanted: &WantedLayout) -> Result<AppliedChange, ApplyError> {
     let live = LiveState::read(fs).or_else(|error| unmounted(fs, error))?;
-    let probe = Probe::read(fs, &live).or_else(|error| unmounted(fs, error))?.ok_or(Unavailable::NotMounted)?;
+    let probe = Probe::read(fs, &live).or_else(|error| unmounted(fs, error))?.ok_or(UnavailableReason::NotMounted)?;
     let steps = layout_change::plan(&probe, &live, wanted)?;
-    let mut change = Change { fs, values: BTreeMap::new(), undo: Vec::new(), applied: Applied::default() };
+    let mut change = Change { fs, values: BTreeMap::new(), undo: Vec::new(), applied: AppliedChange::default() };
     change.values.extend(live.groups.iter().filter_map(|group| Some((group.owned()?, group.schemata.clone()))));
     for step in steps {
         if let Err(source) = change.carry_out(step) {
             let rollback = change.roll_back();
             // Unmounted under us, the kernel has dropped the groups and put back the masks.
             if matches!(fs.mount_options(), Ok(None)) {
-                return Err(Unavailable::NotMounted.into());
+                return Err(UnavailableReason::NotMounted.into());
             }
             return Err(ApplyError::Command { source: Box::new(source), rollback });
         }
@@ -130,7 +130,7 @@ pub(super) fn apply(fs: &dyn ResctrlFs, wanted: &WantedLayout) -> Result<Applied
 /// A failed read is an unmount, if that is what happened.
 fn unmounted<T>(fs: &dyn ResctrlFs, error: io::Error) -> Result<T, ApplyError> {
     match fs.mount_options() {
-        Ok(None) => Err(Unavailable::NotMounted.into()),
+        Ok(None) => Err(UnavailableReason::NotMounted.into()),
         _ => Err(error.into()),
     }
 }
@@ -159,7 +159,7 @@ struct Change<'a> {
     /// The values of every group as of the last step.
     values: BTreeMap<GroupName, Schemata>,
     undo: Vec<Undo>,
-    applied: Applied,
+    applied: AppliedChange,
 }
 
 impl Change<'_> {
@@ -195,7 +195,7 @@ impl Change<'_> {
     }
 
     /// What a group holds; a group that cannot be read could not be put back, and is not removed.
-    fn remains(&self, name: &GroupName) -> io::Result<Remains> {
+    fn remains(&self, name: &GroupName) -> io::Result<RemovedGroup> {
         let lines =
             |path: String| -> io::Result<Vec<String>> { Ok(self.fs.read(&path)?.lines().map(str::to_owned).collect()) };
         let directory = name.file("mon_groups");
@@ -207,7 +207,7 @@ impl Change<'_> {
             let path = format!("{directory}/{monitor}");
             Ok((path.clone(), lines(format!("{path}/tasks"))?))
         });
-        Ok(Remains {
+        Ok(RemovedGroup {
             name: name.clone(),
             schemata: self.values.get(name).cloned().unwrap_or_default(),
             cpus: self.fs.read(&name.file("cpus_list"))?,
@@ -232,7 +232,7 @@ impl Change<'_> {
         if left.is_empty() { Rollback::Complete } else { Rollback::Incomplete(left) }
     }
 
-    fn remake(&self, remains: &Remains) -> Result<(), CommandError> {
+    fn remake(&self, remains: &RemovedGroup) -> Result<(), CommandError> {
         command::run(self.fs, Command::Make(remains.name.to_string()))?;
         let values = remains.schemata.to_command();
         if !values.is_empty() {

@@ -59,7 +59,7 @@ fn below(group: &str, file: &str) -> String {
 
 /// What a move by tasks did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Bound {
+pub struct BindResult {
     /// Threads moved one by one.
     pub moved: usize,
     /// Passes over the threads, the last two of which found none to move; one if none was.
@@ -74,7 +74,7 @@ pub struct Bound {
 
 /// What the kernel says of a sandbox's threads.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Verified {
+pub struct BindCheck {
     /// Threads asked.
     pub checked: usize,
     /// Those in another group.
@@ -200,8 +200,8 @@ fn placement(text: &str) -> (&str, &str) {
 }
 
 /// Asks of every thread where it is.
-pub(super) fn verify(tasks: &dyn TaskView, members: &Members, target: &TaskTarget) -> Result<Verified, BindError> {
-    let mut verified = Verified::default();
+pub(super) fn verify(tasks: &dyn TaskView, members: &Members, target: &TaskTarget) -> Result<BindCheck, BindError> {
+    let mut verified = BindCheck::default();
     let wanted = (target.group_path(), target.monitor.as_ref().map_or("", GroupName::as_str));
     for tid in tasks.members(members)? {
         match tasks.groups(tid) {
@@ -224,8 +224,8 @@ pub(super) fn bind_tasks(
     tasks: &dyn TaskView,
     members: &Members,
     target: &TaskTarget,
-) -> Result<Bound, BindError> {
-    let mut binding = Binding { fs, tasks, members, target: target.clone(), bound: Bound::default() };
+) -> Result<BindResult, BindError> {
+    let mut binding = Binding { fs, tasks, members, target: target.clone(), bound: BindResult::default() };
     binding.check_alive()?;
     binding.place_monitor()?;
     let (mut left, mut settled) = (0, false);
@@ -249,7 +249,7 @@ struct Binding<'a> {
     tasks: &'a dyn TaskView,
     members: &'a Members,
     target: TaskTarget,
-    bound: Bound,
+    bound: BindResult,
 }
 
 impl Binding<'_> {

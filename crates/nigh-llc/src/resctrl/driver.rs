@@ -11,8 +11,8 @@ use nigh_terms::CacheDomain;
 use rustix::fs::Access;
 use rustix::io::Errno;
 
-use super::apply::{self, Applied, ApplyError};
-use super::binding::{self, BindError, Bound, TaskTarget, Verified};
+use super::apply::{self, AppliedChange, ApplyError};
+use super::binding::{self, BindCheck, BindError, BindResult, TaskTarget};
 use super::command::{self, Command, CommandError};
 use super::cpu_list::CpuList;
 use super::fs::ResctrlFs;
@@ -25,7 +25,7 @@ use super::task_view::{Members, ProcTasks, TaskView, is_gone};
 
 /// Why there is no cache allocation here: one line for `nigh status`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unavailable {
+pub enum UnavailableReason {
     /// The kernel knows no resctrl: built without, or the processor lacks it.
     #[error("no resctrl: the processor cannot allocate cache, or the kernel is built without it")]
     NoKernelSupport,
@@ -69,36 +69,36 @@ pub struct Resctrl {
 
 impl Resctrl {
     /// Opens this machine's.
-    pub fn open_kernel() -> Result<Self, Unavailable> {
-        let unreadable = |error: io::Error| Unavailable::Unreadable(error.to_string());
+    pub fn open_kernel() -> Result<Self, UnavailableReason> {
+        let unreadable = |error: io::Error| UnavailableReason::Unreadable(error.to_string());
         let Some(kernel) = KernelFs::find(MOUNTINFO).map_err(unreadable)? else {
             let known = std::fs::read_to_string("/proc/filesystems").map_err(unreadable)?;
             let has = known.lines().any(|line| line.split_whitespace().last() == Some("resctrl"));
-            return Err(if has { Unavailable::NotMounted } else { Unavailable::NoKernelSupport });
+            return Err(if has { UnavailableReason::NotMounted } else { UnavailableReason::NoKernelSupport });
         };
         // Whatever else is wrong with it shows where it is read.
         let writable = rustix::fs::access(kernel.path().join("tasks"), Access::WRITE_OK);
         if matches!(writable, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS)) {
-            return Err(Unavailable::NotPermitted);
+            return Err(UnavailableReason::NotPermitted);
         }
         Self::open(Arc::new(kernel), Arc::new(ProcTasks::default()))
     }
 
     /// Opens a mount, real or emulated.
-    pub fn open(fs: Arc<dyn ResctrlFs>, tasks: Arc<dyn TaskView>) -> Result<Self, Unavailable> {
+    pub fn open(fs: Arc<dyn ResctrlFs>, tasks: Arc<dyn TaskView>) -> Result<Self, UnavailableReason> {
         let this = Self { fs, tasks };
         let probe = this.probe()?;
         if probe.l3.is_none() {
-            return Err(Unavailable::NoCache);
+            return Err(UnavailableReason::NoCache);
         }
         if probe.closids.available() == 0 {
-            return Err(Unavailable::NoClass { foreign: probe.closids.foreign });
+            return Err(UnavailableReason::NoClass { foreign: probe.closids.foreign });
         }
         Ok(this)
     }
 
     /// What the mount can do, and who uses it.
-    pub fn probe(&self) -> Result<Probe, Unavailable> {
+    pub fn probe(&self) -> Result<Probe, UnavailableReason> {
         let read = || -> io::Result<Option<Probe>> {
             if self.fs.mount_options()?.is_none() {
                 return Ok(None);
@@ -107,9 +107,9 @@ impl Resctrl {
         };
         match read() {
             Ok(Some(probe)) => Ok(probe),
-            Ok(None) => Err(Unavailable::NotMounted),
-            Err(_) if matches!(self.fs.mount_options(), Ok(None)) => Err(Unavailable::NotMounted),
-            Err(error) => Err(Unavailable::Unreadable(error.to_string())),
+            Ok(None) => Err(UnavailableReason::NotMounted),
+            Err(_) if matches!(self.fs.mount_options(), Ok(None)) => Err(UnavailableReason::NotMounted),
+            Err(error) => Err(UnavailableReason::Unreadable(error.to_string())),
         }
     }
 
@@ -119,7 +119,7 @@ impl Resctrl {
     }
 
     /// Makes Nigh's groups what `wanted` says, or changes nothing.
-    pub fn apply(&self, wanted: &WantedLayout) -> Result<Applied, ApplyError> {
+    pub fn apply(&self, wanted: &WantedLayout) -> Result<AppliedChange, ApplyError> {
         let _lock = self.fs.lock()?;
         apply::apply(&*self.fs, wanted)
     }
@@ -138,14 +138,14 @@ impl Resctrl {
     }
 
     /// Moves every thread of a sandbox, those it starts meanwhile too, to a group.
-    pub fn bind_tasks(&self, members: &Members, target: &TaskTarget) -> Result<Bound, BindError> {
+    pub fn bind_tasks(&self, members: &Members, target: &TaskTarget) -> Result<BindResult, BindError> {
         let _lock = self.fs.lock()?;
         binding::bind_tasks(&*self.fs, &*self.tasks, members, target)
     }
 
     /// Asks the kernel of every thread of a sandbox whether it is in a group. For a sandbox that was bound without the
     /// monitoring group it asked for, the target must name none.
-    pub fn verify(&self, members: &Members, target: &TaskTarget) -> Result<Verified, BindError> {
+    pub fn verify(&self, members: &Members, target: &TaskTarget) -> Result<BindCheck, BindError> {
         binding::verify(&*self.tasks, members, target)
     }
 

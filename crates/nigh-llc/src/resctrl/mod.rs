@@ -20,12 +20,12 @@ mod probe;
 mod schemata;
 mod task_view;
 
-pub use apply::{Applied, ApplyError, Rollback};
+pub use apply::{AppliedChange, ApplyError, Rollback};
 pub use bandwidth::{BandwidthLimit, BandwidthRefusal};
-pub use binding::{BindError, Bound, PASSES_MAX, TaskTarget, Verified};
+pub use binding::{BindCheck, BindError, BindResult, PASSES_MAX, TaskTarget};
 pub use command::{Command, CommandError};
 pub use cpu_list::{CPU_MAX, CPU_ROOT, CpuList, CpuListError, l3_domains};
-pub use driver::{RemoveError, Resctrl, Unavailable};
+pub use driver::{RemoveError, Resctrl, UnavailableReason};
 pub use fs::{FsLock, MountOptions, ResctrlFs};
 pub use groups::{GroupMode, GroupName, GroupNameError, LiveGroup, LiveState, NAME_MAX, OWNED_PREFIX};
 pub use kernel_fs::{KernelFs, MOUNTINFO, READ_MAX};

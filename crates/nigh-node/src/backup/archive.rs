@@ -21,7 +21,7 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use nigh_engine::{Revised, Revision, StoredDocument, StoredHistory, StoredPromise};
+use nigh_engine::{RegistryDocument, Revision, StoredDocument, StoredHistory, StoredPromise};
 use nigh_terms::{BucketName, FunctionName, Namespace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -95,7 +95,7 @@ pub(super) struct AnyHeader {
 
 /// A file that could not be backed up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Damaged {
+pub struct DamagedFile {
     /// Which.
     pub path: String,
     /// Why.
@@ -126,7 +126,7 @@ pub struct End {
     /// Objects.
     pub objects: u64,
     /// Files left out since they were damaged before, the first hundred.
-    pub damaged: Vec<Damaged>,
+    pub damaged: Vec<DamagedFile>,
     /// How many of these there were.
     pub damaged_total: u64,
 }
@@ -158,7 +158,7 @@ impl DocumentText {
             return Err(format!("{:?} is no name of a table", self.table));
         }
         let value = BASE64.decode(&self.value).map_err(|error| error.to_string())?;
-        let revised = Revised { value, revision: Revision(self.revision) };
+        let revised = RegistryDocument { value, revision: Revision(self.revision) };
         Ok(StoredDocument { table: self.table, key: self.key, revised })
     }
 }

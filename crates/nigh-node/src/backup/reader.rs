@@ -16,7 +16,7 @@ use super::archive::{
     EntryName, EventText, ExecutionText, FILE_MAX, FORMAT, HEADER_MAX, Header, REGISTRY_MAX, SUMS_EVERY, SUMS_MAX,
     StateFile, hex,
 };
-use super::writer::Digesting;
+use super::writer::DigestingReader;
 
 /// What is told of an archive, in its order. `E` is why it stops.
 pub trait Sink<E> {
@@ -64,7 +64,7 @@ impl Sink<ArchiveError> for Verify {}
 
 /// What has been seen of an archive.
 #[derive(Default)]
-struct Seen {
+struct ArchiveProgress {
     end: End,
     /// The sums that the archive's own must be.
     sums: String,
@@ -87,7 +87,7 @@ fn corrupt(name: impl ToString, reason: impl ToString) -> ArchiveError {
 /// What is wrong with the archive, or why the sink stops.
 pub fn read<E: From<ArchiveError>>(input: impl Read, sink: &mut dyn Sink<E>) -> Result<(Header, End), E> {
     let mut archive = tar::Archive::new(input);
-    let (mut seen, mut header) = (Seen::default(), None::<Header>);
+    let (mut seen, mut header) = (ArchiveProgress::default(), None::<Header>);
     // Raw: the extensions of tar, whose lengths have no limit, are refused as what they are.
     let entries = archive.entries().map_err(ArchiveError::Read)?.raw(true);
     for entry in entries {
@@ -125,7 +125,7 @@ pub fn read<E: From<ArchiveError>>(input: impl Read, sink: &mut dyn Sink<E>) -> 
 }
 
 /// What a failure to find the next entry means.
-fn broken(error: io::Error, seen: &Seen, begun: bool) -> ArchiveError {
+fn broken(error: io::Error, seen: &ArchiveProgress, begun: bool) -> ArchiveError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof if begun => seen.truncated(),
         // tar's words for a header that is none.
@@ -161,7 +161,7 @@ fn small<R: Read>(
     name: &EntryName,
     entry: &mut tar::Entry<'_, R>,
     limit: u64,
-    seen: &Seen,
+    seen: &ArchiveProgress,
 ) -> Result<(Vec<u8>, String), ArchiveError> {
     let length = entry.size();
     if length > limit {
@@ -176,7 +176,7 @@ fn small<R: Read>(
     Ok((bytes, digest))
 }
 
-fn read_header<R: Read>(entry: &mut tar::Entry<'_, R>, seen: &mut Seen) -> Result<Header, ArchiveError> {
+fn read_header<R: Read>(entry: &mut tar::Entry<'_, R>, seen: &mut ArchiveProgress) -> Result<Header, ArchiveError> {
     let name = EntryName::Header;
     let (bytes, digest) = small(&name, entry, HEADER_MAX, seen)?;
     let AnyHeader { format, nigh } = json(&name, &bytes)?;
@@ -189,7 +189,7 @@ fn read_header<R: Read>(entry: &mut tar::Entry<'_, R>, seen: &mut Seen) -> Resul
     Ok(header)
 }
 
-impl Seen {
+impl ArchiveProgress {
     fn truncated(&self) -> ArchiveError {
         ArchiveError::Truncated { entries: self.end.entries }
     }
@@ -221,7 +221,7 @@ impl Seen {
                     return Err(corrupt(name, "it is out of order").into());
                 }
                 self.end.objects += 1;
-                let mut body = Digesting::new(entry);
+                let mut body = DigestingReader::new(entry);
                 let told = sink.object(namespace, bucket, &mut body);
                 io::copy(&mut body, &mut io::sink()).map_err(ArchiveError::Read)?;
                 let (digest, read) = body.finish();

@@ -53,7 +53,7 @@ pub enum RestoreError {
 
 /// What was restored.
 #[derive(Clone, Debug, Serialize)]
-pub struct Restored {
+pub struct RestoreResult {
     /// The state folder.
     pub state: PathBuf,
     /// What the backup says of itself.
@@ -75,11 +75,11 @@ pub fn restore(
     force: bool,
     now: Timestamp,
     progress: &mut dyn FnMut(u64),
-) -> Result<Restored, RestoreError> {
+) -> Result<RestoreResult, RestoreError> {
     let _lock = state_folder::hold(root)?;
     placing::complete(root)?;
     // The state file is closed behind it.
-    let outcome = Making::begin(root, force, progress).and_then(|mut making| read(input, &mut making));
+    let outcome = RestoreTarget::begin(root, force, progress).and_then(|mut making| read(input, &mut making));
     let (backup, restored) = match outcome {
         Ok(both) => both,
         Err(error) => {
@@ -91,7 +91,7 @@ pub fn restore(
     let plan = Plan::new(&now.rfc3339(), &keep);
     let moved_away = (!placing::in_the_way(root, &keep)?.is_empty()).then(|| plan.aside(root));
     placing::commit(root, &plan)?;
-    Ok(Restored { state: root.to_owned(), backup, restored, moved_away })
+    Ok(RestoreResult { state: root.to_owned(), backup, restored, moved_away })
 }
 
 /// What stays in the state folder, since the backup does not replace it.
@@ -102,7 +102,7 @@ fn kept(backup: &Header) -> Vec<&'static str> {
 }
 
 /// A state being made.
-struct Making<'a> {
+struct RestoreTarget<'a> {
     root: &'a Path,
     paths: StatePaths,
     force: bool,
@@ -114,7 +114,7 @@ struct Making<'a> {
     progress: &'a mut dyn FnMut(u64),
 }
 
-impl<'a> Making<'a> {
+impl<'a> RestoreTarget<'a> {
     fn begin(root: &'a Path, force: bool, progress: &'a mut dyn FnMut(u64)) -> Result<Self, RestoreError> {
         let paths = StatePaths::new(&placing::begin(root)?);
         let state = RegistryFile::open(&paths.database())?;
@@ -124,7 +124,7 @@ impl<'a> Making<'a> {
     }
 }
 
-impl Sink<RestoreError> for Making<'_> {
+impl Sink<RestoreError> for RestoreTarget<'_> {
     fn header(&mut self, header: &Header) -> Result<(), RestoreError> {
         let found = placing::in_the_way(self.root, &kept(header))?;
         if !self.force && !found.is_empty() {

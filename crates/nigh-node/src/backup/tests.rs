@@ -12,7 +12,7 @@ use nigh_terms::{FunctionName, Namespace, Timestamp};
 
 use super::archive::{ArchiveError, End};
 use super::reader::{Verify, read};
-use super::restore::{RestoreError, Restored, restore};
+use super::restore::{RestoreError, RestoreResult, restore};
 use super::source::{BackupScope, BackupSource};
 use crate::config::Settings;
 use crate::machine::Machine;
@@ -58,7 +58,7 @@ fn verify(archive: &[u8]) -> Result<End, ArchiveError> {
     read(archive, &mut Verify).map(|(_, end)| end)
 }
 
-fn restored(archive: &[u8], state: &Path, force: bool) -> Result<Restored, RestoreError> {
+fn restored(archive: &[u8], state: &Path, force: bool) -> Result<RestoreResult, RestoreError> {
     restore(archive, state, force, NOW, &mut |_| {})
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::archive::{
-    ArchiveError, DAMAGED_MAX, Damaged, DocumentText, End, EntryName, EventText, ExecutionText, Header, PIECE,
+    ArchiveError, DAMAGED_MAX, DamagedFile, DocumentText, End, EntryName, EventText, ExecutionText, Header, PIECE,
     SUMS_EVERY, hex,
 };
 
@@ -61,13 +61,13 @@ impl<T> Pieces<T> {
 }
 
 /// A reader that digests what goes through, and counts it.
-pub(super) struct Digesting<R> {
+pub(super) struct DigestingReader<R> {
     inner: R,
     digest: Sha256,
     bytes: u64,
 }
 
-impl<R: Read> Digesting<R> {
+impl<R: Read> DigestingReader<R> {
     pub(super) fn new(inner: R) -> Self {
         Self { inner, digest: Sha256::new(), bytes: 0 }
     }
@@ -78,7 +78,7 @@ impl<R: Read> Digesting<R> {
     }
 }
 
-impl<R: Read> Read for Digesting<R> {
+impl<R: Read> Read for DigestingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.digest.update(&buffer[..read]);
@@ -133,7 +133,7 @@ impl<W: Write> ArchiveWriter<W> {
         header.set_mode(0o600);
         header.set_mtime(self.created.millis() / 1000);
         header.set_cksum();
-        let mut body = Digesting::new(body.take(length));
+        let mut body = DigestingReader::new(body.take(length));
         self.tar.append(&header, &mut body).map_err(ArchiveError::Write)?;
         Ok(body.finish())
     }
@@ -189,7 +189,7 @@ impl<W: Write> ArchiveWriter<W> {
     pub(super) fn damaged(&mut self, path: String, reason: String) {
         self.end.damaged_total += 1;
         if self.end.damaged.len() < DAMAGED_MAX {
-            self.end.damaged.push(Damaged { path, reason });
+            self.end.damaged.push(DamagedFile { path, reason });
         }
     }
 

@@ -1,7 +1,7 @@
 //! Who serves as home: what the keeper of homes asks of the object memory.
 
 use async_trait::async_trait;
-use nigh_engine::journal::Recovered;
+use nigh_engine::journal::JournalRecovery;
 use nigh_terms::{Epoch, NodeNumber, ShardId, Token, Version};
 
 /// A part of this node that can be the home of shards. For one shard the calls of `take_home` and `let_go` come one after
@@ -15,7 +15,7 @@ pub trait HomeHost: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why it cannot be: another node gets the shard, or this one tries again.
-    async fn take_home(&self, shard: ShardId, recovered: Recovered, summary: Token) -> Result<(), String>;
+    async fn take_home(&self, shard: ShardId, recovered: JournalRecovery, summary: Token) -> Result<(), String>;
 
     /// Is the home no longer, if it was: takes no more requests, and returns when no append is under way. Another node
     /// takes the shard after that.

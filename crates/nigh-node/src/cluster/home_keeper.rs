@@ -22,7 +22,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::home_host::HomeHost;
-use super::keeping::{Own, Step, View};
+use super::keeping::{ShardState, Step, View};
 use super::newest::{Asker, Reigns};
 use super::seen_map::SeenMap;
 use super::summary::summary;
@@ -110,7 +110,7 @@ impl From<ClusterError> for NotTaken {
 }
 
 /// How a step went.
-enum Done {
+enum StepResult {
     Taken(ShardId),
     NotTaken(ShardId, NotTaken),
     LetGo(ShardId, Result<(), RegistryError>),
@@ -136,7 +136,7 @@ impl HomeKeeper {
         }
         let status = Arc::new(Mutex::new(HomesStatus { shards: parts.shards, ..HomesStatus::default() }));
         let ending = CancellationToken::new();
-        let keeping = Keeping::new(parts, map, Arc::clone(&status), ending.clone());
+        let keeping = KeeperTask::new(parts, map, Arc::clone(&status), ending.clone());
         // Only now: the others let go for this node as soon as they hear of it.
         membership.tell(&presence);
         let task = Some(tokio::spawn(keeping.run(watched)));
@@ -241,19 +241,19 @@ impl Hands {
 }
 
 /// The keeper's task.
-struct Keeping {
+struct KeeperTask {
     hands: Arc<Hands>,
     clock: Arc<dyn Clock>,
     status: Arc<Mutex<HomesStatus>>,
     ending: CancellationToken,
     membership: Arc<NatsMembership>,
     present: watch::Receiver<Vec<PresentMember>>,
-    own: BTreeMap<ShardId, Own>,
+    own: BTreeMap<ShardId, ShardState>,
     troubles: BTreeMap<ShardId, HomeTrouble>,
-    done: JoinSet<Done>,
+    done: JoinSet<StepResult>,
 }
 
-impl Keeping {
+impl KeeperTask {
     fn new(parts: KeeperParts, map: SeenMap, status: Arc<Mutex<HomesStatus>>, ending: CancellationToken) -> Self {
         let KeeperParts { claimant, membership, homes, ledger, host, reigns, peers, shards, clock, .. } = parts;
         let present = membership.present();
@@ -321,14 +321,14 @@ impl Keeping {
 
     /// A ledger that has failed is taken again, under a new epoch.
     fn look_at_ledgers(&mut self) {
-        let held = self.own.iter_mut().filter(|(_, own)| **own == Own::Held);
+        let held = self.own.iter_mut().filter(|(_, own)| **own == ShardState::Held);
         for (&shard, own) in held {
             if let Err(error @ (LedgerError::Failed(_) | LedgerError::Fenced { .. })) =
                 self.hands.ledger.check_shard(shard)
             {
                 tracing::warn!(%shard, %error, "the shard is taken again");
                 self.hands.reigns.end(shard);
-                *own = Own::Waits(self.clock.monotonic());
+                *own = ShardState::Waits(self.clock.monotonic());
             }
         }
     }
@@ -347,7 +347,7 @@ impl Keeping {
         let is_over =
             |node: &NodeId, incarnation| self.membership.can_know_of(incarnation) && !lives(node, incarnation);
         let now = self.clock.monotonic();
-        self.own.retain(|_, own| !matches!(own, Own::Waits(until) if *until <= now));
+        self.own.retain(|_, own| !matches!(own, ShardState::Waits(until) if *until <= now));
         let view = View {
             node: &claimant.node,
             incarnation: claimant.incarnation,
@@ -363,7 +363,7 @@ impl Keeping {
         for step in steps {
             self.begin(step);
         }
-        let held = self.own.iter().filter(|(_, own)| **own == Own::Held).map(|(shard, _)| *shard);
+        let held = self.own.iter().filter(|(_, own)| **own == ShardState::Held).map(|(shard, _)| *shard);
         *self.status.lock() = HomesStatus {
             shards: self.hands.shards,
             own: held.collect(),
@@ -376,17 +376,17 @@ impl Keeping {
         let hands = Arc::clone(&self.hands);
         match step {
             Step::Take(shard) => {
-                self.own.insert(shard, Own::Busy);
+                self.own.insert(shard, ShardState::Busy);
                 self.done.spawn(async move {
                     match Box::pin(hands.take(shard)).await {
-                        Ok(()) => Done::Taken(shard),
-                        Err(why) => Done::NotTaken(shard, why),
+                        Ok(()) => StepResult::Taken(shard),
+                        Err(why) => StepResult::NotTaken(shard, why),
                     }
                 });
             }
             Step::LetGo(shard) => {
-                self.own.insert(shard, Own::Busy);
-                self.done.spawn(async move { Done::LetGo(shard, hands.let_go(shard).await) });
+                self.own.insert(shard, ShardState::Busy);
+                self.done.spawn(async move { StepResult::LetGo(shard, hands.let_go(shard).await) });
             }
             Step::Lost(shard) => {
                 tracing::warn!(%shard, "another node has become the home of the shard");
@@ -398,22 +398,22 @@ impl Keeping {
         }
     }
 
-    fn done(&mut self, done: Done) {
+    fn done(&mut self, done: StepResult) {
         match done {
-            Done::Taken(shard) => {
-                self.own.insert(shard, Own::Held);
+            StepResult::Taken(shard) => {
+                self.own.insert(shard, ShardState::Held);
                 if self.troubles.remove(&shard).is_some() {
                     tracing::info!(%shard, "the shard is served again");
                 }
             }
-            Done::NotTaken(shard, why) => {
+            StepResult::NotTaken(shard, why) => {
                 self.hands.reigns.end(shard);
                 self.hands.ledger.let_go(shard);
                 let (why, at_least) = match why {
                     NotTaken::Beaten => {
                         self.troubles.remove(&shard);
                         // The map is to be seen first as the other has changed it.
-                        self.own.insert(shard, Own::Waits(self.clock.monotonic().after(RETRY_MIN)));
+                        self.own.insert(shard, ShardState::Waits(self.clock.monotonic().after(RETRY_MIN)));
                         return;
                     }
                     NotTaken::Failed(why) => (why, RETRY_MIN),
@@ -421,11 +421,11 @@ impl Keeping {
                 };
                 self.trouble(shard, why, at_least);
             }
-            Done::LetGo(shard, Ok(()) | Err(RegistryError::Conflict { .. })) => {
+            StepResult::LetGo(shard, Ok(()) | Err(RegistryError::Conflict { .. })) => {
                 self.own.remove(&shard);
                 self.troubles.remove(&shard);
             }
-            Done::LetGo(shard, Err(error)) => self.trouble(shard, error.to_string(), RETRY_MIN),
+            StepResult::LetGo(shard, Err(error)) => self.trouble(shard, error.to_string(), RETRY_MIN),
         }
     }
 
@@ -438,6 +438,6 @@ impl Keeping {
         }
         let wait = RETRY_MIN.saturating_mul(1 << attempts.min(16)).min(RETRY_MAX).max(at_least);
         self.troubles.insert(shard, HomeTrouble { shard, why, attempts });
-        self.own.insert(shard, Own::Waits(self.clock.monotonic().after(wait)));
+        self.own.insert(shard, ShardState::Waits(self.clock.monotonic().after(wait)));
     }
 }

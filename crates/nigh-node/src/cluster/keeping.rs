@@ -14,7 +14,7 @@ use super::placement::place_homes;
 
 /// How a node stands to a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
+pub(super) enum ShardState {
     /// Something is under way.
     Busy,
     /// It is its home.
@@ -46,7 +46,7 @@ pub(super) struct View<'a> {
     pub(super) is_member: bool,
     pub(super) shards: u16,
     pub(super) map: &'a BTreeMap<ShardId, (ShardHome, Revision)>,
-    pub(super) own: &'a BTreeMap<ShardId, Own>,
+    pub(super) own: &'a BTreeMap<ShardId, ShardState>,
     pub(super) now: Monotonic,
 }
 
@@ -69,7 +69,7 @@ impl View<'_> {
     pub(super) fn steps(&self) -> Vec<Step> {
         let is_own =
             |shard: &ShardId| self.map.get(shard).is_some_and(|(home, _)| home.is_of(self.node, self.incarnation));
-        let held = self.own.iter().filter(|(_, own)| **own == Own::Held).map(|(shard, _)| shard);
+        let held = self.own.iter().filter(|(_, own)| **own == ShardState::Held).map(|(shard, _)| shard);
         let mut steps: Vec<Step> = held.filter(|shard| !is_own(shard)).map(|shard| Step::Lost(*shard)).collect();
         if !self.is_member {
             return steps;
@@ -81,10 +81,10 @@ impl View<'_> {
         for shard in (0..self.shards).map(ShardId) {
             let (own, is_wanted) = (self.own.get(&shard), wanted.get(&shard) == Some(self.node));
             let step = match own {
-                Some(Own::Busy) => None,
-                Some(Own::Held) => (is_own(&shard) && !is_wanted).then_some(Step::LetGo(shard)),
-                Some(Own::Waits(until)) if *until > self.now => None,
-                Some(Own::Waits(_)) | None => {
+                Some(ShardState::Busy) => None,
+                Some(ShardState::Held) => (is_own(&shard) && !is_wanted).then_some(Step::LetGo(shard)),
+                Some(ShardState::Waits(until)) if *until > self.now => None,
+                Some(ShardState::Waits(_)) | None => {
                     let free = is_own(&shard) || self.map.get(&shard).is_none_or(|(home, _)| !self.lives(home));
                     match (is_wanted, free, is_own(&shard)) {
                         (true, true, _) => Some(Step::Take(shard)),
@@ -116,14 +116,14 @@ mod tests {
         (serde_json::from_value(home).unwrap(), Revision(1))
     }
 
-    struct Known {
+    struct KeeperCase {
         living: BTreeMap<NodeId, Incarnation>,
         map: BTreeMap<ShardId, (ShardHome, Revision)>,
-        own: BTreeMap<ShardId, Own>,
+        own: BTreeMap<ShardId, ShardState>,
         is_member: bool,
     }
 
-    impl Known {
+    impl KeeperCase {
         /// Of two shards.
         fn new(living: &[(&str, u64)], homes: [Option<(ShardHome, Revision)>; 2]) -> Self {
             let map = (0..).map(ShardId).zip(homes).filter_map(|(shard, home)| Some((shard, home?))).collect();
@@ -131,7 +131,7 @@ mod tests {
             Self { living, map, own: BTreeMap::new(), is_member: true }
         }
 
-        fn own(mut self, own: &[(u16, Own)]) -> Self {
+        fn own(mut self, own: &[(u16, ShardState)]) -> Self {
             self.own = own.iter().map(|(shard, own)| (ShardId(*shard), *own)).collect();
             self
         }
@@ -151,40 +151,41 @@ mod tests {
 
     #[test]
     fn what_nobody_living_has_is_claimed_and_what_a_living_node_has_is_not() {
-        assert_eq!(Known::new(&[("a", 2)], [None, None]).steps(), BOTH);
-        assert_eq!(Known::new(&[("a", 2)], [Some(home("b", 1, false)), Some(home("a", 1, false))]).steps(), BOTH);
+        assert_eq!(KeeperCase::new(&[("a", 2)], [None, None]).steps(), BOTH);
+        assert_eq!(KeeperCase::new(&[("a", 2)], [Some(home("b", 1, false)), Some(home("a", 1, false))]).steps(), BOTH);
         let one_each = [Some(home("a", 2, false)), Some(home("b", 1, false))];
-        let held = [(0, Own::Held)];
-        assert_eq!(Known::new(&[("a", 2), ("b", 1)], one_each.clone()).own(&held).steps(), []);
+        let held = [(0, ShardState::Held)];
+        assert_eq!(KeeperCase::new(&[("a", 2), ("b", 1)], one_each.clone()).own(&held).steps(), []);
         // b began again: its shard is to stay with it.
-        assert_eq!(Known::new(&[("a", 2), ("b", 3)], one_each.clone()).own(&held).steps(), []);
-        assert_eq!(Known::new(&[("a", 2)], one_each).own(&held).steps(), [Step::Take(ShardId(1))]);
+        assert_eq!(KeeperCase::new(&[("a", 2), ("b", 3)], one_each.clone()).own(&held).steps(), []);
+        assert_eq!(KeeperCase::new(&[("a", 2)], one_each).own(&held).steps(), [Step::Take(ShardId(1))]);
     }
 
     #[test]
     fn who_joins_waits_until_the_old_home_has_let_go() {
         let both_mine = [Some(home("a", 2, false)), Some(home("a", 2, false))];
-        let known = Known::new(&[("a", 2), ("b", 1)], both_mine).own(&[(0, Own::Held), (1, Own::Held)]);
+        let known =
+            KeeperCase::new(&[("a", 2), ("b", 1)], both_mine).own(&[(0, ShardState::Held), (1, ShardState::Held)]);
         assert!(matches!(known.steps()[..], [Step::LetGo(_)]), "{:?}", known.steps());
         let both_others = [Some(home("b", 1, false)), Some(home("b", 1, false))];
-        assert_eq!(Known::new(&[("a", 2), ("b", 1)], both_others).steps(), []);
+        assert_eq!(KeeperCase::new(&[("a", 2), ("b", 1)], both_others).steps(), []);
         let one_free = [Some(home("b", 1, true)), Some(home("b", 1, false))];
-        assert_eq!(Known::new(&[("a", 2), ("b", 1)], one_free).steps(), [Step::Take(ShardId(0))]);
+        assert_eq!(KeeperCase::new(&[("a", 2), ("b", 1)], one_free).steps(), [Step::Take(ShardId(0))]);
     }
 
     #[test]
     fn what_failed_is_tried_again_in_time_and_what_is_under_way_is_left_alone() {
         let mine = || [Some(home("a", 2, false)), Some(home("a", 2, false))];
-        let of = |own| Known::new(&[("a", 2)], mine()).own(&[(0, own), (1, Own::Held)]).steps();
-        assert_eq!(of(Own::Waits(Monotonic(101))), []);
-        assert_eq!(of(Own::Waits(Monotonic(100))), [Step::Take(ShardId(0))]);
-        assert_eq!(of(Own::Busy), []);
+        let of = |own| KeeperCase::new(&[("a", 2)], mine()).own(&[(0, own), (1, ShardState::Held)]).steps();
+        assert_eq!(of(ShardState::Waits(Monotonic(101))), []);
+        assert_eq!(of(ShardState::Waits(Monotonic(100))), [Step::Take(ShardId(0))]);
+        assert_eq!(of(ShardState::Busy), []);
     }
 
     #[test]
     fn a_life_that_is_over_claims_nothing_and_knows_what_it_has_lost() {
         let homes = [Some(home("a", 2, false)), Some(home("b", 1, false))];
-        let mut known = Known::new(&[("b", 1)], homes).own(&[(0, Own::Held), (1, Own::Held)]);
+        let mut known = KeeperCase::new(&[("b", 1)], homes).own(&[(0, ShardState::Held), (1, ShardState::Held)]);
         known.is_member = false;
         assert_eq!(known.steps(), [Step::Lost(ShardId(1))]);
         known.is_member = true;

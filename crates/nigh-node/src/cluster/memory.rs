@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use nigh_data::{ObjectError, ObjectObserver};
 use nigh_engine::PresentMember;
-use nigh_engine::journal::{Damage, DamageKind, Recovered};
+use nigh_engine::journal::{Damage, DamageKind, JournalRecovery};
 use nigh_engine::nats::NatsLedger;
 use nigh_objects::cluster::{HomeEvent, Neighbours, Place, TakenShard};
 use nigh_objects::{MemoryLimits, ObjectMemory, Shards, Writes};
@@ -124,8 +124,8 @@ pub(crate) struct MemoryHost(pub(crate) ObjectMemory);
 
 #[async_trait]
 impl HomeHost for MemoryHost {
-    async fn take_home(&self, shard: ShardId, recovered: Recovered, summary: Token) -> Result<(), String> {
-        let Recovered { records, damage, .. } = recovered;
+    async fn take_home(&self, shard: ShardId, recovered: JournalRecovery, summary: Token) -> Result<(), String> {
+        let JournalRecovery { records, damage, .. } = recovered;
         let mut lost = Vec::new();
         for Damage { kind, .. } in damage {
             if let DamageKind::Record { record, stored: false } = kind {

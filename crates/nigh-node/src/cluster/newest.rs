@@ -20,12 +20,12 @@ pub(super) const NEWEST: Method = Method { number: 1, name: "newest", head_max: 
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 /// What is asked: of which shards, under which epochs.
-type Asked = Vec<(ShardId, Epoch)>;
+type HomeVersionsRequest = Vec<(ShardId, Epoch)>;
 /// What is answered: the newest version of each, in the order asked; none of those whose home it is not under that epoch.
-type Answered = Vec<Option<Version>>;
+type HomeVersionsReply = Vec<Option<Version>>;
 
 /// A home's newest version.
-pub(super) struct Told {
+pub(super) struct HomeVersion {
     pub(super) shard: ShardId,
     pub(super) version: Version,
 }
@@ -71,8 +71,8 @@ impl Reigns {
     /// Answers another home.
     pub(super) fn answer(&self, call: &Call<'_>) -> Result<Reply, Refusal> {
         let bad = |error: serde_json::Error| Refusal::new(RefusalKind::Failed, error.to_string());
-        let asked: Asked = serde_json::from_slice(&call.head).map_err(bad)?;
-        let answered: Answered = asked.into_iter().map(|(shard, epoch)| self.newest(shard, epoch)).collect();
+        let asked: HomeVersionsRequest = serde_json::from_slice(&call.head).map_err(bad)?;
+        let answered: HomeVersionsReply = asked.into_iter().map(|(shard, epoch)| self.newest(shard, epoch)).collect();
         let head = serde_json::to_vec(&answered).map_err(bad)?;
         Ok(Reply { head: head.into(), body: Body::from(Bytes::new()) })
     }
@@ -89,7 +89,13 @@ pub(super) struct Asker {
 
 impl Asker {
     /// Asks that life of a home for the newest versions of its `shards`. What is not answered is not told.
-    pub(super) async fn ask(&self, node: NodeId, number: NodeNumber, life: u64, shards: Asked) -> Vec<Told> {
+    pub(super) async fn ask(
+        &self,
+        node: NodeId,
+        number: NodeNumber,
+        life: u64,
+        shards: HomeVersionsRequest,
+    ) -> Vec<HomeVersion> {
         let answered = if (number, life) == (self.own, self.own_life) {
             shards.iter().map(|(shard, epoch)| self.reigns.newest(*shard, *epoch)).collect()
         } else {
@@ -102,10 +108,10 @@ impl Asker {
             }
         };
         let told = shards.into_iter().zip(answered);
-        told.filter_map(|((shard, _), version)| Some(Told { shard, version: version? })).collect()
+        told.filter_map(|((shard, _), version)| Some(HomeVersion { shard, version: version? })).collect()
     }
 
-    async fn call(&self, node: &NodeId, life: u64, shards: &Asked) -> Result<Answered, String> {
+    async fn call(&self, node: &NodeId, life: u64, shards: &HomeVersionsRequest) -> Result<HomeVersionsReply, String> {
         let address = {
             let present = self.present.borrow();
             let member = present.iter().find(|member| member.node == *node && member.incarnation.0 == life);
@@ -116,7 +122,7 @@ impl Asker {
         let by = Instant::now() + ANSWER_WITHIN;
         let answer = self.peers.call(&peer, &NEWEST, &head, Bytes::new(), by).await;
         let answer = answer.map_err(|error| error.to_string())?;
-        let answered: Answered = serde_json::from_slice(&answer.head).map_err(|error| error.to_string())?;
+        let answered: HomeVersionsReply = serde_json::from_slice(&answer.head).map_err(|error| error.to_string())?;
         if answered.len() == shards.len() { Ok(answered) } else { Err("it answers something else".to_owned()) }
     }
 }

@@ -21,14 +21,14 @@ use nigh_terms::{Epoch, NodeId, NodeNumber, Sequence, ShardId, Token, Version};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::newest::{Asker, Told};
+use super::newest::{Asker, HomeVersion};
 use super::seen_map::SeenMap;
 
 /// How long a home that did not answer is left alone, if the map does not change before.
 const ASKED_AGAIN: Duration = Duration::from_millis(100);
 
 /// What is known of a shard at once.
-enum Known {
+enum ShardKnowledge {
     /// Nothing was written.
     Nothing,
     /// This version covers all.
@@ -37,12 +37,12 @@ enum Known {
     AtHome(NodeId, NodeNumber, u64, Epoch),
 }
 
-fn known(home: Option<&(ShardHome, Revision)>) -> Known {
-    let Some((home, _)) = home else { return Known::Nothing };
+fn known(home: Option<&(ShardHome, Revision)>) -> ShardKnowledge {
+    let Some((home, _)) = home else { return ShardKnowledge::Nothing };
     match (home.epoch, home.free) {
-        (Some(epoch), false) => Known::AtHome(home.node.clone(), home.number, home.incarnation.0, epoch),
-        _ => home.highest().map_or(Known::Nothing, |Epoch(highest)| {
-            Known::Version(Version { epoch: Epoch(highest + 1), sequence: Sequence(0) })
+        (Some(epoch), false) => ShardKnowledge::AtHome(home.node.clone(), home.number, home.incarnation.0, epoch),
+        _ => home.highest().map_or(ShardKnowledge::Nothing, |Epoch(highest)| {
+            ShardKnowledge::Version(Version { epoch: Epoch(highest + 1), sequence: Sequence(0) })
         }),
     }
 }
@@ -64,18 +64,18 @@ pub(super) async fn summary(
         let Ok(map) = found else { std::future::pending().await };
         let mut at_home: BTreeMap<(NodeId, NodeNumber, u64), Vec<(ShardId, Epoch)>> = BTreeMap::new();
         open.retain(|&other| match known(map.entries.get(&other)) {
-            Known::Nothing => false,
-            Known::Version(version) => {
+            ShardKnowledge::Nothing => false,
+            ShardKnowledge::Version(version) => {
                 token.see(other, version);
                 false
             }
-            Known::AtHome(node, number, life, epoch) => {
+            ShardKnowledge::AtHome(node, number, life, epoch) => {
                 at_home.entry((node, number, life)).or_default().push((other, epoch));
                 true
             }
         });
         let asked = at_home.into_iter().map(|((node, number, life), shards)| asker.ask(node, number, life, shards));
-        for Told { shard: other, version } in futures::future::join_all(asked).await.into_iter().flatten() {
+        for HomeVersion { shard: other, version } in futures::future::join_all(asked).await.into_iter().flatten() {
             token.see(other, version);
             open.retain(|&shard| shard != other);
         }

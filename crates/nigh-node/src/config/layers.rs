@@ -129,7 +129,7 @@ pub struct Layers {
 
 /// A setting, its value and its origin, as `nigh config show` prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shown {
+pub struct ShownSetting {
     /// The setting: `s3.listen`.
     pub key: String,
     /// Its value; stars for secrets.
@@ -144,7 +144,7 @@ pub struct Configuration {
     /// The settings.
     pub settings: Settings,
     /// Each of them with its origin.
-    pub shown: Vec<Shown>,
+    pub shown: Vec<ShownSetting>,
     /// The file that was read, if there was one.
     pub file: Option<PathBuf>,
 }
@@ -256,7 +256,7 @@ fn keep_secrets(path: &Path, layer: &Figment) -> Result<(), ConfigError> {
     for (_, dict) in layer.data().unwrap_or_default() {
         flatten("", &dict, layer, &mut names);
     }
-    let Some(Shown { key, .. }) = names.into_iter().find(|shown| is_secret(&shown.key)) else { return Ok(()) };
+    let Some(ShownSetting { key, .. }) = names.into_iter().find(|shown| is_secret(&shown.key)) else { return Ok(()) };
     let metadata = path.metadata().map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
     let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
     if mode & 0o077 == 0 {
@@ -368,7 +368,7 @@ fn explain(error: figment::Error) -> ConfigError {
     }
 }
 
-fn show(figment: &Figment) -> Vec<Shown> {
+fn show(figment: &Figment) -> Vec<ShownSetting> {
     let mut shown = Vec::new();
     let Ok(data) = figment.data() else { return shown };
     for (_, dict) in data {
@@ -377,7 +377,7 @@ fn show(figment: &Figment) -> Vec<Shown> {
     shown
 }
 
-fn flatten(prefix: &str, dict: &Dict, figment: &Figment, shown: &mut Vec<Shown>) {
+fn flatten(prefix: &str, dict: &Dict, figment: &Figment, shown: &mut Vec<ShownSetting>) {
     for (name, value) in dict {
         let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
         if let Value::Dict(_, inner) = value {
@@ -397,7 +397,7 @@ fn flatten(prefix: &str, dict: &Dict, figment: &Figment, shown: &mut Vec<Shown>)
             },
             value => plain(value),
         };
-        shown.push(Shown { key, value, origin });
+        shown.push(ShownSetting { key, value, origin });
     }
 }
 
@@ -423,7 +423,7 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Network, Prewarm, Span};
+    use crate::config::{Network, PrewarmMode, Span};
 
     fn machine() -> Machine {
         Machine { hostname: "n1".to_owned(), memory: ByteSize::gib(8), cpus: 2, python: "/usr/bin/python3".into() }
@@ -524,11 +524,14 @@ mod tests {
             layers(None, &all, &[]).resolve(&machine()).map(|configuration| configuration.settings.functions)
         };
         let usual = resolve(&[]).unwrap();
-        assert_eq!((usual.prewarm, usual.prewarm_memory), (Prewarm::On, ByteSize::mib(512)));
+        assert_eq!((usual.prewarm, usual.prewarm_memory), (PrewarmMode::On, ByteSize::mib(512)));
         let set =
             resolve(&[("NIGH_FUNCTIONS__PREWARM", "off"), ("NIGH_FUNCTIONS__PREWARM_IMPORTS", "boto3, numpy.linalg")]);
         let set = set.unwrap();
-        assert_eq!((set.prewarm, set.prewarm_imports.0), (Prewarm::Off, vec!["boto3".into(), "numpy.linalg".into()]));
+        assert_eq!(
+            (set.prewarm, set.prewarm_imports.0),
+            (PrewarmMode::Off, vec!["boto3".into(), "numpy.linalg".into()])
+        );
         let refused = resolve(&[("NIGH_FUNCTIONS__PREWARM_IMPORTS", "import os")]).unwrap_err().to_string();
         assert!(refused.contains("prewarm_imports") && refused.contains("import os"), "{refused}");
     }

@@ -22,7 +22,7 @@ use nigh_terms::{ByteSize, Namespace};
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{ClusterSettings, Roles, Servers};
-pub use layers::{ConfigError, Configuration, Flag, Layers, Shown};
+pub use layers::{ConfigError, Configuration, Flag, Layers, ShownSetting};
 pub use memory::{MemoryLearner, MemorySettings, Sizing};
 pub use span::{ParseSpanError, Span};
 pub use store::{StoreKind, StoreSettings, SwiftAuth};
@@ -224,7 +224,7 @@ pub struct FunctionSettings {
     /// Whether boto3 in Python sandboxes goes without HTTP where it can, if `s3.fast_path` is on.
     pub fast_path: Switch,
     /// Keep sandboxes in which a runtime waits with its imports done.
-    pub prewarm: Prewarm,
+    pub prewarm: PrewarmMode,
     /// What these may book together, within `memory`.
     pub prewarm_memory: ByteSize,
     /// How many of them there may be, within `sandboxes_max`.
@@ -264,7 +264,7 @@ pub struct EventSettings {
 /// Whether sandboxes are prewarmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Prewarm {
+pub enum PrewarmMode {
     /// As many as cold starts ask for, within bounds.
     On,
     /// None.
@@ -488,7 +488,7 @@ impl Settings {
                 trust_functions: false,
                 uid_base: 2_000_000_000,
                 fast_path: Switch::On,
-                prewarm: Prewarm::On,
+                prewarm: PrewarmMode::On,
                 prewarm_memory: ByteSize(machine.memory.bytes() / 16),
                 prewarm_max: 8,
                 prewarm_imports: Modules(vec!["boto3".to_owned()]),

@@ -7,7 +7,7 @@ use nigh_schedule::prewarm::PrewarmSettings;
 use nigh_terms::ByteSize;
 
 use super::memory_shares::MemoryShares;
-use crate::config::{Network, Prewarm, Settings, Switch};
+use crate::config::{Network, PrewarmMode, Settings, Switch};
 use crate::outside_door::OutsideSecrets;
 use crate::status::Level;
 
@@ -42,7 +42,7 @@ pub(super) fn network(settings: &Settings, engine: &dyn SandboxEngine) -> Option
 pub(super) fn prewarming(settings: &Settings, engine: &dyn SandboxEngine) -> Level {
     let functions = &settings.functions;
     let (on, detail) = match engine.makes_stems() {
-        _ if functions.prewarm == Prewarm::Off => (false, "functions.prewarm is off".to_owned()),
+        _ if functions.prewarm == PrewarmMode::Off => (false, "functions.prewarm is off".to_owned()),
         Err(why) => (false, why),
         Ok(()) => {
             let imports = functions.prewarm_imports.0.join(", ");

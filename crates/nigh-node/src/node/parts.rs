@@ -23,7 +23,7 @@ use nigh_workflow::executions::ExecutionLimits;
 use tokio::sync::Semaphore;
 
 use super::memory_shares::MemoryShares;
-use crate::config::{LlcBind, Network, Prewarm, Settings, Switch};
+use crate::config::{LlcBind, Network, PrewarmMode, Settings, Switch};
 use crate::learning::Learning;
 use crate::llc::Llc;
 use crate::python;
@@ -101,7 +101,7 @@ pub(super) fn invoker_settings(settings: &Settings, runtime: RuntimeSettings) ->
         },
         keep_alive: KeepAlive { idle_for: functions.keep_alive.duration(), idle_max: functions.sandboxes_max },
         freeze_grace: functions.freeze_grace.duration(),
-        prewarm: (functions.prewarm == Prewarm::On).then(|| PrewarmSettings {
+        prewarm: (functions.prewarm == PrewarmMode::On).then(|| PrewarmSettings {
             memory_max: shares.prewarm_memory,
             stems_max: functions.prewarm_max,
             imports: functions.prewarm_imports.0.clone(),

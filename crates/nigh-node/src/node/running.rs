@@ -24,19 +24,19 @@ use super::levels;
 use crate::admin;
 use crate::backup::source::BackupSource;
 use crate::cluster::ClusterEngine;
-use crate::config::{Settings, Shown};
+use crate::config::{Settings, ShownSetting};
 use crate::endpoints::Endpoints;
 use crate::learning::Learning;
 use crate::llc::{Llc, LlcStatus};
-use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError};
-use crate::status::{CacheStatus, Draining, FastPathStatus, Level, SandboxStatus, Status};
+use crate::profiling::{FunctionProfiler, ModelRows, ProfileReport, ProfileRequest, ProfilingError};
+use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStatus, Status};
 use crate::telemetry::{ProcessUse, Telemetry};
 use crate::writes;
 
 /// What a running node shows of itself.
-pub(super) struct Running {
+pub(super) struct RunningNode {
     pub(super) settings: Settings,
-    pub(super) shown: Vec<Shown>,
+    pub(super) shown: Vec<ShownSetting>,
     pub(super) membership: Arc<dyn Membership>,
     /// None where it is alone.
     pub(super) cluster: Option<ClusterEngine>,
@@ -67,7 +67,7 @@ pub(super) struct Running {
     pub(super) node_memory: NodeMemory,
     pub(super) llc: Arc<Llc>,
     pub(super) learning: Learning,
-    pub(super) profiling: Arc<Profiling>,
+    pub(super) profiling: Arc<FunctionProfiler>,
     /// Somebody asked for the end through the admin API.
     pub(super) asked_to_stop: CancellationToken,
     /// When the end began.
@@ -76,12 +76,12 @@ pub(super) struct Running {
     pub(super) stop: CancellationToken,
 }
 
-impl Running {
+impl RunningNode {
     /// What it awaits before it ends, if it ends now or has begun to.
-    pub(super) fn awaits(&self) -> Draining {
+    pub(super) fn awaits(&self) -> DrainStatus {
         let pool = self.invoker.in_use();
         let since = self.draining.get().map_or(Duration::ZERO, Instant::elapsed);
-        Draining {
+        DrainStatus {
             invocations: pool.running + pool.waiting,
             left_s: self.settings.drain.duration().saturating_sub(since).as_secs_f64().ceil() as u64,
         }
@@ -102,7 +102,7 @@ impl Running {
     }
 }
 
-impl admin::Shows for Running {
+impl admin::AdminSource for RunningNode {
     fn llc(&self) -> LlcStatus {
         self.llc.status()
     }
@@ -187,7 +187,7 @@ impl admin::Shows for Running {
         self.telemetry.render(&[&own[..], &writes::meters(self.journal.usage())].concat())
     }
 
-    fn config(&self) -> &[Shown] {
+    fn config(&self) -> &[ShownSetting] {
         &self.shown
     }
 
@@ -211,7 +211,7 @@ impl admin::Shows for Running {
         self.features.as_ref()
     }
 
-    fn shut_down(&self) -> Draining {
+    fn shut_down(&self) -> DrainStatus {
         self.asked_to_stop.cancel();
         self.awaits()
     }
@@ -223,7 +223,7 @@ impl admin::Shows for Running {
 
 /// Has a node end whose life as a member is over: homes may refuse it for ever. Who started it starts it again, in a new
 /// life.
-pub(super) async fn end_with_life(running: Arc<Running>) {
+pub(super) async fn end_with_life(running: Arc<RunningNode>) {
     let mut members = running.membership.watch();
     let own = (running.membership.node().clone(), running.membership.incarnation());
     let over = members.wait_for(|members| !members.contains(&own));

@@ -87,7 +87,7 @@ pub fn parse_invalidation(body: &[u8]) -> Result<Invalidation, String> {
         End,
     }
     #[derive(Deserialize)]
-    struct Said {
+    struct MiddlewareMessage {
         phase: Phase,
         #[serde(flatten)]
         target: Target,
@@ -95,7 +95,7 @@ pub fn parse_invalidation(body: &[u8]) -> Result<Invalidation, String> {
         lease: f64,
         applied: Option<bool>,
     }
-    let Said { phase, target, token, lease, applied } =
+    let MiddlewareMessage { phase, target, token, lease, applied } =
         serde_json::from_slice(body).map_err(|error| error.to_string())?;
     if token.is_empty() || token.len() > TOKEN_MAX {
         return Err(format!("the token has {} bytes, not 1 to {TOKEN_MAX}", token.len()));

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 /// An object that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changed {
+pub struct ChangedObject {
     /// Its bucket, as the service calls it.
     pub bucket: String,
     /// Its key.
@@ -62,7 +62,7 @@ struct Object {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse(body: &[u8]) -> Result<Vec<Changed>, String> {
+pub fn parse(body: &[u8]) -> Result<Vec<ChangedObject>, String> {
     let message: Message = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     if let Some(records) = message.records {
         return Ok(records.into_iter().filter_map(of_record).collect());
@@ -72,14 +72,14 @@ pub fn parse(body: &[u8]) -> Result<Vec<Changed>, String> {
             let is_write = kind == "Object Created" && entities.reason.as_deref() != Some("CopyObject");
             let Entities { bucket, object, .. } = entities;
             let etag = object.etag.filter(|_| is_write).map(tag);
-            Ok(vec![Changed { bucket: bucket.name, key: object.key, etag }])
+            Ok(vec![ChangedObject { bucket: bucket.name, key: object.key, etag }])
         }
         _ if message.event.as_deref() == Some("s3:TestEvent") => Ok(Vec::new()),
         _ => Err("it has neither Records nor a detail".to_owned()),
     }
 }
 
-fn of_record(record: Record) -> Option<Changed> {
+fn of_record(record: Record) -> Option<ChangedObject> {
     let name = record.name.strip_prefix("s3:").unwrap_or(&record.name);
     // MinIO tells of reads, too.
     if name.starts_with("ObjectAccessed") {
@@ -90,7 +90,7 @@ fn of_record(record: Record) -> Option<Changed> {
     let Entities { bucket, object, .. } = record.s3;
     let key = object.key.replace('+', " ");
     let key = percent_decode_str(&key).decode_utf8().ok()?.into_owned();
-    Some(Changed { bucket: bucket.name, key, etag: object.etag.filter(|_| is_write).map(tag) })
+    Some(ChangedObject { bucket: bucket.name, key, etag: object.etag.filter(|_| is_write).map(tag) })
 }
 
 /// An entity tag with or without its quotes.
@@ -102,8 +102,8 @@ fn tag(text: String) -> ETag {
 mod tests {
     use super::*;
 
-    fn changed(bucket: &str, key: &str, etag: Option<&str>) -> Changed {
-        Changed { bucket: bucket.to_owned(), key: key.to_owned(), etag: etag.map(|etag| ETag(etag.to_owned())) }
+    fn changed(bucket: &str, key: &str, etag: Option<&str>) -> ChangedObject {
+        ChangedObject { bucket: bucket.to_owned(), key: key.to_owned(), etag: etag.map(|etag| ETag(etag.to_owned())) }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use nigh_engine::journal::Recovered;
+use nigh_engine::journal::JournalRecovery;
 use nigh_engine::nats::NatsLedger;
 use nigh_engine::{Body, Change, Ledger, LedgerError, Record, RequestId};
 use nigh_node::cluster::HomeHost;
@@ -94,7 +94,7 @@ impl Home {
 
 #[async_trait]
 impl HomeHost for Home {
-    async fn take_home(&self, shard: ShardId, recovered: Recovered, summary: Token) -> Result<(), String> {
+    async fn take_home(&self, shard: ShardId, recovered: JournalRecovery, summary: Token) -> Result<(), String> {
         let found: Vec<RequestId> = recovered.records.iter().map(|one| one.record.request).collect();
         let acknowledged = self.world.acknowledged.lock().get(&shard).cloned().unwrap_or_default();
         for request in acknowledged {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use nigh_invoke::activation_log::ActivationQuery;
 use nigh_invoke::hooks::{InvocationHook, Run};
-use nigh_invoke::invocation::{Invoke as _, InvokeError, Next};
+use nigh_invoke::invocation::{Invoke as _, InvokeError, UpcomingInvocation};
 use nigh_invoke::invoker::InvokerSettings;
 use nigh_schedule::activation::{Activation, Outcome as Recorded};
 use nigh_schedule::grant::Grant;
@@ -279,8 +279,8 @@ impl InvocationHook for Readied {
     fn after_run(&self, _: &Activation) {}
 }
 
-fn next(function: &str) -> Next {
-    Next { function: FunctionName::new(function).unwrap(), input: None, after: None }
+fn next(function: &str) -> UpcomingInvocation {
+    UpcomingInvocation { function: FunctionName::new(function).unwrap(), input: None, after: None }
 }
 
 #[tokio::test(flavor = "multi_thread")]

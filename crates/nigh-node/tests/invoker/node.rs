@@ -10,12 +10,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
-use nigh_data::{Attributes, DataCall, GetRequest, Got, ObjectObserver, PutRequest, Served, Tags, WriteConditions};
+use nigh_data::{
+    Attributes, DataCall, GetReply, GetRequest, ObjectObserver, PutRequest, ServeOutcome, Tags, WriteConditions,
+};
 use nigh_engine::{AccessKeys, RecordLog, Retention, StateFile};
 use nigh_functions::function::{Function, FunctionSource, Runtime};
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_invoke::hooks::InvocationHook;
-use nigh_invoke::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
+use nigh_invoke::invocation::{InvocationResult, Invoke, InvokeError, InvokeRequest};
 use nigh_invoke::invoker::{Invoker, InvokerParts, InvokerSettings};
 use nigh_invoke::node_memory::{NodeMemory, NodeMemorySettings};
 use nigh_invoke::phase_accountant::PhaseAccountant;
@@ -93,7 +95,7 @@ impl LineDoor {
                 let mut call = DataCall::begin(observers, clock, principal, bucket, Some(key));
                 let takes = if word.trim() == "slow write" { 500 } else { 5 };
                 tokio::time::sleep(Duration::from_millis(takes)).await;
-                let served = if word.trim().ends_with("write") { Served::Write } else { Served::Hit };
+                let served = if word.trim().ends_with("write") { ServeOutcome::Write } else { ServeOutcome::Hit };
                 call.succeeded(served, None, Token::empty());
                 call.served(3);
                 format!("{invocation}\n")
@@ -334,7 +336,11 @@ impl Node {
         }
     }
 
-    pub(crate) async fn try_invoke(&self, name: &str, payload: serde_json::Value) -> Result<Invoked, InvokeError> {
+    pub(crate) async fn try_invoke(
+        &self,
+        name: &str,
+        payload: serde_json::Value,
+    ) -> Result<InvocationResult, InvokeError> {
         let request = InvokeRequest {
             function: FunctionName::new(name).unwrap(),
             payload: Bytes::from(payload.to_string()),
@@ -369,7 +375,7 @@ impl Node {
     }
 
     /// Reads an object that `fill_cache` wrote; its memory is held by what is returned.
-    pub(crate) async fn read(&self, number: usize) -> Got {
+    pub(crate) async fn read(&self, number: usize) -> GetReply {
         let who = Principal::outside(self.tenant.clone());
         let (bucket, key) = (BucketName::new(BUCKET).unwrap(), ObjectKey::new(&number.to_string()).unwrap());
         self.objects.get(&who, &bucket, &key, GetRequest::default()).await.unwrap()

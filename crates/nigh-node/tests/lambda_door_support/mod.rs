@@ -17,7 +17,7 @@ use nigh_functions::function_store::{FunctionLimits, FunctionStore};
 use nigh_functions::runtime_catalog::RuntimeCatalog;
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_invoke::event_invoker::{EventInvoker, EventParts, RecordBuckets};
-use nigh_invoke::invocation::{Invoke, InvokeError, InvokeRequest, Invoked, RunTimes};
+use nigh_invoke::invocation::{InvocationResult, Invoke, InvokeError, InvokeRequest, RunTimes};
 use nigh_lambda::{CodeObjects, LambdaDoor, LambdaDoorParts, LambdaDoorSettings, Pieces};
 use nigh_openwhisk::activation_store::ActivationStore;
 use nigh_openwhisk::entity_store::EntityStore;
@@ -62,7 +62,7 @@ impl Invoke for Scripted {
         token
     }
 
-    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
+    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<InvocationResult, InvokeError> {
         if self.functions.find(&who.namespace, &request.function).await.is_none() {
             return Err(InvokeError::NotFound(request.function));
         }
@@ -80,7 +80,7 @@ impl Invoke for Scripted {
         } else {
             json!({ "echo": event })
         };
-        Ok(Invoked {
+        Ok(InvocationResult {
             id: InvocationId::now(),
             payload: Bytes::from(answer.to_string()),
             function_error: raised.then_some("Unhandled"),

@@ -18,7 +18,7 @@ const IDLE_MAX_S: f64 = 30.0 * 60.0;
 
 /// Which of the two conditions evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judged {
+pub enum OfcCondition {
     /// One of them, as the paper says.
     Either,
     /// Only both together.
@@ -27,22 +27,22 @@ pub enum Judged {
 
 /// The order of last use, and the sweep.
 #[derive(Debug)]
-pub struct Periodic {
-    judged: Judged,
+pub struct PeriodicSweep {
+    judged: OfcCondition,
     used: List,
     now_s: f64,
     next_s: f64,
 }
 
-impl Periodic {
+impl PeriodicSweep {
     /// With no copies, at time 0.
     #[must_use]
-    pub fn new(judged: Judged) -> Self {
+    pub fn new(judged: OfcCondition) -> Self {
         Self { judged, used: List::default(), now_s: 0.0, next_s: PERIOD_S }
     }
 }
 
-impl EvictionPolicy for Periodic {
+impl EvictionPolicy for PeriodicSweep {
     fn insert(&mut self, nodes: &mut Nodes, slot: Slot, _facts: &Facts) {
         nodes.at(slot).stamp = self.now_s;
         self.used.add(nodes, slot);
@@ -78,8 +78,8 @@ impl EvictionPolicy for Periodic {
             let judged = std::mem::replace(&mut node.mark, 1) == 1;
             node.uses = 0;
             let goes = match self.judged {
-                Judged::Either => few || idle,
-                Judged::Both => few && idle,
+                OfcCondition::Either => few || idle,
+                OfcCondition::Both => few && idle,
             };
             if judged && goes {
                 going.push(slot);

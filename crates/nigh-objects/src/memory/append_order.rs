@@ -13,12 +13,12 @@ const BARRIERS_MAX: usize = 2;
 
 /// An append that the ledger has been asked for.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
-pub struct Asked(u64);
+pub struct AppendNumber(u64);
 
 /// When all that had been asked for by `last` have spoken, no version below `limit` comes any more.
 #[derive(Debug)]
 struct Barrier {
-    last: Asked,
+    last: AppendNumber,
     limit: Sequence,
 }
 
@@ -29,7 +29,7 @@ pub struct AppendOrder<T> {
     next: Sequence,
     /// None where there is nothing to tell.
     held: BTreeMap<Sequence, Option<T>>,
-    under_way: BTreeSet<Asked>,
+    under_way: BTreeSet<AppendNumber>,
     asked: u64,
     barriers: VecDeque<Barrier>,
 }
@@ -56,38 +56,38 @@ impl<T> AppendOrder<T> {
     }
 
     /// The ledger is about to be asked.
-    pub fn begins(&mut self) -> Asked {
+    pub fn begins(&mut self) -> AppendNumber {
         self.asked += 1;
-        let asked = Asked(self.asked);
+        let asked = AppendNumber(self.asked);
         self.under_way.insert(asked);
         asked
     }
 
     /// It has answered with a version.
-    pub fn appended(&mut self, asked: Asked, version: Version, what: T) {
+    pub fn appended(&mut self, asked: AppendNumber, version: Version, what: T) {
         self.under_way.remove(&asked);
         self.placed(version, what);
     }
 
     /// It has answered, and gave no version.
-    pub fn refused(&mut self, asked: Asked) {
+    pub fn refused(&mut self, asked: AppendNumber) {
         self.under_way.remove(&asked);
     }
 
     /// It has answered with a version of which there is nothing to tell.
-    pub fn passed(&mut self, asked: Asked, version: Version) {
+    pub fn passed(&mut self, asked: AppendNumber, version: Version) {
         self.under_way.remove(&asked);
         self.skip(version);
     }
 
     /// It may have given a version that nobody will tell. `newer` is one that it gave after that.
-    pub fn lost(&mut self, asked: Asked, newer: Version) {
+    pub fn lost(&mut self, asked: AppendNumber, newer: Version) {
         self.under_way.remove(&asked);
         self.held.insert(newer.sequence, None);
         if self.barriers.len() == BARRIERS_MAX {
             self.barriers.pop_back();
         }
-        self.barriers.push_back(Barrier { last: Asked(self.asked), limit: newer.sequence });
+        self.barriers.push_back(Barrier { last: AppendNumber(self.asked), limit: newer.sequence });
     }
 
     /// A version was taken by who tells it here at once.
@@ -202,11 +202,11 @@ mod tests {
         ) {
             let (mut order, mut last, mut told, mut expected) = (AppendOrder::after(version(0)), 0, Vec::new(), Vec::new());
             let mut give = || { last += 1; version(last) };
-            let mut open: Vec<(Asked, Version, bool)> = Vec::new();
+            let mut open: Vec<(AppendNumber, Version, bool)> = Vec::new();
             let mut answer = |order: &mut AppendOrder<u64>, open: &mut Vec<_>, pick: usize, newer: &mut dyn FnMut() -> Version| {
                 if open.is_empty() { return }
                 let at = pick % open.len();
-                let (asked, version, is_lost): (Asked, Version, bool) = open.remove(at);
+                let (asked, version, is_lost): (AppendNumber, Version, bool) = open.remove(at);
                 if is_lost {
                     order.lost(asked, newer());
                 } else {

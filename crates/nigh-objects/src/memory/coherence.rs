@@ -11,33 +11,35 @@ use nigh_data::segment_cost::Cost;
 use nigh_data::{ObjectError, ObjectId};
 use nigh_engine::Ledger;
 use nigh_protocol::{
-    AppendId, CacheLimits, HomeInput, HomeLimits, Member, PutFailure, Read, Reply, Request, RequestId, Stamp, Write,
+    AppendId, CacheLimits, HomeInput, HomeLimits, Member, PutFailure, ReadDecision, Reply, Request, RequestId, Stamp,
+    Write,
 };
 use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-use super::append_order::Asked;
+use super::append_order::AppendNumber;
 use super::cluster::{CoherenceProtocol, CopyUse};
 use super::foreign::{Asker, ForeignWrite};
 use super::invocations::Invocations;
 use super::machines::{
-    Answer, Copies, ForeignAnswer, Happened, NewHome, NewPut, Noted, Outcome, Standing, State, Turn,
+    Copies, EntryVersion, FetchOutcome, ForeignAnswer, MachineEvent, NewHome, NewPut, Outcome, RequestState, State,
+    Turn,
 };
-use super::reads::Landing;
-use crate::cache::Shelved;
-use crate::kept::Kept;
+use super::reads::SharedFetchResult;
+use crate::cache::CostedCopy;
+use crate::kept::CachedCopy;
 use crate::shards::Shards;
 use crate::sync::{Mutex, MutexGuard, timeout};
 
 /// A fetch that has begun.
-pub(super) enum Begun {
+pub(super) enum FetchStart {
     /// It need not: here is a copy.
-    Hit(Kept),
+    Hit(CachedCopy),
     /// Somebody else's serves.
-    Join(watch::Receiver<Landing>),
+    Join(watch::Receiver<SharedFetchResult>),
     /// The caller brings the bytes, for all who join.
-    Lead(BegunFetch, watch::Sender<Landing>),
+    Lead(BegunFetch, watch::Sender<SharedFetchResult>),
     /// The caller brings them for itself.
     Past(BegunFetch),
 }
@@ -46,7 +48,7 @@ pub(super) enum Begun {
 pub(super) struct BegunFetch {
     pub(super) request: RequestId,
     /// From where, and whether it has ended.
-    pub(super) stands: watch::Receiver<Standing>,
+    pub(super) stands: watch::Receiver<RequestState>,
 }
 
 /// A write that has begun, and the ledger's answer to it.
@@ -54,10 +56,10 @@ pub(super) struct BegunWrite {
     pub(super) request: RequestId,
     /// None if the home is elsewhere, or refuses.
     pub(super) append: Option<AppendId>,
-    pub(super) stands: watch::Receiver<Standing>,
+    pub(super) stands: watch::Receiver<RequestState>,
     pub(super) done: oneshot::Receiver<Result<Stamp, PutFailure>>,
     /// The copy there was.
-    pub(super) before: Option<Shelved>,
+    pub(super) before: Option<CostedCopy>,
 }
 
 /// The copies, while nobody else decides.
@@ -89,7 +91,7 @@ pub(super) struct Coherence {
     /// More versions have been decided.
     decided: Notify,
     /// Who hears of what others are to be told; where there are none it is said in the log.
-    happened: Option<mpsc::UnboundedSender<Happened>>,
+    happened: Option<mpsc::UnboundedSender<MachineEvent>>,
 }
 
 const fn too_much() -> ObjectError {
@@ -110,16 +112,16 @@ pub(super) const fn moved() -> ObjectError {
 }
 
 /// Says what happened where nobody hears of it.
-fn log(happened: &Happened) {
+fn log(happened: &MachineEvent) {
     match happened {
         // Its own writer is the node, whose answers have arrived.
-        Happened::Settled(..) => {}
-        Happened::Rejoin => tracing::error!("the home in this node refuses the node; restart it"),
-        Happened::Retired(_) => {
+        MachineEvent::Settled(..) => {}
+        MachineEvent::Rejoin => tracing::error!("the home in this node refuses the node; restart it"),
+        MachineEvent::Retired(_) => {
             tracing::error!("the home in this node is deposed: it was told of a write out of order; restart it");
         }
-        Happened::GaveUp(_) => tracing::error!("the home in this node has given the node up; restart it"),
-        Happened::Said(..) | Happened::Told(_) | Happened::Fences(..) => {
+        MachineEvent::GaveUp(_) => tracing::error!("the home in this node has given the node up; restart it"),
+        MachineEvent::Said(..) | MachineEvent::Told(_) | MachineEvent::Fences(..) => {
             tracing::error!(?happened, "a node alone has something for others");
         }
     }
@@ -133,7 +135,7 @@ impl Coherence {
         ledger: Arc<dyn Ledger>,
         limits: CacheLimits,
         budget: Cost,
-        happened: Option<mpsc::UnboundedSender<Happened>>,
+        happened: Option<mpsc::UnboundedSender<MachineEvent>>,
     ) -> Self {
         let state = State::begin((me, shards), limits, budget, happened.is_none());
         let (state, invocations) = (Mutex::new(state), Mutex::default());
@@ -147,7 +149,7 @@ impl Coherence {
     }
 
     /// A home begins here.
-    pub(super) fn take(&self, now: Monotonic, new: NewHome, limits: HomeLimits) -> Vec<Shelved> {
+    pub(super) fn take(&self, now: Monotonic, new: NewHome, limits: HomeLimits) -> Vec<CostedCopy> {
         self.step(|state, outcome| state.take(now, outcome, new, limits)).1
     }
 
@@ -156,7 +158,7 @@ impl Coherence {
         ShelfGuard(self.state.lock())
     }
 
-    pub(super) fn step<T>(&self, act: impl FnOnce(&mut State, &mut Outcome) -> T) -> (T, Vec<Shelved>) {
+    pub(super) fn step<T>(&self, act: impl FnOnce(&mut State, &mut Outcome) -> T) -> (T, Vec<CostedCopy>) {
         let mut outcome = Outcome::default();
         let given = act(&mut self.state.lock(), &mut outcome);
         for happened in outcome.happened {
@@ -175,7 +177,7 @@ impl Coherence {
     }
 
     /// What the home of `object` here knows of it: its version, and who else has been given it.
-    pub(super) fn sharers(&self, object: &ObjectId) -> (Noted, Vec<Member>) {
+    pub(super) fn sharers(&self, object: &ObjectId) -> (EntryVersion, Vec<Member>) {
         let (state, shard) = (self.state.lock(), self.shards.of(object));
         let Some(side) = state.homes.get(&shard) else { return (None, Vec::new()) };
         (side.home.version_of(object).map(|(version, _)| version), side.home.sharers(object))
@@ -192,7 +194,7 @@ impl Coherence {
         now: Monotonic,
         object: &ObjectId,
         past: impl FnOnce() -> bool,
-    ) -> Result<Begun, ObjectError> {
+    ) -> Result<FetchStart, ObjectError> {
         let shard = self.shards.of(object);
         // A read drops nothing.
         let (begun, _) = self.step(|state, outcome| {
@@ -202,16 +204,16 @@ impl Coherence {
             let mut said = Vec::new();
             let read = state.node.cache.read(now, shard, object, checked, &mut said);
             let (mut request, mut shared) = match read {
-                Read::Hit(copy) => return Ok(Begun::Hit(copy.value.kept)),
-                Read::Shared(request) => (request, true),
-                Read::Private(request) => (request, false),
+                ReadDecision::Hit(copy) => return Ok(FetchStart::Hit(copy.value.kept)),
+                ReadDecision::Shared(request) => (request, true),
+                ReadDecision::Private(request) => (request, false),
             };
             if let Some(landing) = state.node.fetches.get(&request).and_then(|fetch| fetch.landing.clone()) {
                 if self.compared.copies_are() == CopyUse::Shown {
-                    return Ok(Begun::Join(landing));
+                    return Ok(FetchStart::Join(landing));
                 }
                 // Nobody would say that its answer is older than a write meanwhile.
-                if let Read::Private(own) = state.node.cache.read(now, shard, object, true, &mut said) {
+                if let ReadDecision::Private(own) = state.node.cache.read(now, shard, object, true, &mut said) {
                     (request, shared) = (own, false);
                 }
             }
@@ -222,7 +224,7 @@ impl Coherence {
             let (send, landing) = watch::channel(None);
             let stands = state.fetch(now, outcome, request, shared.then_some(landing), said);
             let begun = BegunFetch { request, stands };
-            Ok(if shared { Begun::Lead(begun, send) } else { Begun::Past(begun) })
+            Ok(if shared { FetchStart::Lead(begun, send) } else { FetchStart::Past(begun) })
         });
         begun
     }
@@ -235,7 +237,7 @@ impl Coherence {
                 return Err(too_much());
             }
             let mut said = Vec::new();
-            let Read::Private(request) = state.node.cache.read(now, shard, object, true, &mut said) else {
+            let ReadDecision::Private(request) = state.node.cache.read(now, shard, object, true, &mut said) else {
                 return Err(ObjectError::SlowDown("the object is being read"));
             };
             let stands = state.fetch(now, outcome, request, None, said);
@@ -245,7 +247,7 @@ impl Coherence {
     }
 
     /// What the home here knows of the object of a fetch, whose bytes are now asked for.
-    pub(super) fn note(&self, object: &ObjectId, request: RequestId) -> Noted {
+    pub(super) fn note(&self, object: &ObjectId, request: RequestId) -> EntryVersion {
         let state = self.state.lock();
         match state.node.fetches.get(&request).and_then(|fetch| fetch.found.as_ref()) {
             Some((_, noted)) => *noted,
@@ -259,10 +261,10 @@ impl Coherence {
         &self,
         now: Monotonic,
         object: &ObjectId,
-        asked: (RequestId, Noted),
+        asked: (RequestId, EntryVersion),
         found: (Version, bool),
-        copy: &mut dyn FnMut() -> Option<Shelved>,
-    ) -> (Answer, Vec<Shelved>) {
+        copy: &mut dyn FnMut() -> Option<CostedCopy>,
+    ) -> (FetchOutcome, Vec<CostedCopy>) {
         self.step(|state, outcome| state.found(now, outcome, self.placed(object), asked, found, copy))
     }
 
@@ -313,7 +315,7 @@ impl Coherence {
         object: &ObjectId,
         write: Write,
         token: Arc<Token>,
-    ) -> Result<(BegunWrite, Vec<Shelved>), ObjectError> {
+    ) -> Result<(BegunWrite, Vec<CostedCopy>), ObjectError> {
         let (begun, mut dropped) = self.step(|state, outcome| {
             if state.node.cache.is_full() {
                 return Err(too_much());
@@ -328,7 +330,13 @@ impl Coherence {
     }
 
     /// Keeps a copy of what somebody else has written at a home here as `version`.
-    pub(super) fn adopt(&self, now: Monotonic, object: &ObjectId, version: Version, copy: Shelved) -> Vec<Shelved> {
+    pub(super) fn adopt(
+        &self,
+        now: Monotonic,
+        object: &ObjectId,
+        version: Version,
+        copy: CostedCopy,
+    ) -> Vec<CostedCopy> {
         self.step(|state, outcome| state.adopt(now, outcome, self.placed(object), version, copy)).1
     }
 
@@ -352,7 +360,7 @@ impl Coherence {
     }
 
     /// What the home here knows of the object of another node's fetch.
-    pub(super) fn foreign_noted(&self, object: &ObjectId, asker: Asker) -> Noted {
+    pub(super) fn foreign_noted(&self, object: &ObjectId, asker: Asker) -> EntryVersion {
         self.state.lock().foreign_noted(self.shards.of(object), object, asker)
     }
 
@@ -361,7 +369,7 @@ impl Coherence {
         &self,
         now: Monotonic,
         object: &ObjectId,
-        asked: (Asker, Noted),
+        asked: (Asker, EntryVersion),
         found: (Version, bool),
     ) -> ForeignAnswer {
         self.step(|state, outcome| state.foreign_found(now, outcome, self.placed(object), asked, found)).0
@@ -388,7 +396,7 @@ impl Coherence {
     }
 
     /// The home of `shard` is here no more.
-    pub(super) fn let_go(&self, now: Monotonic, shard: ShardId) -> Vec<Shelved> {
+    pub(super) fn let_go(&self, now: Monotonic, shard: ShardId) -> Vec<CostedCopy> {
         let ((), dropped) = self.step(|state, outcome| state.let_go(outcome, shard));
         self.look(now);
         self.decided.notify_waiters();
@@ -396,7 +404,7 @@ impl Coherence {
     }
 
     /// Another process says something to a home here.
-    pub(super) fn said(&self, now: Monotonic, shard: ShardId, request: Request<ObjectId>) -> Vec<Shelved> {
+    pub(super) fn said(&self, now: Monotonic, shard: ShardId, request: Request<ObjectId>) -> Vec<CostedCopy> {
         let ((), dropped) = self.step(|state, outcome| state.said(now, outcome, shard, request));
         if self.compared.waits_for_sharers() {
             self.decided.notify_waiters();
@@ -411,7 +419,7 @@ impl Coherence {
     }
 
     /// The map of homes says that `shard` is under `epoch`.
-    pub(super) fn meet(&self, now: Monotonic, shard: ShardId, epoch: Epoch) -> Vec<Shelved> {
+    pub(super) fn meet(&self, now: Monotonic, shard: ShardId, epoch: Epoch) -> Vec<CostedCopy> {
         let ((), dropped) = self.step(|state, outcome| {
             state.depose_before(now, outcome, shard, epoch);
             state.node(now, outcome, |cache, out| cache.meet(now, shard, epoch, out));
@@ -421,7 +429,7 @@ impl Coherence {
     }
 
     /// A home elsewhere says something to this node.
-    pub(super) fn hear(&self, now: Monotonic, reply: Reply<ObjectId>) -> Vec<Shelved> {
+    pub(super) fn hear(&self, now: Monotonic, reply: Reply<ObjectId>) -> Vec<CostedCopy> {
         let ((), dropped) = self.step(|state, outcome| state.hear(now, outcome, reply));
         self.look(now);
         self.decided.notify_waiters();
@@ -434,8 +442,8 @@ impl Coherence {
         now: Monotonic,
         request: RequestId,
         reply: Reply<ObjectId>,
-        copy: Option<Shelved>,
-    ) -> (Answer, Vec<Shelved>) {
+        copy: Option<CostedCopy>,
+    ) -> (FetchOutcome, Vec<CostedCopy>) {
         let landed = self.step(|state, outcome| state.landing(now, outcome, request, reply, copy));
         self.look(now);
         landed
@@ -469,7 +477,7 @@ impl Coherence {
     }
 
     /// A write that began elsewhere and whose home came here has ended without being appended.
-    pub(super) fn end_begun(&self, now: Monotonic, object: &ObjectId, request: RequestId) -> Vec<Shelved> {
+    pub(super) fn end_begun(&self, now: Monotonic, object: &ObjectId, request: RequestId) -> Vec<CostedCopy> {
         match self.append_of(request) {
             Some(append) => self.not_appended(now, self.shards.of(object), append),
             None => Vec::new(),
@@ -487,7 +495,7 @@ impl Coherence {
     }
 
     /// Somebody else has written an object in the store: what was kept of it is dropped, here and wherever it is.
-    pub(super) fn outside(&self, now: Monotonic, object: &ObjectId) -> Vec<Shelved> {
+    pub(super) fn outside(&self, now: Monotonic, object: &ObjectId) -> Vec<CostedCopy> {
         let shard = self.shards.of(object);
         let ((), dropped) = self.step(|state, outcome| {
             let new = state.write(now, outcome, (shard, object), (Write::Outside, Arc::default()), None);
@@ -504,7 +512,7 @@ impl Coherence {
     }
 
     /// What is to be kept of a write when it is told, its room reserved.
-    pub(super) fn deposit(&self, request: RequestId, copy: Shelved) {
+    pub(super) fn deposit(&self, request: RequestId, copy: CostedCopy) {
         let mut state = self.state.lock();
         match state.node.puts.get_mut(&request) {
             Some(put) => put.copy = Some(copy),
@@ -513,7 +521,7 @@ impl Coherence {
     }
 
     /// Nothing is to be kept of a write, though it takes its place.
-    pub(super) fn withdraw(&self, request: RequestId) -> Vec<Shelved> {
+    pub(super) fn withdraw(&self, request: RequestId) -> Vec<CostedCopy> {
         let mut state = self.state.lock();
         let copy = state.node.puts.get_mut(&request).and_then(|put| put.copy.take());
         if let Some(copy) = &copy {
@@ -528,7 +536,7 @@ impl Coherence {
         now: Monotonic,
         shard: ShardId,
         act: impl FnOnce(&mut super::AppendOrder<Turn>, &dyn Ledger),
-    ) -> Vec<Shelved> {
+    ) -> Vec<CostedCopy> {
         let ((), dropped) = self.step(|state, outcome| {
             if let Some(home) = state.homes.get_mut(&shard) {
                 act(&mut home.order, &*self.ledger);
@@ -540,7 +548,7 @@ impl Coherence {
     }
 
     /// The ledger is about to be asked for a version of `shard`; none if its home is not here.
-    pub(super) fn appending(&self, shard: ShardId) -> Option<Asked> {
+    pub(super) fn appending(&self, shard: ShardId) -> Option<AppendNumber> {
         self.state.lock().homes.get_mut(&shard).map(|home| home.order.begins())
     }
 
@@ -549,15 +557,15 @@ impl Coherence {
         &self,
         now: Monotonic,
         shard: ShardId,
-        (append, asked): (AppendId, Asked),
+        (append, asked): (AppendId, AppendNumber),
         version: Version,
         stored: Option<&ObjectId>,
-    ) -> Vec<Shelved> {
+    ) -> Vec<CostedCopy> {
         self.order(now, shard, |order, _| order.appended(asked, version, Turn { append, stored: stored.cloned() }))
     }
 
     /// It has given none; or, if `lost`, one that nobody knows.
-    pub(super) fn refused(&self, now: Monotonic, shard: ShardId, asked: Asked, lost: bool) -> Vec<Shelved> {
+    pub(super) fn refused(&self, now: Monotonic, shard: ShardId, asked: AppendNumber, lost: bool) -> Vec<CostedCopy> {
         self.order(now, shard, |order, ledger| {
             if lost {
                 order.lost(asked, ledger.place(shard));
@@ -568,12 +576,18 @@ impl Coherence {
     }
 
     /// It has given one that is no write's.
-    pub(super) fn passed(&self, now: Monotonic, shard: ShardId, asked: Asked, version: Version) -> Vec<Shelved> {
+    pub(super) fn passed(
+        &self,
+        now: Monotonic,
+        shard: ShardId,
+        asked: AppendNumber,
+        version: Version,
+    ) -> Vec<CostedCopy> {
         self.order(now, shard, |order, _| order.passed(asked, version))
     }
 
     /// A version that no write has: to mark what goes to the store before its place in the order is known.
-    pub(super) fn mark(&self, now: Monotonic, shard: ShardId) -> (Version, Vec<Shelved>) {
+    pub(super) fn mark(&self, now: Monotonic, shard: ShardId) -> (Version, Vec<CostedCopy>) {
         let mut version = Version::OUTSIDE;
         let dropped = self.order(now, shard, |order, ledger| {
             version = ledger.place(shard);
@@ -583,12 +597,12 @@ impl Coherence {
     }
 
     /// The write does not take place.
-    pub(super) fn not_appended(&self, now: Monotonic, shard: ShardId, append: AppendId) -> Vec<Shelved> {
+    pub(super) fn not_appended(&self, now: Monotonic, shard: ShardId, append: AppendId) -> Vec<CostedCopy> {
         self.step(|state, outcome| state.home(now, outcome, shard, HomeInput::NotAppended { append })).1
     }
 
     /// The store has a version.
-    pub(super) fn pushed(&self, now: Monotonic, object: &ObjectId, version: Version) -> Vec<Shelved> {
+    pub(super) fn pushed(&self, now: Monotonic, object: &ObjectId, version: Version) -> Vec<CostedCopy> {
         let shard = self.shards.of(object);
         let ((), dropped) = self.step(|state, outcome| {
             let is_early = state.is_early(shard, version);
@@ -603,7 +617,7 @@ impl Coherence {
     }
 
     /// Time has passed.
-    pub(super) fn tick(&self, now: Monotonic) -> Vec<Shelved> {
+    pub(super) fn tick(&self, now: Monotonic) -> Vec<CostedCopy> {
         let ((), dropped) = self.step(|state, outcome| {
             let shards: Vec<ShardId> = state.homes.keys().copied().collect();
             for shard in shards {

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use nigh_data::attributes::check_tags;
 use nigh_data::conditions::source_error;
 use nigh_data::{
-    ChecksumClaim, ClaimedValue, Copied, CopyRequest, Direction, GetRequest, ObjectError, ObjectId, RangeSpec,
+    ChecksumClaim, ClaimedValue, CopyReply, CopyRequest, Direction, GetRequest, ObjectError, ObjectId, RangeSpec,
     ReadConditions,
 };
 use nigh_terms::{BucketName, ObjectKey, Principal};
 
-use super::reads::Read;
-use super::writes::{Draft, Expected};
-use super::{Inner, ObjectMemory, object, to_the_end};
+use super::reads::CheckedRead;
+use super::writes::{BodyClaims, Draft};
+use super::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::notification::ObjectChange;
 
-impl Inner {
+impl ObjectMemoryState {
     /// Reads the source of a copy.
     pub(super) async fn read_source(
         self: &Arc<Self>,
@@ -23,7 +23,7 @@ impl Inner {
         source: &ObjectId,
         conditions: ReadConditions,
         range: Option<RangeSpec>,
-    ) -> Result<Read, ObjectError> {
+    ) -> Result<CheckedRead, ObjectError> {
         self.read(who, source, &GetRequest { conditions, range }).await.map_err(source_error)
     }
 }
@@ -41,7 +41,7 @@ impl ObjectMemory {
         bucket: &BucketName,
         key: &ObjectKey,
         request: CopyRequest,
-    ) -> Result<Copied, ObjectError> {
+    ) -> Result<CopyReply, ObjectError> {
         let call = self.0.begin_write(who, bucket, key);
         let source = object(who, &request.source_bucket, &request.source_key);
         let target = object(who, bucket, key);
@@ -65,7 +65,7 @@ impl ObjectMemory {
             Direction::Replace => &request.tags,
         };
         let algorithm = request.checksum.or_else(|| read.meta.checksums.first().map(|checksum| checksum.algorithm));
-        let expected = Expected {
+        let expected = BodyClaims {
             length: Some(read.meta.size),
             md5: None,
             checksum: algorithm.map(|algorithm| ChecksumClaim { algorithm, value: ClaimedValue::Compute }),
@@ -92,6 +92,6 @@ impl ObjectMemory {
             modified: self.0.clock.wall(),
         };
         let done = to_the_end(Arc::clone(&self.0).commit(call, draft)).await?;
-        Ok(Copied { done, source_version: read.meta.version })
+        Ok(CopyReply { done, source_version: read.meta.version })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use nigh_data::attributes::check_tags;
 use nigh_data::digest::{Digest, PIECE_BYTES};
-use nigh_data::segment::{Lent, Sealing, Segment};
+use nigh_data::segment::{ClientSegment, SealResult, Segment};
 use nigh_data::{Attributes, ChecksumClaim, ObjectError, PutDone, Tags, WriteConditions};
 use nigh_engine::RequestId;
 use nigh_terms::{BucketName, ObjectKey, Principal};
@@ -20,7 +20,7 @@ use crate::spool::blocking;
 
 /// A segment that a client may fill, with room in the cache.
 pub struct OpenSegment {
-    lent: Lent,
+    lent: ClientSegment,
     room: Reservation,
 }
 
@@ -52,16 +52,16 @@ impl OpenSegment {
     pub fn seal(self) -> Result<SealOutcome, ObjectError> {
         let Self { lent, room } = self;
         Ok(match lent.seal()? {
-            Sealing::Sealed(segment) => SealOutcome::Sealed(SealedSegment { segment, room }),
-            Sealing::Busy(lent) => SealOutcome::Busy(Self { lent, room }),
-            Sealing::Refused(lent) => SealOutcome::Refused(Remains(lent)),
+            SealResult::Sealed(segment) => SealOutcome::Sealed(SealedSegment { segment, room }),
+            SealResult::Busy(lent) => SealOutcome::Busy(Self { lent, room }),
+            SealResult::Refused(lent) => SealOutcome::Refused(AbandonedSegment(lent)),
         })
     }
 
     /// Gives it up; what a client still has of it takes memory until it lets go.
     #[must_use]
-    pub fn abandon(self) -> Remains {
-        Remains(self.lent)
+    pub fn abandon(self) -> AbandonedSegment {
+        AbandonedSegment(self.lent)
     }
 }
 
@@ -72,13 +72,13 @@ pub enum SealOutcome {
     /// Somebody has it mapped for writing.
     Busy(OpenSegment),
     /// Its client has seen to it that it cannot be sealed.
-    Refused(Remains),
+    Refused(AbandonedSegment),
 }
 
 /// A segment that was given up and may still be in a client's hands.
-pub struct Remains(Lent);
+pub struct AbandonedSegment(ClientSegment);
 
-impl Remains {
+impl AbandonedSegment {
     /// Whether a client has it open or mapped; true where the kernel cannot tell.
     #[must_use]
     pub fn is_held_elsewhere(&self) -> bool {
@@ -129,7 +129,7 @@ impl ObjectMemory {
         }
         let Some(room) = self.0.reserve_share(self.0.account.cost_of_own(length)) else { return Ok(None) };
         let account = Arc::clone(&self.0.account);
-        let lent = blocking(move || Lent::new(&account, length)).await?;
+        let lent = blocking(move || ClientSegment::new(&account, length)).await?;
         Ok(Some(OpenSegment { lent, room }))
     }
 

@@ -8,7 +8,7 @@ use nigh_protocol::{AppendId, Attempt, HomeInput, Member, Reply, Request, Reques
 use nigh_terms::{Monotonic, ShardId, Version};
 use tokio::sync::{oneshot, watch};
 
-use super::machines::{ForeignAnswer, ForeignPut, Noted, Outcome, State};
+use super::machines::{EntryVersion, ForeignAnswer, ForeignPut, Outcome, State};
 
 /// Whose fetch it is.
 pub(super) type Asker = (Member, Attempt);
@@ -39,7 +39,7 @@ impl State {
     }
 
     /// What the home knew of the object of a fetch when it answered, or knows now.
-    pub(super) fn foreign_noted(&self, shard: ShardId, object: &ObjectId, asker: Asker) -> Noted {
+    pub(super) fn foreign_noted(&self, shard: ShardId, object: &ObjectId, asker: Asker) -> EntryVersion {
         let found = self.homes.get(&shard).and_then(|side| side.fetches.get(&asker));
         match found {
             Some(Some((_, noted))) => *noted,
@@ -53,7 +53,7 @@ impl State {
         now: Monotonic,
         outcome: &mut Outcome,
         (shard, object): (ShardId, &ObjectId),
-        (asker, noted): (Asker, Noted),
+        (asker, noted): (Asker, EntryVersion),
         (version, absent): (Version, bool),
     ) -> ForeignAnswer {
         if self.is_early(shard, version) {

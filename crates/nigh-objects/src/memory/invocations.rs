@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::coherence::Coherence;
-use super::{Inner, ObjectMemory, object};
+use super::{ObjectMemory, ObjectMemoryState, object};
 use crate::stamps::Stamped as _;
 use crate::sync::timeout;
 
@@ -27,7 +27,7 @@ pub(super) const FRONTIERS_MAX: usize = 4096;
 const LIMITS: GateLimits = GateLimits { wait: Duration::from_secs(2), waiting_max: 4096 };
 
 /// An invocation that waits, runs, or has a put whose fate is not known. There are as many as the gate has.
-struct Known {
+struct TrackedInvocation {
     namespace: Namespace,
     begins: Option<oneshot::Sender<Result<(), GateRefusal>>>,
     ends: Option<oneshot::Sender<Token>>,
@@ -36,7 +36,7 @@ struct Known {
 /// What this node's invocations and their namespaces have seen.
 pub(super) struct Invocations {
     gate: Gate<InvocationId>,
-    known: HashMap<InvocationId, Known>,
+    known: HashMap<InvocationId, TrackedInvocation>,
     frontiers: HashMap<Namespace, Frontier>,
 }
 
@@ -127,7 +127,7 @@ impl Coherence {
             let frontier = frontiers.entry(namespace.clone()).or_insert_with(begin);
             homes().for_each(|(shard, home)| frontier.read(shard, home.newest()));
             frontier.see(token);
-            let entry = || Known { namespace: namespace.clone(), begins: None, ends: None };
+            let entry = || TrackedInvocation { namespace: namespace.clone(), begins: None, ends: None };
             known.entry(invocation).or_insert_with(entry).begins = Some(begins);
             let mut told = Vec::new();
             match frontier.dispatch(state.node.cache.member()) {
@@ -152,7 +152,7 @@ impl Coherence {
         let ((), _) = self.step(|state, outcome| {
             let mut invocations = self.invocations.lock();
             let Invocations { gate, known, .. } = &mut *invocations;
-            let entry = || Known { namespace: namespace.clone(), begins: None, ends: None };
+            let entry = || TrackedInvocation { namespace: namespace.clone(), begins: None, ends: None };
             known.entry(invocation).or_insert_with(entry).begins = Some(begins);
             let mut told = Vec::new();
             state.node(now, outcome, |cache, sent| gate.dispatch(now, invocation, dispatch, cache, sent, &mut told));
@@ -210,7 +210,7 @@ impl Coherence {
 
 /// Whose a write is, until nothing can come of it any more.
 struct Writer {
-    inner: Arc<Inner>,
+    inner: Arc<ObjectMemoryState>,
     namespace: Namespace,
     shard: ShardId,
     /// The invocation whose end waits for this; none for a client outside, or one that the gate does not know (any more).
@@ -277,7 +277,7 @@ impl WriteCall {
     }
 }
 
-impl Inner {
+impl ObjectMemoryState {
     /// As `begin`, for a call that writes.
     pub(super) fn begin_write(self: &Arc<Self>, who: &Principal, bucket: &BucketName, key: &ObjectKey) -> WriteCall {
         let known = |invocation: &InvocationId| {

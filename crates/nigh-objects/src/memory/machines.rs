@@ -2,8 +2,8 @@
 //! left to say.
 //!
 //! What a home has found waits here until the object's bytes are in hand. What is said to homes and nodes of other
-//! processes goes out as an event (`Happened`), but for what is fetched and written: whoever reads or writes carries that
-//! (`Standing`). It locks nothing, asks no store, and decides neither what may be kept or shown (`protocol`) nor what must
+//! processes goes out as an event (`MachineEvent`), but for what is fetched and written: whoever reads or writes carries that
+//! (`RequestState`). It locks nothing, asks no store, and decides neither what may be kept or shown (`protocol`) nor what must
 //! make room (`cache`).
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,34 +15,34 @@ use nigh_engine::Change;
 use nigh_engine::journal::RecoveredRecord;
 use nigh_protocol::{
     AppendId, Attempt, CacheLimits, CacheOutput, Contract, CopyStore, FromHome, Home, HomeInput, HomeLimits,
-    HomeOutput, LedgerRecord, Member, NodeCache, PutFailure, Read, Replayed, Reply, Request, RequestId, Stamp,
-    Takeover, ToHome, Write,
+    HomeOutput, LedgerRecord, Member, NodeCache, PutFailure, ReadDecision, ReplayedRecord, Reply, Request, RequestId,
+    Stamp, Takeover, ToHome, Write,
 };
 use nigh_terms::{Epoch, Incarnation, Monotonic, Sequence, ShardId, Token, Version};
 use tokio::sync::{oneshot, watch};
 
 use super::append_order::AppendOrder;
-use super::reads::Landing;
-use crate::cache::{Shelf, Shelved};
-use crate::kept::Kept;
+use super::reads::SharedFetchResult;
+use crate::cache::{CostedCopy, Shelf};
+use crate::kept::CachedCopy;
 use crate::shards::Shards;
-use crate::write_back::{By, fenced, written_by};
+use crate::write_back::{WriteOrigin, fenced, written_by};
 
 /// Of the directory's entries over the limit, so many are forgotten at a time.
 const FORGOTTEN_AT_ONCE: usize = 4096;
 
-pub(super) type Copies = Shelf<Kept>;
-pub(super) type Cache = NodeCache<ObjectId, Shelved, Contract, Copies>;
+pub(super) type Copies = Shelf<CachedCopy>;
+pub(super) type Cache = NodeCache<ObjectId, CostedCopy, Contract, Copies>;
 
 /// What the home knew of an object at some time: the version of its entry, if it had one.
-pub(super) type Noted = Option<Version>;
+pub(super) type EntryVersion = Option<Version>;
 
 /// What a home here has found, and what it knew of the object then.
-pub(super) type Found = Option<(Reply<ObjectId>, Noted)>;
+pub(super) type HomeFinding = Option<(Reply<ObjectId>, EntryVersion)>;
 
 /// How something that the node has begun stands, for the task that carries it.
 #[derive(Clone, Debug)]
-pub(super) enum Standing {
+pub(super) enum RequestState {
     /// A home in this process has been asked.
     Here,
     /// This is to be said to a home elsewhere.
@@ -54,10 +54,10 @@ pub(super) enum Standing {
 /// A fetch that the node has under way.
 pub(super) struct Fetch {
     /// For those who may join it.
-    pub(super) landing: Option<watch::Receiver<Landing>>,
+    pub(super) landing: Option<watch::Receiver<SharedFetchResult>>,
     /// What the home has answered, if it is here.
-    pub(super) found: Found,
-    stands: watch::Sender<Standing>,
+    pub(super) found: HomeFinding,
+    stands: watch::Sender<RequestState>,
 }
 
 /// A write that the node has under way.
@@ -65,9 +65,9 @@ pub(super) struct Put {
     shard: ShardId,
     pub(super) append: Option<AppendId>,
     /// What is to be kept of it.
-    pub(super) copy: Option<Shelved>,
+    pub(super) copy: Option<CostedCopy>,
     done: Option<oneshot::Sender<Result<Stamp, PutFailure>>>,
-    stands: watch::Sender<Standing>,
+    stands: watch::Sender<RequestState>,
 }
 
 /// A write that begins at the node.
@@ -76,7 +76,7 @@ pub(super) struct NewPut {
     /// What the home wants appended, if it is here and takes writes.
     pub(super) append: Option<AppendId>,
     /// What is to be said to the home, if it is elsewhere.
-    pub(super) stands: watch::Receiver<Standing>,
+    pub(super) stands: watch::Receiver<RequestState>,
 }
 
 /// What a home is to be told in its turn.
@@ -104,7 +104,7 @@ pub(super) struct HomeSide {
     /// Pushed before the home was told that they were written.
     pub(super) pushed_early: BTreeMap<Version, ObjectId>,
     /// What other nodes fetch, until its bytes are in hand.
-    pub(super) fetches: HashMap<(Member, Attempt), Found>,
+    pub(super) fetches: HashMap<(Member, Attempt), HomeFinding>,
     pub(super) puts: HashMap<(Member, RequestId), ForeignPut>,
     pub(super) fences: Vec<(Member, oneshot::Sender<Version>)>,
 }
@@ -122,7 +122,7 @@ pub(super) struct State {
 
 /// What happened at the machines that concerns others than who asked.
 #[derive(Debug)]
-pub(super) enum Happened {
+pub(super) enum MachineEvent {
     /// The node says this to a home elsewhere.
     Said(ShardId, Request<ObjectId>),
     /// A home here says this to another node.
@@ -143,14 +143,14 @@ pub(super) enum Happened {
 #[derive(Default)]
 pub(super) struct Outcome {
     /// To be freed when no lock is held.
-    pub(super) dropped: Vec<Shelved>,
-    pub(super) happened: Vec<Happened>,
+    pub(super) dropped: Vec<CostedCopy>,
+    pub(super) happened: Vec<MachineEvent>,
     /// Homes that would have some of their directory forgotten.
     crowded: Vec<ShardId>,
 }
 
 /// What became of bytes that were brought.
-pub(super) enum Answer {
+pub(super) enum FetchOutcome {
     /// They are this version's.
     Landed(Stamp),
     /// They were taken, and land when the node has caught up with what they show.
@@ -172,7 +172,7 @@ pub(super) enum ForeignAnswer {
 }
 
 /// Acknowledged writes as the home takes them over. What says nothing of its writer was written by one who asks no more.
-fn replayed(records: Vec<RecoveredRecord>, before: Member) -> Vec<Replayed<ObjectId>> {
+fn replayed(records: Vec<RecoveredRecord>, before: Member) -> Vec<ReplayedRecord<ObjectId>> {
     let mut records = records;
     records.sort_by_key(|record| record.version);
     let replay = |(number, RecoveredRecord { version, record, .. }): (u64, RecoveredRecord)| {
@@ -183,16 +183,16 @@ fn replayed(records: Vec<RecoveredRecord>, before: Member) -> Vec<Replayed<Objec
             // No write's: those that it leads to have records of their own.
             Change::Transaction { .. } => return None,
             Change::Fence { .. } => {
-                return fenced(about).map(|member| Replayed { version, record: LedgerRecord::Fence { member } });
+                return fenced(about).map(|member| ReplayedRecord { version, record: LedgerRecord::Fence { member } });
             }
         };
         let (writer, request, token) = match written_by(about) {
-            Some(By { member, request, token }) => (member, request, token),
+            Some(WriteOrigin { member, request, token }) => (member, request, token),
             None => (before, RequestId(number), Token::empty()),
         };
         let object = ObjectId { namespace: record.namespace, bucket: record.bucket, key: record.key };
         let record = LedgerRecord::Write { object, write, token: Arc::new(token), writer, request };
-        Some(Replayed { version, record })
+        Some(ReplayedRecord { version, record })
     };
     (0..).zip(records).filter_map(replay).collect()
 }
@@ -237,7 +237,7 @@ impl State {
     }
 
     /// What the home knows of an object.
-    pub(super) fn noted(&self, shard: ShardId, object: &ObjectId) -> Noted {
+    pub(super) fn noted(&self, shard: ShardId, object: &ObjectId) -> EntryVersion {
         self.homes.get(&shard)?.home.version_of(object).map(|(version, _)| version)
     }
 
@@ -257,7 +257,7 @@ impl State {
         &mut self,
         now: Monotonic,
         outcome: &mut Outcome,
-        act: impl FnOnce(&mut Cache, &mut Vec<CacheOutput<ObjectId, Shelved>>) -> T,
+        act: impl FnOnce(&mut Cache, &mut Vec<CacheOutput<ObjectId, CostedCopy>>) -> T,
     ) -> T {
         let mut said = Vec::new();
         let given = act(&mut self.node.cache, &mut said);
@@ -265,14 +265,14 @@ impl State {
         given
     }
 
-    fn carry(&mut self, now: Monotonic, outcome: &mut Outcome, said: Vec<CacheOutput<ObjectId, Shelved>>) {
+    fn carry(&mut self, now: Monotonic, outcome: &mut Outcome, said: Vec<CacheOutput<ObjectId, CostedCopy>>) {
         for output in said {
             match output {
                 CacheOutput::Send(shard, request) => self.say(now, outcome, shard, request),
                 CacheOutput::Landed { request, stamp, value, .. } => {
                     outcome.dropped.extend(value);
                     if let Some(fetch) = self.node.fetches.get(&request) {
-                        fetch.stands.send_replace(Standing::Landed(stamp));
+                        fetch.stands.send_replace(RequestState::Landed(stamp));
                     }
                 }
                 CacheOutput::Wrote { request, outcome: ended, .. } => {
@@ -290,7 +290,7 @@ impl State {
                 CacheOutput::Grown => {}
                 CacheOutput::Rejoin => {
                     self.end(outcome);
-                    outcome.happened.push(Happened::Rejoin);
+                    outcome.happened.push(MachineEvent::Rejoin);
                 }
             }
         }
@@ -305,13 +305,13 @@ impl State {
             ToHome::Ask { .. } | ToHome::Applied { .. } => None,
         };
         if let Some(stands) = stands {
-            let there = || Standing::There(request.clone());
-            stands.send_replace(if is_here { Standing::Here } else { there() });
+            let there = || RequestState::There(request.clone());
+            stands.send_replace(if is_here { RequestState::Here } else { there() });
         }
         if is_here {
             self.said(now, outcome, shard, request);
         } else if matches!(request.body, ToHome::Ask { .. } | ToHome::Applied { .. }) {
-            outcome.happened.push(Happened::Said(shard, request));
+            outcome.happened.push(MachineEvent::Said(shard, request));
         }
     }
 
@@ -353,14 +353,14 @@ impl State {
                 HomeOutput::Load(_) => {}
                 // The one writer's answers have arrived.
                 HomeOutput::Settled(_) if self.alone => {}
-                HomeOutput::Settled(version) => outcome.happened.push(Happened::Settled(shard, version)),
+                HomeOutput::Settled(version) => outcome.happened.push(MachineEvent::Settled(shard, version)),
                 HomeOutput::Crowded => outcome.crowded.push(shard),
                 HomeOutput::Fenced { member, through } => self.fenced(shard, member, through),
                 // Who waits for it asks again.
                 HomeOutput::NotFenced(member) => tracing::warn!(?member, "a fence could not be kept in the ledger"),
-                HomeOutput::GaveUp(member) => outcome.happened.push(Happened::GaveUp(member)),
+                HomeOutput::GaveUp(member) => outcome.happened.push(MachineEvent::GaveUp(member)),
                 HomeOutput::Retired => {
-                    outcome.happened.push(Happened::Retired(shard));
+                    outcome.happened.push(MachineEvent::Retired(shard));
                     if self.alone {
                         self.end(outcome);
                     }
@@ -383,12 +383,12 @@ impl State {
                     put.append = Some(append);
                 }
             }
-            LedgerRecord::Fence { member } => outcome.happened.push(Happened::Fences(shard, append, *member)),
+            LedgerRecord::Fence { member } => outcome.happened.push(MachineEvent::Fences(shard, append, *member)),
         }
     }
 
     /// The node hears a home in this process; what was found waits for its bytes.
-    fn hear_here(&mut self, now: Monotonic, outcome: &mut Outcome, reply: Reply<ObjectId>, noted: Noted) {
+    fn hear_here(&mut self, now: Monotonic, outcome: &mut Outcome, reply: Reply<ObjectId>, noted: EntryVersion) {
         if let FromHome::Found { attempt, .. } = &reply.body {
             if let Some(fetch) = self.node.fetches.get_mut(&attempt.request) {
                 fetch.found = Some((reply, noted));
@@ -408,7 +408,7 @@ impl State {
     }
 
     /// The node hears a home, whose answer `value` belongs to.
-    fn receive(&mut self, now: Monotonic, outcome: &mut Outcome, reply: Reply<ObjectId>, value: Option<Shelved>) {
+    fn receive(&mut self, now: Monotonic, outcome: &mut Outcome, reply: Reply<ObjectId>, value: Option<CostedCopy>) {
         if let Some(copy) = &value {
             // Its room is the shelf's again, which keeps it there or drops it.
             self.node.cache.copies_mut().release(copy.cost);
@@ -417,7 +417,7 @@ impl State {
     }
 
     /// A home here answers another node: who serves its question passes that on.
-    fn tell_there(&mut self, outcome: &mut Outcome, reply: Reply<ObjectId>, noted: Noted) {
+    fn tell_there(&mut self, outcome: &mut Outcome, reply: Reply<ObjectId>, noted: EntryVersion) {
         let Some(side) = self.homes.get_mut(&reply.shard) else { return };
         match &reply.body {
             FromHome::Found { attempt, .. } => {
@@ -431,7 +431,7 @@ impl State {
                 }
             }
             FromHome::Covers { .. } | FromHome::Invalidate { .. } | FromHome::Refused { .. } => {
-                outcome.happened.push(Happened::Told(reply));
+                outcome.happened.push(MachineEvent::Told(reply));
             }
         }
     }
@@ -486,7 +486,7 @@ impl State {
         outcome: &mut Outcome,
         (shard, object): (ShardId, &ObjectId),
         version: Version,
-        copy: Shelved,
+        copy: CostedCopy,
     ) {
         let mut said = Vec::new();
         let is_newest = self.noted(shard, object) == Some(version);
@@ -498,7 +498,7 @@ impl State {
             }
         };
         let mut copy = Some(copy);
-        if let Read::Shared(request) = read
+        if let ReadDecision::Shared(request) = read
             && !self.node.fetches.contains_key(&request)
         {
             let _stands = self.fetch(now, outcome, request, None, said);
@@ -508,7 +508,7 @@ impl State {
             if copy.is_some() {
                 self.node.cache.give_up_fetch(request);
             }
-        } else if let Read::Private(request) = read {
+        } else if let ReadDecision::Private(request) = read {
             self.node.cache.give_up_fetch(request);
         }
         if let Some(copy) = copy {
@@ -537,10 +537,10 @@ impl State {
         now: Monotonic,
         outcome: &mut Outcome,
         request: RequestId,
-        landing: Option<watch::Receiver<Landing>>,
-        said: Vec<CacheOutput<ObjectId, Shelved>>,
-    ) -> watch::Receiver<Standing> {
-        let (stands, standing) = watch::channel(Standing::Here);
+        landing: Option<watch::Receiver<SharedFetchResult>>,
+        said: Vec<CacheOutput<ObjectId, CostedCopy>>,
+    ) -> watch::Receiver<RequestState> {
+        let (stands, standing) = watch::channel(RequestState::Here);
         self.node.fetches.insert(request, Fetch { landing, found: None, stands });
         self.carry(now, outcome, said);
         standing
@@ -553,28 +553,28 @@ impl State {
         now: Monotonic,
         outcome: &mut Outcome,
         (shard, object): (ShardId, &ObjectId),
-        (request, noted): (RequestId, Noted),
+        (request, noted): (RequestId, EntryVersion),
         (version, absent): (Version, bool),
-        copy: &mut dyn FnMut() -> Option<Shelved>,
-    ) -> Answer {
+        copy: &mut dyn FnMut() -> Option<CostedCopy>,
+    ) -> FetchOutcome {
         if self.is_early(shard, version) {
-            return Answer::Early(version);
+            return FetchOutcome::Early(version);
         }
         let waits = |state: &Self| state.node.fetches.get(&request).is_some_and(|fetch| fetch.found.is_none());
         if waits(self) {
             // Nothing was forgotten of the object while the home waits to hear of it.
             if self.noted(shard, object) != noted {
-                return Answer::Anew;
+                return FetchOutcome::Anew;
             }
             self.home(now, outcome, shard, HomeInput::Loaded { object: object.clone(), absent });
         }
         if waits(self) {
             // Its question is not known any more: who else asked could not ask the store.
             self.node(now, outcome, |cache, out| cache.fetch_again(now, request, out));
-            return Answer::Anew;
+            return FetchOutcome::Anew;
         }
-        let Some(fetch) = self.node.fetches.get_mut(&request) else { return Answer::Anew };
-        let Some((reply, _)) = fetch.found.take_if(|(_, then)| *then == noted) else { return Answer::Anew };
+        let Some(fetch) = self.node.fetches.get_mut(&request) else { return FetchOutcome::Anew };
+        let Some((reply, _)) = fetch.found.take_if(|(_, then)| *then == noted) else { return FetchOutcome::Anew };
         self.landing(now, outcome, request, reply, copy())
     }
 
@@ -585,25 +585,25 @@ impl State {
         outcome: &mut Outcome,
         request: RequestId,
         reply: Reply<ObjectId>,
-        value: Option<Shelved>,
-    ) -> Answer {
+        value: Option<CostedCopy>,
+    ) -> FetchOutcome {
         // What is asked anew meanwhile is seen by that it changes.
         let mut stands = match self.node.fetches.get(&request) {
             Some(fetch) => fetch.stands.subscribe(),
-            None => return Answer::Anew,
+            None => return FetchOutcome::Anew,
         };
         self.receive(now, outcome, reply, value);
         if !stands.has_changed().unwrap_or(true) {
-            return Answer::Waits;
+            return FetchOutcome::Waits;
         }
         let landed = match &*stands.borrow_and_update() {
-            Standing::Landed(stamp) => Some(stamp.clone()),
+            RequestState::Landed(stamp) => Some(stamp.clone()),
             // A newer version was met meanwhile.
-            Standing::Here | Standing::There(_) => None,
+            RequestState::Here | RequestState::There(_) => None,
         };
-        let Some(stamp) = landed else { return Answer::Anew };
+        let Some(stamp) = landed else { return FetchOutcome::Anew };
         self.node.fetches.remove(&request);
-        Answer::Landed(stamp)
+        FetchOutcome::Landed(stamp)
     }
 
     pub(super) fn is_early(&self, shard: ShardId, version: Version) -> bool {
@@ -622,7 +622,7 @@ impl State {
     ) -> NewPut {
         let mut said = Vec::new();
         let request = self.node.cache.write(now, shard, object, write, token, &mut said);
-        let (sender, stands) = watch::channel(Standing::Here);
+        let (sender, stands) = watch::channel(RequestState::Here);
         // There before the home hears of it.
         self.node.puts.insert(request, Put { shard, append: None, copy: None, done, stands: sender });
         self.carry(now, outcome, said);

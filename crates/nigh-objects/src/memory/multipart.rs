@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use nigh_data::attributes::check_tags;
-use nigh_data::digest::Verified;
+use nigh_data::digest::VerifiedDigest;
 use nigh_data::{
     ByteStream, Checksum, ChecksumClaim, ClaimedValue, CompleteRequest, DataCall, MultipartRequest, ObjectError,
-    PartInfo, PutDone, RangeSpec, ReadConditions, Served, UploadId, UploadInfo,
+    PartInfo, PutDone, RangeSpec, ReadConditions, ServeOutcome, UploadId, UploadInfo,
 };
 use nigh_protocol::Stamp;
 use nigh_terms::{BucketName, ObjectKey, Principal, Token};
 
 use super::invocations::WriteCall;
-use super::writes::{Content, Draft, Expected};
-use super::{Inner, ObjectMemory, object, to_the_end};
+use super::writes::{BodyClaims, Content, Draft};
+use super::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::assembly::{PART_MAX_BYTES, assemble, check_number, wanted_checksum};
 use crate::notification::ObjectChange;
 use crate::spool::{SpoolFile, blocking, failed};
@@ -54,14 +54,14 @@ fn check_whole(claimed: Option<&Checksum>, computed: Option<&Checksum>) -> Resul
     }
 }
 
-impl Inner {
+impl ObjectMemoryState {
     /// Makes a body that is in the spool a part.
     async fn keep_part(
         self: Arc<Self>,
         mut call: DataCall,
         upload: Arc<Upload>,
         number: u32,
-        part: (SpoolFile, u64, Verified),
+        part: (SpoolFile, u64, VerifiedDigest),
     ) -> Result<PartInfo, ObjectError> {
         let (file, size, verified) = part;
         // Synced before the upload is held: parts that come at the same time do not wait for each other's bytes.
@@ -79,7 +79,7 @@ impl Inner {
         let (kept, kept_info) = (Arc::clone(&upload), info.clone());
         blocking(move || kept.add(&file, &kept_info)).await?;
         drop(ended);
-        call.succeeded(Served::Write, None, Token::empty());
+        call.succeeded(ServeOutcome::Write, None, Token::empty());
         Ok(info)
     }
 
@@ -155,7 +155,7 @@ impl Inner {
         let done = self.completed.lock().find(upload, object, &request.parts);
         let done = done.ok_or_else(|| ObjectError::NoSuchUpload(upload.clone()))?;
         call.wrote(Stamp::new(self.coherence.shards.of(object), done.version, &done.token));
-        call.succeeded(Served::Metadata, Some(done.version), done.token.clone());
+        call.succeeded(ServeOutcome::Metadata, Some(done.version), done.token.clone());
         Ok(done)
     }
 
@@ -198,7 +198,7 @@ impl ObjectMemory {
         let manifest = Manifest::new(&object(who, bucket, key), attributes, tags, checksum, self.0.clock.wall());
         let memory = Arc::clone(&self.0);
         let upload = blocking(move || memory.uploads.begin(manifest)).await?;
-        call.succeeded(Served::Metadata, None, Token::empty());
+        call.succeeded(ServeOutcome::Metadata, None, Token::empty());
         Ok(upload)
     }
 
@@ -228,7 +228,7 @@ impl ObjectMemory {
             return Err(ObjectError::EntityTooLarge { limit });
         }
         let checksum = part_checksum(&upload, checksum)?;
-        let part = self.0.stage_in_spool(body, Expected { length, md5, checksum, limit, journal: None }).await?;
+        let part = self.0.stage_in_spool(body, BodyClaims { length, md5, checksum, limit, journal: None }).await?;
         call.served(part.1);
         to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
     }
@@ -264,8 +264,13 @@ impl ObjectMemory {
         if length > limit {
             return Err(ObjectError::EntityTooLarge { limit });
         }
-        let expected =
-            Expected { length: Some(length), md5: None, checksum: part_checksum(&upload, None)?, limit, journal: None };
+        let expected = BodyClaims {
+            length: Some(length),
+            md5: None,
+            checksum: part_checksum(&upload, None)?,
+            limit,
+            journal: None,
+        };
         let part = self.0.stage_in_spool(read.source.into_stream(), expected).await?;
         to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
     }
@@ -285,7 +290,7 @@ impl ObjectMemory {
     ) -> Result<(Vec<PartInfo>, bool), ObjectError> {
         let mut call = self.0.begin(who, bucket, Some(key));
         let upload = self.0.uploads.find(upload, &object(who, bucket, key))?;
-        call.succeeded(Served::Metadata, None, Token::empty());
+        call.succeeded(ServeOutcome::Metadata, None, Token::empty());
         Ok(upload.parts(after, limit))
     }
 
@@ -302,7 +307,7 @@ impl ObjectMemory {
         let mut call = self.0.begin(who, bucket, None);
         self.0.find_bucket(who, bucket).await?;
         let uploads = self.0.uploads.list(&who.namespace, bucket, prefix);
-        call.succeeded(Served::Metadata, None, Token::empty());
+        call.succeeded(ServeOutcome::Metadata, None, Token::empty());
         Ok(uploads
             .iter()
             .map(|upload| UploadInfo {
@@ -352,7 +357,7 @@ impl ObjectMemory {
         if !self.0.end_upload(found).await? {
             return Err(ObjectError::NoSuchUpload(upload.clone()));
         }
-        call.succeeded(Served::Delete, None, Token::empty());
+        call.succeeded(ServeOutcome::Delete, None, Token::empty());
         Ok(())
     }
 }

@@ -13,9 +13,11 @@ use nigh_engine::{Registry, RegistryError};
 use nigh_protocol::Stamp;
 use nigh_terms::{BucketName, Namespace, NodeNumber, Principal, Timestamp, Token};
 
-use super::{Inner, ObjectMemory};
+use super::{ObjectMemory, ObjectMemoryState};
 use crate::bucket_documents::BucketDocuments;
-use crate::notification::{Changed, NotificationConfig, NotificationRule, ObjectChange, document, document_bytes_max};
+use crate::notification::{
+    ChangeNotice, NotificationConfig, NotificationRule, ObjectChange, document, document_bytes_max,
+};
 
 const TABLE: &str = "bucket-notifications";
 
@@ -102,7 +104,7 @@ pub(super) struct ChangeDone<'a> {
     pub(super) at: Timestamp,
 }
 
-impl Inner {
+impl ObjectMemoryState {
     /// Whether some rule wants to hear of `change`.
     pub(super) fn is_wanted(&self, object: &ObjectId, change: ObjectChange) -> bool {
         let config = self.notifications.get().and_then(|all| all.configs.of(&object.namespace, &object.bucket));
@@ -131,7 +133,7 @@ impl Inner {
     pub(super) async fn notify(&self, notices: Option<Notices>, done: ChangeDone<'_>) -> Result<(), ObjectError> {
         let (Some(Notices { rules, reserved }), Some(all)) = (notices, self.notifications.get()) else { return Ok(()) };
         let ChangeDone { object, change, who, created, stamp, node, at } = done;
-        let changed = Changed { object, change, who, created, version: stamp.version, at, region: &all.region };
+        let changed = ChangeNotice { object, change, who, created, version: stamp.version, at, region: &all.region };
         let documents = rules.iter().map(|rule| document(&changed, rule)).collect();
         // All that its writer had seen: what it wrote before may be what the function reads.
         let mut token = Token::empty();

@@ -6,13 +6,13 @@ use nigh_data::{ETag, ObjectError, ObjectId};
 use nigh_stores::swift::shadow::SwiftTimestamp;
 use nigh_terms::{BucketName, Namespace, Version};
 
-use super::{Inner, ObjectMemory};
-use crate::write_back::Pushed;
+use super::{ObjectMemory, ObjectMemoryState};
+use crate::write_back::PushOutcome;
 
 /// The longest that an outside write may be told to last.
 const LEASE_MAX: Duration = Duration::from_secs(3600);
 
-impl Inner {
+impl ObjectMemoryState {
     /// True if somebody else is writing `object` now: it is neither kept nor acknowledged before the store has it.
     pub(super) fn is_written_outside(&self, object: &ObjectId) -> bool {
         self.outside.lock().hold(object, self.clock.monotonic())
@@ -30,7 +30,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `SlowDown` if that takes longer than a write may wait; the store's.
-    pub async fn push_now(&self, object: &ObjectId, version: Version) -> Result<Pushed, ObjectError> {
+    pub async fn push_now(&self, object: &ObjectId, version: Version) -> Result<PushOutcome, ObjectError> {
         // A write on its way may have its placeholder there already.
         drop(self.0.order.turn(object).await?);
         self.0.back.push_now(object, version).await

@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures::StreamExt;
 use nigh_data::conditions::check_read;
 use nigh_data::range::resolve;
-use nigh_data::segment::Filling;
+use nigh_data::segment::SegmentWriter;
 use nigh_data::segment_cost::Cost;
 use nigh_data::{
-    Body, ByteRange, ByteStream, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, SegmentSlice, Served,
+    Body, ByteRange, ByteStream, GetReply, GetRequest, ObjectError, ObjectId, ObjectMeta, SegmentSlice, ServeOutcome,
 };
 use nigh_engine::LedgerError;
 use nigh_protocol::{Reply, RequestId, Stamp};
@@ -17,12 +17,12 @@ use nigh_terms::{Admission, BucketName, ObjectKey, Principal, Token, Version};
 use tokio::sync::watch;
 
 use super::cluster::CopyUse;
-use super::coherence::{Begun, BegunFetch};
-use super::machines::{Answer, Noted, Standing};
-use super::{Inner, Reservation, Resident, object};
-use crate::cache::Shelved;
+use super::coherence::{BegunFetch, FetchStart};
+use super::machines::{EntryVersion, FetchOutcome, RequestState};
+use super::{ObjectMemoryState, Reservation, Resident, object};
+use crate::cache::CostedCopy;
 use crate::eviction::Origin;
-use crate::kept::Kept;
+use crate::kept::CachedCopy;
 use crate::stamps::Stamped as _;
 use crate::sync::{spawn, timeout};
 
@@ -36,18 +36,18 @@ pub(super) const TOLD_WITHIN: Duration = Duration::from_secs(10);
 pub(super) const EPHEMERAL_ATTEMPTS: usize = 3;
 
 /// What those who joined a fetch wait for.
-pub(super) type Landing = Option<Result<Fetched, ObjectError>>;
+pub(super) type SharedFetchResult = Option<Result<FetchedObject, ObjectError>>;
 
 /// What a fetch found.
 #[derive(Clone, Debug)]
-pub(super) enum Fetched {
+pub(super) enum FetchedObject {
     /// A copy in memory.
     Copy(Resident),
     /// An object that does not go there.
     TooLarge(Arc<ObjectMeta>),
 }
 
-impl Fetched {
+impl FetchedObject {
     fn meta(&self) -> &ObjectMeta {
         match self {
             Self::Copy(Resident { meta, .. }) | Self::TooLarge(meta) => meta,
@@ -63,11 +63,11 @@ impl Fetched {
 }
 
 /// A read whose conditions hold.
-pub(super) struct Read {
+pub(super) struct CheckedRead {
     pub(super) meta: Arc<ObjectMeta>,
     pub(super) range: ByteRange,
     pub(super) source: ReadSource,
-    pub(super) served: Served,
+    pub(super) served: ServeOutcome,
 }
 
 pub(super) enum ReadSource {
@@ -85,22 +85,22 @@ impl ReadSource {
 }
 
 /// A fetch that the node has begun; one dropped is given up.
-pub(super) struct Asking {
-    inner: Arc<Inner>,
+pub(super) struct FetchGuard {
+    inner: Arc<ObjectMemoryState>,
     pub(super) object: ObjectId,
     request: RequestId,
-    stands: watch::Receiver<Standing>,
+    stands: watch::Receiver<RequestState>,
     landed: bool,
 }
 
-impl Asking {
-    pub(super) fn new(inner: &Arc<Inner>, object: &ObjectId, begun: BegunFetch) -> Self {
+impl FetchGuard {
+    pub(super) fn new(inner: &Arc<ObjectMemoryState>, object: &ObjectId, begun: BegunFetch) -> Self {
         let BegunFetch { request, stands } = begun;
         Self { inner: Arc::clone(inner), object: object.clone(), request, stands, landed: false }
     }
 
     /// How it stands now.
-    pub(super) fn standing(&mut self) -> Standing {
+    pub(super) fn standing(&mut self) -> RequestState {
         self.stands.borrow_and_update().clone()
     }
 
@@ -118,7 +118,7 @@ impl Asking {
         }
         let shard = self.inner.coherence.shards.of(&self.object);
         self.inner.depose(shard);
-        while matches!(*self.stands.borrow(), Standing::Here) && !self.inner.coherence.is_home(shard) {
+        while matches!(*self.stands.borrow(), RequestState::Here) && !self.inner.coherence.is_home(shard) {
             timeout(TOLD_WITHIN, self.asked_again()).await.map_err(|_| error.clone())??;
         }
         Ok(())
@@ -129,16 +129,16 @@ impl Asking {
     pub(super) async fn answered_there(
         &mut self,
         reply: Reply<ObjectId>,
-        copy: Option<(Kept, Reservation)>,
+        copy: Option<(CachedCopy, Reservation)>,
     ) -> Result<Option<Stamp>, ObjectError> {
-        let copy = copy.map(|(kept, room)| Shelved { kept, cost: room.take(), origin: Origin::Read });
+        let copy = copy.map(|(kept, room)| CostedCopy { kept, cost: room.take(), origin: Origin::Read });
         let (answer, dropped) = self.inner.coherence.landing(self.inner.now(), self.request, reply, copy);
         self.inner.settle(dropped);
         self.taken(answer).await
     }
 
     /// What stands behind is asked next.
-    fn note(&self) -> Noted {
+    fn note(&self) -> EntryVersion {
         self.inner.coherence.note(&self.object, self.request)
     }
 
@@ -146,9 +146,9 @@ impl Asking {
     /// which it may be shown; none if it is to be asked for anew.
     async fn answered(
         &mut self,
-        noted: Noted,
+        noted: EntryVersion,
         meta: Option<&ObjectMeta>,
-        mut copy: Option<(Kept, Reservation)>,
+        mut copy: Option<(CachedCopy, Reservation)>,
     ) -> Result<Option<Stamp>, ObjectError> {
         if !self.inner.coherence.is_alone() {
             // A home that was deposed may know less than the store has.
@@ -162,7 +162,7 @@ impl Asking {
         // What is not taken gives its room back when this ends, and no lock is held.
         let mut take = || {
             let (kept, room) = copy.take()?;
-            Some(Shelved { kept, cost: room.take(), origin: Origin::Read })
+            Some(CostedCopy { kept, cost: room.take(), origin: Origin::Read })
         };
         let asked = (self.request, noted);
         let (answer, dropped) = self.inner.coherence.found(self.inner.now(), &self.object, asked, found, &mut take);
@@ -171,20 +171,20 @@ impl Asking {
     }
 
     /// What became of an answer. Gives the stamp under which it may be shown; none if it is to be asked for anew.
-    async fn taken(&mut self, answer: Answer) -> Result<Option<Stamp>, ObjectError> {
+    async fn taken(&mut self, answer: FetchOutcome) -> Result<Option<Stamp>, ObjectError> {
         let stamp = match answer {
-            Answer::Landed(stamp) => stamp,
-            Answer::Anew => return Ok(None),
-            Answer::Early(version) => {
+            FetchOutcome::Landed(stamp) => stamp,
+            FetchOutcome::Anew => return Ok(None),
+            FetchOutcome::Early(version) => {
                 let coherence = &self.inner.coherence;
                 coherence.until_told(coherence.shards.of(&self.object), version, TOLD_WITHIN).await?;
                 return Ok(None);
             }
-            Answer::Waits => {
+            FetchOutcome::Waits => {
                 let late =
                     |_| ObjectError::SlowDown("the node has not caught up with what the object's writer had seen");
                 timeout(TOLD_WITHIN, self.stands.changed()).await.map_err(late)?.map_err(|_| given_up())?;
-                let Standing::Landed(stamp) = self.stands.borrow().clone() else { return Ok(None) };
+                let RequestState::Landed(stamp) = self.stands.borrow().clone() else { return Ok(None) };
                 self.inner.coherence.landed(self.request);
                 stamp
             }
@@ -198,7 +198,7 @@ fn given_up() -> ObjectError {
     ObjectError::Memory { operation: "fetch", reason: "it was given up".to_owned() }
 }
 
-impl Drop for Asking {
+impl Drop for FetchGuard {
     fn drop(&mut self) {
         if !self.landed {
             self.inner.coherence.give_up(self.inner.now(), &self.object, self.request);
@@ -245,21 +245,21 @@ fn exactly(stream: ByteStream, length: u64, store: &'static str) -> ByteStream {
     .boxed()
 }
 
-impl Inner {
+impl ObjectMemoryState {
     pub(super) async fn get(
         self: &Arc<Self>,
         who: &Principal,
         bucket: &BucketName,
         key: &ObjectKey,
         request: GetRequest,
-    ) -> Result<Got, ObjectError> {
+    ) -> Result<GetReply, ObjectError> {
         let mut call = self.begin(who, bucket, Some(key));
         let read = self.read(who, &object(who, bucket, key), &request).await.inspect_err(|error| {
             if matches!(error, ObjectError::NotModified { .. }) {
-                call.succeeded(Served::Metadata, None, Token::empty());
+                call.succeeded(ServeOutcome::Metadata, None, Token::empty());
             }
         })?;
-        let Read { meta, range, source, served } = read;
+        let CheckedRead { meta, range, source, served } = read;
         let (version, token) = (meta.version, meta.token.clone());
         call.succeeded(served, Some(version), token.clone());
         call.of_object(meta.size);
@@ -267,7 +267,7 @@ impl Inner {
             ReadSource::Segment(slice) => Body::segment(slice, call),
             ReadSource::Stream(stream) => Body::stream(stream, call),
         };
-        Ok(Got { meta, range, body, version, token })
+        Ok(GetReply { meta, range, body, version, token })
     }
 
     pub(super) async fn head(
@@ -281,7 +281,7 @@ impl Inner {
         let meta = self.current(who, &object(who, bucket, key)).await?;
         let checked = check_read(&request.conditions, &meta).and_then(|()| resolve(request.range, &meta));
         if matches!(checked, Ok(_) | Err(ObjectError::NotModified { .. })) {
-            call.succeeded(Served::Metadata, Some(meta.version), meta.token.clone());
+            call.succeeded(ServeOutcome::Metadata, Some(meta.version), meta.token.clone());
             call.of_object(meta.size);
         }
         checked.map(|_| meta)
@@ -293,7 +293,7 @@ impl Inner {
         who: &Principal,
         object: &ObjectId,
         request: &GetRequest,
-    ) -> Result<Read, ObjectError> {
+    ) -> Result<CheckedRead, ObjectError> {
         let read = if who.invocation.is_none() && !self.coherence.is_alone() {
             self.read_from_outside(object, request, who.admission).await
         } else {
@@ -311,7 +311,7 @@ impl Inner {
         object: &ObjectId,
         request: &GetRequest,
         admission: Admission,
-    ) -> Result<Read, ObjectError> {
+    ) -> Result<CheckedRead, ObjectError> {
         self.revalidate(object).await?;
         match self.copies_are(object) {
             CopyUse::Shown => self.until_dropped(object).await,
@@ -332,39 +332,39 @@ impl Inner {
         object: &ObjectId,
         request: &GetRequest,
         admission: Admission,
-    ) -> Result<Read, ObjectError> {
+    ) -> Result<CheckedRead, ObjectError> {
         let is_admitted = self.admits(admission);
         // What others are writing is known to the store alone.
         let past = || !is_admitted || self.is_written_outside(object) || self.doubts.lock().hold(object, self.now());
         let mut landing = match self.coherence.read(self.now(), object, past)? {
-            Begun::Hit(Kept { meta, segment: Some(segment) }) => {
+            FetchStart::Hit(CachedCopy { meta, segment: Some(segment) }) => {
                 let meta = meta.unpack();
                 check_read(&request.conditions, &meta)?;
                 let range = resolve(request.range, &meta)?;
                 let source = ReadSource::Segment(segment.slice(range.clone()));
-                return Ok(Read { meta, range, source, served: Served::Hit });
+                return Ok(CheckedRead { meta, range, source, served: ServeOutcome::Hit });
             }
-            Begun::Hit(Kept { meta, segment: None }) => {
+            FetchStart::Hit(CachedCopy { meta, segment: None }) => {
                 return self.read_known(object, request, meta.unpack()).await;
             }
-            Begun::Past(asked) => return self.read_past(Asking::new(self, object, asked), request).await,
-            Begun::Join(landing) => landing,
-            Begun::Lead(asked, sender) => {
+            FetchStart::Past(asked) => return self.read_past(FetchGuard::new(self, object, asked), request).await,
+            FetchStart::Join(landing) => landing,
+            FetchStart::Lead(asked, sender) => {
                 let landing = sender.subscribe();
                 // On its own, so that it goes on for those who joined when the first to ask hangs up.
-                spawn(Arc::clone(self).fetch(Asking::new(self, object, asked), sender));
+                spawn(Arc::clone(self).fetch(FetchGuard::new(self, object, asked), sender));
                 landing
             }
         };
         let landed = landing.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
         match landed.ok_or_else(given_up)?? {
-            Fetched::Copy(Resident { meta, segment: Some(segment) }) => {
+            FetchedObject::Copy(Resident { meta, segment: Some(segment) }) => {
                 check_read(&request.conditions, &meta)?;
                 let range = resolve(request.range, &meta)?;
                 let source = ReadSource::Segment(segment.slice(range.clone()));
-                Ok(Read { meta, range, source, served: Served::Miss })
+                Ok(CheckedRead { meta, range, source, served: ServeOutcome::Miss })
             }
-            Fetched::Copy(Resident { meta, segment: None }) | Fetched::TooLarge(meta) => {
+            FetchedObject::Copy(Resident { meta, segment: None }) | FetchedObject::TooLarge(meta) => {
                 self.read_known(object, request, meta).await
             }
         }
@@ -377,14 +377,14 @@ impl Inner {
         object: &ObjectId,
         request: &GetRequest,
         known: Arc<ObjectMeta>,
-    ) -> Result<Read, ObjectError> {
+    ) -> Result<CheckedRead, ObjectError> {
         match self.pinned(object, request, &known).await? {
             Some((range, stream)) => {
-                Ok(Read { meta: known, range, source: ReadSource::Stream(stream), served: Served::Past })
+                Ok(CheckedRead { meta: known, range, source: ReadSource::Stream(stream), served: ServeOutcome::Past })
             }
             None => {
                 let asked = self.coherence.ask(self.now(), object)?;
-                self.read_past(Asking::new(self, object, asked), request).await
+                self.read_past(FetchGuard::new(self, object, asked), request).await
             }
         }
     }
@@ -418,12 +418,12 @@ impl Inner {
     /// begins anew if the object has changed meanwhile.
     pub(super) async fn read_past(
         self: &Arc<Self>,
-        mut asking: Asking,
+        mut asking: FetchGuard,
         request: &GetRequest,
-    ) -> Result<Read, ObjectError> {
+    ) -> Result<CheckedRead, ObjectError> {
         let object = asking.object.clone();
         for _ in 0..ATTEMPTS {
-            if let Standing::There(_) = asking.standing() {
+            if let RequestState::There(_) = asking.standing() {
                 match self.read_past_there(&mut asking, request).await? {
                     Some(read) => return Ok(read),
                     None => continue,
@@ -459,16 +459,16 @@ impl Inner {
                 return Err(ObjectError::NoSuchKey(object.key));
             };
             let (meta, source) = (Arc::new(meta.stamped(&stamp)), ReadSource::Stream(stream));
-            return Ok(Read { meta, range, source, served: Served::Past });
+            return Ok(CheckedRead { meta, range, source, served: ServeOutcome::Past });
         }
         Err(changes_too_fast())
     }
 
     /// What is known of an object of which there is no copy.
     pub(super) async fn look(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
-        let mut asking = Asking::new(self, object, self.coherence.ask(self.now(), object)?);
+        let mut asking = FetchGuard::new(self, object, self.coherence.ask(self.now(), object)?);
         for _ in 0..ATTEMPTS {
-            if let Standing::There(_) = asking.standing() {
+            if let RequestState::There(_) = asking.standing() {
                 match self.look_there(&mut asking).await? {
                     Some(meta) => return Ok(meta),
                     None => continue,
@@ -492,16 +492,16 @@ impl Inner {
     }
 
     /// Brings an object into memory, and tells those who wait.
-    async fn fetch(self: Arc<Self>, asking: Asking, sender: watch::Sender<Landing>) {
+    async fn fetch(self: Arc<Self>, asking: FetchGuard, sender: watch::Sender<SharedFetchResult>) {
         // Kept first, told then: who asks after an answer finds the copy.
         let landed = self.bring(asking).await;
         sender.send_replace(Some(landed));
     }
 
-    async fn bring(self: &Arc<Self>, mut asking: Asking) -> Result<Fetched, ObjectError> {
+    async fn bring(self: &Arc<Self>, mut asking: FetchGuard) -> Result<FetchedObject, ObjectError> {
         let object = asking.object.clone();
         for _ in 0..ATTEMPTS {
-            if let Standing::There(_) = asking.standing() {
+            if let RequestState::There(_) = asking.standing() {
                 match self.bring_there(&mut asking).await? {
                     Some(fetched) => return Ok(fetched),
                     None => continue,
@@ -516,7 +516,7 @@ impl Inner {
                     continue;
                 }
             };
-            let meta = fetched.as_ref().map(Fetched::meta);
+            let meta = fetched.as_ref().map(FetchedObject::meta);
             if let Some(stamp) = asking.answered(noted, meta, copy).await? {
                 let fetched = fetched.ok_or_else(|| ObjectError::NoSuchKey(object.key.clone()))?;
                 return Ok(fetched.stamped(&stamp));
@@ -529,31 +529,31 @@ impl Inner {
     async fn bring_bytes(
         self: &Arc<Self>,
         object: &ObjectId,
-        noted: Noted,
-    ) -> Result<(Fetched, Option<(Kept, Reservation)>), ObjectError> {
+        noted: EntryVersion,
+    ) -> Result<(FetchedObject, Option<(CachedCopy, Reservation)>), ObjectError> {
         if let Some((meta, segment)) = self.from_holder(object, noted).await {
             let meta = Arc::new(meta);
             let room = self.reserve(self.account.cost(meta.size));
-            let copy = room.map(|room| (Kept::new(&meta, Some(segment.clone())), room));
-            return Ok((Fetched::Copy(Resident { meta, segment: Some(segment) }), copy));
+            let copy = room.map(|room| (CachedCopy::new(&meta, Some(segment.clone())), room));
+            return Ok((FetchedObject::Copy(Resident { meta, segment: Some(segment) }), copy));
         }
         let (meta, stream) = self.back.get(object, None, None).await?;
         let meta = Arc::new(meta);
         if meta.size > self.limits.cached_object.bytes() {
             let room = self.reserve(metadata_cost(object, &meta));
-            let copy = room.map(|room| (Kept::new(&meta, None), room));
-            return Ok((Fetched::TooLarge(meta), copy));
+            let copy = room.map(|room| (CachedCopy::new(&meta, None), room));
+            return Ok((FetchedObject::TooLarge(meta), copy));
         }
         let Some(room) = self.reserve(self.account.cost(meta.size)) else {
-            return Ok((Fetched::TooLarge(meta), None));
+            return Ok((FetchedObject::TooLarge(meta), None));
         };
-        let mut filling = Filling::new(&self.account, meta.size)?;
+        let mut filling = SegmentWriter::new(&self.account, meta.size)?;
         let mut stream = exactly(stream, meta.size, self.back.store().kind());
         while let Some(bytes) = stream.next().await {
             filling.append(&bytes?)?;
         }
         let segment = filling.seal()?;
-        let copy = (Kept::new(&meta, Some(segment.clone())), room);
-        Ok((Fetched::Copy(Resident { meta, segment: Some(segment) }), Some(copy)))
+        let copy = (CachedCopy::new(&meta, Some(segment.clone())), room);
+        Ok((FetchedObject::Copy(Resident { meta, segment: Some(segment) }), Some(copy)))
     }
 }

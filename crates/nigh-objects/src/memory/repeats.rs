@@ -6,12 +6,12 @@ use nigh_engine::RequestId;
 use nigh_protocol::Stamp;
 use nigh_terms::{Principal, Token, Version};
 
-use super::Inner;
+use super::ObjectMemoryState;
 use super::notify::ChangeDone;
 use crate::notification::ObjectChange;
-use crate::write_back::{Becomes, Known};
+use crate::write_back::{ObjectState, RequestRecord};
 
-impl Inner {
+impl ObjectMemoryState {
     /// Tells of a change that was made by an earlier try, if that did not come to it.
     async fn tell_of(
         &self,
@@ -19,13 +19,13 @@ impl Inner {
         object: &ObjectId,
         change: ObjectChange,
         request: Option<RequestId>,
-        known: &Known,
+        known: &RequestRecord,
     ) -> Result<(), ObjectError> {
         let Some(who) = who.filter(|_| !known.told) else { return Ok(()) };
         let notices = self.reserve_notices(object, change)?;
         let (created, seen, at) = match &known.becomes {
-            Becomes::Put(meta) => (Some((meta.size, &meta.etag)), meta.token.clone(), meta.modified),
-            Becomes::Gone | Becomes::Lost => (None, Token::empty(), self.clock.wall()),
+            ObjectState::Put(meta) => (Some((meta.size, &meta.etag)), meta.token.clone(), meta.modified),
+            ObjectState::Gone | ObjectState::Lost => (None, Token::empty(), self.clock.wall()),
         };
         let stamp = Stamp::new(self.coherence.shards.of(object), known.version, &seen);
         // Where it was made first nobody knows any more; the home has it.
@@ -45,7 +45,7 @@ impl Inner {
         request: Option<RequestId>,
     ) -> Result<Option<(Stamp, PutDone)>, ObjectError> {
         let Some(known) = self.back.repeated(object, request).await? else { return Ok(None) };
-        let Becomes::Put(meta) = &known.becomes else { return Ok(None) };
+        let ObjectState::Put(meta) = &known.becomes else { return Ok(None) };
         self.tell_of(who, object, change, request, &known).await?;
         let done = PutDone {
             etag: meta.etag.clone(),
@@ -66,7 +66,7 @@ impl Inner {
         request: Option<RequestId>,
     ) -> Result<Option<Version>, ObjectError> {
         let known = self.back.repeated(object, request).await?;
-        let Some(known) = known.filter(|known| known.becomes == Becomes::Gone) else { return Ok(None) };
+        let Some(known) = known.filter(|known| known.becomes == ObjectState::Gone) else { return Ok(None) };
         self.tell_of(who, object, ObjectChange::Delete, request, &known).await?;
         Ok(Some(known.version))
     }

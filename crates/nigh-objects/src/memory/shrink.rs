@@ -11,16 +11,16 @@ use nigh_terms::ByteSize;
 
 use super::ObjectMemory;
 use super::cluster::LeftCopy;
-use crate::cache::Gone;
+use crate::cache::EvictedCopy;
 use crate::hand_over::GivenUp;
-use crate::kept::Kept;
+use crate::kept::CachedCopy;
 
 /// Copies that are looked at with the cache locked; then others have their turn.
 const LOOKS_AT_ONCE: usize = 64;
 
 /// What a shrink has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shrunk {
+pub struct ShrinkResult {
     /// What all segments take less than before, as the kernel counts it.
     pub freed: ByteSize,
     /// What was passed over as its memory would stay: readers or sandboxes hold it. It counts as used.
@@ -42,7 +42,7 @@ impl ObjectMemory {
 
     /// Lowers the budget to `budget` and frees what segments take beyond it, or as much of it as nobody holds, before this
     /// returns. What is held beyond it goes when it is let go, and nothing comes in its place.
-    pub fn give_way(&self, budget: ByteSize) -> Shrunk {
+    pub fn give_way(&self, budget: ByteSize) -> ShrinkResult {
         // In bits, so that nobody waits long for the cache; what came in meanwhile goes with the budget.
         let shrunk = self.shrink(self.living().saturating_sub(budget));
         self.set_cache_budget(budget);
@@ -51,7 +51,7 @@ impl ObjectMemory {
 
     /// Frees `bytes` of what segments take, or as much of it as nobody holds, before this returns. The budget stays: to
     /// keep the memory from being taken again, lower it first (`set_cache_budget`).
-    pub fn shrink(&self, bytes: ByteSize) -> Shrunk {
+    pub fn shrink(&self, bytes: ByteSize) -> ShrinkResult {
         let (shrunk, left) = self.shrink_naming(bytes);
         if let Some(handed_over) = self.0.left.as_ref().filter(|_| !left.is_empty()) {
             // What is one too many is in the store.
@@ -61,12 +61,12 @@ impl ObjectMemory {
     }
 
     /// As `shrink`; in a cluster it says what was given up.
-    pub(super) fn shrink_naming(&self, bytes: ByteSize) -> (Shrunk, Vec<LeftCopy>) {
+    pub(super) fn shrink_naming(&self, bytes: ByteSize) -> (ShrinkResult, Vec<LeftCopy>) {
         let inner = &self.0;
         let is_named = inner.left.is_some();
         let mut left_copies = Vec::new();
         let before = inner.account.living().bytes;
-        let mut shrunk = Shrunk::default();
+        let mut shrunk = ShrinkResult::default();
         // Each is looked at once. What small objects free is known when they have gone: they share pages.
         let mut left = inner.shelf().copies();
         while shrunk.freed < bytes && left > 0 {
@@ -74,7 +74,7 @@ impl ObjectMemory {
             let (given, took) = {
                 let mut shelf = inner.shelf();
                 let begun = inner.clock.monotonic();
-                let is_held = |kept: &Kept| kept.segment.as_ref().is_some_and(Segment::is_in_use);
+                let is_held = |kept: &CachedCopy| kept.segment.as_ref().is_some_and(Segment::is_in_use);
                 let given = shelf.give_back(wanted, LOOKS_AT_ONCE.min(left), is_named, is_held);
                 (given, inner.clock.monotonic().since(begun))
             };
@@ -82,7 +82,7 @@ impl ObjectMemory {
             shrunk.locked_for = shrunk.locked_for.max(took);
             shrunk.held = ByteSize(shrunk.held.bytes() + given.held);
             shrunk.copies += given.dropped.len() as u64;
-            for Gone { at, name, bytes, is_hot } in given.gone {
+            for EvictedCopy { at, name, bytes, is_hot } in given.gone {
                 if let (Some(object), Some(kept)) = (name.object(), given.dropped.get(at)) {
                     let (version, what) = (kept.meta.version(), GivenUp { bytes, is_hot });
                     left_copies.push(LeftCopy { object, version, what });

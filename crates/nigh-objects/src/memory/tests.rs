@@ -29,8 +29,8 @@ use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use nigh_data::{
     Attributes, ByteStream, Checksum, ChecksumAlgorithm, ChecksumClaim, ClaimedValue, CompleteRequest, CompletedPart,
-    CopyRequest, Direction, ETag, GetRequest, Got, ListRequest, MultipartRequest, ObjectError, ObjectEvent,
-    ObjectObserver, PutDone, PutRequest, RangeSpec, ReadConditions, Served, Tags, UploadId, WriteConditions,
+    CopyRequest, Direction, ETag, GetReply, GetRequest, ListRequest, MultipartRequest, ObjectError, ObjectEvent,
+    ObjectObserver, PutDone, PutRequest, RangeSpec, ReadConditions, ServeOutcome, Tags, UploadId, WriteConditions,
 };
 use nigh_terms::{Admission, BucketName, ByteSize, Epoch, ManualClock, Namespace, ObjectKey, Principal, Version};
 use parking_lot::Mutex;
@@ -104,7 +104,7 @@ impl Fixture {
         self.put_with(name, body(bytes)).await.unwrap()
     }
 
-    async fn get_with(&self, name: &str, request: GetRequest) -> Result<Got, ObjectError> {
+    async fn get_with(&self, name: &str, request: GetRequest) -> Result<GetReply, ObjectError> {
         self.memory.get(&self.who, &self.bucket, &key(name), request).await
     }
 
@@ -140,7 +140,7 @@ impl Fixture {
         tokio::spawn(async move { memory.put(&who, &bucket, &key, request).await })
     }
 
-    fn served(&self) -> Vec<Served> {
+    fn served(&self) -> Vec<ServeOutcome> {
         self.events.0.lock().iter().map(|event| event.served).collect()
     }
 }
@@ -167,7 +167,7 @@ fn body(bytes: &[u8]) -> PutRequest {
     }
 }
 
-async fn bytes_of(got: Got) -> Result<Vec<u8>, ObjectError> {
+async fn bytes_of(got: GetReply) -> Result<Vec<u8>, ObjectError> {
     let range = got.range.clone();
     let bytes = got.body.try_fold(Vec::new(), |mut all, piece| async move {
         all.extend_from_slice(&piece);

@@ -10,16 +10,16 @@ use nigh_protocol::{AppendId, FromHome, PutFailure, Reply, Request, RequestId, S
 use nigh_terms::{NodeNumber, ShardId, Token, Version};
 use tokio::sync::{oneshot, watch};
 
-use super::append_order::Asked;
+use super::append_order::AppendNumber;
 use super::coherence::{BegunWrite, ended, moved};
 use super::foreign::ForeignWrite;
-use super::{Inner, Reservation};
-use crate::cache::Shelved;
+use super::{ObjectMemoryState, Reservation};
+use crate::cache::CostedCopy;
 use crate::eviction::Origin;
-use crate::kept::Kept;
-use crate::outside::Noticed;
+use crate::kept::CachedCopy;
+use crate::outside::StoreNotice;
 use crate::sync::Mutex;
-use crate::write_back::{Aside, By, Order};
+use crate::write_back::{NonWriteVersion, Order, WriteOrigin};
 
 /// How far a write has come.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ enum Stage {
     /// Nobody has been asked for a version.
     Begun,
     /// The ledger has.
-    Asked(Asked),
+    Asked(AppendNumber),
     /// The home has been told, or will be in its turn.
     Told,
 }
@@ -42,7 +42,7 @@ pub(super) enum WriteSource {
     Foreign(Request<ObjectId>),
 }
 
-impl Inner {
+impl ObjectMemoryState {
     /// The node at which a write was begun.
     pub(super) fn writer_of(&self, source: &WriteSource) -> NodeNumber {
         match source {
@@ -57,17 +57,17 @@ enum Writer {
     /// This node's.
     Own { request: RequestId, done: Option<oneshot::Receiver<Result<Stamp, PutFailure>>> },
     /// Another's, with what is kept of it here.
-    Foreign { answered: watch::Receiver<Option<Reply<ObjectId>>>, copy: Option<Shelved> },
+    Foreign { answered: watch::Receiver<Option<Reply<ObjectId>>>, copy: Option<CostedCopy> },
 }
 
 /// A write under way at a home here; one dropped leaves no copy, and a doubt.
 pub(super) struct WriteTicket {
-    inner: Arc<Inner>,
+    inner: Arc<ObjectMemoryState>,
     object: ObjectId,
     shard: ShardId,
     writer: Writer,
     append: AppendId,
-    by: By,
+    by: WriteOrigin,
     stage: Mutex<Stage>,
     /// Of what is to be kept.
     etag: Option<ETag>,
@@ -79,11 +79,11 @@ impl WriteTicket {
     /// The write begins at its home here; the node's own at the node too, which forgets the object and the fetches begun
     /// before. The copy there was is given.
     pub(super) fn begin(
-        inner: &Arc<Inner>,
+        inner: &Arc<ObjectMemoryState>,
         object: &ObjectId,
         write: Write,
         source: WriteSource,
-    ) -> Result<(Self, Option<Kept>), ObjectError> {
+    ) -> Result<(Self, Option<CachedCopy>), ObjectError> {
         Self::prepare(inner, object);
         let (inner, object) = (Arc::clone(inner), object.clone());
         let begun = Self::ask(&inner, &object, write, source).inspect_err(|_| Self::unprepare(&inner, &object));
@@ -94,16 +94,16 @@ impl WriteTicket {
 
     /// Asks the home.
     fn ask(
-        inner: &Arc<Inner>,
+        inner: &Arc<ObjectMemoryState>,
         object: &ObjectId,
         write: Write,
         source: WriteSource,
-    ) -> Result<(Writer, AppendId, By, Option<Kept>), ObjectError> {
+    ) -> Result<(Writer, AppendId, WriteOrigin, Option<CachedCopy>), ObjectError> {
         let coherence = &inner.coherence;
         let (begun, token) = match source {
             WriteSource::Foreign(request) => {
                 let ToHome::Put { request: id, token, .. } = &request.body else { return Err(ended()) };
-                let by = By { member: request.from, request: *id, token: Token::clone(token) };
+                let by = WriteOrigin { member: request.from, request: *id, token: Token::clone(token) };
                 return match coherence.foreign_write(inner.now(), object, request) {
                     ForeignWrite::Append(append, answered) => {
                         Ok((Writer::Foreign { answered, copy: None }, append, by, None))
@@ -123,35 +123,35 @@ impl WriteTicket {
             coherence.withdraw_write(request);
             return Err(if coherence.is_alone() { ended() } else { moved() });
         };
-        let by = By { member: coherence.member(), request, token: Token::clone(&token) };
+        let by = WriteOrigin { member: coherence.member(), request, token: Token::clone(&token) };
         Ok((Writer::Own { request, done: Some(done) }, append, by, before.map(|before| before.kept)))
     }
 
     /// Who asks, where the ledger is to know.
-    pub(super) fn by(&self) -> Option<By> {
+    pub(super) fn by(&self) -> Option<WriteOrigin> {
         (!self.inner.coherence.is_alone()).then(|| self.by.clone())
     }
 
-    fn prepare(inner: &Arc<Inner>, object: &ObjectId) {
+    fn prepare(inner: &Arc<ObjectMemoryState>, object: &ObjectId) {
         if inner.back.is_ephemeral(object) {
             let kept = inner.shelf().peek(object).cloned();
-            if let Some(Kept { meta, segment: Some(segment) }) = kept {
+            if let Some(CachedCopy { meta, segment: Some(segment) }) = kept {
                 // Readers get it until the write has ended; if that is refused, it stays.
                 inner.back.hold(object, meta.unpack(), segment);
             }
         }
-        inner.writing.lock().insert(object.clone(), Noticed::default());
+        inner.writing.lock().insert(object.clone(), StoreNotice::default());
     }
 
-    fn unprepare(inner: &Arc<Inner>, object: &ObjectId) {
+    fn unprepare(inner: &Arc<ObjectMemoryState>, object: &ObjectId) {
         inner.writing.lock().remove(object);
         inner.back.release(object);
     }
 
     /// This is kept of the write when it has its place.
-    pub(super) fn keep(&mut self, (kept, room): (Kept, Reservation), origin: Origin) {
+    pub(super) fn keep(&mut self, (kept, room): (CachedCopy, Reservation), origin: Origin) {
         self.etag = Some(kept.meta.unpack().etag.clone());
-        let shelved = Shelved { kept, cost: room.take(), origin };
+        let shelved = CostedCopy { kept, cost: room.take(), origin };
         match &mut self.writer {
             Writer::Own { request, .. } => self.inner.coherence.deposit(*request, shelved),
             Writer::Foreign { copy, .. } => *copy = Some(shelved),
@@ -167,7 +167,7 @@ impl WriteTicket {
     }
 
     /// The ledger has spoken, if it was asked.
-    fn leave(&self, next: Stage) -> Option<Asked> {
+    fn leave(&self, next: Stage) -> Option<AppendNumber> {
         let mut stage = self.stage.lock();
         let Stage::Asked(asked) = *stage else { return None };
         *stage = next;
@@ -249,7 +249,7 @@ impl Order for WriteTicket {
         self.inner.settle(dropped);
     }
 
-    fn aside(&self) -> Box<dyn Aside> {
+    fn aside(&self) -> Box<dyn NonWriteVersion> {
         let asked = self.inner.coherence.appending(self.shard);
         Box::new(AsideTicket { inner: Arc::clone(&self.inner), shard: self.shard, asked })
     }
@@ -272,7 +272,7 @@ impl WriteTicket {
             let dropped = {
                 let mut shelf = self.inner.shelf();
                 shelf.release(cost);
-                shelf.keep(&self.object, Kept::new(&meta, Some(segment)), cost, Origin::Ephemeral)
+                shelf.keep(&self.object, CachedCopy::new(&meta, Some(segment)), cost, Origin::Ephemeral)
             };
             self.inner.settle(dropped);
         }
@@ -282,12 +282,12 @@ impl WriteTicket {
 
 /// A version that is no write's, on its way to the order.
 struct AsideTicket {
-    inner: Arc<Inner>,
+    inner: Arc<ObjectMemoryState>,
     shard: ShardId,
-    asked: Option<Asked>,
+    asked: Option<AppendNumber>,
 }
 
-impl Aside for AsideTicket {
+impl NonWriteVersion for AsideTicket {
     fn is(mut self: Box<Self>, version: Version) {
         if let Some(asked) = self.asked.take() {
             let dropped = self.inner.coherence.passed(self.inner.now(), self.shard, asked, version);

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use nigh_data::attributes::check_tags;
 use nigh_data::conditions::check_write;
-use nigh_data::digest::{Digest, PIECE_BYTES, Verified};
-use nigh_data::segment::{Filling, Segment};
+use nigh_data::digest::{Digest, PIECE_BYTES, VerifiedDigest};
+use nigh_data::segment::{Segment, SegmentWriter};
 use nigh_data::segment_cost::Cost;
 use nigh_data::{
     Attributes, ByteStream, Checksum, ChecksumClaim, ETag, ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest,
-    Served, Tags, WriteConditions,
+    ServeOutcome, Tags, WriteConditions,
 };
-use nigh_engine::{Appended, INLINE_MAX_BYTES, LedgerError, PIECE_MAX_BYTES, RequestId, Staged};
+use nigh_engine::{AppendResult, INLINE_MAX_BYTES, LedgerError, PIECE_MAX_BYTES, RequestId, StagedPiece};
 use nigh_protocol::{self, Stamp};
 use nigh_stores::Payload;
 use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Timestamp, Token, Version};
@@ -25,14 +25,14 @@ use super::invocations::WriteCall;
 use super::notify::ChangeDone;
 use super::reads::metadata_cost;
 use super::write_ticket::{WriteSource, WriteTicket};
-use super::{Inner, Reservation, object, to_the_end};
+use super::{ObjectMemoryState, Reservation, object, to_the_end};
 use crate::eviction::Origin;
-use crate::kept::Kept;
+use crate::kept::CachedCopy;
 use crate::notification::ObjectChange;
 use crate::spool::SpoolFile;
 use crate::stamps::Stamped as _;
-use crate::sync::{Lost, Spawned, spawn};
-use crate::write_back::{Below, Placed, Write, WriteBack, WriteMode};
+use crate::sync::{TaskFailure, TaskHandle, spawn};
+use crate::write_back::{CommittedWrite, PossibleBases, Write, WriteBack, WriteMode};
 use crate::write_order::Turn;
 
 /// The share of the cache's budget that bodies on their way in may take: one in so many. Beyond it they go to
@@ -43,7 +43,7 @@ const INCOMING_SHARE: u64 = 4;
 const PIECES_AT_ONCE: usize = 3;
 
 /// What is expected of a body.
-pub(super) struct Expected {
+pub(super) struct BodyClaims {
     pub(super) length: Option<u64>,
     pub(super) md5: Option<[u8; 16]>,
     pub(super) checksum: Option<ChecksumClaim>,
@@ -58,7 +58,7 @@ struct JournalIntake {
     back: Arc<WriteBack>,
     shard: ShardId,
     piece: Vec<u8>,
-    staging: Vec<Spawned<Result<Staged, ObjectError>>>,
+    staging: Vec<TaskHandle<Result<StagedPiece, ObjectError>>>,
 }
 
 impl JournalIntake {
@@ -84,14 +84,14 @@ impl JournalIntake {
     }
 
     /// All pieces, in their order.
-    async fn end(mut self) -> Result<Vec<Staged>, ObjectError> {
+    async fn end(mut self) -> Result<Vec<StagedPiece>, ObjectError> {
         if !self.piece.is_empty() {
             self.put_on_its_way();
         }
         let mut staged = Vec::with_capacity(self.staging.len());
         for piece in self.staging {
             let ended = piece.await;
-            let lost = |error: Lost| ObjectError::Memory {
+            let lost = |error: TaskFailure| ObjectError::Memory {
                 operation: "keep a body in the journal",
                 reason: error.to_string(),
             };
@@ -102,12 +102,12 @@ impl JournalIntake {
 }
 
 /// A body, verified, where the store can take it from.
-pub(super) struct Taken {
+pub(super) struct ReceivedBody {
     pub(super) content: Content,
     pub(super) size: u64,
-    pub(super) verified: Verified,
+    pub(super) verified: VerifiedDigest,
     /// Its pieces in the journal, if they went there as they came.
-    pub(super) journal: Option<Vec<Staged>>,
+    pub(super) journal: Option<Vec<StagedPiece>>,
 }
 
 /// Bytes on their way into the store. What is not taken is freed when this is dropped.
@@ -128,7 +128,7 @@ pub(super) struct Draft {
     pub(super) tags: Tags,
     pub(super) content: Content,
     /// Its pieces in the journal, if they went there as they came.
-    pub(super) journal: Option<Vec<Staged>>,
+    pub(super) journal: Option<Vec<StagedPiece>>,
     pub(super) size: u64,
     pub(super) etag: ETag,
     pub(super) checksum: Option<Checksum>,
@@ -141,7 +141,7 @@ pub(super) struct Draft {
     pub(super) modified: Timestamp,
 }
 
-impl Inner {
+impl ObjectMemoryState {
     pub(super) async fn put(
         self: &Arc<Self>,
         who: &Principal,
@@ -160,7 +160,7 @@ impl Inner {
         self.find_bucket(who, bucket).await?;
         let object = object(who, bucket, key);
         let journal = self.goes_to_journal(&object, &tags);
-        let taken = self.take_in(body, Expected { length, md5, checksum, limit, journal }).await?;
+        let taken = self.take_in(body, BodyClaims { length, md5, checksum, limit, journal }).await?;
         call.served(taken.size);
         let draft = Draft {
             object,
@@ -181,14 +181,18 @@ impl Inner {
     }
 
     /// Takes a body in: to memory if its length is known and there is room, else to the spool.
-    pub(super) async fn take_in(self: &Arc<Self>, body: ByteStream, expected: Expected) -> Result<Taken, ObjectError> {
+    pub(super) async fn take_in(
+        self: &Arc<Self>,
+        body: ByteStream,
+        expected: BodyClaims,
+    ) -> Result<ReceivedBody, ObjectError> {
         if let Some(length) = expected.length
             && let Some(room) = self.reserve_incoming(length)
         {
             return self.stage_in_memory(body, expected, length, room).await;
         }
         let (file, size, verified) = self.stage_in_spool(body, expected).await?;
-        Ok(Taken { content: Content::File(file), size, verified, journal: None })
+        Ok(ReceivedBody { content: Content::File(file), size, verified, journal: None })
     }
 
     fn reserve_incoming(self: &Arc<Self>, length: u64) -> Option<Reservation> {
@@ -210,11 +214,11 @@ impl Inner {
     async fn stage_in_memory(
         &self,
         mut body: ByteStream,
-        expected: Expected,
+        expected: BodyClaims,
         length: u64,
         room: Reservation,
-    ) -> Result<Taken, ObjectError> {
-        let mut filling = Filling::new(&self.account, length)?;
+    ) -> Result<ReceivedBody, ObjectError> {
+        let mut filling = SegmentWriter::new(&self.account, length)?;
         let mut digest = Digest::new(expected.checksum.as_ref().map(|claim| claim.algorithm));
         let goes = expected.journal.filter(|_| length > INLINE_MAX_BYTES as u64);
         let mut journal = goes.map(|shard| JournalIntake::new(Arc::clone(&self.back), shard));
@@ -238,16 +242,16 @@ impl Inner {
             Some(journal) => Some(journal.end().await?),
             None => None,
         };
-        Ok(Taken { content: Content::Memory(segment, room), size, verified, journal })
+        Ok(ReceivedBody { content: Content::Memory(segment, room), size, verified, journal })
     }
 
     /// Takes a body in to a file; it is not durable yet.
     pub(super) async fn stage_in_spool(
         &self,
         body: ByteStream,
-        expected: Expected,
-    ) -> Result<(SpoolFile, u64, Verified), ObjectError> {
-        let Expected { length, md5, checksum, limit, .. } = expected;
+        expected: BodyClaims,
+    ) -> Result<(SpoolFile, u64, VerifiedDigest), ObjectError> {
+        let BodyClaims { length, md5, checksum, limit, .. } = expected;
         let digest = Digest::new(checksum.as_ref().map(|claim| claim.algorithm));
         let too_long = move |received| match length {
             Some(expected) => ObjectError::IncompleteBody { expected, received },
@@ -274,7 +278,7 @@ impl Inner {
         let (stamp, done) = self.fenced(done)?;
         drop(home);
         self.wrote(&mut call, shard, stamp).await?;
-        call.succeeded(Served::Write, Some(done.version), done.token.clone());
+        call.succeeded(ServeOutcome::Write, Some(done.version), done.token.clone());
         call.of_object(size);
         Ok(done)
     }
@@ -358,7 +362,7 @@ impl Inner {
         let past_journal = size > self.limits.cached_object.bytes();
         let (object, order, by) = (&object, &ticket, ticket.by());
         let write = Write { object, meta, payload, staged: journal, mode, request, order, below, past_journal, by };
-        let Placed { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
+        let CommittedWrite { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
         let stamp = ticket.ended(repeated).await?.unwrap_or_else(|| meta.stamp());
         self.doubts.lock().settle(object);
         self.until_dropped(object).await;
@@ -380,12 +384,12 @@ impl Inner {
         object: &ObjectId,
         meta: &ObjectMeta,
         content: Content,
-    ) -> (Option<(Kept, Reservation)>, Option<Content>) {
+    ) -> (Option<(CachedCopy, Reservation)>, Option<Content>) {
         match content {
-            Content::Memory(segment, room) => (Some((Kept::new(meta, Some(segment)), room)), None),
+            Content::Memory(segment, room) => (Some((CachedCopy::new(meta, Some(segment)), room)), None),
             Content::File(_) | Content::Parts(..) if meta.size > self.limits.cached_object.bytes() => {
                 let room = self.reserve(metadata_cost(object, meta));
-                (room.map(|room| (Kept::new(meta, None), room)), Some(content))
+                (room.map(|room| (CachedCopy::new(meta, None), room)), Some(content))
             }
             Content::File(_) | Content::Parts(..) => (None, Some(content)),
         }
@@ -396,7 +400,7 @@ impl Inner {
         self: &Arc<Self>,
         conditions: &WriteConditions,
         object: &ObjectId,
-    ) -> Result<Option<Below>, ObjectError> {
+    ) -> Result<Option<PossibleBases>, ObjectError> {
         if *conditions == WriteConditions::default() {
             return Ok(None);
         }
@@ -437,7 +441,7 @@ impl Inner {
         &self,
         shard: ShardId,
         segment: &Segment,
-    ) -> Result<Option<Vec<Staged>>, ObjectError> {
+    ) -> Result<Option<Vec<StagedPiece>>, ObjectError> {
         let length = segment.as_slice().len();
         if length <= INLINE_MAX_BYTES {
             return Ok(None);
@@ -487,7 +491,7 @@ impl Inner {
         drop(home);
         let version = stamp.version;
         self.wrote(&mut call, shard, stamp).await?;
-        call.succeeded(Served::Delete, Some(version), Token::empty());
+        call.succeeded(ServeOutcome::Delete, Some(version), Token::empty());
         Ok(())
     }
 
@@ -523,7 +527,7 @@ impl Inner {
         let node = self.writer_of(&source);
         let (mut ticket, _) = WriteTicket::begin(self, object, nigh_protocol::Write::Delete, source)?;
         let deleted = self.back.delete(object, mode, request, &ticket, below, ticket.by()).await;
-        let Appended { version, repeated } = deleted.inspect_err(|error| ticket.failed(error))?;
+        let AppendResult { version, repeated } = deleted.inspect_err(|error| ticket.failed(error))?;
         let stamp = ticket.ended(repeated).await?.unwrap_or(Stamp { version, others: None });
         self.doubts.lock().settle(object);
         self.until_dropped(object).await;
@@ -556,7 +560,7 @@ impl Inner {
         if let Some(stamp) = stamp {
             self.wrote(&mut call, shard, stamp).await?;
         }
-        call.succeeded(Served::Metadata, version, Token::empty());
+        call.succeeded(ServeOutcome::Metadata, version, Token::empty());
         Ok(())
     }
 
@@ -570,11 +574,11 @@ impl Inner {
     ) -> Result<Option<Stamp>, ObjectError> {
         let (mut ticket, before) = WriteTicket::begin(self, object, nigh_protocol::Write::Put, source)?;
         // The bytes are as they were: a copy there was is kept on, with the new tags.
-        if let Some(Kept { meta, segment }) = before {
+        if let Some(CachedCopy { meta, segment }) = before {
             let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta.unpack()) };
             let cost = segment.as_ref().map_or_else(|| metadata_cost(object, &meta), Segment::cost);
             if let Some(room) = self.reserve(cost) {
-                ticket.keep((Kept::new(&meta, segment), room), Origin::Written);
+                ticket.keep((CachedCopy::new(&meta, segment), room), Origin::Written);
             }
         }
         let tagged = self.back.put_tags(object, tags, &ticket, ticket.by()).await;

@@ -25,7 +25,7 @@ pub(crate) fn is_left_out(step: Step) -> bool {
 }
 
 /// A task; awaited it gives what that gives.
-pub(crate) enum Spawned<T> {
+pub(crate) enum TaskHandle<T> {
     Tokio(tokio::task::JoinHandle<T>),
     Explored(shuttle::future::JoinHandle<T>),
     /// What blocks no schedule is done at once.
@@ -34,42 +34,42 @@ pub(crate) enum Spawned<T> {
 
 /// A task panicked, or was given up.
 #[derive(Debug)]
-pub(crate) struct Lost(String);
+pub(crate) struct TaskFailure(String);
 
-impl fmt::Display for Lost {
+impl fmt::Display for TaskFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl<T> Future for Spawned<T> {
-    type Output = Result<T, Lost>;
+impl<T> Future for TaskHandle<T> {
+    type Output = Result<T, TaskFailure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
-            Self::Tokio(task) => Pin::new(task).poll(context).map_err(|error| Lost(error.to_string())),
-            Self::Explored(task) => Pin::new(task).poll(context).map_err(|error| Lost(error.to_string())),
-            Self::Done(done) => {
-                Poll::Ready(done.take().map(|done| *done).ok_or_else(|| Lost("it was awaited before".to_owned())))
-            }
+            Self::Tokio(task) => Pin::new(task).poll(context).map_err(|error| TaskFailure(error.to_string())),
+            Self::Explored(task) => Pin::new(task).poll(context).map_err(|error| TaskFailure(error.to_string())),
+            Self::Done(done) => Poll::Ready(
+                done.take().map(|done| *done).ok_or_else(|| TaskFailure("it was awaited before".to_owned())),
+            ),
         }
     }
 }
 
-pub(crate) fn spawn<F>(work: F) -> Spawned<F::Output>
+pub(crate) fn spawn<F>(work: F) -> TaskHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
     match is_exploring() {
-        true => Spawned::Explored(shuttle::future::spawn(work)),
-        false => Spawned::Tokio(tokio::spawn(work)),
+        true => TaskHandle::Explored(shuttle::future::spawn(work)),
+        false => TaskHandle::Tokio(tokio::spawn(work)),
     }
 }
 
-pub(crate) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Spawned<T> {
+pub(crate) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> TaskHandle<T> {
     match is_exploring() {
-        true => Spawned::Done(Some(Box::new(work()))),
-        false => Spawned::Tokio(tokio::task::spawn_blocking(work)),
+        true => TaskHandle::Done(Some(Box::new(work()))),
+        false => TaskHandle::Tokio(tokio::task::spawn_blocking(work)),
     }
 }
 

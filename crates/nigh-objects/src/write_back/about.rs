@@ -11,14 +11,14 @@ use nigh_protocol::{Member, RequestId};
 use nigh_terms::{Token, Version};
 use serde::{Deserialize, Serialize};
 
-use super::dirty::{Base, Becomes, Below};
+use super::dirty::{Base, ObjectState, PossibleBases};
 use super::policy::WriteMode;
 
 /// The form that this build writes.
 const FORMAT: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
-struct About {
+struct WriteDescription {
     format: u32,
     mode: WriteMode,
     /// Absent for a deletion.
@@ -32,12 +32,12 @@ struct About {
     attempts: Vec<String>,
     /// Who wrote, where homes move: a home knows its own node's writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    by: Option<By>,
+    by: Option<WriteOrigin>,
 }
 
 /// Who asked for a write, and what it had seen: its node asks again at the next home, if this one has not answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct By {
+pub(crate) struct WriteOrigin {
     pub(crate) member: Member,
     pub(crate) request: RequestId,
     #[serde(default, skip_serializing_if = "Token::is_empty")]
@@ -46,11 +46,11 @@ pub(crate) struct By {
 
 /// A write read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct DecodedWrite {
     pub(super) mode: WriteMode,
-    pub(super) becomes: Becomes,
-    pub(super) below: Below,
-    pub(super) by: Option<By>,
+    pub(super) becomes: ObjectState,
+    pub(super) below: PossibleBases,
+    pub(super) by: Option<WriteOrigin>,
 }
 
 fn text_of(base: &Base) -> Option<String> {
@@ -69,26 +69,28 @@ fn base_of(text: String) -> Base {
 pub(super) fn encode(
     mode: WriteMode,
     meta: Option<&ObjectMeta>,
-    below: &Below,
-    by: Option<By>,
+    below: &PossibleBases,
+    by: Option<WriteOrigin>,
 ) -> Result<Bytes, String> {
     let attempts = below.attempts.iter().filter_map(text_of).collect();
-    let about = About { format: FORMAT, mode, meta: meta.cloned(), base: text_of(&below.base), attempts, by };
+    let about =
+        WriteDescription { format: FORMAT, mode, meta: meta.cloned(), base: text_of(&below.base), attempts, by };
     serde_json::to_vec(&about).map(Bytes::from).map_err(|error| error.to_string())
 }
 
 /// Reads what `encode` has made of a write that stands at `version`.
-pub(super) fn decode(bytes: &[u8], version: Version) -> Result<Written, String> {
-    let about: About = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+pub(super) fn decode(bytes: &[u8], version: Version) -> Result<DecodedWrite, String> {
+    let about: WriteDescription = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if about.format > FORMAT {
         return Err(format!("its format is {}, this build reads up to {FORMAT}", about.format));
     }
-    let becomes = about.meta.map_or(Becomes::Gone, |meta| Becomes::Put(Arc::new(ObjectMeta { version, ..meta })));
-    let below = Below {
+    let becomes =
+        about.meta.map_or(ObjectState::Gone, |meta| ObjectState::Put(Arc::new(ObjectMeta { version, ..meta })));
+    let below = PossibleBases {
         base: about.base.map_or(Base::Unknown, base_of),
         attempts: about.attempts.into_iter().map(base_of).collect(),
     };
-    Ok(Written { mode: about.mode, becomes, below, by: about.by })
+    Ok(DecodedWrite { mode: about.mode, becomes, below, by: about.by })
 }
 
 #[cfg(test)]
@@ -114,20 +116,20 @@ mod tests {
             token: Token::empty(),
         };
         for base in [Base::Unknown, Base::Absent, Base::Holds(ETag("before".to_owned()))] {
-            let below = Below { base, attempts: vec![Base::Absent, Base::Holds(ETag("left".to_owned()))] };
+            let below = PossibleBases { base, attempts: vec![Base::Absent, Base::Holds(ETag("left".to_owned()))] };
             let member = Member { node: NodeNumber(3), incarnation: Incarnation(9) };
-            let by = Some(By { member, request: RequestId(7), token: Token::empty() });
+            let by = Some(WriteOrigin { member, request: RequestId(7), token: Token::empty() });
             let bytes = encode(WriteMode::Shadow, Some(&meta), &below, by.clone()).unwrap();
-            let expected = Written {
+            let expected = DecodedWrite {
                 mode: WriteMode::Shadow,
-                becomes: Becomes::Put(Arc::new(ObjectMeta { version, ..meta.clone() })),
+                becomes: ObjectState::Put(Arc::new(ObjectMeta { version, ..meta.clone() })),
                 below,
                 by,
             };
             assert_eq!(decode(&bytes, version), Ok(expected));
         }
-        let gone = encode(WriteMode::Lazy, None, &Below::default(), None).unwrap();
-        assert_eq!(decode(&gone, version).unwrap().becomes, Becomes::Gone);
+        let gone = encode(WriteMode::Lazy, None, &PossibleBases::default(), None).unwrap();
+        assert_eq!(decode(&gone, version).unwrap().becomes, ObjectState::Gone);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use nigh_data::{BucketInfo, ObjectError, ObjectId};
 use nigh_terms::{BucketName, Namespace};
 
 use super::WriteBack;
-use super::buckets::Inside;
-use super::dirty::Becomes;
+use super::buckets::WritePermit;
+use super::dirty::ObjectState;
 use super::policy::WriteMode;
 
 impl WriteBack {
@@ -63,10 +63,10 @@ impl WriteBack {
             };
             let Some((key, newest)) = first else { break };
             let is_nothing = match newest.becomes {
-                Becomes::Gone => true,
-                Becomes::Put(_) => false,
+                ObjectState::Gone => true,
+                ObjectState::Put(_) => false,
                 // An acknowledged write that is damaged is its writer's to give up; an ephemeral one never lasts.
-                Becomes::Lost => newest.mode == WriteMode::Ephemeral,
+                ObjectState::Lost => newest.mode == WriteMode::Ephemeral,
             };
             if !is_nothing {
                 return Err(ObjectError::BucketNotEmpty(bucket.clone()));
@@ -88,7 +88,7 @@ impl WriteBack {
     }
 
     /// The right to write into the bucket of `object`, if the store has that.
-    pub(super) async fn enter(&self, object: &ObjectId) -> Result<Inside, ObjectError> {
+    pub(super) async fn enter(&self, object: &ObjectId) -> Result<WritePermit, ObjectError> {
         let ObjectId { namespace, bucket, .. } = object;
         let inside = self.buckets.enter(namespace, bucket).await;
         if !self.buckets.is_there(namespace, bucket) {

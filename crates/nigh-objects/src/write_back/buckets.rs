@@ -50,7 +50,7 @@ pub(super) struct Moment {
 }
 
 /// The right to write into a bucket: it is not removed meanwhile.
-pub(super) type Inside = OwnedRwLockReadGuard<()>;
+pub(super) type WritePermit = OwnedRwLockReadGuard<()>;
 
 impl Buckets {
     fn gate(&self, namespace: &Namespace, bucket: &BucketName) -> Arc<RwLock<()>> {
@@ -62,7 +62,7 @@ impl Buckets {
     }
 
     /// Goes in, when nobody removes the bucket.
-    pub(super) async fn enter(&self, namespace: &Namespace, bucket: &BucketName) -> Inside {
+    pub(super) async fn enter(&self, namespace: &Namespace, bucket: &BucketName) -> WritePermit {
         self.gate(namespace, bucket).read_owned().await
     }
 

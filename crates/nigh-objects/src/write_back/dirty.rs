@@ -22,8 +22,8 @@ use nigh_terms::{BucketName, Monotonic, Namespace, ObjectKey, Version};
 
 use self::entry::Entry;
 pub use self::index::DirtyUsage;
-pub use self::pushes::{Next, Push, Seen};
-pub use self::state::{Base, Becomes, Below, Unpushed};
+pub use self::pushes::{NextPush, Push, StoreState};
+pub use self::state::{Base, ObjectState, PossibleBases, UnpushedWrite};
 use super::policy::WriteMode;
 
 /// The limits of what may wait.
@@ -45,7 +45,7 @@ pub struct DirtyLimits {
 
 /// All that is not in the store.
 #[derive(Debug)]
-pub struct Dirty {
+pub struct WriteBackQueue {
     limits: DirtyLimits,
     buckets: BTreeMap<(Namespace, BucketName), BTreeMap<ObjectKey, Entry>>,
     objects: usize,
@@ -69,9 +69,9 @@ pub struct Dirty {
 }
 
 /// Records of the ledger that may go.
-pub type Settled = Vec<Version>;
+pub type TrimmableVersions = Vec<Version>;
 
-impl Dirty {
+impl WriteBackQueue {
     /// Nothing waits.
     #[must_use]
     pub const fn new(limits: DirtyLimits) -> Self {
@@ -96,7 +96,7 @@ impl Dirty {
 
     /// What readers of `object` see, if the store does not have it.
     #[must_use]
-    pub fn get(&self, object: &ObjectId) -> Option<&Unpushed> {
+    pub fn get(&self, object: &ObjectId) -> Option<&UnpushedWrite> {
         self.entry(object).map(|entry| &entry.newest)
     }
 
@@ -125,11 +125,11 @@ impl Dirty {
         object: &ObjectId,
         version: Version,
         mode: WriteMode,
-        becomes: Becomes,
-        below: Below,
+        becomes: ObjectState,
+        below: PossibleBases,
         now: Monotonic,
-    ) -> Settled {
-        let newest = Unpushed { version, mode, becomes };
+    ) -> TrimmableVersions {
+        let newest = UnpushedWrite { version, mode, becomes };
         let Some(mut entry) = self.take(object) else {
             let due = now.after(self.limits.delay);
             let entry = Entry {
@@ -178,8 +178,8 @@ impl Dirty {
         object: &ObjectId,
         version: Version,
         mode: WriteMode,
-        becomes: Becomes,
-        below: Below,
+        becomes: ObjectState,
+        below: PossibleBases,
         now: Monotonic,
     ) {
         let older = self.get(object).map(|older| older.becomes.leaves());
@@ -201,7 +201,7 @@ impl Dirty {
         let Some(mut entry) = self.take(object) else { return false };
         let is_it = entry.newest.version == version && entry.newest.mode == WriteMode::Ephemeral;
         if is_it {
-            entry.newest.becomes = Becomes::Lost;
+            entry.newest.becomes = ObjectState::Lost;
         }
         self.put_back(object, entry);
         is_it
@@ -209,7 +209,7 @@ impl Dirty {
 
     /// What the store may hold below a write that comes now, if another waits: what that replaces, and what pushes have
     /// left or may leave before the write is acknowledged.
-    pub fn below(&self, object: &ObjectId) -> Option<Below> {
+    pub fn below(&self, object: &ObjectId) -> Option<PossibleBases> {
         let entry = self.entry(object)?;
         let mut attempts = entry.attempts.clone();
         if entry.pushing.is_some() {
@@ -218,7 +218,7 @@ impl Dirty {
         if entry.newest.mode != WriteMode::Ephemeral {
             attempts.push(entry.newest.becomes.leaves());
         }
-        Some(Below { base: entry.base.clone(), attempts })
+        Some(PossibleBases { base: entry.base.clone(), attempts })
     }
 
     /// Forgets what is to be another's, pushed or not.
@@ -246,7 +246,7 @@ impl Dirty {
         bucket: &BucketName,
         prefix: &'a str,
         after: Option<&'a str>,
-    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Unpushed)> + use<'a> {
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a UnpushedWrite)> + use<'a> {
         let from = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
@@ -259,7 +259,7 @@ impl Dirty {
     }
 
     /// Everything by name, each with how often its push has failed in a row.
-    pub fn all(&self) -> impl Iterator<Item = (&Namespace, &BucketName, &ObjectKey, &Unpushed, u32)> {
+    pub fn all(&self) -> impl Iterator<Item = (&Namespace, &BucketName, &ObjectKey, &UnpushedWrite, u32)> {
         self.buckets.iter().flat_map(|((namespace, bucket), entries)| {
             entries.iter().map(move |(key, entry)| (namespace, bucket, key, &entry.newest, entry.failures))
         })

@@ -13,32 +13,32 @@ use nigh_data::{ObjectError, ObjectId, ObjectMeta, Segment, Tags};
 use nigh_engine::{Body, Change, Record, RequestId};
 use nigh_terms::Version;
 
-use super::dirty::{Becomes, Below};
+use super::dirty::{ObjectState, PossibleBases};
 use super::policy::WriteMode;
 use super::{Order, WriteBack, about};
-use crate::sync::{Mutex, Spawned, spawn};
+use crate::sync::{Mutex, TaskHandle, spawn};
 
 enum Mark {
     /// On its way to the journal; absent in the end if that did not take it.
-    Coming(Spawned<Option<Version>>),
+    Coming(TaskHandle<Option<Version>>),
     There(Version),
 }
 
-type Held = (Arc<ObjectMeta>, Segment);
+type EphemeralBytes = (Arc<ObjectMeta>, Segment);
 
 /// What is known of ephemeral objects beside their order. Bounded by what may wait: each is one of that.
 #[derive(Default)]
-pub(super) struct Ephemeral {
+pub(super) struct EphemeralObjects {
     marks: Mutex<HashMap<ObjectId, Mark>>,
     /// Of objects that are being written: the old bytes and the new, until the cache has those that count.
-    held: Mutex<HashMap<ObjectId, Vec<Held>>>,
+    held: Mutex<HashMap<ObjectId, Vec<EphemeralBytes>>>,
 }
 
-impl Ephemeral {
+impl EphemeralObjects {
     /// Forgets what is another's now.
     pub(super) fn forget(&self, is_gone: impl Fn(&ObjectId) -> bool) {
         self.marks.lock().retain(|object, _| !is_gone(object));
-        let held: Vec<Vec<Held>> = {
+        let held: Vec<Vec<EphemeralBytes>> = {
             let mut held = self.held.lock();
             held.extract_if(|object, _| is_gone(object)).map(|(_, held)| held).collect()
         };
@@ -59,7 +59,7 @@ impl Ephemeral {
 impl WriteBack {
     /// The record by which the journal remembers that `object` is ephemeral.
     pub(super) fn mark_of(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<Record, ObjectError> {
-        let about = about::encode(WriteMode::Ephemeral, Some(meta), &Below::default(), None)
+        let about = about::encode(WriteMode::Ephemeral, Some(meta), &PossibleBases::default(), None)
             .map_err(|reason| super::unkept(object, &reason))?;
         let ObjectId { namespace, bucket, key } = object.clone();
         let request = RequestId(uuid::Uuid::new_v4().as_u128());
@@ -122,8 +122,8 @@ impl WriteBack {
         let newest = dirty.get(object).filter(|newest| newest.mode == WriteMode::Ephemeral)?;
         let (_, segment) = held.into_iter().find(|(meta, _)| meta.version == newest.version)?;
         match &newest.becomes {
-            Becomes::Put(meta) => Some((Arc::clone(meta), segment)),
-            Becomes::Gone | Becomes::Lost => None,
+            ObjectState::Put(meta) => Some((Arc::clone(meta), segment)),
+            ObjectState::Gone | ObjectState::Lost => None,
         }
     }
 
@@ -146,7 +146,7 @@ impl WriteBack {
         let version = self.ledger.place(self.shards.of(object));
         let meta = Arc::new(ObjectMeta { tags: tags.clone(), version, ..ObjectMeta::clone(&meta) });
         self.hold(object, Arc::clone(&meta), segment);
-        dirty.write(object, version, WriteMode::Ephemeral, Becomes::Put(meta), Below::default(), now);
+        dirty.write(object, version, WriteMode::Ephemeral, ObjectState::Put(meta), PossibleBases::default(), now);
         drop(dirty);
         order.placed(version, false);
         Ok(true)

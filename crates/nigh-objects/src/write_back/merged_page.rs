@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use nigh_data::Listed;
+use nigh_data::ListedObject;
 use nigh_terms::{BucketName, Namespace, ObjectKey};
 
-use super::dirty::{Becomes, Dirty};
+use super::dirty::{ObjectState, WriteBackQueue};
 
 /// What one side gave: its entries in order, and whether there may be more behind the last one.
 #[derive(Clone, Debug)]
@@ -21,9 +21,9 @@ pub struct Side<T> {
 
 /// A part of a page.
 #[derive(Clone, Debug)]
-pub struct Merged {
+pub struct PagePart {
     /// The objects, in order.
-    pub listed: Vec<Listed>,
+    pub listed: Vec<ListedObject>,
     /// Behind which key to go on; nothing if all has been seen.
     pub next: Option<ObjectKey>,
 }
@@ -32,17 +32,17 @@ pub struct Merged {
 /// store is asked.
 #[must_use]
 pub fn waiting(
-    dirty: &Dirty,
+    dirty: &WriteBackQueue,
     (namespace, bucket): (&Namespace, &BucketName),
     prefix: &str,
     after: Option<&str>,
     limit: usize,
-) -> Side<(ObjectKey, Option<Listed>)> {
+) -> Side<(ObjectKey, Option<ListedObject>)> {
     let mut keys = dirty.keys(namespace, bucket, prefix, after);
-    let shown = |becomes: &Becomes, key: &ObjectKey| match becomes {
-        Becomes::Gone | Becomes::Lost => None,
-        Becomes::Put(meta) => {
-            Some(Listed { key: key.clone(), size: meta.size, etag: meta.etag.clone(), modified: meta.modified })
+    let shown = |becomes: &ObjectState, key: &ObjectKey| match becomes {
+        ObjectState::Gone | ObjectState::Lost => None,
+        ObjectState::Put(meta) => {
+            Some(ListedObject { key: key.clone(), size: meta.size, etag: meta.etag.clone(), modified: meta.modified })
         }
     };
     let entries = keys.by_ref().take(limit).map(|(key, waits)| (key.clone(), shown(&waits.becomes, key))).collect();
@@ -51,18 +51,18 @@ pub fn waiting(
 
 /// What waits at several homes, none of which has a key of another's.
 #[must_use]
-pub(crate) fn joined(sides: Vec<Side<(ObjectKey, Option<Listed>)>>) -> Side<(ObjectKey, Option<Listed>)> {
+pub(crate) fn joined(sides: Vec<Side<(ObjectKey, Option<ListedObject>)>>) -> Side<(ObjectKey, Option<ListedObject>)> {
     let ends = sides.iter().filter(|side| side.more).filter_map(|side| side.entries.last());
     let end = ends.map(|(key, _)| key.clone()).min();
     let within = |key: &ObjectKey| end.as_ref().is_none_or(|end| key <= end);
     let all = sides.into_iter().flat_map(|side| side.entries).filter(|(key, _)| within(key));
-    let entries: BTreeMap<ObjectKey, Option<Listed>> = all.collect();
+    let entries: BTreeMap<ObjectKey, Option<ListedObject>> = all.collect();
     Side { entries: entries.into_iter().collect(), more: end.is_some() }
 }
 
 /// Lays what waits (`None`: a deletion) over what is stored.
 #[must_use]
-pub fn merge(stored: Side<Listed>, waiting: Side<(ObjectKey, Option<Listed>)>) -> Merged {
+pub fn merge(stored: Side<ListedObject>, waiting: Side<(ObjectKey, Option<ListedObject>)>) -> PagePart {
     let end_of_stored = stored.entries.last().filter(|_| stored.more).map(|listed| listed.key.clone());
     let end_of_waiting = waiting.entries.last().filter(|_| waiting.more).map(|(key, _)| key.clone());
     let next = match (end_of_stored, end_of_waiting) {
@@ -70,11 +70,11 @@ pub fn merge(stored: Side<Listed>, waiting: Side<(ObjectKey, Option<Listed>)>) -
         (one, other) => one.or(other),
     };
     let within = |key: &ObjectKey| next.as_ref().is_none_or(|next| key <= next);
-    let mut objects: BTreeMap<ObjectKey, Option<Listed>> =
+    let mut objects: BTreeMap<ObjectKey, Option<ListedObject>> =
         stored.entries.into_iter().map(|listed| (listed.key.clone(), Some(listed))).collect();
     objects.extend(waiting.entries);
     let listed = objects.into_iter().filter(|(key, _)| within(key)).filter_map(|(_, listed)| listed).collect();
-    Merged { listed, next }
+    PagePart { listed, next }
 }
 
 #[cfg(test)]
@@ -85,8 +85,8 @@ mod tests {
     use super::*;
     use nigh_data::ETag;
 
-    fn listed(key: u8, size: u64) -> Listed {
-        Listed {
+    fn listed(key: u8, size: u64) -> ListedObject {
+        ListedObject {
             key: ObjectKey::new(&format!("{key:03}")).unwrap(),
             size,
             etag: ETag(String::new()),

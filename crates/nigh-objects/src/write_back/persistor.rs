@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::WriteBack;
-use super::dirty::{Base, Becomes, Next, Push, Seen};
+use super::dirty::{Base, NextPush, ObjectState, Push, StoreState};
 use super::policy::WriteMode;
 
 /// From this share of the room on, what waits is pushed before it is due.
@@ -80,15 +80,15 @@ impl WriteBack {
                     dirty.next(self.clock.monotonic(), hurry)
                 };
                 match next {
-                    Next::Push(push) => {
+                    NextPush::Push(push) => {
                         let (back, copies) = (Arc::clone(&self), Arc::clone(&copies));
                         pushes.spawn(async move { back.push(*push, &*copies).await });
                     }
-                    Next::At(due) => {
+                    NextPush::At(due) => {
                         sleep = Some(due.since(self.clock.monotonic()));
                         break;
                     }
-                    Next::Idle => break,
+                    NextPush::Idle => break,
                 }
             }
             let due = async {
@@ -163,43 +163,43 @@ impl WriteBack {
             );
         }
         match push.becomes {
-            Becomes::Gone => Outcome::Stored(Base::Absent),
-            Becomes::Put(_) | Becomes::Lost => Outcome::refused(ObjectError::NoSuchBucket(bucket.clone())),
+            ObjectState::Gone => Outcome::Stored(Base::Absent),
+            ObjectState::Put(_) | ObjectState::Lost => Outcome::refused(ObjectError::NoSuchBucket(bucket.clone())),
         }
     }
 
     async fn try_push(&self, push: &Push, copies: &dyn Copies) -> Outcome {
         // It replaces its own placeholder and nothing else: nothing is to be looked for.
-        if let (WriteMode::Shadow, Becomes::Put(meta)) = (push.mode, &push.becomes) {
+        if let (WriteMode::Shadow, ObjectState::Put(meta)) = (push.mode, &push.becomes) {
             return self.push_shadow(push, meta, copies).await;
         }
         let mut base = push.base.clone();
         if !push.attempts.is_empty() {
             match self.look(push).await {
-                Ok(Seen::Done(holds)) => return Outcome::Stored(holds),
-                Ok(Seen::Ours(holds)) => base = holds,
-                Ok(Seen::Others(_)) if self.is_shared(&push.object) => return Outcome::Conflict,
-                Ok(Seen::Others(holds)) => base = holds,
+                Ok(StoreState::Done(holds)) => return Outcome::Stored(holds),
+                Ok(StoreState::Ours(holds)) => base = holds,
+                Ok(StoreState::Others(_)) if self.is_shared(&push.object) => return Outcome::Conflict,
+                Ok(StoreState::Others(holds)) => base = holds,
                 Err(error) => return Outcome::refused(error),
             }
         }
         let put = match &push.becomes {
-            Becomes::Put(meta) => match self.payload(&push.object, meta, copies).await {
+            ObjectState::Put(meta) => match self.payload(&push.object, meta, copies).await {
                 Ok(Some(payload)) => self.put_onto(&push.object, &payload, meta, &base).await,
                 // It was let go meanwhile: a newer write has been pushed, or the store was asked to forget it.
                 Ok(None) => Ok(()),
                 Err(error) => return Outcome::refused(error),
             },
-            Becomes::Gone => self.delete_from(&push.object, &base).await,
+            ObjectState::Gone => self.delete_from(&push.object, &base).await,
             // Never in the queue.
-            Becomes::Lost => return Outcome::refused(ObjectError::Damaged(push.object.key.clone())),
+            ObjectState::Lost => return Outcome::refused(ObjectError::Damaged(push.object.key.clone())),
         };
         match put {
             Ok(()) => Outcome::Stored(push.becomes.leaves()),
             Err(ObjectError::PreconditionFailed(_)) => match self.look(push).await {
-                Ok(Seen::Done(holds)) => Outcome::Stored(holds),
-                Ok(Seen::Others(_)) if self.is_shared(&push.object) => Outcome::Conflict,
-                Ok(Seen::Ours(holds) | Seen::Others(holds)) => {
+                Ok(StoreState::Done(holds)) => Outcome::Stored(holds),
+                Ok(StoreState::Others(_)) if self.is_shared(&push.object) => Outcome::Conflict,
+                Ok(StoreState::Ours(holds) | StoreState::Others(holds)) => {
                     let error = ObjectError::PreconditionFailed("the store held something else than was thought");
                     Outcome::Failed { error, attempted: false, base: Some(holds) }
                 }
@@ -227,7 +227,7 @@ impl WriteBack {
     }
 
     /// What the store holds now, as far as this push is concerned.
-    async fn look(&self, push: &Push) -> Result<Seen, ObjectError> {
+    async fn look(&self, push: &Push) -> Result<StoreState, ObjectError> {
         let (holds, version) = match self.store.head(&push.object).await {
             Ok(meta) => (Base::Holds(meta.etag), Some(meta.version)),
             Err(ObjectError::NoSuchKey(_)) => (Base::Absent, None),
@@ -243,7 +243,7 @@ impl WriteBack {
             // The newer one meets the same and is kept.
             return Outcome::refused(ObjectError::ConditionalRequestConflict);
         }
-        if let Becomes::Put(meta) = &push.becomes {
+        if let ObjectState::Put(meta) = &push.becomes {
             let Some(key) = conflict_key(&push.object.key, push.version) else {
                 return Outcome::refused(ObjectError::ConditionalRequestConflict);
             };

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
-use nigh_data::{ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta};
+use nigh_data::{ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta};
 use nigh_engine::LedgerError;
 use nigh_stores::check_pin;
 use nigh_terms::{BucketName, Namespace, ObjectKey};
 
-use super::dirty::{Becomes, Unpushed};
-use super::merged_page::{Merged, Side, joined, merge, waiting};
+use super::dirty::{ObjectState, UnpushedWrite};
+use super::merged_page::{PagePart, Side, joined, merge, waiting};
 use super::policy::WriteMode;
 use super::{WriteBack, unkept};
 
@@ -27,7 +27,7 @@ pub(crate) trait AskElsewhere: Send + Sync {
         &self,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Side<(ObjectKey, Option<Listed>)>>, ObjectError>;
+    ) -> Result<Vec<Side<(ObjectKey, Option<ListedObject>)>>, ObjectError>;
 }
 
 impl WriteBack {
@@ -35,10 +35,12 @@ impl WriteBack {
     pub(super) fn waiting_put(&self, object: &ObjectId) -> Result<Option<(Arc<ObjectMeta>, WriteMode)>, ObjectError> {
         match self.dirty.lock().get(object) {
             None => Ok(None),
-            Some(Unpushed { becomes: Becomes::Gone, .. }) => Err(ObjectError::NoSuchKey(object.key.clone())),
-            Some(Unpushed { mode: WriteMode::Ephemeral, .. }) => Err(ObjectError::EphemeralLost(object.key.clone())),
-            Some(Unpushed { becomes: Becomes::Lost, .. }) => Err(ObjectError::Damaged(object.key.clone())),
-            Some(Unpushed { becomes: Becomes::Put(meta), mode, .. }) => Ok(Some((Arc::clone(meta), *mode))),
+            Some(UnpushedWrite { becomes: ObjectState::Gone, .. }) => Err(ObjectError::NoSuchKey(object.key.clone())),
+            Some(UnpushedWrite { mode: WriteMode::Ephemeral, .. }) => {
+                Err(ObjectError::EphemeralLost(object.key.clone()))
+            }
+            Some(UnpushedWrite { becomes: ObjectState::Lost, .. }) => Err(ObjectError::Damaged(object.key.clone())),
+            Some(UnpushedWrite { becomes: ObjectState::Put(meta), mode, .. }) => Ok(Some((Arc::clone(meta), *mode))),
         }
     }
 
@@ -142,7 +144,7 @@ impl WriteBack {
         after: Option<&str>,
         limit: usize,
         elsewhere: &(dyn AskElsewhere + '_),
-    ) -> Result<Vec<Listed>, ObjectError> {
+    ) -> Result<Vec<ListedObject>, ObjectError> {
         let (mut listed, mut after) = (Vec::new(), after.map(str::to_owned));
         loop {
             let mut sides = elsewhere.waiting(after.as_deref(), limit).await?;
@@ -152,7 +154,7 @@ impl WriteBack {
             let entries = self.store.list(namespace, bucket, prefix, after.as_deref(), limit).await?;
             self.buckets.heard(since, namespace, bucket);
             let more = entries.len() >= limit;
-            let Merged { listed: part, next } = merge(Side { entries, more }, waiting);
+            let PagePart { listed: part, next } = merge(Side { entries, more }, waiting);
             listed.extend(part);
             let Some(next) = next.filter(|_| listed.len() < limit) else { break };
             after = Some(next.as_str().to_owned());
@@ -169,7 +171,7 @@ impl WriteBack {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Side<(ObjectKey, Option<Listed>)> {
+    ) -> Side<(ObjectKey, Option<ListedObject>)> {
         waiting(&self.dirty.lock(), (namespace, bucket), prefix, after, limit)
     }
 }

@@ -5,9 +5,9 @@ use nigh_engine::RequestId;
 use nigh_terms::Version;
 
 use super::WriteBack;
-use super::dirty::Becomes;
+use super::dirty::ObjectState;
 use super::policy::WriteMode;
-use super::requests::Known;
+use super::requests::RequestRecord;
 
 impl WriteBack {
     /// Takes note of what became of a request that has a name.
@@ -17,13 +17,13 @@ impl WriteBack {
         object: &ObjectId,
         mode: WriteMode,
         version: Version,
-        becomes: Becomes,
+        becomes: ObjectState,
         is_certain: bool,
     ) {
         if let Some(request) = request {
             let mut requests = self.requests.lock();
             let told = requests.get(request, object).is_some_and(|known| known.version == version && known.told);
-            requests.note(request, object, Known { version, mode, becomes, is_certain, told });
+            requests.note(request, object, RequestRecord { version, mode, becomes, is_certain, told });
         }
     }
 
@@ -35,7 +35,7 @@ impl WriteBack {
         &self,
         object: &ObjectId,
         request: Option<RequestId>,
-    ) -> Result<Option<Known>, ObjectError> {
+    ) -> Result<Option<RequestRecord>, ObjectError> {
         let Some(request) = request else { return Ok(None) };
         let Some(known) = self.requests.lock().get(request, object).cloned() else { return Ok(None) };
         if !known.is_certain {

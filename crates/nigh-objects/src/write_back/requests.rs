@@ -11,7 +11,7 @@ use nigh_data::ObjectId;
 use nigh_engine::RequestId;
 use nigh_terms::Version;
 
-use super::dirty::Becomes;
+use super::dirty::ObjectState;
 use super::policy::WriteMode;
 
 /// Requests remembered; beyond them the oldest is forgotten.
@@ -19,13 +19,13 @@ const REQUESTS_MAX: usize = 1 << 14;
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct RequestRecord {
     /// Its place in the order of writes.
     pub(crate) version: Version,
     /// How it is acknowledged.
     pub(crate) mode: WriteMode,
     /// What the object became.
-    pub(crate) becomes: Becomes,
+    pub(crate) becomes: ObjectState,
     /// Whether it was carried out; false for one that the store has not answered.
     pub(crate) is_certain: bool,
     /// Whether those who want to hear of the change have.
@@ -38,7 +38,7 @@ type Key = (RequestId, u64);
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     hasher: RandomState,
-    known: HashMap<Key, Known>,
+    known: HashMap<Key, RequestRecord>,
     order: VecDeque<Key>,
 }
 
@@ -48,17 +48,17 @@ impl Requests {
         (request, self.hasher.hash_one(object))
     }
 
-    pub(super) fn get(&self, request: RequestId, object: &ObjectId) -> Option<&Known> {
+    pub(super) fn get(&self, request: RequestId, object: &ObjectId) -> Option<&RequestRecord> {
         self.known.get(&self.key(request, object))
     }
 
-    pub(super) fn get_mut(&mut self, request: RequestId, object: &ObjectId) -> Option<&mut Known> {
+    pub(super) fn get_mut(&mut self, request: RequestId, object: &ObjectId) -> Option<&mut RequestRecord> {
         let key = self.key(request, object);
         self.known.get_mut(&key)
     }
 
     /// Takes note of one; what was known of it before is replaced.
-    pub(super) fn note(&mut self, request: RequestId, object: &ObjectId, known: Known) {
+    pub(super) fn note(&mut self, request: RequestId, object: &ObjectId, known: RequestRecord) {
         let key = self.key(request, object);
         if self.known.insert(key, known).is_none() {
             self.order.push_back(key);
@@ -85,11 +85,11 @@ mod tests {
         }
     }
 
-    fn known(sequence: u64) -> Known {
-        Known {
+    fn known(sequence: u64) -> RequestRecord {
+        RequestRecord {
             version: Version { epoch: Epoch(1), sequence: Sequence(sequence) },
             mode: WriteMode::Through,
-            becomes: Becomes::Gone,
+            becomes: ObjectState::Gone,
             is_certain: true,
             told: false,
         }

@@ -3,7 +3,7 @@
 use nigh_data::{ObjectError, ObjectId};
 
 use super::WriteBack;
-use super::dirty::Dirty;
+use super::dirty::WriteBackQueue;
 
 /// Room that a write was promised; free again when dropped.
 pub(super) struct Room<'a> {
@@ -13,7 +13,7 @@ pub(super) struct Room<'a> {
 
 impl Room<'_> {
     /// The write comes now, under the same lock.
-    pub(super) fn taken(mut self, dirty: &mut Dirty) {
+    pub(super) fn taken(mut self, dirty: &mut WriteBackQueue) {
         if let Some(bytes) = self.bytes.take() {
             dirty.release(bytes);
         }

@@ -8,7 +8,7 @@ use nigh_engine::LedgerError;
 use nigh_terms::{ShardId, Version};
 
 use super::WriteBack;
-use super::dirty::{Base, Becomes, Dirty, Settled, Unpushed};
+use super::dirty::{Base, ObjectState, TrimmableVersions, UnpushedWrite, WriteBackQueue};
 use super::policy::WriteMode;
 
 impl WriteBack {
@@ -23,13 +23,13 @@ impl WriteBack {
         self.flush(object).await?;
         let is_idle = || self.dirty.lock().is_idle(object);
         self.until(self.settings.wait, is_idle, "the store has not taken what was written before").await?;
-        self.drop_where(object, Unpushed::is_pushed_at_last).await;
+        self.drop_where(object, UnpushedWrite::is_pushed_at_last).await;
         Ok(left)
     }
 
     /// Drops what waits of an object, if it is as `fits` says.
-    pub(super) async fn drop_where(&self, object: &ObjectId, fits: impl Fn(&Unpushed) -> bool) {
-        let drop = |dirty: &mut Dirty| {
+    pub(super) async fn drop_where(&self, object: &ObjectId, fits: impl Fn(&UnpushedWrite) -> bool) {
+        let drop = |dirty: &mut WriteBackQueue| {
             let version = dirty.get(object).filter(|newest| fits(newest)).map(|newest| newest.version);
             version.map(|version| dirty.drop_newest(object, version)).unwrap_or_default()
         };
@@ -61,10 +61,11 @@ impl WriteBack {
     pub(crate) async fn flush(&self, object: &ObjectId) -> Result<(), ObjectError> {
         let newest = self.dirty.lock().get(object).cloned();
         match newest {
-            None | Some(Unpushed { mode: WriteMode::Ephemeral, .. } | Unpushed { becomes: Becomes::Lost, .. }) => {
-                Ok(())
-            }
-            Some(Unpushed { version, .. }) => self.flushed(object, version).await,
+            None
+            | Some(
+                UnpushedWrite { mode: WriteMode::Ephemeral, .. } | UnpushedWrite { becomes: ObjectState::Lost, .. },
+            ) => Ok(()),
+            Some(UnpushedWrite { version, .. }) => self.flushed(object, version).await,
         }
     }
 
@@ -94,7 +95,7 @@ impl WriteBack {
     }
 
     /// Does `step` to what waits, and tells the ledger which records may go by that.
-    pub(super) async fn let_go(&self, object: &ObjectId, step: impl FnOnce(&mut Dirty) -> Settled) {
+    pub(super) async fn let_go(&self, object: &ObjectId, step: impl FnOnce(&mut WriteBackQueue) -> TrimmableVersions) {
         let going = self.going_after(object, step);
         self.tell(going).await;
     }
@@ -103,8 +104,8 @@ impl WriteBack {
     pub(super) fn going_after<'a>(
         &'a self,
         object: &'a ObjectId,
-        step: impl FnOnce(&mut Dirty) -> Settled,
-    ) -> Option<Going<'a>> {
+        step: impl FnOnce(&mut WriteBackQueue) -> TrimmableVersions,
+    ) -> Option<TrimNotice<'a>> {
         let mut dirty = self.dirty.lock();
         let settled = step(&mut dirty);
         // Who sees that nothing waits sees that this is not settled.
@@ -120,17 +121,17 @@ impl WriteBack {
     }
 
     /// `versions` of `object` may go, and the ledger does not know.
-    fn going<'a>(&'a self, object: &'a ObjectId, versions: Vec<Version>) -> Option<Going<'a>> {
+    fn going<'a>(&'a self, object: &'a ObjectId, versions: Vec<Version>) -> Option<TrimNotice<'a>> {
         if versions.is_empty() {
             return None;
         }
         self.unsettled.lock().begin(object);
-        Some(Going { back: self, object, versions })
+        Some(TrimNotice { back: self, object, versions })
     }
 
     /// If the ledger cannot be told they stay, and are pushed again after a restart, to the same effect.
-    pub(super) async fn tell(&self, going: Option<Going<'_>>) {
-        let Some(Going { object, versions, .. }) = &going else { return };
+    pub(super) async fn tell(&self, going: Option<TrimNotice<'_>>) {
+        let Some(TrimNotice { object, versions, .. }) = &going else { return };
         for version in versions {
             if let Err(error) = self.ledger.stored(self.shards.of(object), *version).await {
                 tracing::warn!(%object, %version, %error, "the ledger keeps the record of a write that is stored");
@@ -170,13 +171,13 @@ impl WriteBack {
 }
 
 /// Records of which the ledger is being told.
-pub(super) struct Going<'a> {
+pub(super) struct TrimNotice<'a> {
     back: &'a WriteBack,
     object: &'a ObjectId,
     versions: Vec<Version>,
 }
 
-impl Drop for Going<'_> {
+impl Drop for TrimNotice<'_> {
     /// Also if nobody waits any more until the ledger has answered.
     fn drop(&mut self) {
         self.back.unsettled.lock().told(self.object);

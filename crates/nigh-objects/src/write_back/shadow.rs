@@ -12,14 +12,14 @@ use std::sync::Arc;
 use nigh_data::{ObjectError, ObjectId, ObjectMeta};
 use nigh_engine::{Body as LedgerBody, Change, RequestId};
 use nigh_stores::Shadows;
-use nigh_stores::swift::shadow::{Found, ShadowError, SwiftTimestamp};
+use nigh_stores::swift::shadow::{ShadowConflict, ShadowError, SwiftTimestamp};
 use nigh_terms::Version;
 
-use super::dirty::{Base, Becomes, Below, Dirty, Push};
+use super::dirty::{Base, ObjectState, PossibleBases, Push, WriteBackQueue};
 use super::persistor::{Copies, Outcome};
 use super::policy::WriteMode;
 use super::room::Room;
-use super::{Order, Placed, Write, WriteBack, about, unkept};
+use super::{CommittedWrite, Order, Write, WriteBack, about, unkept};
 
 /// How far the clocks of this node and of the store may be apart.
 const CLOCKS_APART_S: u64 = 60;
@@ -34,7 +34,7 @@ pub(super) enum Life {
 }
 
 /// Objects of which the newest waiting version may have no placeholder.
-pub(super) type Unannounced = HashMap<ObjectId, (Version, Life)>;
+pub(super) type UnannouncedWrites = HashMap<ObjectId, (Version, Life)>;
 
 /// Requests that were refused and are remembered.
 const REFUSED_MAX: usize = 10_000;
@@ -42,12 +42,12 @@ const REFUSED_MAX: usize = 10_000;
 /// Requests that were refused after the journal had them: the journal takes a repetition for the write that was not
 /// made, so it goes there under another name.
 #[derive(Debug, Default)]
-pub(super) struct Refused {
+pub(super) struct RefusedRequests {
     names: HashMap<RequestId, RequestId>,
     order: VecDeque<RequestId>,
 }
 
-impl Refused {
+impl RefusedRequests {
     /// `request` was refused: the next time it is called `name`.
     fn rename(&mut self, request: RequestId, name: RequestId) {
         if self.names.insert(request, name).is_none() {
@@ -67,7 +67,7 @@ impl Refused {
 
 /// What became of a version that the store's readers ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pushed {
+pub enum PushOutcome {
     /// The store has it.
     Pushed,
     /// It has a newer one.
@@ -77,19 +77,19 @@ pub enum Pushed {
 }
 
 /// A placeholder on its way: it may stand before this node knows. Readers who meet it wait for the end.
-struct Announcing<'a> {
+struct PlaceholderGuard<'a> {
     back: &'a WriteBack,
     object: &'a ObjectId,
 }
 
-impl<'a> Announcing<'a> {
+impl<'a> PlaceholderGuard<'a> {
     fn begin(back: &'a WriteBack, object: &'a ObjectId) -> Self {
         back.announcing.lock().insert(object.clone());
         Self { back, object }
     }
 }
 
-impl Drop for Announcing<'_> {
+impl Drop for PlaceholderGuard<'_> {
     fn drop(&mut self) {
         self.back.announcing.lock().remove(self.object);
         self.back.pushes.send_modify(|ended| *ended += 1);
@@ -97,7 +97,7 @@ impl Drop for Announcing<'_> {
 }
 
 /// A shadow on its way to the journal.
-struct Appending<'a> {
+struct ShadowAppend<'a> {
     object: &'a ObjectId,
     meta: ObjectMeta,
     request: Option<RequestId>,
@@ -116,7 +116,7 @@ enum Verdict {
 }
 
 /// A placeholder of `version`, written to the journal at `written_s`, does not stand; Swift has what is `found`. Pure.
-fn verdict(life: Life, version: Version, written_s: u64, found: &Found) -> Verdict {
+fn verdict(life: Life, version: Version, written_s: u64, found: &ShadowConflict) -> Verdict {
     let older_of_ours = found.version().is_some_and(|there| there < version);
     // By the store's own time of what is there: had the placeholder stood, what replaced it would be younger.
     let before = found.seconds().is_some_and(|seconds| seconds.saturating_add(CLOCKS_APART_S) < written_s);
@@ -124,7 +124,7 @@ fn verdict(life: Life, version: Version, written_s: u64, found: &Found) -> Verdi
 }
 
 impl WriteBack {
-    pub(super) async fn put_shadow(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
+    pub(super) async fn put_shadow(&self, write: Write<'_>) -> Result<CommittedWrite, ObjectError> {
         let Some(shadows) = self.store.shadows(&write.object.namespace) else {
             let why = "the mode shadow needs a store that shows what is coming; set another mode for the bucket";
             return Err(ObjectError::InvalidRequest(why.to_owned()));
@@ -139,24 +139,24 @@ impl WriteBack {
         }
         let Write { object, meta, payload, staged, mode, request, order, .. } = write;
         let room = self.wait_for_room(object, meta.size).await?;
-        let about =
-            about::encode(mode, Some(&meta), &Below::default(), None).map_err(|reason| unkept(object, &reason))?;
+        let about = about::encode(mode, Some(&meta), &PossibleBases::default(), None)
+            .map_err(|reason| unkept(object, &reason))?;
         let body = match staged {
             Some(staged) => LedgerBody::Staged(staged),
             None => self.journal_body(object, &payload, &meta).await?,
         };
         self.mark_landed(object).await;
-        let appending = Appending { object, meta, request, change: Change::Put { about }, body, order };
+        let appending = ShadowAppend { object, meta, request, change: Change::Put { about }, body, order };
         self.append_shadow(shadows, appending, room).await
     }
 
     async fn append_shadow(
         &self,
         shadows: &dyn Shadows,
-        appending: Appending<'_>,
+        appending: ShadowAppend<'_>,
         room: Room<'_>,
-    ) -> Result<Placed, ObjectError> {
-        let Appending { object, meta, request, change, body, order } = appending;
+    ) -> Result<CommittedWrite, ObjectError> {
+        let ShadowAppend { object, meta, request, change, body, order } = appending;
         let waits = self.dirty.lock().get(object).map(|newest| newest.version);
         let name = request.map(|request| self.refused.lock().name(request));
         let appended = self.append(order, object, name, change, body).await?;
@@ -165,20 +165,20 @@ impl WriteBack {
         let is_unannounced = self.unannounced.lock().get(object).is_some_and(|(waiting, _)| *waiting == version);
         if appended.repeated && !is_unannounced {
             self.check_happened(shadows, object, version).await?;
-            self.note(request, object, WriteMode::Shadow, version, Becomes::Put(Arc::clone(&meta)), true);
-            return Ok(Placed { meta, repeated: true });
+            self.note(request, object, WriteMode::Shadow, version, ObjectState::Put(Arc::clone(&meta)), true);
+            return Ok(CommittedWrite { meta, repeated: true });
         }
-        let _announcing = Announcing::begin(self, object);
+        let _announcing = PlaceholderGuard::begin(self, object);
         let placed = tokio::time::timeout(self.settings.wait, shadows.place(object, &meta)).await;
         let error = match placed {
             Ok(Ok(())) => {
                 self.announced(object, version);
-                self.note(request, object, WriteMode::Shadow, version, Becomes::Put(Arc::clone(&meta)), true);
+                self.note(request, object, WriteMode::Shadow, version, ObjectState::Put(Arc::clone(&meta)), true);
                 if !appended.repeated {
                     self.wrote_shadow(object, &meta, room).await;
                     order.placed(version, false);
                 }
-                return Ok(Placed { meta, repeated: appended.repeated });
+                return Ok(CommittedWrite { meta, repeated: appended.repeated });
             }
             // To let a record go is to let go the older ones of its object, which may wait.
             Ok(Err(error)) if appended.repeated || waits.is_some() || may_stand(&error) => refused(error),
@@ -204,8 +204,8 @@ impl WriteBack {
     }
 
     async fn wrote_shadow(&self, object: &ObjectId, meta: &Arc<ObjectMeta>, room: Room<'_>) {
-        let becomes = Becomes::Put(Arc::clone(meta));
-        self.wrote(object, meta.version, WriteMode::Shadow, becomes, Below::default(), room).await;
+        let becomes = ObjectState::Put(Arc::clone(meta));
+        self.wrote(object, meta.version, WriteMode::Shadow, becomes, PossibleBases::default(), room).await;
         self.unmark(object).await;
     }
 
@@ -294,19 +294,19 @@ impl WriteBack {
     ///
     /// # Errors
     /// `SlowDown` if that takes longer than a write may wait; the store's.
-    pub(crate) async fn push_now(&self, object: &ObjectId, version: Version) -> Result<Pushed, ObjectError> {
+    pub(crate) async fn push_now(&self, object: &ObjectId, version: Version) -> Result<PushOutcome, ObjectError> {
         let waits = self.dirty.lock().get(object).map(|newest| (newest.version, newest.becomes.clone()));
         let newest = match waits {
-            Some((newest, Becomes::Put(_) | Becomes::Gone)) if newest >= version => Some(newest),
+            Some((newest, ObjectState::Put(_) | ObjectState::Gone)) if newest >= version => Some(newest),
             _ => None,
         };
         if let Some(newest) = newest {
             self.flush(object).await?;
-            return Ok(if newest == version { Pushed::Pushed } else { Pushed::Superseded });
+            return Ok(if newest == version { PushOutcome::Pushed } else { PushOutcome::Superseded });
         }
-        let Some(shadows) = self.store.shadows(&object.namespace) else { return Ok(Pushed::Unknown) };
+        let Some(shadows) = self.store.shadows(&object.namespace) else { return Ok(PushOutcome::Unknown) };
         let there = shadows.standing(object).await?;
-        Ok(if there.shadow == Some(version) { Pushed::Unknown } else { Pushed::Superseded })
+        Ok(if there.shadow == Some(version) { PushOutcome::Unknown } else { PushOutcome::Superseded })
     }
 
     /// Where in the store's own order an outside write must be above, if that is known.
@@ -316,7 +316,7 @@ impl WriteBack {
 
     /// Others have written `object`: what was pushed of it and is only looked after is not to be pushed again.
     pub(crate) async fn superseded(&self, object: &ObjectId) {
-        let drop_stored = |dirty: &mut Dirty| {
+        let drop_stored = |dirty: &mut WriteBackQueue| {
             let newest = dirty.get(object).map(|newest| newest.version);
             let stored = newest.filter(|newest| dirty.has_had(object, *newest));
             stored.map(|newest| dirty.drop_newest(object, newest)).unwrap_or_default()
@@ -359,7 +359,7 @@ mod tests {
         let found = |exists, version: &str, seconds: &str| {
             let text = serde_json::json!({"reason": "", "exists": exists, "timestamp": format!("{seconds}.00000"),
                 "version": if version.is_empty() { serde_json::Value::Null } else { version.into() }});
-            serde_json::from_value::<Found>(text).unwrap()
+            serde_json::from_value::<ShadowConflict>(text).unwrap()
         };
         for (life, found, expected) in [
             (Life::Earlier, found(true, "", "2000"), Verdict::Apart),
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_refused_request_has_another_name_as_long_as_it_is_remembered() {
-        let mut refused = Refused::default();
+        let mut refused = RefusedRequests::default();
         refused.rename(RequestId(1), RequestId(7));
         refused.rename(RequestId(1), RequestId(8));
         assert_eq!((refused.name(RequestId(1)), refused.name(RequestId(2))), (RequestId(8), RequestId(2)));

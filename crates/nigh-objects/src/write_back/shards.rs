@@ -6,10 +6,10 @@ use nigh_engine::{Body, Change, LedgerError, Record, RequestId};
 use nigh_protocol::Member;
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Version};
 
-use super::dirty::{Becomes, Dirty};
+use super::dirty::{ObjectState, WriteBackQueue};
 use super::policy::WriteMode;
 use super::shadow::Life;
-use super::{Known, WriteBack, about};
+use super::{RequestRecord, WriteBack, about};
 
 /// The names of a fence's record, which is no object's.
 const FENCES: (&str, &str) = ("nigh", "fences");
@@ -31,7 +31,7 @@ impl WriteBack {
 
     /// Whether the home that wrote `version` of `object` is here still, and is as long as what waits is locked. The ledger
     /// may say that a record is kept when its home has gone: it is the next one's, which has found it.
-    pub(super) fn reigns(&self, _what_waits: &Dirty, object: &ObjectId, version: Version) -> bool {
+    pub(super) fn reigns(&self, _what_waits: &WriteBackQueue, object: &ObjectId, version: Version) -> bool {
         self.member.is_none() || self.reigns.lock().get(&self.shards.of(object)) == Some(&version.epoch)
     }
 
@@ -53,7 +53,7 @@ impl WriteBack {
             let written = about::decode(record.change.about(), version)
                 .map_err(|reason| failed("read the journal", format!("the write {version} of {object}: {reason}")))?;
             // What was put there keeps a bucket from being removed by this node; if others did, the first push finds out.
-            if matches!(written.becomes, Becomes::Put(_)) {
+            if matches!(written.becomes, ObjectState::Put(_)) {
                 self.buckets.heard(self.buckets.moment(), &object.namespace, &object.bucket);
             }
             if written.by.as_ref().is_some_and(|by| Some(by.member) != self.member) && self.member.is_some() {
@@ -63,18 +63,18 @@ impl WriteBack {
             let mut dirty = self.dirty.lock();
             if written.mode == WriteMode::Ephemeral {
                 // The record says that it was there; its bytes are gone with the memory that they were in.
-                dirty.recover(&object, version, written.mode, Becomes::Lost, written.below, now);
+                dirty.recover(&object, version, written.mode, ObjectState::Lost, written.below, now);
                 continue;
             }
             if !whole {
                 tracing::error!(%object, %version, "an acknowledged write is damaged in the journal");
-                dirty.recover(&object, version, written.mode, Becomes::Lost, written.below, now);
+                dirty.recover(&object, version, written.mode, ObjectState::Lost, written.below, now);
                 continue;
             }
             let (mode, becomes, told) = (written.mode, written.becomes.clone(), false);
             // Of a shadow nobody knows whether it was acknowledged, before its request is made again.
             if mode != WriteMode::Shadow {
-                let known = Known { version, mode, becomes, is_certain: true, told };
+                let known = RequestRecord { version, mode, becomes, is_certain: true, told };
                 self.requests.lock().note(record.request, &object, known);
             }
             // Older writes of the object are in the journal too; they go when the newest has been pushed.
@@ -138,7 +138,7 @@ pub(crate) fn fenced(about: &[u8]) -> Option<Member> {
 }
 
 /// By whom a record says that it was written.
-pub(crate) fn written_by(about: &[u8]) -> Option<about::By> {
+pub(crate) fn written_by(about: &[u8]) -> Option<about::WriteOrigin> {
     about::decode(about, Version::OUTSIDE).ok()?.by
 }
 

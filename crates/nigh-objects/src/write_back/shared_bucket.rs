@@ -9,7 +9,7 @@ use nigh_data::{ObjectError, ObjectId, ObjectMeta, WriteConditions};
 use nigh_stores::Payload;
 
 use super::WriteBack;
-use super::dirty::{Base, Becomes, Below};
+use super::dirty::{Base, ObjectState, PossibleBases};
 
 impl WriteBack {
     /// In a shared bucket, where a copy in memory may be old: what is known of the object as it is, and what a write
@@ -20,7 +20,7 @@ impl WriteBack {
     pub(crate) async fn look_below(
         &self,
         object: &ObjectId,
-    ) -> Result<Option<(Option<Arc<ObjectMeta>>, Below)>, ObjectError> {
+    ) -> Result<Option<(Option<Arc<ObjectMeta>>, PossibleBases)>, ObjectError> {
         if !self.is_shared(object) {
             return Ok(None);
         }
@@ -28,13 +28,13 @@ impl WriteBack {
             let dirty = self.dirty.lock();
             if let (Some(newest), Some(below)) = (dirty.get(object), dirty.below(object)) {
                 return match &newest.becomes {
-                    Becomes::Put(meta) => Ok(Some((Some(Arc::clone(meta)), below))),
-                    Becomes::Gone => Ok(Some((None, below))),
-                    Becomes::Lost => Err(ObjectError::Damaged(object.key.clone())),
+                    ObjectState::Put(meta) => Ok(Some((Some(Arc::clone(meta)), below))),
+                    ObjectState::Gone => Ok(Some((None, below))),
+                    ObjectState::Lost => Err(ObjectError::Damaged(object.key.clone())),
                 };
             }
         }
-        let of = |base| Below { base, ..Below::default() };
+        let of = |base| PossibleBases { base, ..PossibleBases::default() };
         match self.store.head(object).await {
             Ok(meta) => {
                 let below = of(Base::Holds(meta.etag.clone()));
@@ -47,7 +47,11 @@ impl WriteBack {
 
     /// What the store may hold below a write of `object`, where its push must not overwrite what others wrote; `seen` if
     /// it was looked at already.
-    pub(super) async fn below(&self, object: &ObjectId, seen: Option<Below>) -> Result<Below, ObjectError> {
+    pub(super) async fn below(
+        &self,
+        object: &ObjectId,
+        seen: Option<PossibleBases>,
+    ) -> Result<PossibleBases, ObjectError> {
         if seen.is_some() || !self.is_shared(object) {
             return Ok(seen.unwrap_or_default());
         }

@@ -13,11 +13,11 @@ use nigh_terms::{ShardId, Version};
 pub(super) struct Trims {
     /// Writes of other nodes that may be asked for again.
     open: BTreeMap<(ShardId, Version), ObjectId>,
-    of: HashMap<ObjectId, Waiting>,
+    of: HashMap<ObjectId, UntrimmedRecords>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct UntrimmedRecords {
     open: BTreeSet<Version>,
     /// What the store has, behind an open one.
     stored: BTreeSet<Version>,
@@ -58,7 +58,7 @@ impl Trims {
     }
 }
 
-impl Waiting {
+impl UntrimmedRecords {
     fn go(&mut self) -> Vec<Version> {
         let first = self.open.first().copied();
         let stays = first.map_or_else(BTreeSet::new, |first| self.stored.split_off(&first));

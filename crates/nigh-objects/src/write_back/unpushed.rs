@@ -4,7 +4,7 @@ use nigh_data::ObjectId;
 use nigh_terms::{BucketName, Namespace, Version};
 
 use super::WriteBack;
-use super::dirty::{Becomes, Dirty, Settled};
+use super::dirty::{ObjectState, TrimmableVersions, WriteBackQueue};
 use super::policy::WriteMode;
 
 /// A write that was acknowledged and is not in the store.
@@ -47,10 +47,10 @@ impl WriteBack {
             version: newest.version,
             mode: newest.mode,
             size: match &newest.becomes {
-                Becomes::Put(meta) => Some(meta.size),
-                Becomes::Gone | Becomes::Lost => None,
+                ObjectState::Put(meta) => Some(meta.size),
+                ObjectState::Gone | ObjectState::Lost => None,
             },
-            is_damaged: newest.becomes == Becomes::Lost,
+            is_damaged: newest.becomes == ObjectState::Lost,
             failures,
             is_homeless: missing.iter().any(|(of, missing)| of == namespace && missing == bucket),
         });
@@ -60,12 +60,12 @@ impl WriteBack {
     /// Gives up `version` of `object`: nobody gets it any more. False if it is not the newest, or is being pushed.
     pub(crate) async fn drop_unpushed(&self, object: &ObjectId, version: Version) -> bool {
         let mut fits = false;
-        let give_up = |dirty: &mut Dirty| {
+        let give_up = |dirty: &mut WriteBackQueue| {
             fits = dirty.is_idle(object)
                 && dirty
                     .get(object)
                     .is_some_and(|newest| newest.version == version && newest.mode != WriteMode::Ephemeral);
-            if fits { dirty.drop_newest(object, version) } else { Settled::new() }
+            if fits { dirty.drop_newest(object, version) } else { TrimmableVersions::new() }
         };
         self.let_go(object, give_up).await;
         if !fits {

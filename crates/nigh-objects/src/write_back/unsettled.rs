@@ -7,7 +7,7 @@ use nigh_data::ObjectId;
 
 /// Objects whose records were let go.
 #[derive(Debug, Default)]
-pub(super) struct Unsettled {
+pub(super) struct UnconfirmedTrims {
     objects: HashMap<ObjectId, LetGo>,
     /// Counts what the ledger was told.
     told: u64,
@@ -21,7 +21,7 @@ struct LetGo {
     told: u64,
 }
 
-impl Unsettled {
+impl UnconfirmedTrims {
     /// The ledger is about to be told of a record of `object`.
     pub(super) fn begin(&mut self, object: &ObjectId) {
         self.objects.entry(object.clone()).or_default().telling += 1;
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_the_ledger_hears_while_it_is_asked_is_asked_for_again() {
-        let mut unsettled = Unsettled::default();
+        let mut unsettled = UnconfirmedTrims::default();
         let (a, b) = (object("a"), object("b"));
         unsettled.begin(&a);
         unsettled.begin(&b);
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_while_the_ledger_is_told_of_it_goes_when_that_has_ended() {
-        let mut unsettled = Unsettled::default();
+        let mut unsettled = UnconfirmedTrims::default();
         let (a, b) = (object("a"), object("b"));
         for one in [&a, &b] {
             unsettled.begin(one);

@@ -7,18 +7,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use nigh_data::{ObjectError, ObjectId, ObjectMeta, Tags};
-use nigh_engine::{Appended, Body as LedgerBody, Change, INLINE_MAX_BYTES, LedgerError, Record, RequestId, Staged};
+use nigh_engine::{
+    AppendResult, Body as LedgerBody, Change, INLINE_MAX_BYTES, LedgerError, Record, RequestId, StagedPiece,
+};
 use nigh_stores::Payload;
 use nigh_terms::{ShardId, Version};
 
-use super::dirty::{Base, Becomes, Below, Dirty, Settled};
+use super::dirty::{Base, ObjectState, PossibleBases, TrimmableVersions, WriteBackQueue};
 use super::policy::WriteMode;
 use super::room::Room;
-use super::{By, Order, Placed, Write, WriteBack, about, unkept};
+use super::{CommittedWrite, Order, Write, WriteBack, WriteOrigin, about, unkept};
 
 impl WriteBack {
     /// Puts a piece of a body on its way to the ledger.
-    pub(crate) async fn stage(self: Arc<Self>, shard: ShardId, piece: Bytes) -> Result<Staged, ObjectError> {
+    pub(crate) async fn stage(self: Arc<Self>, shard: ShardId, piece: Bytes) -> Result<StagedPiece, ObjectError> {
         Ok(self.ledger.stage(shard, piece).await?)
     }
 
@@ -26,7 +28,7 @@ impl WriteBack {
     ///
     /// # Errors
     /// `SlowDown` if there is no room, the store's, or the ledger's.
-    pub(crate) async fn put(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
+    pub(crate) async fn put(&self, write: Write<'_>) -> Result<CommittedWrite, ObjectError> {
         self.store.check(write.object, &write.meta)?;
         self.ledger.check(self.shards.of(write.object))?;
         let _inside = self.enter(write.object).await?;
@@ -42,7 +44,7 @@ impl WriteBack {
         }
     }
 
-    pub(super) async fn put_through(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
+    pub(super) async fn put_through(&self, write: Write<'_>) -> Result<CommittedWrite, ObjectError> {
         let Write { object, meta, payload, below, past_journal, request, order, .. } = &write;
         let mut base = below.as_ref().map_or(Base::Unknown, |below| below.base.clone());
         if self.dirty.lock().get(object).is_some() {
@@ -57,18 +59,18 @@ impl WriteBack {
         }
         self.settle(object).await?;
         let meta = Arc::new(ObjectMeta { version: order.mark(), ..meta.clone() });
-        self.note(*request, object, WriteMode::Through, meta.version, Becomes::Put(Arc::clone(&meta)), false);
+        self.note(*request, object, WriteMode::Through, meta.version, ObjectState::Put(Arc::clone(&meta)), false);
         self.put_onto(object, payload, &meta, &base).await?;
         // What was never to be pushed has stood until now.
         self.drop_where(object, |newest| !newest.is_pushed_at_last()).await;
         self.unmark(object).await;
         self.settle(object).await?;
         let meta = Arc::new(ObjectMeta { version: self.place_stored(object, *order), ..ObjectMeta::clone(&meta) });
-        self.note(*request, object, WriteMode::Through, meta.version, Becomes::Put(Arc::clone(&meta)), true);
-        Ok(Placed { meta, repeated: false })
+        self.note(*request, object, WriteMode::Through, meta.version, ObjectState::Put(Arc::clone(&meta)), true);
+        Ok(CommittedWrite { meta, repeated: false })
     }
 
-    async fn put_ephemeral(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
+    async fn put_ephemeral(&self, write: Write<'_>) -> Result<CommittedWrite, ObjectError> {
         let Write { object, meta, payload, request, order, .. } = write;
         self.flush(object).await?;
         let room = self.wait_for_room(object, meta.size).await?;
@@ -78,15 +80,15 @@ impl WriteBack {
         if let Payload::Segment(segment) = payload {
             self.hold(object, Arc::clone(&meta), segment);
         }
-        let becomes = Becomes::Put(Arc::clone(&meta));
+        let becomes = ObjectState::Put(Arc::clone(&meta));
         self.note(request, object, WriteMode::Ephemeral, meta.version, becomes.clone(), true);
-        self.wrote(object, meta.version, WriteMode::Ephemeral, becomes, Below::default(), room).await;
+        self.wrote(object, meta.version, WriteMode::Ephemeral, becomes, PossibleBases::default(), room).await;
         order.placed(meta.version, false);
         self.mark(object, mark, order);
-        Ok(Placed { meta, repeated: false })
+        Ok(CommittedWrite { meta, repeated: false })
     }
 
-    async fn put_journal(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
+    async fn put_journal(&self, write: Write<'_>) -> Result<CommittedWrite, ObjectError> {
         let Write { object, meta, payload, staged, mode, request, order, below, past_journal: _, by } = write;
         let room = self.wait_for_room(object, meta.size).await?;
         let below = self.below(object, below).await?;
@@ -98,16 +100,16 @@ impl WriteBack {
         self.mark_landed(object).await;
         let appended = self.append(order, object, request, Change::Put { about }, body).await?;
         let meta = Arc::new(ObjectMeta { version: appended.version, ..meta });
-        self.note(request, object, mode, meta.version, Becomes::Put(Arc::clone(&meta)), true);
+        self.note(request, object, mode, meta.version, ObjectState::Put(Arc::clone(&meta)), true);
         if !appended.repeated {
             self.opened(object, meta.version, by.as_ref());
-            self.wrote(object, meta.version, mode, Becomes::Put(Arc::clone(&meta)), below, room).await;
+            self.wrote(object, meta.version, mode, ObjectState::Put(Arc::clone(&meta)), below, room).await;
             self.unmark(object).await;
             order.placed(meta.version, false);
         }
         // Who repeats a request is promised the same: the first may have been refused, or still wait.
         self.acknowledge(object, mode, meta.version).await?;
-        Ok(Placed { meta, repeated: appended.repeated })
+        Ok(CommittedWrite { meta, repeated: appended.repeated })
     }
 
     /// Does what `mode` asks for beyond the journal.
@@ -148,7 +150,7 @@ impl WriteBack {
     }
 
     /// A write stands in the ledger: if another node asked for it, it may ask again.
-    fn opened(&self, object: &ObjectId, version: Version, by: Option<&By>) {
+    fn opened(&self, object: &ObjectId, version: Version, by: Option<&WriteOrigin>) {
         if by.is_some_and(|by| Some(by.member) != self.member) {
             let dirty = self.dirty.lock();
             if self.reigns(&dirty, object, version) {
@@ -172,7 +174,7 @@ impl WriteBack {
         request: Option<RequestId>,
         change: Change,
         body: LedgerBody,
-    ) -> Result<Appended, ObjectError> {
+    ) -> Result<AppendResult, ObjectError> {
         let (shard, ObjectId { namespace, bucket, key }) = (self.shards.of(object), object.clone());
         let request = request.unwrap_or_else(|| RequestId(uuid::Uuid::new_v4().as_u128()));
         order.asking();
@@ -195,17 +197,17 @@ impl WriteBack {
         object: &ObjectId,
         version: Version,
         mode: WriteMode,
-        becomes: Becomes,
-        below: Below,
+        becomes: ObjectState,
+        below: PossibleBases,
         room: Room<'_>,
     ) {
         let now = self.clock.monotonic();
-        let take = |dirty: &mut Dirty| {
+        let take = |dirty: &mut WriteBackQueue| {
             room.taken(dirty);
             if self.reigns(dirty, object, version) {
                 dirty.write(object, version, mode, becomes, below, now)
             } else {
-                Settled::new()
+                TrimmableVersions::new()
             }
         };
         self.let_go(object, take).await;
@@ -222,9 +224,9 @@ impl WriteBack {
         mode: WriteMode,
         request: Option<RequestId>,
         order: &dyn Order,
-        below: Option<Below>,
-        by: Option<By>,
-    ) -> Result<Appended, ObjectError> {
+        below: Option<PossibleBases>,
+        by: Option<WriteOrigin>,
+    ) -> Result<AppendResult, ObjectError> {
         self.ledger.check(self.shards.of(object))?;
         let _inside = self.enter(object).await?;
         let waits = self.dirty.lock().get(object).is_some();
@@ -236,8 +238,8 @@ impl WriteBack {
             let base = below.map_or(Base::Unknown, |below| below.base);
             self.delete_from(object, &base).await?;
             let version = self.place_stored(object, order);
-            self.note(request, object, WriteMode::Through, version, Becomes::Gone, true);
-            return Ok(Appended { version, repeated: false });
+            self.note(request, object, WriteMode::Through, version, ObjectState::Gone, true);
+            return Ok(AppendResult { version, repeated: false });
         }
         let mode = if through { WriteMode::Through } else { mode.max(WriteMode::Lazy) };
         let room = self.wait_for_room(object, 0).await?;
@@ -246,10 +248,10 @@ impl WriteBack {
         let body = LedgerBody::Inline(Bytes::new());
         self.mark_landed(object).await;
         let appended = self.append(order, object, request, Change::Delete { about }, body).await?;
-        self.note(request, object, mode, appended.version, Becomes::Gone, true);
+        self.note(request, object, mode, appended.version, ObjectState::Gone, true);
         if !appended.repeated {
             self.opened(object, appended.version, by.as_ref());
-            self.wrote(object, appended.version, mode, Becomes::Gone, below, room).await;
+            self.wrote(object, appended.version, mode, ObjectState::Gone, below, room).await;
             self.unmark(object).await;
             order.placed(appended.version, false);
         }
@@ -266,7 +268,7 @@ impl WriteBack {
         object: &ObjectId,
         tags: &Tags,
         order: &dyn Order,
-        by: Option<By>,
+        by: Option<WriteOrigin>,
     ) -> Result<(), ObjectError> {
         self.ledger.check(self.shards.of(object))?;
         let _inside = self.enter(object).await?;

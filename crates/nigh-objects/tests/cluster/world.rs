@@ -13,7 +13,7 @@ use nigh_data::{
     Attributes, GetRequest, ListRequest, ObjectError, ObjectId, PutDone, PutRequest, Tags, WriteConditions,
 };
 use nigh_engine::nats::{Claim, LedgerSettings, NatsLedger};
-use nigh_engine::{Appended, Body, Ledger, LedgerError, Record, Staged};
+use nigh_engine::{AppendResult, Body, Ledger, LedgerError, Record, StagedPiece};
 use nigh_objects::cluster::{CoherenceProtocol, HomeEvent, Neighbours, Place, TakenShard};
 use nigh_objects::{MemoryLimits, ObjectMemory, Shards, WriteSettings, Writes};
 use nigh_protocol::{Dispatch, Member, NodeNumber};
@@ -80,11 +80,11 @@ impl Ledger for LateLedger {
         self.ledger.place(shard)
     }
 
-    async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<Staged, LedgerError> {
+    async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<StagedPiece, LedgerError> {
         self.ledger.stage(shard, piece).await
     }
 
-    async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<Appended, LedgerError> {
+    async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<AppendResult, LedgerError> {
         let appended = self.ledger.append(shard, record, body).await;
         self.late.fetch_add(1, Ordering::Relaxed);
         drop(self.answers.clone().wait_for(|answers| *answers).await);

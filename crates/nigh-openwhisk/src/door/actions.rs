@@ -10,7 +10,7 @@ use nigh_functions::action::version::SemVer;
 use nigh_functions::code_archive::Archive;
 use nigh_functions::function::{Function, FunctionSource as _};
 use nigh_functions::function_caching;
-use nigh_functions::function_store::{Deployed, FunctionSettings, NewFunction};
+use nigh_functions::function_store::{DeployedFunction, FunctionSettings, NewFunction};
 use nigh_schedule::idempotence;
 use nigh_terms::Namespace;
 use serde_json::{Value, json};
@@ -21,9 +21,9 @@ use super::super::exec::{self, Code, Exec};
 use super::super::kinds;
 use super::super::limits::Limits;
 use super::super::put_shapes::{ActionShape, CommonShape, environment, read};
-use super::lookup::Found;
+use super::lookup::ActionTarget;
 use super::shown::{self, ActionView};
-use super::{Answer, Answered, OpenWhiskDoor, Request, json_answer, listed};
+use super::{OpenWhiskDoor, Request, WhiskResponse, WhiskResult, json_answer, listed};
 
 /// Says the kind of an action, beside its owner's annotations.
 const KIND: &str = "exec";
@@ -78,18 +78,18 @@ impl OpenWhiskDoor {
         functions.chain(sequences).collect()
     }
 
-    pub(super) fn list_package(&self, package: &EntityName, request: &Request) -> Answered {
+    pub(super) fn list_package(&self, package: &EntityName, request: &Request) -> WhiskResult {
         let view = self.package(&request.namespace, package)?;
         let real = view.bound.as_ref().map_or(package, |(bound, _)| bound);
         listed("actions", self.actions(&request.namespace, Some(real)), request)
     }
 
-    pub(super) async fn get_action(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) async fn get_action(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         let with_code = request.query.flag("code", true)?;
         let resolved = self.resolve(&request.namespace, path)?;
         let shown = match &resolved.found {
-            Found::Sequence(held) => shown::sequence(&request.namespace, &resolved.path, &held.entity, true),
-            Found::Function(deployed) => {
+            ActionTarget::Sequence(held) => shown::sequence(&request.namespace, &resolved.path, &held.entity, true),
+            ActionTarget::Function(deployed) => {
                 let function = &deployed.function;
                 let mut shown =
                     shown::action(&request.namespace, function, resolved.path.clone(), Some(&resolved.inherited));
@@ -117,7 +117,7 @@ impl OpenWhiskDoor {
         code.map_err(|error| WhiskError::internal(format!("the action's code cannot be read: {error}")))
     }
 
-    pub(super) async fn put_action(&self, path: EntityPath, request: Request) -> Answered {
+    pub(super) async fn put_action(&self, path: EntityPath, request: Request) -> WhiskResult {
         let overwrite = request.query.flag("overwrite", false)?;
         if let Some(package) = &path.package
             && self.package(&request.namespace, package)?.bound.is_some()
@@ -142,11 +142,11 @@ impl OpenWhiskDoor {
             (Some(Exec::Sequence(components)), before) => {
                 self.put_sequence(&path, components, change, before, &request).await
             }
-            (None, Some(Found::Sequence(held))) => {
+            (None, Some(ActionTarget::Sequence(held))) => {
                 let components = held.entity.components.clone();
-                self.put_sequence(&path, components, change, Some(Found::Sequence(held)), &request).await
+                self.put_sequence(&path, components, change, Some(ActionTarget::Sequence(held)), &request).await
             }
-            (Some(Exec::Code(code)), Some(Found::Sequence(held))) => {
+            (Some(Exec::Code(code)), Some(ActionTarget::Sequence(held))) => {
                 let change = Change { limits: change.limits.or_defaults(), ..change };
                 let answer = self.make_function(&path, code, change, Some(&held.entity), &request).await?;
                 self.0.parts.entities.delete::<Sequence>(&request.namespace, &path, held.revision).await?;
@@ -156,7 +156,7 @@ impl OpenWhiskDoor {
                 let change = Change { limits: change.limits.or_defaults(), ..change };
                 self.make_function(&path, code, change, None, &request).await
             }
-            (code, Some(Found::Function(deployed))) => {
+            (code, Some(ActionTarget::Function(deployed))) => {
                 let code = match code {
                     Some(Exec::Code(code)) => Some(code),
                     _ => None,
@@ -173,7 +173,7 @@ impl OpenWhiskDoor {
         change: Change,
         replaced: Option<&Sequence>,
         request: &Request,
-    ) -> Answered {
+    ) -> WhiskResult {
         let common = replaced.map(|sequence| &sequence.common);
         let handler = kinds::handler(&code.runtime, code.main.as_deref())?;
         let archive: Archive = code.archive.clone().into();
@@ -212,9 +212,9 @@ impl OpenWhiskDoor {
         path: &EntityPath,
         code: Option<Code>,
         change: Change,
-        before: &Deployed,
+        before: &DeployedFunction,
         request: &Request,
-    ) -> Answered {
+    ) -> WhiskResult {
         let function = &before.function;
         let view = ActionView::of(function, path.clone());
         let kind = code.as_ref().map_or(&view.kind, |code| &code.kind);
@@ -264,7 +264,7 @@ impl OpenWhiskDoor {
         Ok(self.changed(&changed, path, &request.namespace))
     }
 
-    fn changed(&self, deployed: &Deployed, path: &EntityPath, namespace: &Namespace) -> Answer {
+    fn changed(&self, deployed: &DeployedFunction, path: &EntityPath, namespace: &Namespace) -> WhiskResponse {
         let shown = shown::action(namespace, &deployed.function, path.clone(), Some(&Parameters::default()));
         json_answer(StatusCode::OK, &shown)
     }
@@ -289,16 +289,18 @@ impl OpenWhiskDoor {
         path: &EntityPath,
         components: Vec<EntityPath>,
         change: Change,
-        before: Option<Found>,
+        before: Option<ActionTarget>,
         request: &Request,
-    ) -> Answered {
+    ) -> WhiskResult {
         self.check_sequence(&request.namespace, path, &components)?;
         let (old, expected, common) = match &before {
-            Some(Found::Sequence(held)) => (Some(&held.entity), Some(held.revision), Some(held.entity.common.clone())),
+            Some(ActionTarget::Sequence(held)) => {
+                (Some(&held.entity), Some(held.revision), Some(held.entity.common.clone()))
+            }
             _ => (None, None, None),
         };
         let replaced = match &before {
-            Some(Found::Function(deployed)) => Some(ActionView::of(&deployed.function, path.clone())),
+            Some(ActionTarget::Function(deployed)) => Some(ActionView::of(&deployed.function, path.clone())),
             _ => None,
         };
         let annotations_before =
@@ -321,20 +323,20 @@ impl OpenWhiskDoor {
         };
         self.declare_scratch(&request.namespace, &sequence).await?;
         let held = self.0.parts.entities.put(&request.namespace, path, sequence, expected).await?;
-        if let Some(Found::Function(deployed)) = before {
+        if let Some(ActionTarget::Function(deployed)) = before {
             self.remove_function(&request.namespace, &deployed).await?;
         }
         Ok(json_answer(StatusCode::OK, &shown::sequence(&request.namespace, path, &held.entity, true)))
     }
 
-    async fn remove_function(&self, namespace: &Namespace, deployed: &Deployed) -> Result<(), WhiskError> {
+    async fn remove_function(&self, namespace: &Namespace, deployed: &DeployedFunction) -> Result<(), WhiskError> {
         let name = &deployed.function.name;
         self.0.parts.functions.delete(namespace, name).await?;
         self.0.parts.invoke.set_reserved(namespace, name, None);
         Ok(())
     }
 
-    pub(super) async fn delete_action(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) async fn delete_action(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         if let Some(package) = &path.package
             && self.package(&request.namespace, package)?.bound.is_some()
         {
@@ -350,14 +352,14 @@ impl OpenWhiskDoor {
         &self,
         namespace: &Namespace,
         path: &EntityPath,
-        found: Found,
+        found: ActionTarget,
     ) -> Result<Value, WhiskError> {
         match found {
-            Found::Sequence(held) => {
+            ActionTarget::Sequence(held) => {
                 self.0.parts.entities.delete::<Sequence>(namespace, path, held.revision).await?;
                 Ok(shown::sequence(namespace, path, &held.entity, true))
             }
-            Found::Function(deployed) => {
+            ActionTarget::Function(deployed) => {
                 self.remove_function(namespace, &deployed).await?;
                 Ok(shown::action(namespace, &deployed.function, path.clone(), Some(&Parameters::default())))
             }

@@ -9,7 +9,7 @@ use super::super::activation_store::Filter;
 use super::super::error::WhiskError;
 use super::super::record::{self, Record};
 use super::super::route::Part;
-use super::{Answered, OpenWhiskDoor, Request, json_answer};
+use super::{OpenWhiskDoor, Request, WhiskResult, json_answer};
 
 const COLLECTION: &str = "activations";
 
@@ -19,7 +19,7 @@ fn unread(error: &RegistryError) -> WhiskError {
 }
 
 impl OpenWhiskDoor {
-    pub(super) async fn list_activations(&self, request: &Request) -> Answered {
+    pub(super) async fn list_activations(&self, request: &Request) -> WhiskResult {
         let query = &request.query;
         let (page, with_docs) = (query.page(COLLECTION)?, query.flag("docs", false)?);
         if page.count && with_docs {
@@ -43,7 +43,7 @@ impl OpenWhiskDoor {
         Ok(json_answer(StatusCode::OK, &Value::Array(shown.collect())))
     }
 
-    pub(super) async fn get_activation(&self, id: &str, part: Part, request: &Request) -> Answered {
+    pub(super) async fn get_activation(&self, id: &str, part: Part, request: &Request) -> WhiskResult {
         let id = record::read(id).ok_or_else(|| WhiskError::bad_request("The activation id is not valid."))?;
         let found = self.0.parts.activations.get(&request.namespace, id).await.map_err(|error| unread(&error))?;
         let record = found.ok_or_else(WhiskError::not_found)?;

@@ -7,14 +7,14 @@ use nigh_functions::function::Function;
 use nigh_terms::{Timestamp, Token};
 use serde_json::{Map, Value};
 
-use super::super::continuation::{CONDUCTOR, Continuation, Next};
+use super::super::continuation::{CONDUCTOR, Continuation, NextAction};
 use super::super::kinds;
 use super::super::limits::SEQUENCE_MAX;
 use super::super::record::{Record, written};
 use super::super::response::{ERROR, Response, Status};
 use super::OpenWhiskDoor;
-use super::invocation::{Call, Ended, Input};
-use super::lookup::{Found, Resolved};
+use super::invocation::{ActivationEnd, Call, Input};
+use super::lookup::{ActionTarget, ResolvedAction};
 use super::shown::{self, ActionView};
 
 const TOO_LONG: &str = "Too many actions in the composition.";
@@ -47,7 +47,7 @@ struct Course {
 }
 
 impl Course {
-    fn has_had(&mut self, ended: &Ended) {
+    fn has_had(&mut self, ended: &ActivationEnd) {
         self.logs.push(written(ended.record.id));
         self.duration_ms += ended.record.duration_ms;
         self.token.join(&ended.token);
@@ -72,12 +72,12 @@ fn told(words: String) -> Map<String, Value> {
 
 impl OpenWhiskDoor {
     /// Whether a call of `resolved` is one of a composition.
-    pub(super) fn is_composition(resolved: &Resolved) -> bool {
-        matches!(resolved.found, Found::Function(_)) && resolved.annotations().says(CONDUCTOR)
+    pub(super) fn is_composition(resolved: &ResolvedAction) -> bool {
+        matches!(resolved.found, ActionTarget::Function(_)) && resolved.annotations().says(CONDUCTOR)
     }
 
     /// Runs a composition to its end: its conductor, what that asks for, and the conductor again with what came of it.
-    pub(super) async fn run_composition(&self, mut call: Call, function: Arc<Function>) -> Ended {
+    pub(super) async fn run_composition(&self, mut call: Call, function: Arc<Function>) -> ActivationEnd {
         let start = self.0.parts.clock.wall();
         let counts = call.counts.get_or_insert_default().clone();
         let mut course = Course {
@@ -133,14 +133,14 @@ impl OpenWhiskDoor {
             logs: course.logs,
             annotations,
         };
-        Ended { record, token: course.token, refused: None }
+        ActivationEnd { record, token: course.token, refused: None }
     }
 
     /// Runs the component that is asked for. What its conductor is told of it; or how the composition ends.
     async fn component_of(
         &self,
         call: &Call,
-        next: Next,
+        next: NextAction,
         course: &mut Course,
         counts: &Counts,
     ) -> Result<Map<String, Value>, Response> {
@@ -178,7 +178,7 @@ impl OpenWhiskDoor {
     }
 
     /// A call that is part of the composition `call`.
-    fn part_of(&self, call: &Call, resolved: Resolved, input: Input, token: &Token) -> Call {
+    fn part_of(&self, call: &Call, resolved: ResolvedAction, input: Input, token: &Token) -> Call {
         Call {
             cause: Some(call.id),
             counts: call.counts.clone(),

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use nigh_functions::action::names::EntityPath;
 use nigh_functions::action::parameters::Parameters;
 use nigh_functions::function::Function;
-use nigh_invoke::invocation::{EventAttempt, InvokeRequest, Invoked};
+use nigh_invoke::invocation::{EventAttempt, InvocationResult, InvokeRequest};
 use nigh_terms::{InvocationId, Namespace, Principal, Timestamp, Token};
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
@@ -21,9 +21,9 @@ use super::super::put_shapes::arguments;
 use super::super::record::{Record, lines, written};
 use super::super::response::{Response, Status};
 use super::compositions::Counts;
-use super::lookup::{Found, Resolved};
+use super::lookup::{ActionTarget, ResolvedAction};
 use super::shown::{self, ActionView};
-use super::{Answer, Answered, OpenWhiskDoor, Request, json_answer};
+use super::{OpenWhiskDoor, Request, WhiskResponse, WhiskResult, json_answer};
 
 const ACTIVATION_ID: HeaderName = HeaderName::from_static("x-openwhisk-activation-id");
 
@@ -56,7 +56,7 @@ impl Input {
 pub(super) struct Call {
     pub(super) id: InvocationId,
     pub(super) who: Principal,
-    pub(super) resolved: Resolved,
+    pub(super) resolved: ResolvedAction,
     pub(super) input: Input,
     /// What the caller had seen.
     pub(super) token: Token,
@@ -84,7 +84,7 @@ impl Drop for Place {
 }
 
 /// The end of an activation.
-pub(super) struct Ended {
+pub(super) struct ActivationEnd {
     pub(super) record: Record,
     /// What it had seen.
     pub(super) token: Token,
@@ -93,14 +93,14 @@ pub(super) struct Ended {
 }
 
 /// What became of a call by the time that its caller would wait.
-pub(super) enum Awaited {
-    Ended(Box<Ended>),
+pub(super) enum WaitOutcome {
+    Ended(Box<ActivationEnd>),
     StillRuns(InvocationId),
 }
 
 impl OpenWhiskDoor {
     /// A call of `resolved` with this input, which has its parameters already.
-    pub(super) fn call(&self, who: &Principal, resolved: Resolved, input: Input, token: Token) -> Call {
+    pub(super) fn call(&self, who: &Principal, resolved: ResolvedAction, input: Input, token: Token) -> Call {
         Call {
             id: InvocationId::now(),
             who: who.clone(),
@@ -115,7 +115,7 @@ impl OpenWhiskDoor {
     }
 
     /// Begins a call, which goes to its end and its record whoever waits for it.
-    pub(super) fn begin(&self, call: Call) -> Result<(InvocationId, JoinHandle<Ended>), WhiskError> {
+    pub(super) fn begin(&self, call: Call) -> Result<(InvocationId, JoinHandle<ActivationEnd>), WhiskError> {
         let most = super::ACTIVATIONS_MAX;
         let of_node = Arc::clone(&self.0.running).try_acquire_owned();
         let of_node = of_node.map_err(|_| WhiskError::too_many_at_once(most, most))?;
@@ -126,7 +126,7 @@ impl OpenWhiskDoor {
     }
 
     /// Runs a call in a task of its own, which holds `place`.
-    pub(super) fn spawn(&self, call: Call, place: impl Send + 'static) -> JoinHandle<Ended> {
+    pub(super) fn spawn(&self, call: Call, place: impl Send + 'static) -> JoinHandle<ActivationEnd> {
         let door = self.clone();
         self.0.tasks.spawn(async move {
             let _place = place;
@@ -143,7 +143,7 @@ impl OpenWhiskDoor {
     pub(super) fn begin_unawaited(
         &self,
         namespace: &Namespace,
-        resolved: Resolved,
+        resolved: ResolvedAction,
         input: Input,
         token: Token,
     ) -> Result<InvocationId, WhiskError> {
@@ -153,11 +153,11 @@ impl OpenWhiskDoor {
     }
 
     /// Begins a call and waits for its end.
-    pub(super) async fn begin_and_wait(&self, call: Call, wait: Duration) -> Result<Awaited, WhiskError> {
+    pub(super) async fn begin_and_wait(&self, call: Call, wait: Duration) -> Result<WaitOutcome, WhiskError> {
         let (id, task) = self.begin(call)?;
         match tokio::time::timeout(wait, task).await {
-            Err(_) => Ok(Awaited::StillRuns(id)),
-            Ok(Ok(ended)) => Ok(Awaited::Ended(Box::new(ended))),
+            Err(_) => Ok(WaitOutcome::StillRuns(id)),
+            Ok(Ok(ended)) => Ok(WaitOutcome::Ended(Box::new(ended))),
             Ok(Err(lost)) => {
                 tracing::error!(error = %lost, "an activation was lost");
                 Err(WhiskError::internal("the activation was lost; Nigh's log says why"))
@@ -166,13 +166,13 @@ impl OpenWhiskDoor {
     }
 
     /// Runs a call to its end, and records it.
-    pub(super) async fn run(&self, call: Call) -> Ended {
+    pub(super) async fn run(&self, call: Call) -> ActivationEnd {
         let ended = match &call.resolved.found {
-            Found::Sequence(held) => {
+            ActionTarget::Sequence(held) => {
                 let sequence = Arc::clone(&held.entity);
                 self.run_sequence(call, sequence).await
             }
-            Found::Function(deployed) => {
+            ActionTarget::Function(deployed) => {
                 let function = Arc::clone(&deployed.function);
                 if Self::is_composition(&call.resolved) {
                     self.run_composition(call, function).await
@@ -185,7 +185,7 @@ impl OpenWhiskDoor {
         ended
     }
 
-    pub(super) async fn run_function(&self, mut call: Call, function: &Arc<Function>) -> Ended {
+    pub(super) async fn run_function(&self, mut call: Call, function: &Arc<Function>) -> ActivationEnd {
         let input = std::mem::replace(&mut call.input, Input::Array(Vec::new())).into_value();
         let payload = Bytes::from(input.to_string());
         if payload.len() > PAYLOAD_BYTES_MAX {
@@ -206,7 +206,7 @@ impl OpenWhiskDoor {
         }
     }
 
-    fn ended(&self, call: &Call, function: &Function, invoked: Invoked) -> Ended {
+    fn ended(&self, call: &Call, function: &Function, invoked: InvocationResult) -> ActivationEnd {
         let view = ActionView::of(function, call.resolved.path.clone());
         let response = Response::of_run(&invoked, function.timeout, function.action.is_some());
         let (wait_ms, init_ms) = (invoked.run.wait_us / 1000, invoked.run.init_us.map(|init| init.div_ceil(1000)));
@@ -232,11 +232,11 @@ impl OpenWhiskDoor {
             logs: lines(&String::from_utf8_lossy(&invoked.log), invoked.run.log_omitted, end),
             annotations,
         };
-        Ended { record, token: invoked.token, refused: None }
+        ActivationEnd { record, token: invoked.token, refused: None }
     }
 
     /// The end of what did not run.
-    fn refused(&self, call: &Call, function: &Function, status: Status, refused: WhiskError) -> Ended {
+    fn refused(&self, call: &Call, function: &Function, status: Status, refused: WhiskError) -> ActivationEnd {
         let view = ActionView::of(function, call.resolved.path.clone());
         let now = self.0.parts.clock.wall();
         let record = Record {
@@ -252,7 +252,7 @@ impl OpenWhiskDoor {
             logs: Vec::new(),
             annotations: self.annotations(call, &view.kind, shown::limits(function, view.logs_mb)),
         };
-        Ended { record, token: call.token.clone(), refused: Some(refused) }
+        ActivationEnd { record, token: call.token.clone(), refused: Some(refused) }
     }
 
     /// What every record of an action is annotated with.
@@ -270,7 +270,7 @@ impl OpenWhiskDoor {
         annotations
     }
 
-    pub(super) async fn invoke_action(&self, path: &EntityPath, request: Request) -> Answered {
+    pub(super) async fn invoke_action(&self, path: &EntityPath, request: Request) -> WhiskResult {
         let (blocking, only_result) = (request.query.flag("blocking", false)?, request.query.flag("result", false)?);
         let wait = request.query.wait()?;
         self.count_invocation(&request.namespace)?;
@@ -289,8 +289,8 @@ impl OpenWhiskDoor {
         }
         let call = self.call(&request.who, resolved, input, token);
         match self.begin_and_wait(call, wait).await? {
-            Awaited::StillRuns(id) => Ok(accepted(id)),
-            Awaited::Ended(ended) => match ended.refused {
+            WaitOutcome::StillRuns(id) => Ok(accepted(id)),
+            WaitOutcome::Ended(ended) => match ended.refused {
                 Some(refused) => Err(refused),
                 None => Ok(done(&ended.record, only_result)),
             },
@@ -298,7 +298,7 @@ impl OpenWhiskDoor {
     }
 }
 
-fn done(record: &Record, only_result: bool) -> Answer {
+fn done(record: &Record, only_result: bool) -> WhiskResponse {
     let status = match record.response.status {
         Status::Success => StatusCode::OK,
         Status::ApplicationError | Status::DeveloperError => StatusCode::BAD_GATEWAY,
@@ -310,12 +310,12 @@ fn done(record: &Record, only_result: bool) -> Answer {
 }
 
 /// The answer to a call that goes on.
-pub(super) fn accepted(id: InvocationId) -> Answer {
+pub(super) fn accepted(id: InvocationId) -> WhiskResponse {
     with_id(json_answer(StatusCode::ACCEPTED, &json!({ "activationId": written(id) })), id)
 }
 
 /// The same, with the header that names the activation.
-pub(super) fn with_id(mut answer: Answer, id: InvocationId) -> Answer {
+pub(super) fn with_id(mut answer: WhiskResponse, id: InvocationId) -> WhiskResponse {
     if let Ok(id) = HeaderValue::from_str(&written(id)) {
         answer.headers_mut().insert(ACTIVATION_ID, id);
     }

@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use nigh_functions::action::names::{EntityName, EntityPath};
 use nigh_functions::action::parameters::Parameters;
-use nigh_functions::function_store::Deployed;
+use nigh_functions::function_store::DeployedFunction;
 use nigh_terms::{FunctionName, Namespace};
 
 use super::super::entities::{Package, Sequence};
-use super::super::entity_store::Held;
+use super::super::entity_store::RevisedEntity;
 use super::super::error::WhiskError;
 use super::OpenWhiskDoor;
 
 /// What an action is.
 #[derive(Clone)]
-pub(super) enum Found {
-    Function(Arc<Deployed>),
-    Sequence(Held<Sequence>),
+pub(super) enum ActionTarget {
+    Function(Arc<DeployedFunction>),
+    Sequence(RevisedEntity<Sequence>),
 }
 
 /// An action that was found.
 #[derive(Clone)]
-pub(super) struct Resolved {
-    pub(super) found: Found,
+pub(super) struct ResolvedAction {
+    pub(super) found: ActionTarget,
     /// Where it is, behind a binding.
     pub(super) path: EntityPath,
     /// The binding by which it was asked for.
@@ -31,15 +31,15 @@ pub(super) struct Resolved {
     pub(super) inherited: Parameters,
 }
 
-impl Resolved {
+impl ResolvedAction {
     /// All parameters that a call gives way to.
     pub(super) fn parameters(&self) -> Parameters {
         match &self.found {
-            Found::Function(deployed) => match &deployed.function.action {
+            ActionTarget::Function(deployed) => match &deployed.function.action {
                 Some(action) => self.inherited.with(&action.parameters),
                 None => self.inherited.clone(),
             },
-            Found::Sequence(_) => self.inherited.clone(),
+            ActionTarget::Sequence(_) => self.inherited.clone(),
         }
     }
 
@@ -47,8 +47,10 @@ impl Resolved {
     pub(super) fn annotations(&self) -> &Parameters {
         static NONE: std::sync::LazyLock<Parameters> = std::sync::LazyLock::new(Parameters::default);
         match &self.found {
-            Found::Function(deployed) => deployed.function.action.as_ref().map_or(&NONE, |action| &action.annotations),
-            Found::Sequence(held) => &held.entity.common.annotations,
+            ActionTarget::Function(deployed) => {
+                deployed.function.action.as_ref().map_or(&NONE, |action| &action.annotations)
+            }
+            ActionTarget::Sequence(held) => &held.entity.common.annotations,
         }
     }
 
@@ -60,8 +62,8 @@ impl Resolved {
 
 /// A package, and the one that it binds.
 pub(super) struct PackageView {
-    pub(super) own: Held<Package>,
-    pub(super) bound: Option<(EntityName, Held<Package>)>,
+    pub(super) own: RevisedEntity<Package>,
+    pub(super) bound: Option<(EntityName, RevisedEntity<Package>)>,
 }
 
 impl PackageView {
@@ -76,19 +78,19 @@ impl PackageView {
 
 impl OpenWhiskDoor {
     /// The action at `path`, whose package is none that binds another.
-    pub(super) fn find(&self, namespace: &Namespace, path: &EntityPath) -> Option<Found> {
+    pub(super) fn find(&self, namespace: &Namespace, path: &EntityPath) -> Option<ActionTarget> {
         if let Some(sequence) = self.0.parts.entities.get::<Sequence>(namespace, path) {
-            return Some(Found::Sequence(sequence));
+            return Some(ActionTarget::Sequence(sequence));
         }
         let functions = &self.0.parts.functions;
         let own = functions.get(namespace, &path.function());
         if let Some(own) = own.filter(|own| own.function.action.as_ref().is_some_and(|action| action.path == *path)) {
-            return Some(Found::Function(own));
+            return Some(ActionTarget::Function(own));
         }
         // A function of the Lambda API is an action of the default package.
         let plain = FunctionName::new(path.name.as_str()).ok().filter(|_| path.package.is_none())?;
         let lambda = functions.get(namespace, &plain).filter(|lambda| lambda.function.action.is_none());
-        lambda.map(Found::Function)
+        lambda.map(ActionTarget::Function)
     }
 
     /// The package called `name`.
@@ -109,7 +111,7 @@ impl OpenWhiskDoor {
     }
 
     /// The action that callers mean by `path`.
-    pub(super) fn resolve(&self, namespace: &Namespace, path: &EntityPath) -> Result<Resolved, WhiskError> {
+    pub(super) fn resolve(&self, namespace: &Namespace, path: &EntityPath) -> Result<ResolvedAction, WhiskError> {
         let (real, binding, inherited) = match &path.package {
             None => (path.clone(), None, Parameters::default()),
             Some(package) => {
@@ -125,6 +127,6 @@ impl OpenWhiskDoor {
             }
         };
         let found = self.find(namespace, &real).ok_or_else(WhiskError::not_found)?;
-        Ok(Resolved { found, path: real, binding, inherited })
+        Ok(ResolvedAction { found, path: real, binding, inherited })
     }
 }

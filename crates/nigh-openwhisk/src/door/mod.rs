@@ -44,8 +44,8 @@ use super::route::{Collection, Route};
 use super::throttle::{NamespaceLimits, Throttle};
 use super::{kinds, limits};
 
-type Answer = Response<Full<Bytes>>;
-type Answered = Result<Answer, WhiskError>;
+type WhiskResponse = Response<Full<Bytes>>;
+type WhiskResult = Result<WhiskResponse, WhiskError>;
 
 /// Activations that may be under way, waited for or not.
 const ACTIVATIONS_MAX: usize = 2048;
@@ -81,7 +81,7 @@ pub struct OpenWhiskParts {
     pub clock: Arc<dyn Clock>,
 }
 
-struct Inner {
+struct OpenWhiskState {
     parts: OpenWhiskParts,
     settings: OpenWhiskSettings,
     /// Activations go on when nobody waits for them.
@@ -92,7 +92,7 @@ struct Inner {
 
 /// The OpenWhisk door. A clone is another handle to the same.
 #[derive(Clone)]
-pub struct OpenWhiskDoor(Arc<Inner>);
+pub struct OpenWhiskDoor(Arc<OpenWhiskState>);
 
 /// A request whose key was checked.
 struct Request {
@@ -109,7 +109,7 @@ impl OpenWhiskDoor {
     pub fn new(parts: OpenWhiskParts, settings: OpenWhiskSettings) -> Self {
         let running = Arc::new(Semaphore::new(ACTIVATIONS_MAX));
         let throttle = Mutex::new(Throttle::new(settings.limits));
-        Self(Arc::new(Inner { parts, settings, tasks: TaskTracker::new(), running, throttle }))
+        Self(Arc::new(OpenWhiskState { parts, settings, tasks: TaskTracker::new(), running, throttle }))
     }
 
     /// What the API says of itself, to anybody.
@@ -146,7 +146,7 @@ impl OpenWhiskDoor {
         }
     }
 
-    async fn perform(&self, method: &Method, route: Route, request: Request) -> Answered {
+    async fn perform(&self, method: &Method, route: Route, request: Request) -> WhiskResult {
         let get = *method == Method::GET;
         match route {
             Route::Namespaces if get => Ok(json_answer(StatusCode::OK, &json!([request.namespace]))),
@@ -181,7 +181,7 @@ impl OpenWhiskDoor {
         }
     }
 
-    fn list(&self, collection: Collection, request: &Request) -> Answered {
+    fn list(&self, collection: Collection, request: &Request) -> WhiskResult {
         let all = match collection {
             Collection::Actions => self.actions(&request.namespace, None),
             Collection::Triggers => self.triggers(&request.namespace),
@@ -202,7 +202,7 @@ impl OpenWhiskDoor {
 }
 
 /// The part of a list that is asked for, or its length; what changed last comes first.
-fn listed(collection: &str, mut all: Vec<Value>, request: &Request) -> Answered {
+fn listed(collection: &str, mut all: Vec<Value>, request: &Request) -> WhiskResult {
     let page = request.query.page(collection)?;
     if page.count {
         let count = all.len().saturating_sub(page.skip);
@@ -212,14 +212,14 @@ fn listed(collection: &str, mut all: Vec<Value>, request: &Request) -> Answered 
     Ok(json_answer(StatusCode::OK, &Value::Array(page.of(all))))
 }
 
-fn json_answer(status: StatusCode, body: &Value) -> Answer {
+fn json_answer(status: StatusCode, body: &Value) -> WhiskResponse {
     let mut answer = Response::new(Full::new(Bytes::from(body.to_string())));
     *answer.status_mut() = status;
     answer.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     answer
 }
 
-fn empty_answer(status: StatusCode) -> Answer {
+fn empty_answer(status: StatusCode) -> WhiskResponse {
     let mut answer = Response::new(Full::default());
     *answer.status_mut() = status;
     answer

@@ -6,10 +6,10 @@ use nigh_terms::Namespace;
 use serde_json::{Value, json};
 
 use super::super::entities::Package;
-use super::super::entity_store::Held;
+use super::super::entity_store::RevisedEntity;
 use super::super::error::WhiskError;
 use super::super::put_shapes::{PackageShape, read};
-use super::{Answered, OpenWhiskDoor, Request, json_answer, shown};
+use super::{OpenWhiskDoor, Request, WhiskResult, json_answer, shown};
 
 /// The name of the package that all other actions are in.
 const DEFAULT: &str = "default";
@@ -22,11 +22,11 @@ impl OpenWhiskDoor {
         all.iter().map(|(path, held)| shown_package(namespace, path, &held.entity, false)).collect()
     }
 
-    fn held_package(&self, path: &EntityPath, request: &Request) -> Result<Held<Package>, WhiskError> {
+    fn held_package(&self, path: &EntityPath, request: &Request) -> Result<RevisedEntity<Package>, WhiskError> {
         self.0.parts.entities.get(&request.namespace, path).ok_or_else(WhiskError::not_found)
     }
 
-    pub(super) fn get_package(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) fn get_package(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         let view = self.package(&request.namespace, &path.name)?;
         let mut shown = shown_package(&request.namespace, path, &view.own.entity, true);
         shown["parameters"] = json!(view.parameters());
@@ -36,7 +36,7 @@ impl OpenWhiskDoor {
         Ok(json_answer(StatusCode::OK, &shown))
     }
 
-    pub(super) async fn put_package(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) async fn put_package(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         let overwrite = request.query.flag("overwrite", false)?;
         if path.name.as_str() == DEFAULT {
             return Err(WhiskError::bad_request(format!("Package name '{DEFAULT}' is reserved.")));
@@ -77,7 +77,7 @@ impl OpenWhiskDoor {
         }
     }
 
-    pub(super) async fn delete_package(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) async fn delete_package(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         let force = request.query.flag("force", false)?;
         let held = self.held_package(path, request)?;
         if held.entity.binding.is_none() {

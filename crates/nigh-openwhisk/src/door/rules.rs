@@ -6,10 +6,10 @@ use nigh_terms::Namespace;
 use serde_json::Value;
 
 use super::super::entities::{Rule, Trigger};
-use super::super::entity_store::Held;
+use super::super::entity_store::RevisedEntity;
 use super::super::error::WhiskError;
 use super::super::put_shapes::{RuleShape, StatusShape, read};
-use super::{Answered, OpenWhiskDoor, Request, empty_answer, json_answer, shown};
+use super::{OpenWhiskDoor, Request, WhiskResult, empty_answer, json_answer, shown};
 
 impl OpenWhiskDoor {
     pub(super) fn rules(&self, namespace: &Namespace) -> Vec<Value> {
@@ -17,16 +17,16 @@ impl OpenWhiskDoor {
         all.iter().map(|(path, held)| shown::rule(namespace, path, &held.entity)).collect()
     }
 
-    fn rule(&self, path: &EntityPath, request: &Request) -> Result<Held<Rule>, WhiskError> {
+    fn rule(&self, path: &EntityPath, request: &Request) -> Result<RevisedEntity<Rule>, WhiskError> {
         self.0.parts.entities.get(&request.namespace, path).ok_or_else(WhiskError::not_found)
     }
 
-    pub(super) fn get_rule(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) fn get_rule(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         let held = self.rule(path, request)?;
         Ok(json_answer(StatusCode::OK, &shown::rule(&request.namespace, path, &held.entity)))
     }
 
-    pub(super) async fn put_rule(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) async fn put_rule(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         let overwrite = request.query.flag("overwrite", false)?;
         let shape: RuleShape = read(&request.body)?;
         shape.common.check()?;
@@ -68,7 +68,7 @@ impl OpenWhiskDoor {
     }
 
     /// Makes a rule active or inactive.
-    pub(super) async fn set_rule(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) async fn set_rule(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         let StatusShape { status } = read(&request.body)?;
         let active = match status.as_str() {
             "active" => true,
@@ -89,7 +89,7 @@ impl OpenWhiskDoor {
         Ok(empty_answer(StatusCode::OK))
     }
 
-    pub(super) async fn delete_rule(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) async fn delete_rule(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         let held = self.rule(path, request)?;
         self.0.parts.entities.delete::<Rule>(&request.namespace, path, held.revision).await?;
         let gone = Rule { active: false, ..(*held.entity).clone() };

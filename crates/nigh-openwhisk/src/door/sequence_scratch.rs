@@ -15,7 +15,7 @@ use super::invocation::Input;
 const PARAMETER: &str = "__nigh_scratch";
 
 /// The folders of one activation.
-pub(super) struct Scratch(Vec<ScratchFolder>);
+pub(super) struct SequenceScratch(Vec<ScratchFolder>);
 
 /// The folders that a sequence declares.
 fn declared(sequence: &Sequence) -> Result<Vec<ScratchFolder>, WhiskError> {
@@ -27,7 +27,7 @@ fn declared(sequence: &Sequence) -> Result<Vec<ScratchFolder>, WhiskError> {
     }
 }
 
-impl Scratch {
+impl SequenceScratch {
     /// Those of the activation `id` of `sequence`.
     pub(super) fn of(sequence: &Sequence, id: InvocationId) -> Self {
         // What was taken when the sequence was put is read.
@@ -56,7 +56,7 @@ impl OpenWhiskDoor {
     }
 
     /// The activation has ended: removes what was left.
-    pub(super) async fn drop_scratch(&self, namespace: &Namespace, scratch: &Scratch) {
+    pub(super) async fn drop_scratch(&self, namespace: &Namespace, scratch: &SequenceScratch) {
         for folder in &scratch.0 {
             if let Err(error) = self.0.parts.scratch.drop_all(namespace, folder).await {
                 tracing::warn!(%error, %folder, "scratch objects of a sequence are left behind");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nigh_functions::action::names::EntityPath;
-use nigh_invoke::invocation::Next;
+use nigh_invoke::invocation::UpcomingInvocation;
 use nigh_terms::{FunctionName, Namespace, Timestamp};
 use serde_json::{Map, Value};
 
@@ -14,9 +14,9 @@ use super::super::limits::SEQUENCE_MAX;
 use super::super::record::{Record, written};
 use super::super::response::{Response, Status};
 use super::OpenWhiskDoor;
-use super::invocation::{Call, Ended, Input};
-use super::lookup::Found;
-use super::sequence_scratch::Scratch;
+use super::invocation::{ActivationEnd, Call, Input};
+use super::lookup::ActionTarget;
+use super::sequence_scratch::SequenceScratch;
 use super::shown;
 
 const TOO_LONG: &str = "Too many actions in the sequence.";
@@ -41,8 +41,8 @@ impl OpenWhiskDoor {
                 return Err(WhiskError::bad_request(CYCLIC));
             }
             match resolved.map_err(|_| WhiskError::bad_request(NO_COMPONENT))?.found {
-                Found::Function(_) => actions += 1,
-                Found::Sequence(held) => open.extend(held.entity.components.iter().cloned()),
+                ActionTarget::Function(_) => actions += 1,
+                ActionTarget::Sequence(held) => open.extend(held.entity.components.iter().cloned()),
             }
             if actions + open.len() > SEQUENCE_MAX {
                 return Err(WhiskError::bad_request(TOO_LONG));
@@ -53,14 +53,14 @@ impl OpenWhiskDoor {
 
     /// Runs a sequence to its end: each component with the answer of the one before, until one fails. While one runs the next
     /// is made ready.
-    pub(super) async fn run_sequence(&self, call: Call, sequence: Arc<Sequence>) -> Ended {
+    pub(super) async fn run_sequence(&self, call: Call, sequence: Arc<Sequence>) -> ActivationEnd {
         let start = self.0.parts.clock.wall();
         let actions = call.actions.clone().unwrap_or_else(|| Arc::new(AtomicUsize::new(0)));
         let mut token = call.token.clone();
         let (mut logs, mut duration_ms) = (Vec::new(), 0);
         let mut response = None;
         let mut input = call.input.clone();
-        let scratch = Scratch::of(&sequence, call.id);
+        let scratch = SequenceScratch::of(&sequence, call.id);
         for (index, component) in sequence.components.iter().enumerate() {
             let ended = match self.component(&call, component, scratch.named_in(input), &token, &actions) {
                 Ok(now) => {
@@ -106,7 +106,7 @@ impl OpenWhiskDoor {
             logs,
             annotations,
         };
-        Ended { record, token, refused: None }
+        ActivationEnd { record, token, refused: None }
     }
 
     /// The function that runs first when the action at `path` is called.
@@ -115,8 +115,8 @@ impl OpenWhiskDoor {
         // Sequences in sequences are no deeper than they are long.
         for _ in 0..=SEQUENCE_MAX {
             match self.resolve(namespace, &path).ok()?.found {
-                Found::Function(deployed) => return Some(deployed.function.name.clone()),
-                Found::Sequence(held) => path = held.entity.components.first()?.clone(),
+                ActionTarget::Function(deployed) => return Some(deployed.function.name.clone()),
+                ActionTarget::Sequence(held) => path = held.entity.components.first()?.clone(),
             }
         }
         None
@@ -126,12 +126,12 @@ impl OpenWhiskDoor {
     fn prepare(&self, now: &Call, next: &EntityPath) {
         let namespace = &now.who.namespace;
         let runs = match &now.resolved.found {
-            Found::Function(deployed) => Some(&deployed.function.name),
-            Found::Sequence(_) => None,
+            ActionTarget::Function(deployed) => Some(&deployed.function.name),
+            ActionTarget::Sequence(_) => None,
         };
         // The sandbox of one that runs is free when its turn comes.
         if let Some(function) = self.first_function(namespace, next).filter(|next| Some(next) != runs) {
-            self.0.parts.invoke.prepare(namespace, Next { function, input: None, after: Some(now.id) });
+            self.0.parts.invoke.prepare(namespace, UpcomingInvocation { function, input: None, after: Some(now.id) });
         }
     }
 

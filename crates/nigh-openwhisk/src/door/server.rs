@@ -19,7 +19,7 @@ use super::super::limits::{CODE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use super::super::query::Query;
 use super::super::route::{Collection, Route};
 use super::super::web_action::cors;
-use super::{Answer, Answered, OpenWhiskDoor, Request, empty_answer, json_answer};
+use super::{OpenWhiskDoor, Request, WhiskResponse, WhiskResult, empty_answer, json_answer};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id of a request that is taken over.
@@ -55,7 +55,7 @@ impl MountedApi for OpenWhiskDoor {
         Route::is_ours(path)
     }
 
-    async fn answer(&self, head: &Parts, body: Incoming, room: &BodyRoom) -> Answer {
+    async fn answer(&self, head: &Parts, body: Incoming, room: &BodyRoom) -> WhiskResponse {
         let request_id = head
             .headers
             .get(REQUEST_ID)
@@ -88,7 +88,7 @@ impl MountedApi for OpenWhiskDoor {
 }
 
 impl OpenWhiskDoor {
-    async fn routed(&self, route: Route, head: &Parts, body: Incoming, room: &BodyRoom) -> Answered {
+    async fn routed(&self, route: Route, head: &Parts, body: Incoming, room: &BodyRoom) -> WhiskResult {
         if let Route::Web(web) = &route {
             return self.web(web, head, body, room).await;
         }
@@ -138,7 +138,7 @@ impl OpenWhiskDoor {
 }
 
 /// The answer that says what was refused.
-fn refusal(error: &WhiskError, code: Option<&HeaderValue>) -> Answer {
+fn refusal(error: &WhiskError, code: Option<&HeaderValue>) -> WhiskResponse {
     let code = code.and_then(|code| code.to_str().ok()).unwrap_or_default();
     let mut answer = json_answer(error.status, &json!({ "error": error.message, "code": code }));
     say_when(error.status, answer.headers_mut());

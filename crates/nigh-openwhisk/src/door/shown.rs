@@ -8,11 +8,11 @@ use nigh_functions::function::Function;
 use nigh_terms::Namespace;
 use serde_json::{Value, json};
 
-use super::super::entities::{Common, Rule, Sequence, Trigger};
+use super::super::entities::{EntityHeader, Rule, Sequence, Trigger};
 use super::super::kinds;
 
 /// What all entities show; lists leave the parameters out.
-pub(super) fn common(namespace: &Namespace, path: &EntityPath, common: &Common, is_whole: bool) -> Value {
+pub(super) fn common(namespace: &Namespace, path: &EntityPath, common: &EntityHeader, is_whole: bool) -> Value {
     let mut shown = json!({
         "namespace": path.folder(namespace),
         "name": path.name,

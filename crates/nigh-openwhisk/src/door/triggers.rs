@@ -7,13 +7,13 @@ use nigh_terms::{InvocationId, Namespace};
 use serde_json::{Map, Value, json};
 
 use super::super::entities::{Rule, Trigger};
-use super::super::entity_store::Held;
+use super::super::entity_store::RevisedEntity;
 use super::super::error::WhiskError;
 use super::super::put_shapes::{TriggerShape, arguments, read};
 use super::super::record::{Record, written};
 use super::super::response::{Response, Status};
 use super::invocation::{Input, accepted};
-use super::{Answered, OpenWhiskDoor, Request, empty_answer, json_answer, shown};
+use super::{OpenWhiskDoor, Request, WhiskResult, empty_answer, json_answer, shown};
 
 /// The annotation that names the action which feeds a trigger.
 const FEED: &str = "feed";
@@ -25,7 +25,7 @@ impl OpenWhiskDoor {
     }
 
     /// The rules of the trigger called `name`.
-    pub(super) fn rules_of(&self, namespace: &Namespace, name: &EntityName) -> Vec<(EntityPath, Held<Rule>)> {
+    pub(super) fn rules_of(&self, namespace: &Namespace, name: &EntityName) -> Vec<(EntityPath, RevisedEntity<Rule>)> {
         let mut rules = self.0.parts.entities.all::<Rule>(namespace);
         rules.retain(|(_, held)| held.entity.trigger == *name);
         rules
@@ -38,16 +38,20 @@ impl OpenWhiskDoor {
         shown::trigger(namespace, path, trigger, &rules)
     }
 
-    pub(super) fn trigger(&self, namespace: &Namespace, path: &EntityPath) -> Result<Held<Trigger>, WhiskError> {
+    pub(super) fn trigger(
+        &self,
+        namespace: &Namespace,
+        path: &EntityPath,
+    ) -> Result<RevisedEntity<Trigger>, WhiskError> {
         self.0.parts.entities.get(namespace, path).ok_or_else(WhiskError::not_found)
     }
 
-    pub(super) fn get_trigger(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) fn get_trigger(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         let held = self.trigger(&request.namespace, path)?;
         Ok(json_answer(StatusCode::OK, &self.shown_trigger(&request.namespace, path, &held.entity)))
     }
 
-    pub(super) async fn put_trigger(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) async fn put_trigger(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         let overwrite = request.query.flag("overwrite", false)?;
         let TriggerShape { common } = read(&request.body)?;
         common.check()?;
@@ -67,7 +71,7 @@ impl OpenWhiskDoor {
         Ok(json_answer(StatusCode::OK, &self.shown_trigger(&request.namespace, path, &held.entity)))
     }
 
-    pub(super) async fn delete_trigger(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) async fn delete_trigger(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         let held = self.trigger(&request.namespace, path)?;
         let shown = self.shown_trigger(&request.namespace, path, &held.entity);
         self.0.parts.entities.delete::<Trigger>(&request.namespace, path, held.revision).await?;
@@ -81,7 +85,7 @@ impl OpenWhiskDoor {
         Ok(json_answer(StatusCode::OK, &shown))
     }
 
-    pub(super) fn fire(&self, path: &EntityPath, request: &Request) -> Answered {
+    pub(super) fn fire(&self, path: &EntityPath, request: &Request) -> WhiskResult {
         self.0.throttle.lock().fired(&request.namespace, self.0.parts.clock.monotonic())?;
         let held = self.trigger(&request.namespace, path)?;
         let said = arguments(&request.body)?;

@@ -14,15 +14,15 @@ use super::super::limits::WAIT_MAX;
 use super::super::response::Status;
 use super::super::route::{Route, Web};
 use super::super::web_action::{EXPORTED, Extension, OWN_OPTIONS, RAW, WebRequest, cors, input, may_call, response};
-use super::invocation::{Awaited, Input, with_id};
-use super::lookup::Resolved;
-use super::{Answer, Answered, OpenWhiskDoor, empty_answer};
+use super::invocation::{Input, WaitOutcome, with_id};
+use super::lookup::ResolvedAction;
+use super::{OpenWhiskDoor, WhiskResponse, WhiskResult, empty_answer};
 
 const METHODS: &str = "OPTIONS, GET, DELETE, POST, PUT, HEAD, PATCH";
 
 impl OpenWhiskDoor {
     /// Answers a call of a web action. What is not exported is not there, for anybody.
-    pub(super) async fn web(&self, web: &Web, head: &Parts, body: Incoming, room: &BodyRoom) -> Answered {
+    pub(super) async fn web(&self, web: &Web, head: &Parts, body: Incoming, room: &BodyRoom) -> WhiskResult {
         let namespace = Namespace::new(&web.namespace).map_err(|_| WhiskError::not_found())?;
         let (name, extension) = Extension::split(&web.action);
         let path = EntityPath { package: web.package.clone(), name: EntityName::new(name)? };
@@ -48,12 +48,12 @@ impl OpenWhiskDoor {
         &self,
         web: &Web,
         namespace: Namespace,
-        resolved: Resolved,
+        resolved: ResolvedAction,
         extension: Extension,
         head: &Parts,
         body: Incoming,
         room: &BodyRoom,
-    ) -> Result<Answer, WhiskError> {
+    ) -> Result<WhiskResponse, WhiskError> {
         // Whoever shows a key must have it; who shows none may still be let in.
         let user = Credentials::of(&head.headers).ok().flatten();
         let user = user.and_then(|user| user.principal(&self.0.parts.keys).ok()).map(|who| who.namespace);
@@ -80,8 +80,8 @@ impl OpenWhiskDoor {
         let token = self.0.parts.invoke.seen(&who);
         let call = self.call(&who, resolved, Input::Object(input).under(&parameters), token);
         let ended = match self.begin_and_wait(call, WAIT_MAX).await? {
-            Awaited::Ended(ended) => ended,
-            Awaited::StillRuns(id) => {
+            WaitOutcome::Ended(ended) => ended,
+            WaitOutcome::StillRuns(id) => {
                 let not_ready = WhiskError { status: StatusCode::ACCEPTED, message: "Response not yet ready.".into() };
                 tracing::debug!(%id, "a web action takes longer than its caller is kept");
                 return Err(not_ready);

@@ -7,7 +7,7 @@ use super::super::message::{
     Attempt, Counter, Cover, FromHome, ObjectName, Refusal, Reply, Request, RequestId, Stamp, ToHome,
 };
 use super::super::rules::{Rule, Rules};
-use super::work::{Landed, Pending};
+use super::work::{FoundVersion, PendingRequest};
 use super::{CacheOutput, NodeCache, PutFailure};
 
 impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S> {
@@ -26,7 +26,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         match body {
             FromHome::Found { attempt, object, stamp, absent, cover } => {
                 self.claim(shard, cover, out);
-                self.found(now, shard, attempt, object, Landed { stamp, value: value.filter(|_| !absent) }, out);
+                self.found(now, shard, attempt, object, FoundVersion { stamp, value: value.filter(|_| !absent) }, out);
             }
             FromHome::Written { request, stamp, cover } => {
                 self.claim(shard, cover, out);
@@ -59,11 +59,12 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         shard: ShardId,
         attempt: Attempt,
         object: O,
-        landed: Landed<V>,
+        landed: FoundVersion<V>,
         out: &mut Vec<CacheOutput<O, V>>,
     ) {
         let request = if self.rules.hold(Rule::MatchReplies) {
-            let awaited = |pending: &&Pending<O, V>| pending.attempt == attempt.number && pending.landed.is_none();
+            let awaited =
+                |pending: &&PendingRequest<O, V>| pending.attempt == attempt.number && pending.landed.is_none();
             self.requests.get(&attempt.request).filter(awaited).map(|_| attempt.request)
         } else {
             self.work.get(&object).and_then(|work| work.fetch)
@@ -109,14 +110,15 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
             return false;
         }
         self.landed.remove(&request);
-        let Some(Pending { object, shard, keep, landed: Some(landed), .. }) = self.requests.remove(&request) else {
+        let Some(PendingRequest { object, shard, keep, landed: Some(landed), .. }) = self.requests.remove(&request)
+        else {
             return true;
         };
         self.end_work(&object, request, false);
-        let Landed { stamp, value } = landed;
+        let FoundVersion { stamp, value } = landed;
         let kept = keep && !below && value.is_some();
         if kept && let Some(value) = value.clone() {
-            self.install(shard, &object, Landed { stamp: stamp.clone(), value: Some(value) }, out);
+            self.install(shard, &object, FoundVersion { stamp: stamp.clone(), value: Some(value) }, out);
         }
         out.push(CacheOutput::Landed { request, object, stamp, value, kept });
         true
@@ -127,15 +129,15 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         self.landed.remove(&request);
         if let Some(pending) = self.requests.get_mut(&request) {
             pending.attempt += 1;
-            if let Some(Landed { value: Some(value), .. }) = pending.landed.take() {
+            if let Some(FoundVersion { value: Some(value), .. }) = pending.landed.take() {
                 out.push(CacheOutput::Dropped(value));
             }
         }
         self.ask_for(now, request, out);
     }
 
-    fn install(&mut self, shard: ShardId, object: &O, landed: Landed<V>, out: &mut Vec<CacheOutput<O, V>>) {
-        let Landed { stamp, value } = landed;
+    fn install(&mut self, shard: ShardId, object: &O, landed: FoundVersion<V>, out: &mut Vec<CacheOutput<O, V>>) {
+        let FoundVersion { stamp, value } = landed;
         if let Some(value) = value {
             let gone = self.copies.insert(shard, object, Copy { stamp, value });
             out.extend(gone.into_iter().map(CacheOutput::Dropped));
@@ -153,7 +155,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         out: &mut Vec<CacheOutput<O, V>>,
     ) {
         let pending = self.puts.remove(&request).then(|| self.requests.remove(&request)).flatten();
-        let Some(Pending { object, shard, keep, .. }) = pending else {
+        let Some(PendingRequest { object, shard, keep, .. }) = pending else {
             return out.extend(value.map(CacheOutput::Dropped));
         };
         let (mut floor, mut others) = (Version::OUTSIDE, false);
@@ -166,7 +168,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         let fresh = stamp.version >= floor && !others || !self.rules.hold(Rule::AckFloor);
         let kept = keep && fresh && stamp.version.epoch == reign && value.is_some();
         if kept {
-            self.install(shard, &object, Landed { stamp: stamp.clone(), value }, out);
+            self.install(shard, &object, FoundVersion { stamp: stamp.clone(), value }, out);
         } else {
             out.extend(value.map(CacheOutput::Dropped));
         }

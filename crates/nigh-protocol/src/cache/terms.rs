@@ -24,7 +24,7 @@ impl Default for CacheLimits {
 
 /// How a read is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read<V> {
+pub enum ReadDecision<V> {
     /// By this copy.
     Hit(Copy<V>),
     /// By the fetch of this name, which others may share: `CacheOutput::Landed` will name it.

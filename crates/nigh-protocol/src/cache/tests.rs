@@ -32,14 +32,14 @@ fn cache() -> Cache {
     cache
 }
 
-fn read(cache: &mut Cache) -> (Read<u32>, Outputs) {
+fn read(cache: &mut Cache) -> (ReadDecision<u32>, Outputs) {
     let mut out = Vec::new();
     (cache.read(NOW, SHARD, &"x", false, &mut out), out)
 }
 
 fn shared(cache: &mut Cache) -> RequestId {
     match read(cache).0 {
-        Read::Shared(request) => request,
+        ReadDecision::Shared(request) => request,
         other => panic!("{other:?}"),
     }
 }
@@ -76,13 +76,17 @@ fn reads_share_one_fetch_and_hit_after_it() {
     let mut cache = cache();
     let fetch = shared(&mut cache);
     let (joined, sent) = read(&mut cache);
-    assert_eq!((joined, sent), (Read::Shared(fetch), Vec::new()));
+    assert_eq!((joined, sent), (ReadDecision::Shared(fetch), Vec::new()));
     let out = hear(&mut cache, found(fetch, 0, stamp(1), cover(0, 1)), Some(7));
     assert_eq!(landed(&out), [(version(1, 1), Some(7), true)]);
-    assert_eq!(read(&mut cache), (Read::Hit(Copy { stamp: stamp(1), value: 7 }), Vec::new()), "a hit asks nobody");
+    assert_eq!(
+        read(&mut cache),
+        (ReadDecision::Hit(Copy { stamp: stamp(1), value: 7 }), Vec::new()),
+        "a hit asks nobody"
+    );
     assert!(cache.requests.is_empty() && cache.work.is_empty(), "nothing is left of the fetch");
     assert_eq!(cache.copies_mut().remove(&"x"), Some(7));
-    assert!(matches!(read(&mut cache).0, Read::Shared(_)));
+    assert!(matches!(read(&mut cache).0, ReadDecision::Shared(_)));
 }
 
 #[test]
@@ -107,13 +111,16 @@ fn a_fetch_begun_before_a_write_is_neither_joined_nor_kept_after_it() {
     let mut cache = cache();
     let fetch = shared(&mut cache);
     let put = write(&mut cache);
-    assert!(matches!(read(&mut cache).0, Read::Private(other) if other != fetch), "reads go past while it lasts");
+    assert!(
+        matches!(read(&mut cache).0, ReadDecision::Private(other) if other != fetch),
+        "reads go past while it lasts"
+    );
     let written = FromHome::Written { request: put, stamp: stamp(2), cover: cover(0, 2) };
     let out = hear(&mut cache, written, Some(8));
     assert!(matches!(out.last(), Some(CacheOutput::Wrote { kept: true, .. })));
     let out = hear(&mut cache, found(fetch, 0, stamp(1), cover(0, 1)), Some(7));
     assert_eq!(landed(&out), []);
-    assert_eq!(read(&mut cache).0, Read::Hit(Copy { stamp: stamp(2), value: 8 }));
+    assert_eq!(read(&mut cache).0, ReadDecision::Hit(Copy { stamp: stamp(2), value: 8 }));
 }
 
 #[test]
@@ -232,7 +239,7 @@ fn a_recalled_copy_goes_and_what_is_on_its_way_is_not_kept() {
     let fetch = shared(&mut cache);
     let recall = FromHome::Invalidate { counter: Counter(1), object: "x", version: version(1, 1), recall: true };
     hear(&mut cache, recall, None);
-    assert!(matches!(read(&mut cache).0, Read::Shared(other) if other != fetch));
+    assert!(matches!(read(&mut cache).0, ReadDecision::Shared(other) if other != fetch));
     let out = hear(&mut cache, found(fetch, 0, stamp(1), cover(0, 1)), Some(7));
     assert_eq!(landed(&out), [(version(1, 1), Some(7), false)]);
     assert!(cache.copies().version(&"x").is_none());
@@ -280,5 +287,5 @@ fn a_fetch_whose_bytes_cannot_be_had_leaves_nothing_behind() {
     let fetch = shared(&mut cache);
     assert_eq!(cache.give_up_fetch(fetch), None);
     assert!(cache.requests.is_empty() && cache.work.is_empty());
-    assert!(matches!(read(&mut cache).0, Read::Shared(other) if other != fetch));
+    assert!(matches!(read(&mut cache).0, ReadDecision::Shared(other) if other != fetch));
 }

@@ -35,7 +35,7 @@ impl Work {
 
 /// A version found, with what came with it: none if there is no object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Landed<V> {
+pub(super) struct FoundVersion<V> {
     pub(super) stamp: Stamp,
     pub(super) value: Option<V>,
 }
@@ -48,7 +48,7 @@ enum Want {
 
 /// A request that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Pending<O, V> {
+pub(super) struct PendingRequest<O, V> {
     pub(super) object: O,
     pub(super) shard: ShardId,
     want: Want,
@@ -57,10 +57,10 @@ pub(super) struct Pending<O, V> {
     pub(super) attempt: u32,
     pub(super) sent: Monotonic,
     /// The answer, waiting for coverage.
-    pub(super) landed: Option<Landed<V>>,
+    pub(super) landed: Option<FoundVersion<V>>,
 }
 
-impl<O: ObjectName, V> Pending<O, V> {
+impl<O: ObjectName, V> PendingRequest<O, V> {
     pub(super) const fn fetch(object: O, shard: ShardId, shared: bool, now: Monotonic) -> Self {
         Self { object, shard, want: Want::Fetch { shared }, keep: shared, attempt: 0, sent: now, landed: None }
     }

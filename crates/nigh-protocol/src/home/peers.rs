@@ -16,7 +16,7 @@ use super::super::sharers::SharerId;
 
 /// How a put stands, for when it is asked for again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Known {
+pub(super) enum PutState {
     /// The ledger has been asked.
     Appending,
     Written(Stamp),
@@ -25,7 +25,7 @@ pub(super) enum Known {
 
 /// An invalidation that has not been acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Owed<O> {
+struct PendingInvalidation<O> {
     object: O,
     version: Version,
     recall: bool,
@@ -38,12 +38,12 @@ pub(super) struct Peer<O> {
     pub(super) sharer: SharerId,
     sent: Counter,
     /// The last of `sent`.
-    owed: VecDeque<Owed<O>>,
+    owed: VecDeque<PendingInvalidation<O>>,
     owed_since: Monotonic,
     last_sent: Monotonic,
     /// Puts below this one are answered for good.
     settled: RequestId,
-    puts: BTreeMap<RequestId, Known>,
+    puts: BTreeMap<RequestId, PutState>,
 }
 
 impl<O: ObjectName> Peer<O> {
@@ -59,7 +59,7 @@ impl<O: ObjectName> Peer<O> {
         while let Some(first) = self.puts.first_entry()
             && *first.key() < self.settled
         {
-            if let Known::Written(stamp) = first.remove() {
+            if let PutState::Written(stamp) = first.remove() {
                 forgotten(stamp.version);
             }
         }
@@ -76,11 +76,11 @@ impl<O: ObjectName> Peer<O> {
     }
 
     /// How a put stands that is not settled; none if it was never met.
-    pub(super) fn known(&self, request: RequestId) -> Option<&Known> {
+    pub(super) fn known(&self, request: RequestId) -> Option<&PutState> {
         self.puts.get(&request)
     }
 
-    pub(super) fn note(&mut self, request: RequestId, known: Known) {
+    pub(super) fn note(&mut self, request: RequestId, known: PutState) {
         self.puts.insert(request, known);
     }
 
@@ -101,7 +101,7 @@ impl<O: ObjectName> Peer<O> {
         }
         self.last_sent = now;
         self.sent.0 += 1;
-        self.owed.push_back(Owed { object: object.clone(), version, recall });
+        self.owed.push_back(PendingInvalidation { object: object.clone(), version, recall });
         FromHome::Invalidate { counter: self.sent, object, version, recall }
     }
 
@@ -113,11 +113,13 @@ impl<O: ObjectName> Peer<O> {
 
     fn again(&self) -> impl Iterator<Item = FromHome<O>> + '_ {
         let first = self.sent.0 - self.owed.len() as u64 + 1;
-        (first..).zip(&self.owed).map(|(counter, Owed { object, version, recall })| FromHome::Invalidate {
-            counter: Counter(counter),
-            object: object.clone(),
-            version: *version,
-            recall: *recall,
+        (first..).zip(&self.owed).map(|(counter, PendingInvalidation { object, version, recall })| {
+            FromHome::Invalidate {
+                counter: Counter(counter),
+                object: object.clone(),
+                version: *version,
+                recall: *recall,
+            }
         })
     }
 }
@@ -278,7 +280,7 @@ impl<O: ObjectName> Peers<O> {
         self.by_sharer.remove(&sharer);
         let member = Member { node, incarnation };
         for put in puts.into_values() {
-            if let Known::Written(stamp) = put {
+            if let PutState::Written(stamp) = put {
                 self.orphan(member, stamp.version);
             }
         }

@@ -67,7 +67,7 @@ pub enum LedgerRecord<O> {
 
 /// A record found in the ledger by a new home.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Replayed<O> {
+pub struct ReplayedRecord<O> {
     /// Its place.
     pub version: Version,
     /// What it says.
@@ -82,7 +82,7 @@ pub struct Takeover<O> {
     /// The reign that the ledger granted.
     pub epoch: Epoch,
     /// What the ledger still has of it, in order.
-    pub records: Vec<Replayed<O>>,
+    pub records: Vec<ReplayedRecord<O>>,
     /// The current sequences of all other shards: what forgotten writers can have seen.
     pub summary: Token,
     /// The node in whose process the home is, if it is one's. Between the two nothing is lost or doubled. It is told

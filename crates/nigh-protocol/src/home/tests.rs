@@ -16,7 +16,7 @@ const fn member(node: u32, incarnation: u64) -> Member {
     Member { node: NodeNumber(node), incarnation: Incarnation(incarnation) }
 }
 
-fn home(epoch: u64, records: Vec<Replayed<&'static str>>, limits: HomeLimits) -> Home<&'static str> {
+fn home(epoch: u64, records: Vec<ReplayedRecord<&'static str>>, limits: HomeLimits) -> Home<&'static str> {
     let takeover = Takeover { shard: SHARD, epoch: Epoch(epoch), records, summary: Token::empty(), resident: None };
     Home::begin(takeover, limits, Contract)
 }
@@ -106,7 +106,7 @@ fn a_new_home_knows_the_puts_of_the_ledger_and_fences_the_old() {
     let asked = step(&mut old, put(member(1, 1), 3, 3));
     let Some(HomeOutput::Append { record, .. }) = asked.into_iter().next() else { panic!() };
     let fence = LedgerRecord::Fence { member: member(2, 4) };
-    let records = [(1, record), (2, fence)].map(|(at, record)| Replayed { version: version(1, at), record });
+    let records = [(1, record), (2, fence)].map(|(at, record)| ReplayedRecord { version: version(1, at), record });
     let mut new = home(2, records.to_vec(), HomeLimits::default());
     assert_eq!(new.version_of(&"x"), Some((version(1, 1), false)));
     let learns = step(&mut new, put(member(1, 1), 3, 3));
@@ -212,7 +212,7 @@ fn the_first_put_without_an_answer_is_taken_however_many_are_remembered() {
 fn what_somebody_else_wrote_is_in_the_store_for_the_next_home_too() {
     let (object, write, token) = ("x", Write::Outside, Arc::new(Token::empty()));
     let record = LedgerRecord::Write { object, write, token, writer: member(1, 1), request: RequestId(1) };
-    let mut home = home(2, vec![Replayed { version: version(1, 1), record }], HomeLimits::default());
+    let mut home = home(2, vec![ReplayedRecord { version: version(1, 1), record }], HomeLimits::default());
     assert_eq!(home.forgettable(9), ["x"]);
     step(&mut home, HomeInput::Forget("x"));
     assert_eq!(home.objects(), 0);

@@ -32,7 +32,7 @@ struct Entry<N> {
 
 /// The segments of one holder, by their names `N`.
 #[derive(Debug)]
-pub(crate) struct Held<N> {
+pub(crate) struct HeldSegments<N> {
     max: HeldMax,
     bytes: u64,
     entries: BTreeMap<Handle, Entry<N>>,
@@ -42,7 +42,7 @@ pub(crate) struct Held<N> {
     look_from: Handle,
 }
 
-impl<N: Copy + Eq + Hash> Held<N> {
+impl<N: Copy + Eq + Hash> HeldSegments<N> {
     pub(crate) fn new(max: HeldMax) -> Self {
         let (entries, by_name) = (BTreeMap::new(), HashMap::new());
         Self { max, bytes: 0, entries, by_name, next: 1, look_from: Handle(0) }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn bytes_and_segments_are_both_capped() {
-        let mut held: Held<u8> = Held::new(max(100, 2));
+        let mut held: HeldSegments<u8> = HeldSegments::new(max(100, 2));
         assert!(held.has_room(100) && !held.has_room(101) && !held.has_room(u64::MAX));
         held.count(Some(1), 60);
         assert!(held.has_room(40) && !held.has_room(41));
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_segment_counts_once_however_often_it_is_asked_for() {
-        let mut held: Held<u8> = Held::new(max(100, 9));
+        let mut held: HeldSegments<u8> = HeldSegments::new(max(100, 9));
         let handle = held.count(Some(1), 60);
         assert_eq!(held.handle(1), Some(handle));
         assert_eq!((held.freed(handle), held.freed(handle)), (60, 0));
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_was_filled_is_found_by_its_name_and_counts_as_before() {
-        let mut held: Held<u8> = Held::new(max(100, 9));
+        let mut held: HeldSegments<u8> = HeldSegments::new(max(100, 9));
         let handle = held.count(None, 60);
         held.named(handle, 7);
         assert_eq!((held.handle(7), held.bytes()), (Some(handle), 60));
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn all_have_their_turn_to_be_looked_at() {
-        let mut held: Held<usize> = Held::new(max(1 << 30, 1000));
+        let mut held: HeldSegments<usize> = HeldSegments::new(max(1 << 30, 1000));
         let handles: Vec<_> = (0..LOOKS_MAX * 2 + 5).map(|n| held.count(Some(n), 1)).collect();
         let mut looked = Vec::new();
         for _ in 0..3 {
@@ -171,7 +171,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_sum_is_that_of_the_entries(steps in prop::collection::vec((0u8..4, 0u64..50), 0..100)) {
-            let mut held: Held<u64> = Held::new(max(200, 8));
+            let mut held: HeldSegments<u64> = HeldSegments::new(max(200, 8));
             for (step, value) in steps {
                 match step {
                     0 | 1 if held.handle(value).is_none() && held.has_room(value) => {

@@ -8,11 +8,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use nigh_data::{Segment, SegmentName};
-use nigh_objects::{OpenSegment, Remains};
+use nigh_objects::{AbandonedSegment, OpenSegment};
 use nigh_terms::ByteSize;
 use parking_lot::Mutex;
 
-use super::held::{Handle, Held, HeldMax};
+use super::held::{Handle, HeldMax, HeldSegments};
 
 /// Who pays for what a holder holds: what a sandbox booked.
 pub trait Payer: Send + Sync {
@@ -29,7 +29,7 @@ enum Memory {
     /// An object's.
     Sealed(Segment),
     /// Given up.
-    Given(Remains),
+    Given(AbandonedSegment),
 }
 
 impl Memory {
@@ -54,10 +54,10 @@ pub(crate) struct Totals {
 }
 
 /// All that one holder holds.
-pub(crate) struct Holdings(Mutex<Inner>);
+pub(crate) struct Holdings(Mutex<HoldingsState>);
 
-struct Inner {
-    held: Held<SegmentName>,
+struct HoldingsState {
+    held: HeldSegments<SegmentName>,
     memory: HashMap<Handle, Memory>,
     /// None outside sandboxes.
     payer: Option<Arc<dyn Payer>>,
@@ -104,7 +104,7 @@ impl Loan {
     }
 
     /// It was given up, and counts until the client lets go.
-    pub(crate) fn given_up(self, remains: Remains) {
+    pub(crate) fn given_up(self, remains: AbandonedSegment) {
         self.holdings.0.lock().memory.insert(self.handle, Memory::Given(remains));
     }
 }
@@ -123,7 +123,7 @@ impl Drop for Loan {
     }
 }
 
-impl Inner {
+impl HoldingsState {
     fn forget(&mut self, handle: Handle) {
         let freed = self.held.freed(handle);
         self.memory.remove(&handle);
@@ -169,7 +169,12 @@ impl Inner {
 
 impl Holdings {
     pub(crate) fn new(max: HeldMax, payer: Option<Arc<dyn Payer>>) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Inner { held: Held::new(max), memory: HashMap::new(), payer, is_over: false })))
+        Arc::new(Self(Mutex::new(HoldingsState {
+            held: HeldSegments::new(max),
+            memory: HashMap::new(),
+            payer,
+            is_over: false,
+        })))
     }
 
     /// A descriptor of `segment` for the holder, and its handle. None over the cap, where it shares its memory, or where

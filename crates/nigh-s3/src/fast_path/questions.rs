@@ -6,7 +6,7 @@ use nigh_engine::RequestId;
 use s3s::dto::Metadata;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::wire::{Headers, Read};
+use super::wire::{Headers, ReadRequest};
 use crate::error::{invalid_argument, invalid_request, not_implemented};
 use crate::read::{PART_NUMBER_MAX, part_number_error};
 use crate::screen::{HEADERS_MAX, screen_header};
@@ -28,7 +28,7 @@ pub(super) struct Question {
 }
 
 /// What a read asks for.
-pub(super) fn of_read(read: Read) -> S3Result<Question> {
+pub(super) fn of_read(read: ReadRequest) -> S3Result<Question> {
     if read.version_id.as_deref().is_some_and(|version| version != "null") {
         return Err(not_implemented("versionId"));
     }
@@ -74,7 +74,7 @@ pub(super) struct Description {
 
 /// What came of the headers of a put.
 #[derive(Debug)]
-pub(super) enum Described {
+pub(super) enum PutHeaderOutcome {
     /// They say this.
     As(Box<Description>),
     /// They are for HTTP to read.
@@ -82,7 +82,7 @@ pub(super) enum Described {
 }
 
 /// What the headers of a put of `length` bytes say.
-pub(super) fn of_put(given: &Headers, length: u64) -> S3Result<Described> {
+pub(super) fn of_put(given: &Headers, length: u64) -> S3Result<PutHeaderOutcome> {
     let size: usize = given.iter().map(|(name, value)| name.len() + value.len()).sum();
     if size > HEADERS_MAX {
         return Err(S3Error::with_message(
@@ -97,7 +97,7 @@ pub(super) fn of_put(given: &Headers, length: u64) -> S3Result<Described> {
         let value = value(&name, text)?;
         if let Some(meta) = name.as_str().strip_prefix(META) {
             if text.contains(ENCODED_WORD) {
-                return Ok(Described::ForHttp);
+                return Ok(PutHeaderOutcome::ForHttp);
             }
             if !meta.is_empty() {
                 user.insert(meta.to_owned(), text.trim().to_owned());
@@ -123,7 +123,7 @@ pub(super) fn of_put(given: &Headers, length: u64) -> S3Result<Described> {
             .map(|value| value.parse().map_err(|_| invalid_argument(format!("{name} is no entity tag"))))
             .transpose()
     };
-    Ok(Described::As(Box::new(Description {
+    Ok(PutHeaderOutcome::As(Box::new(Description {
         tags: tagging::of_header(conditions::text(&headers, &TAGGING))?,
         conditions: conditions::of_write(condition(header::IF_MATCH)?, condition(header::IF_NONE_MATCH)?)?,
         md5: payload::content_md5(&headers)?,
@@ -150,38 +150,41 @@ mod tests {
 
     use super::*;
 
-    fn put(given: &[(&str, &str)]) -> Result<Described, String> {
+    fn put(given: &[(&str, &str)]) -> Result<PutHeaderOutcome, String> {
         let given = given.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         of_put(&given, 5).map_err(|error| error.code().as_str().to_owned())
     }
 
     fn described(given: &[(&str, &str)]) -> Description {
         match put(given) {
-            Ok(Described::As(description)) => *description,
+            Ok(PutHeaderOutcome::As(description)) => *description,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn a_reads_fields_are_headers() {
-        let read = Read {
+        let read = ReadRequest {
             range: Some("bytes=1-2".to_owned()),
             if_match: Some("\"a\"".to_owned()),
             checksum_mode: Some("enabled".to_owned()),
             version_id: Some("null".to_owned()),
-            ..Read::default()
+            ..ReadRequest::default()
         };
         let question = of_read(read).unwrap();
         assert_eq!(question.wanted.range, Some(RangeSpec::From { first: 1, last: Some(2) }));
         assert_eq!(question.wanted.conditions.if_match, Some(vec![ETag("a".to_owned())]));
         assert!(question.with_checksum);
         let code = |read| of_read(read).unwrap_err().code().as_str().to_owned();
-        assert_eq!(code(Read { version_id: Some("v".to_owned()), ..Read::default() }), "NotImplemented");
-        assert_eq!(code(Read { part: Some(0), ..Read::default() }), "InvalidArgument");
-        let both = Read { part: Some(1), range: Some("bytes=0-1".to_owned()), ..Read::default() };
+        assert_eq!(code(ReadRequest { version_id: Some("v".to_owned()), ..ReadRequest::default() }), "NotImplemented");
+        assert_eq!(code(ReadRequest { part: Some(0), ..ReadRequest::default() }), "InvalidArgument");
+        let both = ReadRequest { part: Some(1), range: Some("bytes=0-1".to_owned()), ..ReadRequest::default() };
         assert_eq!(code(both), "InvalidRequest");
-        assert_eq!(code(Read { if_match: Some("a\r\nb".to_owned()), ..Read::default() }), "InvalidArgument");
-        let ignored = of_read(Read { range: Some("lines=1-2".to_owned()), ..Read::default() }).unwrap();
+        assert_eq!(
+            code(ReadRequest { if_match: Some("a\r\nb".to_owned()), ..ReadRequest::default() }),
+            "InvalidArgument"
+        );
+        let ignored = of_read(ReadRequest { range: Some("lines=1-2".to_owned()), ..ReadRequest::default() }).unwrap();
         assert_eq!(ignored.wanted.range, None, "as over HTTP");
     }
 
@@ -227,7 +230,7 @@ mod tests {
         ] {
             assert_eq!(put(&[(name, value)]).unwrap_err(), code, "{name}");
         }
-        assert!(matches!(put(&[("x-amz-meta-a", "=?UTF-8?B?Z3LDvG4=?=")]), Ok(Described::ForHttp)));
+        assert!(matches!(put(&[("x-amz-meta-a", "=?UTF-8?B?Z3LDvG4=?=")]), Ok(PutHeaderOutcome::ForHttp)));
         let long = "x".repeat(HEADERS_MAX);
         assert_eq!(put(&[("x-other", &long)]).unwrap_err(), "RequestHeaderSectionTooLarge");
     }

@@ -8,7 +8,7 @@ use nigh_data::{ObjectError, PutDone};
 use s3s::S3Error;
 
 use super::held::Handle;
-use super::wire::{HEADER_BYTES, IN_PACKET, Kind, PACKET_MAX, Said, WireError, head};
+use super::wire::{HEADER_BYTES, IN_PACKET, Kind, PACKET_MAX, ReplyHead, WireError, head};
 use crate::checksum_headers::{header_name, kind};
 use crate::request_id::RequestId;
 
@@ -20,7 +20,7 @@ static CHECKSUM_TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type"
 pub(super) struct Reply {
     pub(super) kind: Kind,
     pub(super) flags: u16,
-    pub(super) said: Said,
+    pub(super) said: ReplyHead,
     pub(super) body: Bytes,
     pub(super) descriptor: Option<OwnedFd>,
 }
@@ -34,18 +34,18 @@ pub(super) struct Packet {
 }
 
 impl Reply {
-    const fn new(kind: Kind, said: Said) -> Self {
+    const fn new(kind: Kind, said: ReplyHead) -> Self {
         Self { kind, flags: 0, said, body: Bytes::new(), descriptor: None }
     }
 
     /// The first word.
     pub(super) const fn greeting(nonce: String) -> Self {
-        Self::new(Kind::Greeting, Said::Greeting { nonce })
+        Self::new(Kind::Greeting, ReplyHead::Greeting { nonce })
     }
 
     /// All is well.
     pub(super) const fn well() -> Self {
-        Self::new(Kind::Answer, Said::Nothing {})
+        Self::new(Kind::Answer, ReplyHead::Nothing {})
     }
 
     /// An answer of the S3 door without bytes.
@@ -66,7 +66,7 @@ impl Reply {
         offset: u64,
         length: u64,
     ) -> Self {
-        let said = Said::Answer {
+        let said = ReplyHead::Answer {
             status: status.as_u16(),
             code: None,
             message: None,
@@ -80,7 +80,7 @@ impl Reply {
 
     /// A segment to be filled.
     pub(super) fn lent(descriptor: OwnedFd, handle: Handle, length: u64) -> Self {
-        let said = Said::Answer {
+        let said = ReplyHead::Answer {
             status: StatusCode::OK.as_u16(),
             code: None,
             message: None,
@@ -123,7 +123,7 @@ impl Reply {
 
     /// A refusal that is the fast path's own.
     pub(super) fn refusal(status: StatusCode, code: &str, message: String, headers: HeaderMap) -> Self {
-        let said = Said::Answer {
+        let said = ReplyHead::Answer {
             status: status.as_u16(),
             code: Some(code.to_owned()),
             message: Some(message),
@@ -148,22 +148,22 @@ impl Reply {
     /// Its status; 200 for what has none.
     pub(super) fn status(&self) -> StatusCode {
         match &self.said {
-            Said::Answer { status, .. } => StatusCode::from_u16(*status).unwrap_or_default(),
-            Said::Greeting { .. } | Said::Nothing {} => StatusCode::OK,
+            ReplyHead::Answer { status, .. } => StatusCode::from_u16(*status).unwrap_or_default(),
+            ReplyHead::Greeting { .. } | ReplyHead::Nothing {} => StatusCode::OK,
         }
     }
 
     /// The bytes of an object that it gives, however.
     pub(super) const fn length(&self) -> u64 {
         match &self.said {
-            Said::Answer { length: Some(length), .. } => *length,
+            ReplyHead::Answer { length: Some(length), .. } => *length,
             _ => 0,
         }
     }
 
     /// Names the request, as every answer of the door does.
     pub(super) fn named(mut self) -> Self {
-        if let Said::Answer { headers, .. } = &mut self.said {
+        if let ReplyHead::Answer { headers, .. } = &mut self.said {
             headers.insert(REQUEST_ID.clone(), RequestId::next().header());
         }
         self
@@ -180,8 +180,8 @@ impl Reply {
     }
 }
 
-const fn answer(status: u16, headers: HeaderMap, length: Option<u64>) -> Said {
-    Said::Answer { status, code: None, message: None, headers, handle: None, offset: None, length }
+const fn answer(status: u16, headers: HeaderMap, length: Option<u64>) -> ReplyHead {
+    ReplyHead::Answer { status, code: None, message: None, headers, handle: None, offset: None, length }
 }
 
 /// Whether so many bytes may fit a packet, beside headers of common length.

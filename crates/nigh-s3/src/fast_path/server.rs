@@ -22,8 +22,8 @@ use tokio_util::task::TaskTracker;
 use super::held::HeldMax;
 use super::holdings::Payer;
 use super::replies::Reply;
-use super::session::{Ground, Session, Taken};
-use super::socket::{Received, Socket, accept, register};
+use super::session::{Ground, RequestAction, Session};
+use super::socket::{ReceivedPacket, Socket, accept, register};
 use super::usage::{FastPathUsage, Holders, Meters, Share};
 use super::wire::{PACKET_MAX, Request, WireError, parse};
 use crate::S3Door;
@@ -144,7 +144,7 @@ impl FastPath {
             loan: self.limits.loan,
         };
         let (tracker, cut) = (TaskTracker::new(), CancellationToken::new());
-        let served = Served {
+        let served = ListenerState {
             ground,
             limits: self.limits,
             meters: Arc::clone(&self.meters),
@@ -178,7 +178,7 @@ async fn look_around(holders: &Holders, meters: &Meters) {
 
 /// What connections of one listener share.
 #[derive(Clone)]
-struct Served {
+struct ListenerState {
     ground: Ground,
     limits: FastPathLimits,
     meters: Arc<Meters>,
@@ -189,7 +189,7 @@ struct Served {
     cut: CancellationToken,
 }
 
-impl Served {
+impl ListenerState {
     /// Takes connections up; never ends by itself.
     async fn accept(&self, listener: &AsyncFd<OwnedFd>, places: Arc<Semaphore>, lanes: &Lanes, tracker: &TaskTracker) {
         loop {
@@ -238,7 +238,7 @@ struct Connection {
     session: Arc<Session>,
     socket: Arc<Socket>,
     under_way: Arc<Semaphore>,
-    served: Served,
+    served: ListenerState,
 }
 
 impl Connection {
@@ -277,13 +277,13 @@ impl Connection {
                     break;
                 }
                 Some(Ok((id, request))) => match self.session.take(request) {
-                    Taken::Nothing => {}
-                    Taken::Reply(reply) => self.reply(id, reply, Some(permit)),
-                    Taken::End(reply) => {
+                    RequestAction::Nothing => {}
+                    RequestAction::Reply(reply) => self.reply(id, reply, Some(permit)),
+                    RequestAction::End(reply) => {
                         self.reply(id, reply, None);
                         break;
                     }
-                    Taken::Later(answer) => self.answer(id, answer, permit),
+                    RequestAction::Later(answer) => self.answer(id, answer, permit),
                 },
             }
         }
@@ -299,9 +299,9 @@ impl Connection {
         loop {
             let received = PACKET.with_borrow_mut(|buffer| {
                 Ok::<_, io::Error>(self.socket.try_receive(buffer)?.map(|received| match received {
-                    Received::End => None,
-                    Received::TooLong => Some(Err(WireError::Long)),
-                    Received::Packet(length) => Some(parse(&buffer[..length])),
+                    ReceivedPacket::End => None,
+                    ReceivedPacket::TooLong => Some(Err(WireError::Long)),
+                    ReceivedPacket::Packet(length) => Some(parse(&buffer[..length])),
                 }))
             })?;
             match received {

@@ -24,9 +24,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::held::Handle;
 use super::holdings::{Holdings, Loan};
-use super::questions::{Described, Description, Question, of_put, of_read};
+use super::questions::{Description, PutHeaderOutcome, Question, of_put, of_read};
 use super::replies::{Reply, may_fit};
-use super::wire::{BY_COPY, Commit, Create, Hello, Put, Read, Request};
+use super::wire::{BY_COPY, Commit, Create, Hello, Put, ReadRequest, Request};
 use crate::error::{invalid_request, invocation_ended, s3_error};
 use crate::handlers::{bucket_name, object_key};
 use crate::read::{Reads, answer};
@@ -61,7 +61,7 @@ pub(super) struct Ground {
 }
 
 /// Who has shown a key.
-struct Known {
+struct AuthenticatedKey {
     key: AccessKeyId,
     holdings: Arc<Holdings>,
 }
@@ -70,15 +70,15 @@ struct Known {
 pub(super) struct Session {
     ground: Ground,
     nonce: String,
-    known: OnceLock<Known>,
-    loans: Mutex<HashMap<Handle, Lent>>,
+    known: OnceLock<AuthenticatedKey>,
+    loans: Mutex<HashMap<Handle, FillingSegment>>,
     loans_left: Arc<Semaphore>,
     /// Not looked at yet.
     released: Mutex<Vec<Handle>>,
 }
 
 /// What is being filled.
-struct Lent {
+struct FillingSegment {
     loan: Loan,
     /// One of the connection's.
     place: OwnedSemaphorePermit,
@@ -87,7 +87,7 @@ struct Lent {
 }
 
 /// What is to be done about a request.
-pub(super) enum Taken {
+pub(super) enum RequestAction {
     /// Nothing more.
     Nothing,
     /// Say this.
@@ -157,11 +157,11 @@ impl Session {
     }
 
     /// Takes a request up.
-    pub(super) fn take(self: &Arc<Self>, request: Request) -> Taken {
+    pub(super) fn take(self: &Arc<Self>, request: Request) -> RequestAction {
         if !self.is_known() {
             return match request {
                 Request::Hello(hello) => self.greet(hello),
-                _ => Taken::End(Reply::farewell(
+                _ => RequestAction::End(Reply::farewell(
                     StatusCode::FORBIDDEN,
                     "AccessDenied",
                     "the first request is HELLO".to_owned(),
@@ -169,19 +169,19 @@ impl Session {
             };
         }
         match request {
-            Request::Hello(_) => Taken::End(Reply::farewell(
+            Request::Hello(_) => RequestAction::End(Reply::farewell(
                 StatusCode::BAD_REQUEST,
                 "MalformedPacket",
                 "HELLO was said already".to_owned(),
             )),
             Request::Release(named) => {
                 self.note_released(&[named.handle]);
-                Taken::Nothing
+                RequestAction::Nothing
             }
             Request::Abandon(named) => {
                 let loan = self.loans.lock().remove(&Handle(named.handle));
                 drop(loan);
-                Taken::Nothing
+                RequestAction::Nothing
             }
             Request::Get(read) => {
                 self.note_released(&read.released);
@@ -201,9 +201,10 @@ impl Session {
     }
 
     /// Checks the proof of a key.
-    fn greet(&self, hello: Hello) -> Taken {
-        let denied =
-            |code: &str, message: &str| Taken::End(Reply::farewell(StatusCode::FORBIDDEN, code, message.to_owned()));
+    fn greet(&self, hello: Hello) -> RequestAction {
+        let denied = |code: &str, message: &str| {
+            RequestAction::End(Reply::farewell(StatusCode::FORBIDDEN, code, message.to_owned()))
+        };
         let key = AccessKeyId::new(hello.access_key);
         let is_for_here = self.ground.only.as_ref().is_none_or(|only| *only == key);
         let Some(secret) = self.ground.keys.secret(&key).filter(|_| is_for_here) else {
@@ -221,14 +222,18 @@ impl Session {
         }
         let holdings = (self.ground.holdings)(&key);
         // Requests are taken one after another: nobody else has set it.
-        let _was_unset = self.known.set(Known { key, holdings });
-        Taken::Reply(Reply::well())
+        let _was_unset = self.known.set(AuthenticatedKey { key, holdings });
+        RequestAction::Reply(Reply::well())
     }
 
     /// Answers later, by the S3 door's meters.
-    fn later(&self, operation: Operation, work: impl Future<Output = S3Result<Reply>> + Send + 'static) -> Taken {
+    fn later(
+        &self,
+        operation: Operation,
+        work: impl Future<Output = S3Result<Reply>> + Send + 'static,
+    ) -> RequestAction {
         let (telemetry, began) = (Arc::clone(&self.ground.telemetry), Instant::now());
-        Taken::Later(
+        RequestAction::Later(
             async move {
                 let reply = work.await.unwrap_or_else(|error| Reply::error(&error)).named();
                 telemetry.answered(operation, reply.status(), reply.length(), began.elapsed());
@@ -238,7 +243,7 @@ impl Session {
         )
     }
 
-    fn known(&self) -> S3Result<&Known> {
+    fn known(&self) -> S3Result<&AuthenticatedKey> {
         self.known.get().ok_or_else(|| S3Error::new(S3ErrorCode::AccessDenied))
     }
 
@@ -247,12 +252,12 @@ impl Session {
         self.ground.reads.handlers().principal_of(&self.known()?.key)
     }
 
-    async fn get(self: Arc<Self>, read: Read) -> S3Result<Reply> {
+    async fn get(self: Arc<Self>, read: ReadRequest) -> S3Result<Reply> {
         let (who, call) = self.enter()?;
         while_it_lasts(&call, self.fetch(&who, read)).await
     }
 
-    async fn fetch(&self, who: &Principal, read: Read) -> S3Result<Reply> {
+    async fn fetch(&self, who: &Principal, read: ReadRequest) -> S3Result<Reply> {
         let (bucket, key) = (bucket_name(&read.bucket)?, object_key(&read.key)?);
         let Question { wanted, if_range, with_checksum } = of_read(read)?;
         let asked = self.ground.reads.get(who, &bucket, &key, wanted, if_range.as_deref()).await;
@@ -287,7 +292,7 @@ impl Session {
         Ok(Reply::use_http())
     }
 
-    async fn head(self: Arc<Self>, read: Read) -> S3Result<Reply> {
+    async fn head(self: Arc<Self>, read: ReadRequest) -> S3Result<Reply> {
         let (who, call) = self.enter()?;
         while_it_lasts(&call, async {
             let (bucket, key) = (bucket_name(&read.bucket)?, object_key(&read.key)?);
@@ -311,7 +316,7 @@ impl Session {
         }
         let (who, _until_the_end) = self.enter()?;
         let (bucket, key) = (bucket_name(&put.bucket)?, object_key(&put.key)?);
-        let Described::As(description) = of_put(&put.headers, length)? else { return Ok(Reply::use_http()) };
+        let PutHeaderOutcome::As(description) = of_put(&put.headers, length)? else { return Ok(Reply::use_http()) };
         let Description { attributes, tags, conditions, md5, checksum, request } = *description;
         let body = futures::stream::iter([Ok(Bytes::from(bytes))]).boxed();
         let put = PutRequest { attributes, tags, conditions, body, length: Some(length), md5, checksum, request };
@@ -352,13 +357,13 @@ impl Session {
             let overdue = session.upgrade().and_then(|session| session.loans.lock().remove(&handle));
             drop(overdue);
         });
-        self.loans.lock().insert(handle, Lent { loan, place, _end: AbortOnDropHandle::new(end) });
+        self.loans.lock().insert(handle, FillingSegment { loan, place, _end: AbortOnDropHandle::new(end) });
     }
 
     async fn commit(self: Arc<Self>, commit: Commit) -> S3Result<Reply> {
         let (who, _until_the_end) = self.enter()?;
         let handle = Handle(commit.handle);
-        let Lent { mut loan, place, .. } = self.loans.lock().remove(&handle).ok_or_else(|| {
+        let FillingSegment { mut loan, place, .. } = self.loans.lock().remove(&handle).ok_or_else(|| {
             refused(
                 "NoSuchHandle",
                 "this connection fills no segment of that handle; one not committed in time is taken back",
@@ -366,7 +371,7 @@ impl Session {
         })?;
         let (bucket, key) = (bucket_name(&commit.bucket)?, object_key(&commit.key)?);
         let length = loan.open().map_or(0, |open| open.length());
-        let Described::As(description) = of_put(&commit.headers, length)? else { return Ok(Reply::use_http()) };
+        let PutHeaderOutcome::As(description) = of_put(&commit.headers, length)? else { return Ok(Reply::use_http()) };
         let mut tries = 0;
         let sealed = loop {
             let Some(open) = loan.take() else { return Err(S3Error::new(S3ErrorCode::InternalError)) };

@@ -69,7 +69,7 @@ pub(super) struct Socket(AsyncFd<OwnedFd>);
 
 /// What was read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Received {
+pub(super) enum ReceivedPacket {
     /// A packet of so many bytes.
     Packet(usize),
     /// One that is longer than any may be.
@@ -90,15 +90,15 @@ impl Socket {
     }
 
     /// Reads a packet, if there is one. Descriptors that come with it are not taken: the kernel closes them.
-    pub(super) fn try_receive(&self, buffer: &mut [u8; PACKET_MAX]) -> io::Result<Option<Received>> {
+    pub(super) fn try_receive(&self, buffer: &mut [u8; PACKET_MAX]) -> io::Result<Option<ReceivedPacket>> {
         let received = self.0.try_io(Interest::READABLE, |socket| {
             let mut none = RecvAncillaryBuffer::default();
             Ok(recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut none, RecvFlags::DONTWAIT)?)
         });
         match received {
-            Ok(message) if message.flags.contains(ReturnFlags::TRUNC) => Ok(Some(Received::TooLong)),
-            Ok(message) if message.bytes == 0 => Ok(Some(Received::End)),
-            Ok(message) => Ok(Some(Received::Packet(message.bytes))),
+            Ok(message) if message.flags.contains(ReturnFlags::TRUNC) => Ok(Some(ReceivedPacket::TooLong)),
+            Ok(message) if message.bytes == 0 => Ok(Some(ReceivedPacket::End)),
+            Ok(message) => Ok(Some(ReceivedPacket::Packet(message.bytes))),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }

@@ -38,12 +38,12 @@ pub struct FastPathUsage {
 }
 
 /// A number that grows, for a meter and for whoever asks.
-struct Counted {
+struct CountedMeter {
     meter: Counter,
     number: AtomicU64,
 }
 
-impl Counted {
+impl CountedMeter {
     const fn new(meter: Counter) -> Self {
         Self { meter, number: AtomicU64::new(0) }
     }
@@ -60,10 +60,10 @@ impl Counted {
 
 /// What the fast path counts, beside the requests that the S3 door counts.
 pub(super) struct Meters {
-    segments: Counted,
-    inline: Counted,
-    by_copy: Counted,
-    for_http: Counted,
+    segments: CountedMeter,
+    inline: CountedMeter,
+    by_copy: CountedMeter,
+    for_http: CountedMeter,
     connections: Gauge,
     connected: AtomicU64,
     held: Gauge,
@@ -80,7 +80,7 @@ impl Meters {
             "nigh_fast_path_holders_over",
             "Sandboxes and keys that found no room to hold what they asked for last"
         );
-        let answers = |way| Counted::new(counter!("nigh_fast_path_answers_total", "way" => way));
+        let answers = |way| CountedMeter::new(counter!("nigh_fast_path_answers_total", "way" => way));
         Self {
             segments: answers("segment"),
             inline: answers("inline"),

@@ -78,14 +78,14 @@ pub(crate) enum WireError {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     Hello(Hello),
-    Get(Read),
-    Head(Read),
+    Get(ReadRequest),
+    Head(ReadRequest),
     /// With the bytes.
     Put(Put, Vec<u8>),
     Create(Create),
     Commit(Commit),
-    Release(Named),
-    Abandon(Named),
+    Release(HandleRequest),
+    Abandon(HandleRequest),
 }
 
 /// Who asks, and the proof.
@@ -99,7 +99,7 @@ pub(crate) struct Hello {
 /// A read: each optional field holds the text of a header of HTTP.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Read {
+pub(crate) struct ReadRequest {
     pub(crate) bucket: String,
     pub(crate) key: String,
     pub(crate) range: Option<String>,
@@ -150,7 +150,7 @@ pub(crate) struct Commit {
 /// Something said of a segment.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Named {
+pub(crate) struct HandleRequest {
     pub(crate) handle: u64,
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn parse(packet: &[u8]) -> Result<(u32, Request), WireError> {
 /// What a packet from the server says.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Said {
+pub(crate) enum ReplyHead {
     /// The greeting.
     Greeting { nonce: String },
     /// Well.
@@ -239,7 +239,13 @@ fn as_object<S: Serializer>(headers: &HeaderMap, serializer: S) -> Result<S::Ok,
 ///
 /// # Errors
 /// If it were too long.
-pub(crate) fn head(kind: Kind, flags: u16, id: u32, said: &Said, body_length: usize) -> Result<Vec<u8>, ObjectError> {
+pub(crate) fn head(
+    kind: Kind,
+    flags: u16,
+    id: u32,
+    said: &ReplyHead,
+    body_length: usize,
+) -> Result<Vec<u8>, ObjectError> {
     let unsaid = |reason: String| ObjectError::Memory { operation: "answer", reason };
     let mut packet = vec![0; HEADER_BYTES];
     serde_json::to_writer(&mut packet, said).map_err(|error| unsaid(error.to_string()))?;
@@ -275,11 +281,14 @@ mod tests {
     fn each_operation_is_read_with_its_id() {
         let get = parse(&packet(2, r#"{"bucket":"b","key":"k","range":"bytes=0-1"}"#, b"")).unwrap();
         let range = Some("bytes=0-1".to_owned());
-        let expected = Read { bucket: "b".to_owned(), key: "k".to_owned(), range, ..Read::default() };
+        let expected = ReadRequest { bucket: "b".to_owned(), key: "k".to_owned(), range, ..ReadRequest::default() };
         assert_eq!(get, (7, Request::Get(expected)));
         let put = parse(&packet(4, r#"{"bucket":"b","key":"k"}"#, b"bytes")).unwrap().1;
         assert!(matches!(put, Request::Put(put, body) if body == b"bytes" && put.headers.is_empty()));
-        assert!(matches!(parse(&packet(7, r#"{"handle":3}"#, b"")), Ok((7, Request::Release(Named { handle: 3 })))));
+        assert!(matches!(
+            parse(&packet(7, r#"{"handle":3}"#, b"")),
+            Ok((7, Request::Release(HandleRequest { handle: 3 })))
+        ));
     }
 
     #[test]
@@ -313,7 +322,7 @@ mod tests {
             (http::header::ETAG, "\"a\"".parse().unwrap()),
             (http::header::ACCEPT_RANGES, "bytes".parse().unwrap()),
         ]);
-        let said = Said::Answer {
+        let said = ReplyHead::Answer {
             status: 200,
             code: None,
             message: None,
@@ -327,7 +336,7 @@ mod tests {
         let expected = r#"{"status":200,"headers":{"etag":"\"a\"","accept-ranges":"bytes"},"length":3}"#;
         assert_eq!(json, serde_json::from_str::<serde_json::Value>(expected).unwrap());
         assert_eq!(head[..8], [1, 1, 1, 0, 5, 0, 0, 0]);
-        assert!(super::head(Kind::Answer, 0, 0, &Said::Nothing {}, PACKET_MAX).is_err());
+        assert!(super::head(Kind::Answer, 0, 0, &ReplyHead::Nothing {}, PACKET_MAX).is_err());
     }
 
     proptest! {

@@ -176,7 +176,7 @@ impl Group {
         match &self.memory {
             Memory::V1(memory) => memory,
             Memory::V2(memory) => memory,
-            Memory::Uncontrolled => &Uncontrolled,
+            Memory::Uncontrolled => &UncontrolledMemory,
         }
     }
 
@@ -276,12 +276,12 @@ pub fn kill_members(folder: &Path) {
 }
 
 /// Stands for the memory of a sandbox that has no memory group.
-struct Uncontrolled;
+struct UncontrolledMemory;
 
 const UNCONTROLLED: SandboxMemoryError =
     SandboxMemoryError::NotControlled("no memory cgroup can be made on this machine; `nigh status` says why");
 
-impl SandboxMemory for Uncontrolled {
+impl SandboxMemory for UncontrolledMemory {
     fn set_limit(&self, _: ByteSize) -> Result<(), SandboxMemoryError> {
         Err(UNCONTROLLED)
     }

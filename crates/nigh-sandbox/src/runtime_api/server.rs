@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::body::{ReadBody, discard};
 use super::response::{JSON, accepted, error, internal, not_found, refused, superseded, too_large};
-use super::{Initialised, Replied, Reply, Shared};
+use super::{InitOutcome, Reply, RuntimeApiState, TimedReply};
 use crate::runtime_input::Input;
-use crate::runtime_protocol::{Next, Refusal};
+use crate::runtime_protocol::{NextReply, Refusal};
 
 /// Connections that a sandbox may hold; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16;
@@ -39,7 +39,7 @@ const ERROR_TYPE: HeaderName = HeaderName::from_static("lambda-runtime-function-
 type AnswerBody = http_body_util::Either<Full<Bytes>, Input>;
 
 /// Serves the connections that come, until `until`.
-pub(super) async fn accept(shared: &Arc<Shared>, listener: &TcpListener, until: &CancellationToken) {
+pub(super) async fn accept(shared: &Arc<RuntimeApiState>, listener: &TcpListener, until: &CancellationToken) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -63,7 +63,7 @@ pub(super) async fn accept(shared: &Arc<Shared>, listener: &TcpListener, until: 
     }
 }
 
-async fn serve_connection(shared: Arc<Shared>, stream: TcpStream) {
+async fn serve_connection(shared: Arc<RuntimeApiState>, stream: TcpStream) {
     // Without it each answer in two writes would wait 40 ms for a delayed acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY cannot be set");
@@ -107,7 +107,7 @@ fn route(path: &str) -> Option<Route<'_>> {
     }
 }
 
-async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<AnswerBody> {
+async fn answer(shared: Arc<RuntimeApiState>, request: Request<Incoming>) -> Response<AnswerBody> {
     let (head, body) = request.into_parts();
     let error_type = head.headers.get(ERROR_TYPE).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
     let response = match (route(head.uri.path()), head.method) {
@@ -123,18 +123,18 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Ans
 }
 
 /// Waits for the sandbox's next input.
-pub(super) async fn next(shared: &Arc<Shared>) -> Response<AnswerBody> {
+pub(super) async fn next(shared: &Arc<RuntimeApiState>) -> Response<AnswerBody> {
     let waiting = {
         let mut seats = shared.seats.lock();
         match seats.protocol.next() {
             Err(refusal) => return refused(&refusal).map(AnswerBody::Left),
-            Ok(Next::Take(_)) => match seats.assigned.take() {
+            Ok(NextReply::Take(_)) => match seats.assigned.take() {
                 Some(dispatch) => return input(shared.input(dispatch)),
                 None => return internal("the input is lost").map(AnswerBody::Left),
             },
-            Ok(Next::Wait { initialised }) => {
+            Ok(NextReply::Wait { initialised }) => {
                 if initialised && let Some(init) = seats.init.take() {
-                    let _ = init.send(Initialised::Ready);
+                    let _ = init.send(InitOutcome::Ready);
                 }
                 let (poll, waiting) = oneshot::channel();
                 seats.poll = Some(poll);
@@ -182,7 +182,7 @@ fn trace_id(id: InvocationId) -> String {
     format!("Root=1-{:08x}-{};Parent={};Sampled=0", millis / 1000, hex(&bytes[4..]), hex(&bytes[8..]))
 }
 
-async fn init_error(shared: &Shared, error_type: Option<String>, body: Incoming) -> Response<Full<Bytes>> {
+async fn init_error(shared: &RuntimeApiState, error_type: Option<String>, body: Incoming) -> Response<Full<Bytes>> {
     let payload = match shared.read(body).await {
         None => return superseded(),
         Some(Ok(ReadBody::Whole(payload))) => payload,
@@ -195,13 +195,13 @@ async fn init_error(shared: &Shared, error_type: Option<String>, body: Incoming)
     }
     (shared.on_answer)();
     if let Some(init) = seats.init.take() {
-        let _ = init.send(Initialised::Failed { payload, error_type });
+        let _ = init.send(InitOutcome::Failed { payload, error_type });
     }
     accepted()
 }
 
 async fn invocation_answer(
-    shared: &Shared,
+    shared: &RuntimeApiState,
     id: &str,
     failed: bool,
     error_type: Option<String>,
@@ -229,7 +229,7 @@ async fn invocation_answer(
     }
     (shared.on_answer)();
     if let Some(sender) = seats.reply.take() {
-        let _ = sender.send(Replied { at: shared.clock.monotonic(), reply });
+        let _ = sender.send(TimedReply { at: shared.clock.monotonic(), reply });
     }
     response
 }

@@ -30,8 +30,8 @@ use tokio_util::task::TaskTracker;
 use super::bundle::Bundles;
 use super::control::{Control, Listeners};
 use super::late_mount::{self, Belongings, MountNamespace};
-use super::launch::{Launch, OWN_NETWORK, Order, Prepare, Report, Walls, encode};
-use super::outbound::{self, Attached, Outbound};
+use super::launch::{InitMessage, Launch, OWN_NETWORK, Order, Prepare, Walls, encode};
+use super::outbound::{self, OutboundLink, OutboundNetwork};
 use super::root_tree::{self, CODE, LAYERS};
 use super::slots::{Slot, Slots};
 use super::{FAST_PATH, FAST_PATH_VARIABLE, SandboxError, SandboxSpec};
@@ -54,12 +54,12 @@ const SANDBOXES_MAX: u16 = u16::MAX;
 
 /// A step that failed, before it is known of which sandbox.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct StepFailure {
     pub(super) step: String,
     pub(super) reason: String,
 }
 
-impl Failed {
+impl StepFailure {
     pub(super) fn at(step: &str, reason: impl ToString) -> Self {
         Self { step: step.to_owned(), reason: reason.to_string() }
     }
@@ -76,14 +76,14 @@ impl Failed {
 
 /// The groups that are in use, so that a sweep passes them over.
 #[derive(Debug, Default)]
-struct Living(Mutex<HashSet<String>>);
+struct GroupsInUse(Mutex<HashSet<String>>);
 
 /// What a sandbox holds while it lives: its user, and its group's name.
 #[derive(Debug)]
 pub(super) struct Lease {
     slot: Slot,
     name: String,
-    living: Arc<Living>,
+    living: Arc<GroupsInUse>,
 }
 
 impl Drop for Lease {
@@ -94,7 +94,7 @@ impl Drop for Lease {
 
 /// Who raises the walls of sandboxes.
 #[derive(Debug)]
-pub(super) enum Raising {
+pub(super) enum IsolationMethod {
     /// The init itself, as far as `Prepare::walls` says.
     ByInit(Walls),
     /// A container runtime.
@@ -103,11 +103,11 @@ pub(super) enum Raising {
 
 /// What sandboxes are made of.
 #[derive(Debug)]
-pub(super) struct Making {
+pub(super) struct BlankParts {
     /// The program that becomes keeper and init.
     pub(super) init: PathBuf,
     /// Who raises the walls.
-    pub(super) raising: Raising,
+    pub(super) raising: IsolationMethod,
     /// The users they run as.
     pub(super) uids: Range<u32>,
     /// Where their groups are made.
@@ -124,7 +124,7 @@ pub(super) struct Making {
 #[derive(Debug)]
 pub(super) struct Maker {
     init: PathBuf,
-    raising: Raising,
+    raising: IsolationMethod,
     walls: Walls,
     uids: Range<u32>,
     pub(super) filter: bool,
@@ -137,7 +137,7 @@ pub(super) struct Maker {
     /// Why the last blank could not be made.
     trouble: Mutex<Option<String>>,
     slots: Arc<Slots>,
-    living: Arc<Living>,
+    living: Arc<GroupsInUse>,
     stock: Mutex<Stock>,
     /// Those that make blanks.
     restocking: TaskTracker,
@@ -145,41 +145,41 @@ pub(super) struct Maker {
 
 #[derive(Debug)]
 struct Stock {
-    ready: Vec<Blank>,
+    ready: Vec<BlankSandbox>,
     coming: usize,
     max: usize,
 }
 
 /// A blank sandbox. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Blank {
-    pub(super) begun: Begun<()>,
-    pub(super) held: Held,
+pub(super) struct BlankSandbox {
+    pub(super) begun: SandboxProcesses<()>,
+    pub(super) held: GroupGuard,
     /// Where the function moves in from outside.
     pub(super) inside: Option<MountNamespace>,
 }
 
 /// A sandbox that runs its command.
-pub(super) struct Made {
-    pub(super) begun: Begun<Listeners>,
+pub(super) struct LaunchedSandbox {
+    pub(super) begun: SandboxProcesses<Listeners>,
     pub(super) group: Group,
     pub(super) lease: Lease,
-    pub(super) network: Option<Attached>,
+    pub(super) network: Option<OutboundLink>,
     pub(super) steps: Steps,
 }
 
 /// Ends the group of a sandbox that does not come to be; its slot is free only then.
 #[derive(Debug)]
-pub(super) struct Held(Option<(Group, Lease)>);
+pub(super) struct GroupGuard(Option<(Group, Lease)>);
 
-impl Held {
-    pub(super) fn lease(&self) -> Result<&Lease, Failed> {
-        self.0.as_ref().map(|(_, lease)| lease).ok_or_else(|| Failed::at("start it", "it has ended"))
+impl GroupGuard {
+    pub(super) fn lease(&self) -> Result<&Lease, StepFailure> {
+        self.0.as_ref().map(|(_, lease)| lease).ok_or_else(|| StepFailure::at("start it", "it has ended"))
     }
 
-    pub(super) fn bound(&self, grant: Grant, pids_max: u32) -> Result<(), Failed> {
-        let Some((group, _)) = &self.0 else { return Err(Failed::at("start it", "it has ended")) };
-        group.bound(grant, pids_max + INIT_PROCESSES).map_err(|error| Failed::at("limit its cgroup", error))
+    pub(super) fn bound(&self, grant: Grant, pids_max: u32) -> Result<(), StepFailure> {
+        let Some((group, _)) = &self.0 else { return Err(StepFailure::at("start it", "it has ended")) };
+        group.bound(grant, pids_max + INIT_PROCESSES).map_err(|error| StepFailure::at("limit its cgroup", error))
     }
 
     /// The files by which a process joins its cgroup.
@@ -187,9 +187,13 @@ impl Held {
         self.0.iter().flat_map(|(group, _)| group.join_files()).collect()
     }
 
-    pub(super) fn made(mut self, begun: Begun<Listeners>, steps: Steps) -> Result<Made, Failed> {
-        let (group, lease) = self.0.take().ok_or_else(|| Failed::at("start it", "it has ended"))?;
-        Ok(Made { begun, group, lease, network: None, steps })
+    pub(super) fn made(
+        mut self,
+        begun: SandboxProcesses<Listeners>,
+        steps: Steps,
+    ) -> Result<LaunchedSandbox, StepFailure> {
+        let (group, lease) = self.0.take().ok_or_else(|| StepFailure::at("start it", "it has ended"))?;
+        Ok(LaunchedSandbox { begun, group, lease, network: None, steps })
     }
 
     /// Ends it, if it is still there.
@@ -200,7 +204,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for GroupGuard {
     fn drop(&mut self) {
         if self.0.is_none() {
             return;
@@ -211,7 +215,7 @@ impl Drop for Held {
     }
 }
 
-impl Blank {
+impl BlankSandbox {
     pub(super) fn has_ended(&self) -> bool {
         self.begun.control.has_ended()
     }
@@ -227,15 +231,15 @@ impl Blank {
 }
 
 impl Maker {
-    pub(super) fn new(making: Making) -> Self {
-        let Making { init, raising, uids, cgroups, blanks, filter, fast_path } = making;
+    pub(super) fn new(making: BlankParts) -> Self {
+        let BlankParts { init, raising, uids, cgroups, blanks, filter, fast_path } = making;
         let count = u16::try_from(uids.len()).unwrap_or(SANDBOXES_MAX);
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             init,
             walls: match &raising {
-                Raising::ByInit(walls) => *walls,
-                Raising::ByRuntime(_) => Walls::Container { uid: uids.start },
+                IsolationMethod::ByInit(walls) => *walls,
+                IsolationMethod::ByRuntime(_) => Walls::Container { uid: uids.start },
             },
             raising,
             uids,
@@ -259,7 +263,7 @@ impl Maker {
 
     /// What keeps it from making blanks now.
     pub(super) fn trouble(&self) -> Option<String> {
-        if let Raising::ByRuntime(bundles) = &self.raising {
+        if let IsolationMethod::ByRuntime(bundles) = &self.raising {
             let missing = bundles.runtime_missing();
             if missing.is_some() {
                 return missing;
@@ -269,8 +273,8 @@ impl Maker {
     }
 
     /// Makes a sandbox around nothing, up to where its command would start, and ends it.
-    pub(super) async fn probe(&self) -> Result<(), Failed> {
-        let Blank { begun, mut held, inside } = self.blank().await?;
+    pub(super) async fn probe(&self) -> Result<(), StepFailure> {
+        let BlankSandbox { begun, mut held, inside } = self.blank().await?;
         // Any folder that every user sees.
         let code = Path::new("/usr");
         if let Some(inside) = inside {
@@ -280,7 +284,7 @@ impl Maker {
         begun.probe(Launch::probe(code, PROBE_TMP_BYTES)).await?;
         // Its user is free when this returns.
         let ended = tokio::task::spawn_blocking(move || held.end()).await;
-        ended.map_err(|error| Failed::at("remove its cgroup", error))
+        ended.map_err(|error| StepFailure::at("remove its cgroup", error))
     }
 
     /// Makes blanks in the background until the stock is full.
@@ -326,8 +330,8 @@ impl Maker {
             std::mem::take(&mut stock.ready)
         };
         self.restocking.close();
-        join(join_all(ready.into_iter().map(Blank::end)), self.restocking.wait()).await;
-        if let Raising::ByRuntime(bundles) = &self.raising {
+        join(join_all(ready.into_iter().map(BlankSandbox::end)), self.restocking.wait()).await;
+        if let IsolationMethod::ByRuntime(bundles) = &self.raising {
             bundles.end_life();
         }
         let cgroups = Arc::clone(&self.cgroups);
@@ -338,15 +342,19 @@ impl Maker {
     pub(super) fn sweep(&self) -> usize {
         let groups = self.cgroups.sweep(&|name| self.living.0.lock().contains(name));
         match &self.raising {
-            Raising::ByInit(_) => groups,
-            Raising::ByRuntime(bundles) => groups.max(bundles.sweep()),
+            IsolationMethod::ByInit(_) => groups,
+            IsolationMethod::ByRuntime(bundles) => groups.max(bundles.sweep()),
         }
     }
 
     /// Makes the sandbox of a function, with a way out if `outbound` gives it one.
-    pub(super) async fn make(&self, spec: &SandboxSpec, outbound: Option<&Outbound>) -> Result<Made, Failed> {
+    pub(super) async fn make(
+        &self,
+        spec: &SandboxSpec,
+        outbound: Option<&OutboundNetwork>,
+    ) -> Result<LaunchedSandbox, StepFailure> {
         let wanted = Instant::now();
-        let Blank { mut begun, held, inside } = match self.take() {
+        let BlankSandbox { mut begun, held, inside } = match self.take() {
             Some(blank) => blank,
             None => self.blank().await?,
         };
@@ -365,7 +373,8 @@ impl Maker {
         let network = match outbound {
             None => None,
             Some(outbound) => {
-                let network = begun.network.take().ok_or_else(|| Failed::at("find its network", "it is unknown"))?;
+                let network =
+                    begun.network.take().ok_or_else(|| StepFailure::at("find its network", "it is unknown"))?;
                 Some(outbound.attach(network, held.join_files()).await?)
             }
         };
@@ -373,11 +382,11 @@ impl Maker {
         let begun = in_time("start it", begun.launch(launch)).await?;
         let launch = wanted.elapsed() - walls - mount;
         let made = held.made(begun, Steps { start: SandboxStart::Cold, walls, mount, launch })?;
-        Ok(Made { network, ..made })
+        Ok(LaunchedSandbox { network, ..made })
     }
 
     /// A blank that still stands.
-    fn take(&self) -> Option<Blank> {
+    fn take(&self) -> Option<BlankSandbox> {
         loop {
             let blank = self.stock.lock().ready.pop()?;
             if !blank.has_ended() {
@@ -394,8 +403,8 @@ impl Maker {
         own: Vec<(PathBuf, PathBuf)>,
         runtime_folders: &[PathBuf],
         tmp_bytes: u64,
-    ) -> Result<(), Failed> {
-        if let Raising::ByRuntime(bundles) = &self.raising {
+    ) -> Result<(), StepFailure> {
+        if let IsolationMethod::ByRuntime(bundles) = &self.raising {
             bundles.make_places(runtime_folders.iter().map(PathBuf::as_path))?;
         }
         let runtimes = runtime_folders.iter().map(|folder| (folder.clone(), folder.clone()));
@@ -404,27 +413,27 @@ impl Maker {
     }
 
     /// Writes the texts that a container shall have, beside its bundle: where they are, and where they appear.
-    fn own_files(&self, lease: &Lease, texts: &[(String, String)]) -> Result<Vec<(PathBuf, PathBuf)>, Failed> {
-        let Raising::ByRuntime(bundles) = &self.raising else { return Ok(Vec::new()) };
+    fn own_files(&self, lease: &Lease, texts: &[(String, String)]) -> Result<Vec<(PathBuf, PathBuf)>, StepFailure> {
+        let IsolationMethod::ByRuntime(bundles) = &self.raising else { return Ok(Vec::new()) };
         let write = |(path, text): &(String, String)| {
             let written = bundles.write_beside(&lease.name, path, text);
-            Ok((written.map_err(|error| Failed::at(&format!("write {path}"), error))?, path.into()))
+            Ok((written.map_err(|error| StepFailure::at(&format!("write {path}"), error))?, path.into()))
         };
         texts.iter().map(write).collect()
     }
 
-    pub(super) async fn blank(&self) -> Result<Blank, Failed> {
+    pub(super) async fn blank(&self) -> Result<BlankSandbox, StepFailure> {
         let blank = self.make_blank().await;
-        *self.trouble.lock() = blank.as_ref().err().map(Failed::sentence);
+        *self.trouble.lock() = blank.as_ref().err().map(StepFailure::sentence);
         blank
     }
 
-    async fn make_blank(&self) -> Result<Blank, Failed> {
+    async fn make_blank(&self) -> Result<BlankSandbox, StepFailure> {
         let lease = self.lease()?;
         let (cgroups, name) = (Arc::clone(&self.cgroups), lease.name.clone());
         let processes = match self.raising {
-            Raising::ByInit(_) => BLANK_PROCESSES,
-            Raising::ByRuntime(_) => BLANK_CONTAINER_PROCESSES,
+            IsolationMethod::ByInit(_) => BLANK_PROCESSES,
+            IsolationMethod::ByRuntime(_) => BLANK_CONTAINER_PROCESSES,
         };
         let group = tokio::task::spawn_blocking(move || {
             let group = cgroups.create(&name)?;
@@ -437,34 +446,34 @@ impl Maker {
             }
         });
         let group = match group.await {
-            Ok(made) => made.map_err(|error: crate::cgroup::CgroupError| Failed::at("make its cgroup", error))?,
-            Err(ended) => return Err(Failed::at("make its cgroup", ended)),
+            Ok(made) => made.map_err(|error: crate::cgroup::CgroupError| StepFailure::at("make its cgroup", error))?,
+            Err(ended) => return Err(StepFailure::at("make its cgroup", ended)),
         };
         let prepare = self.prepare(&lease, &group);
         let name = lease.name.clone();
         // From here on the group is ended by whoever holds this, on every way out.
-        let held = Held(Some((group, lease)));
+        let held = GroupGuard(Some((group, lease)));
         let prepare = prepare?;
         let _permit = match prepare.container {
             Some(_) => self.runtimes.acquire().await.ok(),
             None => None,
         };
-        let begun = in_time("raise its walls", Begun::prepare(&self.init, &prepare)).await;
+        let begun = in_time("raise its walls", SandboxProcesses::prepare(&self.init, &prepare)).await;
         let begun = begun.inspect_err(|_| self.forget(&name))?;
         let inside = begun.process.map(|process| MountNamespace::of(process, &name)).transpose();
-        let inside = inside.map_err(|error| Failed::at("find its files", error))?;
-        Ok(Blank { begun, held, inside })
+        let inside = inside.map_err(|error| StepFailure::at("find its files", error))?;
+        Ok(BlankSandbox { begun, held, inside })
     }
 
     fn forget(&self, name: &str) {
-        if let Raising::ByRuntime(bundles) = &self.raising {
+        if let IsolationMethod::ByRuntime(bundles) = &self.raising {
             bundles.forget(name);
         }
     }
 
-    fn lease(&self) -> Result<Lease, Failed> {
+    fn lease(&self) -> Result<Lease, StepFailure> {
         let slot = self.slots.lend().ok_or_else(|| {
-            Failed::at("find a free user", format!("all {} of the range are in use; widen it", self.uids.len()))
+            StepFailure::at("find a free user", format!("all {} of the range are in use; widen it", self.uids.len()))
         })?;
         let name = SandboxId::random().to_string();
         self.living.0.lock().insert(name.clone());
@@ -475,12 +484,12 @@ impl Maker {
         if self.walls.has_namespaces() { OWN_NETWORK } else { slot.address() }
     }
 
-    fn prepare(&self, lease: &Lease, group: &Group) -> Result<Prepare, Failed> {
+    fn prepare(&self, lease: &Lease, group: &Group) -> Result<Prepare, StepFailure> {
         let uid = lease.slot.uid(&self.uids);
         let thaw = group.thaw_before_death().map(|(file, word)| (file.into_os_string(), word.to_owned()));
         let folders = group.folders().iter().map(|folder| folder.as_os_str().to_owned()).collect();
         match &self.raising {
-            Raising::ByInit(walls) => Ok(Prepare {
+            IsolationMethod::ByInit(walls) => Ok(Prepare {
                 walls: match walls {
                     Walls::UserAndNamespaces { .. } => Walls::UserAndNamespaces { uid },
                     Walls::User { .. } => Walls::User { uid },
@@ -492,11 +501,12 @@ impl Maker {
                 folders,
                 container: None,
             }),
-            Raising::ByRuntime(bundles) => {
-                let path = self.cgroups.runtime_path(&lease.name).map_err(|why| Failed::at("name its cgroup", why))?;
+            IsolationMethod::ByRuntime(bundles) => {
+                let path =
+                    self.cgroups.runtime_path(&lease.name).map_err(|why| StepFailure::at("name its cgroup", why))?;
                 let container = bundles
                     .write(&lease.name, uid, &path)
-                    .map_err(|error| Failed::at("write what the container runtime reads", error))?;
+                    .map_err(|error| StepFailure::at("write what the container runtime reads", error))?;
                 Ok(Prepare { thaw, folders, container: Some(container), ..Prepare::inside_container(uid) })
             }
         }
@@ -550,13 +560,16 @@ pub(super) fn names(folders: &[PathBuf]) -> Vec<OsString> {
     folders.iter().map(|folder| folder.as_os_str().to_owned()).collect()
 }
 
-pub(super) async fn in_time<T>(step: &str, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
-    timeout(START_PATIENCE, work).await.map_err(|_| Failed::at(step, format!("not done in {START_PATIENCE:?}")))?
+pub(super) async fn in_time<T>(
+    step: &str,
+    work: impl Future<Output = Result<T, StepFailure>>,
+) -> Result<T, StepFailure> {
+    timeout(START_PATIENCE, work).await.map_err(|_| StepFailure::at(step, format!("not done in {START_PATIENCE:?}")))?
 }
 
 /// A keeper and an init, and how they are spoken with.
 #[derive(Debug)]
-pub(super) struct Begun<L> {
+pub(super) struct SandboxProcesses<L> {
     pub(super) keeper: Child,
     pub(super) control: Control,
     pub(super) output: Receiver,
@@ -567,28 +580,28 @@ pub(super) struct Begun<L> {
     pub(super) network: Option<OwnedFd>,
 }
 
-impl Begun<()> {
+impl SandboxProcesses<()> {
     /// Starts `nigh-sandbox` and waits until the walls stand.
-    pub(super) async fn prepare(init: &Path, prepare: &Prepare) -> Result<Self, Failed> {
-        let message = encode(prepare).map_err(|error| Failed::at("describe it", error))?;
-        let (ours, theirs) = Control::pair().map_err(|error| Failed::at("make a socket", error))?;
+    pub(super) async fn prepare(init: &Path, prepare: &Prepare) -> Result<Self, StepFailure> {
+        let message = encode(prepare).map_err(|error| StepFailure::at("describe it", error))?;
+        let (ours, theirs) = Control::pair().map_err(|error| StepFailure::at("make a socket", error))?;
         // One pipe for both outputs, so that lines keep their order.
         let pipe = || -> io::Result<_> {
             let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
             Ok((Receiver::from_owned_fd(read)?, write.try_clone()?, write))
         };
-        let (output, copy, write) = pipe().map_err(|error| Failed::at("make a pipe", error))?;
+        let (output, copy, write) = pipe().map_err(|error| StepFailure::at("make a pipe", error))?;
         let keeper = spawn(init, theirs, copy, write)
-            .map_err(|error| Failed::at(&format!("start {}", init.display()), error))?;
+            .map_err(|error| StepFailure::at(&format!("start {}", init.display()), error))?;
         let mut control = ours;
-        control.send(&message).await.map_err(|error| Failed::at("describe it", error))?;
+        control.send(&message).await.map_err(|error| StepFailure::at("describe it", error))?;
         let mut process = None;
         let mut ready = false;
         // In either order.
         while !ready || (prepare.container.is_some() && process.is_none()) {
             match next(&mut control).await? {
-                Report::Ready => ready = true,
-                Report::Contained { process: number } => process = Some(number),
+                InitMessage::Ready => ready = true,
+                InitMessage::Contained { process: number } => process = Some(number),
                 other => return Err(unexpected(&other)),
             }
         }
@@ -597,30 +610,31 @@ impl Begun<()> {
     }
 
     /// Has the init start the command and waits until it runs.
-    pub(super) async fn launch(mut self, launch: Launch) -> Result<Begun<Listeners>, Failed> {
+    pub(super) async fn launch(mut self, launch: Launch) -> Result<SandboxProcesses<Listeners>, StepFailure> {
         self.order(&Order::Launch(launch)).await?;
         self.runs().await?;
-        let listeners = self.control.take_listeners().map_err(|error| Failed::at("take the listeners over", error))?;
+        let listeners =
+            self.control.take_listeners().map_err(|error| StepFailure::at("take the listeners over", error))?;
         let Self { keeper, control, output, listeners: (), process, network: _ } = self;
-        Ok(Begun { keeper, control, output, listeners, process, network: None })
+        Ok(SandboxProcesses { keeper, control, output, listeners, process, network: None })
     }
 
     /// Has the init go as far as it can without a command, and ends it.
-    pub(super) async fn probe(mut self, launch: Launch) -> Result<(), Failed> {
+    pub(super) async fn probe(mut self, launch: Launch) -> Result<(), StepFailure> {
         self.order(&Order::Launch(launch)).await?;
         self.runs().await?;
         self.control.end();
-        self.keeper.wait().await.map(drop).map_err(|error| Failed::at("wait for its end", error))
+        self.keeper.wait().await.map(drop).map_err(|error| StepFailure::at("wait for its end", error))
     }
 
-    pub(super) async fn order(&mut self, order: &Order) -> Result<(), Failed> {
-        let message = encode(order).map_err(|error| Failed::at("describe it", error))?;
-        self.control.send(&message).await.map_err(|error| Failed::at("describe it", error))
+    pub(super) async fn order(&mut self, order: &Order) -> Result<(), StepFailure> {
+        let message = encode(order).map_err(|error| StepFailure::at("describe it", error))?;
+        self.control.send(&message).await.map_err(|error| StepFailure::at("describe it", error))
     }
 
-    async fn runs(&mut self) -> Result<(), Failed> {
+    async fn runs(&mut self) -> Result<(), StepFailure> {
         match next(&mut self.control).await? {
-            Report::Running => Ok(()),
+            InitMessage::Running => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
@@ -639,17 +653,17 @@ fn spawn(init: &Path, control: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> io:
 }
 
 /// What keeper or init say next, if it is not that they failed.
-pub(super) async fn next(control: &mut Control) -> Result<Report, Failed> {
+pub(super) async fn next(control: &mut Control) -> Result<InitMessage, StepFailure> {
     match control.report().await {
-        Ok(Some(Report::Failed { step, reason })) => Err(Failed { step, reason }),
+        Ok(Some(InitMessage::Failed { step, reason })) => Err(StepFailure { step, reason }),
         Ok(Some(report)) => Ok(report),
-        Ok(None) => Err(Failed::at("start it", "nigh-sandbox ended without a word")),
-        Err(error) => Err(Failed::at("start it", error)),
+        Ok(None) => Err(StepFailure::at("start it", "nigh-sandbox ended without a word")),
+        Err(error) => Err(StepFailure::at("start it", error)),
     }
 }
 
-pub(super) fn unexpected(report: &Report) -> Failed {
-    Failed::at("start it", format!("unexpected report {report:?}"))
+pub(super) fn unexpected(report: &InitMessage) -> StepFailure {
+    StepFailure::at("start it", format!("unexpected report {report:?}"))
 }
 
 /// Where files and network are the host's: names of inside become those of outside.

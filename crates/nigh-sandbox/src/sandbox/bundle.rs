@@ -12,9 +12,9 @@ use std::process::{Command, Stdio};
 
 use nigh_terms::SandboxId;
 
-use super::blank::Failed;
+use super::blank::StepFailure;
 use super::launch::Container;
-use super::oci_config::{INIT, Walled, config};
+use super::oci_config::{ContainerSpec, INIT, config};
 use super::root_tree::{Entry, entries, tmp_options, users};
 
 /// The bundles' folder in that of a life.
@@ -49,9 +49,9 @@ impl Bundles {
         runtime: &Path,
         init: &Path,
         root_uid_offset: Option<u32>,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, StepFailure> {
         let life = instance.join(SandboxId::random().to_string());
-        let failed = |error: io::Error| Failed::at(&format!("make the folder {}", life.display()), error);
+        let failed = |error: io::Error| StepFailure::at(&format!("make the folder {}", life.display()), error);
         let make = || passage(instance).and_then(|()| passage(&life));
         // The last keeper of an earlier life may remove the folder of all lives in between.
         make().or_else(|_| make()).and_then(|()| passage(&life.join(BUNDLES))).map_err(failed)?;
@@ -60,11 +60,12 @@ impl Bundles {
             instance: instance.to_owned(),
             runtime: runtime.to_owned(),
             shown: Vec::new(),
-            init: fs::canonicalize(init).map_err(|error| Failed::at(&format!("find {}", init.display()), error))?,
+            init: fs::canonicalize(init)
+                .map_err(|error| StepFailure::at(&format!("find {}", init.display()), error))?,
             root_uid_offset,
             life,
         };
-        bundles.build().map_err(|error| Failed::at("build the root that sandboxes share", error))?;
+        bundles.build().map_err(|error| StepFailure::at("build the root that sandboxes share", error))?;
         Ok(bundles)
     }
 
@@ -114,7 +115,7 @@ impl Bundles {
             file(&source, &text)?;
             files.push((source, path.into()));
         }
-        let config = config(&Walled {
+        let config = config(&ContainerSpec {
             root: &self.root(),
             shown: &self.shown,
             files: &files,
@@ -151,7 +152,7 @@ impl Bundles {
     }
 
     /// Makes places for folders to appear at, where the shared root must hold them.
-    pub(super) fn make_places<'a>(&self, targets: impl Iterator<Item = &'a Path>) -> Result<(), Failed> {
+    pub(super) fn make_places<'a>(&self, targets: impl Iterator<Item = &'a Path>) -> Result<(), StepFailure> {
         for target in targets {
             let first = target.components().find_map(|part| match part {
                 Component::Normal(name) => name.to_str(),
@@ -163,7 +164,7 @@ impl Bundles {
             if shown || linked || first.is_some_and(|name| OWN.contains(&name)) {
                 continue;
             }
-            folder(&self.at(target)).map_err(|error| Failed::at(&format!("make {}", target.display()), error))?;
+            folder(&self.at(target)).map_err(|error| StepFailure::at(&format!("make {}", target.display()), error))?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::{TcpListener, UnixStream};
 
-use super::launch::{DESCRIPTORS_MAX, Report, decode};
+use super::launch::{DESCRIPTORS_MAX, InitMessage, decode};
 
 const READ_BYTES: usize = 4096;
 
@@ -55,7 +55,7 @@ impl Control {
     }
 
     /// The next report; none when the sandbox has ended. May be dropped and called again.
-    pub(super) async fn report(&mut self) -> io::Result<Option<Report>> {
+    pub(super) async fn report(&mut self) -> io::Result<Option<InitMessage>> {
         loop {
             if let Some(report) = decode(&mut self.received)? {
                 return Ok(Some(report));

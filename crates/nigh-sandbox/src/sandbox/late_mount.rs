@@ -20,7 +20,7 @@ use rustix::thread::{
 };
 use tokio::sync::oneshot;
 
-use super::blank::Failed;
+use super::blank::StepFailure;
 use super::mounts::{NO_DEVICES, NO_SET_UID, READ_ONLY, restrict};
 use super::root_tree::{NEW_ROOT, tmp_options};
 
@@ -65,7 +65,7 @@ pub(super) struct Belongings {
 }
 
 /// Moves in.
-pub(super) async fn move_in(namespace: MountNamespace, belongings: Belongings) -> Result<(), Failed> {
+pub(super) async fn move_in(namespace: MountNamespace, belongings: Belongings) -> Result<(), StepFailure> {
     let (tell, told) = oneshot::channel();
     let work = move || {
         // The caller may have given up.
@@ -75,34 +75,34 @@ pub(super) async fn move_in(namespace: MountNamespace, belongings: Belongings) -
     std::thread::Builder::new()
         .name("move-in".to_owned())
         .spawn(work)
-        .map_err(|error| Failed::at("start a thread that moves the function in", error))?;
-    told.await.map_err(|_| Failed::at("move the function in", "the thread ended"))?
+        .map_err(|error| StepFailure::at("start a thread that moves the function in", error))?;
+    told.await.map_err(|_| StepFailure::at("move the function in", "the thread ended"))?
 }
 
-fn enter_and_mount(namespace: &MountNamespace, belongings: &Belongings) -> Result<(), Failed> {
-    let clone = |(source, target): &(PathBuf, PathBuf)| -> Result<(OwnedFd, PathBuf), Failed> {
+fn enter_and_mount(namespace: &MountNamespace, belongings: &Belongings) -> Result<(), StepFailure> {
+    let clone = |(source, target): &(PathBuf, PathBuf)| -> Result<(OwnedFd, PathBuf), StepFailure> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
         let tree = open_tree(CWD, source, flags)
-            .map_err(|error| Failed::at(&format!("take up {}", source.display()), error))?;
+            .map_err(|error| StepFailure::at(&format!("take up {}", source.display()), error))?;
         restrict(tree.as_fd(), Path::new(""), true, READ_ONLY | NO_SET_UID | NO_DEVICES)
-            .map_err(|error| Failed::at(&format!("make {} read-only", source.display()), error))?;
+            .map_err(|error| StepFailure::at(&format!("make {} read-only", source.display()), error))?;
         Ok((tree, namespace.place(target)))
     };
     let trees = belongings.shown.iter().map(clone).collect::<Result<Vec<_>, _>>()?;
     // SAFETY: this thread alone stops sharing its root and current folder with the others; descriptors stay shared.
-    unsafe { unshare_unsafe(UnshareFlags::FS) }.map_err(|error| Failed::at("leave the host's root", error))?;
+    unsafe { unshare_unsafe(UnshareFlags::FS) }.map_err(|error| StepFailure::at("leave the host's root", error))?;
     move_into_link_name_space(namespace.namespace.as_fd(), Some(LinkNameSpaceType::Mount))
-        .map_err(|error| Failed::at("enter the sandbox's files", error))?;
+        .map_err(|error| StepFailure::at("enter the sandbox's files", error))?;
     for (tree, target) in trees {
         let step = || format!("show {}", target.display());
-        make_folder(&target, belongings.uid).map_err(|error| Failed::at(&step(), error))?;
+        make_folder(&target, belongings.uid).map_err(|error| StepFailure::at(&step(), error))?;
         move_mount(&tree, "", CWD, &target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-            .map_err(|error| Failed::at(&step(), error))?;
+            .map_err(|error| StepFailure::at(&step(), error))?;
     }
-    let size =
-        std::ffi::CString::new(tmp_options(belongings.tmp_bytes)).map_err(|error| Failed::at("size /tmp", error))?;
+    let size = std::ffi::CString::new(tmp_options(belongings.tmp_bytes))
+        .map_err(|error| StepFailure::at("size /tmp", error))?;
     mount_remount(namespace.place(Path::new("/tmp")), MountFlags::NOSUID | MountFlags::NODEV, &*size)
-        .map_err(|error| Failed::at("size /tmp", error))
+        .map_err(|error| StepFailure::at("size /tmp", error))
 }
 
 /// Below /tmp nothing of another user can be made: its file system knows the sandbox's users only.

@@ -197,7 +197,7 @@ impl Launch {
 
 /// What the init tells the engine.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Report {
+pub enum InitMessage {
     /// The walls stand; a launch is awaited. Where they bound the network, its descriptor comes with this message.
     Ready,
     /// From the keeper: a container runtime has done its work; this is the init's process.
@@ -292,26 +292,26 @@ mod tests {
 
     #[test]
     fn messages_come_out_one_by_one_however_the_bytes_are_cut() {
-        let mut stream = encode(&Report::Running).unwrap();
-        stream.extend(encode(&Report::Exited(3)).unwrap());
+        let mut stream = encode(&InitMessage::Running).unwrap();
+        stream.extend(encode(&InitMessage::Exited(3)).unwrap());
         let mut received = Vec::new();
         let mut reports = Vec::new();
         for byte in stream {
             received.push(byte);
-            while let Some(report) = decode::<Report>(&mut received).unwrap() {
+            while let Some(report) = decode::<InitMessage>(&mut received).unwrap() {
                 reports.push(report);
             }
         }
-        assert_eq!(reports, [Report::Running, Report::Exited(3)]);
+        assert_eq!(reports, [InitMessage::Running, InitMessage::Exited(3)]);
         assert!(received.is_empty());
     }
 
     #[test]
     fn a_message_too_long_or_of_another_kind_is_refused() {
         let mut long = (MESSAGE_MAX_BYTES as u32 + 1).to_le_bytes().to_vec();
-        assert!(decode::<Report>(&mut long).is_err());
+        assert!(decode::<InitMessage>(&mut long).is_err());
         let mut other = encode(&17).unwrap();
-        assert!(decode::<Report>(&mut other).is_err());
+        assert!(decode::<InitMessage>(&mut other).is_err());
     }
 
     #[test]

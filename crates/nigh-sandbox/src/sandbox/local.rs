@@ -13,14 +13,14 @@ use nigh_functions::function_network::FunctionNetwork;
 use nigh_terms::SandboxId;
 use serde::{Deserialize, Serialize};
 
-use super::blank::{Begun, Failed, Made, Maker};
+use super::blank::{LaunchedSandbox, Maker, SandboxProcesses, StepFailure};
 use super::control::Listeners;
 use super::isolation::Isolation;
 use super::log_lines::Output;
-use super::outbound::{Outbound, OutboundSettings};
+use super::outbound::{OutboundNetwork, OutboundSettings};
 use super::slots::DEFAULT_UIDS;
-use super::supervise::{LocalSandbox, Running};
-use super::{SandboxEngine, SandboxError, SandboxSpec, Started, Stem, StemSpec, process, runc};
+use super::supervise::{LocalSandbox, SupervisedSandbox};
+use super::{SandboxEngine, SandboxError, SandboxSpec, StartedSandbox, Stem, StemSpec, process, runc};
 use crate::cgroup::cpuset::{Cpusets, SandboxCpus};
 
 /// The name of the sandboxes' init, beside Nigh's own program.
@@ -104,7 +104,7 @@ pub struct LocalEngine {
     pub(super) isolation: Isolation,
     pub(super) maker: Arc<Maker>,
     pub(super) cpus: Result<SandboxCpus, String>,
-    pub(super) outbound: Result<Outbound, String>,
+    pub(super) outbound: Result<OutboundNetwork, String>,
 }
 
 impl LocalEngine {
@@ -129,7 +129,7 @@ impl LocalEngine {
             },
         };
         if let Some(outbound) = &settings.outbound {
-            engine.outbound = Outbound::open(outbound, engine.maker.walls()).await;
+            engine.outbound = OutboundNetwork::open(outbound, engine.maker.walls()).await;
         }
         engine.maker.restock();
         Ok(engine)
@@ -171,19 +171,19 @@ impl SandboxEngine for LocalEngine {
     }
 
     fn outbound(&self) -> Result<String, String> {
-        self.outbound.as_ref().map(Outbound::line).map_err(Clone::clone)
+        self.outbound.as_ref().map(OutboundNetwork::line).map_err(Clone::clone)
     }
 
-    async fn start(&self, spec: SandboxSpec) -> Result<Started, SandboxError> {
+    async fn start(&self, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError> {
         let id = spec.id;
         if spec.command.is_empty() {
-            return Err(Failed::at("start its command", "there is none").into_error(id));
+            return Err(StepFailure::at("start its command", "there is none").into_error(id));
         }
         let outbound = match spec.network {
             FunctionNetwork::None => None,
             FunctionNetwork::Outbound => match &self.outbound {
                 Ok(outbound) => Some(outbound),
-                Err(why) => return Err(Failed::at("give it a way out to the network", why).into_error(id)),
+                Err(why) => return Err(StepFailure::at("give it a way out to the network", why).into_error(id)),
             },
         };
         let outcome = self.maker.make(&spec, outbound).await;
@@ -200,7 +200,7 @@ impl SandboxEngine for LocalEngine {
         self.maker.warm(spec).await.map_err(|failed| failed.into_error(SandboxId::random()))
     }
 
-    async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<Started, SandboxError> {
+    async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError> {
         if spec.network != FunctionNetwork::None {
             // The runtime of a stem may have looked for name servers already, and found none.
             stem.end().await;
@@ -223,13 +223,13 @@ impl SandboxEngine for LocalEngine {
 }
 
 /// Begins to watch over what was made.
-fn started(made: Made, spec: SandboxSpec) -> Started {
-    let Made { begun, group, lease, network, steps } = made;
-    let Begun { keeper, control, output, listeners, process: _, network: _ } = begun;
+fn started(made: LaunchedSandbox, spec: SandboxSpec) -> StartedSandbox {
+    let LaunchedSandbox { begun, group, lease, network, steps } = made;
+    let SandboxProcesses { keeper, control, output, listeners, process: _, network: _ } = begun;
     let Listeners { runtime, data, fast } = listeners;
     let output = Output::new(output, spec.log);
-    let running = Running { id: spec.id, control, keeper, output, group, lease, network };
-    Started { sandbox: Arc::new(LocalSandbox::supervise(running)), runtime, data, fast, steps }
+    let running = SupervisedSandbox { id: spec.id, control, keeper, output, group, lease, network };
+    StartedSandbox { sandbox: Arc::new(LocalSandbox::supervise(running)), runtime, data, fast, steps }
 }
 
 /// Beside the running program, or beside the folder it is in (where Cargo puts tests).

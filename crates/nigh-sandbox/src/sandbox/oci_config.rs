@@ -33,7 +33,7 @@ const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
 
 /// What differs from sandbox to sandbox, and from machine to machine.
 #[derive(Clone, Debug)]
-pub(super) struct Walled<'a> {
+pub(super) struct ContainerSpec<'a> {
     /// The folder that becomes the root.
     pub(super) root: &'a Path,
     /// What of the host is shown in it, at the same path.
@@ -51,8 +51,8 @@ pub(super) struct Walled<'a> {
 }
 
 /// The text of `config.json`.
-pub(super) fn config(walled: &Walled<'_>) -> Value {
-    let Walled { root, shown, files, uid, root_uid, cgroup, tmp } = walled;
+pub(super) fn config(walled: &ContainerSpec<'_>) -> Value {
+    let ContainerSpec { root, shown, files, uid, root_uid, cgroup, tmp } = walled;
     let mut mounts = vec![
         json!({ "destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"] }),
         memory("/dev", DEVICES_OPTIONS, &["noexec", "ro"]),
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn with(root_uid: Option<u32>) -> Value {
-        config(&Walled {
+        config(&ContainerSpec {
             root: Path::new("/run/nigh/root"),
             shown: &["/usr".into()],
             files: &[("/run/nigh/one/passwd".into(), "/etc/passwd".into())],

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use self::tool::{Carrying, Tool};
-use super::blank::Failed;
+use self::tool::{CarrierProcess, Tool};
+use super::blank::StepFailure;
 use super::launch::Walls;
 
 /// What of the kernel makes interfaces for it.
@@ -41,7 +41,7 @@ pub struct OutboundSettings {
 
 /// Gives sandboxes their way out.
 #[derive(Debug)]
-pub(super) struct Outbound {
+pub(super) struct OutboundNetwork {
     tool: Tool,
     resolvers: Vec<Ipv4Addr>,
     attached: Arc<AtomicUsize>,
@@ -49,12 +49,12 @@ pub(super) struct Outbound {
 
 /// The way out of one sandbox. It is gone when this is dropped.
 #[derive(Debug)]
-pub(super) struct Attached {
-    carrying: Carrying,
+pub(super) struct OutboundLink {
+    carrying: CarrierProcess,
     attached: Arc<AtomicUsize>,
 }
 
-impl Outbound {
+impl OutboundNetwork {
     /// Finds out whether it can be given to sandboxes with these walls.
     pub(super) async fn open(settings: &OutboundSettings, walls: Walls) -> Result<Self, String> {
         match walls {
@@ -99,8 +99,8 @@ impl Outbound {
     }
 
     /// Gives the sandbox of the network namespace `network` its way out. `join` are the files of its cgroup.
-    pub(super) async fn attach(&self, network: OwnedFd, join: Vec<PathBuf>) -> Result<Attached, Failed> {
-        let of_routes = network.try_clone().map_err(|error| Failed::at("find its network", error))?;
+    pub(super) async fn attach(&self, network: OwnedFd, join: Vec<PathBuf>) -> Result<OutboundLink, StepFailure> {
+        let of_routes = network.try_clone().map_err(|error| StepFailure::at("find its network", error))?;
         barred::bar(of_routes).await?;
         let carrying = self.tool.carry(&network).await?;
         // Only now: the cgroup of a container lets nobody open the kernel's device.
@@ -108,14 +108,14 @@ impl Outbound {
             let joined = tokio::task::spawn_blocking(move || {
                 join.iter().try_for_each(|file| {
                     let written = std::fs::write(file, process.to_string());
-                    written.map_err(|error| Failed::at(&format!("join {}", file.display()), error))
+                    written.map_err(|error| StepFailure::at(&format!("join {}", file.display()), error))
                 })
             });
-            joined.await.map_err(|error| Failed::at("join its cgroup", error))??;
+            joined.await.map_err(|error| StepFailure::at("join its cgroup", error))??;
         }
         self.attached.fetch_add(1, Ordering::Relaxed);
         metrics::gauge!("nigh_sandboxes_with_network").increment(1.0);
-        Ok(Attached { carrying, attached: Arc::clone(&self.attached) })
+        Ok(OutboundLink { carrying, attached: Arc::clone(&self.attached) })
     }
 }
 
@@ -125,7 +125,7 @@ fn of_the_host() -> Vec<Ipv4Addr> {
     lists.map(|text| resolvers::listed(&text)).find(|listed| !listed.is_empty()).unwrap_or_default()
 }
 
-impl Attached {
+impl OutboundLink {
     /// Returns when it has ended by itself.
     pub(super) async fn lost(&mut self) {
         // An error would be that it is no child of ours any more.
@@ -139,7 +139,7 @@ impl Attached {
     }
 }
 
-impl Drop for Attached {
+impl Drop for OutboundLink {
     fn drop(&mut self) {
         self.attached.fetch_sub(1, Ordering::Relaxed);
         metrics::gauge!("nigh_sandboxes_with_network").decrement(1.0);
@@ -155,7 +155,7 @@ mod tests {
         let settings = OutboundSettings { tool: Some("/absent/tool".into()), resolvers: Vec::new() };
         let why = |walls| {
             let settings = settings.clone();
-            async move { Outbound::open(&settings, walls).await.unwrap_err() }
+            async move { OutboundNetwork::open(&settings, walls).await.unwrap_err() }
         };
         assert!(why(Walls::Namespaces).await.contains("root"));
         assert!(why(Walls::None).await.contains("host's network"));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::SandboxError;
-use super::blank::{Begun, Maker, Making, Raising, START_PATIENCE};
+use super::blank::{BlankParts, IsolationMethod, Maker, START_PATIENCE, SandboxProcesses};
 use super::isolation::Isolation;
 use super::launch::{Launch, OWN_NETWORK, Prepare, Walls};
 use super::local::{EngineSettings, LocalEngine, NOT_TOLD, blocking};
@@ -38,9 +38,9 @@ pub(super) async fn open(
         _ => return Err(SandboxError::Unsupported(untrusted(settings, &refused))),
     };
     let filter = seccomp_profile::available();
-    let making = Making {
+    let making = BlankParts {
         init,
-        raising: Raising::ByInit(walls),
+        raising: IsolationMethod::ByInit(walls),
         uids: settings.uids.clone(),
         blanks: settings.blanks,
         filter: filter.is_ok(),
@@ -80,7 +80,7 @@ async fn probe(init: &Path, uid: u32) -> (Option<Walls>, Vec<String>) {
         };
         // Any folder that every user sees.
         let launch = Launch::probe(Path::new("/usr"), PROBE_TMP_BYTES);
-        let raise = async { Begun::prepare(init, &prepare).await?.probe(launch).await };
+        let raise = async { SandboxProcesses::prepare(init, &prepare).await?.probe(launch).await };
         match tokio::time::timeout(START_PATIENCE, raise).await {
             Ok(Ok(())) => return (Some(*walls), refused),
             Ok(Err(failed)) => refused.push(format!("{name}: {}", failed.sentence())),

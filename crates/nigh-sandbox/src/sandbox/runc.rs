@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::blank::{Maker, Making, Raising, START_PATIENCE};
+use super::blank::{BlankParts, IsolationMethod, Maker, START_PATIENCE};
 use super::bundle::Bundles;
 use super::isolation::{Isolation, Runtime};
 use super::local::{EngineSettings, LocalEngine, NOT_TOLD, blocking};
@@ -45,9 +45,9 @@ pub(super) async fn open(settings: &EngineSettings, init: PathBuf) -> Result<Loc
         let (folder, program, its_init) = (folder.clone(), program.clone(), init.clone());
         let bundles = blocking(move || Bundles::open(&folder, &program, &its_init, root_offset)).await;
         let bundles = bundles.map_err(|error| error.to_string())?.map_err(|failed| failed.sentence())?;
-        let maker = Maker::new(Making {
+        let maker = Maker::new(BlankParts {
             init: init.clone(),
-            raising: Raising::ByRuntime(bundles),
+            raising: IsolationMethod::ByRuntime(bundles),
             uids,
             cgroups: Arc::clone(&cgroups),
             blanks: settings.blanks,

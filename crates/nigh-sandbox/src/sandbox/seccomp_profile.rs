@@ -92,17 +92,17 @@ const HERE_TOO: &[Call] = &[
 ];
 
 /// Calls that are allowed with some arguments only: one of a call's rules must hold.
-const RULES: &[(Call, When)] = &[
+const RULES: &[(Call, ArgumentRule)] = &[
     // A new process or thread, in the namespaces of the old one.
-    (("SYS_clone", libc::SYS_clone), When::NoneOf { argument: 0, bits: NEW_NAMESPACES }),
+    (("SYS_clone", libc::SYS_clone), ArgumentRule::NoneOf { argument: 0, bits: NEW_NAMESPACES }),
     // Its kinds of network: within the machine's own walls only if the kernel keeps the kind apart by namespace.
-    (("SYS_socket", libc::SYS_socket), When::Is { argument: 0, value: libc::AF_UNIX as u64 }),
-    (("SYS_socket", libc::SYS_socket), When::Is { argument: 0, value: libc::AF_INET as u64 }),
-    (("SYS_socket", libc::SYS_socket), When::Is { argument: 0, value: libc::AF_INET6 as u64 }),
-    (("SYS_socket", libc::SYS_socket), When::Is { argument: 0, value: libc::AF_NETLINK as u64 }),
+    (("SYS_socket", libc::SYS_socket), ArgumentRule::Is { argument: 0, value: libc::AF_UNIX as u64 }),
+    (("SYS_socket", libc::SYS_socket), ArgumentRule::Is { argument: 0, value: libc::AF_INET as u64 }),
+    (("SYS_socket", libc::SYS_socket), ArgumentRule::Is { argument: 0, value: libc::AF_INET6 as u64 }),
+    (("SYS_socket", libc::SYS_socket), ArgumentRule::Is { argument: 0, value: libc::AF_NETLINK as u64 }),
     // The usual personality, and asking for it.
-    (("SYS_personality", libc::SYS_personality), When::Is { argument: 0, value: 0 }),
-    (("SYS_personality", libc::SYS_personality), When::Is { argument: 0, value: 0xffff_ffff }),
+    (("SYS_personality", libc::SYS_personality), ArgumentRule::Is { argument: 0, value: 0 }),
+    (("SYS_personality", libc::SYS_personality), ArgumentRule::Is { argument: 0, value: 0xffff_ffff }),
 ];
 /// All flags of clone(2) that make a namespace.
 const NEW_NAMESPACES: u64 = (libc::CLONE_NEWNS
@@ -117,7 +117,7 @@ const YOUNGER: u32 = 451;
 
 /// Which arguments are allowed.
 #[derive(Clone, Copy, Debug)]
-enum When {
+enum ArgumentRule {
     /// The argument's lower half has this value.
     Is { argument: u8, value: u64 },
     /// The argument has none of these bits.
@@ -139,8 +139,8 @@ pub fn oci() -> Value {
     ];
     for (call, when) in RULES {
         let argument = match when {
-            When::Is { argument, value } => json!({ "index": argument, "value": value, "op": "SCMP_CMP_EQ" }),
-            When::NoneOf { argument, bits } => {
+            ArgumentRule::Is { argument, value } => json!({ "index": argument, "value": value, "op": "SCMP_CMP_EQ" }),
+            ArgumentRule::NoneOf { argument, bits } => {
                 json!({ "index": argument, "value": bits, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ" })
             }
         };
@@ -174,10 +174,10 @@ impl Filters {
         for ((_, number), when) in RULES {
             let condition = match *when {
                 // The kernel reads these arguments as 32 bits, and so does libseccomp's comparison of small values.
-                When::Is { argument, value } => {
+                ArgumentRule::Is { argument, value } => {
                     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
                 }
-                When::NoneOf { argument, bits } => {
+                ArgumentRule::NoneOf { argument, bits } => {
                     SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(bits), 0)
                 }
             };

@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 use nigh_schedule::activation::{SandboxStart, Steps};
 use nigh_schedule::grant::Grant;
 
-use super::blank::{Begun, Blank, Failed, Made, Maker, in_time, names, next, own_folders, pairs, unexpected};
+use super::blank::{
+    BlankSandbox, LaunchedSandbox, Maker, SandboxProcesses, StepFailure, in_time, names, next, own_folders, pairs,
+    unexpected,
+};
 use super::late_mount::MountNamespace;
-use super::launch::{Launch, Order, Report, Walls};
+use super::launch::{InitMessage, Launch, Order, Walls};
 use super::{SandboxSpec, StemSpec};
 
 /// How much is read of what a stem printed that failed.
@@ -17,7 +20,7 @@ const LAST_WORDS_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub struct Stem {
     /// Its function's folders move in from outside.
-    pub(super) blank: Box<Blank>,
+    pub(super) blank: Box<BlankSandbox>,
     pub(super) said: String,
     pub(super) pids_max: u32,
 }
@@ -51,8 +54,8 @@ impl Maker {
     }
 
     /// Makes a stem. Functions have the same processes' limit as it.
-    pub(super) async fn warm(&self, spec: &StemSpec) -> Result<Stem, Failed> {
-        let Blank { mut begun, held, inside } = self.blank().await?;
+    pub(super) async fn warm(&self, spec: &StemSpec) -> Result<Stem, StepFailure> {
+        let BlankSandbox { mut begun, held, inside } = self.blank().await?;
         held.bound(Grant::full(spec.memory), spec.pids_max)?;
         if let Some(inside) = inside.clone() {
             self.move_in(inside, held.lease()?, Vec::new(), &spec.runtime_folders, spec.tmp.bytes()).await?;
@@ -71,19 +74,19 @@ impl Maker {
         let warmed = in_time("warm it", begun.warm(order)).await;
         let (namespace, said) = warmed.map_err(|failed| begun.with_last_line(failed))?;
         let inside = inside.or(namespace);
-        Ok(Stem { blank: Box::new(Blank { begun, held, inside }), said, pids_max: spec.pids_max })
+        Ok(Stem { blank: Box::new(BlankSandbox { begun, held, inside }), said, pids_max: spec.pids_max })
     }
 
     /// Makes the sandbox of a function of `stem`.
-    pub(super) async fn adopt(&self, stem: Stem, spec: &SandboxSpec) -> Result<Made, Failed> {
+    pub(super) async fn adopt(&self, stem: Stem, spec: &SandboxSpec) -> Result<LaunchedSandbox, StepFailure> {
         let wanted = Instant::now();
         let Stem { blank, said: _, pids_max } = stem;
-        let Blank { begun, held, inside } = *blank;
+        let BlankSandbox { begun, held, inside } = *blank;
         if pids_max != spec.pids_max {
-            return Err(Failed::at("take a stem", "it was made for another number of processes"));
+            return Err(StepFailure::at("take a stem", "it was made for another number of processes"));
         }
         held.bound(spec.grant, spec.pids_max)?;
-        let inside = inside.ok_or_else(|| Failed::at("take a stem", "its files are not known"))?;
+        let inside = inside.ok_or_else(|| StepFailure::at("take a stem", "its files are not known"))?;
         self.move_in(inside, held.lease()?, own_folders(spec), &[], spec.tmp.bytes()).await?;
         let mount = wanted.elapsed();
         // Its root stands: of all this it hears the command and the environment only.
@@ -94,13 +97,13 @@ impl Maker {
     }
 }
 
-impl Begun<()> {
+impl SandboxProcesses<()> {
     /// Has the init start a stem and waits until it is ready: where its files are, if the init has built the root, and
     /// what the stem says.
-    async fn warm(&mut self, order: Launch) -> Result<(Option<MountNamespace>, String), Failed> {
+    async fn warm(&mut self, order: Launch) -> Result<(Option<MountNamespace>, String), StepFailure> {
         self.order(&Order::Warm(order)).await?;
         match next(&mut self.control).await? {
-            Report::Warmed { said } => {
+            InitMessage::Warmed { said } => {
                 let namespace = self.control.take_descriptors().pop().map(MountNamespace::of_init);
                 Ok((namespace, said))
             }
@@ -109,12 +112,12 @@ impl Begun<()> {
     }
 
     /// What the stem printed last may say why it failed.
-    fn with_last_line(&self, failed: Failed) -> Failed {
+    fn with_last_line(&self, failed: StepFailure) -> StepFailure {
         let mut printed = [0; LAST_WORDS_BYTES];
         let length = self.output.try_read(&mut printed).unwrap_or_default();
         let printed = String::from_utf8_lossy(&printed[..length]);
         match printed.lines().last() {
-            Some(line) => Failed { reason: format!("{}; it printed: {line}", failed.reason), ..failed },
+            Some(line) => StepFailure { reason: format!("{}; it printed: {line}", failed.reason), ..failed },
             None => failed,
         }
     }

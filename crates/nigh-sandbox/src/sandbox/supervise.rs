@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::blank::Lease;
 use super::control::Control;
-use super::launch::{CONTINUE, Report, STOP};
+use super::launch::{CONTINUE, InitMessage, STOP};
 use super::log_lines::Output;
-use super::outbound::Attached;
+use super::outbound::OutboundLink;
 use super::{Sandbox, SandboxEnd, SandboxError};
 use crate::cgroup::Group;
 
@@ -32,7 +32,7 @@ const WORDS_MAX: usize = 16;
 const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();
 
 /// All that belongs to a sandbox that has begun.
-pub(super) struct Running {
+pub(super) struct SupervisedSandbox {
     pub(super) id: SandboxId,
     pub(super) control: Control,
     pub(super) keeper: Child,
@@ -40,7 +40,7 @@ pub(super) struct Running {
     pub(super) group: Group,
     pub(super) lease: Lease,
     /// Its way out, if it has one.
-    pub(super) network: Option<Attached>,
+    pub(super) network: Option<OutboundLink>,
 }
 
 /// A running sandbox, whoever raised its walls.
@@ -59,8 +59,8 @@ pub(super) struct LocalSandbox {
 
 impl LocalSandbox {
     /// Begins to watch over it.
-    pub(super) fn supervise(running: Running) -> Self {
-        let Running { id, control, keeper, output, group, lease, network } = running;
+    pub(super) fn supervise(running: SupervisedSandbox) -> Self {
+        let SupervisedSandbox { id, control, keeper, output, group, lease, network } = running;
         let output = Arc::new(output);
         let printed = Arc::clone(&output);
         let passed_on = tokio::spawn(async move { printed.pass_on().await });
@@ -193,11 +193,11 @@ struct Watcher {
     stop: CancellationToken,
     group: Arc<Group>,
     oom_kills: Arc<AtomicU64>,
-    network: Option<Attached>,
+    network: Option<OutboundLink>,
 }
 
 /// Returns when a sandbox that had a way out has none any more.
-async fn lost(network: &mut Option<Attached>) {
+async fn lost(network: &mut Option<OutboundLink>) {
     match network {
         Some(network) => network.lost().await,
         None => std::future::pending().await,
@@ -205,27 +205,27 @@ async fn lost(network: &mut Option<Attached>) {
 }
 
 impl Watcher {
-    async fn watch(mut self, mut keeper: Child) -> (SandboxEnd, Child, Control, Option<Attached>) {
+    async fn watch(mut self, mut keeper: Child) -> (SandboxEnd, Child, Control, Option<OutboundLink>) {
         let mut end = None;
         let mut stopping = false;
         loop {
             tokio::select! {
                 report = self.control.report() => match report {
-                    Ok(Some(Report::Exited(code))) => drop(end.get_or_insert(SandboxEnd::Exited(code))),
-                    Ok(Some(Report::Signalled(signal))) => drop(end.get_or_insert(SandboxEnd::Signalled(signal))),
-                    Ok(Some(Report::Stopped)) => drop(self.stopped.send_replace(true)),
-                    Ok(Some(Report::Continued)) => drop(self.stopped.send_replace(false)),
+                    Ok(Some(InitMessage::Exited(code))) => drop(end.get_or_insert(SandboxEnd::Exited(code))),
+                    Ok(Some(InitMessage::Signalled(signal))) => drop(end.get_or_insert(SandboxEnd::Signalled(signal))),
+                    Ok(Some(InitMessage::Stopped)) => drop(self.stopped.send_replace(true)),
+                    Ok(Some(InitMessage::Continued)) => drop(self.stopped.send_replace(false)),
                     Ok(Some(
-                        other @ (Report::Ready
-                        | Report::Contained { .. }
-                        | Report::Warmed { .. }
-                        | Report::Running
-                        | Report::Failed { .. }),
+                        other @ (InitMessage::Ready
+                        | InitMessage::Contained { .. }
+                        | InitMessage::Warmed { .. }
+                        | InitMessage::Running
+                        | InitMessage::Failed { .. }),
                     )) => {
                         tracing::debug!(?other, "a late report of a sandbox");
                     }
                     // The init is gone and with it all processes; the keeper has nothing more to say.
-                    Ok(Some(Report::Over) | None) | Err(_) => break,
+                    Ok(Some(InitMessage::Over) | None) | Err(_) => break,
                 },
                 () = self.stop.cancelled(), if !stopping => {
                     stopping = true;

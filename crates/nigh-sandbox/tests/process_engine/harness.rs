@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nigh_functions::function_network::FunctionNetwork;
 use nigh_sandbox::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
-use nigh_sandbox::sandbox::{LogSink, Sandbox, SandboxEnd, SandboxEngine as _, SandboxSpec, Started};
+use nigh_sandbox::sandbox::{LogSink, Sandbox, SandboxEnd, SandboxEngine as _, SandboxSpec, StartedSandbox};
 use nigh_schedule::grant::Grant;
 use nigh_terms::{ByteSize, SandboxId};
 
@@ -110,7 +110,7 @@ pub(crate) fn command(words: &[&str]) -> Function {
     Function { spec, lines, code }
 }
 
-pub(crate) async fn start(engine: &LocalEngine, function: Function) -> (Started, Arc<Lines>, tempfile::TempDir) {
+pub(crate) async fn start(engine: &LocalEngine, function: Function) -> (StartedSandbox, Arc<Lines>, tempfile::TempDir) {
     let started = engine.start(function.spec).await.unwrap();
     (started, function.lines, function.code)
 }

@@ -5,7 +5,7 @@ use nigh_terms::{ByteSize, FunctionName, InvocationId, Monotonic, Namespace, Tim
 
 /// Both clocks, now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
+pub struct ClockReading {
     /// For waits.
     pub monotonic: Monotonic,
     /// For ages across restarts.

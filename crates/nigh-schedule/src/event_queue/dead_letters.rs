@@ -9,7 +9,7 @@ use super::EventFacts;
 
 /// What is left of a dead letter, and so what a retry of it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Remains {
+pub enum RemainingWork {
     /// The event: it is run again.
     Event,
     /// The record of its end: it is delivered again.
@@ -30,7 +30,7 @@ pub struct DeadLetter {
     /// When.
     pub died: Timestamp,
     /// What is left.
-    pub remains: Remains,
+    pub remains: RemainingWork,
 }
 
 /// Dead letters by namespace, in the order of their events.

@@ -12,7 +12,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A queue with a clock that the test moves, and one policy for all functions.
 struct Scene {
     queue: EventQueue,
-    now: Now,
+    now: ClockReading,
     policy: EventPolicy,
 }
 
@@ -22,7 +22,7 @@ impl Scene {
     }
 
     fn limited(limits: QueueLimits) -> Self {
-        let now = Now { monotonic: Monotonic(0), wall: Timestamp(1_700_000_000_000) };
+        let now = ClockReading { monotonic: Monotonic(0), wall: Timestamp(1_700_000_000_000) };
         Self { queue: EventQueue::new(limits), now, policy: EventPolicy::of(None, None) }
     }
 
@@ -62,7 +62,7 @@ impl Scene {
     }
 }
 
-fn facts(namespace: &str, function: &str, now: Now) -> EventFacts {
+fn facts(namespace: &str, function: &str, now: ClockReading) -> EventFacts {
     EventFacts {
         namespace: Namespace::new(namespace).unwrap(),
         function: FunctionName::new(function).unwrap(),
@@ -73,7 +73,7 @@ fn facts(namespace: &str, function: &str, now: Now) -> EventFacts {
 
 fn letter(id: InvocationId, facts: EventFacts) -> DeadLetter {
     let died = facts.accepted;
-    DeadLetter { id, facts, attempts: 3, reason: "RetriesExhausted".to_owned(), died, remains: Remains::Event }
+    DeadLetter { id, facts, attempts: 3, reason: "RetriesExhausted".to_owned(), died, remains: RemainingWork::Event }
 }
 
 fn finished(command: Option<Command>) -> (Condition, Fate, u32) {

@@ -11,11 +11,11 @@ use std::time::Duration;
 use nigh_functions::function::Function;
 use nigh_terms::{ByteSize, Monotonic, Namespace};
 
-use super::command::{Lost, PoolLimits, StartId};
-use super::concurrency::{Concurrency, Which, which};
+use super::command::{PoolLimits, SandboxEndReason, StartId};
+use super::concurrency::{Concurrency, FunctionKey, which};
 use super::demand::{Demand, Loss, START_UNKNOWN};
 use super::restart_budget::RestartBudget;
-use super::room::{Lack, Room};
+use super::room::{Room, RoomShortage};
 use super::run_rule::{RUN_UNKNOWN, may_begin};
 use super::start_rule::{Processors, Want};
 
@@ -78,7 +78,7 @@ pub(super) struct FunctionUse<S> {
     /// One is expected.
     pub(super) is_expected: bool,
     /// Why its last sandbox ended.
-    pub(super) lost: Option<Lost>,
+    pub(super) lost: Option<SandboxEndReason>,
 }
 
 impl<S> Default for FunctionUse<S> {
@@ -119,7 +119,7 @@ impl<S> FunctionUse<S> {
 
 /// A sandbox that is being made.
 #[derive(Clone, Debug)]
-pub(super) struct Starting {
+pub(super) struct PendingStart {
     pub(super) function: Arc<Function>,
     pub(super) since: Monotonic,
     /// For nobody who waits: nobody hears if it hangs.
@@ -130,7 +130,7 @@ pub(super) struct Starting {
 #[derive(Clone, Debug)]
 pub(super) struct Promise<S> {
     pub(super) victims: Vec<S>,
-    pub(super) lack: Lack,
+    pub(super) lack: RoomShortage,
 }
 
 /// An idle sandbox that may end for another.
@@ -153,17 +153,17 @@ pub(super) struct Books<S> {
     pub(super) limits: PoolLimits,
     pub(super) room: Room,
     pub(super) records: HashMap<S, Record>,
-    pub(super) functions: HashMap<Which, FunctionUse<S>>,
+    pub(super) functions: HashMap<FunctionKey, FunctionUse<S>>,
     pub(super) running: Concurrency,
-    pub(super) starts: BTreeMap<StartId, Starting>,
+    pub(super) starts: BTreeMap<StartId, PendingStart>,
     pub(super) promises: Vec<Promise<S>>,
     pub(super) budget: RestartBudget,
     /// Processors that had nothing to do, how many ran or started then, and when that was; none where nobody measures them.
     pub(super) idle_processors: Option<(f64, usize, Monotonic)>,
     /// Memory gathers for this function, which books so much, until then.
-    pub(super) gathers: Option<(Which, ByteSize, Monotonic)>,
+    pub(super) gathers: Option<(FunctionKey, ByteSize, Monotonic)>,
     /// For whom it was gathered last: then it is another's turn.
-    pub(super) gathered_last: Option<Which>,
+    pub(super) gathered_last: Option<FunctionKey>,
     /// Not before then.
     pub(super) gathers_again: Monotonic,
     /// How long a start takes, whosever it is.
@@ -231,7 +231,7 @@ impl<S: Clone + Eq + Hash> Books<S> {
 
     /// How many of them are being made. One made ahead that takes very long counts as none.
     pub(super) fn making_of(&self, function: &Function, now: Monotonic) -> usize {
-        let counts = |one: &&Starting| !one.is_ahead || now.since(one.since) < AHEAD_WITHIN;
+        let counts = |one: &&PendingStart| !one.is_ahead || now.since(one.since) < AHEAD_WITHIN;
         self.starts.values().filter(counts).filter(|one| one.function.same_version(function)).count()
     }
 
@@ -261,7 +261,7 @@ impl<S: Clone + Eq + Hash> Books<S> {
 
     /// What is missing for `function` to run in a sandbox that takes `held` now, or for a new one; none if it does not fit
     /// beside what is busy, or beside what others gather.
-    pub(super) fn lack(&self, function: &Function, held: Option<ByteSize>) -> Option<Lack> {
+    pub(super) fn lack(&self, function: &Function, held: Option<ByteSize>) -> Option<RoomShortage> {
         self.fits(function, function.memory).then_some(())?;
         match held {
             Some(held) => self.room.for_run(function.memory, held, &self.limits),
@@ -296,7 +296,13 @@ impl<S: Clone + Eq + Hash> Books<S> {
     /// The idle sandboxes that end so that `lack` is made up for: those that are worth least for each MiB, but not `own`,
     /// nor those that somebody waits for; if `waited_for`, those too, after the others and the oldest first, so that each has
     /// its time. None if all together are not enough.
-    pub(super) fn victims(&self, lack: Lack, own: Option<&S>, waited_for: bool, now: Monotonic) -> Option<Victims<S>> {
+    pub(super) fn victims(
+        &self,
+        lack: RoomShortage,
+        own: Option<&S>,
+        waited_for: bool,
+        now: Monotonic,
+    ) -> Option<Victims<S>> {
         if lack.is_none() {
             return Some(Victims { sandboxes: Vec::new(), loss_s: 0.0 });
         }
@@ -339,7 +345,7 @@ impl<S: Clone + Eq + Hash> Books<S> {
     }
 
     /// These are being ended, for `lack`, by `why`.
-    pub(super) fn end(&mut self, victims: &[S], lack: Lack, why: &Lost) {
+    pub(super) fn end(&mut self, victims: &[S], lack: RoomShortage, why: &SandboxEndReason) {
         for one in victims {
             self.begin_end(one, why);
         }
@@ -350,7 +356,7 @@ impl<S: Clone + Eq + Hash> Books<S> {
     }
 
     /// This one is being ended.
-    pub(super) fn begin_end(&mut self, sandbox: &S, why: &Lost) {
+    pub(super) fn begin_end(&mut self, sandbox: &S, why: &SandboxEndReason) {
         let Some(record) = self.records.get_mut(sandbox).filter(|record| record.state != State::Ending) else { return };
         let sum = match record.state {
             State::Resting(_) => &mut self.room.resting,
@@ -369,7 +375,7 @@ impl<S: Clone + Eq + Hash> Books<S> {
 
     /// Nothing is left of `sandbox`.
     pub(super) fn gone(&mut self, sandbox: &S) {
-        self.begin_end(sandbox, &Lost::Died);
+        self.begin_end(sandbox, &SandboxEndReason::Died);
         let Some(record) = self.records.remove(sandbox) else { return };
         self.room.ending = self.room.ending.saturating_sub(record.takes);
         self.room.sandboxes = self.room.sandboxes.saturating_sub(1);

@@ -18,7 +18,7 @@ pub struct StartId(pub(super) u64);
 
 /// What an asker hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum PoolAnswer {
     /// It waits under this ticket until a command names it.
     Waiting(Ticket),
     /// It cannot even wait, for this reason.
@@ -77,14 +77,14 @@ pub enum ColdReason {
     /// So many of it are busy, and waiting for them would take longer.
     Busy(usize),
     /// The last one of the function was ended, for this.
-    Ended(Lost),
+    Ended(SandboxEndReason),
     /// It was expected to be invoked.
     Ahead,
 }
 
 /// Why an idle sandbox was ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum SandboxEndReason {
     /// For the room of this function.
     To(FunctionName),
     /// It was idle for as long as sandboxes are kept.
@@ -97,7 +97,7 @@ pub enum Lost {
     Died,
 }
 
-impl Lost {
+impl SandboxEndReason {
     /// The reason as metrics name it.
     #[must_use]
     pub const fn label(&self) -> &'static str {
@@ -132,11 +132,15 @@ impl fmt::Display for ColdReason {
             Self::Busy(busy) => {
                 write!(f, "its {busy} sandboxes were busy, and waiting for one would have taken longer")
             }
-            Self::Ended(Lost::To(other)) => write!(f, "its last one had been ended to make room for {other}"),
-            Self::Ended(Lost::KeepAlive) => write!(f, "its last one had been idle for as long as sandboxes are kept"),
-            Self::Ended(Lost::Changed) => write!(f, "the function had changed since its last one was made"),
-            Self::Ended(Lost::Memory) => write!(f, "its last one had been ended for its memory"),
-            Self::Ended(Lost::Died) => write!(f, "its last one had ended"),
+            Self::Ended(SandboxEndReason::To(other)) => {
+                write!(f, "its last one had been ended to make room for {other}")
+            }
+            Self::Ended(SandboxEndReason::KeepAlive) => {
+                write!(f, "its last one had been idle for as long as sandboxes are kept")
+            }
+            Self::Ended(SandboxEndReason::Changed) => write!(f, "the function had changed since its last one was made"),
+            Self::Ended(SandboxEndReason::Memory) => write!(f, "its last one had been ended for its memory"),
+            Self::Ended(SandboxEndReason::Died) => write!(f, "its last one had ended"),
             Self::Ahead => write!(f, "it was expected to be invoked"),
         }
     }

@@ -9,9 +9,9 @@ use nigh_functions::function::Function;
 use nigh_terms::{FunctionName, Namespace};
 
 /// A function of a tenant.
-pub(super) type Which = (Namespace, FunctionName);
+pub(super) type FunctionKey = (Namespace, FunctionName);
 
-pub(super) fn which(function: &Function) -> Which {
+pub(super) fn which(function: &Function) -> FunctionKey {
     (function.namespace.clone(), function.name.clone())
 }
 
@@ -20,8 +20,8 @@ pub(super) fn which(function: &Function) -> Which {
 pub(super) struct Concurrency {
     all: usize,
     /// Functions of which none runs are not listed.
-    running: HashMap<Which, usize>,
-    reserved: HashMap<Which, usize>,
+    running: HashMap<FunctionKey, usize>,
+    reserved: HashMap<FunctionKey, usize>,
 }
 
 impl Concurrency {
@@ -80,7 +80,7 @@ impl Concurrency {
         free.saturating_sub(kept)
     }
 
-    fn running_of(&self, which: &Which) -> usize {
+    fn running_of(&self, which: &FunctionKey) -> usize {
         self.running.get(which).copied().unwrap_or_default()
     }
 }

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::tests::{LIMITS, pool, sized};
-use super::{Answer, BUSY_SHARE, Command, PoolLimits, PoolUse, SAVED_MAX_S, SandboxPool, StartId, Ticket};
+use super::{BUSY_SHARE, Command, PoolAnswer, PoolLimits, PoolUse, SAVED_MAX_S, SandboxPool, StartId, Ticket};
 
 const STEP: Duration = Duration::from_millis(10);
 const STEM: ByteSize = ByteSize::mib(100);
@@ -20,7 +20,7 @@ const HELD: ByteSize = ByteSize::mib(30);
 
 /// A sandbox as it really is.
 #[derive(Clone, Debug, PartialEq)]
-enum Real {
+enum SimulatedSandbox {
     Runs { until: u64 },
     Idle { since: u64 },
     Rests,
@@ -28,7 +28,7 @@ enum Real {
 }
 
 /// What waits until these are gone.
-enum Then {
+enum DelayedStep {
     Run(u32),
     Make(StartId, Arc<Function>, u64),
 }
@@ -42,9 +42,9 @@ struct Node {
     /// Steps that a run and a start take.
     run: u64,
     start: u64,
-    sandboxes: BTreeMap<u32, (Arc<Function>, Real)>,
+    sandboxes: BTreeMap<u32, (Arc<Function>, SimulatedSandbox)>,
     making: Vec<(StartId, Arc<Function>, u64)>,
-    blocked: Vec<(Vec<u32>, Then)>,
+    blocked: Vec<(Vec<u32>, DelayedStep)>,
     came: BTreeMap<Ticket, (u64, String)>,
     refused_of: BTreeMap<String, u64>,
     /// What the pool hears of them; nothing if it is to guess.
@@ -83,8 +83,8 @@ impl Node {
 
     fn ask(&mut self, function: &Arc<Function>) -> bool {
         match self.pool.ask(function, self.at()) {
-            Answer::Waiting(ticket) => self.came.insert(ticket, (self.now, function.name.to_string())).is_none(),
-            Answer::Refused(_) | Answer::OverReserved(_) | Answer::Closed => {
+            PoolAnswer::Waiting(ticket) => self.came.insert(ticket, (self.now, function.name.to_string())).is_none(),
+            PoolAnswer::Refused(_) | PoolAnswer::OverReserved(_) | PoolAnswer::Closed => {
                 self.refused += 1;
                 false
             }
@@ -94,8 +94,8 @@ impl Node {
     fn end(&mut self, sandbox: u32) {
         let until = self.now + 2;
         if let Some((_, real)) = self.sandboxes.get_mut(&sandbox) {
-            assert!(!matches!(real, Real::Runs { .. }), "one that runs is ended for another");
-            *real = Real::Ends { until };
+            assert!(!matches!(real, SimulatedSandbox::Runs { .. }), "one that runs is ended for another");
+            *real = SimulatedSandbox::Ends { until };
         }
     }
 
@@ -110,14 +110,14 @@ impl Node {
                     self.longest_wait = self.longest_wait.max(waited);
                     after.iter().for_each(|one| self.end(*one));
                     let (_, real) = self.sandboxes.get_mut(&sandbox).expect("it is there");
-                    assert!(matches!(real, Real::Idle { .. } | Real::Rests), "{real:?}");
+                    assert!(matches!(real, SimulatedSandbox::Idle { .. } | SimulatedSandbox::Rests), "{real:?}");
                     // It stands still until those are gone.
-                    self.blocked.push((after, Then::Run(sandbox)));
+                    self.blocked.push((after, DelayedStep::Run(sandbox)));
                 }
                 Command::Start(start) => {
                     self.starts += 1;
                     start.after.iter().for_each(|one| self.end(*one));
-                    self.blocked.push((start.after, Then::Make(start.id, start.function, self.start)));
+                    self.blocked.push((start.after, DelayedStep::Make(start.id, start.function, self.start)));
                 }
                 Command::Freeze(sandbox) => self.freeze(sandbox),
                 Command::Refuse { ticket, .. } => {
@@ -134,23 +134,23 @@ impl Node {
                 continue;
             }
             match then {
-                Then::Run(sandbox) => {
+                DelayedStep::Run(sandbox) => {
                     let until = self.now + self.run;
                     if let Some((_, real)) = self.sandboxes.get_mut(&sandbox) {
-                        *real = Real::Runs { until };
+                        *real = SimulatedSandbox::Runs { until };
                     }
                 }
-                Then::Make(id, function, took) => self.making.push((id, function, self.now + took)),
+                DelayedStep::Make(id, function, took) => self.making.push((id, function, self.now + took)),
             }
         }
     }
 
     fn freeze(&mut self, sandbox: u32) {
         if let Some((_, real)) = self.sandboxes.get_mut(&sandbox)
-            && matches!(real, Real::Idle { .. })
-            && !self.blocked.iter().any(|(_, then)| matches!(then, Then::Run(one) if *one == sandbox))
+            && matches!(real, SimulatedSandbox::Idle { .. })
+            && !self.blocked.iter().any(|(_, then)| matches!(then, DelayedStep::Run(one) if *one == sandbox))
         {
-            *real = Real::Rests;
+            *real = SimulatedSandbox::Rests;
             self.pool.rests(&sandbox, HELD);
         }
     }
@@ -161,21 +161,21 @@ impl Node {
         let made: Vec<_> = self.making.extract_if(.., |(_, _, until)| *until <= now).collect();
         for (id, function, _) in made {
             self.next += 1;
-            self.sandboxes.insert(self.next, (function, Real::Idle { since: now }));
+            self.sandboxes.insert(self.next, (function, SimulatedSandbox::Idle { since: now }));
             let took = STEP * u32::try_from(self.start).unwrap();
             assert_eq!(self.pool.started(id, self.next, took, at), None);
         }
         for (sandbox, (function, real)) in self.sandboxes.clone() {
             match real {
-                Real::Runs { until } if until <= now => {
+                SimulatedSandbox::Runs { until } if until <= now => {
                     self.pool.finished(&function);
                     let took = STEP * u32::try_from(self.run).unwrap();
                     assert_eq!(self.pool.give_back(sandbox, Some(took), at), None);
                     *self.served.entry(function.name.to_string()).or_default() += 1;
-                    self.sandboxes.insert(sandbox, (function, Real::Idle { since: now }));
+                    self.sandboxes.insert(sandbox, (function, SimulatedSandbox::Idle { since: now }));
                 }
-                Real::Idle { since } if since + 5 <= now => self.freeze(sandbox),
-                Real::Ends { until } if until <= now => {
+                SimulatedSandbox::Idle { since } if since + 5 <= now => self.freeze(sandbox),
+                SimulatedSandbox::Ends { until } if until <= now => {
                     self.sandboxes.remove(&sandbox);
                     self.pool.gone(&sandbox);
                 }
@@ -188,12 +188,15 @@ impl Node {
 
     /// What really is there is within the limits, at every moment.
     fn is_lawful(&self) {
-        let of = |function: &Function, real: &Real| match real {
-            Real::Rests | Real::Ends { .. } => HELD.min(function.memory),
-            Real::Runs { .. } | Real::Idle { .. } => function.memory,
+        let of = |function: &Function, real: &SimulatedSandbox| match real {
+            SimulatedSandbox::Rests | SimulatedSandbox::Ends { .. } => HELD.min(function.memory),
+            SimulatedSandbox::Runs { .. } | SimulatedSandbox::Idle { .. } => function.memory,
         };
         let making: ByteSize = self.making.iter().map(|(_, function, _)| function.memory).sum();
-        let busy = self.sandboxes.values().filter(|(_, real)| matches!(real, Real::Runs { .. } | Real::Idle { .. }));
+        let busy = self
+            .sandboxes
+            .values()
+            .filter(|(_, real)| matches!(real, SimulatedSandbox::Runs { .. } | SimulatedSandbox::Idle { .. }));
         let busy: ByteSize = busy.map(|(function, _)| function.memory).sum();
         let all: ByteSize = self.sandboxes.values().map(|(function, real)| of(function, real)).sum();
         assert!(busy + making <= self.limits.memory(), "at {}: {busy} {making}", self.now);
@@ -210,7 +213,10 @@ impl Node {
     /// Until nobody waits and nothing runs.
     fn finish(&mut self) {
         let idle = |node: &Self| {
-            let runs = node.sandboxes.values().any(|(_, real)| matches!(real, Real::Runs { .. } | Real::Ends { .. }));
+            let runs = node
+                .sandboxes
+                .values()
+                .any(|(_, real)| matches!(real, SimulatedSandbox::Runs { .. } | SimulatedSandbox::Ends { .. }));
             node.came.is_empty() && !runs && node.making.is_empty() && node.blocked.is_empty()
         };
         (0..2_000).take_while(|_| !idle(self)).count();

@@ -10,7 +10,7 @@ use nigh_terms::{ByteSize, Monotonic};
 use super::SandboxPool;
 use super::books::{Record, State};
 use super::command::PoolUse;
-use super::room::Lack;
+use super::room::RoomShortage;
 use crate::vacancy::{Vacancy, WarmFunction};
 
 impl<S: Clone + Eq + Hash> SandboxPool<S> {
@@ -74,7 +74,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
 
     /// What the idle sandbox costs that would end next, in microseconds.
     fn loss_of_the_next(&self, now: Monotonic) -> u64 {
-        let lack = Lack { memory: ByteSize(1), sandboxes: 0 };
+        let lack = RoomShortage { memory: ByteSize(1), sandboxes: 0 };
         let victims = self.books.victims(lack, None, false, now);
         victims.map_or(0, |victims| (victims.loss_s * 1e6) as u64)
     }

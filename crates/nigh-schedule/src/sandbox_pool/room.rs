@@ -21,17 +21,17 @@ pub(super) struct Room {
     /// What those take that are being ended.
     pub(super) ending: ByteSize,
     /// The part of that, and of their number, that is promised already.
-    pub(super) promised: Lack,
+    pub(super) promised: RoomShortage,
 }
 
 /// What is missing for a sandbox to be made, or to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lack {
+pub(super) struct RoomShortage {
     pub(super) memory: ByteSize,
     pub(super) sandboxes: usize,
 }
 
-impl Lack {
+impl RoomShortage {
     pub(super) fn is_none(self) -> bool {
         self == Self::default()
     }
@@ -62,20 +62,20 @@ impl Room {
     }
 
     /// What is missing for one more that books `booked`; none if busy ones have booked too much for it.
-    pub(super) fn for_start(&self, booked: ByteSize, limits: &PoolLimits) -> Option<Lack> {
+    pub(super) fn for_start(&self, booked: ByteSize, limits: &PoolLimits) -> Option<RoomShortage> {
         let number = (self.sandboxes + 1).saturating_sub(self.promised.sandboxes);
         let sandboxes = number.saturating_sub(limits.sandboxes_max);
-        Some(Lack { sandboxes, ..self.for_run(booked, ByteSize::ZERO, limits)? })
+        Some(RoomShortage { sandboxes, ..self.for_run(booked, ByteSize::ZERO, limits)? })
     }
 
     /// What is missing for one that books `booked` to run, which stands still and takes `held`.
-    pub(super) fn for_run(&self, booked: ByteSize, held: ByteSize, limits: &PoolLimits) -> Option<Lack> {
+    pub(super) fn for_run(&self, booked: ByteSize, held: ByteSize, limits: &PoolLimits) -> Option<RoomShortage> {
         if self.busy + booked > limits.memory() {
             return None;
         }
         let taken = self.taken().saturating_sub(held) + booked;
         let memory = taken.saturating_sub(limits.memory());
-        Some(Lack { memory, sandboxes: 0 })
+        Some(RoomShortage { memory, sandboxes: 0 })
     }
 
     /// What a sandbox may book without that any other ends.
@@ -99,21 +99,21 @@ mod tests {
     fn busy_ones_and_those_that_rest_stay_within_the_nodes_memory_and_what_the_cache_lends() {
         let mib = ByteSize::mib;
         let room = Room { sandboxes: 1, busy: mib(256), resting: mib(100), ..Room::default() };
-        assert_eq!(room.for_start(mib(256), &LIMITS), Some(Lack { memory: mib(36), sandboxes: 0 }));
+        assert_eq!(room.for_start(mib(256), &LIMITS), Some(RoomShortage { memory: mib(36), sandboxes: 0 }));
         assert_eq!(room.for_start(mib(321), &LIMITS), None);
-        assert_eq!(room.for_run(mib(256), mib(50), &LIMITS), Some(Lack::default()));
+        assert_eq!(room.for_run(mib(256), mib(50), &LIMITS), Some(RoomShortage::default()));
         assert_eq!(room.free(&LIMITS), mib(220));
         let full = Room { sandboxes: 2, ..room };
-        assert_eq!(full.for_start(mib(1), &LIMITS), Some(Lack { memory: mib(0), sandboxes: 1 }));
+        assert_eq!(full.for_start(mib(1), &LIMITS), Some(RoomShortage { memory: mib(0), sandboxes: 1 }));
     }
 
     #[test]
     fn what_is_being_ended_is_free_for_whom_it_was_promised_to_only() {
         let mib = ByteSize::mib;
-        let mut lack = Lack { memory: mib(60), sandboxes: 1 };
+        let mut lack = RoomShortage { memory: mib(60), sandboxes: 1 };
         let room = Room { sandboxes: 2, busy: mib(512), ending: mib(80), promised: lack, ..Room::default() };
         assert_eq!(room.taken(), mib(532));
-        assert_eq!(lack.made_up(mib(80)), Lack { memory: mib(60), sandboxes: 1 });
+        assert_eq!(lack.made_up(mib(80)), RoomShortage { memory: mib(60), sandboxes: 1 });
         assert!(lack.is_none());
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn at(ms: u64) -> Monotonic {
 
 fn waits(pool: &mut SandboxPool<u32>, function: &Arc<Function>, now: Monotonic) -> Ticket {
     match pool.ask(function, now) {
-        Answer::Waiting(ticket) => ticket,
+        PoolAnswer::Waiting(ticket) => ticket,
         other => panic!("{other:?}"),
     }
 }
@@ -86,7 +86,7 @@ fn the_sandbox_used_last_is_used_again_by_its_own_version_only() {
     assert!(pool.leave(other, at(12)).is_some());
     let ticket = waits(&mut pool, &f, at(13));
     assert_eq!(runs(pool.serve(at(13))), [(ticket, 2)]);
-    assert_eq!(pool.take_expired(at(14), |idle| idle.revision_id == "revision-1"), [(1, Lost::Changed)]);
+    assert_eq!(pool.take_expired(at(14), |idle| idle.revision_id == "revision-1"), [(1, SandboxEndReason::Changed)]);
 }
 
 #[test]
@@ -171,14 +171,14 @@ fn nobody_waits_longer_than_is_allowed() {
 #[test]
 fn what_is_full_or_too_large_is_refused_at_once() {
     let mut pool = pool(LIMITS);
-    assert!(matches!(pool.ask(&sized("huge", 513), at(0)), Answer::Refused(why) if why.contains("512 MiB")));
+    assert!(matches!(pool.ask(&sized("huge", 513), at(0)), PoolAnswer::Refused(why) if why.contains("512 MiB")));
     let f = sized("f", 512);
     runs_cold(&mut pool, &f, 1, at(0));
     // One runs of four that may, and two more may wait.
     for _ in 0..5 {
         waits(&mut pool, &f, at(0));
     }
-    assert!(matches!(pool.ask(&f, at(0)), Answer::Refused(why) if why.contains("5 invocations waiting")));
+    assert!(matches!(pool.ask(&f, at(0)), PoolAnswer::Refused(why) if why.contains("5 invocations waiting")));
 }
 
 #[test]
@@ -213,15 +213,15 @@ fn what_is_reserved_is_one_functions_alone_and_all_that_it_has() {
     assert_eq!((pool.serve(at(0)), pool.waits_for(&other, at(200))), (Vec::new(), WaitsFor::Turn));
     // Who waits for its turn to run does not stand before it.
     let first = waits(&mut pool, &own, at(1));
-    assert_eq!(pool.ask(&own, at(1)), Answer::OverReserved(1), "the one that waits has the reserve");
+    assert_eq!(pool.ask(&own, at(1)), PoolAnswer::OverReserved(1), "the one that waits has the reserve");
     let (start, _) = starts(pool.serve(at(1))).pop().unwrap();
     assert_eq!(pool.started(start, 9, Duration::from_millis(100), at(2)), None);
     assert_eq!(runs(pool.serve(at(2))), [(first, 9)]);
-    assert_eq!(pool.ask(&own, at(2)), Answer::OverReserved(1));
+    assert_eq!(pool.ask(&own, at(2)), PoolAnswer::OverReserved(1));
     ends(&mut pool, &other, 1, at(3));
     assert_eq!(runs(pool.serve(at(3))), [(waiting, 1)]);
     reserve(&mut pool, &own, Some(0));
-    assert_eq!(pool.ask(&own, at(4)), Answer::OverReserved(0));
+    assert_eq!(pool.ask(&own, at(4)), PoolAnswer::OverReserved(0));
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn a_closed_pool_admits_and_keeps_nothing() {
     runs_cold(&mut pool, &g, 2, at(0));
     waits(&mut pool, &g, at(0));
     assert_eq!(pool.close(), [1]);
-    assert_eq!((pool.ask(&f, at(1)), pool.serve(at(1))), (Answer::Closed, Vec::new()));
+    assert_eq!((pool.ask(&f, at(1)), pool.serve(at(1))), (PoolAnswer::Closed, Vec::new()));
     pool.finished(&g);
     assert_eq!(pool.give_back(2, None, at(1)), Some(2));
     assert!(!pool.book_stem(ByteSize(1)));
@@ -314,8 +314,8 @@ fn an_idle_sandbox_ends_after_the_keep_alive_and_can_be_taken_by_name() {
     warm_up(&mut pool, &f, 1, at(0));
     warm_up(&mut pool, &sized("g", 128), 2, at(500_000));
     assert_eq!(pool.idle_functions().len(), 2);
-    assert_eq!(pool.take_expired(at(601_000), |_| false), [(1, Lost::KeepAlive)]);
-    assert!(pool.take(&2, &Lost::Memory) && !pool.take(&2, &Lost::Memory));
+    assert_eq!(pool.take_expired(at(601_000), |_| false), [(1, SandboxEndReason::KeepAlive)]);
+    assert!(pool.take(&2, &SandboxEndReason::Memory) && !pool.take(&2, &SandboxEndReason::Memory));
     assert_eq!(pool.in_use().idle, 0);
 }
 
@@ -335,10 +335,10 @@ fn a_start_says_why_it_is_needed() {
         reason
     };
     assert_eq!(reason(&mut pool, at(0)), ColdReason::First);
-    assert_eq!(pool.take_expired(at(700_000), |_| false), [(1, Lost::KeepAlive)]);
+    assert_eq!(pool.take_expired(at(700_000), |_| false), [(1, SandboxEndReason::KeepAlive)]);
     pool.gone(&1);
-    assert_eq!(reason(&mut pool, at(700_000)), ColdReason::Ended(Lost::KeepAlive));
-    assert!(pool.take(&1, &Lost::To("g".parse().unwrap())));
+    assert_eq!(reason(&mut pool, at(700_000)), ColdReason::Ended(SandboxEndReason::KeepAlive));
+    assert!(pool.take(&1, &SandboxEndReason::To("g".parse().unwrap())));
     pool.gone(&1);
     let ended = reason(&mut pool, at(700_001));
     assert!(ended.to_string().ends_with("had been ended to make room for g"), "{ended}");

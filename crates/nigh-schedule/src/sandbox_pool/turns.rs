@@ -6,10 +6,10 @@ use std::sync::Arc;
 use nigh_functions::function::Function;
 use nigh_terms::{ByteSize, Monotonic};
 
-use super::books::{Books, Starting, State, Victims};
+use super::books::{Books, PendingStart, State, Victims};
 use super::command::{ColdReason, PoolLimits, StartId, WaitsFor};
 use super::concurrency::which;
-use super::room::Lack;
+use super::room::RoomShortage;
 use super::{STARVES_AFTER, Waiter};
 use crate::scheduler::dispatch_queue::Place;
 
@@ -20,7 +20,7 @@ pub(super) fn processors_taken(booked: ByteSize, limits: &PoolLimits) -> f64 {
 }
 
 /// The sandbox, those that end before it runs, and what they make up for.
-pub(super) type RunPlace<S> = (S, Victims<S>, Lack);
+pub(super) type RunPlace<S> = (S, Victims<S>, RoomShortage);
 
 /// Where `waiter` runs now.
 pub(super) fn run_in<S: Clone + Eq + Hash>(books: &Books<S>, waiter: &Waiter, now: Monotonic) -> Place<RunPlace<S>> {
@@ -47,7 +47,7 @@ fn run_there<S: Clone + Eq + Hash>(
     if matches!(record.state, State::Idle(_)) {
         // Its booking still counts: it runs, unless memory is gathered for another function.
         books.fits(function, ByteSize::ZERO).then_some(())?;
-        return Some((sandbox, Victims { sandboxes: Vec::new(), loss_s: 0.0 }, Lack::default()));
+        return Some((sandbox, Victims { sandboxes: Vec::new(), loss_s: 0.0 }, RoomShortage::default()));
     }
     let lack = books.lack(function, Some(record.takes))?;
     let starves = now.since(waiter.since) >= STARVES_AFTER;
@@ -63,7 +63,7 @@ pub(super) fn started_for<S: Clone + Eq + Hash>(
     function: &Function,
     starving: bool,
     now: Monotonic,
-) -> Option<(Victims<S>, Lack)> {
+) -> Option<(Victims<S>, RoomShortage)> {
     let making = books.making_of(function, now);
     let turns = books.running.free(function, books.limits.invocations_max);
     if !books.may_start(&function.namespace, now) || turns <= making || books.warmest(function).is_some() {
@@ -84,7 +84,7 @@ pub(super) fn started_for<S: Clone + Eq + Hash>(
 }
 
 /// A sandbox is being made from now on: it takes what it books.
-pub(super) fn begin_start<S: Clone + Eq + Hash>(books: &mut Books<S>, id: StartId, starting: Starting) {
+pub(super) fn begin_start<S: Clone + Eq + Hash>(books: &mut Books<S>, id: StartId, starting: PendingStart) {
     let function = Arc::clone(&starting.function);
     books.room.sandboxes += 1;
     books.room.busy += function.memory;

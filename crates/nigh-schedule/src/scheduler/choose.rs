@@ -7,7 +7,7 @@ use nigh_terms::Incarnation;
 use super::cost::{Terms, Weights};
 pub use super::node_view::Offer;
 use super::node_view::{NodeIndex, NodeRole, NodeView, Refusal};
-use super::placement::{Held, Placement, Warm};
+use super::placement::{HeldInputs, Placement, WarmSandboxes};
 
 /// No cost is more: there is always one to compare with.
 const COST_MAX: u64 = u64::MAX - 1;
@@ -109,8 +109,8 @@ impl<'a> Judge<'a> {
     fn cost(
         &self,
         node: &NodeView,
-        warm: Option<&Warm>,
-        held: Option<&Held>,
+        warm: Option<&WarmSandboxes>,
+        held: Option<&HeldInputs>,
         most: u64,
     ) -> Result<Option<(u64, bool)>, Refusal> {
         let offer = node.offer(self.placement, warm)?;
@@ -123,7 +123,7 @@ impl<'a> Judge<'a> {
         Ok(Some((terms.sum().0.min(COST_MAX), overloaded)))
     }
 
-    fn judge(&self, node: &NodeView, warm: Option<&Warm>, held: Option<&Held>) -> Judgement {
+    fn judge(&self, node: &NodeView, warm: Option<&WarmSandboxes>, held: Option<&HeldInputs>) -> Judgement {
         let overloaded = self.bound.is_reached(node);
         let counts = held.copied().filter(|_| !overloaded).unwrap_or_default();
         let offer = node.offer(self.placement, warm);

@@ -7,7 +7,7 @@ use std::ops::Add;
 use std::time::Duration;
 
 use super::node_view::{NodeView, Offer};
-use super::placement::{Held, Placement, Warm};
+use super::placement::{HeldInputs, Placement, WarmSandboxes};
 
 /// Microseconds, or what is worth as many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,8 +135,8 @@ impl Weights {
         placement: &Placement<'_>,
         node: &NodeView,
         offer: Offer,
-        warm: Option<&Warm>,
-        held: Held,
+        warm: Option<&WarmSandboxes>,
+        held: HeldInputs,
     ) -> Terms {
         let all = placement.inputs.all();
         let objects = u64::from(all.objects.saturating_sub(held.objects));

@@ -25,4 +25,4 @@ pub use self::choose::{Choice, Decision, Judgement, Offer, Refusals, explain, sc
 pub use self::cost::{Cost, Terms, Weights};
 pub use self::fingerprint::Fingerprint;
 pub use self::node_view::{NodeIndex, NodeRole, NodeView, Refusal};
-pub use self::placement::{Held, Inputs, PerNode, Placement, Warm};
+pub use self::placement::{HeldInputs, Inputs, PerNode, Placement, WarmSandboxes};

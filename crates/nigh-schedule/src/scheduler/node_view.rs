@@ -3,7 +3,7 @@
 use nigh_terms::{ByteSize, Incarnation};
 
 use super::Fingerprint;
-use super::placement::{Placement, Warm};
+use super::placement::{Placement, WarmSandboxes};
 
 /// A node's place in the list that the scheduler is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,7 +101,7 @@ pub enum Offer {
 
 impl NodeView {
     /// How this node would run `placement`; `warm` are its idle sandboxes of the function.
-    pub(super) fn offer(&self, placement: &Placement<'_>, warm: Option<&Warm>) -> Result<Offer, Refusal> {
+    pub(super) fn offer(&self, placement: &Placement<'_>, warm: Option<&WarmSandboxes>) -> Result<Offer, Refusal> {
         if self.role != NodeRole::Worker {
             return Err(Refusal::RunsNothing);
         }

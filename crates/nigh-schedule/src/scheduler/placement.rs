@@ -79,7 +79,7 @@ impl<'a, T> Walk<'a, T> {
 
 /// A node's idle sandboxes of one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Warm {
+pub struct WarmSandboxes {
     /// How many.
     pub sandboxes: u32,
     /// What the one used last has of memory.
@@ -90,7 +90,7 @@ pub struct Warm {
 
 /// What a node is thought to hold of an invocation's inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldInputs {
     /// How many objects.
     pub objects: u32,
     /// Their bytes.
@@ -101,14 +101,14 @@ pub struct Held {
 /// its predecessors' outputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
-    all: Held,
-    by_node: PerNode<Held>,
+    all: HeldInputs,
+    by_node: PerNode<HeldInputs>,
 }
 
 impl Inputs {
     /// Adds an object of so many bytes that these nodes are thought to hold; a node told twice counts twice.
     pub fn add(&mut self, bytes: u64, holders: impl IntoIterator<Item = NodeIndex>) {
-        let add = |held: &mut Held| {
+        let add = |held: &mut HeldInputs| {
             held.objects += 1;
             held.bytes += bytes;
         };
@@ -118,19 +118,19 @@ impl Inputs {
 
     /// No inputs any more; what the list takes in memory stays.
     pub fn clear(&mut self) {
-        self.all = Held::default();
+        self.all = HeldInputs::default();
         self.by_node.clear();
     }
 
     /// All objects, wherever they are.
     #[must_use]
-    pub const fn all(&self) -> Held {
+    pub const fn all(&self) -> HeldInputs {
         self.all
     }
 
     /// What each node is thought to hold.
     #[must_use]
-    pub const fn by_node(&self) -> &PerNode<Held> {
+    pub const fn by_node(&self) -> &PerNode<HeldInputs> {
         &self.by_node
     }
 }
@@ -151,7 +151,7 @@ pub struct Placement<'a> {
     /// Last-level cache ways that it is predicted to need of its own; 0 if any place will do.
     pub ways: u8,
     /// The function's idle sandboxes.
-    pub warm: &'a PerNode<Warm>,
+    pub warm: &'a PerNode<WarmSandboxes>,
     /// What it will read.
     pub inputs: &'a Inputs,
 }
@@ -182,8 +182,8 @@ mod tests {
         inputs.add(100, [NodeIndex(1), NodeIndex(2)]);
         inputs.add(10, [NodeIndex(2)]);
         inputs.add(1, []);
-        assert_eq!(inputs.all(), Held { objects: 3, bytes: 111 });
-        assert_eq!(inputs.by_node().get(NodeIndex(2)), Some(&Held { objects: 2, bytes: 110 }));
+        assert_eq!(inputs.all(), HeldInputs { objects: 3, bytes: 111 });
+        assert_eq!(inputs.by_node().get(NodeIndex(2)), Some(&HeldInputs { objects: 2, bytes: 110 }));
         inputs.clear();
         assert_eq!(inputs, Inputs::default());
     }

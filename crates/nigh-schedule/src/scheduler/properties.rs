@@ -29,22 +29,22 @@ fn node(name: &str) -> NodeView {
 
 /// What is placed, with lists of its own.
 #[derive(Clone, Debug, Default)]
-struct Placed {
+struct PlacementCase {
     function: u64,
     mib: u64,
     ways: u8,
-    warm: PerNode<Warm>,
+    warm: PerNode<WarmSandboxes>,
     inputs: Inputs,
 }
 
-impl Placed {
+impl PlacementCase {
     fn of(mib: u64) -> Self {
         Self { mib, ..Self::default() }
     }
 
     fn warm(mut self, node: u16, sandboxes: u32) -> Self {
         *self.warm.entry(NodeIndex(node)) =
-            Warm { sandboxes, granted: ByteSize::mib(self.mib), idle_for: Duration::from_secs(1) };
+            WarmSandboxes { sandboxes, granted: ByteSize::mib(self.mib), idle_for: Duration::from_secs(1) };
         self
     }
 
@@ -78,7 +78,7 @@ impl Placed {
 #[test]
 fn a_warm_sandbox_goes_before_free_memory_and_before_local_bytes() {
     let full = NodeView { idle: 1, memory_free: ByteSize::ZERO, sandboxes_free: 0, ..node("b") };
-    let placed = Placed::of(128).warm(1, 1).holding(100 << 20, &[0]);
+    let placed = PlacementCase::of(128).warm(1, 1).holding(100 << 20, &[0]);
     assert_eq!(placed.goes(&[node("a"), full]), Some((1, Offer::Warm)));
     let choice = placed.on(&[node("a"), full]).choice.unwrap();
     assert_eq!((choice.incarnation, choice.terms.start), (Incarnation(1), Cost(0)));
@@ -89,7 +89,7 @@ fn a_warm_sandbox_goes_before_free_memory_and_before_local_bytes() {
 fn of_warm_sandboxes_the_one_beside_the_inputs_runs_it() {
     let nodes = [node("a"), node("b"), node("c")];
     for holder in 0..3 {
-        let placed = Placed::of(128).warm(0, 1).warm(1, 1).warm(2, 1).holding(8 << 20, &[holder]);
+        let placed = PlacementCase::of(128).warm(0, 1).warm(1, 1).warm(2, 1).holding(8 << 20, &[holder]);
         assert_eq!(placed.goes(&nodes), Some((holder, Offer::Warm)));
     }
 }
@@ -98,7 +98,7 @@ fn of_warm_sandboxes_the_one_beside_the_inputs_runs_it() {
 fn a_new_sandbox_goes_to_its_inputs_if_it_fits_there_and_else_down_the_functions_order() {
     let mut nodes: Vec<NodeView> = (0..8).map(|number| node(&format!("n{number}"))).collect();
     let holder = NodeIndex(5);
-    let placed = Placed::of(128).holding(64 << 20, &[holder.0]);
+    let placed = PlacementCase::of(128).holding(64 << 20, &[holder.0]);
     assert_eq!(placed.goes(&nodes), Some((5, Offer::Cold)));
     nodes[5].memory_free = ByteSize::ZERO;
     let mut order: Vec<u16> = (0..8).filter(|node| *node != 5).collect();
@@ -113,10 +113,10 @@ fn a_new_sandbox_goes_to_its_inputs_if_it_fits_there_and_else_down_the_functions
 #[test]
 fn idle_sandboxes_of_others_make_room_only_when_nothing_is_free() {
     let full = NodeView { memory_free: ByteSize::mib(64), memory_idle: ByteSize::mib(128), idle: 1, ..node("a") };
-    assert_eq!(Placed::of(128).goes(&[full]), Some((0, Offer::Evict)));
+    assert_eq!(PlacementCase::of(128).goes(&[full]), Some((0, Offer::Evict)));
     let crowded = NodeView { sandboxes_free: 0, idle: 1, memory_idle: ByteSize::mib(1), ..node("a") };
-    assert_eq!(Placed::of(128).goes(&[crowded]), Some((0, Offer::Evict)));
-    assert_eq!(Placed::of(128).goes(&[full, node("b")]), Some((1, Offer::Cold)));
+    assert_eq!(PlacementCase::of(128).goes(&[crowded]), Some((0, Offer::Evict)));
+    assert_eq!(PlacementCase::of(128).goes(&[full, node("b")]), Some((1, Offer::Cold)));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn each_refusing_node_says_why_and_no_node_that_is_behind_or_lends_memory_is_cho
         NodeView { sandboxes_free: 0, ..node("crowded") },
         NodeView { memory_free: ByteSize::mib(100), memory_idle: ByteSize::mib(27), idle: 1, ..node("full") },
     ];
-    let placed = (0..4).fold(Placed::of(128).holding(1 << 30, &[0, 1, 2]), |placed, node| placed.warm(node, 3));
+    let placed = (0..4).fold(PlacementCase::of(128).holding(1 << 30, &[0, 1, 2]), |placed, node| placed.warm(node, 3));
     let reasons: Vec<Option<Refusal>> =
         explain(&Weights::SETTLED, &placed.view(), &nodes).iter().map(|judgement| judgement.offer.err()).collect();
     let expected =
@@ -144,7 +144,7 @@ fn each_refusing_node_says_why_and_no_node_that_is_behind_or_lends_memory_is_cho
 fn a_node_without_the_cache_ways_is_second_choice() {
     let nodes = [NodeView { ways_free: 2, ..node("a") }, node("b")];
     for function in 0..20 {
-        assert_eq!(Placed { function, ways: 6, ..Placed::of(64) }.goes(&nodes), Some((1, Offer::Cold)));
+        assert_eq!(PlacementCase { function, ways: 6, ..PlacementCase::of(64) }.goes(&nodes), Some((1, Offer::Cold)));
     }
 }
 
@@ -159,7 +159,7 @@ fn a_popular_object_does_not_pile_the_work_onto_its_holder() {
     let mut nodes: Vec<NodeView> = (0..10).map(|number| large(&format!("n{number}"))).collect();
     for _ in 0..200 {
         // A run so short that its slowing down weighs nothing against the bytes.
-        let placed = Placed::of(64).holding(1 << 30, &[3]);
+        let placed = PlacementCase::of(64).holding(1 << 30, &[3]);
         let placement = Placement { run: Duration::ZERO, ..placed.view() };
         let choice = schedule(&Weights::SETTLED, &placement, &nodes).choice.unwrap();
         nodes[usize::from(choice.node.0)].running += 1;
@@ -200,7 +200,7 @@ proptest! {
         mib in 1u64..300,
         function in any::<u64>(),
     ) {
-        let mut placed = Placed { function, ..Placed::of(mib) };
+        let mut placed = PlacementCase { function, ..PlacementCase::of(mib) };
         for (node, sandboxes) in warm {
             placed = placed.warm(node, sandboxes);
         }

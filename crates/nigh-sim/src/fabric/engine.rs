@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use super::home::{Cover, Home, Node};
 use super::jitter::Latencies;
-use super::outcome::{Blocked, FunctionTimes, Outcome, Traffic};
+use super::outcome::{BlockedFunction, FunctionTimes, Outcome, Traffic};
 use super::picos::Picos;
 use super::system::{Coherence, Transport};
 use super::workflow::{ObjectId, Run, Server, Step};
@@ -80,7 +80,7 @@ pub(super) struct Task {
 
 /// Goes on when its node has applied so many invalidations.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Then {
+pub(super) enum ResumePoint {
     Begin,
     EndStep,
 }
@@ -111,7 +111,7 @@ pub(super) struct Engine<'a> {
     /// Puts that took place and wait for every sharer.
     pub(super) unanswered: Vec<usize>,
     /// Functions that wait for invalidations at their node.
-    pub(super) uncovered: Vec<(usize, Cover, Then)>,
+    pub(super) uncovered: Vec<(usize, Cover, ResumePoint)>,
 }
 
 /// Runs a workflow. The same run gives the same outcome.
@@ -205,7 +205,7 @@ impl<'a> Engine<'a> {
                 let back = self.message();
                 self.at(self.now + self.run.hardware.controller + back, Event::Asked(function, cover));
             }
-            Event::Asked(function, cover) => self.when_covered(function, cover, Then::Begin),
+            Event::Asked(function, cover) => self.when_covered(function, cover, ResumePoint::Begin),
             Event::StepEnds(function) => self.end_step(function),
             Event::VersionAtHome(function) => self.version_at_home(function),
             Event::VersionTold(function, version) => self.version_told(function, version),
@@ -291,7 +291,7 @@ impl<'a> Engine<'a> {
     }
 
     fn outcome(self) -> Outcome {
-        let blocked = |(function, task): (usize, &Task)| Blocked {
+        let blocked = |(function, task): (usize, &Task)| BlockedFunction {
             function,
             server: self.server(function),
             putting: self.object(function).filter(|_| {
@@ -300,7 +300,7 @@ impl<'a> Engine<'a> {
             }),
         };
         let open = self.tasks.iter().enumerate().filter(|(_, task)| !task.ended);
-        let blocked: Vec<Blocked> = open.map(blocked).collect();
+        let blocked: Vec<BlockedFunction> = open.map(blocked).collect();
         Outcome {
             time: blocked.is_empty().then_some(self.finished),
             functions: self.tasks.iter().map(|task| task.times).collect(),

@@ -23,7 +23,7 @@ mod workflows;
 pub use engine::simulate;
 pub use hardware::{Hardware, Link};
 pub use jitter::{Jitter, JitteredPart};
-pub use outcome::{Blocked, FunctionTimes, Outcome, Traffic};
+pub use outcome::{BlockedFunction, FunctionTimes, Outcome, Traffic};
 pub use picos::Picos;
 pub use scenarios::{gets_at_once, one_get, one_put, two_puts};
 pub use system::{Granularity, System};

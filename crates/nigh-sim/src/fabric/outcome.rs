@@ -55,7 +55,7 @@ pub struct Traffic {
 
 /// Who cannot go on: every event has happened and it still waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Blocked {
+pub struct BlockedFunction {
     /// Its place in the workflow's list.
     pub function: usize,
     /// Where it runs.
@@ -72,7 +72,7 @@ pub struct Outcome {
     /// By function.
     pub functions: Vec<FunctionTimes>,
     /// Who is blocked.
-    pub blocked: Vec<Blocked>,
+    pub blocked: Vec<BlockedFunction>,
     /// What went over the links.
     pub traffic: Traffic,
 }

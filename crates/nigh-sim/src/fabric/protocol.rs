@@ -1,7 +1,7 @@
 //! The protocols' rules: when a function may be dispatched, when what was read is shown, when a put is acknowledged and
 //! what it waits for, and what an invalidation sets free.
 
-use super::engine::{Engine, Event, Then};
+use super::engine::{Engine, Event, ResumePoint};
 use super::home::Cover;
 use super::system::Coherence;
 use super::workflow::{ObjectId, Server};
@@ -25,15 +25,15 @@ impl Engine<'_> {
     }
 
     /// Goes on once the node has applied what the cover names.
-    pub(super) fn when_covered(&mut self, function: usize, cover: Cover, then: Then) {
+    pub(super) fn when_covered(&mut self, function: usize, cover: Cover, then: ResumePoint) {
         let node = self.node(function);
         if node.applied < cover.invalidations {
             return self.uncovered.push((function, cover, then));
         }
         node.cover(cover);
         match then {
-            Then::Begin => self.begin(function),
-            Then::EndStep => self.end_step(function),
+            ResumePoint::Begin => self.begin(function),
+            ResumePoint::EndStep => self.end_step(function),
         }
     }
 
@@ -41,7 +41,7 @@ impl Engine<'_> {
     pub(super) fn show(&mut self, function: usize) {
         let cover = self.tasks[function].cover;
         if self.coherence == Coherence::Covered {
-            self.when_covered(function, cover, Then::EndStep);
+            self.when_covered(function, cover, ResumePoint::EndStep);
         } else {
             self.end_step(function);
         }

@@ -39,7 +39,7 @@ pub fn simulate(
 }
 
 /// A job on its core.
-struct Running<'t> {
+struct RunningJob<'t> {
     id: JobId,
     job: Job<'t>,
     space: AddressSpace,
@@ -62,7 +62,7 @@ struct Machine<'t, 'b> {
     frames: FrameAllocator,
     /// By core: when its next access, or the end of its pass, is due.
     due: Vec<u64>,
-    cores: Vec<Option<Running<'t>>>,
+    cores: Vec<Option<RunningJob<'t>>>,
     bound: Vec<Option<ClosId>>,
     timed_jobs_left: usize,
     reports: Vec<Option<JobReport>>,
@@ -136,7 +136,7 @@ impl<'t, 'b> Machine<'t, 'b> {
         })?;
         self.bound[id.0 as usize] = Some(clos);
         let report = JobReport::started(core as u16, now);
-        let mut running = Running { id, job, space, clos, position: 0, next_line: None, report };
+        let mut running = RunningJob { id, job, space, clos, position: 0, next_line: None, report };
         self.due[core] = now.millicycles().saturating_add(running.look_ahead(&self.config.timing, &self.cache));
         self.cores[core] = Some(running);
         Ok(())
@@ -223,7 +223,7 @@ impl<'t, 'b> Machine<'t, 'b> {
     }
 }
 
-impl Running<'_> {
+impl RunningJob<'_> {
     /// The time until the next access or the end of the pass, in thousandths of a cycle; its set is asked for meanwhile.
     #[inline]
     fn look_ahead(&mut self, timing: &CoreTiming, cache: &WayPartitionedCache) -> u64 {

@@ -19,7 +19,7 @@ const HALF: SampleRate = match SampleRate::ALL.halved() {
 
 /// A line that is followed and when it was used last.
 #[derive(Debug, Clone, Copy)]
-struct Followed {
+struct FollowedLine {
     line: u32,
     used: u64,
 }
@@ -33,7 +33,7 @@ pub struct SampledCurve {
     rate_max: SampleRate,
     lines_max: usize,
     /// Newest first; one list for as many neighbouring sets as the rate leaves lines out.
-    sets: Vec<Vec<Followed>>,
+    sets: Vec<Vec<FollowedLine>>,
     followed: usize,
     accesses: u64,
     /// Accesses that only warmed the lists.
@@ -88,7 +88,7 @@ impl SampledCurve {
         let weight = u64::from(self.rate.one_in());
         self.sampled += weight;
         let set = &mut self.sets[self.scaled.set_of(line)];
-        let newest = Followed { line: line.number(), used: self.accesses };
+        let newest = FollowedLine { line: line.number(), used: self.accesses };
         if let Some(place) = set.iter().position(|held| held.line == line.number()) {
             self.found[place] += weight;
             set[..=place].rotate_right(1);

@@ -28,7 +28,7 @@ pub(super) type Name = (Namespace, FunctionName);
 
 /// What is at hand of one function.
 #[derive(Clone, Debug)]
-pub(super) struct Loaded {
+pub(super) struct CachedModel {
     pub(super) predictor: Predictor,
     pub(super) rules: InputRules,
     /// Rows that no stored set has yet.
@@ -47,7 +47,7 @@ pub(super) struct Loaded {
     pub(super) dropped: bool,
 }
 
-impl Loaded {
+impl CachedModel {
     pub(super) fn new(predictor: Predictor, rules: InputRules, deployed: Timestamp) -> Self {
         let model_bytes = predictor.bytes();
         let (pending, fitted_at) = (Vec::new(), Monotonic::default());
@@ -81,7 +81,7 @@ impl Loaded {
 }
 
 pub(super) struct Slot {
-    pub(super) loaded: Mutex<Loaded>,
+    pub(super) loaded: Mutex<CachedModel>,
     used: AtomicU64,
     counted: AtomicUsize,
 }
@@ -114,7 +114,7 @@ impl LoadedModels {
 
     /// Puts a model in the place of any that the function has. What has to go for it: those with their names that are to
     /// be stored.
-    pub(super) fn put(&self, name: Name, loaded: Loaded) -> (Arc<Slot>, Vec<(Name, Loaded)>) {
+    pub(super) fn put(&self, name: Name, loaded: CachedModel) -> (Arc<Slot>, Vec<(Name, CachedModel)>) {
         let bytes = loaded.bytes();
         let used = AtomicU64::new(self.uses.fetch_add(1, Ordering::Relaxed));
         let slot = Arc::new(Slot { loaded: Mutex::new(loaded), used, counted: AtomicUsize::new(bytes) });
@@ -149,13 +149,13 @@ impl LoadedModels {
         self.take_out(&mut self.slots.write(), name.clone()).is_some()
     }
 
-    fn take_out(&self, slots: &mut HashMap<Name, Arc<Slot>>, name: Name) -> Option<(Name, Loaded)> {
+    fn take_out(&self, slots: &mut HashMap<Name, Arc<Slot>>, name: Name) -> Option<(Name, CachedModel)> {
         let slot = slots.remove(&name)?;
         Some((name, self.put_out(&slot)))
     }
 
     /// Nobody counts it any more: under its lock, as `recount` counts.
-    fn put_out(&self, slot: &Slot) -> Loaded {
+    fn put_out(&self, slot: &Slot) -> CachedModel {
         let mut loaded = slot.loaded.lock();
         self.bytes.fetch_sub(slot.counted.load(Ordering::Relaxed), Ordering::Relaxed);
         loaded.dropped = true;
@@ -163,7 +163,7 @@ impl LoadedModels {
     }
 
     /// Counts a model's bytes anew after it has changed.
-    pub(super) fn recount(&self, slot: &Slot, loaded: &Loaded) {
+    pub(super) fn recount(&self, slot: &Slot, loaded: &CachedModel) {
         if loaded.dropped {
             return;
         }
@@ -197,9 +197,9 @@ mod tests {
         (Namespace::new("tenant").unwrap(), FunctionName::new(&format!("f{at}")).unwrap())
     }
 
-    fn loaded(rows: usize) -> Loaded {
+    fn loaded(rows: usize) -> CachedModel {
         let predictor = FunctionModel::new("1", Learner::default(), Interval::OFC).unwrap().predictor();
-        let mut loaded = Loaded::new(predictor, InputRules::default(), Timestamp(0));
+        let mut loaded = CachedModel::new(predictor, InputRules::default(), Timestamp(0));
         for _ in 0..rows {
             loaded.keep(TrainingRow::new(FeatureRow::default(), ByteSize(1), Start::Warm).unwrap());
         }

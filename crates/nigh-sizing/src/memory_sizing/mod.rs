@@ -24,7 +24,7 @@ use nigh_engine::Registry;
 use nigh_functions::function::{Function, FunctionSource};
 use nigh_functions::function_caching;
 use nigh_invoke::hooks::{InvocationHook, Run};
-use nigh_learn::{Benefit, FeatureRow, Foreseen, Learner, MaturityChange, Need, Predictor, hash_bytes};
+use nigh_learn::{Benefit, FeatureRow, Learner, MaturityChange, Need, Predictor, RunPrediction, hash_bytes};
 use nigh_schedule::activation::{Activation, Outcome};
 use nigh_schedule::grant::Grant;
 use nigh_schedule::named_objects::NamedObject;
@@ -102,7 +102,7 @@ struct SizedRun {
     name: Name,
     version: String,
     features: FeatureRow,
-    foreseen: Foreseen,
+    foreseen: RunPrediction,
     /// In words, why.
     words: String,
 }
@@ -229,7 +229,7 @@ impl MemorySizing {
         run: &Run<'_>,
         slot: Option<&Arc<Slot>>,
         version: &str,
-    ) -> (FeatureRow, Option<Foreseen>, String) {
+    ) -> (FeatureRow, Option<RunPrediction>, String) {
         // A word that the door would refuse says nothing.
         let declared = InputRules::declared(&run.function.environment).ok().flatten();
         let Some(slot) = slot else {
@@ -245,7 +245,7 @@ impl MemorySizing {
     }
 
     /// What is foretold, and why, in words.
-    fn words_of(&self, foreseen: &Foreseen, predictor: &Predictor) -> String {
+    fn words_of(&self, foreseen: &RunPrediction, predictor: &Predictor) -> String {
         let mut text = String::new();
         let (rows, _, _) = predictor.rows();
         // Writing to a text cannot fail.
@@ -278,7 +278,8 @@ impl MemorySizing {
         let (name, version) = ((function.namespace.clone(), function.name.clone()), version(function));
         let slot = self.model(&name, &version, function);
         let (features, foreseen, words) = self.foresee(run, slot.as_ref(), &version);
-        let foreseen = foreseen.unwrap_or(Foreseen { need: Need::Booked(function.memory), said: None, benefits: None });
+        let foreseen =
+            foreseen.unwrap_or(RunPrediction { need: Need::Booked(function.memory), said: None, benefits: None });
         if let (SizingMode::Grants, Need::Learned(need)) = (self.mode, foreseen.need) {
             run.grant = Grant { memory: whole_steps(need).min(run.grant.booked), ..run.grant };
         }

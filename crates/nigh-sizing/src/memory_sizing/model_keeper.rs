@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::input_rules::InputRules;
 use super::learned_status::LearnedStatus;
-use super::loaded_models::{Loaded, LoadedModels, Name, Slot};
+use super::loaded_models::{CachedModel, LoadedModels, Name, Slot};
 use super::stored_model::{MemorySizingError, ModelShelf, StoredModel};
 
 /// What may wait for the keeper.
@@ -150,7 +150,7 @@ impl Keeper {
 
     /// Puts what is known to hand; what has to go for it is stored.
     async fn take(&self, deployment: &Deployment, stored: &StoredModel) -> Arc<Slot> {
-        let loaded = Loaded::new(stored.model.predictor(), stored.rules.clone(), deployment.deployed);
+        let loaded = CachedModel::new(stored.model.predictor(), stored.rules.clone(), deployment.deployed);
         let (slot, gone) = self.models.put(deployment.name.clone(), loaded);
         for (name, loaded) in gone {
             let outcome = self.write(&name, &loaded, loaded.pending.clone(), false).await;
@@ -198,7 +198,7 @@ impl Keeper {
     async fn write(
         &self,
         name: &Name,
-        loaded: &Loaded,
+        loaded: &CachedModel,
         rows: Vec<TrainingRow>,
         fit: bool,
     ) -> Result<FunctionModel, MemorySizingError> {

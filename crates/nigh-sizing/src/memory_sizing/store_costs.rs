@@ -48,7 +48,7 @@ impl StoreCosts {
     /// What `activation` would have spent with the store alone; none where that is not known.
     pub(super) fn times(&self, activation: &Activation) -> Option<PhaseTimes> {
         let line = self.0.get(&activation.namespace).and_then(|store| store.line);
-        let (mut read, mut wrote) = (Spent::default(), Spent::default());
+        let (mut read, mut wrote) = (PhaseCost::default(), PhaseCost::default());
         for call in &activation.data_calls {
             let took = call.took_us as f64;
             match call.served.as_str() {
@@ -75,12 +75,12 @@ fn went_to_store(call: &DataCallRecord) -> bool {
 
 /// Calls of one phase: what they took, and what they would have.
 #[derive(Default)]
-struct Spent {
+struct PhaseCost {
     took_us: f64,
     would_us: f64,
 }
 
-impl Spent {
+impl PhaseCost {
     fn add(&mut self, took_us: f64, would_us: f64) {
         self.took_us += took_us;
         self.would_us += would_us;

@@ -57,10 +57,10 @@ pub(super) fn run<'a>(function: &'a Function, payload: &'a [u8]) -> Run<'a> {
 }
 
 /// The one function that is deployed, if any.
-struct Deployed(Mutex<Option<Arc<Function>>>);
+struct SingleFunctionSource(Mutex<Option<Arc<Function>>>);
 
 #[async_trait]
-impl FunctionSource for Deployed {
+impl FunctionSource for SingleFunctionSource {
     async fn find(&self, _: &Namespace, name: &FunctionName) -> Option<Arc<Function>> {
         self.0.lock().clone().filter(|function| function.name == *name)
     }
@@ -107,7 +107,7 @@ async fn opened(state: &tempfile::TempDir) -> StateFile {
 }
 
 /// How a run went.
-struct Ran {
+struct RunOutcome {
     grant: ByteSize,
     admission: Admission,
     note: String,
@@ -125,7 +125,7 @@ impl Bench {
         let function = Function { memory: BOOKED, ..function("f") };
         let sizing = MemorySizing::new(MemorySizingParts {
             registry: Arc::new(LocalRegistry::new(file)),
-            functions: Arc::new(Deployed(Mutex::new(Some(Arc::new(function.clone()))))),
+            functions: Arc::new(SingleFunctionSource(Mutex::new(Some(Arc::new(function.clone()))))),
             objects: Arc::new(Sizes),
             learner: learner.parse().unwrap(),
             mode,
@@ -135,7 +135,7 @@ impl Bench {
     }
 
     /// One run on an input of `size` bytes, of which the rest of the record is made.
-    async fn run(&self, size: u64, ended: impl FnOnce(&mut Activation)) -> Ran {
+    async fn run(&self, size: u64, ended: impl FnOnce(&mut Activation)) -> RunOutcome {
         let payload = format!(r#"{{"input":{{"bucket":"photos","key":"{size}"}},"sigma":2}}"#);
         let mut run = run(&self.function, payload.as_bytes());
         let note = self.sizing.before_run(&mut run).unwrap();
@@ -151,10 +151,10 @@ impl Bench {
         self.clock.advance(Duration::from_secs(2));
         // What the keeper was told before is done then.
         self.sizing.flush().await;
-        Ran { grant: run.grant.memory, admission: run.admission, note }
+        RunOutcome { grant: run.grant.memory, admission: run.admission, note }
     }
 
-    async fn runs(&self, count: u64) -> Ran {
+    async fn runs(&self, count: u64) -> RunOutcome {
         let mut last = self.run(size(0), |record| record.peak_memory = Some(need(size(0)))).await;
         for at in 1..count {
             last = self.run(size(at), |record| record.peak_memory = Some(need(size(at)))).await;
@@ -351,7 +351,7 @@ async fn what_is_stored_of_functions_that_are_gone_is_removed() {
     assert_eq!(shelf.names().await.unwrap().len(), 1);
     let sizing = MemorySizing::new(MemorySizingParts {
         registry,
-        functions: Arc::new(Deployed(Mutex::new(None))),
+        functions: Arc::new(SingleFunctionSource(Mutex::new(None))),
         objects: Arc::new(Sizes),
         learner: Learner::default(),
         mode: SizingMode::Grants,
@@ -374,7 +374,7 @@ async fn a_model_that_made_room_for_others_is_stored_first_and_comes_back() {
     let file = StateFile::open(&file.path().join("state.redb")).unwrap();
     let parts = MemorySizingParts {
         registry: Arc::new(LocalRegistry::new(file)),
-        functions: Arc::new(Deployed(Mutex::new(Some(Arc::new(bench.function.clone()))))),
+        functions: Arc::new(SingleFunctionSource(Mutex::new(Some(Arc::new(bench.function.clone()))))),
         objects: Arc::new(Sizes),
         learner: Learner::default(),
         mode: SizingMode::Grants,

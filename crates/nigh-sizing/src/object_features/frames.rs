@@ -48,7 +48,7 @@ pub enum FrameError {
 /// What a process says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Said {
+pub enum ParserMessage {
     /// Its walls stand.
     Ready(bool),
     /// They do not, or what it was asked broke it; why.
@@ -62,7 +62,7 @@ pub enum Said {
     },
 }
 
-impl From<Look> for Said {
+impl From<Look> for ParserMessage {
     fn from(Look { row, wants }: Look) -> Self {
         Self::Looked { row, wants: wants.map(|range| (range.start, range.end)) }
     }
@@ -126,7 +126,7 @@ impl<'f> Cutter<'f> {
 ///
 /// # Errors
 /// If it is none.
-pub fn answer_to(question: &[u8]) -> Result<Said, FrameError> {
+pub fn answer_to(question: &[u8]) -> Result<ParserMessage, FrameError> {
     let mut cutter = Cutter(question);
     let size = u64::from_le_bytes(cutter.array()?);
     let (name, content_type) = (cutter.word()?, cutter.word()?);
@@ -150,7 +150,7 @@ pub fn answer_to(question: &[u8]) -> Result<Said, FrameError> {
 ///
 /// # Errors
 /// `Answer` if it cannot be written, which no row can cause.
-pub fn frame_of(said: &Said) -> Result<Vec<u8>, FrameError> {
+pub fn frame_of(said: &ParserMessage) -> Result<Vec<u8>, FrameError> {
     let json = serde_json::to_vec(said).map_err(|error| FrameError::Answer(error.to_string()))?;
     if json.len() > ANSWER_MAX {
         return Err(FrameError::Large(ANSWER_MAX));
@@ -162,9 +162,9 @@ pub fn frame_of(said: &Said) -> Result<Vec<u8>, FrameError> {
 ///
 /// # Errors
 /// `Answer` for what is none, or names what is no feature of an object.
-pub fn said_of(frame: &[u8]) -> Result<Said, FrameError> {
-    let said: Said = serde_json::from_slice(frame).map_err(|error| FrameError::Answer(error.to_string()))?;
-    if let Said::Looked { row, .. } = &said
+pub fn said_of(frame: &[u8]) -> Result<ParserMessage, FrameError> {
+    let said: ParserMessage = serde_json::from_slice(frame).map_err(|error| FrameError::Answer(error.to_string()))?;
+    if let ParserMessage::Looked { row, .. } = &said
         && let Some((name, _)) = row.iter().find(|(name, _)| !name.as_str().starts_with("in_"))
     {
         return Err(FrameError::Answer(format!("{name} is no feature of an object")));
@@ -196,7 +196,7 @@ mod tests {
         let said = answer_to(&frame[LENGTH_BYTES..]).unwrap();
         let frame = frame_of(&said).unwrap();
         assert_eq!(said_of(&frame[LENGTH_BYTES..]).unwrap(), said);
-        let Said::Looked { row, wants: None } = said else { panic!("{said:?}") };
+        let ParserMessage::Looked { row, wants: None } = said else { panic!("{said:?}") };
         assert_eq!(row.get("in_rows"), Some(&nigh_learn::FeatureValue::Number(2.0)));
     }
 

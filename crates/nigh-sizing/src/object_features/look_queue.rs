@@ -15,7 +15,7 @@ pub const LINES_MAX: usize = 1024;
 
 /// An object that is to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct LookRequest {
     /// Which.
     pub object: ObjectId,
     /// Whether it may be asked of the store: somebody waits for it.
@@ -25,7 +25,7 @@ pub struct Wanted {
 /// The objects that wait.
 #[derive(Default)]
 pub struct LookQueue {
-    lines: HashMap<Namespace, VecDeque<Wanted>>,
+    lines: HashMap<Namespace, VecDeque<LookRequest>>,
     /// The namespaces with a line, whose turn it is first.
     turns: VecDeque<Namespace>,
     dropped: u64,
@@ -33,7 +33,7 @@ pub struct LookQueue {
 
 impl LookQueue {
     /// Adds an object: at the end of its line, or at the front if somebody waits for it.
-    pub fn push(&mut self, wanted: Wanted) {
+    pub fn push(&mut self, wanted: LookRequest) {
         let namespace = &wanted.object.namespace;
         if !self.lines.contains_key(namespace) {
             if self.lines.len() >= LINES_MAX {
@@ -61,7 +61,7 @@ impl LookQueue {
     }
 
     /// The next object of a namespace that is not `busy`.
-    pub fn next(&mut self, busy: impl Fn(&Namespace) -> bool) -> Option<Wanted> {
+    pub fn next(&mut self, busy: impl Fn(&Namespace) -> bool) -> Option<LookRequest> {
         let at = self.turns.iter().position(|namespace| !busy(namespace))?;
         let namespace = self.turns.remove(at)?;
         let line = self.lines.get_mut(&namespace)?;
@@ -87,13 +87,13 @@ mod tests {
 
     use super::*;
 
-    fn wanted(namespace: &str, key: &str) -> Wanted {
+    fn wanted(namespace: &str, key: &str) -> LookRequest {
         let object = ObjectId {
             namespace: Namespace::new(namespace).unwrap(),
             bucket: BucketName::new("bucket").unwrap(),
             key: ObjectKey::new(key).unwrap(),
         };
-        Wanted { object, from_store: false }
+        LookRequest { object, from_store: false }
     }
 
     fn next(queue: &mut LookQueue, busy: &str) -> Option<String> {
@@ -107,7 +107,7 @@ mod tests {
             queue.push(wanted("a", key));
         }
         queue.push(wanted("b", "1"));
-        queue.push(Wanted { from_store: true, ..wanted("a", "urgent") });
+        queue.push(LookRequest { from_store: true, ..wanted("a", "urgent") });
         assert_eq!(next(&mut queue, "").as_deref(), Some("a/bucket/urgent"));
         assert_eq!(next(&mut queue, "").as_deref(), Some("b/bucket/1"));
         assert_eq!(next(&mut queue, "a"), None);

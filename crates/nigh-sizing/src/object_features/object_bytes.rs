@@ -9,7 +9,7 @@ use nigh_data::{GetRequest, ObjectError, ObjectId, ObjectMeta, RangeSpec, ReadCo
 use nigh_objects::ObjectMemory;
 use nigh_terms::{Admission, Principal};
 
-use super::look_queue::Wanted;
+use super::look_queue::LookRequest;
 
 /// One version of an object.
 pub(super) struct ObjectBytes<'m> {
@@ -27,7 +27,7 @@ fn reader(object: &ObjectId) -> Principal {
 
 impl<'m> ObjectBytes<'m> {
     /// The object as it is now; none if it is not there, or not in memory and not to be asked of the store.
-    pub(super) async fn of(memory: &'m ObjectMemory, wanted: &'m Wanted) -> Option<Self> {
+    pub(super) async fn of(memory: &'m ObjectMemory, wanted: &'m LookRequest) -> Option<Self> {
         let object = &wanted.object;
         let (meta, segment) = match memory.peek(object) {
             Some((meta, Some(segment))) => (meta, Some(segment)),

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::frames::{ANSWER_MAX, FrameError, LENGTH_BYTES, Said, question, said_of};
+use super::frames::{ANSWER_MAX, FrameError, LENGTH_BYTES, ParserMessage, question, said_of};
 
 /// The program's name, beside Nigh's own.
 const PROGRAM: &str = "nigh-features";
@@ -71,7 +71,7 @@ impl ParserError {
 /// What a process says of its walls (`nigh-features check`).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Checked {
+struct IsolationCheck {
     /// What it tried and could do.
     open: Vec<String>,
 }
@@ -119,7 +119,7 @@ impl ParserProgram {
         let child = self.command("check").spawn().map_err(|error| self.failed(error))?;
         let output = timeout(START_PATIENCE, child.wait_with_output()).await;
         let output = output.map_err(|_| self.failed("it does not answer"))?.map_err(|error| self.failed(error))?;
-        let said: Checked = match serde_json::from_slice(&output.stdout) {
+        let said: IsolationCheck = match serde_json::from_slice(&output.stdout) {
             Ok(said) => said,
             Err(_) => {
                 let words = String::from_utf8_lossy(&output.stdout).chars().take(300).collect::<String>();
@@ -143,8 +143,8 @@ impl ParserProgram {
         };
         let mut process = ParserProcess { child, questions, answers, looks: 0 };
         match timeout(START_PATIENCE, process.hear()).await {
-            Ok(Ok(Said::Ready(true))) => Ok(process),
-            Ok(Ok(Said::Failed(reason))) => Err(self.failed(reason)),
+            Ok(Ok(ParserMessage::Ready(true))) => Ok(process),
+            Ok(Ok(ParserMessage::Failed(reason))) => Err(self.failed(reason)),
             Ok(Ok(other)) => Err(self.failed(format!("it begins with {other:?}"))),
             Ok(Err(error)) => Err(self.failed(error)),
             Err(_) => Err(self.failed("its walls do not stand in time")),
@@ -153,7 +153,7 @@ impl ParserProgram {
 }
 
 impl ParserProcess {
-    async fn hear(&mut self) -> Result<Said, ParserError> {
+    async fn hear(&mut self) -> Result<ParserMessage, ParserError> {
         let mut length = [0; LENGTH_BYTES];
         self.answers.read_exact(&mut length).await?;
         let length = u32::from_le_bytes(length) as usize;
@@ -181,7 +181,7 @@ impl ParserProcess {
     ///
     /// # Errors
     /// Why there is no answer.
-    pub async fn look(&mut self, object: &ObjectHead<'_>) -> Result<Said, ParserError> {
+    pub async fn look(&mut self, object: &ObjectHead<'_>) -> Result<ParserMessage, ParserError> {
         let frame = question(object)?;
         self.looks += 1;
         let asked = async {
@@ -190,7 +190,7 @@ impl ParserProcess {
             self.hear().await
         };
         match timeout(LOOK_PATIENCE, asked).await {
-            Ok(Ok(Said::Failed(reason))) => Err(ParserError::Parser(reason)),
+            Ok(Ok(ParserMessage::Failed(reason))) => Err(ParserError::Parser(reason)),
             Ok(said) => said,
             Err(_) => Err(ParserError::Slow),
         }

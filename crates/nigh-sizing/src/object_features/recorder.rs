@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use nigh_data::{ObjectError, ObjectEvent, ObjectId, ObjectObserver, Served};
+use nigh_data::{ObjectError, ObjectEvent, ObjectId, ObjectObserver, ServeOutcome};
 use nigh_engine::{Registry, RegistryError};
 use nigh_learn::FeatureRow;
 use nigh_learn::media::{KIND_BYTES, ObjectHead, Window, is_readable};
@@ -23,9 +23,9 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::frames::{Said, permitted};
+use super::frames::{ParserMessage, permitted};
 use super::known_objects::{KnownObject, KnownObjects};
-use super::look_queue::{LookQueue, Wanted};
+use super::look_queue::{LookQueue, LookRequest};
 use super::object_bytes::ObjectBytes;
 use super::parser_process::{ParserError, ParserProcess, ParserProgram};
 use super::stored_rows::{self, Changes};
@@ -73,7 +73,7 @@ struct Counts {
     processes: AtomicUsize,
 }
 
-struct Inner {
+struct FeatureRecorderState {
     registry: Arc<dyn Registry>,
     program: ParserProgram,
     known: Mutex<KnownObjects>,
@@ -88,7 +88,7 @@ struct Inner {
 
 /// Records what objects are. A clone is another handle to the same.
 #[derive(Clone)]
-pub struct FeatureRecorder(Arc<Inner>);
+pub struct FeatureRecorder(Arc<FeatureRecorderState>);
 
 /// A namespace's process, and how long the namespace rests.
 #[derive(Default)]
@@ -99,7 +99,7 @@ struct Lane {
 }
 
 /// How a look has ended.
-struct Ended {
+struct LookEnd {
     namespace: Namespace,
     /// The process, if it can be asked again.
     process: Option<ParserProcess>,
@@ -120,7 +120,7 @@ impl FeatureRecorder {
     ) -> Result<Self, RegistryError> {
         let mut known = KnownObjects::new(memory);
         stored_rows::load(&*registry, &mut known).await?;
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(FeatureRecorderState {
             registry,
             program,
             known: Mutex::new(known),
@@ -166,7 +166,7 @@ impl FeatureRecorder {
     /// than `within`. True if something is known of each.
     pub async fn await_looks(&self, objects: &[ObjectId], within: Duration) -> bool {
         let until = Instant::now() + within;
-        let unknown = |inner: &Inner| -> Vec<ObjectId> {
+        let unknown = |inner: &FeatureRecorderState| -> Vec<ObjectId> {
             let known = inner.known.lock();
             objects.iter().filter(|object| known.peek(object).is_none()).cloned().collect()
         };
@@ -191,7 +191,7 @@ impl FeatureRecorder {
     pub async fn run(self, memory: ObjectMemory, stop: CancellationToken) {
         let inner = self.0;
         let mut lanes: HashMap<Namespace, Lane> = HashMap::new();
-        let mut looks: JoinSet<Ended> = JoinSet::new();
+        let mut looks: JoinSet<LookEnd> = JoinSet::new();
         let mut busy: HashMap<Id, Namespace> = HashMap::new();
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -255,7 +255,7 @@ fn make_room(lanes: &mut HashMap<Namespace, Lane>, busy: usize) {
 }
 
 impl Lane {
-    fn has_ended(&mut self, ended: Ended) {
+    fn has_ended(&mut self, ended: LookEnd) {
         let now = Instant::now();
         self.process = ended.process.filter(|process| !process.is_worn()).map(|process| (process, now));
         if ended.trouble {
@@ -279,11 +279,11 @@ impl Lane {
     }
 }
 
-impl Inner {
+impl FeatureRecorderState {
     fn want(&self, object: ObjectId, from_store: bool) {
         // A name that ends so is a folder's mark.
         if !object.key.as_str().ends_with('/') {
-            self.queue.lock().push(Wanted { object, from_store });
+            self.queue.lock().push(LookRequest { object, from_store });
             self.waiting.notify_one();
         }
     }
@@ -312,16 +312,21 @@ impl Inner {
         }
     }
 
-    async fn look(self: Arc<Self>, memory: ObjectMemory, wanted: Wanted, process: Option<ParserProcess>) -> Ended {
+    async fn look(
+        self: Arc<Self>,
+        memory: ObjectMemory,
+        wanted: LookRequest,
+        process: Option<ParserProcess>,
+    ) -> LookEnd {
         let began = Instant::now();
         let namespace = wanted.object.namespace.clone();
-        let mut ended = Ended { namespace, process, trouble: false, took: Duration::ZERO };
+        let mut ended = LookEnd { namespace, process, trouble: false, took: Duration::ZERO };
         self.look_and_keep(&memory, &wanted, &mut ended).await;
         ended.took = began.elapsed();
         ended
     }
 
-    async fn look_and_keep(&self, memory: &ObjectMemory, wanted: &Wanted, ended: &mut Ended) {
+    async fn look_and_keep(&self, memory: &ObjectMemory, wanted: &LookRequest, ended: &mut LookEnd) {
         let Some(bytes) = ObjectBytes::of(memory, wanted).await else { return };
         let version = bytes.meta.version;
         if self.known.lock().peek(&wanted.object).is_some_and(|known| known.version == version) {
@@ -344,8 +349,8 @@ impl Inner {
     async fn look_at(
         &self,
         bytes: &ObjectBytes<'_>,
-        wanted: &Wanted,
-        ended: &mut Ended,
+        wanted: &LookRequest,
+        ended: &mut LookEnd,
     ) -> Result<FeatureRow, ObjectError> {
         let size = bytes.meta.size;
         let head = bytes.read(0..size.min(HEAD_BYTES)).await?;
@@ -359,7 +364,7 @@ impl Inner {
             let content_type = bytes.meta.attributes.content_type.as_deref().unwrap_or_default();
             let head = ObjectHead { size, windows: &windows, name: wanted.object.key.as_str(), content_type };
             let wants = match self.ask(&head, ended).await {
-                Ok(Said::Looked { row: seen, wants }) => {
+                Ok(ParserMessage::Looked { row: seen, wants }) => {
                     row = seen;
                     wants
                 }
@@ -377,7 +382,7 @@ impl Inner {
     }
 
     /// Asks the namespace's process, which is started if there is none.
-    async fn ask(&self, head: &ObjectHead<'_>, ended: &mut Ended) -> Result<Said, ParserError> {
+    async fn ask(&self, head: &ObjectHead<'_>, ended: &mut LookEnd) -> Result<ParserMessage, ParserError> {
         let process = match ended.process.take() {
             Some(process) => Ok(process),
             None => self.program.start().await,
@@ -401,12 +406,12 @@ impl ObjectObserver for FeatureRecorder {
         let namespace = event.principal.namespace.clone();
         let object = ObjectId { namespace, bucket: event.bucket.clone(), key: key.clone() };
         match event.served {
-            Served::Delete => self.0.forget_other(&object, None),
-            Served::Write => {
+            ServeOutcome::Delete => self.0.forget_other(&object, None),
+            ServeOutcome::Write => {
                 self.0.forget_other(&object, event.version);
                 self.0.want(object, false);
             }
-            Served::Hit | Served::Miss | Served::Past | Served::Metadata => {
+            ServeOutcome::Hit | ServeOutcome::Miss | ServeOutcome::Past | ServeOutcome::Metadata => {
                 let Some(version) = event.version else { return };
                 let known = self.0.known.lock().peek(&object).map(|known| known.version);
                 // Others wrote it, or its tags have changed.
@@ -415,11 +420,11 @@ impl ObjectObserver for FeatureRecorder {
                     self.0.forget_other(&object, Some(version));
                 }
                 // What was not in memory could not be looked at; now it is.
-                if is_other || (known.is_none() && event.served == Served::Miss) {
+                if is_other || (known.is_none() && event.served == ServeOutcome::Miss) {
                     self.0.want(object, false);
                 }
             }
-            Served::Failed => {}
+            ServeOutcome::Failed => {}
         }
     }
 }

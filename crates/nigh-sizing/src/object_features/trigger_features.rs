@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use nigh_data::ObjectId;
-use nigh_invoke::invocation::{Invoke, InvokeError, InvokeRequest, Invoked, Next};
+use nigh_invoke::invocation::{InvocationResult, Invoke, InvokeError, InvokeRequest, UpcomingInvocation};
 use nigh_schedule::payload_walk::PayloadWalk;
 use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
 
@@ -35,7 +35,7 @@ impl TriggerFeatures {
 
 #[async_trait]
 impl Invoke for TriggerFeatures {
-    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
+    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<InvocationResult, InvokeError> {
         if request.event.is_some() && memchr::memmem::find(&request.payload, MARK).is_some() {
             let named = PayloadWalk::of(&request.payload).objects.into_iter();
             let objects: Vec<ObjectId> = named
@@ -50,11 +50,11 @@ impl Invoke for TriggerFeatures {
         self.invoke.seen(who)
     }
 
-    fn prepare(&self, namespace: &Namespace, next: Next) {
+    fn prepare(&self, namespace: &Namespace, next: UpcomingInvocation) {
         self.invoke.prepare(namespace, next);
     }
 
-    async fn find(&self, namespace: &Namespace, id: InvocationId) -> Option<Invoked> {
+    async fn find(&self, namespace: &Namespace, id: InvocationId) -> Option<InvocationResult> {
         self.invoke.find(namespace, id).await
     }
 

@@ -11,9 +11,9 @@ use nigh_data::ObjectError;
 use opendal::{Buffer, Error, ErrorKind, HttpBody, HttpTransport};
 use tokio::sync::Semaphore;
 
-use crate::answer::{Answer, length_of};
+use crate::answer::{StoreResponse, length_of};
 use crate::connections::Connections;
-use crate::retry::{Failure, Next, retry_after};
+use crate::retry::{Failure, RetryDecision, retry_after};
 use crate::wire::WireError;
 
 /// The network, as opendal asks for it.
@@ -30,7 +30,7 @@ impl Transport {
     }
 
     /// One attempt; any answer is one.
-    async fn once(&self, request: &Request<Buffer>) -> Result<Answer, WireError> {
+    async fn once(&self, request: &Request<Buffer>) -> Result<StoreResponse, WireError> {
         let limit = tokio::time::timeout(self.connections.limits().answer, Arc::clone(&self.requests).acquire_owned());
         let permit = limit.await.ok().and_then(Result::ok).ok_or(WireError::Queued)?;
         let (mut head, ()) = Request::new(()).into_parts();
@@ -78,7 +78,7 @@ impl HttpTransport for Transport {
                 Err(error) => error.failure(),
             };
             let next = failure.map(|why| policy.next(attempt, why, repeatable, rand::random()));
-            let Some(Next::Wait(wait)) = next else { break answer };
+            let Some(RetryDecision::Wait(wait)) = next else { break answer };
             drop(answer);
             tokio::time::sleep(wait).await;
             attempt += 1;

@@ -10,15 +10,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nigh_data::{BucketInfo, Listed, ObjectError, ObjectMeta, Tags};
+use nigh_data::{BucketInfo, ListedObject, ObjectError, ObjectMeta, Tags};
 use nigh_terms::{BucketName, ObjectKey, Timestamp};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use serde::{Deserialize, Serialize};
 
-use super::commit::{CommitError, Staged, Staging};
-use super::key_index::{KeyIndex, Shown};
+use super::commit::{CommitError, StagedFile, StagingFolder};
+use super::key_index::{KeyIndex, ListedMeta};
 use super::key_path::{FOLDER_MARK, to_key, to_path};
-use super::landing::Landing;
+use super::landing::KeyLocks;
 use super::object_file::encode_tail;
 use super::reader::{OpenObject, Want};
 use super::{io_error, store_error};
@@ -72,7 +72,7 @@ pub(super) struct Bucket {
     /// Held by whoever makes or removes a folder of a long key.
     folders: Mutex<()>,
     /// The keys whose change can be seen, and may not be on the disk yet.
-    landing: Landing,
+    landing: KeyLocks,
     index: Mutex<KeyIndex>,
     /// Held by the one scan.
     scan: Mutex<()>,
@@ -110,7 +110,7 @@ impl Bucket {
             handle,
             alive: RwLock::new(true),
             folders: Mutex::new(()),
-            landing: Landing::default(),
+            landing: KeyLocks::default(),
             index: Mutex::default(),
             scan: Mutex::new(()),
         }))
@@ -140,7 +140,7 @@ impl Bucket {
     /// Writes an object.
     pub(super) fn put(
         &self,
-        staging: &Staging,
+        staging: &StagingFolder,
         key: &ObjectKey,
         payload: &Payload,
         meta: &ObjectMeta,
@@ -172,7 +172,7 @@ impl Bucket {
     }
 
     /// Replaces an object's tags; its bytes are copied, in the kernel, since one rename must commit both.
-    pub(super) fn put_tags(&self, staging: &Staging, key: &ObjectKey, tags: &Tags) -> Result<(), ObjectError> {
+    pub(super) fn put_tags(&self, staging: &StagingFolder, key: &ObjectKey, tags: &Tags) -> Result<(), ObjectError> {
         drop(self.stay_alive()?);
         let target = self.objects.join(to_path(key));
         let object = self.open_object(key, Want::Metadata)?;
@@ -193,8 +193,8 @@ impl Bucket {
 
     fn commit(
         &self,
-        staging: &Staging,
-        staged: Staged,
+        staging: &StagingFolder,
+        staged: StagedFile,
         key: &ObjectKey,
         target: &Path,
         meta: &ObjectMeta,
@@ -209,7 +209,7 @@ impl Bucket {
         };
         match done {
             Ok(()) => {
-                let shown = Shown { size: meta.size, etag: meta.etag.clone(), modified: meta.modified };
+                let shown = ListedMeta { size: meta.size, etag: meta.etag.clone(), modified: meta.modified };
                 self.index.lock().written(key, shown);
                 Ok(())
             }
@@ -280,15 +280,20 @@ impl Bucket {
     }
 
     /// A page of the bucket. Files that are no objects are left out, with a warning.
-    pub(super) fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, ObjectError> {
+    pub(super) fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ListedObject>, ObjectError> {
         let mut listed = Vec::new();
         let mut after = after.map(str::to_owned);
         while listed.len() < limit {
             let (page, more) = self.page(prefix, after.as_deref(), limit - listed.len())?;
             after = page.last().map(|(key, _)| key.as_str().to_owned());
             for (key, shown) in page {
-                if let Some(Shown { size, etag, modified }) = shown.or_else(|| self.look_up(&key)) {
-                    listed.push(Listed { key, size, etag, modified });
+                if let Some(ListedMeta { size, etag, modified }) = shown.or_else(|| self.look_up(&key)) {
+                    listed.push(ListedObject { key, size, etag, modified });
                 }
             }
             if !more {
@@ -309,10 +314,11 @@ impl Bucket {
     }
 
     /// What a listing shows of an object that the scan has only seen the name of.
-    fn look_up(&self, key: &ObjectKey) -> Option<Shown> {
+    fn look_up(&self, key: &ObjectKey) -> Option<ListedMeta> {
         match OpenObject::open(self.objects.join(to_path(key)), key, Want::Metadata) {
             Ok(Some(object)) => {
-                let shown = Shown { size: object.meta.size, etag: object.meta.etag, modified: object.meta.modified };
+                let shown =
+                    ListedMeta { size: object.meta.size, etag: object.meta.etag, modified: object.meta.modified };
                 self.index.lock().learned(key, &shown);
                 Some(shown)
             }

@@ -33,7 +33,7 @@ pub(super) enum Step {
 pub(super) type StepHook = dyn Fn(Step, &Path) -> io::Result<()> + Send + Sync;
 
 /// The folder where files are made, and the steps from there.
-pub(super) struct Staging {
+pub(super) struct StagingFolder {
     folder: PathBuf,
     next: AtomicU64,
     space: FreeSpace,
@@ -41,7 +41,7 @@ pub(super) struct Staging {
 }
 
 /// A file with all its bytes, not yet synced, not yet an object.
-pub(super) struct Staged {
+pub(super) struct StagedFile {
     path: PathBuf,
     file: File,
     /// How long the file was before, if it is a spooled file that was extended.
@@ -55,7 +55,7 @@ fn other_length(path: &Path, told: u64, found: u64) -> io::Error {
     io::Error::other(format!("the spooled file {} has {found} bytes, {told} were to be stored", path.display()))
 }
 
-impl Staging {
+impl StagingFolder {
     /// The staging area `folder`, made or emptied.
     pub(super) fn open(folder: PathBuf, hook: Option<Box<StepHook>>) -> io::Result<Self> {
         match fs::remove_dir_all(&folder) {
@@ -80,10 +80,10 @@ impl Staging {
         self.hook.as_ref().map_or(Ok(()), |hook| hook(step, path))
     }
 
-    fn create(&self) -> io::Result<Staged> {
+    fn create(&self) -> io::Result<StagedFile> {
         let path = self.fresh();
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        Ok(Staged { path, file, taken_over: None, committed: false })
+        Ok(StagedFile { path, file, taken_over: None, committed: false })
     }
 
     /// Writes `payload`, whose parts have the given `lengths`, and behind it what `tail` gives for its checksum.
@@ -92,7 +92,7 @@ impl Staging {
         payload: &Payload,
         lengths: &[u64],
         tail: impl FnOnce(Option<u64>) -> io::Result<Vec<u8>>,
-    ) -> io::Result<Staged> {
+    ) -> io::Result<StagedFile> {
         match payload {
             Payload::Segment(segment) => {
                 let bytes = segment.as_slice();
@@ -110,7 +110,7 @@ impl Staging {
     }
 
     /// A file that is only `tail`, or `source`'s first `length` bytes and `tail`.
-    pub(super) fn stage_copy(&self, source: &File, length: u64, tail: &[u8]) -> io::Result<Staged> {
+    pub(super) fn stage_copy(&self, source: &File, length: u64, tail: &[u8]) -> io::Result<StagedFile> {
         let mut staged = self.create()?;
         staged.fill(|file| {
             append(file, source, length)?;
@@ -121,7 +121,7 @@ impl Staging {
 
     /// The first file becomes the object if it lies on this file system: its bytes are not moved. Its spooled bytes
     /// stay as they are, so that a crash before the rename costs nothing but a tail, which the next attempt cuts off.
-    fn stage_files(&self, files: &[PathBuf], lengths: &[u64], tail: &[u8]) -> io::Result<Staged> {
+    fn stage_files(&self, files: &[PathBuf], lengths: &[u64], tail: &[u8]) -> io::Result<StagedFile> {
         if files.len() != lengths.len() {
             return Err(io::Error::other(format!("{} spooled files for {} parts", files.len(), lengths.len())));
         }
@@ -137,7 +137,7 @@ impl Staging {
                     if metadata.len() < length {
                         return Err(other_length(path, length, metadata.len()));
                     }
-                    Staged { path: path.clone(), file, taken_over: Some(length), committed: false }
+                    StagedFile { path: path.clone(), file, taken_over: Some(length), committed: false }
                 } else {
                     self.create()?
                 }
@@ -158,7 +158,7 @@ impl Staging {
     /// What `landing` gives is held from before the object can be seen until the disk has it.
     pub(super) fn commit<L>(
         &self,
-        mut staged: Staged,
+        mut staged: StagedFile,
         target: &Path,
         parent: &File,
         landing: impl FnOnce() -> L,
@@ -191,7 +191,7 @@ pub(super) enum CommitError {
     InDoubt(io::Error),
 }
 
-impl Staged {
+impl StagedFile {
     /// Fills the file by `write`, behind the spooled bytes if it has some.
     fn fill(&mut self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
         if let Some(start) = self.taken_over {
@@ -203,7 +203,7 @@ impl Staged {
     }
 }
 
-impl Drop for Staged {
+impl Drop for StagedFile {
     /// What is no object does not stay: a spooled file gets its old length back, one of our own goes. What cannot
     /// be undone now is undone by the next attempt or at the next opening, so errors do not matter.
     fn drop(&mut self) {

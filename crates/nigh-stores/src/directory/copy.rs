@@ -266,13 +266,13 @@ mod tests {
 
     /// Keeps what it is told.
     #[derive(Default)]
-    struct Kept {
+    struct CollectedCopy {
         buckets: Vec<(Namespace, BucketName, Vec<u8>)>,
         objects: Vec<(Namespace, BucketName, Vec<u8>)>,
         damaged: Vec<PathBuf>,
     }
 
-    impl CopyTo for Kept {
+    impl CopyTo for CollectedCopy {
         type Error = CopyError;
 
         fn bucket(&mut self, namespace: &Namespace, bucket: &BucketName, description: &[u8]) -> Result<(), CopyError> {
@@ -344,7 +344,7 @@ mod tests {
         let cut = root.join("namespaces/tenant/full/objects/cut");
         File::options().write(true).open(&cut).unwrap().set_len(20).unwrap();
 
-        let mut kept = Kept::default();
+        let mut kept = CollectedCopy::default();
         copy_out(&root, &mut kept).unwrap();
         assert_eq!((kept.buckets.len(), kept.objects.len()), (2, keys.len()));
         assert_eq!(kept.damaged, [cut]);

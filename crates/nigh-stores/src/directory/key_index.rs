@@ -12,13 +12,13 @@ use nigh_terms::{ObjectKey, Timestamp};
 
 /// What a listing shows of an object beside its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct ListedMeta {
     pub(super) size: u64,
     pub(super) etag: ETag,
     pub(super) modified: Timestamp,
 }
 
-type Keys = BTreeMap<ObjectKey, Option<Shown>>;
+type Keys = BTreeMap<ObjectKey, Option<ListedMeta>>;
 
 /// The index, in one of three states.
 #[derive(Debug, Default)]
@@ -27,13 +27,13 @@ pub(super) enum KeyIndex {
     #[default]
     Unknown,
     /// A scan is under way: what changed since it began; `None` is a deletion.
-    Scanning(BTreeMap<ObjectKey, Option<Shown>>),
+    Scanning(BTreeMap<ObjectKey, Option<ListedMeta>>),
     /// All keys.
     Known(Keys),
 }
 
 /// A page: the keys and what is known of them; and whether there are more behind it.
-pub(super) type Page = (Vec<(ObjectKey, Option<Shown>)>, bool);
+pub(super) type Page = (Vec<(ObjectKey, Option<ListedMeta>)>, bool);
 
 impl KeyIndex {
     /// A scan begins; call before the first name is read.
@@ -60,7 +60,7 @@ impl KeyIndex {
     }
 
     /// An object was written.
-    pub(super) fn written(&mut self, key: &ObjectKey, shown: Shown) {
+    pub(super) fn written(&mut self, key: &ObjectKey, shown: ListedMeta) {
         match self {
             Self::Unknown => {}
             Self::Scanning(keys) | Self::Known(keys) => {
@@ -83,7 +83,7 @@ impl KeyIndex {
     }
 
     /// A reader found out what a listing shows of `key`. A writer that came between knows better.
-    pub(super) fn learned(&mut self, key: &ObjectKey, shown: &Shown) {
+    pub(super) fn learned(&mut self, key: &ObjectKey, shown: &ListedMeta) {
         if let Self::Known(keys) = self
             && let Some(known @ None) = keys.get_mut(key)
         {
@@ -115,8 +115,8 @@ mod tests {
         ObjectKey::new(text).unwrap()
     }
 
-    fn shown(size: u64) -> Shown {
-        Shown { size, etag: ETag(String::new()), modified: Timestamp(0) }
+    fn shown(size: u64) -> ListedMeta {
+        ListedMeta { size, etag: ETag(String::new()), modified: Timestamp(0) }
     }
 
     fn known(keys: &[&str]) -> KeyIndex {

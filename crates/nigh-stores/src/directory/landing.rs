@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// The keys of one bucket that are being changed; one change of a key at a time.
 #[derive(Debug, Default)]
-pub(super) struct Landing {
+pub(super) struct KeyLocks {
     /// Each with the number of its change: one that follows is not waited for.
     keys: Mutex<(HashMap<ObjectKey, u64>, u64)>,
     landed: Condvar,
@@ -19,11 +19,11 @@ pub(super) struct Landing {
 /// A change under way, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Change<'a> {
-    landing: &'a Landing,
+    landing: &'a KeyLocks,
     key: ObjectKey,
 }
 
-impl Landing {
+impl KeyLocks {
     /// Says that from now on a change of `key` may be seen.
     pub(super) fn begin(&self, key: &ObjectKey) -> Change<'_> {
         let mut keys = self.keys.lock();

@@ -134,7 +134,7 @@ impl OpenObject {
             return Ok((self.meta, Box::pin(futures::stream::iter(pieces))));
         }
         let wanted_crc = self.footer.payload_crc.filter(|_| range == (0..size));
-        let state = Streaming {
+        let state = FileStream {
             path: self.path,
             file: self.file,
             rest: range,
@@ -153,14 +153,14 @@ impl OpenObject {
     }
 }
 
-struct Streaming {
+struct FileStream {
     path: PathBuf,
     file: Arc<File>,
     rest: Range<u64>,
     check: Option<(Digest, u64)>,
 }
 
-impl Streaming {
+impl FileStream {
     fn next_chunk(mut self) -> Result<(Bytes, Self), ObjectError> {
         let chunk = self.rest.start..self.rest.end.min(self.rest.start + CHUNK);
         self.rest.start = chunk.end;

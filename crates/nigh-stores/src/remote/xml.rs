@@ -1,6 +1,6 @@
 //! The XML that an S3 store answers with. Pure.
 
-use nigh_data::{BucketInfo, ETag, Listed};
+use nigh_data::{BucketInfo, ETag, ListedObject};
 use nigh_terms::{BucketName, ObjectKey, Timestamp};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
@@ -78,10 +78,10 @@ pub(super) fn parse_buckets(body: &[u8], prefix: &str) -> Result<Vec<BucketInfo>
 }
 
 /// The entries of a page, and whether there are more.
-pub(super) fn parse_list(body: &[u8]) -> Result<(Vec<Listed>, bool), String> {
+pub(super) fn parse_list(body: &[u8]) -> Result<(Vec<ListedObject>, bool), String> {
     let answer: ListAnswer = quick_xml::de::from_reader(body).map_err(|error| error.to_string())?;
     let encoded = answer.encoding_type.as_deref() == Some("url");
-    let listed = |entry: Entry| -> Result<Listed, String> {
+    let listed = |entry: Entry| -> Result<ListedObject, String> {
         let key = if encoded {
             // As HTML forms do it: a blank is a plus.
             let blanks = entry.key.replace('+', " ");
@@ -89,7 +89,7 @@ pub(super) fn parse_list(body: &[u8]) -> Result<(Vec<Listed>, bool), String> {
         } else {
             entry.key
         };
-        Ok(Listed {
+        Ok(ListedObject {
             key: ObjectKey::new(&key).map_err(|error| error.to_string())?,
             size: entry.size,
             etag: ETag(entry.etag.trim_matches('"').to_owned()),

@@ -1,6 +1,6 @@
 //! The JSON that Swift lists containers and objects with. Pure.
 
-use nigh_data::{BucketInfo, ETag, Listed};
+use nigh_data::{BucketInfo, ETag, ListedObject};
 use nigh_terms::{BucketName, ObjectKey, Timestamp};
 use serde::Deserialize;
 use time::OffsetDateTime;
@@ -49,10 +49,10 @@ pub fn parse_containers(body: &[u8], prefix: &str) -> Result<(Vec<BucketInfo>, O
 ///
 /// # Errors
 /// If it is not what Swift lists with, or has a name that no key can be.
-pub fn parse_objects(body: &[u8]) -> Result<Vec<Listed>, String> {
+pub fn parse_objects(body: &[u8]) -> Result<Vec<ListedObject>, String> {
     let all: Vec<Entry> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let listed = |entry: Entry| -> Result<Listed, String> {
-        Ok(Listed {
+    let listed = |entry: Entry| -> Result<ListedObject, String> {
+        Ok(ListedObject {
             key: ObjectKey::new(&entry.name).map_err(|error| error.to_string())?,
             size: entry.bytes,
             etag: tag_of(&entry.content_type).unwrap_or(ETag(entry.hash)),

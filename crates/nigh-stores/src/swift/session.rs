@@ -40,12 +40,12 @@ pub(super) struct Session {
 
 #[derive(Default)]
 struct State {
-    held: Option<Held>,
+    held: Option<ActiveLogin>,
     /// The last login, if it failed, and when that was.
     failed: Option<(WireError, Instant)>,
 }
 
-struct Held {
+struct ActiveLogin {
     pass: Pass,
     token: HeaderValue,
     url: String,
@@ -80,7 +80,7 @@ impl Session {
         Ok((account, serde_json::from_slice(&answer.read().await?).ok()))
     }
 
-    async fn log_in(&self) -> Result<Held, WireError> {
+    async fn log_in(&self) -> Result<ActiveLogin, WireError> {
         let LoginRequest { path, headers, body } = self.login.request().map_err(WireError::NotAllowed)?;
         let method = if body.is_some() { Method::POST } else { Method::GET };
         let mut head = head_of(method, &format!("{}{path}", self.auth_url))?;
@@ -114,7 +114,7 @@ impl Session {
         let mut token = token.map_err(|_| WireError::NotAllowed("the login's token is not printable".to_owned()))?;
         token.set_sensitive(true);
         let pass = Pass(self.logins.load(Ordering::Relaxed));
-        Ok(Held { pass, token, url: grant.url, until: Instant::now() + grant.used_for })
+        Ok(ActiveLogin { pass, token, url: grant.url, until: Instant::now() + grant.used_for })
     }
 }
 

@@ -15,12 +15,12 @@ use nigh_terms::{BucketName, Epoch, Namespace, SecretKey, Sequence, Version};
 use thiserror::Error;
 
 use self::signature::{OPERATION, Signer};
-pub use self::tags::Found;
+pub use self::tags::ShadowConflict;
 use super::large::segments;
-use super::shadowed::Shadowing;
+use super::shadowed::MiddlewareState;
 use super::{STORE, SwiftStore, put_headers, store_error};
 use crate::Payload;
-use crate::answer::Answer;
+use crate::answer::StoreResponse;
 use crate::carried::is_md5;
 use crate::payload::pieces;
 use crate::wire::{Call, WireError};
@@ -58,10 +58,10 @@ pub enum ShadowError {
     #[error("this version cannot be a shadow: {0}; write it through")]
     Unfit(&'static str),
     #[error("Swift has a newer version of Nigh's: {0}")]
-    Newer(Found),
+    Newer(ShadowConflict),
     /// To be kept under a conflict key.
     #[error("Swift has what others wrote, and it was not overwritten: {0}")]
-    Outside(Found),
+    Outside(ShadowConflict),
     /// To be tried again.
     #[error("a younger write came meanwhile, and was not overwritten: {0}")]
     Raced(String),
@@ -77,7 +77,7 @@ pub enum ShadowError {
 
 /// What a write expects to replace. Of a shadow, entity tag and version are those of its tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ShadowPrecondition {
     /// Whatever is there.
     Any,
     /// Nothing.
@@ -90,7 +90,7 @@ pub enum Expected {
     Version(Version),
 }
 
-impl Expected {
+impl ShadowPrecondition {
     fn header(&self) -> Result<HeaderValue, ShadowError> {
         let text = match self {
             Self::Any => return Ok(HeaderValue::from_static("any")),
@@ -123,7 +123,7 @@ impl SwiftStore {
     pub fn with_shadows(mut self, config: ShadowConfig) -> Result<Self, ObjectError> {
         let short = || ObjectError::InvalidArgument("the secret shared with Swift has fewer than 32 bytes".to_owned());
         self.wire.access.sign_with(Signer::new(config.secret).ok_or_else(short)?);
-        self.shadowing = Some(Shadowing::new(config.node));
+        self.shadowing = Some(MiddlewareState::new(config.node));
         Ok(self)
     }
 
@@ -152,7 +152,7 @@ impl SwiftStore {
         &self,
         object: &ObjectId,
         meta: &ObjectMeta,
-        expected: &Expected,
+        expected: &ShadowPrecondition,
     ) -> Result<SwiftTimestamp, ShadowError> {
         self.check_fit(object, meta)?;
         let tags = tags::encode(meta, &put_headers(object, meta)?, self.node()?)?;
@@ -186,7 +186,7 @@ impl SwiftStore {
         object: &ObjectId,
         payload: &Payload,
         meta: &ObjectMeta,
-        expected: &Expected,
+        expected: &ShadowPrecondition,
     ) -> Result<SwiftTimestamp, ShadowError> {
         let call = self.payload_call("put", object, payload, meta)?;
         let timestamp = self.ask("put", call.header(EXPECT, expected.header()?)).await?;
@@ -202,7 +202,7 @@ impl SwiftStore {
         &self,
         object: &ObjectId,
         version: Version,
-        expected: &Expected,
+        expected: &ShadowPrecondition,
     ) -> Result<(), ShadowError> {
         let call = Call::new("delete", Method::DELETE, self.target(object)?).repeatable();
         let call = guarded(call).header(VERSION, version_header(version)?).header(EXPECT, expected.header()?);
@@ -213,7 +213,7 @@ impl SwiftStore {
     /// Deletes whatever is there. False if nothing is.
     pub(super) async fn delete_whatever(&self, object: &ObjectId) -> Result<bool, ShadowError> {
         let call = Call::new("delete", Method::DELETE, self.target(object)?).repeatable();
-        let any = Expected::Any.header()?;
+        let any = ShadowPrecondition::Any.header()?;
         let timestamp = self.ask("delete", guarded(call).header(EXPECT, any)).await?;
         self.drop_segments(object).await?;
         Ok(!timestamp.0.is_empty())
@@ -284,9 +284,11 @@ impl SwiftStore {
 
     fn refused(&self, error: WireError, call: &Call) -> ShadowError {
         match error {
-            WireError::Refused { code, message, .. } if code == "newer" => ShadowError::Newer(Found::parse(message)),
+            WireError::Refused { code, message, .. } if code == "newer" => {
+                ShadowError::Newer(ShadowConflict::parse(message))
+            }
             WireError::Refused { code, message, .. } if code == "outside" => {
-                ShadowError::Outside(Found::parse(message))
+                ShadowError::Outside(ShadowConflict::parse(message))
             }
             WireError::Refused { code, message, .. } if code == "raced" => ShadowError::Raced(message),
             WireError::Refused { code, .. } if code == "not-cached" => ShadowError::NotCached,
@@ -307,7 +309,7 @@ impl SwiftStore {
     }
 }
 
-fn told(answer: &Answer) -> Result<SwiftTimestamp, ShadowError> {
+fn told(answer: &StoreResponse) -> Result<SwiftTimestamp, ShadowError> {
     if answer.headers.get(PROTOCOL).is_none_or(|protocol| protocol != SPOKEN) {
         return Err(ShadowError::NoMiddleware);
     }

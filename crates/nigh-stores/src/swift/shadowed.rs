@@ -14,10 +14,10 @@ use nigh_data::{ObjectError, ObjectId, ObjectMeta, WriteConditions};
 use nigh_terms::{BucketName, Namespace};
 use parking_lot::Mutex;
 
-use super::shadow::{Expected, ShadowError, SwiftTimestamp, TAGS, VERSION, tags};
+use super::shadow::{ShadowError, ShadowPrecondition, SwiftTimestamp, TAGS, VERSION, tags};
 use super::{STORE, SwiftStore, store_error};
 use crate::wire::{Call, WireError};
-use crate::{Payload, Shadows, Standing};
+use crate::{Payload, ShadowVersions, Shadows};
 
 /// How long a bucket is taken to be marked. Others may delete it and make it anew, without the mark.
 const MARK_HOLDS: Duration = Duration::from_secs(60);
@@ -37,23 +37,23 @@ const THERE: u8 = 1;
 const MISSING: u8 = 2;
 
 /// A container that this node has marked.
-struct Marked {
+struct MarkedContainer {
     namespace: Namespace,
     bucket: BucketName,
     until: Instant,
 }
 
 /// What is between this node and the middleware.
-pub(super) struct Shadowing {
+pub(super) struct MiddlewareState {
     node: String,
     middleware: AtomicU8,
     account: Mutex<Option<String>>,
     /// By the container's name.
-    marked: Mutex<HashMap<String, Marked>>,
+    marked: Mutex<HashMap<String, MarkedContainer>>,
     newest: Mutex<Option<SwiftTimestamp>>,
 }
 
-impl Shadowing {
+impl MiddlewareState {
     pub(super) fn new(node: String) -> Self {
         Self {
             node,
@@ -125,7 +125,7 @@ impl SwiftStore {
                 }
                 let (namespace, bucket) = (namespace.clone(), bucket.clone());
                 let until = Instant::now() + if known.is_some() { MARK_HOLDS } else { FIRST_MARK_HOLDS };
-                marked.insert(name, Marked { namespace, bucket, until });
+                marked.insert(name, MarkedContainer { namespace, bucket, until });
                 Ok(())
             }
             Err(ShadowError::NoMiddleware) => {
@@ -146,7 +146,7 @@ impl SwiftStore {
         let Some(shadowing) = &self.shadowing else { return };
         let marked = std::mem::take(&mut *shadowing.marked.lock());
         let unmark = async {
-            for (name, Marked { namespace, bucket, .. }) in marked {
+            for (name, MarkedContainer { namespace, bucket, .. }) in marked {
                 if let Err(error) = self.mark_cached(&namespace, &bucket, false).await {
                     tracing::warn!(container = name, %error, "outside writers to the bucket are refused until this node is back");
                 }
@@ -170,7 +170,7 @@ impl SwiftStore {
             return Ok(false);
         }
         for _ in 0..RACES_MAX {
-            match self.put_expecting(object, payload, meta, &Expected::Any).await {
+            match self.put_expecting(object, payload, meta, &ShadowPrecondition::Any).await {
                 Ok(_) => return Ok(true),
                 Err(ShadowError::Raced(_)) => {}
                 Err(ShadowError::Unfit(_) | ShadowError::Newer(_)) => return Ok(false),
@@ -189,9 +189,9 @@ impl SwiftStore {
         condition: &WriteConditions,
     ) -> Result<(), ObjectError> {
         let (expected, name) = match condition {
-            WriteConditions { if_absent: true, .. } => (Expected::Absent, "If-None-Match"),
-            WriteConditions { if_match: Some(etag), .. } => (Expected::ETag(etag.clone()), "If-Match"),
-            WriteConditions { .. } => (Expected::Any, "If-Match"),
+            WriteConditions { if_absent: true, .. } => (ShadowPrecondition::Absent, "If-None-Match"),
+            WriteConditions { if_match: Some(etag), .. } => (ShadowPrecondition::ETag(etag.clone()), "If-Match"),
+            WriteConditions { .. } => (ShadowPrecondition::Any, "If-Match"),
         };
         match self.put_expecting(object, payload, meta, &expected).await {
             Ok(_) => Ok(()),
@@ -260,11 +260,11 @@ impl Shadows for SwiftStore {
     async fn place(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ShadowError> {
         let (namespace, bucket) = (&object.namespace, &object.bucket);
         self.mark_used(namespace, bucket).await.map_err(ShadowError::NotSent)?;
-        match self.put_placeholder(object, meta, &Expected::Any).await {
+        match self.put_placeholder(object, meta, &ShadowPrecondition::Any).await {
             // Others have made the bucket anew.
             Err(ShadowError::NotCached) => {
                 self.mark_cached(namespace, bucket, true).await?;
-                self.put_placeholder(object, meta, &Expected::Any).await.map(drop)
+                self.put_placeholder(object, meta, &ShadowPrecondition::Any).await.map(drop)
             }
             other => other.map(drop),
         }
@@ -274,14 +274,14 @@ impl Shadows for SwiftStore {
         self.push_shadow(object, payload, meta).await.map(drop)
     }
 
-    async fn standing(&self, object: &ObjectId) -> Result<Standing, ObjectError> {
+    async fn standing(&self, object: &ObjectId) -> Result<ShadowVersions, ObjectError> {
         let call = Call::new("head", Method::HEAD, self.target(object)?);
         match self.wire.send(&call).await {
-            Ok(answer) => Ok(Standing {
+            Ok(answer) => Ok(ShadowVersions {
                 shadow: answer.headers.get(TAGS).and_then(tags::version_of),
                 payload: answer.headers.get(VERSION).and_then(|text| tags::parse_version(text.to_str().ok()?)),
             }),
-            Err(error) if error.is_missing() => Ok(Standing::default()),
+            Err(error) if error.is_missing() => Ok(ShadowVersions::default()),
             Err(error) => Err(match error {
                 WireError::Refused { message, .. } => store_error("head", message),
                 error => self.wire.error(error, &call),

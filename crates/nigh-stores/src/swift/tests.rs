@@ -13,7 +13,7 @@ use super::*;
 
 /// A Swift with one empty container: takes the newest token alone.
 #[derive(Default)]
-struct Fake {
+struct FakeSwift {
     logins: AtomicUsize,
     /// Requests that brought an older token.
     expired: AtomicUsize,
@@ -23,7 +23,7 @@ struct Fake {
     requests: AtomicUsize,
 }
 
-impl Fake {
+impl FakeSwift {
     fn answer(&self, host: &str, request: &str) -> String {
         let end = "Content-Length: 0\r\nConnection: close\r\n\r\n";
         if request.starts_with("GET /auth") {
@@ -47,10 +47,10 @@ impl Fake {
     }
 }
 
-async fn serve(life: usize) -> (Arc<SwiftStore>, Arc<Fake>) {
+async fn serve(life: usize) -> (Arc<SwiftStore>, Arc<FakeSwift>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let host = listener.local_addr().unwrap().to_string();
-    let fake = Arc::new(Fake { life: AtomicUsize::new(life), ..Fake::default() });
+    let fake = Arc::new(FakeSwift { life: AtomicUsize::new(life), ..FakeSwift::default() });
     let store = store(&format!("http://{host}/auth/v1.0"));
     let served = Arc::clone(&fake);
     tokio::spawn(async move {

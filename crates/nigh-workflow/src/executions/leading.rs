@@ -4,17 +4,17 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nigh_engine::{HistoryChange, HistoryId, Written};
+use nigh_engine::{HistoryChange, HistoryId, PendingCommit};
 use nigh_schedule::idempotence;
 use nigh_terms::{InvocationId, Namespace, Timestamp, Token};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Ended, Inner};
+use super::{ExecutionsState, SyncExecutionResult};
 use crate::arn::WorkflowName;
 use crate::error_names;
-use crate::event::{Command, Event, Outcome, TaskEnd, TaskId, TaskRun, What};
+use crate::event::{Command, Event, ExecutionEvent, Outcome, TaskEnd, TaskId, TaskRun};
 use crate::execution_row::{self, End, Head};
-use crate::history::Shown;
+use crate::history::HistoryEvent;
 use crate::run::Run;
 use crate::scratch::ScratchFolder;
 
@@ -40,11 +40,11 @@ pub(crate) enum Message {
     /// Somebody asks whether its beginning is written.
     Begun(oneshot::Sender<()>),
     /// Somebody asks what happened so far.
-    History(oneshot::Sender<Vec<Shown>>),
+    History(oneshot::Sender<Vec<HistoryEvent>>),
 }
 
 /// What is kept of an execution.
-pub(super) struct Kept {
+pub(super) struct StoredExecution {
     pub(super) id: HistoryId,
     pub(super) head: Head,
     /// Events so far.
@@ -54,28 +54,28 @@ pub(super) struct Kept {
 }
 
 /// See the module.
-pub(super) struct Leading {
-    inner: Arc<Inner>,
+pub(super) struct ExecutionDriver {
+    inner: Arc<ExecutionsState>,
     namespace: Namespace,
     run: Run,
     /// None: it is in memory alone.
-    kept: Option<Kept>,
+    kept: Option<StoredExecution>,
     pub(super) scratch: Vec<ScratchFolder>,
     own: mpsc::Sender<Message>,
     inbox: mpsc::Receiver<Message>,
     /// Changes on their way to the disk.
-    unsettled: VecDeque<(Written, Vec<HistoryChange>)>,
+    unsettled: VecDeque<(PendingCommit, Vec<HistoryChange>)>,
     /// Those who stopped it.
     stopping: Vec<oneshot::Sender<()>>,
-    ended: watch::Sender<Option<Ended>>,
+    ended: watch::Sender<Option<SyncExecutionResult>>,
 }
 
-impl Leading {
+impl ExecutionDriver {
     pub(super) fn new(
-        inner: Arc<Inner>,
+        inner: Arc<ExecutionsState>,
         namespace: Namespace,
         run: Run,
-        mut kept: Option<Kept>,
+        mut kept: Option<StoredExecution>,
         own: mpsc::Sender<Message>,
         inbox: mpsc::Receiver<Message>,
     ) -> Self {
@@ -85,7 +85,7 @@ impl Leading {
     }
 
     /// Where its end comes.
-    pub(super) fn ended(&self) -> watch::Receiver<Option<Ended>> {
+    pub(super) fn ended(&self) -> watch::Receiver<Option<SyncExecutionResult>> {
         self.ended.subscribe()
     }
 
@@ -122,7 +122,7 @@ impl Leading {
         tokio::select! {
             () = self.inner.parts.over.cancelled(), if self.kept.is_some() => return None,
             message = self.inbox.recv() => self.take(message?, &mut events),
-            () = time => events.push(What::Time),
+            () = time => events.push(ExecutionEvent::Time),
         }
         while events.len() < TOGETHER_MAX
             && let Ok(message) = self.inbox.try_recv()
@@ -135,12 +135,12 @@ impl Leading {
         self.happen(events).await
     }
 
-    fn take(&mut self, message: Message, events: &mut Vec<What>) {
+    fn take(&mut self, message: Message, events: &mut Vec<ExecutionEvent>) {
         match message {
-            Message::Ended { task, end, token } => events.push(What::Ended { task, end, token }),
+            Message::Ended { task, end, token } => events.push(ExecutionEvent::Ended { task, end, token }),
             Message::Stop { error, cause, done } => {
                 self.stopping.push(done);
-                events.push(What::Stopped { error, cause });
+                events.push(ExecutionEvent::Stopped { error, cause });
             }
             // Who asked may have gone.
             Message::Begun(begun) => drop(begun.send(())),
@@ -149,7 +149,7 @@ impl Leading {
     }
 
     /// Goes on with these events: they are written down, and what follows is done.
-    async fn happen(&mut self, events: Vec<What>) -> Option<()> {
+    async fn happen(&mut self, events: Vec<ExecutionEvent>) -> Option<()> {
         let at = self.inner.now();
         let (mut commands, mut changes) = (Vec::new(), Vec::new());
         for what in events {
@@ -161,7 +161,8 @@ impl Leading {
                 if kept.bytes > KEPT_BYTES_MAX {
                     // Nothing larger comes after it.
                     let cause = format!("its history has more than {KEPT_BYTES_MAX} bytes");
-                    event.what = What::Stopped { error: Some(error_names::DATA_LIMIT.to_owned()), cause: Some(cause) };
+                    event.what =
+                        ExecutionEvent::Stopped { error: Some(error_names::DATA_LIMIT.to_owned()), cause: Some(cause) };
                 }
                 kept.events += 1;
                 match execution_row::add(kept.id, kept.events, &event) {
@@ -219,7 +220,7 @@ impl Leading {
     async fn resume(&mut self) -> Option<()> {
         let begun: Vec<TaskRun> = self.run.outstanding().cloned().collect();
         // What is due comes first.
-        self.happen(vec![What::Time]).await?;
+        self.happen(vec![ExecutionEvent::Time]).await?;
         let outstanding: BTreeSet<TaskId> = self.run.outstanding().map(|task| task.task).collect();
         for task in begun.into_iter().filter(|task| outstanding.contains(&task.task)) {
             self.begin(task, true);
@@ -293,7 +294,7 @@ impl Leading {
             // A name that somebody gave may be used again as soon as they hear of the end; that of an id is not.
             let is_id = facts.name == InvocationId::of_bytes(facts.id).to_string();
             let (arn, started, token) = (facts.arn.clone(), facts.started, self.run.seen().clone());
-            let end = Ended { arn, name: name.clone(), started, stopped, outcome, token };
+            let end = SyncExecutionResult { arn, name: name.clone(), started, stopped, outcome, token };
             if is_id {
                 self.ended.send_replace(Some(end));
                 self.drop_scratch(&name).await;
@@ -308,7 +309,7 @@ impl Leading {
     }
 
     async fn write_end(&mut self, outcome: &Outcome, stopped: Timestamp) -> Option<()> {
-        let Kept { id, head, bytes, .. } = self.kept.as_mut()?;
+        let StoredExecution { id, head, bytes, .. } = self.kept.as_mut()?;
         let (id, end) = (*id, End::of(outcome, stopped));
         let result = execution_row::end(id, outcome).and_then(|result| {
             head.bytes = *bytes + execution_row::bytes_of(&result);

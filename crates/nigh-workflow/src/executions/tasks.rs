@@ -2,16 +2,16 @@
 
 use bytes::Bytes;
 use nigh_invoke::event_invoker::NewEvent;
-use nigh_invoke::invocation::{EventAttempt, InvokeError, InvokeRequest, Invoked};
+use nigh_invoke::invocation::{EventAttempt, InvocationResult, InvokeError, InvokeRequest};
 use nigh_schedule::scheduler::lost_invocation::RERUNS_MAX;
 use nigh_terms::{Namespace, Principal, Token};
 use serde_json::Value;
 
-use super::Inner;
+use super::ExecutionsState;
 use crate::error_names;
 use crate::event::{TaskEnd, TaskRun};
 
-impl Inner {
+impl ExecutionsState {
     /// A task that was begun before: as it ended at the node that ran it, where that is known; else it runs again, if it may
     /// (`again`), and else nobody knows how it ended. Nothing, if it is to go on elsewhere.
     pub(super) async fn take_up(&self, namespace: &Namespace, task: TaskRun, again: bool) -> Option<(TaskEnd, Token)> {
@@ -30,7 +30,7 @@ impl Inner {
         }
     }
 
-    async fn found_run(&self, namespace: &Namespace, task: &TaskRun) -> Option<Option<Invoked>> {
+    async fn found_run(&self, namespace: &Namespace, task: &TaskRun) -> Option<Option<InvocationResult>> {
         let _turn = self.parts.over.run_until_cancelled(self.parts.turns.acquire()).await?.ok()?;
         self.parts.over.run_until_cancelled(self.parts.invoke.find(namespace, task.invocation)).await
     }
@@ -85,7 +85,7 @@ fn failed(error: &str, cause: impl Into<String>) -> TaskEnd {
 }
 
 /// How an invocation ended that ran.
-fn end_of(invoked: &Invoked) -> TaskEnd {
+fn end_of(invoked: &InvocationResult) -> TaskEnd {
     let answer = serde_json::from_slice::<Value>(&invoked.payload);
     match (answer, invoked.function_error) {
         (Ok(answer), None) => TaskEnd::Answered(answer),
@@ -120,8 +120,8 @@ mod tests {
     use nigh_schedule::scheduler::lost_invocation::LossError;
     use nigh_terms::{FunctionName, InvocationId};
 
-    fn invoked(payload: &'static str, function_error: Option<&'static str>) -> Invoked {
-        Invoked {
+    fn invoked(payload: &'static str, function_error: Option<&'static str>) -> InvocationResult {
+        InvocationResult {
             id: InvocationId::now(),
             payload: Bytes::from_static(payload.as_bytes()),
             function_error,

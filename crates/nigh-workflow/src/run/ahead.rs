@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nigh_invoke::invocation::Next;
+use nigh_invoke::invocation::UpcomingInvocation;
 use nigh_terms::FunctionName;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::super::definition::{Kind, Resource, Scope, State, StateName};
 use super::super::template::Sight;
 use super::Run;
 use super::data::{by_path, effective, filled};
-use super::thread::{Doing, Thread};
+use super::thread::{Thread, ThreadActivity};
 
 /// States that are looked through for the functions that come next.
 const STATES_MAX: usize = 64;
@@ -24,14 +24,14 @@ const UNKNOWN: &str = "\u{fffd}not known before the end";
 impl Run {
     /// What may be invoked when what runs now has ended, but for the functions that run: their sandboxes are free then.
     #[must_use]
-    pub fn ahead(&self) -> Vec<Next> {
+    pub fn ahead(&self) -> Vec<UpcomingInvocation> {
         let (mut all, mut looked) = (Vec::new(), BTreeSet::new());
         let mut known: BTreeSet<FunctionName> = self.outstanding().map(|task| task.function.clone()).collect();
         for thread in self.threads.values() {
             let after = match &thread.doing {
-                Doing::Task { task } => self.tasks.get(task).map(|(_, run)| run.invocation),
-                Doing::Waiting { .. } => None,
-                Doing::Trying | Doing::BackingOff | Doing::Children(_) => continue,
+                ThreadActivity::Task { task } => self.tasks.get(task).map(|(_, run)| run.invocation),
+                ThreadActivity::Waiting { .. } => None,
+                ThreadActivity::Trying | ThreadActivity::BackingOff | ThreadActivity::Children(_) => continue,
             };
             let Some(next) = &thread.state.next else { continue };
             let mut functions = BTreeSet::new();
@@ -39,7 +39,11 @@ impl Run {
             functions.retain(|function| known.insert(function.clone()));
             let directly = thread.scope.states.get(next).filter(|_| !functions.is_empty());
             let input = directly.and_then(|state| self.input_of(thread, state));
-            all.extend(functions.into_iter().map(|function| Next { function, input: input.clone(), after }));
+            all.extend(functions.into_iter().map(|function| UpcomingInvocation {
+                function,
+                input: input.clone(),
+                after,
+            }));
         }
         all
     }
@@ -49,7 +53,7 @@ impl Run {
         let Kind::Task(task) = &next.kind else { return None };
         let context = thread.context(&self.facts, &self.input);
         let output = match &thread.doing {
-            Doing::Waiting { output } => output.clone(),
+            ThreadActivity::Waiting { output } => output.clone(),
             _ => {
                 let input = Value::clone(&thread.input);
                 let output = match &thread.state.result_path {

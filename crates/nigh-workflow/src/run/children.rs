@@ -10,7 +10,7 @@ use super::super::definition::{Count, Kind, Map, Scope};
 use super::super::error_names;
 use super::super::path::Path;
 use super::super::template::Sight;
-use super::thread::{Doing, ThreadId};
+use super::thread::{ThreadActivity, ThreadId};
 use super::{Failure, Run, Step};
 
 /// Iterations of a map at a time that sets no limit (Step Functions: 40).
@@ -32,12 +32,12 @@ pub(super) struct Children {
     /// Of a map: the effective input, which its selector looks at.
     input: Arc<Value>,
     failed: usize,
-    tolerated: Tolerated,
+    tolerated: ToleratedFailures,
 }
 
 /// How many iterations may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tolerated {
+enum ToleratedFailures {
     /// None, and the first failure is the state's own.
     None,
     Count(usize),
@@ -48,7 +48,7 @@ impl Run {
         let Some(thread) = self.threads.get_mut(&id) else { return };
         let (token, item) = (thread.token.clone(), thread.item.clone());
         let count = branches.len();
-        thread.doing = Doing::Children(Children {
+        thread.doing = ThreadActivity::Children(Children {
             outputs: vec![None; count],
             left: count,
             running: count,
@@ -57,7 +57,7 @@ impl Run {
             next: count,
             input: Arc::default(),
             failed: 0,
-            tolerated: Tolerated::None,
+            tolerated: ToleratedFailures::None,
         });
         let shown = self.showing.show(thread.shown, self.now, || "ParallelStateStarted".to_owned(), || None);
         thread.shown = shown;
@@ -88,9 +88,9 @@ impl Run {
         let percent = map.tolerated_percent.as_ref().map(|tolerated| count(tolerated, &sight)).transpose()?;
         let by_percent = percent.map(|percent| items.len() * percent.min(100) / 100);
         let tolerated = match (by_count, by_percent) {
-            (None, None) => Tolerated::None,
+            (None, None) => ToleratedFailures::None,
             // The first that is passed ends it.
-            (left, right) => Tolerated::Count(left.unwrap_or(usize::MAX).min(right.unwrap_or(usize::MAX))),
+            (left, right) => ToleratedFailures::Count(left.unwrap_or(usize::MAX).min(right.unwrap_or(usize::MAX))),
         };
         let length = items.len();
         let children = Children {
@@ -105,7 +105,7 @@ impl Run {
             tolerated,
         };
         let Some(thread) = self.threads.get_mut(&id) else { return Ok(()) };
-        thread.doing = Doing::Children(children);
+        thread.doing = ThreadActivity::Children(children);
         thread.shown = self.showing.show(
             thread.shown,
             self.now,
@@ -121,7 +121,9 @@ impl Run {
         loop {
             let Some(thread) = self.threads.get_mut(&id) else { return Ok(()) };
             let state = Arc::clone(&thread.state);
-            let (Doing::Children(children), Kind::Map(map)) = (&mut thread.doing, &state.kind) else { return Ok(()) };
+            let (ThreadActivity::Children(children), Kind::Map(map)) = (&mut thread.doing, &state.kind) else {
+                return Ok(());
+            };
             if children.running >= children.at_once || children.next >= children.items.len() {
                 return Ok(());
             }
@@ -160,18 +162,18 @@ impl Run {
     pub(super) fn child_failed(&mut self, parent: ThreadId, child: ThreadId, index: usize, failure: &Failure) {
         let Some(thread) = self.threads.get_mut(&parent) else { return };
         let is_map = matches!(thread.state.kind, Kind::Map(_));
-        let Doing::Children(children) = &mut thread.doing else { return };
+        let ThreadActivity::Children(children) = &mut thread.doing else { return };
         children.failed += 1;
         let failed = children.failed;
         match children.tolerated {
-            Tolerated::Count(most) if failed <= most => {
+            ToleratedFailures::Count(most) if failed <= most => {
                 let told = json!({ "Error": failure.error, "Cause": failure.cause });
                 self.child_over(parent, child, index, told, "MapIterationFailed");
             }
             tolerated => {
                 let kind = if is_map { "MapStateFailed" } else { "ParallelStateFailed" };
                 thread.shown = self.showing.show(thread.shown, self.now, || kind.to_owned(), || None);
-                let failure = if let Tolerated::Count(most) = tolerated {
+                let failure = if let ToleratedFailures::Count(most) = tolerated {
                     let cause = format!("{failed} iterations failed, {most} may; the last: {}", failure.error);
                     Failure::new(error_names::TOLERANCE, cause)
                 } else {
@@ -185,7 +187,7 @@ impl Run {
 
     /// Ends all threads below `parent`; what they have seen it has seen.
     pub(super) fn take_children(&mut self, parent: ThreadId) {
-        if !self.threads.get(&parent).is_some_and(|thread| matches!(thread.doing, Doing::Children(_))) {
+        if !self.threads.get(&parent).is_some_and(|thread| matches!(thread.doing, ThreadActivity::Children(_))) {
             return;
         }
         let below: Vec<ThreadId> = self
@@ -213,7 +215,7 @@ impl Run {
         let Some(thread) = self.threads.get_mut(&parent) else { return };
         let is_map = matches!(thread.state.kind, Kind::Map(_));
         let name = Arc::clone(&thread.state.name);
-        let Doing::Children(children) = &mut thread.doing else { return };
+        let ThreadActivity::Children(children) = &mut thread.doing else { return };
         if let Some(place) = children.outputs.get_mut(index) {
             *place = Some(output);
         }
@@ -239,7 +241,7 @@ impl Run {
     fn children_ended(&mut self, id: ThreadId) -> Step {
         let Some(thread) = self.threads.get_mut(&id) else { return Ok(()) };
         let is_map = matches!(thread.state.kind, Kind::Map(_));
-        let Doing::Children(children) = &mut thread.doing else { return Ok(()) };
+        let ThreadActivity::Children(children) = &mut thread.doing else { return Ok(()) };
         let outputs = std::mem::take(&mut children.outputs);
         let kind = if is_map { "MapStateSucceeded" } else { "ParallelStateSucceeded" };
         thread.shown = self.showing.show(thread.shown, self.now, || kind.to_owned(), || None);

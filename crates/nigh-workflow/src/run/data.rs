@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::super::chance::Chance;
 use super::super::context::Context;
-use super::super::definition::{Kind, Resource, Seconds, State, Task, Until, Words};
+use super::super::definition::{Kind, Resource, Seconds, State, Task, WaitUntil, Words};
 use super::super::error_names;
 use super::super::event::{Command, TaskId, TaskRun};
 use super::super::path::{NotFound, Path};
 use super::super::template::{Sight, Template, ValueError};
 use super::super::timestamp;
-use super::thread::{Doing, ThreadId};
+use super::thread::{ThreadActivity, ThreadId};
 use super::{DATA_BYTES_MAX, Failure, Run, Step, after};
 
 impl From<NotFound> for Failure {
@@ -133,19 +133,19 @@ impl Run {
             Kind::Wait(until) => {
                 let sight = Sight { input: &input, context: &context };
                 let until = match until {
-                    Until::Seconds(seconds) => after(self.now, std::time::Duration::from_secs(*seconds)),
-                    Until::SecondsPath(path) => {
+                    WaitUntil::Seconds(seconds) => after(self.now, std::time::Duration::from_secs(*seconds)),
+                    WaitUntil::SecondsPath(path) => {
                         after(self.now, std::time::Duration::from_secs(whole(&sight.find(path)?, path)?))
                     }
-                    Until::Timestamp(at) => *at,
-                    Until::TimestampPath(path) => date(&sight.find(path)?, path)?,
+                    WaitUntil::Timestamp(at) => *at,
+                    WaitUntil::TimestampPath(path) => date(&sight.find(path)?, path)?,
                 };
                 let output = by_path(state.output_path.as_ref(), &sight)?;
                 if until <= self.now {
                     return self.leave(id, output);
                 }
                 if let Some(thread) = self.threads.get_mut(&id) {
-                    thread.doing = Doing::Waiting { output };
+                    thread.doing = ThreadActivity::Waiting { output };
                 }
                 self.set_timer(id, until);
                 Ok(())
@@ -189,7 +189,7 @@ impl Run {
         };
         within_limit(&run.payload)?;
         self.tasks_made += 1;
-        thread.doing = Doing::Task { task: number };
+        thread.doing = ThreadActivity::Task { task: number };
         self.show_task(id, "Scheduled", |arn| json!({ "resource": arn, "input": run.payload.to_string() }));
         self.show_task(id, "Started", |_| json!({}));
         if let Some(seconds) = timeout {

@@ -15,7 +15,7 @@ use super::children::Children;
 pub(super) struct ThreadId(pub(super) u64);
 
 /// What a thread does in its state.
-pub(super) enum Doing {
+pub(super) enum ThreadActivity {
     /// It is about to do what the state says, for the first time or again.
     Trying,
     /// A function runs.
@@ -42,7 +42,7 @@ pub(super) struct Thread {
     pub(super) item: Option<Arc<MapItem>>,
     /// What those before it had seen.
     pub(super) token: Token,
-    pub(super) doing: Doing,
+    pub(super) doing: ThreadActivity,
     pub(super) timer: Option<Timestamp>,
     /// The last event that was shown of it.
     pub(super) shown: u64,
@@ -61,7 +61,7 @@ impl Thread {
         now: Timestamp,
     ) -> Self {
         let tries = vec![0; state.retry.len()];
-        let doing = Doing::Trying;
+        let doing = ThreadActivity::Trying;
         Self { parent, scope, state, input, entered: now, tries, item, token, doing, timer: None, shown }
     }
 
@@ -71,7 +71,7 @@ impl Thread {
         self.state = state;
         self.input = input;
         self.entered = now;
-        self.doing = Doing::Trying;
+        self.doing = ThreadActivity::Trying;
         self.timer = None;
     }
 

@@ -19,7 +19,7 @@ pub(crate) struct ExplainArgs {
 }
 
 #[derive(Serialize)]
-struct Explained<'a> {
+struct ExplainOutput<'a> {
     id: String,
     function: String,
     /// What was decided, and what changed while it ran.
@@ -34,7 +34,7 @@ pub(super) async fn run(args: &ExplainArgs, globals: &Globals) -> Result<(), Cli
     let note = (!notes.is_empty()).then(|| notes.join("; "));
     let note = note.as_deref();
     if globals.json {
-        let explained = Explained { id: one.id.to_string(), function: one.function.to_string(), cache_ways: note };
+        let explained = ExplainOutput { id: one.id.to_string(), function: one.function.to_string(), cache_ways: note };
         return output::json(&explained);
     }
     let none = "the level of the last-level cache was off (`nigh llc status` says why)";

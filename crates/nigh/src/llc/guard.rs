@@ -76,7 +76,7 @@ pub(crate) struct GuardArgs {
 
 /// One window, as it is reported.
 #[derive(Serialize)]
-struct Reported {
+struct WindowReport {
     window: u64,
     ways: Ways,
     requests: u64,
@@ -112,7 +112,10 @@ pub(super) async fn run(args: GuardArgs, globals: &Globals) -> Result<(), CliErr
             let measured = GuardWindow { applied: ways, ..source.window().await? };
             let decision = guard.observe(&measured);
             let tail = measured.latency.quantile(percentile).map(|tail| tail.as_micros() as u64);
-            report(globals, &Reported { window, ways, requests: measured.latency.total(), tail_us: tail, decision })?;
+            report(
+                globals,
+                &WindowReport { window, ways, requests: measured.latency.total(), tail_us: tail, decision },
+            )?;
             if let (Some(partition), GuardDecision::Resize { to, act: true, .. }) = (&partition, decision) {
                 partition.set(settings.masks(to))?;
                 ways = to;
@@ -156,7 +159,7 @@ impl GuardArgs {
     }
 }
 
-fn report(globals: &Globals, reported: &Reported) -> Result<(), CliError> {
+fn report(globals: &Globals, reported: &WindowReport) -> Result<(), CliError> {
     if globals.json {
         return output::line(serde_json::to_string(reported)?);
     }

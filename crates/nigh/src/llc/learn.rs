@@ -37,7 +37,7 @@ pub(crate) struct LearnArgs {
 
 /// A row, as it is reported.
 #[derive(Serialize)]
-struct Learned {
+struct LearnedRow {
     bytes: u64,
     ways: Ways,
     class: String,
@@ -71,7 +71,7 @@ pub(super) async fn run(args: LearnArgs, globals: &Globals) -> Result<(), CliErr
             rows.push(read_trace(&file, size, shape.ways, lines_per_way)?);
         }
     }
-    let learned: Vec<_> = rows.iter().map(Learned::from).collect();
+    let learned: Vec<_> = rows.iter().map(LearnedRow::from).collect();
     let given = ModelRows { namespace: globals.namespace().await?, function: args.function, rows };
     globals.admin()?.give("/llc/model", &given).await?;
     if globals.json {
@@ -104,7 +104,7 @@ fn read_trace(file: &Path, size: Option<ByteSize>, ways: Ways, lines_per_way: f6
         .map_err(|error| CliError::Failed(format!("{what}: {error}; nothing is learned")))
 }
 
-impl From<&TrainingRow> for Learned {
+impl From<&TrainingRow> for LearnedRow {
     fn from(row: &TrainingRow) -> Self {
         let millis = |ways| row.curves.as_ref().map(|curves| curves.times.micros(ways) / 1e3);
         let whole = row.curves.as_ref().map_or(row.ways, |curves| curves.times.ways());
@@ -118,7 +118,7 @@ impl From<&TrainingRow> for Learned {
     }
 }
 
-fn show(learned: &[Learned]) -> Result<(), CliError> {
+fn show(learned: &[LearnedRow]) -> Result<(), CliError> {
     let mut table = output::table(&["size", "ways", "class", "time with all ways", "with one"]);
     let millis = |time: Option<f64>| time.map_or_else(String::new, |time| format!("{time:.1} ms"));
     for row in learned {

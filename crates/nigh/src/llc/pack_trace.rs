@@ -63,7 +63,7 @@ struct Stats {
 
 /// What was written.
 #[derive(Serialize)]
-struct Packed {
+struct PackSummary {
     accesses: usize,
     instructions: u64,
     raw_bytes: u64,
@@ -96,7 +96,7 @@ pub(super) fn run(args: &PackArgs, globals: &Globals) -> Result<(), CliError> {
     }
     write(&args.out, &file)?;
     let (raw_bytes, bytes) = (raw.len() as u64, file.len() as u64);
-    let packed = Packed { accesses: trace.accesses.len(), instructions: stats.instructions, raw_bytes, bytes };
+    let packed = PackSummary { accesses: trace.accesses.len(), instructions: stats.instructions, raw_bytes, bytes };
     if globals.json {
         return output::json(&packed);
     }

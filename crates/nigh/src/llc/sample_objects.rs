@@ -78,7 +78,7 @@ impl SampleObjects {
         for key in &self.keys {
             for template in templates {
                 let mut event = template.clone();
-                let mut named = Named { bucket: false, key: false };
+                let mut named = TemplateFields { bucket: false, key: false };
                 named.fill(&mut event, self.bucket.as_str(), key.as_str());
                 // Of a bucket that the user named the event may know already.
                 if !named.key || (self.own_bucket && !named.bucket) {
@@ -116,12 +116,12 @@ impl SampleObjects {
 }
 
 /// Which of the two a template has.
-struct Named {
+struct TemplateFields {
     bucket: bool,
     key: bool,
 }
 
-impl Named {
+impl TemplateFields {
     fn fill(&mut self, value: &mut Value, bucket: &str, key: &str) {
         match value {
             Value::String(text) => {
@@ -151,11 +151,11 @@ mod tests {
     #[test]
     fn a_templates_marks_are_filled_wherever_they_stand() {
         let mut event = json!({"input": {"bucket": "{bucket}", "key": "{key}"}, "all": ["s3://{bucket}/{key}", 7]});
-        let mut named = Named { bucket: false, key: false };
+        let mut named = TemplateFields { bucket: false, key: false };
         named.fill(&mut event, "b", "k.png");
         assert_eq!(event, json!({"input": {"bucket": "b", "key": "k.png"}, "all": ["s3://b/k.png", 7]}));
         assert!(named.bucket && named.key);
-        let mut nowhere = Named { bucket: false, key: false };
+        let mut nowhere = TemplateFields { bucket: false, key: false };
         nowhere.fill(&mut json!({"{key}": "in a member's name"}), "b", "k");
         assert!(!nowhere.bucket && !nowhere.key);
     }

@@ -35,7 +35,7 @@ pub(crate) struct SelftestArgs {
 /// The whole answer.
 #[derive(Debug, Serialize)]
 struct Selftest {
-    kernels: Vec<Checked>,
+    kernels: Vec<KernelCheck>,
     /// What was not checked, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     skipped: Option<String>,
@@ -43,7 +43,7 @@ struct Selftest {
 
 /// One kernel, or the emulator in a kernel's place.
 #[derive(Debug, Serialize)]
-struct Checked {
+struct KernelCheck {
     kernel: String,
     cases: u64,
     mismatches: u64,
@@ -92,8 +92,8 @@ fn here() -> Result<Selftest, CliError> {
     Ok(Selftest { kernels, skipped })
 }
 
-fn count(kernel: String, results: Vec<CaseResult>) -> Checked {
-    let mut checked = Checked { kernel, cases: 0, mismatches: 0, not_applicable: 0, differences: Vec::new() };
+fn count(kernel: String, results: Vec<CaseResult>) -> KernelCheck {
+    let mut checked = KernelCheck { kernel, cases: 0, mismatches: 0, not_applicable: 0, differences: Vec::new() };
     for result in results {
         match result.outcome {
             Outcome::Passed => checked.cases += 1,

@@ -14,7 +14,7 @@ use super::*;
 const FILES_MAX: u32 = 4;
 
 /// A write that was asked for.
-struct Issued {
+struct IssuedWrite {
     key: String,
     record: Record,
     body: Bytes,
@@ -26,7 +26,7 @@ struct Issued {
 
 /// Work that turns the ring several times, with batches, pieces, drops, notices and one record that stays. It goes on
 /// behind what was `issued` before.
-async fn work(folder: &Arc<MemoryFolder>, mut issued: Vec<Issued>, seed: u64, steps: u128) -> Vec<Issued> {
+async fn work(folder: &Arc<MemoryFolder>, mut issued: Vec<IssuedWrite>, seed: u64, steps: u128) -> Vec<IssuedWrite> {
     let mut random = StdRng::seed_from_u64(seed);
     let (journal, _) = open(folder, FILES_MAX).unwrap();
     let journal = Arc::new(journal);
@@ -36,7 +36,8 @@ async fn work(folder: &Arc<MemoryFolder>, mut issued: Vec<Issued>, seed: u64, st
             let request = step * 10 + nth + 1;
             let key =
                 if request % 10_000 == 11 { "stuck".to_owned() } else { format!("key-{}", random.random_range(0..5)) };
-            if issued.iter().chain(&writes).any(|other: &Issued| other.key == key && other.acknowledged.is_none()) {
+            if issued.iter().chain(&writes).any(|other: &IssuedWrite| other.key == key && other.acknowledged.is_none())
+            {
                 continue;
             }
             let about = Bytes::from(vec![b'a'; random.random_range(0..300)]);
@@ -47,7 +48,7 @@ async fn work(folder: &Arc<MemoryFolder>, mut issued: Vec<Issued>, seed: u64, st
                 _ => (Change::Put { about }, random.random_range(0..1500)),
             };
             let record = record(request, &key, change);
-            writes.push(Issued { key, record, body: content(request, bytes), acknowledged: None, stored: None });
+            writes.push(IssuedWrite { key, record, body: content(request, bytes), acknowledged: None, stored: None });
         }
         if random.random_ratio(1, 4) {
             drop(journal.stage(SHARD, content(step, 900)).await);
@@ -75,7 +76,7 @@ async fn work(folder: &Arc<MemoryFolder>, mut issued: Vec<Issued>, seed: u64, st
         issued.extend(writes.into_iter().filter(|write| write.acknowledged.is_some()));
         // The store takes some, and in the order of versions: the stuck one never.
         for nth in 0..issued.len() {
-            let Issued { key, acknowledged, stored, .. } = &issued[nth];
+            let IssuedWrite { key, acknowledged, stored, .. } = &issued[nth];
             if key == "stuck" || stored.is_some() || !random.random_ratio(1, 3) {
                 continue;
             }
@@ -92,7 +93,7 @@ async fn work(folder: &Arc<MemoryFolder>, mut issued: Vec<Issued>, seed: u64, st
 }
 
 /// Recovers `image` and holds it against what was issued before the log had `ops` entries.
-async fn check(image: &Arc<MemoryFolder>, issued: &[Issued], ops: usize, life: Epoch) -> Vec<RecoveredRecord> {
+async fn check(image: &Arc<MemoryFolder>, issued: &[IssuedWrite], ops: usize, life: Epoch) -> Vec<RecoveredRecord> {
     let (journal, recovered) = open(image, FILES_MAX).unwrap();
     assert_eq!(recovered.damage, [], "a crash is no damage");
     assert!(recovered.epoch >= life);
@@ -121,7 +122,7 @@ async fn check(image: &Arc<MemoryFolder>, issued: &[Issued], ops: usize, life: E
         if one.stored.is_none_or(|at| at > ops) {
             assert_eq!(found.get(&version), Some(&&one.record), "{version} was acknowledged");
             let again = append(&journal, one.record.clone(), Bytes::new()).await.unwrap();
-            assert_eq!(again, Appended { version, repeated: true });
+            assert_eq!(again, AppendResult { version, repeated: true });
         }
     }
     if let Ok(fresh) = append(&journal, put(1 << 70, "fresh"), Bytes::new()).await {

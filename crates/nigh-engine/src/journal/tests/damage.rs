@@ -8,15 +8,15 @@ use super::image::{Crash, MemoryFolder};
 use super::*;
 
 /// A journal of some segments, all of its records with the places they use.
-struct Whole {
+struct WholeJournal {
     folder: Arc<MemoryFolder>,
-    recovered: Recovered,
+    recovered: JournalRecovery,
     bodies: BTreeMap<Version, Bytes>,
     /// File, begin, end.
     used: Vec<(String, usize, usize)>,
 }
 
-fn whole() -> Whole {
+fn whole() -> WholeJournal {
     let folder = MemoryFolder::new();
     let mut bodies = BTreeMap::new();
     runtime().block_on(async {
@@ -51,11 +51,11 @@ fn whole() -> Whole {
     assert!(found.segments.len() > 1, "more than one segment");
     let (_, recovered) = open(&folder.crashed(folder.ops(), Crash::KeepAll), 4).unwrap();
     assert_eq!((recovered.records.len(), &recovered.damage[..]), (bodies.len(), &[][..]));
-    Whole { folder, recovered, bodies, used }
+    WholeJournal { folder, recovered, bodies, used }
 }
 
 /// Opens a damaged copy in spite of the damage, and holds what it gives against what was written.
-fn weigh(damaged: &Arc<MemoryFolder>) -> Recovered {
+fn weigh(damaged: &Arc<MemoryFolder>) -> JournalRecovery {
     let mut opening = opening(SEGMENT, 4);
     opening.on_damage = OnDamage::KeepAside;
     let (journal, recovered) = Journal::open_in(Arc::clone(damaged) as _, &opening).unwrap();

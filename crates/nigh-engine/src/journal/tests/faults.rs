@@ -46,7 +46,7 @@ fn a_second_answer_to_a_request_is_the_first_also_after_a_restart_and_for_its_ob
         let (journal, recovered) = open(&folder, 4).unwrap();
         assert_eq!(recovered.records.len(), 1, "what is stored is not pushed again");
         let again = append(&journal, put(1, "key"), content(1, 100)).await.unwrap();
-        assert_eq!(again, Appended { version: one.version, repeated: true });
+        assert_eq!(again, AppendResult { version: one.version, repeated: true });
         assert!(journal.place(SHARD) > placed);
         assert_eq!(read(&journal, one.version).await, Err(LedgerError::Unknown(one.version)));
     });

@@ -100,7 +100,7 @@ fn pieces_that_no_record_comes_to_name_take_no_room_for_long() {
         let bytes = named.bytes();
         let (id, crc) = (named.piece(), named.crc());
         journal.append(SHARD, put(1, "key"), Body::Staged(vec![named])).await.unwrap();
-        let again = crate::ledger::Staged::new(id, bytes, crc, Arc::clone(&journal.shared) as _);
+        let again = crate::ledger::StagedPiece::new(id, bytes, crc, Arc::clone(&journal.shared) as _);
         let refused = journal.append(SHARD, put(2, "other"), Body::Staged(vec![again])).await;
         assert_eq!(refused, Err(LedgerError::UnknownPiece(id.0)));
     });
@@ -128,7 +128,7 @@ fn a_journal_of_the_file_system_is_one_process_s_and_its_settings_must_be_possib
     let path = folder.path().join("journal");
     let settings =
         JournalSettings { segment: ByteSize::mib(16), limit: ByteSize::mib(64), ..JournalSettings::default() };
-    assert_eq!(inspect(&path).unwrap(), Inspected::default());
+    assert_eq!(inspect(&path).unwrap(), JournalInspection::default());
     let (journal, _) = Journal::open(&path, &settings).unwrap();
     assert!(matches!(Journal::open(&path, &settings), Err(JournalError::Held(_))));
     assert!(matches!(inspect(&path), Err(JournalError::Held(_))));

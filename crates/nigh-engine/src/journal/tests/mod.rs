@@ -15,21 +15,22 @@ use bytes::Bytes;
 use nigh_terms::{BucketName, ByteSize, Epoch, Namespace, ObjectKey, ShardId, Version};
 
 use self::image::MemoryFolder;
-use super::open::Opening;
+use super::open::JournalOpenOptions;
 use super::shared::Limits;
 use super::{
-    Inspected, InspectedRecord, Journal, JournalError, JournalSettings, OnDamage, Recovered, RecoveredRecord, inspect,
+    InspectedRecord, Journal, JournalError, JournalInspection, JournalRecovery, JournalSettings, OnDamage,
+    RecoveredRecord, inspect,
 };
 use crate::ledger::{
-    ABOUT_MAX_BYTES, Appended, Body, Change, Ledger as _, LedgerError, PIECE_MAX_BYTES, Record, RequestId,
+    ABOUT_MAX_BYTES, AppendResult, Body, Change, Ledger as _, LedgerError, PIECE_MAX_BYTES, Record, RequestId,
 };
 
 const SHARD: ShardId = ShardId(3);
 /// A small segment: turns of the ring in a few dozen writes.
 const SEGMENT: u32 = 32 << 10;
 
-fn opening(segment_bytes: u32, files_max: u32) -> Opening {
-    Opening {
+fn opening(segment_bytes: u32, files_max: u32) -> JournalOpenOptions {
+    JournalOpenOptions {
         limits: Limits::new(segment_bytes, files_max),
         epoch_min: Epoch(1),
         on_damage: OnDamage::Refuse,
@@ -37,7 +38,7 @@ fn opening(segment_bytes: u32, files_max: u32) -> Opening {
     }
 }
 
-fn open(folder: &Arc<MemoryFolder>, files_max: u32) -> Result<(Journal, Recovered), JournalError> {
+fn open(folder: &Arc<MemoryFolder>, files_max: u32) -> Result<(Journal, JournalRecovery), JournalError> {
     Journal::open_in(Arc::clone(folder) as _, &opening(SEGMENT, files_max))
 }
 
@@ -67,12 +68,17 @@ fn content(seed: u128, bytes: usize) -> Bytes {
     (0..bytes).map(|_| next()).collect::<Vec<u8>>().into()
 }
 
-async fn append(journal: &Journal, record: Record, body: Bytes) -> Result<Appended, LedgerError> {
+async fn append(journal: &Journal, record: Record, body: Bytes) -> Result<AppendResult, LedgerError> {
     journal.append(SHARD, record, Body::Inline(body)).await
 }
 
 /// Appends with `body` in pieces of so many bytes.
-async fn append_pieces(journal: &Journal, record: Record, body: Bytes, piece: usize) -> Result<Appended, LedgerError> {
+async fn append_pieces(
+    journal: &Journal,
+    record: Record,
+    body: Bytes,
+    piece: usize,
+) -> Result<AppendResult, LedgerError> {
     let mut staged = Vec::new();
     let mut left = body;
     while !left.is_empty() {

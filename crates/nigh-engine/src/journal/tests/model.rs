@@ -56,14 +56,14 @@ fn act() -> impl Strategy<Value = Act> {
 
 /// What must be there.
 #[derive(Default)]
-struct Expected {
+struct ExpectedJournal {
     live: BTreeMap<Version, (Record, Bytes)>,
     answered: Vec<(Record, Version)>,
     bodies: BTreeMap<Version, Bytes>,
     last: Version,
 }
 
-impl Expected {
+impl ExpectedJournal {
     fn newest(&mut self, version: Version) {
         assert!(version > self.last, "{version} after {}", self.last);
         self.last = version;
@@ -98,7 +98,7 @@ impl Expected {
 async fn run(acts: Vec<Act>) {
     let folder = MemoryFolder::new();
     let (mut journal, _) = open(&folder, 5).unwrap();
-    let mut expected = Expected::default();
+    let mut expected = ExpectedJournal::default();
     for (step, act) in acts.into_iter().enumerate() {
         let request = step as u128;
         let about = Bytes::from(vec![step as u8; step % 90]);
@@ -129,7 +129,7 @@ async fn run(acts: Vec<Act>) {
                 // One whose segment was used again before a restart is forgotten; those that live never are.
                 if expected.live.contains_key(version) {
                     let again = append(&journal, record.clone(), Bytes::new()).await.unwrap();
-                    assert_eq!(again, Appended { version: *version, repeated: true });
+                    assert_eq!(again, AppendResult { version: *version, repeated: true });
                 }
             }
             Act::Again { .. } => {}

@@ -3,7 +3,7 @@
 use nigh_terms::{BucketName, Incarnation, Namespace, NodeId, ObjectKey, Sequence};
 use proptest::prelude::*;
 
-use super::super::envelope::{self, Frame, Taking, encode};
+use super::super::envelope::{self, EpochRecord, Frame, encode};
 use super::*;
 use crate::commit_format::crc32c;
 use crate::ledger::{Change, PieceId, RequestId};
@@ -44,7 +44,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-struct Live {
+struct LiveCommit {
     commit: Commit,
     place: u64,
 }
@@ -58,7 +58,7 @@ struct World {
     number: u64,
     sequence: u64,
     trimmed: u64,
-    live: BTreeMap<Version, Live>,
+    live: BTreeMap<Version, LiveCommit>,
     stored_once: Vec<Version>,
 }
 
@@ -105,7 +105,7 @@ impl World {
             .map(|commit| envelope::Record { content: Content::Commit(Box::new(commit.clone())), body: body() })
             .collect();
         let place = self.push(&records);
-        self.live.extend(commits.into_iter().map(|commit| (commit.version, Live { commit, place })));
+        self.live.extend(commits.into_iter().map(|commit| (commit.version, LiveCommit { commit, place })));
     }
 
     fn nth(&self, nth: usize) -> Option<Version> {
@@ -117,7 +117,7 @@ impl World {
             Act::Take => {
                 (self.epoch, self.number, self.sequence) = (Epoch(0), 0, 0);
                 let node = NodeId("n".to_owned());
-                let taking = Taking { claim: 1, nonce: self.next, incarnation: Incarnation(1), node };
+                let taking = EpochRecord { claim: 1, nonce: self.next, incarnation: Incarnation(1), node };
                 let trimmed = std::mem::take(&mut self.trimmed);
                 let place = self.push(&[envelope::Record { content: Content::Epoch(taking), body: Bytes::new() }]);
                 (self.epoch, self.number, self.trimmed) = (Epoch(place), 0, trimmed);
@@ -135,7 +135,7 @@ impl World {
             Act::Stored(nth) => {
                 let Some(version) = self.nth(nth) else { return };
                 let key = self.live[&version].commit.record.key.clone();
-                let is_done = |known: &Version, one: &Live| *known <= version && one.commit.record.key == key;
+                let is_done = |known: &Version, one: &LiveCommit| *known <= version && one.commit.record.key == key;
                 let done: Vec<_> =
                     self.live.iter().filter(|(known, one)| is_done(known, one)).map(|(&v, _)| v).collect();
                 self.live.retain(|known, _| !done.contains(known));
@@ -143,7 +143,7 @@ impl World {
                 self.push(&[envelope::Record { content: Content::Stored(done), body: Bytes::new() }]);
             }
             Act::Trim => {
-                let chunks = |one: &Live| one.commit.pieces.iter().map(|piece| piece.id.0).collect::<Vec<_>>();
+                let chunks = |one: &LiveCommit| one.commit.pieces.iter().map(|piece| piece.id.0).collect::<Vec<_>>();
                 let needed = self.live.values().flat_map(|one| chunks(one).into_iter().chain([one.place]));
                 self.trimmed = needed.min().unwrap_or(self.next);
                 // As if each had been sent twice.

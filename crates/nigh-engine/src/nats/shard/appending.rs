@@ -8,17 +8,17 @@ use tokio::task::JoinSet;
 
 use super::super::envelope::{CHUNK_MAX_BYTES, Content, HEAD_BYTES, Record};
 use super::super::taking::room_of;
-use super::committing::{Appending, Job, commit_bytes};
-use super::{Ending, Numbered, Shard, State};
+use super::committing::{AppendJob, Job, commit_bytes};
+use super::{AppendEnd, NumberedMessage, Shard, State};
 use crate::commit_format::{Commit, PieceRef, crc32c};
-use crate::ledger::{self, Appended, Body, LedgerError, PieceId, Staged, StagedRoom};
+use crate::ledger::{self, AppendResult, Body, LedgerError, PieceId, StagedPiece, StagedRoom};
 
 /// What the state says to an append.
-enum Admitted {
-    Repeated(Appended),
+enum AppendDecision {
+    Repeated(AppendResult),
     /// The same is under way.
-    Follow(Ending),
-    Begun(Ending),
+    Follow(AppendEnd),
+    Begun(AppendEnd),
 }
 
 impl Shard {
@@ -27,30 +27,35 @@ impl Shard {
         self: &Arc<Self>,
         record: ledger::Record,
         body: Body,
-    ) -> Result<Appended, LedgerError> {
+    ) -> Result<AppendResult, LedgerError> {
         let turn = self.turn(&self.turns).await?;
         match self.admit(record, body, turn)? {
-            Admitted::Repeated(appended) => Ok(appended),
-            Admitted::Follow(ending) => {
-                let Appended { version, .. } = ended(ending).await?;
-                Ok(Appended { version, repeated: true })
+            AppendDecision::Repeated(appended) => Ok(appended),
+            AppendDecision::Follow(ending) => {
+                let AppendResult { version, .. } = ended(ending).await?;
+                Ok(AppendResult { version, repeated: true })
             }
-            Admitted::Begun(ending) => ended(ending).await,
+            AppendDecision::Begun(ending) => ended(ending).await,
         }
     }
 
     /// Gives a record its version and its place in the queue, unless its request was carried out or is being.
-    fn admit(&self, record: ledger::Record, body: Body, turn: OwnedSemaphorePermit) -> Result<Admitted, LedgerError> {
+    fn admit(
+        &self,
+        record: ledger::Record,
+        body: Body,
+        turn: OwnedSemaphorePermit,
+    ) -> Result<AppendDecision, LedgerError> {
         let mut state = self.state.lock();
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
         let key = state.requests.key(self.id, &record);
         if let Some(version) = state.requests.get(&key) {
-            return Ok(Admitted::Repeated(Appended { version, repeated: true }));
+            return Ok(AppendDecision::Repeated(AppendResult { version, repeated: true }));
         }
         if let Some(ending) = state.begun.get(&key) {
-            return Ok(Admitted::Follow(ending.clone()));
+            return Ok(AppendDecision::Follow(ending.clone()));
         }
         let (inline, staged) = match body {
             Body::Inline(inline) => (inline, Vec::new()),
@@ -64,18 +69,18 @@ impl Shard {
         }
         let named: Vec<_> = staged.iter().map(|piece| (piece.piece(), u64::from(piece.bytes()))).collect();
         let pieces = state.index.name_pieces(&named).map_err(|PieceId(id)| LedgerError::UnknownPiece(id))?;
-        staged.into_iter().for_each(Staged::named);
+        staged.into_iter().for_each(StagedPiece::named);
         let commit = Commit { shard: self.id, version: state.next_version(self.epoch), record, pieces };
         let (done, ending) = watch::channel(None);
         state.begun.insert(key, ending.clone());
         state.promised_bytes += room;
         // Under the lock: the queue has the order of the versions. Its end is there as long as the shard.
-        let _ = self.jobs.send(Job::Append(Appending { commit, inline, key, room, done, _turn: turn }));
-        Ok(Admitted::Begun(ending))
+        let _ = self.jobs.send(Job::Append(AppendJob { commit, inline, key, room, done, _turn: turn }));
+        Ok(AppendDecision::Begun(ending))
     }
 
     /// Puts a piece into chunks of the stream.
-    pub(in super::super) async fn stage(self: &Arc<Self>, piece: Bytes) -> Result<Staged, LedgerError> {
+    pub(in super::super) async fn stage(self: &Arc<Self>, piece: Bytes) -> Result<StagedPiece, LedgerError> {
         let turn = self.turn(&self.piece_turns).await?;
         let chunks: Vec<Bytes> = chunks_of(&piece).collect();
         let room = chunks.iter().map(|chunk| room_of(&self.subject, HEAD_BYTES + chunk.len())).sum();
@@ -98,7 +103,7 @@ impl Shard {
             shard.state.lock().promised_bytes -= room;
             let staged = chunks.map(|chunks| {
                 shard.state.lock().index.add_piece(id, chunks);
-                Staged::new(id, piece.len() as u32, crc32c(&piece), Arc::clone(&shard) as Arc<dyn StagedRoom>)
+                StagedPiece::new(id, piece.len() as u32, crc32c(&piece), Arc::clone(&shard) as Arc<dyn StagedRoom>)
             });
             // One that nobody waits for is dropped, and its room is free.
             let _ = send.send(staged);
@@ -111,13 +116,16 @@ impl Shard {
         })
     }
 
-    pub(super) fn number_chunks(&self, state: &mut State, chunks: Vec<Bytes>) -> Vec<Numbered> {
+    pub(super) fn number_chunks(&self, state: &mut State, chunks: Vec<Bytes>) -> Vec<NumberedMessage> {
         let record = |body| [Record { content: Content::Chunk, body }];
         chunks.into_iter().map(|chunk| self.number(state, &record(chunk), None)).collect()
     }
 
     /// Publishes chunks together; they are named in their order. If one does not come to stand, none is needed.
-    pub(super) async fn deliver_chunks(self: &Arc<Self>, chunks: Vec<Numbered>) -> Result<Vec<PieceRef>, LedgerError> {
+    pub(super) async fn deliver_chunks(
+        self: &Arc<Self>,
+        chunks: Vec<NumberedMessage>,
+    ) -> Result<Vec<PieceRef>, LedgerError> {
         let mut deliveries = JoinSet::new();
         for (at, numbered) in chunks.into_iter().enumerate() {
             let shard = Arc::clone(self);
@@ -151,7 +159,7 @@ fn chunks_of(piece: &Bytes) -> impl Iterator<Item = Bytes> + '_ {
     (0..piece.len()).step_by(CHUNK_MAX_BYTES).map(|from| piece.slice(from..piece.len().min(from + CHUNK_MAX_BYTES)))
 }
 
-async fn ended(mut ending: Ending) -> Result<Appended, LedgerError> {
+async fn ended(mut ending: AppendEnd) -> Result<AppendResult, LedgerError> {
     let gone = || LedgerError::Failed("a task of the ledger has ended".to_owned());
     let ended = ending.wait_for(Option::is_some).await.map_err(|_| gone())?;
     ended.clone().unwrap_or_else(|| Err(gone()))

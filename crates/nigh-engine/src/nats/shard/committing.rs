@@ -10,7 +10,7 @@ use super::super::envelope::{Content, HEAD_BYTES, Record, STORED_MAX};
 use super::super::stream_index::object_of;
 use super::{Shard, State};
 use crate::commit_format::{Commit, content_bytes};
-use crate::ledger::{self, Appended, LedgerError};
+use crate::ledger::{self, AppendResult, LedgerError};
 use crate::requests::RequestKey;
 
 /// The longest message that is made of several writes, bytes.
@@ -18,26 +18,26 @@ const GROUP_MAX_BYTES: usize = 512 << 10;
 
 /// Something to commit.
 pub(super) enum Job {
-    Append(Appending),
+    Append(AppendJob),
     /// A write that is there already goes to the end.
-    Copy(Copying),
+    Copy(CopyJob),
     /// What is stored is to be written down.
     Settle(oneshot::Sender<Result<(), LedgerError>>),
 }
 
 /// A write that has its version and its room.
-pub(super) struct Appending {
+pub(super) struct AppendJob {
     pub(super) commit: Commit,
     pub(super) inline: Bytes,
     pub(super) key: RequestKey,
     /// The room that it was promised.
     pub(super) room: u64,
-    pub(super) done: watch::Sender<Option<Result<Appended, LedgerError>>>,
+    pub(super) done: watch::Sender<Option<Result<AppendResult, LedgerError>>>,
     pub(super) _turn: OwnedSemaphorePermit,
 }
 
 /// A copy of a write.
-pub(super) struct Copying {
+pub(super) struct CopyJob {
     pub(super) commit: Commit,
     pub(super) inline: Bytes,
     pub(super) done: oneshot::Sender<Result<(), LedgerError>>,
@@ -46,8 +46,8 @@ pub(super) struct Copying {
 /// Jobs that go together.
 #[derive(Default)]
 struct Group {
-    appends: Vec<Appending>,
-    copies: Vec<Copying>,
+    appends: Vec<AppendJob>,
+    copies: Vec<CopyJob>,
     settles: Vec<oneshot::Sender<Result<(), LedgerError>>>,
     bytes: usize,
 }
@@ -65,7 +65,7 @@ impl Group {
     /// Takes a job along; gives it back if the message would be too long.
     fn take(&mut self, job: Job) -> Option<Job> {
         let bytes = match &job {
-            Job::Append(Appending { commit, inline, .. }) | Job::Copy(Copying { commit, inline, .. }) => {
+            Job::Append(AppendJob { commit, inline, .. }) | Job::Copy(CopyJob { commit, inline, .. }) => {
                 commit_bytes(&commit.record, commit.pieces.len(), inline)
             }
             Job::Settle(_) => 0,
@@ -137,7 +137,7 @@ impl Shard {
         let Notices { named, left, trims } = notices;
         let delivered = self
             .deliver(numbered, true, |state, published| {
-                for Appending { commit, inline, key, room, .. } in &group.appends {
+                for AppendJob { commit, inline, key, room, .. } in &group.appends {
                     let Commit { version, record, pieces, .. } = commit;
                     let (object, bytes) = (object_of(record), inline.len() as u32);
                     state.index.add_record(*version, object, published.place, bytes, pieces.clone());
@@ -145,7 +145,7 @@ impl Shard {
                     state.begun.remove(key);
                     state.promised_bytes -= room;
                 }
-                for Copying { commit, .. } in &group.copies {
+                for CopyJob { commit, .. } in &group.copies {
                     state.index.moved(commit.version, published.place, commit.pieces.clone());
                 }
                 if published.again {
@@ -166,10 +166,10 @@ impl Shard {
             return Vec::new();
         }
         // Who no longer waits need not be told.
-        for Appending { commit, done, .. } in group.appends {
-            let _ = done.send(Some(Ok(Appended { version: commit.version, repeated: false })));
+        for AppendJob { commit, done, .. } in group.appends {
+            let _ = done.send(Some(Ok(AppendResult { version: commit.version, repeated: false })));
         }
-        for Copying { done, .. } in group.copies {
+        for CopyJob { done, .. } in group.copies {
             let _ = done.send(Ok(()));
         }
         if let Some(place) = trims {
@@ -207,16 +207,16 @@ impl Shard {
     /// Nothing of the group takes place.
     fn refuse(&self, group: Group, failure: &LedgerError) {
         let mut state = self.state.lock();
-        for Appending { commit, key, room, .. } in &group.appends {
+        for AppendJob { commit, key, room, .. } in &group.appends {
             state.begun.remove(key);
             state.promised_bytes -= room;
             state.index.release_chunks(&commit.pieces);
         }
-        for Copying { commit, .. } in &group.copies {
+        for CopyJob { commit, .. } in &group.copies {
             state.index.release_chunks(&commit.pieces);
         }
         drop(state);
-        for Appending { done, .. } in group.appends {
+        for AppendJob { done, .. } in group.appends {
             let _ = done.send(Some(Err(failure.clone())));
         }
         let others = group.copies.into_iter().map(|copy| copy.done).chain(group.settles);

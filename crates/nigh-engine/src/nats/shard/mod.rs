@@ -26,26 +26,26 @@ use tokio::time::timeout;
 use self::committing::Job;
 use super::Cluster;
 use super::envelope::{Frame, Record, encode};
-use super::link::{NotPublished, Published};
+use super::link::{MessagePlace, NotPublished};
 use super::settings::LedgerSettings;
 use super::stream_index::StreamIndex;
 use super::taking::room_of;
 use super::witness::Witness;
-use crate::ledger::{self, Appended, LedgerError, PieceId, StagedRoom};
+use crate::ledger::{self, AppendResult, LedgerError, PieceId, StagedRoom};
 use crate::requests::{RequestKey, Requests};
 
 /// The header that names the subject whose last message is expected (JetStream's own; the client has no constant).
 const EXPECTED_SUBJECT: HeaderName = HeaderName::from_static("Nats-Expected-Last-Subject-Sequence-Subject");
 
 /// How an append that is under way ends, for all who asked for the same.
-type Ending = watch::Receiver<Option<Result<Appended, LedgerError>>>;
+type AppendEnd = watch::Receiver<Option<Result<AppendResult, LedgerError>>>;
 
 /// What changes.
 struct State {
     index: StreamIndex,
     requests: Requests,
     /// Requests that are being carried out.
-    begun: HashMap<RequestKey, Ending>,
+    begun: HashMap<RequestKey, AppendEnd>,
     /// The numbers of the messages on their way, and since when.
     under_way: BTreeMap<u64, Instant>,
     /// Room that was promised to what waits or is on its way.
@@ -80,7 +80,7 @@ pub(super) struct Shard {
 }
 
 /// A message that has its number.
-struct Numbered {
+struct NumberedMessage {
     number: u64,
     message: Bytes,
 }
@@ -181,22 +181,22 @@ impl Shard {
     }
 
     /// Gives a message its number. All before `trimmed` may go when it stands; the index knows of that then.
-    fn number(&self, state: &mut State, records: &[Record], trimmed: Option<u64>) -> Numbered {
+    fn number(&self, state: &mut State, records: &[Record], trimmed: Option<u64>) -> NumberedMessage {
         state.last_number += 1;
         let number = state.last_number;
         let trimmed = trimmed.unwrap_or(state.index.trimmed());
         let message = encode(&Frame { shard: self.id, epoch: self.epoch, number, trimmed }, records);
         state.under_way.insert(number, Instant::now());
-        Numbered { number, message }
+        NumberedMessage { number, message }
     }
 
     /// Publishes a message, on condition of this home's epoch if it is `fenced`, and takes note of where it stands. What
     /// `noted` does is done under the same lock.
     async fn deliver<T>(
         &self,
-        Numbered { number, message }: Numbered,
+        NumberedMessage { number, message }: NumberedMessage,
         fenced: bool,
-        noted: impl FnOnce(&mut State, Published) -> T,
+        noted: impl FnOnce(&mut State, MessagePlace) -> T,
     ) -> Result<T, LedgerError> {
         let mut headers = if fenced { self.fenced.clone() } else { self.headers.clone() };
         headers.insert(NATS_MESSAGE_ID, format!("{}.{}.{number}", self.stream, self.epoch));
@@ -209,7 +209,7 @@ impl Shard {
             Ok(published) if published.place > self.epoch.0 && state.index.add(published.place, room) => {
                 return Ok(noted(&mut state, published));
             }
-            Ok(Published { place, .. }) => LedgerError::Failed(format!(
+            Ok(MessagePlace { place, .. }) => LedgerError::Failed(format!(
                 "the stream {} gave place {place} twice: it has lost what was acknowledged",
                 self.stream
             )),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use nigh_terms::Version;
 
-use super::super::envelope::{Content, Found, decode};
+use super::super::envelope::{Content, EnvelopeRecord, decode};
 use super::super::stream_index::Part;
 use super::Shard;
 use crate::commit_format::{Commit, PieceRef};
@@ -36,7 +36,7 @@ impl Shard {
 
     /// The part of a body in the message at `place`, if it is the one that was written there.
     pub(super) async fn part(&self, version: Version, place: u64, part: Part) -> Result<Option<Bytes>, LedgerError> {
-        let is_it = |found: &Found| match (part, &found.content) {
+        let is_it = |found: &EnvelopeRecord| match (part, &found.content) {
             (Part::Inline, Content::Commit(commit)) => commit.version == version,
             (Part::Chunk(PieceRef { bytes, crc, .. }), Content::Chunk) => {
                 (found.body_bytes, found.body_crc) == (bytes, crc)
@@ -49,7 +49,7 @@ impl Shard {
     /// The write of `version` in the message at `place`, with its inline body.
     pub(super) async fn commit_at(&self, version: Version, place: u64) -> Result<Option<(Commit, Bytes)>, LedgerError> {
         let found = self.found(place).await?.into_iter().find_map(|found| match found {
-            Found { content: Content::Commit(commit), body: Some(body), .. } if commit.version == version => {
+            EnvelopeRecord { content: Content::Commit(commit), body: Some(body), .. } if commit.version == version => {
                 Some((*commit, body))
             }
             _ => None,
@@ -58,7 +58,7 @@ impl Shard {
     }
 
     /// The records of the message at `place` that have whole heads.
-    pub(super) async fn found(&self, place: u64) -> Result<Vec<Found>, LedgerError> {
+    pub(super) async fn found(&self, place: u64) -> Result<Vec<EnvelopeRecord>, LedgerError> {
         let message = self.cluster.message(&self.stream, place).await;
         let message = message.map_err(|error| LedgerError::Unavailable(error.to_string()))?;
         let records = message.map(|message| decode(self.id, &message)).unwrap_or_default();

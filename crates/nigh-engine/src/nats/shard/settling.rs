@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::super::settings::MESSAGE_MAX_BYTES;
 use super::super::stream_index::Part;
 use super::super::taking::room_of;
-use super::committing::{Copying, Job};
+use super::committing::{CopyJob, Job};
 use super::{Shard, State};
 use crate::commit_format::Commit;
 use crate::ledger::LedgerError;
@@ -141,7 +141,7 @@ impl Shard {
             let numbered = self.number_chunks(&mut self.state.lock(), bodies);
             let pieces = self.deliver_chunks(numbered).await?;
             let (done, copied) = oneshot::channel();
-            let _ = self.jobs.send(Job::Copy(Copying { commit: Commit { pieces, ..commit }, inline, done }));
+            let _ = self.jobs.send(Job::Copy(CopyJob { commit: Commit { pieces, ..commit }, inline, done }));
             let gone = |_| LedgerError::Failed("a task of the ledger has ended".to_owned());
             copied.await.map_err(gone)??;
         }

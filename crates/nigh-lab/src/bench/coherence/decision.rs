@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nigh_schedule::scheduler::locality_hints::LocalityHints;
 use nigh_schedule::scheduler::{
-    Fingerprint, Inputs, NodeIndex, NodeRole, NodeView, PerNode, Placement, Warm, Weights, schedule,
+    Fingerprint, Inputs, NodeIndex, NodeRole, NodeView, PerNode, Placement, WarmSandboxes, Weights, schedule,
 };
 use nigh_sim::llc::SplitMix64;
 use nigh_terms::{ByteSize, Incarnation};
@@ -73,10 +73,10 @@ fn row(nodes: u16, objects: u64, rounds: usize) -> DecisionRow {
         hints.installed(object(number), NodeIndex(random.below(u32::from(nodes)) as u16), 1 << random.below(24));
     }
     let views: Vec<NodeView> = (0..nodes).map(|number| view(number, &mut random)).collect();
-    let mut warm: PerNode<Warm> = PerNode::default();
+    let mut warm: PerNode<WarmSandboxes> = PerNode::default();
     for node in (0..nodes).step_by(usize::from(WARM)) {
         let idle_for = Duration::from_secs(u64::from(random.below(600)));
-        *warm.entry(NodeIndex(node)) = Warm { sandboxes: 1, granted: ByteSize::mib(128), idle_for };
+        *warm.entry(NodeIndex(node)) = WarmSandboxes { sandboxes: 1, granted: ByteSize::mib(128), idle_for };
     }
     let nowhere = PerNode::default();
     let mut inputs = Inputs::default();

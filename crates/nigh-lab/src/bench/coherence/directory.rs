@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::home_steps::{Asked, NODES};
+use super::home_steps::{DrivenHome, NODES};
 use crate::LabError;
 use crate::bench::memory::own_memory;
 
@@ -26,11 +26,11 @@ pub(super) fn run(sizes: &[u64]) -> Result<Vec<DirectoryRow>, LabError> {
     sizes.iter().map(|objects| row(*objects, &mut homes)).collect()
 }
 
-fn row(objects: u64, homes: &mut Vec<Asked<u64>>) -> Result<DirectoryRow, LabError> {
+fn row(objects: u64, homes: &mut Vec<DrivenHome<u64>>) -> Result<DirectoryRow, LabError> {
     std::thread::sleep(SETTLES);
     let before = own_memory()?;
     let begun = Instant::now();
-    let mut asked: Asked<u64> = Asked::new();
+    let mut asked: DrivenHome<u64> = DrivenHome::new();
     for object in 0..objects {
         // Two nodes have each, as the home thinks.
         asked.fetch(object as u32 % NODES, &object);

@@ -42,7 +42,7 @@ const NOW: Monotonic = Monotonic(0);
 const EPOCH: Epoch = Epoch(1);
 
 /// A home with those who ask it.
-pub(super) struct Asked<O: ObjectName> {
+pub(super) struct DrivenHome<O: ObjectName> {
     pub(super) home: Home<O>,
     out: Vec<HomeOutput<O>>,
     /// Of each node.
@@ -58,7 +58,7 @@ fn member(node: u32) -> Member {
     Member { node: NodeNumber(node), incarnation: Incarnation(1) }
 }
 
-impl<O: ObjectName> Asked<O> {
+impl<O: ObjectName> DrivenHome<O> {
     pub(super) fn new() -> Self {
         let takeover =
             Takeover { shard: ShardId(0), epoch: EPOCH, records: Vec::new(), summary: Token::empty(), resident: None };
@@ -125,7 +125,7 @@ impl<O: ObjectName> Asked<O> {
 }
 
 fn measure<O: ObjectName>(names: &'static str, objects: &[O], length: Length) -> Result<StepsRow, LabError> {
-    let mut asked = Asked::new();
+    let mut asked = DrivenHome::new();
     for (object, node) in objects.iter().zip((0..NODES).cycle()) {
         asked.fetch(node, object);
     }

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use nigh_protocol::{
-    CacheLimits, CacheOutput, Contract, Counter, Cover, FromHome, Member, NodeCache, NodeNumber, ObjectName, Read,
-    Reply, Stamp, ToHome,
+    CacheLimits, CacheOutput, Contract, Counter, Cover, FromHome, Member, NodeCache, NodeNumber, ObjectName,
+    ReadDecision, Reply, Stamp, ToHome,
 };
 use nigh_sim::llc::SplitMix64;
 use nigh_terms::{Epoch, Incarnation, Monotonic, Sequence, ShardId, Token, Version};
@@ -74,7 +74,7 @@ fn measure<O: ObjectName>(names: &'static str, objects: &[O], length: Length) ->
         for _ in 0..length.operations {
             let object = &objects[random.below(objects.len() as u32) as usize];
             let read = cache.read(NOW, SHARD, object, false, &mut out);
-            if !matches!(black_box(read), Read::Hit(_)) {
+            if !matches!(black_box(read), ReadDecision::Hit(_)) {
                 return Err(failed("a read", &"it was no hit"));
             }
         }

@@ -19,7 +19,7 @@ use self::decision::DecisionRow;
 use self::directory::DirectoryRow;
 use self::home_steps::StepsRow;
 use self::local_hit::HitRow;
-use super::Asked;
+use super::RatioTarget;
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::table::grid;
@@ -52,7 +52,7 @@ pub(super) struct CoherenceReport {
     hits: Vec<HitRow>,
     /// The figures that something is asked of, by name.
     summary: BTreeMap<&'static str, f64>,
-    asked: BTreeMap<&'static str, Asked>,
+    asked: BTreeMap<&'static str, RatioTarget>,
     /// What bounds each.
     bound_by: BTreeMap<&'static str, &'static str>,
 }
@@ -65,23 +65,23 @@ pub(super) fn run(length: &CoherenceLength, machine: Machine) -> Result<Coherenc
     let steps = home_steps::run(&[1_000, fewer, many], length)?;
     let decisions = decision::run(many, length.rounds);
     let hits = local_hit::run(&[1_000, fewer], length)?;
-    let mut figures: Vec<(&'static str, f64, Asked, &'static str)> = Vec::new();
+    let mut figures: Vec<(&'static str, f64, RatioTarget, &'static str)> = Vec::new();
     if let Some(row) = steps.iter().find(|row| row.objects == fewer && row.names == "numbers") {
         let bound = "one or two accesses to memory a step of a million objects, 80 to 200 ns; hashing";
-        figures.push(("home_steps_per_second", row.per_second, Asked::AtLeast(2_000_000.0), bound));
+        figures.push(("home_steps_per_second", row.per_second, RatioTarget::AtLeast(2_000_000.0), bound));
     }
     if let Some(row) = directory.last() {
         let bound = "40 bytes of an entry, a byte of the table, and the part of the table that is empty: 1/8 to 9/16";
-        figures.push(("directory_bytes_per_object", row.bytes_per_object, Asked::AtMost(128.0), bound));
+        figures.push(("directory_bytes_per_object", row.bytes_per_object, RatioTarget::AtMost(128.0), bound));
     }
     if let Some(row) = decisions.last() {
         let bound = "72 KB of the nodes' views read twice, and an access to memory for each input";
-        figures.push(("decision_p50_us", row.p50_us, Asked::AtMost(50.0), bound));
-        figures.push(("decision_p99_us", row.p99_us, Asked::AtMost(50.0), bound));
+        figures.push(("decision_p50_us", row.p50_us, RatioTarget::AtMost(50.0), bound));
+        figures.push(("decision_p99_us", row.p99_us, RatioTarget::AtMost(50.0), bound));
     }
     if let Some(row) = hits.last() {
         let bound = "no message: the node's own table and coverage answer";
-        figures.push(("messages_per_local_hit", row.messages as f64, Asked::AtMost(0.0), bound));
+        figures.push(("messages_per_local_hit", row.messages as f64, RatioTarget::AtMost(0.0), bound));
     }
     Ok(CoherenceReport {
         machine,

@@ -25,7 +25,7 @@ use nigh_node::local_cluster::find_nats_server;
 use serde::{Deserialize, Serialize};
 
 use self::cell::{BOOKED, Cell};
-use super::Asked;
+use super::RatioTarget;
 use crate::LabError;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
@@ -167,7 +167,7 @@ struct Row {
 
 /// What was not measured.
 #[derive(Debug, Serialize)]
-struct Skipped {
+struct SkippedCells {
     cells: Vec<String>,
     why: String,
 }
@@ -179,12 +179,12 @@ pub(super) struct ContentionReport {
     settings: Settings,
     rows: Vec<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    skipped: Option<Skipped>,
+    skipped: Option<SkippedCells>,
     /// `worst_share_of_best`: the least `share_of_best`. `cold_per_invocation_below_room`: the most of the rows in which
     /// each caller can have a sandbox; `cold_per_invocation`: of all rows.
     summary: BTreeMap<&'static str, f64>,
     /// What is asked of figures of the summary.
-    asked: BTreeMap<&'static str, Asked>,
+    asked: BTreeMap<&'static str, RatioTarget>,
 }
 
 /// The module of every function.
@@ -242,7 +242,7 @@ pub(super) async fn run(args: &ContentionArgs, machine: Machine) -> Result<Conte
     let has_cluster = find_nats_server().is_some();
     let (cells, left_out): (Vec<Cell>, Vec<Cell>) =
         args.cells().into_iter().partition(|cell| cell.nodes == 1 || has_cluster);
-    let skipped = (!left_out.is_empty()).then(|| Skipped {
+    let skipped = (!left_out.is_empty()).then(|| SkippedCells {
         cells: left_out.iter().map(Cell::to_string).collect(),
         why: nodes::no_nats_server().to_string(),
     });
@@ -319,7 +319,7 @@ pub(super) fn text(report: &ContentionReport) -> String {
         report.rows.iter().filter_map(|row| Some(format!("{}: {}\n", row.cell, row.first_failure.as_ref()?)));
     let skipped = report.skipped.iter().map(|left| format!("left out: {}: {}\n", left.cells.join("  "), left.why));
     let figures = report.summary.iter().map(|(name, figure)| {
-        let asked = report.asked.get(name).map(Asked::to_string).unwrap_or_default();
+        let asked = report.asked.get(name).map(RatioTarget::to_string).unwrap_or_default();
         format!("{name}: {figure:.3} {asked}\n")
     });
     let said: String = failures.chain(skipped).chain(figures).collect();

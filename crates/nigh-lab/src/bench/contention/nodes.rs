@@ -30,14 +30,14 @@ const SEEN_WITHIN: Duration = Duration::from_secs(2);
 /// Counts each start of a sandbox for an invocation, prewarmed or not.
 const STARTS: &str = "nigh_cold_starts_total";
 
-enum Running {
+enum RunningNodes {
     One(NodeUnderTest),
     Cluster(LocalCluster),
 }
 
 /// Nodes that run, with all functions of their cell.
 pub(super) struct Nodes {
-    running: Running,
+    running: RunningNodes,
     endpoints: Vec<Endpoints>,
     pub(super) doors: Vec<SocketAddr>,
     pub(super) signer: Signer,
@@ -61,7 +61,7 @@ impl Nodes {
         let settings = toml::Table::from_iter([("functions".to_owned(), functions.into())]);
         let node = NodeUnderTest::start(folder, &settings)?;
         let (signer, status) = (node.signer("lambda"), status(&node).await?);
-        Self::of(Running::One(node), signer, vec![status])
+        Self::of(RunningNodes::One(node), signer, vec![status])
     }
 
     async fn cluster(cell: &Cell, folder: &Path) -> Result<Self, LabError> {
@@ -82,10 +82,10 @@ impl Nodes {
         let key =
             credentials::read(&StatePaths::new(state).credentials(), namespace).map_err(|error| failed(&error))?;
         let signer = Signer::new("lambda", region, key.access_key.as_str(), key.secret_key.reveal());
-        Self::of(Running::Cluster(cluster), signer, nodes.into_iter().map(|(_, status)| status).collect())
+        Self::of(RunningNodes::Cluster(cluster), signer, nodes.into_iter().map(|(_, status)| status).collect())
     }
 
-    fn of(running: Running, signer: Signer, statuses: Vec<Status>) -> Result<Self, LabError> {
+    fn of(running: RunningNodes, signer: Signer, statuses: Vec<Status>) -> Result<Self, LabError> {
         let isolation = statuses.first().and_then(|first| first.levels.iter().find(|level| level.name == "isolation"));
         // `runc: ` and what keeps sandboxes apart.
         let engine = isolation.and_then(|level| level.detail.split(':').next()).unwrap_or("unknown").to_owned();
@@ -134,8 +134,8 @@ impl Nodes {
     /// Ends them in order.
     pub(super) fn end(self) {
         match self.running {
-            Running::One(node) => drop(node),
-            Running::Cluster(cluster) => cluster.end(DRAIN),
+            RunningNodes::One(node) => drop(node),
+            RunningNodes::Cluster(cluster) => cluster.end(DRAIN),
         }
     }
 }

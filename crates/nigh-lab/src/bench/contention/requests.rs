@@ -17,14 +17,14 @@ const PAYLOAD: &[u8] = b"{\"ping\":1}";
 const SIGNED_FOR: Duration = Duration::from_secs(60);
 
 /// A request for each door and function.
-type Signed = Vec<Vec<Arc<[u8]>>>;
+type SignedRequests = Vec<Vec<Arc<[u8]>>>;
 
 /// The requests of a cell, which callers share.
 pub(super) struct Requests<'a> {
     signer: &'a Signer,
     doors: &'a [SocketAddr],
     functions: u32,
-    signed: RwLock<(Signed, Instant)>,
+    signed: RwLock<(SignedRequests, Instant)>,
 }
 
 impl<'a> Requests<'a> {
@@ -50,7 +50,7 @@ impl<'a> Requests<'a> {
     }
 }
 
-async fn sign(signer: &Signer, doors: &[SocketAddr], functions: u32) -> Result<Signed, LabError> {
+async fn sign(signer: &Signer, doors: &[SocketAddr], functions: u32) -> Result<SignedRequests, LabError> {
     let mut signed = Vec::new();
     for &door in doors {
         let mut of_door = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Row;
-use crate::bench::Asked;
+use crate::bench::RatioTarget;
 
 const WORST_SHARE: &str = "worst_share_of_best";
 const COLD_BELOW_ROOM: &str = "cold_per_invocation_below_room";
@@ -12,8 +12,8 @@ const COLD: &str = "cold_per_invocation";
 const CALLERS_MIN: u32 = 2;
 
 /// What is asked of figures of the summary.
-pub(super) fn asked() -> BTreeMap<&'static str, Asked> {
-    BTreeMap::from([(WORST_SHARE, Asked::AtLeast(0.9)), (COLD_BELOW_ROOM, Asked::AtMost(0.01))])
+pub(super) fn asked() -> BTreeMap<&'static str, RatioTarget> {
+    BTreeMap::from([(WORST_SHARE, RatioTarget::AtLeast(0.9)), (COLD_BELOW_ROOM, RatioTarget::AtMost(0.01))])
 }
 
 /// The throughput of each row over what it could have been: the best throughput of its group (the rows that differ from it

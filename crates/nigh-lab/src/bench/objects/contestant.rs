@@ -152,7 +152,7 @@ pub(super) struct PythonClient {
 }
 
 #[derive(Deserialize)]
-struct Measured {
+struct ContenderTimes {
     us: Vec<f64>,
     cpu_us: f64,
 }
@@ -200,7 +200,7 @@ impl PythonClient {
 
     fn call(&mut self, op: Op, bytes: u64, count: usize) -> Result<(Vec<f64>, f64), LabError> {
         let answer = self.ask(&json!({ "do": op, "bytes": bytes, "count": count }))?;
-        let measured: Measured = serde_json::from_value(answer).map_err(|error| failed(self.path, &error))?;
+        let measured: ContenderTimes = serde_json::from_value(answer).map_err(|error| failed(self.path, &error))?;
         Ok((measured.us, measured.cpu_us))
     }
 }

@@ -63,11 +63,11 @@ struct Group {
     /// Of each way in a round.
     calls: usize,
     ways: &'static [Way],
-    compared: &'static [Compared],
+    compared: &'static [ObjectsComparison],
 }
 
 /// How many times faster the first is than the second.
-struct Compared {
+struct ObjectsComparison {
     name: &'static str,
     own: Way,
     peer: Way,
@@ -75,8 +75,8 @@ struct Compared {
     asked: f64,
 }
 
-const fn compared(name: &'static str, own: Way, peer: Way, asked: f64) -> Compared {
-    Compared { name, own, peer, asked }
+const fn compared(name: &'static str, own: Way, peer: Way, asked: f64) -> ObjectsComparison {
+    ObjectsComparison { name, own, peer, asked }
 }
 
 /// The ways of the clients' groups.
@@ -158,7 +158,7 @@ struct ObjectsRow {
 
 /// Who could not take part.
 #[derive(Debug, Serialize)]
-struct Skipped {
+struct SkippedPath {
     path: &'static str,
     reason: String,
 }
@@ -174,12 +174,12 @@ pub(super) struct ObjectsReport {
     summary: BTreeMap<&'static str, Option<f64>>,
     /// What is asked of each: at least.
     asked: BTreeMap<&'static str, f64>,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedPath>,
 }
 
 /// One way's measurements; a value a round, but for the latencies.
 #[derive(Default)]
-struct Measured {
+struct WayMeasurements {
     latencies_us: Vec<f64>,
     medians_us: Vec<f64>,
     cpu_us: Vec<f64>,
@@ -188,7 +188,7 @@ struct Measured {
 /// The servers and clients of one run. Clients end before their servers.
 struct Stage {
     contestants: Vec<Contestant>,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedPath>,
     _servers: (NodeUnderTest, Option<Minio>, Option<Redis>),
 }
 
@@ -213,13 +213,13 @@ pub(super) fn run(length: &ObjectsLength, mut machine: Machine) -> Result<Object
 }
 
 /// The median of the rounds' ratios; none if one of the two was not measured.
-fn faster(measured: &[(Way, Measured)], compared: &Compared) -> Option<f64> {
+fn faster(measured: &[(Way, WayMeasurements)], compared: &ObjectsComparison) -> Option<f64> {
     let of = |way: Way| measured.iter().find(|(found, _)| *found == way).map(|(_, measured)| &measured.medians_us);
     let ratios = of(compared.peer)?.iter().zip(of(compared.own)?).map(|(peer, own)| peer / own);
     Some(Sample::new(ratios.collect()).median())
 }
 
-fn row(group: &Group, (path, op): Way, measured: &Measured) -> ObjectsRow {
+fn row(group: &Group, (path, op): Way, measured: &WayMeasurements) -> ObjectsRow {
     let latencies = Sample::new(measured.latencies_us.clone());
     let compared = group.compared.iter().find(|compared| compared.own == (path, op));
     ObjectsRow {
@@ -238,11 +238,11 @@ fn row(group: &Group, (path, op): Way, measured: &Measured) -> ObjectsRow {
 fn if_installed<T>(
     path: &'static str,
     started: Result<T, PeerError>,
-    skipped: &mut Vec<Skipped>,
+    skipped: &mut Vec<SkippedPath>,
 ) -> Result<Option<T>, LabError> {
     match started {
         Err(missing @ PeerError::NotInstalled { .. }) => {
-            skipped.push(Skipped { path, reason: missing.to_string() });
+            skipped.push(SkippedPath { path, reason: missing.to_string() });
             Ok(None)
         }
         other => Ok(Some(other?)),
@@ -329,12 +329,12 @@ impl Stage {
     }
 
     /// All ways of a group whose contestants are there, in turn in every round.
-    fn measure(&mut self, group: &Group, rounds: usize, calls: usize) -> Result<Vec<(Way, Measured)>, LabError> {
-        let mut measured: Vec<(Way, Measured)> = Vec::new();
+    fn measure(&mut self, group: &Group, rounds: usize, calls: usize) -> Result<Vec<(Way, WayMeasurements)>, LabError> {
+        let mut measured: Vec<(Way, WayMeasurements)> = Vec::new();
         for &way in group.ways {
             if let Some(contestant) = self.contestant(way.0) {
                 contestant.prepare(group.bytes)?;
-                measured.push((way, Measured::default()));
+                measured.push((way, WayMeasurements::default()));
             }
         }
         for _ in 0..rounds {
@@ -391,7 +391,7 @@ pub(super) fn text(report: &ObjectsReport) -> String {
         ]);
     }
     let skipped: Vec<String> =
-        report.skipped.iter().map(|Skipped { path, reason }| format!("left out: {path}: {reason}\n")).collect();
+        report.skipped.iter().map(|SkippedPath { path, reason }| format!("left out: {path}: {reason}\n")).collect();
     let build = if report.debug_assertions { "\na debug build: not the figures of a release" } else { "" };
     let machine = &report.machine;
     format!(
@@ -409,8 +409,8 @@ pub(super) fn text(report: &ObjectsReport) -> String {
 mod tests {
     use super::*;
 
-    fn rounds(medians_us: &[f64]) -> Measured {
-        Measured { medians_us: medians_us.to_vec(), ..Measured::default() }
+    fn rounds(medians_us: &[f64]) -> WayMeasurements {
+        WayMeasurements { medians_us: medians_us.to_vec(), ..WayMeasurements::default() }
     }
 
     #[test]

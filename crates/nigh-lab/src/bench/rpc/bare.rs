@@ -17,7 +17,7 @@ use super::{LOCALHOST, failed};
 use crate::LabError;
 
 /// One that reads.
-pub(super) trait Bare {
+pub(super) trait BareReader {
     /// Fills `into`.
     fn read(&mut self, into: &mut [u8]) -> io::Result<()>;
 }
@@ -64,7 +64,7 @@ impl Tcp {
     }
 }
 
-impl Bare for Tcp {
+impl BareReader for Tcp {
     fn read(&mut self, into: &mut [u8]) -> io::Result<()> {
         read(&self.0, into)
     }
@@ -84,7 +84,7 @@ impl Tls {
     }
 }
 
-impl Bare for Tls {
+impl BareReader for Tls {
     fn read(&mut self, into: &mut [u8]) -> io::Result<()> {
         read(&mut self.0, into)
     }
@@ -95,9 +95,9 @@ fn name() -> ServerName<'static> {
 }
 
 /// The authority, a certificate and its key.
-type Loaded = (Arc<RootCertStore>, Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type LoadedCertificates = (Arc<RootCertStore>, Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn loaded(files: &CertificateFiles) -> Result<Loaded, LabError> {
+fn loaded(files: &CertificateFiles) -> Result<LoadedCertificates, LabError> {
     let refused = |error: rustls::pki_types::pem::Error| failed("certificates", &error);
     let mut roots = RootCertStore::empty();
     let root = CertificateDer::from_pem_file(&files.authority).map_err(refused)?;

@@ -26,9 +26,9 @@ use nigh_terms::ByteSize;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use self::bare::{Bare, Tcp, Tls};
-use super::Asked;
-use super::members::{Members, Over};
+use self::bare::{BareReader, Tcp, Tls};
+use super::RatioTarget;
+use super::members::{MemberTransport, Members};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
@@ -43,13 +43,13 @@ const SIZES: [(&str, usize, usize); 4] =
     [("1kib", 1 << 10, 200), ("64kib", 64 << 10, 100), ("1mib", 1 << 20, 30), ("16mib", 16 << 20, 4)];
 const LARGEST: usize = 16 << 20;
 /// A read by nigh-rpc, and a hit, over the same by its bare peer.
-const ASKED: [(&str, Asked); 6] = [
-    ("tcp_hit_ratio_1mib", Asked::AtMost(1.3)),
-    ("tls_hit_ratio_1mib", Asked::AtMost(1.3)),
-    ("tcp_ratio_1mib", Asked::AtMost(1.3)),
-    ("tcp_ratio_16mib", Asked::AtMost(1.3)),
-    ("tls_ratio_1mib", Asked::AtMost(1.3)),
-    ("tls_ratio_16mib", Asked::AtMost(1.3)),
+const ASKED: [(&str, RatioTarget); 6] = [
+    ("tcp_hit_ratio_1mib", RatioTarget::AtMost(1.3)),
+    ("tls_hit_ratio_1mib", RatioTarget::AtMost(1.3)),
+    ("tcp_ratio_1mib", RatioTarget::AtMost(1.3)),
+    ("tcp_ratio_16mib", RatioTarget::AtMost(1.3)),
+    ("tls_ratio_1mib", RatioTarget::AtMost(1.3)),
+    ("tls_ratio_16mib", RatioTarget::AtMost(1.3)),
 ];
 
 static READ: Method = Method { number: 1, name: "read", head_max: 8, body_max: 0 };
@@ -88,7 +88,7 @@ pub(super) struct RpcReport {
     machine: Machine,
     rows: Vec<RpcRow>,
     summary: BTreeMap<String, f64>,
-    asked: BTreeMap<&'static str, Asked>,
+    asked: BTreeMap<&'static str, RatioTarget>,
 }
 
 fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
@@ -102,12 +102,12 @@ fn cpu_time() -> Duration {
 }
 
 /// Answers with as many bytes as the head says.
-struct Serving {
+struct BytesHandler {
     bytes: Bytes,
 }
 
 #[async_trait]
-impl Handler for Serving {
+impl Handler for BytesHandler {
     fn method(&self, number: u16) -> Option<&'static Method> {
         (number == READ.number).then_some(&READ)
     }
@@ -139,7 +139,7 @@ struct Hit {
 }
 
 impl Hit {
-    async fn start(over: Over, bytes: usize, objects: usize) -> Result<Self, LabError> {
+    async fn start(over: MemberTransport, bytes: usize, objects: usize) -> Result<Self, LabError> {
         let room = ByteSize((2 * bytes * objects) as u64) + ByteSize::mib(64);
         let members = Members::start(over, bytes as u64, room).await?;
         members.bring(0, objects as u64, 0).await?;
@@ -164,20 +164,20 @@ impl Reader for Hit {
 }
 
 /// A caller, and its server in this process.
-struct Ours {
+struct NighRpc {
     bytes: Bytes,
     peers: Peers,
     peer: PeerAddress,
     _ending: tokio_util::sync::DropGuard,
 }
 
-impl Ours {
+impl NighRpc {
     async fn start(bytes: &Bytes, securities: [Security; 2]) -> Result<Self, LabError> {
         let [server, caller] = securities;
         let listener = tokio::net::TcpListener::bind((LOCALHOST, 0)).await;
         let listener = listener.map_err(|error| failed("listen", &error))?;
         let address = listener.local_addr().map_err(|error| failed("listen", &error))?;
-        let handler = Arc::new(Serving { bytes: bytes.clone() });
+        let handler = Arc::new(BytesHandler { bytes: bytes.clone() });
         let (ending, settings) = (CancellationToken::new(), ServerSettings::default());
         tokio::spawn(serve(listener, hello("server")?, server, settings, handler, ending.clone()));
         let peers = Peers::new(hello("caller")?, caller, ClientSettings::default());
@@ -187,7 +187,7 @@ impl Ours {
 }
 
 #[async_trait]
-impl Reader for Ours {
+impl Reader for NighRpc {
     async fn read(&self, _number: usize, into: &mut [u8]) -> Result<Duration, LabError> {
         let begun = Instant::now();
         let length = (into.len() as u64).to_le_bytes();
@@ -253,8 +253,8 @@ pub(super) async fn run(length: &RpcLength, machine: Machine) -> Result<RpcRepor
     let secured =
         |files| Credentials::open(files).map(|credentials| Security::Tls(Arc::new(credentials))).map_err(refused);
     let [server, caller] = files.clone();
-    let plain = Ours::start(&bytes, [Security::Plain, Security::Plain]).await?;
-    let secured = Ours::start(&bytes, [secured(server)?, secured(caller)?]).await?;
+    let plain = NighRpc::start(&bytes, [Security::Plain, Security::Plain]).await?;
+    let secured = NighRpc::start(&bytes, [secured(server)?, secured(caller)?]).await?;
     let (tcp, tls) = (Tcp::start(&bytes)?, Tls::start(&bytes, &files)?);
     let rounds = length.rounds.max(1);
     // On a thread of the runtime, as a node's calls are.
@@ -264,9 +264,9 @@ pub(super) async fn run(length: &RpcLength, machine: Machine) -> Result<RpcRepor
         for (_, bytes, reads) in SIZES {
             rows.push(compare(("call", "tcp"), (&plain, &mut tcp), bytes, reads, rounds).await?);
             rows.push(compare(("call", "tls"), (&secured, &mut tls), bytes, reads, rounds).await?);
-            let hit = Hit::start(Over::Tcp, bytes, reads).await?;
+            let hit = Hit::start(MemberTransport::Tcp, bytes, reads).await?;
             rows.push(compare(("hit", "tcp"), (&hit, &mut tcp), bytes, reads, rounds).await?);
-            let hit = Hit::start(Over::Tls, bytes, reads).await?;
+            let hit = Hit::start(MemberTransport::Tls, bytes, reads).await?;
             rows.push(compare(("hit", "tls"), (&hit, &mut tls), bytes, reads, rounds).await?);
         }
         Ok::<_, LabError>(rows)
@@ -284,7 +284,7 @@ pub(super) async fn run(length: &RpcLength, machine: Machine) -> Result<RpcRepor
 /// The two sides turn about: a few reads of one, as many of the other.
 async fn compare(
     (what, over): (&'static str, &'static str),
-    (ours, bare): (&impl Reader, &mut impl Bare),
+    (ours, bare): (&impl Reader, &mut impl BareReader),
     bytes: usize,
     reads: usize,
     rounds: usize,
@@ -344,7 +344,7 @@ pub(super) fn text(report: &RpcReport) -> String {
         table.add_row(cells);
     }
     let machine = &report.machine;
-    let told = |(name, asked): (&&str, &Asked)| {
+    let told = |(name, asked): (&&str, &RatioTarget)| {
         let value = report.summary.get(*name).copied().unwrap_or(f64::NAN);
         format!("{name}: {value:.2} {asked}")
     };

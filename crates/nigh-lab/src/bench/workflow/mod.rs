@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use self::actions::Actions;
 use super::s3::Outcome;
-use super::{Asked, Length, Row};
+use super::{Length, RatioTarget, Row};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::http_load::Connection;
@@ -188,7 +188,7 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
     let ratio = |n: usize| rows[n].ratio.unwrap_or(f64::NAN);
     let names = [("sequence_ratio", 1), ("map_ratio", 2), ("action_sequence_ratio", 6)];
     let summary = names.map(|(name, at)| (name, ratio(at))).into();
-    let asked = names.map(|(name, _)| (name, Asked::AtMost(1.3))).into();
+    let asked = names.map(|(name, _)| (name, RatioTarget::AtMost(1.3))).into();
     Ok(Outcome { rows, summary, asked })
 }
 

@@ -45,13 +45,13 @@ pub(super) struct StoredResult {
 
 /// All of a folder.
 #[derive(Debug)]
-pub(super) struct Collected {
+pub(super) struct CollectedResults {
     pub(super) results: Vec<StoredResult>,
     /// What cannot be shown, and why.
     pub(super) faults: Vec<String>,
 }
 
-impl Collected {
+impl CollectedResults {
     /// Reads every folder below `results` that holds a result, those of known experiments first.
     ///
     /// # Errors
@@ -246,7 +246,7 @@ mod tests {
         store(folder.path(), "single", "{\"machine\":");
         store(folder.path(), "demo", "{}");
         store(folder.path(), "another", "{\"answer\": 42.123456}");
-        let collected = Collected::read(folder.path()).unwrap();
+        let collected = CollectedResults::read(folder.path()).unwrap();
 
         let names: Vec<&str> = collected.results.iter().map(|result| result.name.as_str()).collect();
         assert_eq!(names, ["demo", "bench-s3", "another"]);

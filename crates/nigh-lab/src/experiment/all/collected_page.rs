@@ -1,10 +1,10 @@
 //! All stored results as one page.
 
-use super::collected::{Collected, FigureTable, StoredResult};
+use super::collected::{CollectedResults, FigureTable, StoredResult};
 use crate::instrument::chart::{escape, table};
 
 /// The page.
-pub(super) fn page(collected: &Collected) -> String {
+pub(super) fn page(collected: &CollectedResults) -> String {
     let link = |result: &StoredResult| {
         let (name, about) = (escape(&result.name), escape(&result.about));
         format!("<tr><td><a href='#{name}'>{name}</a><td>{about}<td>{}", escape(&result.date))
@@ -88,7 +88,7 @@ mod tests {
     fn every_result_has_its_command_machine_date_charts_and_figures_and_faults_are_named() {
         let chart = "<figure><svg></svg></figure>".to_owned();
         let results = vec![result("with", vec![chart.clone()]), result("without", Vec::new())];
-        let page = page(&Collected { results, faults: vec!["x/result.json: no JSON".to_owned()] });
+        let page = page(&CollectedResults { results, faults: vec!["x/result.json: no JSON".to_owned()] });
         for part in ["nigh x --json", "2 x X", "today", &chart, "share of all", "a&lt;b", "&lt;i&gt;", "7 more rows"] {
             assert!(page.contains(part), "{part}");
         }

@@ -16,7 +16,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use self::catalogue::{EXPERIMENTS, Experiment};
-use self::collected::Collected;
+use self::collected::CollectedResults;
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
@@ -71,7 +71,7 @@ struct Outcome {
 
 /// What decides which results are wanted.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Asked {
+struct AllParameters {
     quick: bool,
 }
 
@@ -84,7 +84,7 @@ impl AllArgs {
         }
         fs::create_dir_all(&out).at(&out)?;
         let program = std::env::current_exe().at("the program")?;
-        let kept = KeptProgress::open(&out.join(STATE), Asked { quick: self.quick })?;
+        let kept = KeptProgress::open(&out.join(STATE), AllParameters { quick: self.quick })?;
         let mut outcomes = Vec::new();
         for (at, experiment) in chosen.iter().enumerate() {
             let outcome = match kept.done(experiment.name) {
@@ -101,7 +101,7 @@ impl AllArgs {
             outcomes.push(outcome);
         }
         if let Some(path) = &self.html {
-            write_page(path, &collected_page::page(&Collected::read(&out)?))?;
+            write_page(path, &collected_page::page(&CollectedResults::read(&out)?))?;
         }
         print_report(&outcomes, || text(&outcomes), json)?;
         let failed: Vec<&str> =
@@ -128,7 +128,7 @@ impl AllArgs {
 
 impl ReportArgs {
     pub(super) fn run(&self, json: bool) -> Result<(), LabError> {
-        let collected = Collected::read(&self.results)?;
+        let collected = CollectedResults::read(&self.results)?;
         write_page(&self.html, &collected_page::page(&collected))?;
         let report = serde_json::json!({
             "page": self.html,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Method;
-use nigh_check::history::{Found, Moment};
+use nigh_check::history::{Moment, OperationResult};
 use nigh_data::ObjectId;
 use nigh_objects::Shards;
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
@@ -17,7 +17,7 @@ use super::clients::{BUCKET, Caller};
 use super::record::{Record, now, write};
 use super::values::body_of;
 use crate::LabError;
-use crate::experiment::crash::s3_calls::Answer;
+use crate::experiment::crash::s3_calls::CallOutcome;
 
 /// As many as a local cluster has.
 pub(super) const SHARDS: u16 = 8;
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const SERVED: Duration = Duration::from_millis(500);
 
 /// When each shard took writes, by its number.
-pub(super) type Taken = Vec<Mutex<Vec<Moment>>>;
+pub(super) type WriteTimes = Vec<Mutex<Vec<Moment>>>;
 
 /// The shard of a key of the one bucket.
 pub(super) fn shard_of(namespace: &Namespace, key: &str) -> Option<ShardId> {
@@ -54,8 +54,8 @@ pub(super) fn probe(
     while !stop.load(Ordering::Relaxed) {
         let (value, begin) = (record.value(), now());
         let answer = caller.call(door, Method::PUT, &format!("/{BUCKET}/{key}"), &[], &body_of(value))?;
-        let end = matches!(answer, Answer::Done { .. }).then(now);
-        record.add(write(key, None, begin, end, Found::Anything, Some(value)));
+        let end = matches!(answer, CallOutcome::Done { .. }).then(now);
+        record.add(write(key, None, begin, end, OperationResult::Anything, Some(value)));
         taken.lock().extend(end);
         std::thread::sleep(PAUSE);
     }
@@ -84,7 +84,7 @@ pub(super) struct Outage {
 
 impl Outage {
     /// What is still so at its end counts up to there.
-    pub(super) fn of(failed: &FailedHome, taken: &Taken) -> Self {
+    pub(super) fn of(failed: &FailedHome, taken: &WriteTimes) -> Self {
         let longest = failed.shards.iter().filter_map(|shard| taken.get(usize::from(shard.0))).map(|taken| {
             let mut taken = taken.lock();
             // Of several clients.
@@ -113,8 +113,8 @@ mod tests {
     fn the_longest_time_without_a_write_is_taken_of_the_failed_shards_alone() {
         let ms = |ms: u64| ms * 1_000_000;
         let times = |times: &[u64]| Mutex::new(times.iter().copied().map(ms).collect());
-        let taken: Taken = vec![times(&[5, 60, 10, 70]), times(&[9]), times(&[])];
-        let outage = |shards: &[u16], taken: &Taken| {
+        let taken: WriteTimes = vec![times(&[5, 60, 10, 70]), times(&[9]), times(&[])];
+        let outage = |shards: &[u16], taken: &WriteTimes| {
             let shards = shards.iter().copied().map(ShardId).collect();
             Outage::of(&FailedHome { kind: "kill_node", shards, at: ms(20), until: ms(75) }, taken)
         };

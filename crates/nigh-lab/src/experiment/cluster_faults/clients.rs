@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Method;
-use nigh_check::history::{Found, Operation, Value};
+use nigh_check::history::{Operation, OperationResult, Value};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::runtime::Handle;
@@ -14,7 +14,7 @@ use super::record::{Record, now, read, write};
 use super::values::{body_of, value_of};
 use super::world::{Access, Doors};
 use crate::LabError;
-use crate::experiment::crash::s3_calls::{Answer, element};
+use crate::experiment::crash::s3_calls::{CallOutcome, element};
 use crate::instrument::http_load::{Connection, header};
 
 /// The one bucket.
@@ -62,7 +62,7 @@ impl<'a> Caller<'a> {
         path: &str,
         headers: &[(&'static str, &str)],
         body: &[u8],
-    ) -> Result<Answer, LabError> {
+    ) -> Result<CallOutcome, LabError> {
         let door = self.doors[at].s3;
         let request = self.handle.block_on(self.access.s3.signed(method, door, path, headers, body))?;
         let connection = match self.connections[at].take() {
@@ -75,7 +75,7 @@ impl<'a> Caller<'a> {
             self.connections[at] = (!closes).then_some(connection);
             Ok(answer)
         });
-        Ok(Answer::of_exchange(exchanged))
+        Ok(CallOutcome::of_exchange(exchanged))
     }
 }
 
@@ -84,8 +84,8 @@ fn path(key: &str) -> String {
 }
 
 /// The status of an answer that is no success.
-fn refused_as(answer: &Answer, status: &str) -> bool {
-    matches!(answer, Answer::Refused(text) if text.starts_with(&format!("HTTP/1.1 {status}")))
+fn refused_as(answer: &CallOutcome, status: &str) -> bool {
+    matches!(answer, CallOutcome::Refused(text) if text.starts_with(&format!("HTTP/1.1 {status}")))
 }
 
 fn tag_of(head: &str) -> Option<&str> {
@@ -125,11 +125,11 @@ impl<'a> Client<'a> {
         let object = self.draw.random_range(0..OBJECTS);
         match self.draw.random_range(0..100) {
             0..50 => self.get(door, object),
-            50..75 => self.put(door, object, Found::Anything),
+            50..75 => self.put(door, object, OperationResult::Anything),
             75..80 => self.delete(door, object),
-            80..87 => self.put(door, object, Found::Is(None)),
+            80..87 => self.put(door, object, OperationResult::Is(None)),
             87..95 => match self.seen[object] {
-                Some((value, _)) => self.put(door, object, Found::Is(Some(value))),
+                Some((value, _)) => self.put(door, object, OperationResult::Is(Some(value))),
                 None => self.get(door, object),
             },
             _ => self.list(door),
@@ -139,7 +139,7 @@ impl<'a> Client<'a> {
     fn get(&mut self, door: usize, object: usize) -> Result<(), LabError> {
         let key = key(self.part, object);
         if let Some((operation, tag)) = look(&mut self.caller, self.record, door, &key)? {
-            if let Found::Is(Some(value)) = operation.found {
+            if let OperationResult::Is(Some(value)) = operation.found {
                 self.seen[object] = tag.map(|tag| (value, tag));
             }
             self.record.add(operation);
@@ -147,29 +147,31 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn put(&mut self, door: usize, object: usize, found: Found) -> Result<(), LabError> {
+    fn put(&mut self, door: usize, object: usize, found: OperationResult) -> Result<(), LabError> {
         let (key, value) = (key(self.part, object), self.record.value());
         let tag = self.seen[object].as_ref().map(|(_, tag)| tag.clone()).unwrap_or_default();
         let condition: &[(&'static str, &str)] = match found {
-            Found::Is(None) => &[("if-none-match", "*")],
-            Found::Is(Some(_)) => &[("if-match", &tag)],
-            Found::Anything | Found::IsNot(_) => &[],
+            OperationResult::Is(None) => &[("if-none-match", "*")],
+            OperationResult::Is(Some(_)) => &[("if-match", &tag)],
+            OperationResult::Anything | OperationResult::IsNot(_) => &[],
         };
         let begin = now();
         let answer = self.caller.call(door, Method::PUT, &path(&key), condition, &body_of(value))?;
         let end = now();
         let not_done = |found| Operation { made: None, ..write(&key, None, begin, Some(end), found, None) };
         let operation = match (&answer, found) {
-            (Answer::Done { head, .. }, _) => {
+            (CallOutcome::Done { head, .. }, _) => {
                 if let Some(tag) = tag_of(head) {
                     self.record.tagged(tag, value);
                     self.seen[object] = Some((value, tag.to_owned()));
                 }
                 write(&key, None, begin, Some(end), found, Some(value))
             }
-            (answer, Found::Is(state)) if refused_as(answer, "412") => not_done(Found::IsNot(state)),
+            (answer, OperationResult::Is(state)) if refused_as(answer, "412") => {
+                not_done(OperationResult::IsNot(state))
+            }
             // A condition on an object that is not there.
-            (Answer::Absent, Found::Is(Some(_))) => not_done(Found::Is(None)),
+            (CallOutcome::Absent, OperationResult::Is(Some(_))) => not_done(OperationResult::Is(None)),
             _ => write(&key, None, begin, None, found, Some(value)),
         };
         self.record.add(operation);
@@ -180,8 +182,8 @@ impl<'a> Client<'a> {
         let key = key(self.part, object);
         let begin = now();
         let answer = self.caller.call(door, Method::DELETE, &path(&key), &[], b"")?;
-        let end = matches!(answer, Answer::Done { .. }).then(now);
-        self.record.add(write(&key, None, begin, end, Found::Anything, None));
+        let end = matches!(answer, CallOutcome::Done { .. }).then(now);
+        self.record.add(write(&key, None, begin, end, OperationResult::Anything, None));
         Ok(())
     }
 
@@ -190,7 +192,7 @@ impl<'a> Client<'a> {
         let target = format!("/{BUCKET}?list-type=2&prefix=part-{}%2F", self.part);
         let begin = now();
         let answer = self.caller.call(door, Method::GET, &target, &[], b"")?;
-        let Answer::Done { body, .. } = answer else { return Ok(()) };
+        let CallOutcome::Done { body, .. } = answer else { return Ok(()) };
         let (end, page) = (now(), String::from_utf8_lossy(&body).into_owned());
         let listed: Vec<(&str, String)> = page
             .split("<Contents>")
@@ -224,7 +226,7 @@ pub(super) fn look(
     let answer = caller.call(door, Method::GET, &path(key), &[], b"")?;
     let end = now();
     Ok(match answer {
-        Answer::Done { head, body } => match value_of(&body) {
+        CallOutcome::Done { head, body } => match value_of(&body) {
             Some(value) => {
                 let tag = tag_of(&head).map(str::to_owned);
                 tag.iter().for_each(|tag| record.tagged(tag, value));
@@ -235,7 +237,7 @@ pub(super) fn look(
                 None
             }
         },
-        Answer::Absent => Some((read(key, None, begin, end, None), None)),
-        Answer::Refused(_) | Answer::Broken(_) => None,
+        CallOutcome::Absent => Some((read(key, None, begin, end, None), None)),
+        CallOutcome::Refused(_) | CallOutcome::Broken(_) => None,
     })
 }

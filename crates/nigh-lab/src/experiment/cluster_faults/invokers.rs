@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::Method;
-use nigh_check::history::{Found, Moment, Value};
+use nigh_check::history::{Moment, OperationResult, Value};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ struct Event {
 
 /// What it says of a step.
 #[derive(Clone, Debug, Deserialize)]
-struct Done {
+struct StepRecord {
     begin: Moment,
     end: Moment,
     status: Status,
@@ -72,8 +72,8 @@ enum Status {
 }
 
 #[derive(Debug, Deserialize)]
-struct Answer {
-    log: Vec<Done>,
+struct StepLog {
+    log: Vec<StepRecord>,
 }
 
 /// Deploys both functions by the first door.
@@ -174,7 +174,7 @@ impl<'a> Invoker<'a> {
         let exchanged = Connection::open_within(server, PATIENCE).and_then(|mut connection| connection.fetch(&request));
         let end = now();
         let answer = exchanged.ok().filter(|(head, _)| header(head, "x-amz-function-error").is_none());
-        let log = answer.and_then(|(_, body)| serde_json::from_slice::<Answer>(&body).ok()).map(|answer| answer.log);
+        let log = answer.and_then(|(_, body)| serde_json::from_slice::<StepLog>(&body).ok()).map(|answer| answer.log);
         match log.filter(|log| log.len() == event.steps.len()) {
             Some(log) => {
                 self.ends.answered.fetch_add(1, Ordering::Relaxed);
@@ -190,7 +190,7 @@ impl<'a> Invoker<'a> {
     }
 
     /// What an invocation said of its steps.
-    fn told(&self, invocation: usize, steps: &[Step], log: &[Done]) {
+    fn told(&self, invocation: usize, steps: &[Step], log: &[StepRecord]) {
         let of = Some(invocation);
         for (step, done) in steps.iter().zip(log) {
             let (begin, end) = (done.begin, done.end);
@@ -201,7 +201,7 @@ impl<'a> Invoker<'a> {
                 (Step::Get { .. }, Status::Unknown) => {}
                 (Step::Put { key, value }, status) => {
                     let end = (status == Status::Done).then_some(end);
-                    self.record.add(write(key, of, begin, end, Found::Anything, Some(*value)));
+                    self.record.add(write(key, of, begin, end, OperationResult::Anything, Some(*value)));
                 }
                 (Step::Call { event, .. }, status) => {
                     let callee = self.record.call(begin, of);
@@ -223,7 +223,7 @@ impl<'a> Invoker<'a> {
             match step {
                 Step::Get { .. } => {}
                 Step::Put { key, value } => {
-                    self.record.add(write(key, Some(invocation), begin, None, Found::Anything, Some(*value)));
+                    self.record.add(write(key, Some(invocation), begin, None, OperationResult::Anything, Some(*value)));
                 }
                 Step::Call { event, .. } => {
                     let callee = self.record.call(begin, Some(invocation));

@@ -78,12 +78,12 @@ struct Asked {
 /// What each checker judged.
 #[derive(Debug, Serialize)]
 struct Checkers {
-    ours: Ours,
+    ours: CheckerFindings,
     porcupine: Porcupine,
 }
 
 #[derive(Debug, Serialize)]
-struct Ours {
+struct CheckerFindings {
     objects: u64,
     /// Objects whose operations no order explains.
     broken: u64,
@@ -102,14 +102,14 @@ struct Porcupine {
 
 /// A kind of fault that did not strike here.
 #[derive(Debug, Serialize)]
-struct Skipped {
+struct SkippedFault {
     kind: &'static str,
     why: &'static str,
 }
 
 /// For how long shards took no write whose homes failed in one way.
 #[derive(Debug, Serialize)]
-struct Unavailable {
+struct OutageRow {
     kind: String,
     /// While every shard was served.
     alone: bool,
@@ -119,13 +119,13 @@ struct Unavailable {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct ClusterFaultsReport {
     machine: Machine,
     nodes: u8,
     seed: u64,
     faults: u64,
     kinds: BTreeMap<String, u64>,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedFault>,
     seconds: f64,
     operations: u64,
     /// Operations of which nobody knows whether they were done.
@@ -155,7 +155,7 @@ struct Report {
     /// and the lease that they are bounded by, and a second.
     lease_ms: u64,
     /// The same of each way to fail, and of homes that failed while faults before were still felt.
-    unavailable: Vec<Unavailable>,
+    unavailable: Vec<OutageRow>,
     /// Until the cluster was whole after the last fault of a part, at most.
     recovery_max_s: f64,
     checkers: Checkers,
@@ -186,7 +186,7 @@ impl ClusterFaultsArgs {
         thread.map_err(|error| LabError::Node(format!("no thread: {error}")))?;
         let report = told.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
         print_report(&report, || report.text(), json)?;
-        let Report { lost, stale, mixed, not_recovered, .. } = report;
+        let ClusterFaultsReport { lost, stale, mixed, not_recovered, .. } = report;
         match lost + stale + mixed + not_recovered {
             0 => Ok(()),
             _ => Err(LabError::Found(format!(
@@ -196,7 +196,12 @@ impl ClusterFaultsArgs {
         }
     }
 
-    fn play(&self, machine: Machine, handle: &Handle, interrupted: &AtomicBool) -> Result<Report, LabError> {
+    fn play(
+        &self,
+        machine: Machine,
+        handle: &Handle,
+        interrupted: &AtomicBool,
+    ) -> Result<ClusterFaultsReport, LabError> {
         let Self { faults, nodes, seed, .. } = *self;
         let usual = || cache_folder().with_file_name("cluster-faults.state");
         let path = self.progress.clone().unwrap_or_else(usual);
@@ -257,20 +262,20 @@ impl ClusterFaultsArgs {
         self.minutes.is_some_and(|minutes| begun.elapsed() >= Duration::from_secs_f64(minutes * 60.0))
     }
 
-    fn report(&self, machine: Machine, all: PartOutcome, has_netem: bool) -> Report {
+    fn report(&self, machine: Machine, all: PartOutcome, has_netem: bool) -> ClusterFaultsReport {
         let mut skipped = vec![
-            Skipped {
+            SkippedFault {
                 kind: "clock_an_hour_off",
                 why: "no namespace shifts the date of a process alone; what leases depend on is a monotonic clock, and is \
                       tested by itself",
             },
-            Skipped {
+            SkippedFault {
                 kind: "loss_and_reordering_in_relays",
                 why: "a relay carries TCP, whose streams lose and reorder nothing: it delays, holds, resets and forgets",
             },
         ];
         if !has_netem {
-            skipped.push(Skipped { kind: "bad_packets", why: "this kernel has no netem (sch_netem)" });
+            skipped.push(SkippedFault { kind: "bad_packets", why: "this kernel has no netem (sch_netem)" });
         }
         let mut ways: BTreeMap<(String, bool), Vec<f64>> = BTreeMap::new();
         for Outage { kind, alone, ms } in &all.outages {
@@ -279,7 +284,7 @@ impl ClusterFaultsArgs {
         let unavailable =
             Sample::new(all.outages.iter().filter(|outage| outage.alone).map(|outage| outage.ms).collect());
         let faults = all.faults();
-        Report {
+        ClusterFaultsReport {
             machine,
             nodes: self.nodes,
             seed: self.seed,
@@ -302,10 +307,10 @@ impl ClusterFaultsArgs {
             max_unavailable_ms: unavailable.percentile(1.0),
             p50_unavailable_ms: unavailable.median(),
             lease_ms: TTL.as_millis() as u64,
-            unavailable: ways.into_iter().map(Unavailable::of).collect(),
+            unavailable: ways.into_iter().map(OutageRow::of).collect(),
             recovery_max_s: all.recovery_s.iter().copied().fold(0.0, f64::max),
             checkers: Checkers {
-                ours: Ours {
+                ours: CheckerFindings {
                     objects: all.objects,
                     broken: all.ours_broken,
                     undecided: all.ours_undecided,
@@ -329,14 +334,14 @@ fn work_folder() -> Result<tempfile::TempDir, LabError> {
     tempfile::tempdir().at(std::env::temp_dir())
 }
 
-impl Unavailable {
+impl OutageRow {
     fn of(((kind, alone), ms): ((String, bool), Vec<f64>)) -> Self {
         let (homes, sample) = (ms.len(), Sample::new(ms));
         Self { kind, alone, homes, p50_ms: sample.median(), max_ms: sample.percentile(1.0) }
     }
 }
 
-impl Report {
+impl ClusterFaultsReport {
     fn text(&self) -> String {
         let Self { faults, operations, lost, stale, mixed, not_recovered, lease_ms, .. } = self;
         let mut text = format!(
@@ -352,7 +357,7 @@ impl Report {
             self.max_unavailable_ms,
             self.failed_homes,
         );
-        for Unavailable { kind, alone, homes, p50_ms, max_ms } in &self.unavailable {
+        for OutageRow { kind, alone, homes, p50_ms, max_ms } in &self.unavailable {
             let when = if *alone { "" } else { ", faults before still felt" };
             text += &format!("\n  {kind}{when}: {p50_ms:.0} ms in the median, {max_ms:.0} ms at most of {homes}");
         }
@@ -365,7 +370,7 @@ impl Report {
                 "\na put takes {dead_p50_ms:.1} ms with all sharers dead, {alive_p50_ms:.1} ms alive: {ratio:.2}"
             );
         }
-        for Skipped { kind, why } in &self.skipped {
+        for SkippedFault { kind, why } in &self.skipped {
             text += &format!("\nskipped {kind}: {why}");
         }
         for violation in &self.violations {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
-use super::availability::{FailedHome, Outage, SHARDS, Taken, probe, probe_of};
+use super::availability::{FailedHome, Outage, SHARDS, WriteTimes, probe, probe_of};
 use super::clients::{BUCKET, Caller, Client, OBJECTS, key, look};
 use super::invokers::{Ends, Invoker, deploy};
 use super::plan::{Blow, Wiring, plan};
@@ -20,7 +20,7 @@ use super::record::{Record, now};
 use super::sharers::{PutWithSharersDead, measure};
 use super::world::World;
 use crate::LabError;
-use crate::experiment::crash::s3_calls::Answer;
+use crate::experiment::crash::s3_calls::CallOutcome;
 use crate::instrument::error::Tried;
 use crate::instrument::peer::porcupine;
 
@@ -164,7 +164,7 @@ pub(super) fn play(
     make_bucket(&world, handle)?;
     deploy(folder, &world.doors, &world.access, handle)?;
     let (record, ends) = (Record::default(), Ends::default());
-    let taken: Taken = (0..SHARDS).map(|_| Mutex::default()).collect();
+    let taken: WriteTimes = (0..SHARDS).map(|_| Mutex::default()).collect();
     let stop = AtomicBool::new(false);
     let (doors, access) = (world.doors.clone(), world.access.clone());
     let namespace = access.namespace.clone();
@@ -298,7 +298,7 @@ fn await_whole(world: &mut World) -> Option<Duration> {
 fn make_bucket(world: &World, handle: &Handle) -> Result<(), LabError> {
     let mut caller = Caller::new(&world.doors, &world.access, handle);
     match caller.call(0, Method::PUT, &format!("/{BUCKET}"), &[], b"")? {
-        Answer::Done { .. } => Ok(()),
+        CallOutcome::Done { .. } => Ok(()),
         other => Err(LabError::Node(format!("the bucket is not made: {other:?}"))),
     }
 }
@@ -400,14 +400,15 @@ fn judged(history: &History, part: u32, outcome: &mut PartOutcome) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use nigh_check::history::Found;
+    use nigh_check::history::OperationResult;
 
     use super::*;
 
     /// A history as the experiment records it, of two clients and one object.
     fn history() -> History {
-        let put =
-            |begin, end, value| super::super::record::write("x", None, begin, Some(end), Found::Anything, Some(value));
+        let put = |begin, end, value| {
+            super::super::record::write("x", None, begin, Some(end), OperationResult::Anything, Some(value))
+        };
         let get = |begin, end, value| super::super::record::read("x", None, begin, end, Some(value));
         let operations = vec![put(1, 2, 1), get(3, 4, 1), put(5, 9, 2), get(6, 7, 1), get(10, 11, 2), get(12, 13, 2)];
         History { operations, invocations: Vec::new() }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nigh_check::history::{Found, History, Invocation, Moment, Operation, State, Value};
+use nigh_check::history::{History, Invocation, Moment, Operation, OperationResult, State, Value};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -71,7 +71,7 @@ impl Record {
 
 /// A read that was answered.
 pub(super) fn read(object: &str, invocation: Option<usize>, begin: Moment, end: Moment, state: State) -> Operation {
-    let (object, found) = (object.to_owned(), Found::Is(state));
+    let (object, found) = (object.to_owned(), OperationResult::Is(state));
     Operation { object, invocation, begin, end: Some(end), found, made: None, is_last: false }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn write(
     invocation: Option<usize>,
     begin: Moment,
     end: Option<Moment>,
-    found: Found,
+    found: OperationResult,
     made: State,
 ) -> Operation {
     Operation { object: object.to_owned(), invocation, begin, end, found, made: Some(made), is_last: false }

@@ -15,7 +15,7 @@ use super::availability::shard_of;
 use super::clients::{BUCKET, Caller};
 use super::world::World;
 use crate::LabError;
-use crate::experiment::crash::s3_calls::Answer;
+use crate::experiment::crash::s3_calls::CallOutcome;
 use crate::instrument::stats::Sample;
 
 /// Objects that are written in a turn.
@@ -96,10 +96,10 @@ fn keys_of(world: &World, own: &[ShardId]) -> Vec<String> {
     keys.take(OBJECTS).map(|key| format!("/{BUCKET}/{key}")).collect()
 }
 
-fn expect(answer: Answer, key: &str) -> Result<(), LabError> {
+fn expect(answer: CallOutcome, key: &str) -> Result<(), LabError> {
     match answer {
         // Before the first put there is nothing to read, and who was told so is a sharer too.
-        Answer::Done { .. } | Answer::Absent => Ok(()),
+        CallOutcome::Done { .. } | CallOutcome::Absent => Ok(()),
         other => Err(LabError::Request { what: key.to_owned(), reason: format!("{other:?}") }),
     }
 }

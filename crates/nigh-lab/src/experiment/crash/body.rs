@@ -1,7 +1,7 @@
 //! Objects that tell which write they are of: all bytes follow from the key, the client, its sequence number and the
 //! length, so that bytes of another write, wherever they stand, are found.
 
-use super::history::{Seen, WriteId};
+use super::history::{ReadFinding, WriteId};
 
 /// The metadata that names the write; after a copy another one than that of the content.
 pub(super) const WRITE_HEADER: &str = "x-amz-meta-write";
@@ -57,19 +57,19 @@ pub(super) fn write_name(id: WriteId) -> String {
 }
 
 /// What an object is, by its metadata and bytes.
-pub(super) fn seen(write: Option<&str>, content: Option<&str>, body: &[u8]) -> Seen {
+pub(super) fn seen(write: Option<&str>, content: Option<&str>, body: &[u8]) -> ReadFinding {
     let id = write.and_then(|text| text.split_once(':')).and_then(|(client, sequence)| {
         Some(WriteId { client: client.parse().ok()?, sequence: sequence.parse().ok()? })
     });
     let (Some(id), Some(known)) = (id, content.and_then(Content::of_name)) else {
-        return Seen::Torn(format!("the metadata names no write: {write:?}, {content:?}"));
+        return ReadFinding::Torn(format!("the metadata names no write: {write:?}, {content:?}"));
     };
     if known.bytes != body.len() {
-        return Seen::Torn(format!("{} bytes, by its metadata {known:?}", body.len()));
+        return ReadFinding::Torn(format!("{} bytes, by its metadata {known:?}", body.len()));
     }
     match known.body().iter().zip(body).position(|(expected, byte)| expected != byte) {
-        None => Seen::Whole { id, content: known },
-        Some(at) => Seen::Torn(format!("byte {at} is not of {known:?}")),
+        None => ReadFinding::Whole { id, content: known },
+        Some(at) => ReadFinding::Torn(format!("byte {at} is not of {known:?}")),
     }
 }
 
@@ -85,17 +85,17 @@ mod tests {
             let (write, name) = (write_name(id), content.name());
             let read = |body: &[u8]| seen(Some(&write), Some(&name), body);
             let mut body = content.body();
-            assert_eq!(read(&body), Seen::Whole { id, content: content.clone() });
+            assert_eq!(read(&body), ReadFinding::Whole { id, content: content.clone() });
             if let Some(last) = body.last_mut() {
                 *last ^= 1;
-                assert!(matches!(read(&body), Seen::Torn(_)), "{bytes}");
+                assert!(matches!(read(&body), ReadFinding::Torn(_)), "{bytes}");
             }
             let other = Content { sequence: 8, ..content.clone() };
             assert_eq!(other.body().len(), bytes);
             assert!(bytes < 7 || other.body() != content.body(), "{bytes}");
             body.push(0);
-            assert!(matches!(read(&body), Seen::Torn(_)));
+            assert!(matches!(read(&body), ReadFinding::Torn(_)));
         }
-        assert!(matches!(seen(None, None, b""), Seen::Torn(_)));
+        assert!(matches!(seen(None, None, b""), ReadFinding::Torn(_)));
     }
 }

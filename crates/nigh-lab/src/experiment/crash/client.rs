@@ -10,8 +10,8 @@ use rand::{Rng, SeedableRng};
 
 use super::body::{CONTENT_HEADER, Content, WRITE_HEADER, write_name};
 use super::fast_calls::FastCaller;
-use super::history::{Moment, Place, Read, Write, WriteId};
-use super::s3_calls::{Answer, Caller, Door, element};
+use super::history::{Moment, Place, ReadRecord, Write, WriteId};
+use super::s3_calls::{CallOutcome, Caller, Door, element};
 use super::{BUCKET, CLIENTS};
 use crate::LabError;
 
@@ -78,7 +78,7 @@ pub(super) struct Client {
     draw: StdRng,
     begun: Instant,
     pub(super) writes: Vec<Write>,
-    pub(super) reads: Vec<Read>,
+    pub(super) reads: Vec<ReadRecord>,
     /// Writes that were acknowledged by the fast path.
     pub(super) by_fast_path: u64,
     /// To be repeated before anything else.
@@ -287,7 +287,7 @@ impl Client {
         let begin = self.now();
         let seen = ways.fast.as_mut().filter(|_| by_fast_path).and_then(|fast| fast.get(&key));
         let Ok(seen) = seen.map_or_else(|| ways.http.get(&path(&key)), Ok)? else { return Ok(false) };
-        self.reads.push(Read { key, begin, end: self.now(), seen, place: Place::Load });
+        self.reads.push(ReadRecord { key, begin, end: self.now(), seen, place: Place::Load });
         Ok(true)
     }
 
@@ -299,7 +299,7 @@ impl Client {
             (Some(key), Some(fast)) => fast.put(key, &change.headers, &change.body),
             _ => None,
         };
-        let fast_acknowledged = matches!(by_fast_path, Some(Answer::Done { .. }));
+        let fast_acknowledged = matches!(by_fast_path, Some(CallOutcome::Done { .. }));
         let answer = match by_fast_path {
             Some(answer) => answer,
             None => {
@@ -324,9 +324,9 @@ impl Client {
     }
 }
 
-fn done(answer: Answer) -> Option<(String, Vec<u8>)> {
+fn done(answer: CallOutcome) -> Option<(String, Vec<u8>)> {
     match answer {
-        Answer::Done { head, body } => Some((head, body)),
-        Answer::Absent | Answer::Refused(_) | Answer::Broken(_) => None,
+        CallOutcome::Done { head, body } => Some((head, body)),
+        CallOutcome::Absent | CallOutcome::Refused(_) | CallOutcome::Broken(_) => None,
     }
 }

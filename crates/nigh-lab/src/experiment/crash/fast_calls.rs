@@ -8,8 +8,8 @@ use nigh_client::{Address, Client, ClientError, Conditions, Headers};
 
 use super::BUCKET;
 use super::body::{self, CONTENT_HEADER, WRITE_HEADER};
-use super::history::Seen;
-use super::s3_calls::Answer;
+use super::history::ReadFinding;
+use super::s3_calls::CallOutcome;
 use crate::instrument::peer::S3Access;
 
 /// Who asks the node, and where.
@@ -31,22 +31,22 @@ impl<'a> FastCaller<'a> {
     }
 
     /// Writes an object. None: the node wants to be asked over HTTP.
-    pub(super) fn put(&mut self, key: &str, headers: &[(&'static str, String)], bytes: &[u8]) -> Option<Answer> {
+    pub(super) fn put(&mut self, key: &str, headers: &[(&'static str, String)], bytes: &[u8]) -> Option<CallOutcome> {
         let headers: Headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         match self.ask(|client| client.put(BUCKET, key, bytes, &headers)) {
-            Ok(_) => Some(Answer::Done { head: String::new(), body: Vec::new() }),
+            Ok(_) => Some(CallOutcome::Done { head: String::new(), body: Vec::new() }),
             Err(ClientError::UseHttp(_)) => None,
-            Err(error @ ClientError::Refused { .. }) => Some(Answer::Refused(error.to_string())),
-            Err(error) => Some(Answer::Broken(error.to_string())),
+            Err(error @ ClientError::Refused { .. }) => Some(CallOutcome::Refused(error.to_string())),
+            Err(error) => Some(CallOutcome::Broken(error.to_string())),
         }
     }
 
     /// What is under a key, if that is told. None: the node wants to be asked over HTTP.
-    pub(super) fn get(&mut self, key: &str) -> Option<Result<Seen, String>> {
+    pub(super) fn get(&mut self, key: &str) -> Option<Result<ReadFinding, String>> {
         let absent = StatusCode::NOT_FOUND.as_u16();
         match self.ask(|client| client.get(BUCKET, key, &Conditions::default())) {
             Ok(view) => Some(Ok(body::seen(view.header(WRITE_HEADER), view.header(CONTENT_HEADER), &view))),
-            Err(ClientError::Refused { status, .. }) if status == absent => Some(Ok(Seen::Absent)),
+            Err(ClientError::Refused { status, .. }) if status == absent => Some(Ok(ReadFinding::Absent)),
             Err(ClientError::UseHttp(_)) => None,
             Err(error) => Some(Err(error.to_string())),
         }

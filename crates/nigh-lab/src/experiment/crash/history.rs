@@ -41,7 +41,7 @@ impl Write {
 
 /// What a read found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum ReadFinding {
     Absent,
     /// An object whose bytes are what its metadata says.
     Whole {
@@ -64,11 +64,11 @@ pub(super) enum Place {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Read {
+pub(super) struct ReadRecord {
     pub(super) key: String,
     pub(super) begin: Moment,
     pub(super) end: Moment,
-    pub(super) seen: Seen,
+    pub(super) seen: ReadFinding,
     pub(super) place: Place,
 }
 
@@ -92,9 +92,9 @@ pub(super) struct Violation {
 
 /// Of one key: moments at which writes are known to have happened, in their order, and the latest begin until then.
 #[derive(Default)]
-struct Settled(Vec<(Moment, Moment, WriteId)>);
+struct SettledWrites(Vec<(Moment, Moment, WriteId)>);
 
-impl Settled {
+impl SettledWrites {
     fn of(mut done: Vec<(Moment, Moment, WriteId)>) -> Self {
         done.sort_unstable();
         for at in 1..done.len() {
@@ -113,11 +113,11 @@ impl Settled {
 }
 
 /// All that is wrong in a history.
-pub(super) fn check(writes: &[Write], reads: &[Read]) -> Vec<Violation> {
+pub(super) fn check(writes: &[Write], reads: &[ReadRecord]) -> Vec<Violation> {
     let by_id: HashMap<WriteId, &Write> = writes.iter().map(|write| (write.id, write)).collect();
     let mut seen_first: HashMap<WriteId, Moment> = HashMap::new();
     for read in reads {
-        if let Seen::Whole { id, .. } = read.seen {
+        if let ReadFinding::Whole { id, .. } = read.seen {
             let first = seen_first.entry(id).or_insert(read.end);
             *first = read.end.min(*first);
         }
@@ -133,24 +133,25 @@ pub(super) fn check(writes: &[Write], reads: &[Read]) -> Vec<Violation> {
             deletions.entry(&write.key).or_default().push(write);
         }
     }
-    let settled: BTreeMap<&str, Settled> = done.into_iter().map(|(key, done)| (key, Settled::of(done))).collect();
-    let none = Settled::default();
+    let settled: BTreeMap<&str, SettledWrites> =
+        done.into_iter().map(|(key, done)| (key, SettledWrites::of(done))).collect();
+    let none = SettledWrites::default();
     let mut found = Vec::new();
     for read in reads {
-        let Read { key, begin, end, place, .. } = read;
+        let ReadRecord { key, begin, end, place, .. } = read;
         let newest = settled.get(key.as_str()).unwrap_or(&none).before(*begin);
         let is_old = |latest: Moment| newest.is_some_and(|(newest, _)| latest < newest);
         let mixed = |why: String| Violation { kind: Kind::Mixed, detail: format!("{key} {place:?} {begin}: {why}") };
         let old = match &read.seen {
-            Seen::Torn(why) => {
+            ReadFinding::Torn(why) => {
                 found.push(mixed(why.clone()));
                 continue;
             }
-            Seen::Absent => {
+            ReadFinding::Absent => {
                 let may = |write: &&Write| write.begin < *end && !is_old(write.latest());
                 newest.is_some() && !deletions.get(key.as_str()).is_some_and(|all| all.iter().any(may))
             }
-            Seen::Whole { id, content } => match by_id.get(id) {
+            ReadFinding::Whole { id, content } => match by_id.get(id) {
                 Some(write) if write.key == *key && write.content.as_ref() == Some(content) && write.begin < *end => {
                     is_old(write.latest())
                 }
@@ -197,15 +198,15 @@ mod tests {
         Write { content: None, ..put(sequence, begin, acknowledged) }
     }
 
-    fn read(begin: Moment, seen: Seen, place: Place) -> Read {
-        Read { key: KEY.to_owned(), begin, end: begin + 5, seen, place }
+    fn read(begin: Moment, seen: ReadFinding, place: Place) -> ReadRecord {
+        ReadRecord { key: KEY.to_owned(), begin, end: begin + 5, seen, place }
     }
 
-    fn whole(sequence: u64) -> Seen {
-        Seen::Whole { id: id(sequence), content: content(sequence) }
+    fn whole(sequence: u64) -> ReadFinding {
+        ReadFinding::Whole { id: id(sequence), content: content(sequence) }
     }
 
-    fn kinds(writes: &[Write], reads: &[Read]) -> Vec<Kind> {
+    fn kinds(writes: &[Write], reads: &[ReadRecord]) -> Vec<Kind> {
         check(writes, reads).into_iter().map(|violation| violation.kind).collect()
     }
 
@@ -214,7 +215,7 @@ mod tests {
         let writes = [put(1, 0, 10), put(2, 20, 30)];
         assert_eq!(kinds(&writes, &[read(40, whole(1), Place::Load)]), [Kind::Stale]);
         assert_eq!(kinds(&writes, &[read(40, whole(1), Place::Restart)]), [Kind::Lost]);
-        assert_eq!(kinds(&writes, &[read(40, Seen::Absent, Place::Store)]), [Kind::Lost]);
+        assert_eq!(kinds(&writes, &[read(40, ReadFinding::Absent, Place::Store)]), [Kind::Lost]);
         assert_eq!(kinds(&writes, &[read(40, whole(2), Place::Restart), read(25, whole(1), Place::Load)]), []);
     }
 
@@ -244,21 +245,21 @@ mod tests {
     #[test]
     fn a_deletion_is_a_write() {
         let writes = [put(1, 0, 10), delete(2, 20, 30)];
-        assert_eq!(kinds(&writes, &[read(40, Seen::Absent, Place::Store)]), []);
+        assert_eq!(kinds(&writes, &[read(40, ReadFinding::Absent, Place::Store)]), []);
         assert_eq!(kinds(&writes, &[read(40, whole(1), Place::Store)]), [Kind::Lost]);
         let writes = [put(1, 0, 10), delete(2, 20, 30), put(3, 40, 50)];
-        assert_eq!(kinds(&writes, &[read(60, Seen::Absent, Place::Load)]), [Kind::Stale]);
+        assert_eq!(kinds(&writes, &[read(60, ReadFinding::Absent, Place::Load)]), [Kind::Stale]);
         // Nobody has deleted anything when it began, nor before it ended.
-        assert_eq!(kinds(&writes, &[read(12, Seen::Absent, Place::Load)]), [Kind::Stale]);
-        assert_eq!(kinds(&[], &[read(60, Seen::Absent, Place::Restart)]), []);
+        assert_eq!(kinds(&writes, &[read(12, ReadFinding::Absent, Place::Load)]), [Kind::Stale]);
+        assert_eq!(kinds(&[], &[read(60, ReadFinding::Absent, Place::Restart)]), []);
     }
 
     #[test]
     fn bytes_of_no_one_write_are_mixed() {
         let writes = [put(1, 0, 10), put(2, 20, 30)];
-        let torn = Seen::Torn("bytes 7 to 9 are others".to_owned());
-        let foreign = Seen::Whole { id: id(1), content: content(2) };
-        let unknown = Seen::Whole { id: id(9), content: content(9) };
+        let torn = ReadFinding::Torn("bytes 7 to 9 are others".to_owned());
+        let foreign = ReadFinding::Whole { id: id(1), content: content(2) };
+        let unknown = ReadFinding::Whole { id: id(9), content: content(9) };
         for seen in [torn, foreign, unknown] {
             assert_eq!(kinds(&writes, &[read(12, seen, Place::Load)]), [Kind::Mixed]);
         }

@@ -76,7 +76,7 @@ pub(super) struct CrashArgs {
 
 /// What a kept run was asked.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Asked {
+struct CrashParameters {
     kills: u32,
     seconds: f64,
     store: Store,
@@ -84,7 +84,7 @@ struct Asked {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct CrashReport {
     machine: Machine,
     store: Store,
     seed: u64,
@@ -124,7 +124,7 @@ impl CrashArgs {
         let played = tokio::task::spawn_blocking(move || self.play(machine, &handle));
         let report = played.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
         print_report(&report, || report.text(), json)?;
-        let Report { lost, stale, mixed, listings_wrong, .. } = report;
+        let CrashReport { lost, stale, mixed, listings_wrong, .. } = report;
         match lost + stale + mixed + listings_wrong {
             0 => Ok(()),
             _ => Err(LabError::Found(format!(
@@ -134,11 +134,12 @@ impl CrashArgs {
         }
     }
 
-    fn play(&self, machine: Machine, handle: &tokio::runtime::Handle) -> Result<Report, LabError> {
+    fn play(&self, machine: Machine, handle: &tokio::runtime::Handle) -> Result<CrashReport, LabError> {
         let Self { kills, seconds, store, seed, .. } = *self;
         let path =
             self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name(format!("crash-{store:?}.state")));
-        let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { kills, seconds, store, seed })?;
+        let kept: KeptProgress<CrashParameters, PartOutcome> =
+            KeptProgress::open(&path, CrashParameters { kills, seconds, store, seed })?;
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} kills, {msg}{eta} left");
         let progress =
             ProgressBar::new(u64::from(kills)).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -166,7 +167,7 @@ impl CrashArgs {
         progress.finish_and_clear();
         kept.finish()?;
         let restarts = Sample::new(all.restarts_ms);
-        Ok(Report {
+        Ok(CrashReport {
             machine,
             store,
             seed,
@@ -187,7 +188,7 @@ impl CrashArgs {
     }
 }
 
-impl Report {
+impl CrashReport {
     fn text(&self) -> String {
         let Self { kills, acknowledged, unanswered, reads, lost, stale, mixed, listings_wrong, .. } = self;
         let mut text = format!(

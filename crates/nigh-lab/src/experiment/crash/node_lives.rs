@@ -14,10 +14,10 @@ use tokio::runtime::Handle;
 
 use super::client::{Client, keys, path};
 use super::fast_calls::FastDoor;
-use super::history::{Kind, Moment, Place, Read, Seen, Violation, check};
-use super::s3_calls::{Answer, Caller, Door};
+use super::history::{Kind, Moment, Place, ReadFinding, ReadRecord, Violation, check};
+use super::s3_calls::{CallOutcome, Caller, Door};
 use super::service::Service;
-use super::store_behind::Behind;
+use super::store_behind::BackingStore;
 use super::{BUCKET, CLIENTS, DETAILS_MAX, Store};
 use crate::LabError;
 use crate::instrument::fault_proxy::plan::{Fault, Plan, Rule};
@@ -82,7 +82,7 @@ pub(super) struct Lives {
     /// The present life is one in which a repeated call is known again.
     remembers: bool,
     clients: Vec<Client>,
-    reads: Vec<Read>,
+    reads: Vec<ReadRecord>,
     kills: u32,
     store_kills: u32,
     restarts_ms: Vec<f64>,
@@ -118,7 +118,7 @@ impl Lives {
         };
         lives.start()?;
         match Caller::new(&lives.door()?).call(&Method::PUT, &format!("/{BUCKET}"), &[], b"")? {
-            Answer::Done { .. } => Ok(lives),
+            CallOutcome::Done { .. } => Ok(lives),
             other => Err(LabError::Node(format!("the bucket is not made: {other:?}"))),
         }
     }
@@ -175,8 +175,8 @@ impl Lives {
         // Nobody writes any more: what Nigh gives now is what must come to the store.
         let through_nigh = self.look()?;
         match &behind {
-            Behind::Directory(_) => self.wait_until_pushed()?,
-            Behind::Service(_) => wait_until_held(&behind, &through_nigh)?,
+            BackingStore::Directory(_) => self.wait_until_pushed()?,
+            BackingStore::Service(_) => wait_until_held(&behind, &through_nigh)?,
         }
         drop(self.node.take());
         let mut differ = Vec::new();
@@ -187,19 +187,19 @@ impl Lives {
                 let detail = format!("{key}: the store holds {seen:?}, Nigh gave {by_nigh:?}");
                 differ.push(Violation { kind: Kind::Lost, detail });
             }
-            self.reads.push(Read { key, begin, end: self.now(), seen, place: Place::Store });
+            self.reads.push(ReadRecord { key, begin, end: self.now(), seen, place: Place::Store });
         }
         Ok(self.outcome(differ))
     }
 
-    fn behind(&self) -> Result<Behind, LabError> {
+    fn behind(&self) -> Result<BackingStore, LabError> {
         let Some(service) = &self.service else {
             let namespace = self.node()?.endpoints.namespace.as_str();
-            return Ok(Behind::directory(&self.folder.join("state"), namespace));
+            return Ok(BackingStore::directory(&self.folder.join("state"), namespace));
         };
         let access = service.access();
         let (server, signer) = (socket_address(&access.endpoint)?, access.signer());
-        Ok(Behind::Service(Box::new(Door::http(server, signer, self.handle.clone()))))
+        Ok(BackingStore::Service(Box::new(Door::http(server, signer, self.handle.clone()))))
     }
 
     fn outcome(self, differ: Vec<Violation>) -> PartOutcome {
@@ -285,21 +285,21 @@ impl Lives {
     }
 
     /// Reads and lists all keys while nobody writes; what is seen, in the keys' order.
-    fn look(&mut self) -> Result<Vec<Seen>, LabError> {
+    fn look(&mut self) -> Result<Vec<ReadFinding>, LabError> {
         let door = self.door()?;
         let mut caller = Caller::new(&door);
         let mut all = Vec::new();
         for key in keys() {
             let begin = self.now();
             let seen = until_told(|| caller.get(&path(&key)))?;
-            self.reads.push(Read { key, begin, end: self.now(), seen: seen.clone(), place: Place::Restart });
+            self.reads.push(ReadRecord { key, begin, end: self.now(), seen: seen.clone(), place: Place::Restart });
             all.push(seen);
         }
         let mut listed = until_told(|| caller.list(BUCKET))?;
         listed.sort_unstable();
         let read = keys().into_iter().zip(&all).filter_map(|(key, seen)| match seen {
-            Seen::Whole { content, .. } => Some((key, content.bytes)),
-            Seen::Absent | Seen::Torn(_) => None,
+            ReadFinding::Whole { content, .. } => Some((key, content.bytes)),
+            ReadFinding::Absent | ReadFinding::Torn(_) => None,
         });
         let mut read: Vec<(String, usize)> = read.collect();
         read.sort_unstable();
@@ -332,7 +332,7 @@ impl Lives {
 /// Waits until a service holds what Nigh gives, or too long: the comparison tells the difference. The node's own count
 /// does not end with the pushes: a write whose push got no answer, or may have got none in a life before, is looked
 /// after for as long as it may land.
-fn wait_until_held(behind: &Behind, through_nigh: &[Seen]) -> Result<(), LabError> {
+fn wait_until_held(behind: &BackingStore, through_nigh: &[ReadFinding]) -> Result<(), LabError> {
     let began = Instant::now();
     for (key, by_nigh) in keys().iter().zip(through_nigh) {
         while behind.get(key)? != *by_nigh && began.elapsed() < PUSHED_WITHIN {

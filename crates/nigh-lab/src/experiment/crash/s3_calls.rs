@@ -7,14 +7,14 @@ use tokio::runtime::Handle;
 
 use super::body::{self, CONTENT_HEADER, WRITE_HEADER};
 use super::fast_calls::FastDoor;
-use super::history::Seen;
+use super::history::ReadFinding;
 use crate::LabError;
 use crate::instrument::http_load::{Connection, header};
 use crate::instrument::sign::Signer;
 
 /// A call's answer, and so what is known.
 #[derive(Debug)]
-pub(in crate::experiment) enum Answer {
+pub(in crate::experiment) enum CallOutcome {
     /// It was done.
     Done { head: String, body: Vec<u8> },
     /// 404: there is nothing.
@@ -25,7 +25,7 @@ pub(in crate::experiment) enum Answer {
     Broken(String),
 }
 
-impl Answer {
+impl CallOutcome {
     /// What a connection gave.
     pub(in crate::experiment) fn of_exchange(exchanged: std::io::Result<(String, Vec<u8>)>) -> Self {
         match exchanged {
@@ -83,7 +83,7 @@ impl<'a> Caller<'a> {
         path: &str,
         headers: &[(&'static str, &str)],
         body: &[u8],
-    ) -> Result<Answer, LabError> {
+    ) -> Result<CallOutcome, LabError> {
         let Door { server, signer, handle, .. } = self.door;
         let request = handle.block_on(signer.signed(method.clone(), *server, path, headers, body))?;
         let exchanged = match self.connection.take() {
@@ -97,26 +97,26 @@ impl<'a> Caller<'a> {
             self.connection = (!closes).then_some(connection);
             Ok(answer)
         });
-        Ok(Answer::of_exchange(exchanged))
+        Ok(CallOutcome::of_exchange(exchanged))
     }
 
     /// What is at `path`; none if that is not told.
-    pub(super) fn get(&mut self, path: &str) -> Result<Result<Seen, String>, LabError> {
+    pub(super) fn get(&mut self, path: &str) -> Result<Result<ReadFinding, String>, LabError> {
         Ok(match self.call(&Method::GET, path, &[], b"")? {
-            Answer::Done { head, body } => {
+            CallOutcome::Done { head, body } => {
                 Ok(body::seen(header(&head, WRITE_HEADER), header(&head, CONTENT_HEADER), &body))
             }
-            Answer::Absent => Ok(Seen::Absent),
-            Answer::Refused(why) | Answer::Broken(why) => Err(why),
+            CallOutcome::Absent => Ok(ReadFinding::Absent),
+            CallOutcome::Refused(why) | CallOutcome::Broken(why) => Err(why),
         })
     }
 
     /// The keys of a bucket of at most a thousand, with their sizes.
     pub(super) fn list(&mut self, bucket: &str) -> Result<Result<Vec<(String, usize)>, String>, LabError> {
         Ok(match self.call(&Method::GET, &format!("/{bucket}?list-type=2"), &[], b"")? {
-            Answer::Done { body, .. } => Ok(entries(&String::from_utf8_lossy(&body))),
-            Answer::Absent => Err("404".to_owned()),
-            Answer::Refused(why) | Answer::Broken(why) => Err(why),
+            CallOutcome::Done { body, .. } => Ok(entries(&String::from_utf8_lossy(&body))),
+            CallOutcome::Absent => Err("404".to_owned()),
+            CallOutcome::Refused(why) | CallOutcome::Broken(why) => Err(why),
         })
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::BUCKET;
 use super::body;
 use super::client::path;
-use super::history::Seen;
+use super::history::ReadFinding;
 use super::s3_calls::{Caller, Door};
 use crate::LabError;
 
@@ -15,20 +15,20 @@ const FOOTER: usize = 40;
 const MAGIC: &[u8; 8] = b"NIGHOBJ\n";
 
 /// Where the truth is.
-pub(super) enum Behind {
+pub(super) enum BackingStore {
     /// The folder of the bucket's objects. The node must have ended.
     Directory(PathBuf),
     /// A server's S3 API, past every proxy.
     Service(Box<Door>),
 }
 
-impl Behind {
+impl BackingStore {
     pub(super) fn directory(state: &Path, namespace: &str) -> Self {
         Self::Directory(state.join("objects/namespaces").join(namespace).join(BUCKET).join("objects"))
     }
 
     /// What it holds under a key. Blocks.
-    pub(super) fn get(&self, key: &str) -> Result<Seen, LabError> {
+    pub(super) fn get(&self, key: &str) -> Result<ReadFinding, LabError> {
         match self {
             Self::Directory(folder) => of_file(&folder.join(key.replace('/', "+"))),
             Self::Service(door) => {
@@ -39,15 +39,17 @@ impl Behind {
     }
 }
 
-fn of_file(path: &Path) -> Result<Seen, LabError> {
+fn of_file(path: &Path) -> Result<ReadFinding, LabError> {
     match std::fs::read(path) {
-        Ok(file) => Ok(of_bytes(&file).unwrap_or_else(|| Seen::Torn(format!("{}: no object's file", path.display())))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Seen::Absent),
+        Ok(file) => {
+            Ok(of_bytes(&file).unwrap_or_else(|| ReadFinding::Torn(format!("{}: no object's file", path.display()))))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(ReadFinding::Absent),
         Err(error) => Err(LabError::file(path, &error)),
     }
 }
 
-fn of_bytes(file: &[u8]) -> Option<Seen> {
+fn of_bytes(file: &[u8]) -> Option<ReadFinding> {
     let footer = file.len().checked_sub(FOOTER).map(|at| &file[at..])?;
     let payload = u64::from_le_bytes(footer[..8].try_into().ok()?) as usize;
     let metadata = u32::from_le_bytes(footer[8..12].try_into().ok()?) as usize;
@@ -77,7 +79,7 @@ mod tests {
         file.extend_from_slice(&[0; 20]);
         file.extend_from_slice(MAGIC);
         let id = WriteId { client: 1, sequence: 2 };
-        assert_eq!(of_bytes(&file), Some(Seen::Whole { id, content }));
+        assert_eq!(of_bytes(&file), Some(ReadFinding::Whole { id, content }));
         assert_eq!(of_bytes(&file[1..]), None);
         assert_eq!(of_bytes(b""), None);
     }

@@ -97,13 +97,13 @@ struct Row {
 
 /// An engine that does not work here.
 #[derive(Debug, Serialize)]
-struct Absent {
+struct AbsentEngine {
     engine: &'static str,
     reason: String,
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct EscapeReport {
     machine: Machine,
     attempts: usize,
     succeeded: usize,
@@ -111,19 +111,19 @@ struct Report {
     rows: Vec<Row>,
     /// The same attempts without walls.
     control: Vec<Row>,
-    absent: Vec<Absent>,
+    absent: Vec<AbsentEngine>,
 }
 
 /// What an attempt says.
 #[derive(Debug, Deserialize)]
-struct Said {
+struct AttemptOutcome {
     outcome: String,
     detail: String,
 }
 
 /// An attempt as the file lists it.
 #[derive(Clone, Debug, Deserialize)]
-struct Listed {
+struct ListedAttempt {
     attempt: String,
     /// Who makes it without walls: `root`, `nobody`, or why nobody does.
     control: String,
@@ -142,7 +142,7 @@ impl EscapeArgs {
             let node = match NodeUnderTest::start(work.path(), &settings(engine, &python)) {
                 Ok(node) => node,
                 Err(error) => {
-                    absent.push(Absent { engine, reason: error.to_string() });
+                    absent.push(AbsentEngine { engine, reason: error.to_string() });
                     continue;
                 }
             };
@@ -153,7 +153,7 @@ impl EscapeArgs {
         }
         let count = |outcome: &str| rows.iter().filter(|row| row.outcome == outcome).count();
         let (succeeded, broken) = (count("succeeded"), count("broken"));
-        let report = Report { machine, attempts: rows.len(), succeeded, broken, rows, control, absent };
+        let report = EscapeReport { machine, attempts: rows.len(), succeeded, broken, rows, control, absent };
         print_report(&report, || text(&report), json)?;
         match (report.attempts, succeeded, broken) {
             (0, ..) => Err(LabError::Missing {
@@ -167,7 +167,7 @@ impl EscapeArgs {
         }
     }
 
-    fn choose(&self, mut listed: Vec<Listed>) -> Result<Vec<Listed>, LabError> {
+    fn choose(&self, mut listed: Vec<ListedAttempt>) -> Result<Vec<ListedAttempt>, LabError> {
         if let Some(unknown) = self.only.iter().find(|name| listed.iter().all(|one| one.attempt != **name)) {
             let missing = format!("the attempt {unknown}");
             return Err(LabError::Missing { missing, hint: "the report names all of them" });
@@ -184,7 +184,7 @@ fn settings(engine: &str, python: &Path) -> toml::Table {
     settings
 }
 
-fn list(python: &Path, code: &Path) -> Result<Vec<Listed>, LabError> {
+fn list(python: &Path, code: &Path) -> Result<Vec<ListedAttempt>, LabError> {
     let output = Command::new(python).arg(code.join("attempts.py")).arg("--list").output();
     let output = output.at(python)?;
     serde_json::from_slice(&output.stdout).map_err(|error| LabError::file(code.join("attempts.py"), &error))
@@ -212,11 +212,11 @@ fn without_walls(
     python: &Path,
     targets: &mut Targets,
     node: &NodeUnderTest,
-    listed: &[Listed],
+    listed: &[ListedAttempt],
 ) -> Result<Vec<Row>, LabError> {
     let (state_files, state) = state_of(node);
     let mut rows = Vec::new();
-    for Listed { attempt, control } in listed {
+    for ListedAttempt { attempt, control } in listed {
         let row = |outcome: &str, detail: String| Row {
             engine: "none".to_owned(),
             attempt: attempt.clone(),
@@ -237,7 +237,7 @@ fn without_walls(
         let mut command = Command::new("timeout");
         command.arg(CONTROL_SECONDS).arg(python).arg(targets.code().join("attempts.py")).arg(event.to_string());
         let output = command.output().at("timeout")?;
-        rows.push(match serde_json::from_slice::<Said>(&output.stdout) {
+        rows.push(match serde_json::from_slice::<AttemptOutcome>(&output.stdout) {
             Ok(_) if attempt == ENDS_TARGETS && !targets.canary_lives() => {
                 row("succeeded", "the canary was ended".to_owned())
             }
@@ -260,8 +260,8 @@ async fn behind_walls(
     engine: &'static str,
     targets: &mut Targets,
     node: &NodeUnderTest,
-    listed: &[Listed],
-    absent: &mut Vec<Absent>,
+    listed: &[ListedAttempt],
+    absent: &mut Vec<AbsentEngine>,
 ) -> Result<Vec<Row>, LabError> {
     let mut client = LambdaClient::connect(node)?;
     let code = targets.code();
@@ -312,7 +312,7 @@ async fn behind_walls(
             let event = connected_event(event, &attack.targets.loopback_ports());
             rows.extend(attack.run(CONNECTED, of_connected, &event, "_with_a_way_out").await?);
         }
-        Err(error) => absent.push(Absent { engine, reason: format!("functions have no way out: {error}") }),
+        Err(error) => absent.push(AbsentEngine { engine, reason: format!("functions have no way out: {error}") }),
     }
     Ok(rows)
 }
@@ -357,7 +357,7 @@ impl Attack<'_> {
             let request = client.invocation(function, event.to_string().as_bytes()).await?;
             let answer = client.send(function, &request)?;
             let text = String::from_utf8_lossy(&answer.payload).into_owned();
-            let (mut outcome, mut detail) = match serde_json::from_slice::<Said>(&answer.payload) {
+            let (mut outcome, mut detail) = match serde_json::from_slice::<AttemptOutcome>(&answer.payload) {
                 Ok(said) => (said.outcome, said.detail),
                 Err(_) if END_THE_SANDBOX.contains(&attempt) && answer.function_error.is_some() => {
                     ("refused".to_owned(), text)
@@ -395,16 +395,16 @@ fn await_victim(targets: &Targets, canaries: &[u32]) -> Result<Vec<u32>, LabErro
     Err(LabError::Node(format!("the function {VICTIM} does not run after {} s", PATIENCE.as_secs())))
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &EscapeReport) -> String {
     let mut table = table_of("engine | attempt | outcome | detail");
     for row in report.rows.iter().chain(&report.control) {
         let detail: String = row.detail.chars().take(DETAIL_CHARS).collect();
         table.add_row([row.engine.clone(), row.attempt.replace('_', " "), row.outcome.clone(), detail]);
     }
     let mut lines = vec![table.to_string()];
-    let absent = |one: &Absent| format!("{} does not work here: {}", one.engine, one.reason);
+    let absent = |one: &AbsentEngine| format!("{} does not work here: {}", one.engine, one.reason);
     lines.extend(report.absent.iter().map(absent));
-    let Report { attempts, succeeded, broken, .. } = report;
+    let EscapeReport { attempts, succeeded, broken, .. } = report;
     lines.push(format!("{attempts} attempts, {succeeded} succeeded, {broken} broken"));
     lines.join("\n")
 }

@@ -11,10 +11,10 @@ mod requests;
 use std::path::PathBuf;
 
 use clap::Args;
-use nigh_objects::eviction::{DEFAULT_DOUBTFUL, Doubtful, GreedyDual, Judged, Lru, Periodic, S3Fifo};
+use nigh_objects::eviction::{DEFAULT_DOUBTFUL, GreedyDual, Lru, OfcCondition, PeriodicSweep, S3Fifo, UnreadCopyRule};
 use serde::Serialize;
 
-use self::replay::{Replayed, replay};
+use self::replay::{ReplayResult, replay};
 use self::requests::Requests;
 use crate::LabError;
 use crate::instrument::machine::Machine;
@@ -74,20 +74,20 @@ struct EvictionReport {
 /// The policies by name.
 const POLICIES: [&str; 5] = ["lru", "greedy-dual", "s3-fifo", "ofc", "ofc-both"];
 /// What becomes of outputs, by name.
-const OUTPUTS: [(&str, Doubtful); 3] = [
-    ("as others", Doubtful::AsOthers),
-    ("first", Doubtful::FirstBeyond(0)),
+const OUTPUTS: [(&str, UnreadCopyRule); 3] = [
+    ("as others", UnreadCopyRule::AsOthers),
+    ("first", UnreadCopyRule::FirstBeyond(0)),
     ("first beyond a tenth", DEFAULT_DOUBTFUL),
 ];
 /// The one of each that the cache has.
 const DEFAULT: (&str, &str) = ("s3-fifo", "first beyond a tenth");
 
-fn replay_by(policy: &str, outputs: Doubtful, requests: &Requests, budget: u64) -> Replayed {
+fn replay_by(policy: &str, outputs: UnreadCopyRule, requests: &Requests, budget: u64) -> ReplayResult {
     match policy {
         "greedy-dual" => replay(GreedyDual::default(), outputs, requests, budget),
         "s3-fifo" => replay(S3Fifo::default(), outputs, requests, budget),
-        "ofc" => replay(Periodic::new(Judged::Either), outputs, requests, budget),
-        "ofc-both" => replay(Periodic::new(Judged::Both), outputs, requests, budget),
+        "ofc" => replay(PeriodicSweep::new(OfcCondition::Either), outputs, requests, budget),
+        "ofc-both" => replay(PeriodicSweep::new(OfcCondition::Both), outputs, requests, budget),
         _ => replay(Lru::default(), outputs, requests, budget),
     }
 }
@@ -105,7 +105,7 @@ impl EvictionArgs {
         for percent in SIZES_PERCENT {
             for policy in POLICIES {
                 for (outputs, rule) in OUTPUTS {
-                    let mut sum = Replayed::default();
+                    let mut sum = ReplayResult::default();
                     let mut cache_bytes = 0;
                     for requests in &all {
                         let budget = requests.read_bytes * percent / 100;
@@ -193,7 +193,7 @@ mod tests {
         };
         let ours = saved(DEFAULT.0, DEFAULT_DOUBTFUL);
         for policy in ["lru", "ofc"] {
-            assert!(ours > saved(policy, Doubtful::AsOthers), "{policy}");
+            assert!(ours > saved(policy, UnreadCopyRule::AsOthers), "{policy}");
         }
     }
 }

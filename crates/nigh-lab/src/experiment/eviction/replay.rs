@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use nigh_data::fetch_us;
-use nigh_objects::eviction::{Doubtful, EvictionPolicy, Order, Origin};
+use nigh_objects::eviction::{EvictionPolicy, Order, Origin, UnreadCopyRule};
 
 use super::requests::Requests;
 use crate::instrument::simulated_copies::SimulatedCopies;
@@ -13,7 +13,7 @@ const OBJECT_MIN: u64 = 320;
 
 /// How it went.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Replayed {
+pub(super) struct ReplayResult {
     pub(super) requests: u64,
     pub(super) reads: u64,
     pub(super) hits: u64,
@@ -27,7 +27,7 @@ pub(super) struct Replayed {
     pub(super) seconds: f64,
 }
 
-impl Replayed {
+impl ReplayResult {
     pub(super) fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.reads += other.reads;
@@ -40,9 +40,14 @@ impl Replayed {
     }
 }
 
-pub(super) fn replay(policy: impl EvictionPolicy, outputs: Doubtful, requests: &Requests, budget: u64) -> Replayed {
+pub(super) fn replay(
+    policy: impl EvictionPolicy,
+    outputs: UnreadCopyRule,
+    requests: &Requests,
+    budget: u64,
+) -> ReplayResult {
     let mut copies = SimulatedCopies::new(Order::new(policy, outputs), budget);
-    let mut done = Replayed { requests: requests.all.len() as u64, ..Replayed::default() };
+    let mut done = ReplayResult { requests: requests.all.len() as u64, ..ReplayResult::default() };
     let begun = Instant::now();
     for request in &requests.all {
         copies.advance(request.at_s);

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use self::report::Report;
+use self::report::FabricReport;
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::report::{print_report, write_page};
@@ -62,7 +62,7 @@ impl FabricArgs {
     }
 
     pub(super) fn run(&self, machine: Machine, json: bool) -> Result<(), LabError> {
-        let report = Report::make(machine, self.settings());
+        let report = FabricReport::make(machine, self.settings());
         if let Some(path) = &self.html {
             write_page(path, &page::page(&report)?)?;
         }
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn the_papers_geometric_means_come_out_within_a_tenth_and_nigh_costs_nothing_against_apta() {
         let settings = Settings { quick: true, runs: QUICK_RUNS, seed: 1, scales: QUICK_SCALES };
-        let report = Report::make(Machine::read("nigh experiment fabric --quick".to_owned()), settings);
+        let report = FabricReport::make(Machine::read("nigh experiment fabric --quick".to_owned()), settings);
         let summary = &report.summary;
         assert!(summary.geomean_error_most <= 0.10, "{summary:?}");
         assert!(summary.geomean_held_out_error_most <= 0.12, "{summary:?}");

@@ -3,7 +3,7 @@
 use nigh_sim::fabric::System;
 
 use super::paper;
-use super::report::Report;
+use super::report::FabricReport;
 use crate::LabError;
 use crate::instrument::chart::{self, Series};
 
@@ -11,7 +11,7 @@ const ABOUT: &str = "Six workflows on three compute servers and a memory server,
                      with Nigh's protocol beside it. Computing is fitted, one number a workflow; nothing else is fitted \
                      to these bars (docs/design/fabric.md).";
 
-pub(super) fn page(report: &Report) -> Result<String, LabError> {
+pub(super) fn page(report: &FabricReport) -> Result<String, LabError> {
     let (head, rows) = report.speedups();
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let figures = [
@@ -27,7 +27,7 @@ pub(super) fn page(report: &Report) -> Result<String, LabError> {
     Ok(chart::page("The fabric", ABOUT, &body, &report.machine))
 }
 
-fn speedups(report: &Report) -> Result<String, LabError> {
+fn speedups(report: &FabricReport) -> Result<String, LabError> {
     let groups = paper::WORKFLOWS.map(str::to_owned);
     let series: Vec<Series> = System::COMPARED[1..]
         .iter()
@@ -39,7 +39,7 @@ fn speedups(report: &Report) -> Result<String, LabError> {
     chart::bars(&groups, &series, "times faster")
 }
 
-fn geomeans(report: &Report) -> Result<String, LabError> {
+fn geomeans(report: &FabricReport) -> Result<String, LabError> {
     let rows = || report.geomean.iter().filter(|row| row.paper.is_some());
     let groups: Vec<String> = rows().map(|row| row.configuration.to_owned()).collect();
     let series = [
@@ -50,7 +50,7 @@ fn geomeans(report: &Report) -> Result<String, LabError> {
     chart::bars(&groups, &series, "times faster")
 }
 
-fn operations(report: &Report) -> Result<String, LabError> {
+fn operations(report: &FabricReport) -> Result<String, LabError> {
     let rows = || report.rows.iter().filter(|row| row.configuration == System::Apta.name());
     let series = [
         Series::of_groups("gets", rows().map(|row| row.gets)),
@@ -61,7 +61,7 @@ fn operations(report: &Report) -> Result<String, LabError> {
     chart::bars(&paper::WORKFLOWS.map(str::to_owned), &series, "over RDMA")
 }
 
-fn sizes(report: &Report) -> Result<String, LabError> {
+fn sizes(report: &FabricReport) -> Result<String, LabError> {
     let systems = [System::Rdma, System::FastRdmaFaast, System::CxlUncached, System::Apta, System::Nigh];
     let series = systems.map(|system| {
         let rows = report.by_size.iter().filter(|row| row.configuration == system.name());
@@ -71,7 +71,7 @@ fn sizes(report: &Report) -> Result<String, LabError> {
     chart::lines(&series, "bytes", "us")
 }
 
-fn servers(report: &Report) -> Result<String, LabError> {
+fn servers(report: &FabricReport) -> Result<String, LabError> {
     let systems = [System::Rdma, System::CxlUncached, System::Apta, System::Nigh];
     let series = systems.map(|system| {
         let rows = report.by_servers.iter().filter(|row| row.configuration == system.name());
@@ -81,7 +81,7 @@ fn servers(report: &Report) -> Result<String, LabError> {
     chart::lines(&series, "servers", "GB/s in all")
 }
 
-fn jitter(report: &Report) -> Result<String, LabError> {
+fn jitter(report: &FabricReport) -> Result<String, LabError> {
     let groups = paper::WORKFLOWS.map(str::to_owned);
     let kinds = report.jitter_mean.iter().map(|mean| mean.varying);
     let series: Vec<Series> = kinds

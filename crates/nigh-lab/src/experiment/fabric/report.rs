@@ -40,7 +40,7 @@ pub(super) struct Summary {
 
 /// All that a run says.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct FabricReport {
     pub(super) machine: Machine,
     pub(super) quick: bool,
     pub(super) summary: Summary,
@@ -66,10 +66,10 @@ pub(super) struct Report {
 /// An error of this size and more is one too many for a single bar.
 const BAR_ERROR_MOST: f64 = 0.25;
 
-impl Report {
+impl FabricReport {
     pub(super) fn make(machine: Machine, settings: Settings) -> Self {
         let hardware = &Hardware::APTA;
-        let fitted = speedups::Fitted::all(hardware, settings.scales);
+        let fitted = speedups::FittedWorkflow::all(hardware, settings.scales);
         let rows = speedups::rows(&fitted, hardware);
         let geomean = speedups::geomeans(&rows);
         let communication = stores::shares(&fitted, hardware);
@@ -143,7 +143,7 @@ fn or_none(micros: Option<f64>) -> String {
     micros.map_or_else(|| "never".to_owned(), |micros| format!("{micros:.1}"))
 }
 
-impl Report {
+impl FabricReport {
     /// Speed-ups by workflow, ours and the paper's: head, and a row a workflow, the geometric mean last.
     pub(super) fn speedups(&self) -> (Vec<String>, Vec<Vec<String>>) {
         let cell = |speedup: f64, paper: Option<f64>| {

@@ -6,7 +6,7 @@ use nigh_sim::fabric::{
 use serde::Serialize;
 
 use super::calibration::micros;
-use super::speedups::Fitted;
+use super::speedups::FittedWorkflow;
 
 /// Section IV-C: 40 % around the mean.
 const DEVIATION: f64 = 0.4;
@@ -62,8 +62,8 @@ fn deviation(values: &[f64]) -> f64 {
 }
 
 /// `runs` runs of each workflow under each protocol.
-pub(super) fn jitter(fitted: &[Fitted], hardware: &Hardware, runs: u64, seed: u64) -> Vec<JitterRow> {
-    let row = |one: &Fitted, (part, varying): (JitteredPart, &'static str)| {
+pub(super) fn jitter(fitted: &[FittedWorkflow], hardware: &Hardware, runs: u64, seed: u64) -> Vec<JitterRow> {
+    let row = |one: &FittedWorkflow, (part, varying): (JitteredPart, &'static str)| {
         let of = |system| {
             let jitter = Some(Jitter { deviation: DEVIATION, part });
             let run = Run { jitter, ..one.run(system, hardware) };

@@ -7,7 +7,7 @@ use super::calibration::{TimesByScale, micros};
 use super::paper;
 
 /// A workflow at the scale of computing that was fitted.
-pub(super) struct Fitted {
+pub(super) struct FittedWorkflow {
     pub(super) workflow: Workflow,
     pub(super) scale: f64,
     /// The scales fitted without one configuration, in the order of [`paper::SYSTEMS`].
@@ -86,7 +86,7 @@ fn error(ours: f64, paper: f64) -> f64 {
     ours / paper - 1.0
 }
 
-impl Fitted {
+impl FittedWorkflow {
     /// The six workflows, their computing fitted by runs at `points` scales.
     pub(super) fn all(hardware: &Hardware, points: usize) -> Vec<Self> {
         let fit = |workflow: Workflow| {
@@ -140,8 +140,8 @@ impl Fitted {
 }
 
 /// Every workflow under every configuration.
-pub(super) fn rows(fitted: &[Fitted], hardware: &Hardware) -> Vec<SpeedupRow> {
-    let of = |one: &Fitted| {
+pub(super) fn rows(fitted: &[FittedWorkflow], hardware: &Hardware) -> Vec<SpeedupRow> {
+    let of = |one: &FittedWorkflow| {
         let baseline = simulate(&one.run(System::Rdma, hardware));
         System::COMPARED.map(|system| one.row(&baseline, system, hardware))
     };
@@ -172,11 +172,11 @@ pub(super) fn geomeans(rows: &[SpeedupRow]) -> Vec<GeomeanRow> {
 
 /// The scale of the calibrating workflows put on the others, as if the paper had drawn nothing of these. GEMM is left out:
 /// what it computes was not measured apart from what it writes.
-pub(super) fn blind(fitted: &[Fitted], hardware: &Hardware) -> Vec<BlindRow> {
+pub(super) fn blind(fitted: &[FittedWorkflow], hardware: &Hardware) -> Vec<BlindRow> {
     let calibrating = fitted.iter().filter(|one| set_of(one.workflow.name) == "calibration");
     let scale = geometric_mean(calibrating.map(|one| one.scale));
     let tested = fitted.iter().filter(|one| set_of(one.workflow.name) == "test" && one.workflow.name != "gemm");
-    let row = |one: &Fitted, system: System| {
+    let row = |one: &FittedWorkflow, system: System| {
         let published = paper::speedup(one.workflow.name, system)?;
         let speedup = one.speedup_at(system, hardware, scale);
         let (workflow, configuration) = (one.workflow.name, system.name());
@@ -186,8 +186,8 @@ pub(super) fn blind(fitted: &[Fitted], hardware: &Hardware) -> Vec<BlindRow> {
 }
 
 /// What was fitted.
-pub(super) fn compute(fitted: &[Fitted], hardware: &Hardware) -> Vec<ComputeRow> {
-    let of = |one: &Fitted| {
+pub(super) fn compute(fitted: &[FittedWorkflow], hardware: &Hardware) -> Vec<ComputeRow> {
+    let of = |one: &FittedWorkflow| {
         let whole = one.run(System::Rdma, hardware);
         let network = micros(&Run { compute_scale: 0.0, ..whole });
         ComputeRow {

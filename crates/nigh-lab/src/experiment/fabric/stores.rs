@@ -4,7 +4,7 @@ use nigh_sim::fabric::{Hardware, Outcome, Step, System, simulate};
 use serde::Serialize;
 
 use super::paper;
-use super::speedups::Fitted;
+use super::speedups::FittedWorkflow;
 
 /// A function's parts, from 0 to 1.
 #[derive(Clone, Debug, Serialize)]
@@ -27,8 +27,8 @@ pub(super) struct ShareMean {
 }
 
 /// Functions whose computing was measured.
-pub(super) fn shares(fitted: &[Fitted], hardware: &Hardware) -> Vec<ShareRow> {
-    let of = |one: &Fitted| {
+pub(super) fn shares(fitted: &[FittedWorkflow], hardware: &Hardware) -> Vec<ShareRow> {
+    let of = |one: &FittedWorkflow| {
         let [s3, rdma, server, cache] = System::STORES.map(|system| simulate(&one.run(system, hardware)));
         let row = |at: usize| {
             let function = &one.workflow.functions[at];

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::calibration::micros;
 use super::paper;
-use super::speedups::{Fitted, geometric_mean};
+use super::speedups::{FittedWorkflow, geometric_mean};
 
 const SIZES: [u64; 8] = [64, 1 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20];
 const SHARERS: [u8; 6] = [0, 1, 3, 7, 15, 31];
@@ -86,7 +86,12 @@ pub(super) fn by_servers(hardware: &Hardware) -> Vec<ServersRow> {
     SERVERS.into_iter().flat_map(|servers| systems.map(|system| row(servers, system))).collect()
 }
 
-fn by_link(fitted: &[Fitted], hardware: &Hardware, figure: &[(f64, f64)], link: impl Fn(f64) -> Link) -> Vec<LinkRow> {
+fn by_link(
+    fitted: &[FittedWorkflow],
+    hardware: &Hardware,
+    figure: &[(f64, f64)],
+    link: impl Fn(f64) -> Link,
+) -> Vec<LinkRow> {
     let row = |&(value, published): &(f64, f64)| {
         let hardware = Hardware { cxl: link(value), ..*hardware };
         let mean = |system| geometric_mean(fitted.iter().map(|one| one.speedup(system, &hardware)));
@@ -96,14 +101,14 @@ fn by_link(fitted: &[Fitted], hardware: &Hardware, figure: &[(f64, f64)], link: 
     figure.iter().map(row).collect()
 }
 
-pub(super) fn by_bandwidth(fitted: &[Fitted], hardware: &Hardware) -> Vec<LinkRow> {
+pub(super) fn by_bandwidth(fitted: &[FittedWorkflow], hardware: &Hardware) -> Vec<LinkRow> {
     by_link(fitted, hardware, &paper::BY_BANDWIDTH, |gigabits| Link {
         bytes_per_second: (gigabits * 1e9 / 8.0) as u64,
         ..hardware.cxl
     })
 }
 
-pub(super) fn by_latency(fitted: &[Fitted], hardware: &Hardware) -> Vec<LinkRow> {
+pub(super) fn by_latency(fitted: &[FittedWorkflow], hardware: &Hardware) -> Vec<LinkRow> {
     by_link(fitted, hardware, &paper::BY_LATENCY, |nanos| Link {
         one_way: Picos::from_nanos(nanos as u64),
         ..hardware.cxl
@@ -111,7 +116,7 @@ pub(super) fn by_latency(fitted: &[Fitted], hardware: &Hardware) -> Vec<LinkRow>
 }
 
 /// A get and a put by lines over one by objects: geometric means over all objects of the workflows.
-pub(super) fn lines_over_objects(fitted: &[Fitted], hardware: &Hardware) -> [f64; 2] {
+pub(super) fn lines_over_objects(fitted: &[FittedWorkflow], hardware: &Hardware) -> [f64; 2] {
     let ratio = |operation: &dyn Fn(u64) -> Workflow| {
         let sizes = fitted.iter().flat_map(|one| one.workflow.objects.iter().map(|object| object.bytes));
         let of = |bytes: u64| {

@@ -19,10 +19,10 @@ pub(super) const LINTREE: &str = "lintree";
 pub(super) const MARGINS: [(&str, f64); 3] = [("lintree-q80", 0.8), ("lintree-q90", 0.9), ("lintree-q95", 0.95)];
 
 /// What each model granted, by model and width of interval.
-pub(super) type Granted = BTreeMap<(String, u64), Vec<Outcome>>;
+pub(super) type GrantOutcomes = BTreeMap<(String, u64), Vec<Outcome>>;
 
 /// Fits ours to one side of a split and lets them grant for the other.
-pub(super) fn judge(function: &FunctionRows, split: &Split, widths: &[Interval], into: &mut Granted) {
+pub(super) fn judge(function: &FunctionRows, split: &Split, widths: &[Interval], into: &mut GrantOutcomes) {
     let (schema, samples) = function.samples(&split.train);
     let lintree = LinTree::fit(&schema, &samples);
     let mut lintrees = vec![(LINTREE_POINT, lintree.clone().without_margin())];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nigh_learn::Interval;
 use serde::Serialize;
 
-use super::contenders::{self, Granted};
+use super::contenders::{self, GrantOutcomes};
 use super::data_set::{FunctionRows, Split};
 use super::score::{Outcome, Score, matured};
 
@@ -42,7 +42,7 @@ impl Curve {
     pub(super) fn of(function: &FunctionRows, splits: &Splits) -> Self {
         let mut curve = Self::default();
         for (&(rows, shuffle), split) in splits {
-            let mut granted = Granted::new();
+            let mut granted = GrantOutcomes::new();
             contenders::judge(function, split, &[Interval::OFC], &mut granted);
             curve.0.extend(granted.into_iter().map(|((model, _), outcomes)| ((model, rows, shuffle), outcomes)));
         }

@@ -7,7 +7,7 @@ use nigh_learn::{FeatureValue, Interval};
 use serde::Serialize;
 
 use super::FunctionScore;
-use super::contenders::{self, Granted};
+use super::contenders::{self, GrantOutcomes};
 use super::curve;
 use super::data_set::{FunctionRows, Invocation};
 
@@ -122,7 +122,7 @@ fn correlation(points: &[(f64, f64)]) -> f64 {
     if spread > 0.0 { both / spread } else { 0.0 }
 }
 
-pub(super) fn figure_5(granted: &[Granted]) -> Vec<ErrorCount> {
+pub(super) fn figure_5(granted: &[GrantOutcomes]) -> Vec<ErrorCount> {
     let interval = Interval::OFC;
     let mut counts = BTreeMap::<(String, i64), usize>::new();
     for of_function in granted {

@@ -23,13 +23,13 @@ use nigh_learn::Interval;
 use nigh_terms::ByteSize;
 use serde::Serialize;
 
-use self::contenders::Granted;
+use self::contenders::GrantOutcomes;
 use self::curve::{Curve, Point};
 use self::data_set::{FunctionRows, Split};
 use self::figures::{ErrorCount, Maturation, MemoryPoint, OverPrediction, SizeSpread};
 use self::score::Score;
 use self::verdict::Verdict;
-use self::weka::{Asked, Timed, Weka};
+use self::weka::{Weka, WekaRequest, WekaTimes};
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::report::{print_report, write_page};
@@ -92,7 +92,7 @@ struct FunctionAbout {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct LearnReport {
     machine: Machine,
     functions: Vec<FunctionAbout>,
     /// Why WEKA takes no part, if it does not.
@@ -104,7 +104,7 @@ struct Report {
     #[serde(flatten)]
     speed: speed::Speed,
     /// WEKA's own times, by function (figure 6).
-    weka_times: Vec<Timed>,
+    weka_times: Vec<WekaTimes>,
     figure_2: Vec<MemoryPoint>,
     size_spreads: Vec<SizeSpread>,
     figure_5: Vec<ErrorCount>,
@@ -124,7 +124,7 @@ impl LearnArgs {
         print_report(&report, || page::text(&report), json)
     }
 
-    fn report(self, mut machine: Machine) -> Result<Report, LabError> {
+    fn report(self, mut machine: Machine) -> Result<LearnReport, LabError> {
         let functions = data_set::read(&self.data)?;
         let progress = ProgressBar::new(functions.len() as u64 * 2 + 3);
         let widths = widths(self.quick);
@@ -135,7 +135,7 @@ impl LearnArgs {
         let folds: Vec<Vec<Split>> = functions.iter().map(|function| function.folds(FOLDS)).collect();
         let mut granted = Vec::new();
         for (function, folds) in functions.iter().zip(&folds) {
-            let mut of_function = Granted::new();
+            let mut of_function = GrantOutcomes::new();
             for split in folds {
                 contenders::judge(function, split, &widths, &mut of_function);
             }
@@ -156,7 +156,7 @@ impl LearnArgs {
             Ok(weka) => {
                 let of_weka = &widths[..widths.len().min(WEKA_WIDTHS)];
                 let algorithms = if self.quick { WEKA_CURVE } else { WEKA_ALL };
-                let asked: Vec<Vec<Asked<'_>>> = folds
+                let asked: Vec<Vec<WekaRequest<'_>>> = folds
                     .iter()
                     .zip(&curve_splits)
                     .map(|(folds, curve)| asked(folds, curve, of_weka, algorithms))
@@ -190,7 +190,7 @@ impl LearnArgs {
         let mean = mean(&scores, &curve);
         let verdicts = verdict::verdicts(&mean, &curve, functions.len(), &speed, benefit.as_ref());
         let figure_5 = figures::figure_5(&granted);
-        Ok(Report {
+        Ok(LearnReport {
             machine,
             functions: functions.iter().map(about).collect(),
             weka,
@@ -221,9 +221,9 @@ fn asked<'s>(
     curve: &'s curve::Splits,
     widths: &'s [Interval],
     algorithms: &'static [&'static str],
-) -> Vec<Asked<'s>> {
-    let fold = |(at, split)| Asked { id: format!("fold-{at}"), split, widths, algorithms };
-    let point = |((rows, shuffle), split): (&(usize, u64), &'s Split)| Asked {
+) -> Vec<WekaRequest<'s>> {
+    let fold = |(at, split)| WekaRequest { id: format!("fold-{at}"), split, widths, algorithms };
+    let point = |((rows, shuffle), split): (&(usize, u64), &'s Split)| WekaRequest {
         id: format!("curve-{rows}-{shuffle}"),
         split,
         widths: &const { [Interval::OFC] },
@@ -237,7 +237,7 @@ fn curve_id(id: &str) -> Option<(usize, u64)> {
     Some((rows.parse().ok()?, shuffle.parse().ok()?))
 }
 
-fn scores(functions: &[FunctionRows], granted: &[Granted], curves: &[Curve]) -> Vec<FunctionScore> {
+fn scores(functions: &[FunctionRows], granted: &[GrantOutcomes], curves: &[Curve]) -> Vec<FunctionScore> {
     let mut scores = Vec::new();
     for ((function, granted), curve) in functions.iter().zip(granted).zip(curves) {
         for ((model, width), outcomes) in granted {

@@ -3,7 +3,7 @@
 use super::contenders::{J48_OURS, J48_OURS_NEXT, LINTREE, LINTREE_POINT};
 use super::figures::{Maturation, MemoryPoint, SizeSpread};
 use super::verdict::Verdict;
-use super::{MeanScore, Report};
+use super::{LearnReport, MeanScore};
 use crate::LabError;
 use crate::instrument::chart::{self, Series};
 use crate::instrument::table::grid;
@@ -40,7 +40,7 @@ const MATURATION_HEAD: [&str; 5] =
 const SPREAD_HEAD: [&str; 3] = ["memory by input size", "most / least at about the same size", "correlation"];
 const VERDICT_HEAD: [&str; 4] = ["asked", "measured", "bound", "met"];
 
-fn mean_cells(report: &Report, mean: &MeanScore) -> Vec<String> {
+fn mean_cells(report: &LearnReport, mean: &MeanScore) -> Vec<String> {
     let paper = PAPER.iter().find(|(width, name, ..)| {
         *width == mean.interval_mb && mean.model.strip_prefix("weka-").is_some_and(|model| model == name.to_lowercase())
     });
@@ -66,13 +66,13 @@ fn verdict_cells(verdict: &Verdict) -> Vec<String> {
     ]
 }
 
-fn over_rows(report: &Report) -> Vec<Vec<String>> {
+fn over_rows(report: &LearnReport) -> Vec<Vec<String>> {
     let row = |model: &str, [near, mean]: [f64; 2]| vec![model.to_owned(), format!("{near:.1}"), format!("{mean:.1}")];
     let ours = report.over_predictions.iter().map(|over| row(&over.model, [over.near_percent, over.mean_mb]));
     ours.chain([row("J48, the paper's", PAPER_OVER)]).collect()
 }
 
-fn maturation_rows(report: &Report) -> Vec<Vec<String>> {
+fn maturation_rows(report: &LearnReport) -> Vec<Vec<String>> {
     let shown = [J48_OURS, J48_OURS_NEXT, "weka-j48", "weka-j48-next", LINTREE_POINT, LINTREE];
     let rows = |rows: Option<usize>| rows.map_or_else(|| "-".to_owned(), |rows| rows.to_string());
     let row = |one: &Maturation| {
@@ -88,13 +88,13 @@ fn maturation_rows(report: &Report) -> Vec<Vec<String>> {
     ours.chain([paper]).collect()
 }
 
-fn spread_rows(report: &Report) -> Vec<Vec<String>> {
+fn spread_rows(report: &LearnReport) -> Vec<Vec<String>> {
     let row =
         |one: &SizeSpread| vec![one.function.clone(), format!("{:.1}", one.spread), format!("{:.2}", one.correlation)];
     report.size_spreads.iter().map(row).collect()
 }
 
-fn about(report: &Report) -> String {
+fn about(report: &LearnReport) -> String {
     let rows: usize = report.functions.iter().map(|function| function.rows).sum();
     let speed = &report.speed;
     let mut text = format!(
@@ -129,7 +129,7 @@ fn about(report: &Report) -> String {
     }
 }
 
-pub(super) fn text(report: &Report) -> String {
+pub(super) fn text(report: &LearnReport) -> String {
     let table = |head: &[&str], rows: Vec<Vec<String>>| grid(head.iter().copied(), rows);
     let mean = table(&MEAN_HEAD, report.mean.iter().map(|mean| mean_cells(report, mean)).collect());
     let verdicts = table(&VERDICT_HEAD, report.verdicts.iter().map(verdict_cells).collect());
@@ -139,7 +139,7 @@ pub(super) fn text(report: &Report) -> String {
     format!("{mean}\n{verdicts}\n{spreads}\n{over}\n{maturation}\n{}\n", about(report))
 }
 
-pub(super) fn page(report: &Report) -> Result<String, LabError> {
+pub(super) fn page(report: &LearnReport) -> Result<String, LabError> {
     let mut body = String::new();
     body += &chart::table(&VERDICT_HEAD, &report.verdicts.iter().map(verdict_cells).collect::<Vec<_>>());
     body += &chart::table(&MEAN_HEAD, &report.mean.iter().map(|mean| mean_cells(report, mean)).collect::<Vec<_>>());
@@ -156,7 +156,7 @@ pub(super) fn page(report: &Report) -> Result<String, LabError> {
 }
 
 /// Memory by input size and by argument, a point an invocation.
-fn figure_2(report: &Report) -> Result<String, LabError> {
+fn figure_2(report: &LearnReport) -> Result<String, LabError> {
     let by = |name: &str, at: fn(&MemoryPoint) -> f64| -> Result<String, LabError> {
         let values = report.figure_2.iter().map(|point| (at(point), point.peak_mb)).collect();
         let svg = chart::points(&Series { name: "invocations".to_owned(), values }, name, "MB")?;
@@ -165,7 +165,7 @@ fn figure_2(report: &Report) -> Result<String, LabError> {
     Ok(by("input, KB", |point| point.input_bytes / 1e3)? + &by("its argument", |point| point.argument)?)
 }
 
-fn figure_5(report: &Report) -> Result<String, LabError> {
+fn figure_5(report: &LearnReport) -> Result<String, LabError> {
     let shown = -ERROR_SHOWN..=ERROR_SHOWN;
     let groups: Vec<String> = shown.clone().map(|at| at.to_string()).collect();
     let models = [J48_OURS, "weka-j48", LINTREE_POINT, LINTREE];
@@ -188,9 +188,9 @@ fn figure_5(report: &Report) -> Result<String, LabError> {
     ))
 }
 
-fn figure_6(report: &Report) -> Result<String, LabError> {
+fn figure_6(report: &LearnReport) -> Result<String, LabError> {
     let groups = ["median".to_owned(), "p99".to_owned()];
-    let middle = |algorithm: &str, of: fn(&super::Timed) -> f64| {
+    let middle = |algorithm: &str, of: fn(&super::WekaTimes) -> f64| {
         let all = report.weka_times.iter().filter(|timed| timed.algorithm == algorithm).map(of).collect();
         crate::instrument::stats::Sample::new(all).median() / 1e3
     };
@@ -215,7 +215,7 @@ fn figure_6(report: &Report) -> Result<String, LabError> {
     Ok(chart::figure("Time of a prediction (figure 6)", &svg))
 }
 
-fn maturation(report: &Report) -> Result<String, LabError> {
+fn maturation(report: &LearnReport) -> Result<String, LabError> {
     let models = [J48_OURS, "j48-next", "weka-j48", "weka-j48-next", LINTREE_POINT, LINTREE];
     let series = |model: &&str| Series {
         name: (*model).to_owned(),
@@ -233,7 +233,7 @@ fn maturation(report: &Report) -> Result<String, LabError> {
     Ok(chart::figure(caption, &svg))
 }
 
-fn function_rows(report: &Report) -> Vec<Vec<String>> {
+fn function_rows(report: &LearnReport) -> Vec<Vec<String>> {
     let score = |function: &str, model: &str| {
         let of = |score: &&super::FunctionScore| {
             score.function == function && score.model == model && score.interval_mb == 16

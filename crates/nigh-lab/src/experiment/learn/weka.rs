@@ -31,7 +31,7 @@ pub(super) struct Weka {
 
 /// One split as WEKA is asked.
 #[derive(Debug)]
-pub(super) struct Asked<'s> {
+pub(super) struct WekaRequest<'s> {
     pub(super) id: String,
     pub(super) split: &'s Split,
     pub(super) widths: &'s [Interval],
@@ -40,7 +40,7 @@ pub(super) struct Asked<'s> {
 
 /// How fast a learner of WEKA was, on one function.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Timed {
+pub(super) struct WekaTimes {
     pub(super) function: String,
     pub(super) algorithm: String,
     pub(super) predict_p50_ns: f64,
@@ -50,9 +50,9 @@ pub(super) struct Timed {
 
 /// What WEKA said: outcomes by function, split, width and algorithm; and times.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct WekaResults {
     pub(super) outcomes: BTreeMap<(String, String, u64, String), Vec<Outcome>>,
-    pub(super) timed: Vec<Timed>,
+    pub(super) timed: Vec<WekaTimes>,
 }
 
 impl Weka {
@@ -71,7 +71,11 @@ impl Weka {
     }
 
     /// Lets it predict all splits of all functions.
-    pub(super) fn ask(&self, functions: &[FunctionRows], asked: &[Vec<Asked<'_>>]) -> Result<Said, LabError> {
+    pub(super) fn ask(
+        &self,
+        functions: &[FunctionRows],
+        asked: &[Vec<WekaRequest<'_>>],
+    ) -> Result<WekaResults, LabError> {
         let folder = tempfile::tempdir().at("a temporary folder")?;
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -100,10 +104,10 @@ impl Weka {
     }
 }
 
-fn line(asked: &Asked<'_>) -> String {
+fn line(asked: &WekaRequest<'_>) -> String {
     let list = |rows: &[usize]| rows.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let widths: Vec<String> = asked.widths.iter().map(|width| width.width().bytes().to_string()).collect();
-    let Asked { id, split, algorithms, .. } = asked;
+    let WekaRequest { id, split, algorithms, .. } = asked;
     format!("{id} {} {} {} {}\n", widths.join(","), algorithms.join(","), list(&split.train), list(&split.test))
 }
 
@@ -149,8 +153,8 @@ fn in_quotes(word: &str) -> String {
     format!("'{}'", word.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-fn read(text: &str, functions: &[FunctionRows], asked: &[Vec<Asked<'_>>]) -> Result<Said, LabError> {
-    let mut said = Said::default();
+fn read(text: &str, functions: &[FunctionRows], asked: &[Vec<WekaRequest<'_>>]) -> Result<WekaResults, LabError> {
+    let mut said = WekaResults::default();
     for line in text.lines() {
         let odd = || LabError::Request { what: "WEKA".to_owned(), reason: format!("an answer that is none: {line}") };
         let mut words = line.split(' ');
@@ -174,7 +178,7 @@ fn read(text: &str, functions: &[FunctionRows], asked: &[Vec<Asked<'_>>]) -> Res
                 let (function, algorithm) = (word()?.to_owned(), word()?.to_owned());
                 let mut number = || word()?.parse::<f64>().map_err(|_| odd());
                 let (predict_p50_ns, predict_p99_ns, fit_ms) = (number()?, number()?, number()?);
-                said.timed.push(Timed { function, algorithm, predict_p50_ns, predict_p99_ns, fit_ms });
+                said.timed.push(WekaTimes { function, algorithm, predict_p50_ns, predict_p99_ns, fit_ms });
             }
             // What its libraries print of themselves.
             _ => {}
@@ -194,8 +198,8 @@ mod tests {
         data_set::read(folder.path()).unwrap()
     }
 
-    fn asked<'s>(splits: &'s [Split], widths: &'s [Interval]) -> Vec<Asked<'s>> {
-        let ask = |(at, split)| Asked { id: format!("f{at}"), split, widths, algorithms: &["J48"] };
+    fn asked<'s>(splits: &'s [Split], widths: &'s [Interval]) -> Vec<WekaRequest<'s>> {
+        let ask = |(at, split)| WekaRequest { id: format!("f{at}"), split, widths, algorithms: &["J48"] };
         splits.iter().enumerate().map(ask).collect()
     }
 
@@ -235,7 +239,7 @@ mod tests {
         let widths = [Interval::OFC];
         let all: Vec<_> = splits.iter().map(|splits| asked(splits, &widths)).collect();
         let said = weka.ask(&functions, &all).unwrap();
-        let mut ours = super::super::contenders::Granted::new();
+        let mut ours = super::super::contenders::GrantOutcomes::new();
         for (function, splits) in functions.iter().zip(&splits) {
             for split in splits {
                 super::super::contenders::judge(function, split, &widths, &mut ours);

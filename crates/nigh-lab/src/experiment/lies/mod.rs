@@ -68,7 +68,7 @@ pub(super) struct LiesArgs {
 
 /// A lie as its file lists it.
 #[derive(Clone, Debug, Deserialize)]
-struct Listed {
+struct ListedLie {
     lie: String,
     what: String,
 }
@@ -84,7 +84,7 @@ struct LiarsFate {
 
 /// What the honest tenant saw.
 #[derive(Clone, Debug, Default, Serialize)]
-struct Seen {
+struct HonestOutcome {
     invocations: usize,
     failed: usize,
     wrong: usize,
@@ -101,7 +101,7 @@ struct Row {
     lie: String,
     what: String,
     liar: LiarsFate,
-    honest: Seen,
+    honest: HonestOutcome,
     /// The honest median over that beside a neighbour who honestly computes.
     slower: f64,
     /// Looks at the node that found it over its memory.
@@ -111,13 +111,13 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct LiesReport {
     machine: Machine,
     seconds: f64,
     /// The honest function alone.
-    alone: Seen,
+    alone: HonestOutcome,
     /// Beside two more of its kind, of the other tenant.
-    beside_honest: Seen,
+    beside_honest: HonestOutcome,
     /// Later than this is late, in milliseconds.
     late_ms: f64,
     rows: Vec<Row>,
@@ -139,7 +139,7 @@ impl LiesArgs {
         }
     }
 
-    fn tell_all(self, stage: &Stage, machine: Machine, handle: &Handle) -> Result<Report, LabError> {
+    fn tell_all(self, stage: &Stage, machine: Machine, handle: &Handle) -> Result<LiesReport, LabError> {
         let listed = self.choose(stage.list()?)?;
         let length = Duration::try_from_secs_f64(self.seconds).unwrap_or(Duration::from_secs(1));
         // What a first run brings is nobody's harm.
@@ -150,10 +150,11 @@ impl LiesArgs {
         let late_ms = (LATE_TIMES * beside_honest.p50_ms).max(LATE.as_secs_f64() * 1e3);
         let progress = progress::bar(listed.len() as u64);
         let mut rows = Vec::new();
-        for Listed { lie, what } in listed {
+        for ListedLie { lie, what } in listed {
             progress.set_message(lie.clone());
             let event = |round: usize| lying_event(&lie, round);
-            let Told { liar, honest, over_budget } = stage.beside(Some((LIAR, &event)), length, late_ms, handle)?;
+            let LieOutcome { liar, honest, over_budget } =
+                stage.beside(Some((LIAR, &event)), length, late_ms, handle)?;
             let harm_to_others = honest.failed + honest.wrong + honest.late + over_budget;
             let slower = honest.p50_ms / beside_honest.p50_ms;
             rows.push(Row { lie, what, liar, honest, slower, over_budget, harm_to_others });
@@ -161,10 +162,10 @@ impl LiesArgs {
         }
         progress.finish_and_clear();
         let harm = rows.iter().map(|row| row.harm_to_others).sum();
-        Ok(Report { machine, seconds: self.seconds, alone, beside_honest, late_ms, rows, harm_to_others: harm })
+        Ok(LiesReport { machine, seconds: self.seconds, alone, beside_honest, late_ms, rows, harm_to_others: harm })
     }
 
-    fn choose(&self, mut listed: Vec<Listed>) -> Result<Vec<Listed>, LabError> {
+    fn choose(&self, mut listed: Vec<ListedLie>) -> Result<Vec<ListedLie>, LabError> {
         if let Some(unknown) = self.only.iter().find(|name| listed.iter().all(|one| one.lie != **name)) {
             let missing = format!("the lie {unknown}");
             return Err(LabError::Missing { missing, hint: "the report names all of them" });
@@ -203,9 +204,9 @@ struct Stage {
 }
 
 /// What came of one lie.
-struct Told {
+struct LieOutcome {
     liar: LiarsFate,
-    honest: Seen,
+    honest: HonestOutcome,
     over_budget: usize,
 }
 
@@ -246,7 +247,7 @@ impl Stage {
     }
 
     /// The lies, as the file says them.
-    fn list(&self) -> Result<Vec<Listed>, LabError> {
+    fn list(&self) -> Result<Vec<ListedLie>, LabError> {
         let file = self.work.path().join("code/liar.py");
         let python = python()?;
         let output = std::process::Command::new(&python).arg(&file).env("AWS_DEFAULT_REGION", "none").output();
@@ -266,7 +267,7 @@ impl Stage {
         length: Duration,
         late_ms: f64,
         handle: &Handle,
-    ) -> Result<Told, LabError> {
+    ) -> Result<LieOutcome, LabError> {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let liars: Vec<_> = (0..LIAR_CLIENTS)
@@ -285,7 +286,7 @@ impl Stage {
                 liar.add(one.join().map_err(panicked)??);
             }
             let over_budget = watch.join().map_err(panicked)??;
-            Ok(Told { liar, honest: Seen::of(&calls?, late_ms), over_budget })
+            Ok(LieOutcome { liar, honest: HonestOutcome::of(&calls?, late_ms), over_budget })
         })
     }
 
@@ -394,7 +395,7 @@ impl LiarsFate {
     }
 }
 
-impl Seen {
+impl HonestOutcome {
     fn of(calls: &[(f64, Harm)], late_ms: f64) -> Self {
         let times = Sample::new(calls.iter().map(|(took, _)| *took).collect());
         let late = |took: f64| took > late_ms;
@@ -425,7 +426,7 @@ fn settings(python: &Path) -> toml::Table {
     settings
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &LiesReport) -> String {
     let mut table =
         table_of("lie | told | answered | honest | failed | wrong | late | p50 ms | p99 ms | slower | over budget");
     for row in &report.rows {
@@ -444,7 +445,7 @@ fn text(report: &Report) -> String {
             over_budget.to_string(),
         ]);
     }
-    let Report { alone, beside_honest, late_ms, harm_to_others, .. } = report;
+    let LiesReport { alone, beside_honest, late_ms, harm_to_others, .. } = report;
     let medians = format!(
         "the honest function alone {:.1} ms, beside two of its kind {:.1} ms (slower = over that); late beyond {late_ms:.0} ms",
         alone.p50_ms, beside_honest.p50_ms
@@ -459,10 +460,10 @@ mod tests {
     #[test]
     fn harm_is_what_fails_is_wrong_or_is_far_too_late() {
         let calls = [(10.0, Harm::None), (12.0, Harm::None), (2000.0, Harm::None), (5.0, Harm::Failed("x".to_owned()))];
-        let seen = Seen::of(&calls, 1000.0);
+        let seen = HonestOutcome::of(&calls, 1000.0);
         assert_eq!((seen.invocations, seen.failed, seen.wrong, seen.late), (4, 1, 0, 1));
         assert_eq!(seen.first.as_deref(), Some("took 2000 ms"));
-        assert_eq!(Seen::of(&calls, f64::INFINITY).late, 0);
+        assert_eq!(HonestOutcome::of(&calls, f64::INFINITY).late, 0);
     }
 
     #[test]

@@ -69,7 +69,7 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct LlcContentionReport {
     machine: Machine,
     rows: Vec<Row>,
 }
@@ -80,7 +80,7 @@ impl ContentionArgs {
         publish(&self.report(machine)?, html.as_deref(), page, text, json)
     }
 
-    fn report(self, machine: Machine) -> Result<Report, LabError> {
+    fn report(self, machine: Machine) -> Result<LlcContentionReport, LabError> {
         let library = TraceLibrary::open(&self.traces)?;
         let mut traces = Vec::new();
         for name in INPUTS {
@@ -104,7 +104,7 @@ impl ContentionArgs {
             let real = real.iter().find(|runs| runs.function == function).cloned();
             Ok(Row { function, input: INPUTS[at].to_owned(), alone, together, ratio, paper, real })
         })?;
-        Ok(Report { machine, rows })
+        Ok(LlcContentionReport { machine, rows })
     }
 }
 
@@ -146,12 +146,12 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &LlcContentionReport) -> String {
     let table = grid(HEAD, report.rows.iter().map(cells));
     format!("{table}\nThe paper's section III says \"decrease\" and means increase; its inputs are not named.\n")
 }
 
-fn page(report: &Report) -> Result<String, LabError> {
+fn page(report: &LlcContentionReport) -> Result<String, LabError> {
     let groups: Vec<String> = report.rows.iter().map(|row| row.input.clone()).collect();
     let series = [
         Series::of_groups("alone", report.rows.iter().map(|_| 1.0)),

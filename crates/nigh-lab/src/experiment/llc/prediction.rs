@@ -37,7 +37,7 @@ pub(crate) struct PredictionArgs {
 
 /// What a model said, and what came of it.
 #[derive(Debug, Clone, Serialize)]
-struct Judged {
+struct JudgedPrediction {
     ways: u8,
     class_right: bool,
     /// Time with these ways over time with all.
@@ -58,12 +58,12 @@ struct Row {
     ways_needed: u8,
     sensitive: bool,
     slowdown_one_way: f64,
-    nigh: Judged,
-    casy: Judged,
+    nigh: JudgedPrediction,
+    casy: JudgedPrediction,
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct PredictionReport {
     machine: Machine,
     rows: Vec<Row>,
     nigh: Score,
@@ -88,7 +88,7 @@ impl PredictionArgs {
         publish(&self.report(machine)?, html.as_deref(), page, text, json)
     }
 
-    fn report(self, machine: Machine) -> Result<Report, LabError> {
+    fn report(self, machine: Machine) -> Result<PredictionReport, LabError> {
         let library = TraceLibrary::open(&self.traces)?;
         let mut rows = Vec::new();
         for function in paper::FUNCTIONS {
@@ -100,7 +100,7 @@ impl PredictionArgs {
             }
             rows.extend(judge_function(function, &trained, &held_out)?);
         }
-        Ok(Report {
+        Ok(PredictionReport {
             machine,
             nigh: score(&rows, |row| &row.nigh),
             casy: score(&rows, |row| &row.casy),
@@ -131,7 +131,7 @@ fn judge_function(
                 .predict(&cache_sizing::version(function), &cache_sizing::sizing_input(input))
                 .ok_or_else(|| silent(input))
         };
-        let judged = |said: &Prediction| Judged {
+        let judged = |said: &Prediction| JudgedPrediction {
             ways: said.predicted.ways.0,
             class_right: said.predicted.class.is_insensitive() == truth.class.is_insensitive(),
             time: times.slowdown(said.predicted.ways),
@@ -165,7 +165,7 @@ fn nearest(function: &str, rows: &[TrainingRow]) -> Result<SizingModel, LabError
     SizingModel::fit(set, RULE, ModelKind::Nearest, Axis::Size).ok_or_else(|| failed("no rows".to_owned()))
 }
 
-fn score<'r>(rows: impl IntoIterator<Item = &'r Row>, of: fn(&Row) -> &Judged) -> Score {
+fn score<'r>(rows: impl IntoIterator<Item = &'r Row>, of: fn(&Row) -> &JudgedPrediction) -> Score {
     let mut score = Score { inputs: 0, class_right: 0, ways_right: 0, time_right: 0, worst_time: 0.0 };
     for row in rows {
         let judged = of(row);
@@ -195,7 +195,7 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-fn judgement(report: &Report) -> String {
+fn judgement(report: &PredictionReport) -> String {
     let say = |name: &str, score: &Score| {
         format!(
             "{name}: class right {}/{}, ways right {}/{}, time within 5 % {}/{} (worst {:.3})",
@@ -219,7 +219,7 @@ fn judgement(report: &Report) -> String {
     )
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &PredictionReport) -> String {
     let table = grid(HEAD, report.rows.iter().map(cells));
     format!(
         "{table}\n(profiled): beyond the trained sizes, the platform marks it and profiles it.\n{}\n",
@@ -227,7 +227,7 @@ fn text(report: &Report) -> String {
     )
 }
 
-fn page(report: &Report) -> Result<String, LabError> {
+fn page(report: &PredictionReport) -> Result<String, LabError> {
     let mut body = String::new();
     for function in paper::FUNCTIONS {
         let rows: Vec<_> = report.rows.iter().filter(|row| row.function == function).collect();

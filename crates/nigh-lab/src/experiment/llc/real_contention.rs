@@ -53,12 +53,12 @@ pub(super) struct RealRuns {
 
 /// What the handler answers with.
 #[derive(Deserialize)]
-struct Answer {
+struct HandlerTime {
     processor_s: f64,
 }
 
 /// A function that stands ready with its input.
-struct Ready {
+struct ReadyFunction {
     runtime: BareRuntime,
     event: Vec<u8>,
 }
@@ -142,7 +142,7 @@ impl Part {
     }
 
     /// Stands ready on these processors, warm.
-    fn start(&self, processors: std::ops::Range<usize>) -> Result<Ready, LabError> {
+    fn start(&self, processors: std::ops::Range<usize>) -> Result<ReadyFunction, LabError> {
         let cores: Vec<String> = processors.map(|processor| processor.to_string()).collect();
         let environment = BTreeMap::from([
             ("LAB_CORES".to_owned(), cores.join(",")),
@@ -153,7 +153,7 @@ impl Part {
             ("OMP_NUM_THREADS".to_owned(), "1".to_owned()),
         ]);
         let runtime = BareRuntime::start(&self.python, &self.code, "local_handler.handler", &environment)?;
-        let mut ready = Ready { runtime, event: self.event.clone() };
+        let mut ready = ReadyFunction { runtime, event: self.event.clone() };
         ready.run(&self.name, &self.input)?;
         Ok(ready)
     }
@@ -185,7 +185,7 @@ impl Part {
     }
 }
 
-impl Ready {
+impl ReadyFunction {
     fn run(&mut self, function: &str, input: &str) -> Result<f64, LabError> {
         let failed =
             |reason: String| LabError::Function { function: function.to_owned(), input: input.to_owned(), reason };
@@ -194,7 +194,7 @@ impl Ready {
         if !answer.succeeded {
             return Err(failed(text));
         }
-        let answer: Answer = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+        let answer: HandlerTime = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
         Ok(answer.processor_s)
     }
 }
@@ -214,7 +214,7 @@ struct Gate {
 }
 
 impl Noise {
-    fn of(ready: Vec<Ready>) -> Self {
+    fn of(ready: Vec<ReadyFunction>) -> Self {
         let may_run = Arc::<Gate>::default();
         let threads = ready.into_iter().map(|mut ready| {
             let gate = Arc::clone(&may_run);

@@ -40,7 +40,7 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct SensitivityReport {
     machine: Machine,
     rows: Vec<Row>,
     /// What the paper's section III says of its figure 2, which prints no numbers.
@@ -60,7 +60,7 @@ impl SensitivityArgs {
         publish(&self.report(machine)?, html.as_deref(), page, text, json)
     }
 
-    fn report(self, machine: Machine) -> Result<Report, LabError> {
+    fn report(self, machine: Machine) -> Result<SensitivityReport, LabError> {
         let library = TraceLibrary::open(&self.traces)?;
         let inputs = paper::FUNCTIONS.into_iter().flat_map(|function| library.of(function, Role::Table));
         let rows = inputs.map(|input| {
@@ -73,7 +73,7 @@ impl SensitivityArgs {
                 slowdown: (1..=CURVE_WAYS.0).map(|ways| times.slowdown(Ways(ways))).collect(),
             })
         });
-        Ok(Report { machine, rows: rows.collect::<Result<_, LabError>>()?, paper: PAPER })
+        Ok(SensitivityReport { machine, rows: rows.collect::<Result<_, LabError>>()?, paper: PAPER })
     }
 }
 
@@ -89,13 +89,13 @@ fn head() -> Vec<String> {
         .collect()
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &SensitivityReport) -> String {
     let table = grid(head(), report.rows.iter().map(cells));
     let paper = report.paper.map(|(function, said)| format!("{function}: {said}")).join("; ");
     format!("{table}\nTime by ways over time with all. The paper's figure 2 in words: {paper}.\n")
 }
 
-fn page(report: &Report) -> Result<String, LabError> {
+fn page(report: &SensitivityReport) -> Result<String, LabError> {
     let mut body = String::new();
     for (function, said) in report.paper {
         let rows = report.rows.iter().filter(|row| row.function == function);

@@ -75,7 +75,7 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct WaysReport {
     machine: Machine,
     rows: Vec<Row>,
     /// Of table III's rows, those whose ways are the paper's: at 5 %, within one way at 5 %, prefetched at 5 %.
@@ -91,7 +91,7 @@ impl WaysArgs {
         publish(&self.report(machine)?, html.as_deref(), page, text, json)
     }
 
-    fn report(self, machine: Machine) -> Result<Report, LabError> {
+    fn report(self, machine: Machine) -> Result<WaysReport, LabError> {
         let library = TraceLibrary::open(&self.traces)?;
         let suits = |input: &&RecordedInput| input.has_trace() && (input.is_whole() || !self.quick);
         let of_functions = paper::FUNCTIONS.into_iter().flat_map(|function| library.of(function, Role::Table));
@@ -99,7 +99,7 @@ impl WaysArgs {
         let rows = in_parallel(&inputs, |input| row(&library, input))?;
         let compared: Vec<_> = rows.iter().filter_map(|row| Some((row, row.paper?))).collect();
         let count = |suits: fn(&Row, u8) -> bool| compared.iter().filter(|(row, paper)| suits(row, *paper)).count();
-        Ok(Report {
+        Ok(WaysReport {
             machine,
             equal: count(|row, paper| row.simulated.at_5_percent == paper),
             within_one: count(|row, paper| row.simulated.at_5_percent.abs_diff(paper) <= 1),
@@ -163,19 +163,19 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-fn comparison(report: &Report) -> String {
+fn comparison(report: &WaysReport) -> String {
     format!(
         "Of {} sizes of table III, at 5 %: {} need the paper's ways, {} within one; {} with the discount.",
         report.compared, report.equal, report.within_one, report.equal_prefetched,
     )
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &WaysReport) -> String {
     let table = grid(HEAD, report.rows.iter().map(cells));
     format!("{table}\n{}\n", comparison(report))
 }
 
-fn page(report: &Report) -> Result<String, LabError> {
+fn page(report: &WaysReport) -> Result<String, LabError> {
     let compared: Vec<_> = report.rows.iter().filter(|row| row.paper.is_some()).collect();
     let mut body = String::new();
     for function in paper::FUNCTIONS {

@@ -21,7 +21,7 @@ impl Point {
 
 /// The load and partition whose tail is shortest against no CAT; only loads that no CAT serves without dropping.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Best {
+pub(super) struct BestTail {
     pub(super) load_mops: f64,
     pub(super) ways: Ways,
     pub(super) no_cat_us: f64,
@@ -81,12 +81,12 @@ fn partitions(rows: &[Row]) -> impl Iterator<Item = (Ways, &Row)> {
 }
 
 /// The best point of the sweep among some loads (Mops); none if no CAT is overloaded at each of them.
-pub(super) fn best(rows: &[Row], network_us: f64, among: impl Fn(f64) -> bool) -> Option<Best> {
+pub(super) fn best(rows: &[Row], network_us: f64, among: impl Fn(f64) -> bool) -> Option<BestTail> {
     let (alone, shared) = (of(rows, Configuration::NoContention)?, of(rows, Configuration::NoCat)?);
     let candidates = partitions(rows).flat_map(|(ways, row)| {
         let points = row.points.iter().zip(&shared.points).zip(&alone.points);
         points.filter(|((_, shared), _)| shared.is_stable() && among(shared.load_mops)).map(
-            move |((own, shared), alone)| Best {
+            move |((own, shared), alone)| BestTail {
                 load_mops: own.load_mops,
                 ways,
                 no_cat_us: shared.p999_us,

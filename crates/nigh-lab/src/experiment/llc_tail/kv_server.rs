@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 
 use super::kv_store::{Entries, KvStore};
 use super::request_mix::KvRequest;
-use super::touch::Unrecorded;
+use super::touch::NoRecording;
 
 /// Bytes of a request, and of its answer.
 pub(crate) const MESSAGE_BYTES: usize = 24;
@@ -54,7 +54,7 @@ impl Message {
 fn answer(store: &mut KvStore, pack: &mut [u8]) {
     for bytes in pack.chunks_exact_mut(MESSAGE_BYTES) {
         if let Some(message) = Message::from_bytes(bytes) {
-            let found = message.request.serve(store, &mut Unrecorded);
+            let found = message.request.serve(store, &mut NoRecording);
             if matches!(message.request, KvRequest::Get(_)) {
                 bytes[16..].copy_from_slice(&found.unwrap_or(0).to_le_bytes());
             }

@@ -92,7 +92,7 @@ impl KvStore {
     pub(crate) fn filled(entries: Entries) -> Self {
         let mut store = Self::new(entries);
         for key in 0..u64::from(entries.get()) {
-            store.put(key, key, &mut super::touch::Unrecorded);
+            store.put(key, key, &mut super::touch::NoRecording);
         }
         store
     }
@@ -144,32 +144,32 @@ impl KvStore {
 
 #[cfg(test)]
 mod tests {
-    use super::super::touch::{Recorder, Unrecorded};
+    use super::super::touch::{NoRecording, Recorder};
     use super::*;
 
     #[test]
     fn nearly_every_key_of_a_full_store_is_found_with_its_value() {
         let store = KvStore::filled(Entries::SMALL);
-        let found = (0..131_072).filter(|&key| store.get(key, &mut Unrecorded) == Some(key)).count();
+        let found = (0..131_072).filter(|&key| store.get(key, &mut NoRecording) == Some(key)).count();
         // 16 slots for 8 keys on average (Poisson): 0.4 % of the buckets overflow, by a key or two each.
         assert!((130_500..131_072).contains(&found), "{found}");
-        assert_eq!(store.get(131_072, &mut Unrecorded), None);
+        assert_eq!(store.get(131_072, &mut NoRecording), None);
     }
 
     #[test]
     fn an_update_stays_in_place_and_new_keys_push_out_the_oldest() {
         let mut store = KvStore::new(Entries::new(64).unwrap());
         for key in 0..64 {
-            store.put(key, key, &mut Unrecorded);
+            store.put(key, key, &mut NoRecording);
         }
         let head = store.head;
-        store.put(3, 77, &mut Unrecorded);
-        assert_eq!((store.get(3, &mut Unrecorded), store.head), (Some(77), head));
+        store.put(3, 77, &mut NoRecording);
+        assert_eq!((store.get(3, &mut NoRecording), store.head), (Some(77), head));
         for key in 1000..1004 {
-            store.put(key, key, &mut Unrecorded);
+            store.put(key, key, &mut NoRecording);
         }
-        assert!((0..4).all(|key| store.get(key, &mut Unrecorded).is_none()));
-        assert_eq!(store.get(1003, &mut Unrecorded), Some(1003));
+        assert!((0..4).all(|key| store.get(key, &mut NoRecording).is_none()));
+        assert_eq!(store.get(1003, &mut NoRecording), Some(1003));
     }
 
     #[test]

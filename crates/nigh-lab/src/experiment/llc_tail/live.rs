@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::kv_store::Entries;
 use super::live_partition::LiveCache;
-use super::open_loop::{self, Measured};
+use super::open_loop::{self, ClientMeasurements};
 use super::report::{micros, percent};
 use super::request_mix::RequestMix;
 use super::sweep::Configuration;
@@ -124,7 +124,7 @@ fn steps(job: &PeerProcess) -> Result<u64, LabError> {
     asked().map_err(|error| failed("the training job's steps", &error))
 }
 
-fn live_point(load: f64, measured: &Measured, steps_per_s: f64) -> Result<LivePoint, LabError> {
+fn live_point(load: f64, measured: &ClientMeasurements, steps_per_s: f64) -> Result<LivePoint, LabError> {
     let micros = |percent: f64| -> Result<f64, LabError> {
         let percentile = Percentile::try_from(percent)
             .map_err(|error| LabError::Request { what: "a percentile".to_owned(), reason: error.to_string() })?;
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn requests_without_an_answer_are_lost_and_not_forgotten() {
-        let mut measured = Measured { sent: 4, ..Measured::default() };
+        let mut measured = ClientMeasurements { sent: 4, ..ClientMeasurements::default() };
         measured.latency.record_many(Duration::from_micros(100), 3);
         let point = live_point(1e4, &measured, 7.0).unwrap();
         assert_eq!((point.lost, point.load_kops, point.batch_steps_per_s), (0.25, 10.0, 7.0));

@@ -32,10 +32,10 @@ use self::findings::{SLO_US, best, guard_result, larger_is_worse, reaches};
 use self::kv_store::{BUCKET_BYTES, Entries, ITEM_BYTES};
 use self::live::LivePlan;
 use self::recorded_streams::{ServiceStream, TrainingStream};
-use self::report::{PAPER, Report, SetReport};
+use self::report::{PAPER, SetReport, TailReport};
 use self::server_machine::{ServerMachine, ServerName};
 use self::simulated_server::{NETWORK, SimulatedMachine};
-use self::sweep::{Asked, Kept, Part, Plan, Streams, add_partition, guard, guard_settings, sweep};
+use self::sweep::{Part, Plan, Streams, TailParameters, TailProgress, add_partition, guard, guard_settings, sweep};
 use self::training_job::HIDDEN;
 use crate::LabError;
 use crate::instrument::machine::Machine;
@@ -89,7 +89,7 @@ struct WorkingSet {
 }
 
 /// How much is recorded.
-struct Recording {
+struct RecordingSize {
     requests: usize,
     steps: usize,
 }
@@ -109,7 +109,7 @@ impl LlcTailArgs {
         let real =
             if self.real { Some(self.live().run(|done| progress.set_message(format!("here: {done}")))?) } else { None };
         progress.finish_and_clear();
-        let report = Report {
+        let report = TailReport {
             machine,
             paper: PAPER,
             simulated: (!self.only_real).then(|| SimulatedMachine::describe(self.server(), memory)),
@@ -123,19 +123,19 @@ impl LlcTailArgs {
             write_page(path, &page::page(&report)?)?;
         }
         print_report(&report, || report.text(), json)?;
-        kept.map_or(Ok(()), Kept::finish)
+        kept.map_or(Ok(()), TailProgress::finish)
     }
 
-    fn kept(&self) -> Result<Option<Kept>, LabError> {
+    fn kept(&self) -> Result<Option<TailProgress>, LabError> {
         let beside_the_page = || Some(self.html.as_ref()?.with_extension("state"));
         let Some(path) = self.progress.clone().or_else(beside_the_page) else { return Ok(None) };
-        let asked = Asked {
+        let asked = TailParameters {
             machine: format!("{:?}", self.machine),
             memory_gb_per_s: self.memory(),
             quick: self.quick,
             seed: self.seed,
         };
-        Kept::open(&path, asked).map(Some)
+        TailProgress::open(&path, asked).map(Some)
     }
 
     fn server(&self) -> &'static ServerMachine {
@@ -159,7 +159,7 @@ impl LlcTailArgs {
         }
     }
 
-    fn simulate(&self, kept: Option<&Kept>, progress: &ProgressBar) -> Result<Vec<SetReport>, LabError> {
+    fn simulate(&self, kept: Option<&TailProgress>, progress: &ProgressBar) -> Result<Vec<SetReport>, LabError> {
         let form = if self.quick { Plan::quick } else { Plan::whole };
         let plan = form(self.server(), self.memory(), self.seed);
         let small = WorkingSet { name: "2 MB", entries: Entries::SMALL, paper_ratio: Some(PAPER.small_ratio) };
@@ -167,8 +167,8 @@ impl LlcTailArgs {
         // Filling 1 GB takes longer than everything else in the short form; 64 MB are beyond the cache as well.
         let medium = Entries::new(1 << 22).map(|entries| WorkingSet { name: "64 MB", entries, paper_ratio: None });
         let (sets, recording) = match medium {
-            Some(medium) if self.quick => (vec![small, medium], Recording { requests: 100_000, steps: 16 }),
-            _ => (vec![small, large], Recording { requests: 1 << 19, steps: 64 }),
+            Some(medium) if self.quick => (vec![small, medium], RecordingSize { requests: 100_000, steps: 16 }),
+            _ => (vec![small, large], RecordingSize { requests: 1 << 19, steps: 64 }),
         };
         sets.iter().map(|set| self.simulate_set(&plan, set, &recording, kept, progress)).collect()
     }
@@ -177,8 +177,8 @@ impl LlcTailArgs {
         &self,
         plan: &Plan,
         set: &WorkingSet,
-        recording: &Recording,
-        kept: Option<&Kept>,
+        recording: &RecordingSize,
+        kept: Option<&TailProgress>,
         progress: &ProgressBar,
     ) -> Result<SetReport, LabError> {
         progress.set_message(format!("{}: recording", set.name));

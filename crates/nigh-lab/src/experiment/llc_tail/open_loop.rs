@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What a client saw.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Measured {
+pub(super) struct ClientMeasurements {
     /// From when a request was due to its answer.
     pub(super) latency: LatencyHistogram,
     /// Requests sent.
@@ -39,7 +39,7 @@ pub(super) fn run(
     warming: Duration,
     length: Duration,
     seed: u64,
-) -> io::Result<Measured> {
+) -> io::Result<ClientMeasurements> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(server)?;
     socket.set_nonblocking(true)?;
@@ -47,7 +47,7 @@ pub(super) fn run(
     let mut gap = || Duration::from_secs_f64(-(1.0 - random.random::<f64>()).ln() / load);
     let (begin, end) = (Instant::now(), warming + length);
     let (mut due, mut pack) = (gap(), Vec::with_capacity(PACK_MAX * MESSAGE_BYTES));
-    let (mut sent, mut answered, mut measured) = (0, 0, Measured::default());
+    let (mut sent, mut answered, mut measured) = (0, 0, ClientMeasurements::default());
     loop {
         let now = begin.elapsed();
         while due <= now.min(end) && pack.len() < PACK_MAX * MESSAGE_BYTES {
@@ -74,7 +74,12 @@ pub(super) fn run(
 }
 
 /// Takes the answers that are there; how many.
-fn receive(socket: &UdpSocket, begin: Instant, warming: Duration, measured: &mut Measured) -> io::Result<u64> {
+fn receive(
+    socket: &UdpSocket,
+    begin: Instant,
+    warming: Duration,
+    measured: &mut ClientMeasurements,
+) -> io::Result<u64> {
     let mut bytes = [0; PACK_MAX * MESSAGE_BYTES];
     let mut answers = 0;
     loop {

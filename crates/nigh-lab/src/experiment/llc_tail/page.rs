@@ -3,7 +3,7 @@
 use nigh_terms::Ways;
 use plotters::prelude::*;
 
-use super::report::{Report, SetReport, micros, percent};
+use super::report::{SetReport, TailReport, micros, percent};
 use super::sweep::{Configuration, Row};
 use crate::LabError;
 
@@ -21,7 +21,7 @@ fn chart_error(error: impl std::fmt::Display) -> LabError {
 }
 
 /// The page.
-pub(super) fn page(report: &Report) -> Result<String, LabError> {
+pub(super) fn page(report: &TailReport) -> Result<String, LabError> {
     let mut sets = String::new();
     for set in &report.sets {
         let sentences = set.sentences().iter().map(|said| format!("<li>{}", escape(said))).collect::<String>();
@@ -180,7 +180,7 @@ fn lines_chart(lines: &[Line], logarithmic: bool, axis: &str) -> Result<String, 
 #[cfg(test)]
 mod tests {
     use super::super::findings::{best, larger_is_worse, reaches, tests::rows};
-    use super::super::report::{PAPER, Report, SetReport};
+    use super::super::report::{PAPER, SetReport, TailReport};
     use super::*;
     use crate::instrument::machine::Machine;
 
@@ -201,7 +201,7 @@ mod tests {
             guard: Vec::new(),
             rows,
         };
-        let report = Report {
+        let report = TailReport {
             machine: Machine::read("nigh experiment llc-tail".to_owned()),
             paper: PAPER,
             simulated: None,

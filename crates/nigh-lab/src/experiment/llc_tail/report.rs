@@ -6,7 +6,7 @@ use comfy_table::{Table, presets};
 use nigh_terms::Ways;
 use serde::Serialize;
 
-use super::findings::{Best, GuardResult, LargerIsWorse, Reach, SLO_US};
+use super::findings::{BestTail, GuardResult, LargerIsWorse, Reach, SLO_US};
 use super::live::LiveReport;
 use super::simulated_server::SimulatedMachine;
 use super::sweep::Row;
@@ -39,9 +39,9 @@ pub(super) struct SetReport {
     /// Lines a request that leave the store's core.
     pub(super) lines_per_request: f64,
     pub(super) rows: Vec<Row>,
-    pub(super) best: Option<Best>,
+    pub(super) best: Option<BestTail>,
     /// The same on the paper's axis alone, without the loads close to what no CAT serves.
-    pub(super) best_on_axis: Option<Best>,
+    pub(super) best_on_axis: Option<BestTail>,
     pub(super) paper_ratio: Option<f64>,
     pub(super) reaches: Vec<Reach>,
     pub(super) larger_is_worse: Option<LargerIsWorse>,
@@ -50,7 +50,7 @@ pub(super) struct SetReport {
 
 /// All that a run says.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct TailReport {
     pub(super) machine: Machine,
     pub(super) paper: Paper,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,7 +164,7 @@ impl SetReport {
     }
 }
 
-impl Report {
+impl TailReport {
     /// The report for a terminal.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();

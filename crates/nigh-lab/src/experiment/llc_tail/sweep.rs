@@ -235,7 +235,7 @@ pub(super) fn guard_settings(machine: &ServerMachine, limit: Duration, slack: f6
 
 /// What decides about the rows and the guards, beside the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct TailParameters {
     pub(super) machine: String,
     pub(super) memory_gb_per_s: f64,
     pub(super) quick: bool,
@@ -249,7 +249,7 @@ pub(super) enum Part {
     Guard(GuardRun),
 }
 
-pub(super) type Kept = KeptProgress<Asked, Part>;
+pub(super) type TailProgress = KeptProgress<TailParameters, Part>;
 
 fn run_row(plan: &Plan, streams: &Streams, configuration: Configuration) -> Result<Row, LabError> {
     let threads = if configuration == Configuration::NoContention { 0 } else { plan.batch_threads };
@@ -272,7 +272,7 @@ fn run_row(plan: &Plan, streams: &Streams, configuration: Configuration) -> Resu
 pub(super) fn sweep(
     plan: &Plan,
     streams: &Streams,
-    kept: Option<(&Kept, &str)>,
+    kept: Option<(&TailProgress, &str)>,
     done: impl Fn(&Row) + Sync,
 ) -> Result<Vec<Row>, LabError> {
     let mut configurations = vec![Configuration::NoCat, Configuration::NoContention];
@@ -414,8 +414,8 @@ mod tests {
     #[test]
     fn rows_that_are_kept_are_not_simulated_again() {
         let folder = tempfile::tempdir().unwrap();
-        let asked = Asked { machine: "a server".to_owned(), memory_gb_per_s: 60.0, quick: true, seed: 1 };
-        let kept = Kept::open(&folder.path().join("tail.state"), asked).unwrap();
+        let asked = TailParameters { machine: "a server".to_owned(), memory_gb_per_s: 60.0, quick: true, seed: 1 };
+        let kept = TailProgress::open(&folder.path().join("tail.state"), asked).unwrap();
         let row = |configuration| Row { configuration, points: Vec::new() };
         for configuration in [Configuration::NoCat, Configuration::NoContention] {
             kept.add(&format!("2 MB, {configuration}"), &Part::Row(row(configuration))).unwrap();

@@ -31,9 +31,9 @@ pub(crate) trait Touch {
 
 /// Nobody takes note.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unrecorded;
+pub(crate) struct NoRecording;
 
-impl Touch for Unrecorded {
+impl Touch for NoRecording {
     #[inline]
     fn touch(&mut self, _: Region, _: u64, _: u64, _: bool) {}
     #[inline]

@@ -218,7 +218,7 @@ fn add_scaled(to: &mut [f32], factor: f32, from: &[f32]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::touch::{Recorder, Unrecorded};
+    use super::super::touch::{NoRecording, Recorder};
     use super::*;
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         let (network, digits) = (Network::new(64, 1), Digits::made_up(400, 2));
         let mut trainer = Trainer::new(&network, 3);
         let mut correct = |steps: u32| {
-            (0..steps).map(|_| trainer.step(&network, &digits, &mut Unrecorded)).sum::<f64>() / f64::from(steps)
+            (0..steps).map(|_| trainer.step(&network, &digits, &mut NoRecording)).sum::<f64>() / f64::from(steps)
         };
         let (before, _, after) = (correct(10), correct(180), correct(30));
         // Chance reads one in ten; dropout is on while it is counted.

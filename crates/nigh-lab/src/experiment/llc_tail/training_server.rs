@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::touch::Unrecorded;
+use super::touch::NoRecording;
 use super::training_job::{Digits, HIDDEN, Network, Trainer};
 
 /// Threads at most.
@@ -33,7 +33,7 @@ pub fn serve(threads: Option<String>) -> std::io::Result<()> {
         std::thread::spawn(move || {
             let mut trainer = Trainer::new(&network, thread as u64);
             loop {
-                trainer.step(&network, &digits, &mut Unrecorded);
+                trainer.step(&network, &digits, &mut NoRecording);
                 steps.fetch_add(1, Ordering::Relaxed);
             }
         });

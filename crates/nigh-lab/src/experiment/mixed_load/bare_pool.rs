@@ -11,7 +11,7 @@ use crate::instrument::sample_function::MEASURED_HANDLER;
 use crate::load::arrivals::Arrival;
 use crate::load::door_client::Events;
 use crate::load::open_loop::LoadClient;
-use crate::load::run::Answered;
+use crate::load::run::InvocationTimes;
 
 /// The processes of one side.
 pub(super) struct BarePool {
@@ -26,7 +26,7 @@ pub(super) struct BarePool {
 
 impl BarePool {
     /// Gives `event` to a process of `tenant`. At most as many are started as invocations are under way at a time.
-    pub(super) fn invoke(&self, tenant: &str, function: &str, event: &[u8]) -> Result<Answered, String> {
+    pub(super) fn invoke(&self, tenant: &str, function: &str, event: &[u8]) -> Result<InvocationTimes, String> {
         let idle = self.idle.lock().get_mut(tenant).and_then(Vec::pop);
         let cold = idle.is_none();
         let mut runtime = match idle {
@@ -42,7 +42,7 @@ impl BarePool {
         if !answer.succeeded {
             return Err(String::from_utf8_lossy(&answer.payload).into_owned());
         }
-        Ok(Answered { cold, ..Answered::read(&answer.payload)? })
+        Ok(InvocationTimes { cold, ..InvocationTimes::read(&answer.payload)? })
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) struct BareClient<'a> {
 }
 
 impl LoadClient for BareClient<'_> {
-    fn invoke(&mut self, arrival: &Arrival) -> Result<Answered, String> {
+    fn invoke(&mut self, arrival: &Arrival) -> Result<InvocationTimes, String> {
         let (tenant, event) = self.events.of(arrival)?;
         self.pool.invoke(&tenant.name, &tenant.function, &event)
     }

@@ -26,7 +26,7 @@ use rand::seq::SliceRandom as _;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
-use self::report::{Played, Report};
+use self::report::{MixedLoadReport, PlayedLoad};
 use self::side::Side;
 use self::stage::{Cast, Stage, Stretch, folder_of};
 use crate::LabError;
@@ -101,7 +101,7 @@ pub(super) struct MacroArgs {
 
 /// What decides the outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Asked {
+struct MixedLoadParameters {
     load: LoadSettings,
     stretch_s: f64,
     training: usize,
@@ -120,10 +120,10 @@ struct Plan {
 }
 
 /// A load that was played to its end, and where what is done was kept.
-struct Whole {
-    played: Played,
+struct FinishedLoad {
+    played: PlayedLoad,
     stretches: Vec<Stretch>,
-    kept: Option<KeptProgress<Asked, Stretch>>,
+    kept: Option<KeptProgress<MixedLoadParameters, Stretch>>,
 }
 
 impl MacroArgs {
@@ -144,9 +144,10 @@ impl MacroArgs {
             progress.set_message("starting Swift, Redis and two nodes");
             let say = |said| progress.println(said);
             let stage = handle.block_on(Stage::set(cast, &plan.folder, &python, &mut machine, say))?;
-            let Whole { played, stretches, kept } = self.play(&plan, &stage, &inputs, &stop, &progress, &handle)?;
+            let FinishedLoad { played, stretches, kept } =
+                self.play(&plan, &stage, &inputs, &stop, &progress, &handle)?;
             progress.finish_and_clear();
-            let report = Report::new(machine, played, &stretches);
+            let report = MixedLoadReport::new(machine, played, &stretches);
             if let Some(path) = &self.html {
                 write_page(path, &page::page(&report)?)?;
             }
@@ -193,7 +194,7 @@ impl MacroArgs {
         stop: &AtomicBool,
         progress: &ProgressBar,
         handle: &Handle,
-    ) -> Result<Whole, LabError> {
+    ) -> Result<FinishedLoad, LabError> {
         progress.set_message("putting inputs and functions");
         handle.block_on(stage.furnish(inputs))?;
         let tenants = stage.tenants();
@@ -206,7 +207,7 @@ impl MacroArgs {
         progress.set_message("warming up");
         let booked_mb = stage.book(plan.load.booking, &most, handle)?;
         let sides = stage.sides();
-        let asked = Asked {
+        let asked = MixedLoadParameters {
             load: plan.load.clone(),
             stretch_s: plan.stretch_s,
             training: plan.training,
@@ -248,11 +249,11 @@ impl MacroArgs {
             }
         }
         let conditions = conditions(plan, stage, again);
-        let played = Played { settings: plan.load.clone(), conditions, tenants: tenants.to_vec(), booked_mb };
-        Ok(Whole { played, stretches, kept })
+        let played = PlayedLoad { settings: plan.load.clone(), conditions, tenants: tenants.to_vec(), booked_mb };
+        Ok(FinishedLoad { played, stretches, kept })
     }
 
-    fn kept(&self, asked: Asked) -> Result<Option<KeptProgress<Asked, Stretch>>, LabError> {
+    fn kept(&self, asked: MixedLoadParameters) -> Result<Option<KeptProgress<MixedLoadParameters, Stretch>>, LabError> {
         let beside_the_page = || Some(self.html.as_ref()?.with_extension("state"));
         let Some(path) = self.progress.clone().or_else(beside_the_page) else { return Ok(None) };
         KeptProgress::open(&path, asked).map(Some)

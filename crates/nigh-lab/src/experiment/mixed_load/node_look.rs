@@ -64,14 +64,14 @@ fn counts(status: &Value) -> BTreeMap<String, u64> {
 
 /// What was seen while one stretch of the load was played.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Seen {
+pub(super) struct StretchObservation {
     pub(super) looks: Vec<NodeLook>,
     /// By how much each count rose.
     pub(super) counts: BTreeMap<String, u64>,
 }
 
 /// Looks at the node behind `admin` until `over`; the stretch begins at `from_s` of the load.
-pub(super) fn watch(admin: &Path, from_s: f64, over: &AtomicBool) -> Result<Seen, LabError> {
+pub(super) fn watch(admin: &Path, from_s: f64, over: &AtomicBool) -> Result<StretchObservation, LabError> {
     let begin = Instant::now();
     let status = || admin_document(admin, "/status");
     let before = counts(&status()?);
@@ -86,7 +86,7 @@ pub(super) fn watch(admin: &Path, from_s: f64, over: &AtomicBool) -> Result<Seen
         let known = before.get(&name).copied().unwrap_or(0);
         (name, count.saturating_sub(known))
     };
-    Ok(Seen { looks, counts: after.into_iter().map(rise).collect() })
+    Ok(StretchObservation { looks, counts: after.into_iter().map(rise).collect() })
 }
 
 /// How often what the cache may take rose, and fell, from one look to the next: at least so often it did.

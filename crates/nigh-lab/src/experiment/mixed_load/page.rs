@@ -1,7 +1,7 @@
 //! The report as a page: OFC's figures 9 and 10 and table 2 with our figures, and what keeping sandboxes costs (figure 1).
 
 use super::node_look::added_up;
-use super::report::{HEAD, Report, percent};
+use super::report::{HEAD, MixedLoadReport, percent};
 use super::side::Side;
 use crate::LabError;
 use crate::instrument::chart::{Series, bars, escape, figure, lines, page as whole_page, table};
@@ -9,7 +9,7 @@ use crate::instrument::chart::{Series, bars, escape, figure, lines, page as whol
 const MIB: f64 = (1 << 20) as f64;
 
 /// The page.
-pub(super) fn page(report: &Report) -> Result<String, LabError> {
+pub(super) fn page(report: &MixedLoadReport) -> Result<String, LabError> {
     let verdicts = report.verdicts.iter().map(|verdict| format!("<li>{}", escape(&verdict.to_string())));
     let mut body = format!("<ul>{}<li>{}</ul>", verdicts.collect::<String>(), escape(&report.ofc.to_string()));
     body += &figure("Time of all invocations of each function together, seconds (OFC figure 9)", &figure_9(report)?);
@@ -43,7 +43,7 @@ pub(super) fn page(report: &Report) -> Result<String, LabError> {
     Ok(whole_page(&title, about, &body, &report.machine))
 }
 
-fn figure_9(report: &Report) -> Result<String, LabError> {
+fn figure_9(report: &MixedLoadReport) -> Result<String, LabError> {
     let functions: Vec<String> = report.rows.iter().map(|row| row.function.clone()).collect();
     let sides =
         [(Side::Swift, "Swift"), (Side::NighOff, "Nigh, all off"), (Side::Nigh, "Nigh"), (Side::Redis, "Redis")];
@@ -54,7 +54,7 @@ fn figure_9(report: &Report) -> Result<String, LabError> {
     bars(&functions, &series, "s")
 }
 
-fn figure_10(report: &Report) -> Result<String, LabError> {
+fn figure_10(report: &MixedLoadReport) -> Result<String, LabError> {
     let over_time = |name: &str, of: fn(&super::report::CachePoint) -> Option<u64>| Series {
         name: name.to_owned(),
         values: report
@@ -71,7 +71,7 @@ fn figure_10(report: &Report) -> Result<String, LabError> {
     lines(&series, "minutes", "MiB")
 }
 
-fn keep_alive(report: &Report) -> Result<String, LabError> {
+fn keep_alive(report: &MixedLoadReport) -> Result<String, LabError> {
     let mut series = vec![Series {
         name: "idle, booked".to_owned(),
         values: added_up(&report.looks, |look| look.idle_booked_bytes),

@@ -16,7 +16,7 @@ use crate::instrument::stats::Sample;
 use crate::instrument::table::plain_grid;
 use crate::load::booking::BookingProfile;
 use crate::load::report::{hit_ratio, sum};
-use crate::load::run::{Answered, Run};
+use crate::load::run::{InvocationTimes, Run};
 use crate::load::settings::LoadSettings;
 use crate::load::tenants::Tenant;
 
@@ -39,12 +39,12 @@ pub(super) struct SideSums {
 }
 
 impl SideSums {
-    fn of(runs: &[(&Run, &Answered)]) -> Self {
-        let seconds = |of: fn(&Answered) -> f64| runs.iter().map(|(_, one)| of(one)).sum::<f64>() / 1e3;
+    fn of(runs: &[(&Run, &InvocationTimes)]) -> Self {
+        let seconds = |of: fn(&InvocationTimes) -> f64| runs.iter().map(|(_, one)| of(one)).sum::<f64>() / 1e3;
         let responses = Sample::new(runs.iter().map(|(run, _)| run.response_ms).collect());
         Self {
             execution_s: seconds(|one| one.total_ms),
-            data_s: seconds(Answered::data_ms),
+            data_s: seconds(InvocationTimes::data_ms),
             processor_s: seconds(|one| one.cpu_ms),
             response_p50_ms: responses.median(),
             response_p95_ms: responses.percentile(0.95),
@@ -93,7 +93,12 @@ fn share(floor: f64, ceiling: f64, of: f64) -> Option<f64> {
 }
 
 impl FunctionRow {
-    fn new(function: &str, tenants: usize, booked_mb: u64, runs: &BTreeMap<Side, Vec<(&Run, &Answered)>>) -> Self {
+    fn new(
+        function: &str,
+        tenants: usize,
+        booked_mb: u64,
+        runs: &BTreeMap<Side, Vec<(&Run, &InvocationTimes)>>,
+    ) -> Self {
         let sides: BTreeMap<Side, SideSums> = runs.iter().map(|(side, runs)| (*side, SideSums::of(runs))).collect();
         let of = |side: Side, figure: fn(&SideSums) -> f64| sides.get(&side).map(figure);
         let execution = |side| of(side, |sums| sums.execution_s);
@@ -103,7 +108,7 @@ impl FunctionRow {
             share(swift, redis, nigh)
         };
         let processor = |side| of(side, |sums| sums.processor_s).filter(|seconds| *seconds > 0.0);
-        let answered: Vec<&Answered> =
+        let answered: Vec<&InvocationTimes> =
             runs.get(&Side::Nigh).into_iter().flatten().map(|(_, answered)| *answered).collect();
         Self {
             function: function.to_owned(),
@@ -138,7 +143,7 @@ pub(super) struct CachePoint {
 
 /// What was played.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Played {
+pub(super) struct PlayedLoad {
     pub(super) settings: LoadSettings,
     pub(super) conditions: Vec<String>,
     pub(super) tenants: Vec<Tenant>,
@@ -148,7 +153,7 @@ pub(super) struct Played {
 
 /// All that a run of the experiment says.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct MixedLoadReport {
     pub(super) machine: Machine,
     pub(super) profile: BookingProfile,
     pub(super) tenants: usize,
@@ -197,13 +202,13 @@ pub(super) struct Report {
     pub(super) looks: Vec<NodeLook>,
 }
 
-impl Report {
-    pub(super) fn new(machine: Machine, played: Played, stretches: &[Stretch]) -> Self {
-        let Played { settings, conditions, tenants, booked_mb } = played;
+impl MixedLoadReport {
+    pub(super) fn new(machine: Machine, played: PlayedLoad, stretches: &[Stretch]) -> Self {
+        let PlayedLoad { settings, conditions, tenants, booked_mb } = played;
         let rows = rows(&tenants, &booked_mb, stretches);
         let nigh: Vec<&Stretch> = stretches.iter().filter(|stretch| stretch.side == Side::Nigh).collect();
         let runs: Vec<&Run> = nigh.iter().flat_map(|stretch| &stretch.runs).collect();
-        let answered: Vec<&Answered> = runs.iter().filter_map(|run| run.answered.as_ref().ok()).collect();
+        let answered: Vec<&InvocationTimes> = runs.iter().filter_map(|run| run.answered.as_ref().ok()).collect();
         let records = || answered.iter().filter_map(|one| one.record);
         let counted = |name: &str| {
             let counts: Vec<u64> = nigh.iter().filter_map(|stretch| stretch.seen.counts.get(name).copied()).collect();
@@ -355,7 +360,7 @@ impl FunctionRow {
 fn rows(tenants: &[Tenant], booked_mb: &[u64], stretches: &[Stretch]) -> Vec<FunctionRow> {
     let sides: BTreeSet<Side> = stretches.iter().map(|stretch| stretch.side).collect();
     // By the arrival's number, for each side.
-    let mut answered: BTreeMap<usize, BTreeMap<Side, (&Run, &Answered)>> = BTreeMap::new();
+    let mut answered: BTreeMap<usize, BTreeMap<Side, (&Run, &InvocationTimes)>> = BTreeMap::new();
     for stretch in stretches {
         for run in &stretch.runs {
             if let Ok(one) = &run.answered {
@@ -371,7 +376,7 @@ fn rows(tenants: &[Tenant], booked_mb: &[u64], stretches: &[Stretch]) -> Vec<Fun
     }
     let row = |function: &&str| {
         let of_function = |tenant: usize| tenants.get(tenant).is_some_and(|one| one.function == **function);
-        let mut runs: BTreeMap<Side, Vec<(&Run, &Answered)>> = BTreeMap::new();
+        let mut runs: BTreeMap<Side, Vec<(&Run, &InvocationTimes)>> = BTreeMap::new();
         for (side, run) in answered.values().filter(|by_side| by_side.len() == sides.len()).flatten() {
             if of_function(run.0.arrival.tenant) {
                 runs.entry(*side).or_default().push(*run);
@@ -400,10 +405,10 @@ fn thinned(looks: &[NodeLook]) -> Vec<CachePoint> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::experiment::mixed_load::node_look::Seen;
+    use crate::experiment::mixed_load::node_look::StretchObservation;
     use crate::load::report::tests::run;
 
-    pub(in crate::experiment::mixed_load) fn report() -> Report {
+    pub(in crate::experiment::mixed_load) fn report() -> MixedLoadReport {
         let tenant =
             |name: &str| Tenant { name: name.to_owned(), function: "f<g".to_owned(), inputs: vec!["i".to_owned()] };
         let look = |at_ms, cache_bytes| NodeLook {
@@ -419,11 +424,11 @@ pub(super) mod tests {
             side,
             runs: vec![run(0, 0, total_ms), run(1, 1, total_ms)],
             seen: match side {
-                Side::Nigh => Seen {
+                Side::Nigh => StretchObservation {
                     looks: vec![look(0, 5), look(1000, 9), look(2000, 4)],
                     counts: [("grown".to_owned(), 3), ("killed".to_owned(), 0)].into(),
                 },
-                _ => Seen::default(),
+                _ => StretchObservation::default(),
             },
             out_of_memory: 0,
         };
@@ -433,13 +438,13 @@ pub(super) mod tests {
         let mut nigh = stretch(Side::Nigh, 54.0);
         nigh.runs.push(run(2, 0, 1e6));
         let stretches = [nigh, swift, stretch(Side::Redis, 50.0), stretch(Side::NighOff, 110.0)];
-        let played = Played {
+        let played = PlayedLoad {
             settings: LoadSettings::default(),
             conditions: vec!["all alike".to_owned()],
             tenants: vec![tenant("a"), tenant("b")],
             booked_mb: vec![512, 512],
         };
-        Report::new(Machine::read("nigh experiment macro".to_owned()), played, &stretches)
+        MixedLoadReport::new(Machine::read("nigh experiment macro".to_owned()), played, &stretches)
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 use super::bare_pool::{BareClient, BarePool};
-use super::node_look::{Seen, watch};
+use super::node_look::{StretchObservation, watch};
 use super::side::Side;
 use crate::LabError;
 use crate::experiment::single::left_out;
@@ -31,10 +31,10 @@ use crate::load::arrivals::Arrival;
 use crate::load::booking::{BookingProfile, NAIVE_MB};
 use crate::load::door_client::{DoorClient, Events, invoke};
 use crate::load::open_loop::{self, LoadClient, Pace};
-use crate::load::run::{Answered, Run};
+use crate::load::run::{InvocationTimes, Run};
 use crate::load::stage::{deployment, read_input};
 use crate::load::take_records;
-use crate::load::tenants::{Offered, Tenant};
+use crate::load::tenants::{OfferedFunction, Tenant};
 
 const BUCKET: &str = "mixed-load";
 /// The cache's own memory: all else it has of what functions do not use, where the node lends that.
@@ -56,7 +56,7 @@ pub(super) struct Stretch {
     pub(super) side: Side,
     pub(super) runs: Vec<Run>,
     /// Of a node.
-    pub(super) seen: Seen,
+    pub(super) seen: StretchObservation,
     /// Sandboxes that ended for want of memory.
     pub(super) out_of_memory: usize,
 }
@@ -66,7 +66,7 @@ pub(super) struct Cast {
     pub(super) tenants: Vec<Tenant>,
     pub(super) functions: Vec<SampleFunction>,
     /// All inputs that a function may have: those it is run on before the load.
-    pub(super) offered: Vec<Offered>,
+    pub(super) offered: Vec<OfferedFunction>,
 }
 
 /// The servers. What comes first is ended first.
@@ -296,7 +296,7 @@ impl Stage {
             Side::Swift | Side::Redis => {
                 let pool = self.pools.get(&side).ok_or_else(|| LabError::Node(format!("{side:?} does not run")))?;
                 let runs = open_loop::play(arrivals, pace, || Ok(BareClient { pool, events: &events }))?;
-                return Ok(Stretch { side, runs, seen: Seen::default(), out_of_memory: 0 });
+                return Ok(Stretch { side, runs, seen: StretchObservation::default(), out_of_memory: 0 });
             }
         };
         let (admin, begin) = (node.endpoints.admin_socket.as_path(), SystemClock::new().wall());
@@ -325,7 +325,7 @@ struct Trainer<'a> {
 }
 
 impl LoadClient for Trainer<'_> {
-    fn invoke(&mut self, arrival: &Arrival) -> Result<Answered, String> {
+    fn invoke(&mut self, arrival: &Arrival) -> Result<InvocationTimes, String> {
         let tenant = &self.stage.cast.tenants[arrival.tenant];
         let event = self.stage.training_event(tenant, arrival.input);
         invoke(&mut self.lambda, &tenant.name, &event, &self.handle).map_err(|error| error.to_string())

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::report::{Report, percent};
+use super::report::{MixedLoadReport, percent};
 use crate::load::booking::BookingProfile;
 
 /// From so many tenants on, the asking is that of the paper's 24.
@@ -44,7 +44,7 @@ impl fmt::Display for Verdict {
 }
 
 /// All lines that what was measured allows.
-pub(super) fn verdicts(report: &Report) -> Vec<Verdict> {
+pub(super) fn verdicts(report: &MixedLoadReport) -> Vec<Verdict> {
     let many = report.tenants >= MANY_TENANTS;
     let share = if many { 0.7 } else { 0.9 };
     let mut all =

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use http::Method;
 
 use super::BUCKET;
-use super::verdict::Seen;
+use super::verdict::OutsideFinding;
 use crate::LabError;
-use crate::experiment::crash::s3_calls::{Answer, Caller, Door};
+use crate::experiment::crash::s3_calls::{CallOutcome, Caller, Door};
 use crate::instrument::http_load::Connection;
 
 /// Where a Swift account is, and the token for it.
@@ -20,7 +20,7 @@ pub(super) struct SwiftAccount {
 }
 
 /// Who a client asks.
-pub(super) enum Asked {
+pub(super) enum ClientEndpoint {
     S3(Box<Door>),
     Swift(SwiftAccount),
 }
@@ -31,7 +31,7 @@ pub(super) enum Client<'a> {
     Swift { account: &'a SwiftAccount, connection: Option<Connection> },
 }
 
-impl Asked {
+impl ClientEndpoint {
     pub(super) const fn client(&self) -> Client<'_> {
         match self {
             Self::S3(door) => Client::S3(Caller::new(door)),
@@ -42,7 +42,7 @@ impl Asked {
 
 impl Client<'_> {
     /// Sends one request. Blocks.
-    fn call(&mut self, method: &Method, key: &str, body: &[u8]) -> Result<Answer, LabError> {
+    fn call(&mut self, method: &Method, key: &str, body: &[u8]) -> Result<CallOutcome, LabError> {
         match self {
             Self::S3(caller) => caller.call(method, &format!("/{BUCKET}/{key}"), &[], body),
             Self::Swift { account: SwiftAccount { server, path, token }, connection } => {
@@ -62,34 +62,34 @@ impl Client<'_> {
                     *connection = Some(open);
                     Ok(answer)
                 });
-                Ok(Answer::of_exchange(exchanged))
+                Ok(CallOutcome::of_exchange(exchanged))
             }
         }
     }
 
     /// What is at `key`, or why that is not told.
-    pub(super) fn get(&mut self, key: &str) -> Result<Result<Seen, String>, LabError> {
+    pub(super) fn get(&mut self, key: &str) -> Result<Result<OutsideFinding, String>, LabError> {
         Ok(match self.call(&Method::GET, key, b"")? {
-            Answer::Done { body, .. } => Ok(seen(key, &body)),
-            Answer::Absent => Ok(Seen::Absent),
-            Answer::Refused(why) | Answer::Broken(why) => Err(why),
+            CallOutcome::Done { body, .. } => Ok(seen(key, &body)),
+            CallOutcome::Absent => Ok(OutsideFinding::Absent),
+            CallOutcome::Refused(why) | CallOutcome::Broken(why) => Err(why),
         })
     }
 
     /// That the write `id` of `bytes` bytes was acknowledged, or why not.
     pub(super) fn put(&mut self, key: &str, id: u64, bytes: usize) -> Result<Result<(), String>, LabError> {
         Ok(match self.call(&Method::PUT, key, &body(key, id, bytes))? {
-            Answer::Done { .. } => Ok(()),
-            Answer::Absent => Err("404".to_owned()),
-            Answer::Refused(why) | Answer::Broken(why) => Err(why),
+            CallOutcome::Done { .. } => Ok(()),
+            CallOutcome::Absent => Err("404".to_owned()),
+            CallOutcome::Refused(why) | CallOutcome::Broken(why) => Err(why),
         })
     }
 
     /// That the deletion was acknowledged, or why not. One of nothing is.
     pub(super) fn delete(&mut self, key: &str) -> Result<Result<(), String>, LabError> {
         Ok(match self.call(&Method::DELETE, key, b"")? {
-            Answer::Done { .. } | Answer::Absent => Ok(()),
-            Answer::Refused(why) | Answer::Broken(why) => Err(why),
+            CallOutcome::Done { .. } | CallOutcome::Absent => Ok(()),
+            CallOutcome::Refused(why) | CallOutcome::Broken(why) => Err(why),
         })
     }
 }
@@ -104,18 +104,18 @@ fn body(key: &str, id: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// The write that a body is of. A key kept apart holds the body of another.
-pub(super) fn seen(key: &str, found: &[u8]) -> Seen {
+pub(super) fn seen(key: &str, found: &[u8]) -> OutsideFinding {
     let head = found.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let head = String::from_utf8_lossy(head);
     let mut words = head.split(' ');
     let (of, id, bytes) = (words.next(), words.next(), words.next());
     let (Some(of), Some(Ok(id)), Some(Ok(bytes))) = (of, id.map(str::parse), bytes.map(str::parse)) else {
-        return Seen::Mixed;
+        return OutsideFinding::Mixed;
     };
     if bytes <= found.len() && key.starts_with(of) && found == body(of, id, bytes) {
-        Seen::Write(id)
+        OutsideFinding::Write(id)
     } else {
-        Seen::Mixed
+        OutsideFinding::Mixed
     }
 }
 
@@ -127,15 +127,15 @@ mod tests {
     fn every_byte_tells_its_write() {
         for bytes in [0, 1, 5000] {
             let mut whole = body("k1", 7, bytes);
-            assert_eq!(seen("k1", &whole), Seen::Write(7));
-            assert_eq!(seen("k1.nigh-conflict-1-2", &whole), Seen::Write(7));
-            assert_eq!(seen("k2", &whole), Seen::Mixed);
+            assert_eq!(seen("k1", &whole), OutsideFinding::Write(7));
+            assert_eq!(seen("k1.nigh-conflict-1-2", &whole), OutsideFinding::Write(7));
+            assert_eq!(seen("k2", &whole), OutsideFinding::Mixed);
             whole.push(0);
-            assert_eq!(seen("k1", &whole), Seen::Mixed);
+            assert_eq!(seen("k1", &whole), OutsideFinding::Mixed);
         }
         let mut torn = body("k1", 7, 100);
         torn[50] ^= 1;
-        assert_eq!(seen("k1", &torn), Seen::Mixed);
-        assert_eq!(seen("k1", b""), Seen::Mixed);
+        assert_eq!(seen("k1", &torn), OutsideFinding::Mixed);
+        assert_eq!(seen("k1", b""), OutsideFinding::Mixed);
     }
 }

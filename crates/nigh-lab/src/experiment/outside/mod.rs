@@ -149,7 +149,7 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct OutsideReport {
     machine: Machine,
     seconds: f64,
     seed: u64,
@@ -171,7 +171,7 @@ impl OutsideArgs {
         report.check()
     }
 
-    fn play(&self, machine: Machine, handle: &tokio::runtime::Handle) -> Result<Report, LabError> {
+    fn play(&self, machine: Machine, handle: &tokio::runtime::Handle) -> Result<OutsideReport, LabError> {
         let (mut rows, mut left_out) = (Vec::new(), Vec::new());
         for setting in SETTINGS {
             let name = setting.name();
@@ -197,7 +197,7 @@ impl OutsideArgs {
                         middleware events revalidate none";
             return Err(LabError::Missing { missing: format!("a row to race ({})", left_out.join("; ")), hint });
         }
-        Ok(Report { machine, seconds: self.seconds, seed: self.seed, rows, left_out })
+        Ok(OutsideReport { machine, seconds: self.seconds, seed: self.seed, rows, left_out })
     }
 }
 
@@ -238,7 +238,7 @@ impl Row {
     }
 }
 
-impl Report {
+impl OutsideReport {
     /// Refuses broken promises, and a control that found nothing.
     fn check(&self) -> Result<(), LabError> {
         let (mut stale, mut lost, mut mixed, mut blind) = (0, 0, 0, 0);

@@ -11,11 +11,11 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::BUCKET;
-use super::clients::Asked;
-use super::verdict::{Moment, Read, Seen, Write};
+use super::clients::ClientEndpoint;
+use super::verdict::{Moment, OutsideFinding, OutsideRead, Write};
 use super::world::World;
 use crate::LabError;
-use crate::experiment::crash::s3_calls::{Answer, element};
+use crate::experiment::crash::s3_calls::{CallOutcome, element};
 
 /// Clients of each side.
 const CLIENTS: u64 = 2;
@@ -34,7 +34,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) writes: Vec<Write>,
-    pub(super) reads: Vec<Read>,
+    pub(super) reads: Vec<OutsideRead>,
     /// Writes of which the bucket has a version under another key.
     pub(super) kept_apart: HashSet<u64>,
     pub(super) refused: u64,
@@ -79,7 +79,7 @@ pub(super) fn race(world: &World, length: Duration, seed: u64) -> Result<History
 }
 
 struct Racer<'a> {
-    asked: &'a Asked,
+    asked: &'a ClientEndpoint,
     by_nigh: bool,
     draw: StdRng,
     begun: Instant,
@@ -101,7 +101,9 @@ impl Racer<'_> {
             let begin = now(self.begun);
             if what >= 35 {
                 match client.get(&key)? {
-                    Ok(seen) => history.reads.push(Read { key, by_nigh: self.by_nigh, begin, seen, last: false }),
+                    Ok(seen) => {
+                        history.reads.push(OutsideRead { key, by_nigh: self.by_nigh, begin, seen, last: false })
+                    }
                     Err(why) => history.refuse(&format!("a read of {key}, by Nigh: {}", self.by_nigh), &why),
                 }
                 continue;
@@ -158,18 +160,18 @@ fn look(world: &World, begun: Instant, history: &mut History) -> Result<(), LabE
                     Err(_) => std::thread::sleep(LOOK_EVERY),
                 }
             };
-            history.reads.push(Read { key: key.clone(), by_nigh, begin, seen, last: true });
+            history.reads.push(OutsideRead { key: key.clone(), by_nigh, begin, seen, last: true });
         }
     }
     let mut after = String::new();
     loop {
         let page = match world.list(&after)? {
-            Answer::Done { body, .. } => String::from_utf8_lossy(&body).into_owned(),
+            CallOutcome::Done { body, .. } => String::from_utf8_lossy(&body).into_owned(),
             other => return Err(LabError::Request { what: format!("listing {BUCKET}"), reason: format!("{other:?}") }),
         };
         let listed: Vec<&str> = page.split("<Contents>").skip(1).filter_map(|entry| element(entry, "Key")).collect();
         for key in listed.iter().filter(|key| key.contains(".nigh-conflict-")) {
-            if let Ok(Seen::Write(id)) = nigh.get(key)? {
+            if let Ok(OutsideFinding::Write(id)) = nigh.get(key)? {
                 history.kept_apart.insert(id);
             }
         }
@@ -181,7 +183,7 @@ fn look(world: &World, begun: Instant, history: &mut History) -> Result<(), LabE
 }
 
 impl World {
-    fn list(&self, after: &str) -> Result<Answer, LabError> {
+    fn list(&self, after: &str) -> Result<CallOutcome, LabError> {
         self.ask_nigh(&Method::GET, &format!("/{BUCKET}?list-type=2&start-after={after}"), b"")
     }
 }

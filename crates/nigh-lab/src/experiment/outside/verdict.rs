@@ -29,7 +29,7 @@ impl Write {
 
 /// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum OutsideFinding {
     Absent,
     /// The bytes of this write.
     Write(u64),
@@ -38,11 +38,11 @@ pub(super) enum Seen {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Read {
+pub(super) struct OutsideRead {
     pub(super) key: String,
     pub(super) by_nigh: bool,
     pub(super) begin: Moment,
-    pub(super) seen: Seen,
+    pub(super) seen: OutsideFinding,
     /// In the end, when nobody writes any more.
     pub(super) last: bool,
 }
@@ -65,7 +65,7 @@ pub(super) struct Verdict {
 }
 
 /// Judges `reads`. `kept_apart` are writes that are kept under another key.
-pub(super) fn check(writes: &[Write], reads: &[Read], kept_apart: &HashSet<u64>) -> Verdict {
+pub(super) fn check(writes: &[Write], reads: &[OutsideRead], kept_apart: &HashSet<u64>) -> Verdict {
     let by_id: HashMap<u64, &Write> = writes.iter().map(|write| (write.id, write)).collect();
     let mut by_key: BTreeMap<&str, Vec<&Write>> = BTreeMap::new();
     for write in writes {
@@ -76,15 +76,15 @@ pub(super) fn check(writes: &[Write], reads: &[Read], kept_apart: &HashSet<u64>)
         let of_key = by_key.get(read.key.as_str()).map_or(&[][..], Vec::as_slice);
         // Until when what was seen may have been written.
         let latest = match read.seen {
-            Seen::Absent => of_key.iter().filter(|write| write.deletes).map(|write| write.latest()).max(),
-            Seen::Write(id) => match by_id.get(&id).filter(|write| write.key == read.key) {
+            OutsideFinding::Absent => of_key.iter().filter(|write| write.deletes).map(|write| write.latest()).max(),
+            OutsideFinding::Write(id) => match by_id.get(&id).filter(|write| write.key == read.key) {
                 Some(write) => Some(write.latest()),
                 None => {
                     verdict.mixed += 1;
                     continue;
                 }
             },
-            Seen::Mixed => {
+            OutsideFinding::Mixed => {
                 verdict.mixed += 1;
                 continue;
             }
@@ -136,45 +136,50 @@ mod tests {
         Write { id, key: "k".to_owned(), by_nigh, deletes: false, begin, acknowledged: (end > 0).then_some(end) }
     }
 
-    fn read(by_nigh: bool, begin: Moment, seen: Seen) -> Read {
-        Read { key: "k".to_owned(), by_nigh, begin, seen, last: false }
+    fn read(by_nigh: bool, begin: Moment, seen: OutsideFinding) -> OutsideRead {
+        OutsideRead { key: "k".to_owned(), by_nigh, begin, seen, last: false }
     }
 
-    fn judge(writes: &[Write], reads: &[Read]) -> Verdict {
+    fn judge(writes: &[Write], reads: &[OutsideRead]) -> Verdict {
         check(writes, reads, &HashSet::new())
     }
 
     #[test]
     fn a_read_older_than_what_was_acknowledged_before_it_began_is_stale_and_has_a_lag() {
         let writes = [write(1, true, 0, 10), write(2, false, 20, 30)];
-        let verdict = judge(&writes, &[read(true, 45, Seen::Write(1)), read(false, 35, Seen::Absent)]);
+        let verdict =
+            judge(&writes, &[read(true, 45, OutsideFinding::Write(1)), read(false, 35, OutsideFinding::Absent)]);
         assert_eq!((verdict.stale_nigh, verdict.stale_outside, verdict.lag_ns), (1, 1, 25));
         assert!(verdict.first.unwrap().contains("from Nigh missed"));
         // Not acknowledged when it began, or concurrent with what was seen.
-        for fresh in [read(true, 30, Seen::Write(1)), read(true, 45, Seen::Write(2)), read(true, 5, Seen::Absent)] {
+        for fresh in [
+            read(true, 30, OutsideFinding::Write(1)),
+            read(true, 45, OutsideFinding::Write(2)),
+            read(true, 5, OutsideFinding::Absent),
+        ] {
             assert_eq!(judge(&writes, &[fresh]), Verdict::default());
         }
         let concurrent = [write(1, true, 0, 25), write(2, false, 20, 30)];
-        assert_eq!(judge(&concurrent, &[read(true, 45, Seen::Write(1))]), Verdict::default());
+        assert_eq!(judge(&concurrent, &[read(true, 45, OutsideFinding::Write(1))]), Verdict::default());
         let unanswered = [write(1, true, 0, 0), write(2, false, 20, 30)];
-        assert_eq!(judge(&unanswered, &[read(true, 45, Seen::Write(1))]), Verdict::default());
+        assert_eq!(judge(&unanswered, &[read(true, 45, OutsideFinding::Write(1))]), Verdict::default());
     }
 
     #[test]
     fn a_deletion_is_a_write_and_one_of_nothing_changes_nothing() {
         let gone = Write { deletes: true, ..write(2, false, 20, 30) };
         let writes = [write(1, true, 0, 10), gone.clone()];
-        assert_eq!(judge(&writes, &[read(true, 40, Seen::Absent)]), Verdict::default());
-        assert_eq!(judge(&writes, &[read(true, 40, Seen::Write(1))]).stale_nigh, 1);
-        assert_eq!(judge(std::slice::from_ref(&gone), &[read(true, 40, Seen::Absent)]), Verdict::default());
+        assert_eq!(judge(&writes, &[read(true, 40, OutsideFinding::Absent)]), Verdict::default());
+        assert_eq!(judge(&writes, &[read(true, 40, OutsideFinding::Write(1))]).stale_nigh, 1);
+        assert_eq!(judge(std::slice::from_ref(&gone), &[read(true, 40, OutsideFinding::Absent)]), Verdict::default());
         let after = [gone, write(3, true, 35, 38)];
-        assert_eq!(judge(&after, &[read(false, 40, Seen::Absent)]).stale_outside, 1);
+        assert_eq!(judge(&after, &[read(false, 40, OutsideFinding::Absent)]).stale_outside, 1);
     }
 
     #[test]
     fn what_the_store_ends_without_is_lost_unless_it_is_kept_apart() {
         let writes = [write(1, true, 0, 10), write(2, false, 20, 30), write(3, true, 21, 31)];
-        let last = [Read { last: true, ..read(false, 50, Seen::Write(1)) }];
+        let last = [OutsideRead { last: true, ..read(false, 50, OutsideFinding::Write(1)) }];
         let lost = |verdict: Verdict| (verdict.lost_outside, verdict.lost_nigh, verdict.undone);
         assert_eq!(lost(judge(&writes[..2], &last)), (1, 0, 0));
         assert_eq!(lost(judge(&writes, &last)), (0, 1, 0), "of two that were concurrent one was the last");
@@ -194,14 +199,18 @@ mod tests {
             (1, 0, 0),
             "what is kept apart gave way to others' write"
         );
-        let last = [Read { last: true, ..read(false, 50, Seen::Write(3)) }];
+        let last = [OutsideRead { last: true, ..read(false, 50, OutsideFinding::Write(3)) }];
         assert_eq!(judge(&writes, &last), Verdict::default(), "one of two that were concurrent stays");
     }
 
     #[test]
     fn bytes_of_no_write_or_of_another_key_are_mixed() {
         let writes = [write(1, true, 0, 10)];
-        let other = Read { key: "other".to_owned(), ..read(true, 20, Seen::Write(1)) };
-        assert_eq!(judge(&writes, &[read(true, 20, Seen::Mixed), read(true, 20, Seen::Write(9)), other]).mixed, 3);
+        let other = OutsideRead { key: "other".to_owned(), ..read(true, 20, OutsideFinding::Write(1)) };
+        assert_eq!(
+            judge(&writes, &[read(true, 20, OutsideFinding::Mixed), read(true, 20, OutsideFinding::Write(9)), other])
+                .mixed,
+            3
+        );
     }
 }

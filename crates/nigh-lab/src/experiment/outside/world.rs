@@ -10,10 +10,10 @@ use nigh_objects::{Access, BucketPolicy};
 use nigh_terms::SecretKey;
 use tokio::runtime::Handle;
 
-use super::clients::{Asked, SwiftAccount};
+use super::clients::{ClientEndpoint, SwiftAccount};
 use super::{BUCKET, Guard, Mode, Setting, Store};
 use crate::LabError;
-use crate::experiment::crash::s3_calls::{Answer, Caller, Door};
+use crate::experiment::crash::s3_calls::{CallOutcome, Caller, Door};
 use crate::instrument::error::Tried;
 use crate::instrument::http_load::{Connection, header};
 use crate::instrument::node_under_test::{NodeUnderTest, configure, settings_of_store, socket_address};
@@ -27,7 +27,7 @@ const NODE: &str = "n1";
 
 /// The store; ended when dropped, after the node.
 #[expect(dead_code, reason = "they are held to live")]
-enum Running {
+enum RunningStore {
     Swift(Swift),
     Minio(Minio),
     VersityGw(VersityGw),
@@ -35,11 +35,11 @@ enum Running {
 
 /// All of it.
 pub(super) struct World {
-    pub(super) nigh: Asked,
-    pub(super) store: Asked,
+    pub(super) nigh: ClientEndpoint,
+    pub(super) store: ClientEndpoint,
     pub(super) node: NodeUnderTest,
     pub(super) handle: Handle,
-    _running: Running,
+    _running: RunningStore,
 }
 
 impl World {
@@ -58,12 +58,12 @@ impl World {
                     _ => Minio::start(&store)?,
                 };
                 let (asked, settings) = s3(minio.s3(), handle)?;
-                (Running::Minio(minio), asked, settings)
+                (RunningStore::Minio(minio), asked, settings)
             }
             Store::Versitygw => {
                 let gateway = VersityGw::start(&store)?;
                 let (asked, settings) = s3(gateway.s3(), handle)?;
-                (Running::VersityGw(gateway), asked, settings)
+                (RunningStore::VersityGw(gateway), asked, settings)
             }
         };
         let table = |entries: &[(&str, &str)]| -> toml::Value {
@@ -91,7 +91,7 @@ impl World {
         }
         configure(&node, &settings)?;
         let node = NodeUnderTest::start_again(&node)?;
-        let nigh = Asked::S3(Box::new(Door::http(node.s3()?, node.signer("s3"), handle.clone())));
+        let nigh = ClientEndpoint::S3(Box::new(Door::http(node.s3()?, node.signer("s3"), handle.clone())));
         let world = Self { nigh, store: asked, node, handle: handle.clone(), _running: running };
         world.prepare(setting)?;
         Ok(world)
@@ -99,12 +99,12 @@ impl World {
 
     /// Makes the bucket, with its policy and who is told of its changes.
     fn prepare(&self, setting: Setting) -> Result<(), LabError> {
-        let done = |what: &str, answer: Answer| match answer {
-            Answer::Done { .. } => Ok(()),
+        let done = |what: &str, answer: CallOutcome| match answer {
+            CallOutcome::Done { .. } => Ok(()),
             other => Err(LabError::Request { what: what.to_owned(), reason: format!("{other:?}") }),
         };
         done("make the bucket", self.ask_nigh(&Method::PUT, &format!("/{BUCKET}"), b"")?)?;
-        if let (Guard::Events, Asked::S3(door)) = (setting.guard, &self.store) {
+        if let (Guard::Events, ClientEndpoint::S3(door)) = (setting.guard, &self.store) {
             let events =
                 ["ObjectCreated", "ObjectRemoved"].map(|event| format!("<Event>s3:{event}:*</Event>")).concat();
             let text = format!(
@@ -124,10 +124,10 @@ impl World {
         set.map_err(|error| LabError::Node(format!("the bucket's policy: {error}")))
     }
 
-    pub(super) fn ask_nigh(&self, method: &Method, path: &str, body: &[u8]) -> Result<Answer, LabError> {
+    pub(super) fn ask_nigh(&self, method: &Method, path: &str, body: &[u8]) -> Result<CallOutcome, LabError> {
         match &self.nigh {
-            Asked::S3(door) => Caller::new(door).call(method, path, &[], body),
-            Asked::Swift(_) => Err(LabError::Node("Nigh's door speaks S3".to_owned())),
+            ClientEndpoint::S3(door) => Caller::new(door).call(method, path, &[], body),
+            ClientEndpoint::Swift(_) => Err(LabError::Node("Nigh's door speaks S3".to_owned())),
         }
     }
 }
@@ -146,9 +146,9 @@ fn private_file(folder: &Path, name: &str, text: &str) -> Result<String, LabErro
     Ok(path.to_string_lossy().into_owned())
 }
 
-fn s3(access: &S3Access, handle: &Handle) -> Result<(Asked, toml::Table), LabError> {
+fn s3(access: &S3Access, handle: &Handle) -> Result<(ClientEndpoint, toml::Table), LabError> {
     let door = Door::http(socket_address(&access.endpoint)?, access.signer(), handle.clone());
-    Ok((Asked::S3(Box::new(door)), settings_of_store(access)))
+    Ok((ClientEndpoint::S3(Box::new(door)), settings_of_store(access)))
 }
 
 /// The middleware's package, in the project's folder.
@@ -163,7 +163,7 @@ fn start_swift(
     folder: &Path,
     outside: SocketAddr,
     secret: &SecretKey,
-) -> Result<(Running, Asked, toml::Table), LabError> {
+) -> Result<(RunningStore, ClientEndpoint, toml::Table), LabError> {
     let swift = match setting.guard {
         Guard::Middleware => {
             let (source, secret) = (middleware_source()?, secret.clone());
@@ -188,5 +188,5 @@ fn start_swift(
     let entries = [("kind", "swift"), ("endpoint", &swift.auth_url()), ("access_key", user), ("secret_key", key)];
     let table = toml::Table::from_iter(entries.map(|(name, value)| (name.to_owned(), value.into())));
     let settings = toml::Table::from_iter([("store".to_owned(), table.into())]);
-    Ok((Running::Swift(swift), Asked::Swift(account), settings))
+    Ok((RunningStore::Swift(swift), ClientEndpoint::Swift(account), settings))
 }

@@ -25,7 +25,7 @@ pub(super) struct Application {
     #[serde(rename = "size")]
     pub(super) sizes: Vec<Size>,
     #[serde(default)]
-    pub(super) shared: Vec<Shared>,
+    pub(super) shared: Vec<SharedObject>,
     /// What an execution is given beside the objects' names.
     #[serde(default)]
     input: toml::Table,
@@ -49,7 +49,7 @@ pub(super) struct Size {
 
 /// An object that all executions read.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Shared {
+pub(super) struct SharedObject {
     /// As the machine's input calls it.
     pub(super) name: String,
     pub(super) file: String,
@@ -110,7 +110,7 @@ impl Application {
     }
 
     /// Where an object lies that all executions read.
-    pub(super) fn shared_key(&self, shared: &Shared) -> String {
+    pub(super) fn shared_key(&self, shared: &SharedObject) -> String {
         format!("in/{}/{}", self.name, shared.name)
     }
 

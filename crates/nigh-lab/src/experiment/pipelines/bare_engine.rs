@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nigh_terms::{Clock as _, FunctionName, InvocationId, SystemClock, Token};
 use nigh_workflow::Definition;
-use nigh_workflow::event::{Command, Event, Facts, Outcome, TaskEnd, TaskRun, What};
+use nigh_workflow::event::{Command, Event, ExecutionEvent, Facts, Outcome, TaskEnd, TaskRun};
 use nigh_workflow::run::Run;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -36,7 +36,7 @@ pub(super) struct BareEngine {
 }
 
 /// An execution at its end.
-pub(super) struct Executed {
+pub(super) struct BareExecution {
     pub(super) output: Value,
     pub(super) took: Duration,
     pub(super) figures: Vec<Figures>,
@@ -44,7 +44,12 @@ pub(super) struct Executed {
 
 impl BareEngine {
     /// Runs an execution of `definition` to its end.
-    pub(super) fn execute(&self, definition: &Arc<Definition>, name: &str, input: Value) -> Result<Executed, LabError> {
+    pub(super) fn execute(
+        &self,
+        definition: &Arc<Definition>,
+        name: &str,
+        input: Value,
+    ) -> Result<BareExecution, LabError> {
         let clock = SystemClock::new();
         let facts = Facts {
             id: *InvocationId::now().as_bytes(),
@@ -70,7 +75,7 @@ impl BareEngine {
                     scope.spawn(move || {
                         let end = self.invoke(&task);
                         // Nobody listens when the execution has ended.
-                        let _ = tell.send(What::Ended { task: task.task, end, token: Token::empty() });
+                        let _ = tell.send(ExecutionEvent::Ended { task: task.task, end, token: Token::empty() });
                     });
                 }
                 if let Some(outcome) = run.outcome() {
@@ -79,7 +84,7 @@ impl BareEngine {
                 let wait = run.wake_at().map(|at| Duration::from_millis(at.0.saturating_sub(clock.wall().0)));
                 let what = match ended.recv_timeout(wait.unwrap_or(PATIENCE)) {
                     Ok(what) => what,
-                    Err(RecvTimeoutError::Timeout) if wait.is_some() => What::Time,
+                    Err(RecvTimeoutError::Timeout) if wait.is_some() => ExecutionEvent::Time,
                     Err(error) => return Err(failed(error.to_string())),
                 };
                 commands = run.apply(&Event { at: clock.wall(), what });
@@ -87,7 +92,7 @@ impl BareEngine {
         })?;
         let took = began.elapsed();
         match outcome {
-            Outcome::Succeeded { output } => Ok(Executed { output, took, figures: self.printed(tasks) }),
+            Outcome::Succeeded { output } => Ok(BareExecution { output, took, figures: self.printed(tasks) }),
             other => Err(failed(format!("{other:?}"))),
         }
     }

@@ -23,7 +23,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use self::application::{Application, Size};
-use self::report::Report;
+use self::report::PipelinesReport;
 use self::rounds::Cell;
 use self::scenario::Scenario;
 use self::stage::Stage;
@@ -63,7 +63,7 @@ pub(super) struct PipelinesArgs {
 
 /// What decides the outcome of an application and size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Asked {
+struct PipelinesParameters {
     rounds: usize,
     at_once: usize,
     scenarios: Vec<Scenario>,
@@ -81,7 +81,7 @@ impl PipelinesArgs {
         progress.enable_steady_tick(Duration::from_millis(500));
         progress.set_message("starting Swift, Redis and Nigh");
         let stage = Stage::set(&python, &mut machine, |said| progress.println(said)).await?;
-        let kept = self.kept(Asked { rounds, at_once: stage.at_once(), scenarios: stage.scenarios() })?;
+        let kept = self.kept(PipelinesParameters { rounds, at_once: stage.at_once(), scenarios: stage.scenarios() })?;
         let stop = progress::stop_on_interrupt();
         let mut cells = Vec::new();
         let mut cast = None;
@@ -106,7 +106,7 @@ impl PipelinesArgs {
             progress.inc(1);
         }
         progress.finish_and_clear();
-        let report = Report::new(machine, rounds, stage.at_once(), &cells);
+        let report = PipelinesReport::new(machine, rounds, stage.at_once(), &cells);
         if let Some(path) = &self.html {
             write_page(path, &page::page(&report)?)?;
         }
@@ -138,7 +138,7 @@ impl PipelinesArgs {
         Ok(chosen().flat_map(of).collect())
     }
 
-    fn kept(&self, asked: Asked) -> Result<Option<KeptProgress<Asked, Cell>>, LabError> {
+    fn kept(&self, asked: PipelinesParameters) -> Result<Option<KeptProgress<PipelinesParameters, Cell>>, LabError> {
         let beside_the_page = || Some(self.html.as_ref()?.with_extension("state"));
         let Some(path) = self.progress.clone().or_else(beside_the_page) else { return Ok(None) };
         KeptProgress::open(&path, asked).map(Some)

@@ -1,6 +1,6 @@
 //! The report as a page: a chart an application, as OFC's figure 7: bars of extract, transform and load.
 
-use super::report::{HEAD, Report, Row};
+use super::report::{HEAD, PipelinesReport, Row};
 use super::scenario::Scenario;
 use crate::LabError;
 use crate::instrument::chart::{escape, figure, page as whole_page, table};
@@ -10,7 +10,7 @@ use crate::instrument::stacked_bars::{EXTRACT, LOAD, StackedBar, TRANSFORM, stac
 const SHOWN_MAX: f64 = 1.4;
 
 /// The page.
-pub(super) fn page(report: &Report) -> Result<String, LabError> {
+pub(super) fn page(report: &PipelinesReport) -> Result<String, LabError> {
     let mut applications: Vec<&str> = report.rows.iter().map(|row| row.application.as_str()).collect();
     applications.dedup();
     let list = |items: &mut dyn Iterator<Item = String>| {
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn a_page_has_a_chart_an_application_the_conditions_and_every_row() {
         let machine = Machine::read("nigh experiment pipelines".to_owned());
-        let report = Report::new(machine, 3, 2, &[cell()]);
+        let report = PipelinesReport::new(machine, 3, 2, &[cell()]);
         let page = page(&report).unwrap();
         assert_eq!((page.matches("<svg").count(), page.matches("<tr>").count()), (1, 2));
         assert!(page.contains("a&lt;b") && !page.contains("<td>a<b"));

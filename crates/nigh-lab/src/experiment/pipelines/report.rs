@@ -105,7 +105,7 @@ pub(super) struct Row {
 
 /// All rows.
 #[derive(Clone, Debug, Serialize)]
-struct Overall {
+struct PipelinesSummary {
     share_of_ceiling: f64,
     share_of_ceiling_least: f64,
     ratio_to_redis: Option<f64>,
@@ -120,7 +120,7 @@ struct Overall {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct PipelinesReport {
     pub(super) machine: Machine,
     pub(super) conditions: [&'static str; CONDITIONS.len()],
     rounds: usize,
@@ -128,7 +128,7 @@ pub(super) struct Report {
     ceiling_target: f64,
     redis_target: f64,
     /// None, if nothing was played.
-    overall: Option<Overall>,
+    overall: Option<PipelinesSummary>,
     pub(super) rows: Vec<Row>,
 }
 
@@ -174,13 +174,13 @@ fn row(cell: &Cell) -> Option<Row> {
     })
 }
 
-fn overall(rows: &[Row]) -> Option<Overall> {
+fn overall(rows: &[Row]) -> Option<PipelinesSummary> {
     let of = |figure: fn(&Row) -> f64| Sample::new(rows.iter().map(figure).collect());
     let share = of(|row| row.share_of_ceiling);
     let to_redis = Sample::new(rows.iter().filter_map(|row| Some(row.ratio_to_redis?.value)).collect());
     let known = |share: f64| (!to_redis.is_empty()).then(|| to_redis.percentile(share));
     let most = rows.iter().max_by(|a, b| a.saved.total_cmp(&b.saved))?;
-    Some(Overall {
+    Some(PipelinesSummary {
         share_of_ceiling: share.median(),
         share_of_ceiling_least: share.percentile(0.0),
         ratio_to_redis: known(0.5),
@@ -194,7 +194,7 @@ fn overall(rows: &[Row]) -> Option<Overall> {
     })
 }
 
-impl Report {
+impl PipelinesReport {
     pub(super) fn new(machine: Machine, rounds: usize, at_once: usize, cells: &[Cell]) -> Self {
         let rows: Vec<Row> = cells.iter().filter_map(row).collect();
         Self {
@@ -329,7 +329,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_report_names_the_best_saving_beside_ofc_s_and_is_a_table_with_its_machine() {
-        let report = Report::new(Machine::read("nigh experiment pipelines".to_owned()), 3, 2, &[cell()]);
+        let report = PipelinesReport::new(Machine::read("nigh experiment pipelines".to_owned()), 3, 2, &[cell()]);
         let text = report.text();
         for said in [
             "95 % of the ceiling",

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::application::{SCRATCH, Size};
 use super::scenario::Scenario;
-use super::stage::{Cast, Played, Stage};
+use super::stage::{Cast, PlayedExecution, Stage};
 use crate::LabError;
 
 /// The order of the scenarios is the same in every run.
@@ -112,7 +112,7 @@ pub(super) async fn play(
     Ok(cell)
 }
 
-fn run_of(played: &Played) -> Run {
+fn run_of(played: &PlayedExecution) -> Run {
     let sum = |figure: fn(&super::figures::Figures) -> f64| played.figures.iter().map(figure).sum::<f64>() / 1e3;
     Run {
         total_ms: played.took.as_secs_f64() * 1e3,
@@ -123,7 +123,13 @@ fn run_of(played: &Played) -> Run {
 }
 
 /// The same answer as of all others, every task's figures, and a hit where the scenario says so.
-fn check(cell: &Cell, scenario: Scenario, played: &Played, expected: &Value, counts: bool) -> Result<(), LabError> {
+fn check(
+    cell: &Cell,
+    scenario: Scenario,
+    played: &PlayedExecution,
+    expected: &Value,
+    counts: bool,
+) -> Result<(), LabError> {
     let failure = |reason: String| LabError::Function {
         function: format!("{} ({})", cell.application, scenario.name()),
         input: cell.size.clone(),
@@ -151,9 +157,9 @@ mod tests {
     use super::*;
     use crate::experiment::pipelines::figures::Figures;
 
-    fn played(misses: u64) -> Played {
+    fn played(misses: u64) -> PlayedExecution {
         let task = Figures { total_us: 10_000.0, extract_us: 2000.0, load_us: 3000.0 };
-        Played { output: Value::from(1), took: Duration::from_millis(12), figures: vec![task; 2], misses }
+        PlayedExecution { output: Value::from(1), took: Duration::from_millis(12), figures: vec![task; 2], misses }
     }
 
     fn cell(tasks: usize) -> Cell {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::application::{Application, SCRATCH};
-use super::bare_engine::{BareEngine, Executed};
+use super::bare_engine::{BareEngine, BareExecution};
 use super::figures::Figures;
 use super::scenario::Scenario;
 use crate::LabError;
@@ -48,7 +48,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const RECORDS_MAX: usize = 10_000;
 
 /// An execution at its end.
-pub(super) struct Played {
+pub(super) struct PlayedExecution {
     pub(super) output: Value,
     /// From its start to its answer, by who started it.
     pub(super) took: Duration,
@@ -226,11 +226,11 @@ impl Stage {
         scenario: Scenario,
         key: &str,
         tasks: usize,
-    ) -> Result<Played, LabError> {
+    ) -> Result<PlayedExecution, LabError> {
         let input = cast.application.input(bucket_of(scenario), key, self.at_once());
         if let Some(engine) = cast.engines.get(&scenario) {
-            let Executed { output, took, figures } = engine.execute(&cast.definition, scenario.name(), input)?;
-            return Ok(Played { output, took, figures, misses: 0 });
+            let BareExecution { output, took, figures } = engine.execute(&cast.definition, scenario.name(), input)?;
+            return Ok(PlayedExecution { output, took, figures, misses: 0 });
         }
         // Connected anew: the door closes what has idled through long turns of the others.
         let mut states = StatesDoor::connect(&self.node)?;
@@ -239,7 +239,7 @@ impl Stage {
         let begin = SystemClock::new().wall();
         let (output, took_us) = states.run(&request)?;
         let records = self.records(begin, tasks).await?;
-        Ok(Played {
+        Ok(PlayedExecution {
             output,
             took: Duration::from_secs_f64(took_us / 1e6),
             figures: records.iter().flat_map(|record| Figures::read(record.log.lines())).collect(),

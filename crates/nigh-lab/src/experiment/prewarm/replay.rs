@@ -7,10 +7,10 @@ use nigh_data::NamePrint;
 use nigh_data::ObjectId;
 use nigh_data::fetch_us;
 use nigh_objects::eviction::{DEFAULT_DOUBTFUL, Order, Origin, S3Fifo};
-use nigh_schedule::application_objects::{ApplicationObjects, Ended, Names};
+use nigh_schedule::application_objects::{ApplicationObjects, FinishedRun, Names};
 use nigh_schedule::payload_walk::PayloadWalk;
 use nigh_schedule::prefetch::{PrefetchUse, Prefetches};
-use nigh_schedule::touched::Touched;
+use nigh_schedule::touched::TouchedObject;
 use nigh_terms::{BucketName, FunctionName, Monotonic, Namespace};
 
 use super::applications::{Application, Object, RunObjects, Start, bucket};
@@ -72,8 +72,8 @@ impl Player<'_> {
         fetch_us(object.bytes)
     }
 
-    fn touched(&self, object: &Object, wrote: bool) -> Touched {
-        Touched { bucket: self.bucket.clone(), key: object.key.clone(), bytes: object.bytes, wrote }
+    fn touched(&self, object: &Object, wrote: bool) -> TouchedObject {
+        TouchedObject { bucket: self.bucket.clone(), key: object.key.clone(), bytes: object.bytes, wrote }
     }
 
     /// What will probably be read is brought.
@@ -100,7 +100,7 @@ impl Player<'_> {
         }
     }
 
-    fn ended(&mut self, function: &FunctionName, walk: &PayloadWalk, touched: &[Touched], now: f64) {
+    fn ended(&mut self, function: &FunctionName, walk: &PayloadWalk, touched: &[TouchedObject], now: f64) {
         for one in touched.iter().filter(|one| !one.wrote) {
             self.prefetches.read(NamePrint::of(&one.object(&self.namespace)));
         }
@@ -111,7 +111,7 @@ impl Player<'_> {
         };
         let named: Vec<NamePrint> = walk.objects.iter().map(object).collect();
         let (namespace, names) = (&self.namespace, &Names::of(walk));
-        self.learned.ended(&Ended { namespace, function, names, named: &named, touched });
+        self.learned.ended(&FinishedRun { namespace, function, names, named: &named, touched });
     }
 
     fn follow(&mut self, function: &FunctionName, part: &Object, reads: &[Object], now: f64) -> f64 {

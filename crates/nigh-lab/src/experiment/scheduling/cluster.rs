@@ -12,7 +12,8 @@ use nigh_objects::eviction::{DEFAULT_DOUBTFUL, Order, Origin, S3Fifo};
 use nigh_schedule::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Place, Turn};
 use nigh_schedule::scheduler::locality_hints::LocalityHints;
 use nigh_schedule::scheduler::{
-    Choice, Fingerprint, Inputs, NodeIndex, NodeRole, NodeView, Offer, PerNode, Placement, Warm, Weights, schedule,
+    Choice, Fingerprint, Inputs, NodeIndex, NodeRole, NodeView, Offer, PerNode, Placement, WarmSandboxes, Weights,
+    schedule,
 };
 use nigh_terms::{ByteSize, FunctionName, Incarnation, Monotonic, Namespace};
 
@@ -100,7 +101,7 @@ pub(super) struct Cluster<'a> {
     /// What the scheduler sees: the nodes' views side by side.
     views: Vec<NodeView>,
     /// Idle sandboxes of each function.
-    warm: Vec<PerNode<Warm>>,
+    warm: Vec<PerNode<WarmSandboxes>>,
     hints: LocalityHints,
     sizes: Vec<u64>,
     jobs: Vec<Job>,

@@ -23,7 +23,7 @@ use clap::{Args, ValueEnum};
 use self::cluster::{Cluster, PROCESSORS};
 use self::contenders::CONTENDERS;
 use self::recorded_runs::RecordedRun;
-use self::report::{Report, Row};
+use self::report::{Row, SchedulingReport};
 use self::workload::Workload;
 use crate::LabError;
 use crate::instrument::machine::Machine;
@@ -70,13 +70,13 @@ impl SchedulingArgs {
         print_report(&report, || report.text(), json)
     }
 
-    fn report(&self, machine: Machine) -> Result<Report, LabError> {
+    fn report(&self, machine: Machine) -> Result<SchedulingReport, LabError> {
         let minutes = recorded_invocations::read_trace(&self.trace)?;
         let runs = recorded_runs::read_runs(&self.runs)?;
         let wanted = |part| self.part.is_none_or(|only| only == part);
         let rows = if wanted(Part::Weightings) { self.weightings(&minutes, &runs)? } else { Vec::new() };
         let pressure = if wanted(Part::Pressure) { pressure::play(&minutes, &runs, self.quick) } else { Vec::new() };
-        Ok(Report::make(machine, self.quick, cluster::about(), rows, pressure))
+        Ok(SchedulingReport::make(machine, self.quick, cluster::about(), rows, pressure))
     }
 
     fn weightings(&self, minutes: &[Vec<u32>], runs: &[RecordedRun]) -> Result<Vec<Row>, LabError> {

@@ -21,7 +21,7 @@ pub(super) struct Row {
 
 /// One weighting over all workloads and clusters: geometric means over the best of each.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Ranked {
+pub(super) struct RankedWeighting {
     pub(super) weighting: &'static str,
     /// The mean time, over the best weighting's.
     pub(super) mean: f64,
@@ -38,19 +38,19 @@ pub(super) struct Ranked {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct SchedulingReport {
     machine: Machine,
     quick: bool,
     simulated: String,
     settled: &'static str,
     weights: Vec<(&'static str, Weights)>,
-    pub(super) ranking: Vec<Ranked>,
+    pub(super) ranking: Vec<RankedWeighting>,
     pub(super) rows: Vec<Row>,
     summary: PressureSummary,
     pressure: Vec<PressureRow>,
 }
 
-impl Report {
+impl SchedulingReport {
     pub(super) fn make(
         machine: Machine,
         quick: bool,
@@ -61,7 +61,7 @@ impl Report {
         let played = |name: &str| rows.iter().any(|row| row.weighting == name);
         let weights: Vec<_> =
             CONTENDERS.iter().filter(|one| played(one.name)).map(|one| (one.name, one.weights)).collect();
-        let mut ranking: Vec<Ranked> = weights.iter().map(|(name, _)| rank(name, &rows)).collect();
+        let mut ranking: Vec<RankedWeighting> = weights.iter().map(|(name, _)| rank(name, &rows)).collect();
         ranking.sort_by(|one, other| one.both.total_cmp(&other.both));
         Self {
             machine,
@@ -116,7 +116,7 @@ impl Report {
     }
 }
 
-fn rank(weighting: &'static str, rows: &[Row]) -> Ranked {
+fn rank(weighting: &'static str, rows: &[Row]) -> RankedWeighting {
     let own = || rows.iter().filter(|row| row.weighting == weighting);
     let over_best = |of: fn(&Figures) -> f64| {
         let logarithms = own().map(|row| {
@@ -127,7 +127,7 @@ fn rank(weighting: &'static str, rows: &[Row]) -> Ranked {
         (logarithms.sum::<f64>() / own().count().max(1) as f64).exp()
     };
     let (mean, p99) = (over_best(|figures| figures.mean_ms), over_best(|figures| figures.p99_ms));
-    Ranked {
+    RankedWeighting {
         weighting,
         mean,
         p99,

@@ -89,18 +89,25 @@ impl Workload {
             Self::recorded(minutes, runs, processors, seconds),
             Self::made(
                 "skewed",
-                &Made { median_ms: 100.0, functions: 100, skew: 1.2, ..Made::COMMON },
+                &MadeUpWorkload { median_ms: 100.0, functions: 100, skew: 1.2, ..MadeUpWorkload::COMMON },
                 processors,
                 seconds,
             ),
             Self::made(
                 "data-bound",
-                &Made { median_ms: 40.0, functions: 40, skew: 0.8, inputs: 400, bytes: 2 << 20, ..Made::COMMON },
+                &MadeUpWorkload {
+                    median_ms: 40.0,
+                    functions: 40,
+                    skew: 0.8,
+                    inputs: 400,
+                    bytes: 2 << 20,
+                    ..MadeUpWorkload::COMMON
+                },
                 processors,
                 seconds,
             ),
-            Self::made("bursts", &Made { burst: 20, ..Made::COMMON }, processors, seconds),
-            Self::made("pipelines", &Made { stages: 3, ..Made::COMMON }, processors, seconds),
+            Self::made("bursts", &MadeUpWorkload { burst: 20, ..MadeUpWorkload::COMMON }, processors, seconds),
+            Self::made("pipelines", &MadeUpWorkload { stages: 3, ..MadeUpWorkload::COMMON }, processors, seconds),
         ]
     }
 
@@ -142,7 +149,7 @@ impl Workload {
         Self::in_order("recorded", functions, arrivals, inputs)
     }
 
-    fn made(name: &'static str, made: &Made, processors: f64, seconds: u64) -> Self {
+    fn made(name: &'static str, made: &MadeUpWorkload, processors: f64, seconds: u64) -> Self {
         let mut random = StdRng::seed_from_u64(2);
         let (mut functions, mut arrivals, mut inputs) = (Vec::new(), Vec::new(), Inputs::new());
         let chains = made.functions.max((processors / 8.0) as usize);
@@ -192,7 +199,7 @@ impl Workload {
 }
 
 /// A workload that is made up.
-struct Made {
+struct MadeUpWorkload {
     median_ms: f64,
     functions: usize,
     /// Zipf's exponent of the functions' popularity.
@@ -207,7 +214,7 @@ struct Made {
     stages: usize,
 }
 
-impl Made {
+impl MadeUpWorkload {
     const COMMON: Self = Self { median_ms: 50.0, functions: 60, skew: 1.0, inputs: 200, bytes: 0, burst: 1, stages: 1 };
 }
 

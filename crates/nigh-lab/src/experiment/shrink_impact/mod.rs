@@ -23,7 +23,7 @@ use self::memory_group::{MemoryGroup, python_inside};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::made_up::Filled;
+use crate::instrument::made_up::FilledMemory;
 use crate::instrument::node_under_test::{NodeUnderTest, python, settings};
 use crate::instrument::peer::bare_runtime::BareRuntime;
 use crate::instrument::progress;
@@ -32,7 +32,7 @@ use crate::instrument::s3_door::S3Door;
 use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction};
 use crate::instrument::stats::Sample;
 use crate::instrument::table::plain_grid;
-use crate::load::run::Answered;
+use crate::load::run::InvocationTimes;
 use crate::load::stage::read_input;
 
 const FUNCTION: &str = "wand_sepia";
@@ -99,7 +99,7 @@ impl Scenario {
 
 /// One run.
 #[derive(Clone, Copy, Debug, Default)]
-struct Grown {
+struct GrowthRun {
     /// What the function waited for before it began.
     before_us: f64,
     /// Until the cache had given way.
@@ -133,7 +133,7 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct ShrinkImpactReport {
     machine: Machine,
     conditions: [&'static str; 4],
     rounds: u16,
@@ -171,7 +171,7 @@ impl ShrinkImpactArgs {
             progress.set_message(size);
             let need = stage.need(size).await?;
             let mut from = ByteSize::ZERO;
-            let mut runs: Vec<(Scenario, Grown)> = Vec::new();
+            let mut runs: Vec<(Scenario, GrowthRun)> = Vec::new();
             for _ in 0..rounds {
                 let mut order = Scenario::ALL;
                 order.shuffle(&mut random);
@@ -200,7 +200,7 @@ impl ShrinkImpactArgs {
         let (overhead, overhead_before) = (most(Scenario::EvictedBeside), most(Scenario::Evicted));
         let met = overhead <= OVERHEAD_MAX && failed == 0;
         let (conditions, overhead_asked, ofc_overhead) = (CONDITIONS, OVERHEAD_MAX, OFC_OVERHEAD);
-        let report = Report {
+        let report = ShrinkImpactReport {
             machine,
             conditions,
             rounds,
@@ -217,8 +217,8 @@ impl ShrinkImpactArgs {
 }
 
 /// The rows of one size.
-fn rows_of(input: &'static str, from: ByteSize, to: ByteSize, runs: &[(Scenario, Grown)]) -> Vec<Row> {
-    let of = |scenario: Scenario, figure: fn(&Grown) -> f64| {
+fn rows_of(input: &'static str, from: ByteSize, to: ByteSize, runs: &[(Scenario, GrowthRun)]) -> Vec<Row> {
+    let of = |scenario: Scenario, figure: fn(&GrowthRun) -> f64| {
         Sample::new(runs.iter().filter(|(which, _)| *which == scenario).map(|(_, grown)| figure(grown)).collect())
     };
     let base_ms = of(Scenario::Base, |grown| grown.run_ms).median();
@@ -226,7 +226,7 @@ fn rows_of(input: &'static str, from: ByteSize, to: ByteSize, runs: &[(Scenario,
         let before_us = of(scenario, |grown| grown.before_us);
         // Each round has one run of each, so that they stand in the same order.
         let each = |which: Scenario| runs.iter().filter(move |(one, _)| *one == which).map(|(_, grown)| *grown);
-        let whole = |grown: Grown| grown.before_us / 1e3 + grown.run_ms;
+        let whole = |grown: GrowthRun| grown.before_us / 1e3 + grown.run_ms;
         let ratios = each(scenario).zip(each(Scenario::Base)).map(|(one, base)| whole(one) / base.run_ms - 1.0);
         let slower = Sample::new(ratios.collect()).median_estimate(SEED);
         Row {
@@ -254,8 +254,8 @@ struct Stage {
     group: MemoryGroup,
     function: SampleFunction,
     /// All of it filled; and half.
-    full: Filled,
-    half: Filled,
+    full: FilledMemory,
+    half: FilledMemory,
     node: NodeUnderTest,
     /// The program that is Python in the group.
     program: PathBuf,
@@ -289,7 +289,7 @@ impl Stage {
         python_inside(&group, &python, &program)?;
         // Bodies on their way in may take a part of the budget only: filled first, it is lowered then.
         let room = ByteSize(4 * CACHE.bytes());
-        let (full, half) = (Filled::begin(OBJECT, room).await?, Filled::begin(OBJECT, room).await?);
+        let (full, half) = (FilledMemory::begin(OBJECT, room).await?, FilledMemory::begin(OBJECT, room).await?);
         let runtime = start(&program, &code, &node)?;
         Ok(Self { runtime, group, function, full, half, node, program, code, _work: work })
     }
@@ -343,7 +343,7 @@ impl Stage {
         size: &str,
         from: ByteSize,
         to: ByteSize,
-    ) -> Result<Grown, LabError> {
+    ) -> Result<GrowthRun, LabError> {
         let more = to.saturating_sub(from);
         let timed = |work: &mut dyn FnMut() -> Result<(), LabError>| {
             let begin = Instant::now();
@@ -389,15 +389,15 @@ impl Stage {
         let us = |took: Duration| took.as_secs_f64() * 1e6;
         let before = match scenario {
             // It is there already: its write is nobody's wait.
-            Scenario::Base => return Ok(Grown { run_ms: answered.total_ms, ..Grown::default() }),
+            Scenario::Base => return Ok(GrowthRun { run_ms: answered.total_ms, ..GrowthRun::default() }),
             Scenario::Unused | Scenario::Evicted => scaling + limit,
             Scenario::EvictedBeside => headroom,
         };
         let [before_us, scaling_us, limit_us] = [before, scaling, limit].map(us);
-        Ok(Grown { before_us, scaling_us, limit_us, run_ms: answered.total_ms })
+        Ok(GrowthRun { before_us, scaling_us, limit_us, run_ms: answered.total_ms })
     }
 
-    fn invoke(&mut self, size: &str) -> Result<Answered, LabError> {
+    fn invoke(&mut self, size: &str) -> Result<InvocationTimes, LabError> {
         invoke(&mut self.runtime, &self.function.event_of(BUCKET, size, "out/sepia"), size)
     }
 }
@@ -406,16 +406,16 @@ fn start(program: &Path, code: &Path, node: &NodeUnderTest) -> Result<BareRuntim
     Ok(BareRuntime::start(program, code, MEASURED_HANDLER, &node.s3_access().environment())?)
 }
 
-fn invoke(runtime: &mut BareRuntime, event: &[u8], size: &str) -> Result<Answered, LabError> {
+fn invoke(runtime: &mut BareRuntime, event: &[u8], size: &str) -> Result<InvocationTimes, LabError> {
     let failed = |reason: String| LabError::Function { function: FUNCTION.to_owned(), input: size.to_owned(), reason };
     let answer = runtime.invoke(event).map_err(|error| failed(error.to_string()))?;
     if !answer.succeeded {
         return Err(failed(String::from_utf8_lossy(&answer.payload).into_owned()));
     }
-    Answered::read(&answer.payload).map_err(failed)
+    InvocationTimes::read(&answer.payload).map_err(failed)
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &ShrinkImpactReport) -> String {
     let table = plain_grid(
         "input | scenario | runs | MB | scaling us | p95 | limit us | handler ms | overhead | slower".split(" | "),
         report.rows.iter().map(|row| {
@@ -438,7 +438,8 @@ fn text(report: &Report) -> String {
             ]
         }),
     );
-    let Report { overhead, overhead_before, overhead_asked, ofc_overhead, failed, met, machine, .. } = report;
+    let ShrinkImpactReport { overhead, overhead_before, overhead_asked, ofc_overhead, failed, met, machine, .. } =
+        report;
     format!(
         "{table}\noverhead with copies evicted while it runs, most of a size: {:.2} %, asked <= {} %: {} (all before it: \
          {:.2} %; OFC: up to {:.1} %)\nfailed: {failed}\n{machine}",
@@ -456,9 +457,9 @@ mod tests {
 
     #[test]
     fn overhead_is_what_is_waited_for_before_the_run_and_slower_is_the_whole() {
-        let grown = |before_us, run_ms| Grown { before_us, scaling_us: 190.0, limit_us: 10.0, run_ms };
+        let grown = |before_us, run_ms| GrowthRun { before_us, scaling_us: 190.0, limit_us: 10.0, run_ms };
         let runs = [
-            (Scenario::Base, Grown { run_ms: 20.0, ..Grown::default() }),
+            (Scenario::Base, GrowthRun { run_ms: 20.0, ..GrowthRun::default() }),
             (Scenario::Unused, grown(10.0, 20.0)),
             (Scenario::Evicted, grown(200.0, 21.0)),
             (Scenario::EvictedBeside, grown(10.0, 21.0)),

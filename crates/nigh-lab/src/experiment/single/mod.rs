@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use self::report::{Report, rows};
+use self::report::{SingleReport, rows};
 use self::rounds::{Cell, RoundLimits};
 use self::scenario::Scenario;
 use self::stage::Stage;
@@ -71,7 +71,7 @@ pub(super) struct SingleArgs {
 
 /// What decides the outcome of a function and size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Asked {
+struct SingleParameters {
     limits: RoundLimits,
     scenarios: Vec<Scenario>,
 }
@@ -88,7 +88,7 @@ impl SingleArgs {
         progress.enable_steady_tick(Duration::from_millis(500));
         progress.set_message("starting Swift, Redis and Nigh");
         let stage = Stage::set(&project, &python, &mut machine, |said| progress.println(said))?;
-        let kept = self.kept(Asked { limits, scenarios: stage.scenarios() })?;
+        let kept = self.kept(SingleParameters { limits, scenarios: stage.scenarios() })?;
         stage.upload(&sizes).await?;
 
         let stop = progress::stop_on_interrupt();
@@ -117,7 +117,7 @@ impl SingleArgs {
             }
         }
         progress.finish_and_clear();
-        let report = Report::new(machine, limits, rows(&cells));
+        let report = SingleReport::new(machine, limits, rows(&cells));
         if let Some(path) = &self.html {
             write_page(path, &page::page(&report)?)?;
         }
@@ -145,7 +145,7 @@ impl SingleArgs {
         names.iter().map(find).collect()
     }
 
-    fn kept(&self, asked: Asked) -> Result<Option<KeptProgress<Asked, Cell>>, LabError> {
+    fn kept(&self, asked: SingleParameters) -> Result<Option<KeptProgress<SingleParameters, Cell>>, LabError> {
         let beside_the_page = || Some(self.html.as_ref()?.with_extension("state"));
         let Some(path) = self.progress.clone().or_else(beside_the_page) else { return Ok(None) };
         KeptProgress::open(&path, asked).map(Some)

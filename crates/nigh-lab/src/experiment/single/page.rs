@@ -1,6 +1,6 @@
 //! The report as a page: a chart a function, as OFC's figure 7: bars of extract, transform and load.
 
-use super::report::{HEAD, Report, Row};
+use super::report::{HEAD, Row, SingleReport};
 use super::scenario::Scenario;
 use crate::LabError;
 use crate::instrument::chart::{escape, figure, page as whole_page, table};
@@ -10,7 +10,7 @@ use crate::instrument::stacked_bars::{EXTRACT, LOAD, StackedBar, TRANSFORM, stac
 const SHOWN_MAX: f64 = 1.6;
 
 /// The page.
-pub(super) fn page(report: &Report) -> Result<String, LabError> {
+pub(super) fn page(report: &SingleReport) -> Result<String, LabError> {
     let mut functions: Vec<&str> = report.rows.iter().map(|row| row.function.as_str()).collect();
     functions.dedup();
     let mut body =
@@ -59,7 +59,7 @@ mod tests {
     fn a_page_has_a_chart_a_function_the_conditions_and_every_row() {
         let machine = Machine::read("nigh experiment single".to_owned());
         let limits = RoundLimits { rounds_min: 1, rounds_max: 1, seconds: 0.0 };
-        let report = Report::new(machine, limits, rows(&[cell()]));
+        let report = SingleReport::new(machine, limits, rows(&[cell()]));
         let page = page(&report).unwrap();
         assert_eq!(page.matches("<svg").count(), 1);
         assert_eq!(page.matches("<tr>").count(), 1 + report.rows.len());

@@ -65,7 +65,7 @@ pub(super) struct Row {
 
 /// All rows of a scenario. Medians over functions and sizes.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Overall {
+pub(super) struct ScenarioSummary {
     pub(super) scenario: Scenario,
     pub(super) share_of_ceiling: Option<f64>,
     pub(super) share_of_ceiling_least: Option<f64>,
@@ -82,15 +82,15 @@ pub(super) struct Overall {
 
 /// All that a run of the experiment says.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct SingleReport {
     pub(super) machine: Machine,
     pub(super) conditions: [&'static str; CONDITIONS.len()],
     pub(super) limits: RoundLimits,
-    pub(super) overall: Vec<Overall>,
+    pub(super) overall: Vec<ScenarioSummary>,
     pub(super) rows: Vec<Row>,
 }
 
-impl Report {
+impl SingleReport {
     pub(super) fn new(machine: Machine, limits: RoundLimits, rows: Vec<Row>) -> Self {
         let overall = Scenario::ALL.into_iter().filter_map(|scenario| overall(scenario, &rows)).collect();
         Self { machine, conditions: CONDITIONS, limits, overall, rows }
@@ -148,7 +148,7 @@ impl Row {
     }
 }
 
-impl Overall {
+impl ScenarioSummary {
     pub(super) fn sentence(&self) -> String {
         let mut text = self.scenario.name().to_owned();
         if let (Some(share), Some(least), Some(extract)) =
@@ -259,7 +259,7 @@ fn rows_of(cell: &Cell) -> Vec<Row> {
     cell.runs.iter().map(row).collect()
 }
 
-fn overall(scenario: Scenario, rows: &[Row]) -> Option<Overall> {
+fn overall(scenario: Scenario, rows: &[Row]) -> Option<ScenarioSummary> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.scenario == scenario).collect();
     if rows.is_empty() {
         return None;
@@ -269,7 +269,7 @@ fn overall(scenario: Scenario, rows: &[Row]) -> Option<Overall> {
     let (ceiling, extract) = (of(|row| row.share_of_ceiling), of(|row| row.share_of_extract));
     let saved = |row: &&Row| row.ratio_to_swift.map(|ratio| 1.0 - ratio);
     let most = rows.iter().copied().max_by(|a, b| saved(a).partial_cmp(&saved(b)).unwrap_or(std::cmp::Ordering::Equal));
-    Some(Overall {
+    Some(ScenarioSummary {
         scenario,
         share_of_ceiling: known(&ceiling, 0.5),
         share_of_ceiling_least: known(&ceiling, 0.0),
@@ -328,7 +328,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_report_names_the_best_saving_and_is_a_table_with_its_machine() {
-        let report = Report::new(
+        let report = SingleReport::new(
             Machine::read("nigh experiment single".to_owned()),
             RoundLimits { rounds_min: 1, rounds_max: 1, seconds: 0.0 },
             rows(&[cell()]),

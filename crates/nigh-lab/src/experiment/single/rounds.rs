@@ -69,7 +69,7 @@ pub(super) struct Cell {
 
 /// What `measured.py` returns.
 #[derive(Deserialize)]
-struct Answer {
+struct MeasuredTimes {
     total_us: f64,
     extract_us: f64,
     load_us: f64,
@@ -140,7 +140,7 @@ async fn measured(stage: &Stage, cast: &mut Cast<'_>, scenario: Scenario, key: &
             return Err(failure(format!("Nigh served it by {read:?}, where {expected:?} was to be measured")));
         }
     }
-    let answer: Answer = serde_json::from_slice(&played.payload).map_err(|error| failure(error.to_string()))?;
+    let answer: MeasuredTimes = serde_json::from_slice(&played.payload).map_err(|error| failure(error.to_string()))?;
     Ok(Run {
         total_ms: answer.total_us / 1e3,
         extract_ms: answer.extract_us / 1e3,

@@ -231,7 +231,7 @@ pub(super) struct Cast<'a> {
 }
 
 /// An invocation's end.
-pub(super) struct Played {
+pub(super) struct PlayedInvocation {
     /// What the handler returned.
     pub(super) payload: Vec<u8>,
     /// From the event's first byte to the answer's last, by who invoked it.
@@ -240,7 +240,7 @@ pub(super) struct Played {
 
 impl Cast<'_> {
     /// Invokes the function on the input at `key`; its output goes where the scenario's last one went.
-    pub(super) async fn play(&mut self, scenario: Scenario, key: &str) -> Result<Played, LabError> {
+    pub(super) async fn play(&mut self, scenario: Scenario, key: &str) -> Result<PlayedInvocation, LabError> {
         let function = self.function;
         let failure = |reason: String| LabError::Function {
             function: format!("{} ({})", function.name, scenario.name()),
@@ -257,7 +257,7 @@ impl Cast<'_> {
             let took = begin.elapsed();
             return match answer.function_error {
                 Some(_) => Err(failure(String::from_utf8_lossy(&answer.payload).into_owned())),
-                None => Ok(Played { payload: answer.payload, took }),
+                None => Ok(PlayedInvocation { payload: answer.payload, took }),
             };
         }
         let process = self.processes.get_mut(&scenario).ok_or_else(|| failure("it has no process".to_owned()))?;
@@ -265,6 +265,6 @@ impl Cast<'_> {
         if !answer.succeeded {
             return Err(failure(String::from_utf8_lossy(&answer.payload).into_owned()));
         }
-        Ok(Played { payload: answer.payload, took: answer.took })
+        Ok(PlayedInvocation { payload: answer.payload, took: answer.took })
     }
 }

@@ -57,14 +57,14 @@ pub(super) struct StormArgs {
 
 /// What a kept run was asked.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Asked {
+struct StormParameters {
     from: u64,
     seeds: u64,
 }
 
 /// A storm that broke a promise.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Broken {
+struct BrokenStorm {
     seed: u64,
     breaks: String,
     what: String,
@@ -76,7 +76,7 @@ struct Broken {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct PartOutcome {
     faults_by_kind: BTreeMap<String, u64>,
-    violations: Vec<Broken>,
+    violations: Vec<BrokenStorm>,
     /// Of all of them, those not told in full too.
     broken: u64,
     operations: u64,
@@ -94,7 +94,7 @@ impl PartOutcome {
             let StormEnd { violation, strikes: struck, operations, events, virtual_seconds, trace_hash, .. } =
                 storm(seed, LeftOut::Nothing);
             if let Some(violation) = violation {
-                sum.violations.push(Broken {
+                sum.violations.push(BrokenStorm {
                     seed,
                     breaks: breach_name(violation.breach),
                     what: violation.what,
@@ -137,7 +137,7 @@ fn breach_name(breach: Breach) -> String {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct StormReport {
     machine: Machine,
     from: u64,
     seeds: u64,
@@ -146,7 +146,7 @@ struct Report {
     faults_by_kind: BTreeMap<String, u64>,
     /// Storms that broke a promise; the first of them are told.
     broken: u64,
-    violations: Vec<Broken>,
+    violations: Vec<BrokenStorm>,
     operations: u64,
     events: u64,
     /// Of all storms in their order, in hexadecimal: the same program gives the same.
@@ -175,10 +175,11 @@ impl StormArgs {
         }
     }
 
-    fn play(&self, machine: Machine) -> Result<Report, LabError> {
+    fn play(&self, machine: Machine) -> Result<StormReport, LabError> {
         let Self { from, seeds, .. } = *self;
         let path = self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name("storm.state"));
-        let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { from, seeds })?;
+        let kept: KeptProgress<StormParameters, PartOutcome> =
+            KeptProgress::open(&path, StormParameters { from, seeds })?;
         let bar = progress::bar(seeds).with_message("storms");
         let parts: Vec<u64> = (0..seeds.div_ceil(PART_SEEDS)).collect();
         let outcomes = in_parallel(&parts, |part| {
@@ -199,7 +200,7 @@ impl StormArgs {
         kept.finish()?;
         let mut all = PartOutcome::default();
         outcomes.into_iter().for_each(|outcome| all.add(outcome));
-        Ok(Report {
+        Ok(StormReport {
             machine,
             from,
             seeds,
@@ -226,7 +227,7 @@ impl StormArgs {
             None if self.trace => (Vec::new(), traced(seed, left_out)),
             None => (Vec::new(), storm(seed, left_out)),
         };
-        let told = One {
+        let told = StormTrace {
             seed,
             broken: end
                 .violation
@@ -252,7 +253,7 @@ fn broken_storms(count: u64) -> LabError {
 
 /// One storm as it is told.
 #[derive(Debug, Serialize)]
-struct One {
+struct StormTrace {
     seed: u64,
     broken: Option<String>,
     /// The faults that are needed to break it.
@@ -263,7 +264,7 @@ struct One {
     trace: Vec<String>,
 }
 
-impl One {
+impl StormTrace {
     fn text(&self) -> String {
         let mut lines = self.trace.clone();
         lines.extend(self.faults.iter().map(|fault| format!("needs {fault}")));
@@ -276,7 +277,7 @@ impl One {
     }
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &StormReport) -> String {
     let mut table = table_of("fault | strikes");
     for (kind, count) in &report.faults_by_kind {
         table.add_row([kind.clone(), count.to_string()]);
@@ -294,7 +295,7 @@ fn text(report: &Report) -> String {
         report.operations_per_second,
         report.trace_hash
     );
-    for Broken { seed, breaks, what, command } in &report.violations {
+    for BrokenStorm { seed, breaks, what, command } in &report.violations {
         text.push_str(&format!("\nseed {seed}: {breaks}: {what}; {command}"));
     }
     text

@@ -16,7 +16,7 @@ use crate::instrument::table::table_of;
 
 /// One that was left out.
 #[derive(Debug, Serialize)]
-struct Weakened {
+struct StormMutation {
     rule: String,
     /// The storms played until one was broken; absent if none was.
     seeds: Option<u64>,
@@ -26,11 +26,11 @@ struct Weakened {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct StormMutationsReport {
     machine: Machine,
     /// Storms played for each at most.
     seeds_max: u64,
-    weakened: Vec<Weakened>,
+    weakened: Vec<StormMutation>,
 }
 
 fn all() -> Vec<(String, LeftOut)> {
@@ -57,7 +57,7 @@ pub(super) fn run(machine: Machine, seeds: u64, json: bool) -> Result<(), LabErr
         let found = (0..seeds).find_map(|seed| storm(seed, *left_out).violation.map(|violation| (seed, violation)));
         bar.inc(1);
         let (seed, violation) = found.unzip();
-        Ok(Weakened {
+        Ok(StormMutation {
             rule: rule.clone(),
             seeds: seed.map(|seed| seed + 1),
             breaks: violation.as_ref().map_or_else(|| "nothing".to_owned(), |one| breach_name(one.breach)),
@@ -66,13 +66,13 @@ pub(super) fn run(machine: Machine, seeds: u64, json: bool) -> Result<(), LabErr
         })
     })?;
     bar.finish_and_clear();
-    let report = Report { machine, seeds_max: seeds, weakened };
+    let report = StormMutationsReport { machine, seeds_max: seeds, weakened };
     print_report(&report, || text(&report), json)
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &StormMutationsReport) -> String {
     let mut table = table_of("left out | breaks | seeds | s");
-    for Weakened { rule, seeds, breaks, seconds, .. } in &report.weakened {
+    for StormMutation { rule, seeds, breaks, seconds, .. } in &report.weakened {
         let seeds = seeds.map_or_else(|| format!("not in {}", report.seeds_max), |seeds| seeds.to_string());
         table.add_row([rule.clone(), breaks.clone(), seeds, format!("{seconds:.1}")]);
     }

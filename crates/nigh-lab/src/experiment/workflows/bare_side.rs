@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::Played;
+use super::StageInvocation;
 use super::pipeline::Pipeline;
 use crate::LabError;
 use crate::instrument::peer::bare_runtime::BareRuntime;
@@ -34,7 +34,7 @@ impl BareSide {
     }
 
     /// Gives each event to a process of its function, at the same time.
-    pub(super) fn invoke(&mut self, calls: &[(String, Vec<u8>)]) -> Result<Vec<Played>, LabError> {
+    pub(super) fn invoke(&mut self, calls: &[(String, Vec<u8>)]) -> Result<Vec<StageInvocation>, LabError> {
         let failure =
             |function: &str, reason| LabError::Function { function: function.to_owned(), input: String::new(), reason };
         let mut ready = Vec::new();
@@ -59,7 +59,7 @@ impl BareSide {
             if !answer.succeeded {
                 return Err(failure(function, String::from_utf8_lossy(&answer.payload).into_owned()));
             }
-            answers.push(Played { payload: answer.payload, took: answer.took });
+            answers.push(StageInvocation { payload: answer.payload, took: answer.took });
         }
         Ok(answers)
     }

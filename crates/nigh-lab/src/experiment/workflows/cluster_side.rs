@@ -18,7 +18,7 @@ use nigh_objects::{BucketPolicy, ModeRule, Shards, WriteMode};
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 
 use super::pipeline::IN_MEMORY;
-use super::{BUCKET, Played};
+use super::{BUCKET, StageInvocation};
 use crate::LabError;
 use crate::instrument::node_under_test::socket_address;
 use crate::instrument::platform::{Deployment, LambdaClient};
@@ -145,7 +145,7 @@ impl ClusterSide {
     }
 
     /// Invokes functions at the same time, each by a connection of its own.
-    pub(super) async fn invoke(&self, calls: &[(String, Vec<u8>)]) -> Result<Vec<Played>, LabError> {
+    pub(super) async fn invoke(&self, calls: &[(String, Vec<u8>)]) -> Result<Vec<StageInvocation>, LabError> {
         let mut ready = Vec::new();
         for (function, event) in calls {
             let client = self.lambda()?;
@@ -159,7 +159,7 @@ impl ClusterSide {
             let failure = |reason| LabError::Function { function: function.clone(), input: String::new(), reason };
             match answer.function_error {
                 Some(_) => Err(failure(String::from_utf8_lossy(&answer.payload).into_owned())),
-                None => Ok(Played { payload: answer.payload, took }),
+                None => Ok(StageInvocation { payload: answer.payload, took }),
             }
         };
         std::thread::scope(|scope| {

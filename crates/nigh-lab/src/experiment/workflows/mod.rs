@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use self::pipeline::Pipeline;
 use self::remote_hit::Distance;
-use self::report::Report;
+use self::report::WorkflowsReport;
 use self::rounds::Cell;
 use self::side::Side;
 use self::sides::Sides;
@@ -40,7 +40,7 @@ use crate::instrument::sample_function::SampleFunction;
 const BUCKET: &str = "workflows";
 
 /// An invocation's end.
-struct Played {
+struct StageInvocation {
     /// What the handler returned.
     payload: Vec<u8>,
     /// From the event's first byte to the answer's last, by who invoked it.
@@ -70,7 +70,7 @@ const QUICK_PARTS: [&str; 3] = ["phi", "sentiment", REMOTE_HIT];
 
 /// What decides the outcome of a part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Asked {
+struct WorkflowsParameters {
     rounds: usize,
 }
 
@@ -88,8 +88,11 @@ impl WorkflowsArgs {
         let pipelines = Pipeline::read_all(&project.join("functions/pipelines"))?;
         let parts = self.parts(&pipelines)?;
         let rounds = if self.quick { 1 } else { usize::from(self.rounds) };
-        let kept: Option<KeptProgress<Asked, Part>> =
-            self.progress.as_deref().map(|path| KeptProgress::open(path, Asked { rounds })).transpose()?;
+        let kept: Option<KeptProgress<WorkflowsParameters, Part>> = self
+            .progress
+            .as_deref()
+            .map(|path| KeptProgress::open(path, WorkflowsParameters { rounds }))
+            .transpose()?;
 
         let progress = progress::bar(parts.len() as u64);
         progress.enable_steady_tick(Duration::from_millis(500));
@@ -142,7 +145,7 @@ impl WorkflowsArgs {
                 Part::RemoteHit(found) => distances.extend(found),
             }
         }
-        let report = Report::new(machine, rounds, &cells, &distances);
+        let report = WorkflowsReport::new(machine, rounds, &cells, &distances);
         print_report(&report, || report.text(), json)?;
         kept.map_or(Ok(()), KeptProgress::finish)
     }

@@ -26,7 +26,7 @@ pub(super) struct Pipeline {
 
 /// What becomes of objects that one stage writes and another reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Between {
+pub(super) enum IntermediateMode {
     /// Where it can be said, that they need not outlive a crash.
     InMemory,
     /// As all others.
@@ -105,10 +105,10 @@ impl Pipeline {
     }
 
     /// Where the object `name` of one run is.
-    pub(super) fn key(&self, (run, between): (&str, Between), name: &str) -> String {
+    pub(super) fn key(&self, (run, between): (&str, IntermediateMode), name: &str) -> String {
         let shared = self.inputs.iter().any(|input| input.name == name && input.shared);
         let run = if shared { "shared" } else { run };
-        let in_memory = between == Between::InMemory && self.is_between(name);
+        let in_memory = between == IntermediateMode::InMemory && self.is_between(name);
         format!("{}{}/{run}/{name}", if in_memory { IN_MEMORY } else { "" }, self.name)
     }
 
@@ -120,7 +120,13 @@ impl Pipeline {
     }
 
     /// The event of `stage` in one run, after a step that answered `previous`.
-    pub(super) fn event(&self, bucket: &str, run: (&str, Between), stage: &Stage, previous: &[Value]) -> Vec<u8> {
+    pub(super) fn event(
+        &self,
+        bucket: &str,
+        run: (&str, IntermediateMode),
+        stage: &Stage,
+        previous: &[Value],
+    ) -> Vec<u8> {
         let keys = |names: &[String]| -> serde_json::Map<String, Value> {
             names.iter().map(|name| (name.clone(), self.key(run, name).into())).collect()
         };
@@ -164,8 +170,8 @@ mod tests {
         let event = |between| -> Value {
             serde_json::from_slice(&image.event("b", ("7", between), predict, &[json!({"bytes": 1})])).unwrap()
         };
-        assert_eq!(event(Between::InMemory)["read"]["small"], "between/image_prediction/7/small");
-        let event = event(Between::Durable);
+        assert_eq!(event(IntermediateMode::InMemory)["read"]["small"], "between/image_prediction/7/small");
+        let event = event(IntermediateMode::Durable);
         assert_eq!(event["read"]["small"], "image_prediction/7/small");
         assert_eq!(event["read"]["model"], "image_prediction/shared/model");
         assert_eq!(event["previous"][0]["bytes"], 1);

@@ -58,7 +58,7 @@ struct Figures {
 
 /// Reads that a node has answered from its memory, and by fetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Served {
+struct ReadCounts {
     hits: u64,
     fetched: u64,
 }
@@ -90,7 +90,7 @@ pub(super) async fn play(
             environment: cluster_side::environment(),
         };
         cluster.deploy(&deployment).await?;
-        let mut one = One { cluster, function, deployed, body, keys: 0 };
+        let mut one = RemoteHitFunction { cluster, function, deployed, body, keys: 0 };
         let pairs = one.pairs(rounds * PAIRS, &keep_on).await?;
         cluster.remove(&one.deployed).await?;
         distances.push(Distance { function: name.to_owned(), bytes: one.body.len() as u64, pairs });
@@ -99,7 +99,7 @@ pub(super) async fn play(
 }
 
 /// One function on the cluster.
-struct One<'c> {
+struct RemoteHitFunction<'c> {
     cluster: &'c ClusterSide,
     function: &'c SampleFunction,
     deployed: String,
@@ -108,7 +108,7 @@ struct One<'c> {
     keys: usize,
 }
 
-impl One<'_> {
+impl RemoteHitFunction<'_> {
     async fn pairs(&mut self, count: usize, keep_on: impl Fn() -> bool) -> Result<Vec<Pair>, LabError> {
         let mut at = self.find().await?;
         for _ in 0..WARM_UPS {
@@ -132,7 +132,7 @@ impl One<'_> {
             }
             near = far;
             match (local, remote) {
-                (Some((near, Served { hits: 1, fetched: 0 })), Some((far, Served { hits: 0, fetched: 1 }))) => {
+                (Some((near, ReadCounts { hits: 1, fetched: 0 })), Some((far, ReadCounts { hits: 0, fetched: 1 }))) => {
                     pairs.push(Pair {
                         local_ms: near.total_us / 1e3,
                         remote_ms: far.total_us / 1e3,
@@ -162,7 +162,7 @@ impl One<'_> {
         let key = self.far_from(0).await?;
         // Its first invocation makes the sandbox, wherever that is.
         self.invoke(&key).await?;
-        let reads = |served: Served| served.hits + served.fetched;
+        let reads = |served: ReadCounts| served.hits + served.fetched;
         let before: Vec<u64> = self.served_by_all()?.into_iter().map(reads).collect();
         self.invoke(&key).await?;
         let after: Vec<u64> = self.served_by_all()?.into_iter().map(reads).collect();
@@ -170,14 +170,14 @@ impl One<'_> {
         grown.ok_or_else(|| self.failure(&key, "no node has read its input".to_owned()))
     }
 
-    fn served_by_all(&self) -> Result<Vec<Served>, LabError> {
+    fn served_by_all(&self) -> Result<Vec<ReadCounts>, LabError> {
         (0..self.cluster.nodes().len()).map(|node| self.served(node)).collect()
     }
 
-    fn served(&self, node: usize) -> Result<Served, LabError> {
+    fn served(&self, node: usize) -> Result<ReadCounts, LabError> {
         let status = admin_document(&StatePaths::new(&self.cluster.nodes()[node].state).admin_socket(), "/status")?;
         let of = |name: &str| status["cache"][name].as_u64().unwrap_or(0);
-        Ok(Served { hits: of("hits"), fetched: of("misses") + of("past") })
+        Ok(ReadCounts { hits: of("hits"), fetched: of("misses") + of("past") })
     }
 
     /// Puts the input under a key of its own whose home is not `node`.
@@ -201,11 +201,11 @@ impl One<'_> {
     }
 
     /// An invocation, and how `node` served it; none if it ran elsewhere.
-    async fn counted(&self, node: usize, key: &str) -> Result<Option<(Figures, Served)>, LabError> {
+    async fn counted(&self, node: usize, key: &str) -> Result<Option<(Figures, ReadCounts)>, LabError> {
         let before = self.served(node)?;
         let figures = self.invoke(key).await?;
         let after = self.served(node)?;
-        let served = Served { hits: after.hits - before.hits, fetched: after.fetched - before.fetched };
+        let served = ReadCounts { hits: after.hits - before.hits, fetched: after.fetched - before.fetched };
         Ok((served.hits + served.fetched > 0).then_some((figures, served)))
     }
 }

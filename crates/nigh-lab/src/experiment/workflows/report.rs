@@ -67,7 +67,7 @@ struct Phases {
 
 /// All workflows of a side: geometric means of its time over Nigh's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Overall {
+struct SideSummary {
     side: Side,
     workflows: usize,
     /// Of whole workflows.
@@ -99,11 +99,11 @@ struct RemoteHit {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct WorkflowsReport {
     machine: Machine,
     conditions: [&'static str; 10],
     rounds: usize,
-    overall: Vec<Overall>,
+    overall: Vec<SideSummary>,
     rows: Vec<Row>,
     remote_hits: Vec<RemoteHit>,
     /// The geometric mean of the functions' ratios.
@@ -150,7 +150,7 @@ fn row(cell: &Cell) -> Row {
     }
 }
 
-fn overall(side: Side, cells: &[Cell]) -> Option<Overall> {
+fn overall(side: Side, cells: &[Cell]) -> Option<SideSummary> {
     let both = |cell: &Cell| Some((cell.runs.get(&side)?.clone(), cell.runs.get(&Side::Nigh)?.clone()));
     let pairs: Vec<_> = cells.iter().filter_map(both).collect();
     if pairs.is_empty() || side == Side::Nigh {
@@ -160,7 +160,7 @@ fn overall(side: Side, cells: &[Cell]) -> Option<Overall> {
         let ratios: Vec<f64> = pairs.iter().map(|(other, nigh)| ratios(other, nigh, figure).median()).collect();
         geometric_mean(&ratios)
     };
-    Some(Overall {
+    Some(SideSummary {
         side,
         workflows: pairs.len(),
         speed_up: mean(|run| run.total_ms),
@@ -195,7 +195,7 @@ fn remote_hit(distance: &Distance) -> RemoteHit {
     }
 }
 
-impl Report {
+impl WorkflowsReport {
     pub(super) fn new(machine: Machine, rounds: usize, cells: &[Cell], distances: &[Distance]) -> Self {
         let remote_hits: Vec<RemoteHit> = distances.iter().map(remote_hit).collect();
         let remote: Vec<f64> = remote_hits.iter().map(|hit| hit.ratio).collect();
@@ -231,7 +231,7 @@ impl Report {
             }
             let _ = writeln!(text, "{table}");
         }
-        for Overall { side, workflows, speed_up, data_speed_up, extract_speed_up, apta } in &self.overall {
+        for SideSummary { side, workflows, speed_up, data_speed_up, extract_speed_up, apta } in &self.overall {
             let apta = apta.map_or_else(String::new, |apta| format!("; Apta reports {apta:.2}, simulated"));
             let _ = writeln!(
                 text,
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn speed_ups_are_geometric_means_over_the_workflows() {
         let machine = Machine::read("nigh experiment workflows".to_owned());
-        let report = Report::new(machine, 3, &[cell("a", 200.0), cell("b", 800.0)], &[]);
+        let report = WorkflowsReport::new(machine, 3, &[cell("a", 200.0), cell("b", 800.0)], &[]);
         let of = |side| report.overall.iter().find(|overall| overall.side == side);
         let checked = of(Side::VersionCheck).unwrap();
         assert!((checked.speed_up - 4.0).abs() < 1e-9, "2 and 8");

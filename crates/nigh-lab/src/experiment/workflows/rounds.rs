@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::side::Side;
 use super::sides::{Cast, Sides};
-use super::{Played, pipeline::Pipeline};
+use super::{StageInvocation, pipeline::Pipeline};
 use crate::LabError;
 
 /// The order of the sides is the same in every run.
@@ -45,7 +45,7 @@ pub(super) struct Cell {
 
 /// What `measured.stage` returns.
 #[derive(Deserialize)]
-struct Answer {
+struct StageAnswer {
     answer: Value,
     total_us: f64,
     extract_us: f64,
@@ -104,13 +104,13 @@ async fn one(cast: &mut Cast<'_>, pipeline: &Pipeline, side: Side, run: &str) ->
         let calls: Vec<_> = step.stages.iter().map(|stage| (pipeline.deployed(&stage.name), event(stage))).collect();
         let played = cast.invoke(side, &calls).await?;
         previous = Vec::new();
-        for Played { payload, took } in played {
-            let answer: Answer = serde_json::from_slice(&payload).map_err(|error| LabError::Function {
+        for StageInvocation { payload, took } in played {
+            let answer: StageAnswer = serde_json::from_slice(&payload).map_err(|error| LabError::Function {
                 function: pipeline.name.clone(),
                 input: run.to_owned(),
                 reason: format!("{error}: {}", String::from_utf8_lossy(&payload)),
             })?;
-            let Answer { answer, total_us, extract_us, load_us } = answer;
+            let StageAnswer { answer, total_us, extract_us, load_us } = answer;
             measured.extract_ms += extract_us / 1e3;
             measured.load_ms += load_us / 1e3;
             measured.transform_ms += (total_us - extract_us - load_us) / 1e3;

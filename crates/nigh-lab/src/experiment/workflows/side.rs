@@ -3,7 +3,7 @@
 use nigh_node::status::CoherenceProtocol;
 use serde::{Deserialize, Serialize};
 
-use super::pipeline::Between;
+use super::pipeline::IntermediateMode;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -51,10 +51,10 @@ impl Side {
     }
 
     /// What becomes of objects that one stage writes and another reads.
-    pub(super) const fn between(self) -> Between {
+    pub(super) const fn between(self) -> IntermediateMode {
         match self {
-            Self::NighDurable => Between::Durable,
-            _ => Between::InMemory,
+            Self::NighDurable => IntermediateMode::Durable,
+            _ => IntermediateMode::InMemory,
         }
     }
 

@@ -13,7 +13,7 @@ use super::bare_side::{BareSide, STAGE_HANDLER};
 use super::cluster_side::{self, ClusterSide};
 use super::pipeline::Pipeline;
 use super::side::Side;
-use super::{BUCKET, Played};
+use super::{BUCKET, StageInvocation};
 use crate::LabError;
 use crate::experiment::single::left_out;
 use crate::instrument::error::Tried;
@@ -206,7 +206,11 @@ impl Cast<'_> {
     }
 
     /// Invokes functions of `side` at the same time.
-    pub(super) async fn invoke(&mut self, side: Side, calls: &[(String, Vec<u8>)]) -> Result<Vec<Played>, LabError> {
+    pub(super) async fn invoke(
+        &mut self,
+        side: Side,
+        calls: &[(String, Vec<u8>)],
+    ) -> Result<Vec<StageInvocation>, LabError> {
         match (self.bare.get_mut(&side), self.sides.clusters.get(&side.cluster())) {
             (Some(bare), _) => bare.invoke(calls),
             (None, Some(cluster)) => cluster.invoke(calls).await,

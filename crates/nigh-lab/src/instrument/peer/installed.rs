@@ -25,17 +25,17 @@ pub fn cache_folder() -> PathBuf {
 
 /// A program of `peers/versions`.
 #[derive(Debug)]
-pub(super) struct Installed {
+pub(super) struct InstalledProgram {
     pub(super) program: PathBuf,
     pub(super) version: &'static str,
 }
 
 /// Finds a program of `peers/versions` for `peer`.
-pub(super) fn built(peer: &'static str, program: &'static str) -> Result<Installed, PeerError> {
+pub(super) fn built(peer: &'static str, program: &'static str) -> Result<InstalledProgram, PeerError> {
     let missing = || PeerError::NotInstalled { peer, missing: program.to_owned(), hint: HINT.to_owned() };
     let version = version_of(program).ok_or_else(missing)?;
     let path = cache_folder().join(format!("{program}-{version}")).join(program);
-    if path.is_file() { Ok(Installed { program: path, version }) } else { Err(missing()) }
+    if path.is_file() { Ok(InstalledProgram { program: path, version }) } else { Err(missing()) }
 }
 
 fn version_of(program: &str) -> Option<&'static str> {

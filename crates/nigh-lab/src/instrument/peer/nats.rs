@@ -7,7 +7,7 @@ use std::time::Duration;
 use nigh_engine::nats::{ClusterSettings, ServerSettings, server_configuration};
 use nigh_terms::SecretKey;
 
-use super::installed::{Installed, built};
+use super::installed::{InstalledProgram, built};
 use super::servers::{Program, Servers, file_error, free_ports, http_health, private_file, private_folder};
 use super::{Peer, PeerError};
 
@@ -113,7 +113,7 @@ served!(NatsCluster);
 /// A server with clients' and monitor's port, its files in `folder`; in a cluster with where it listens for the others,
 /// and all of them.
 fn program(
-    installed: &Installed,
+    installed: &InstalledProgram,
     folder: &Path,
     name: &'static str,
     [port, monitor]: [u16; 2],

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use nigh_check::history::{Found, History, Operation, State};
+use nigh_check::history::{History, Operation, OperationResult, State};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -61,9 +61,9 @@ struct Line<'o> {
 
 fn line<'o>(object: &'o str, client: usize, operation: &Operation) -> Line<'o> {
     let (found, state) = match operation.found {
-        Found::Anything => ("anything", None),
-        Found::Is(state) => ("is", state),
-        Found::IsNot(state) => ("is_not", state),
+        OperationResult::Anything => ("anything", None),
+        OperationResult::Is(state) => ("is", state),
+        OperationResult::IsNot(state) => ("is_not", state),
     };
     let Operation { begin, end, made, .. } = *operation;
     Line { object, client, begin, end, found, state, writes: made.is_some(), made: made.flatten() }

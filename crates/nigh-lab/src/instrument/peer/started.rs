@@ -62,7 +62,7 @@ struct Record {
 
 /// A process that was ended because its run is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Ended {
+pub struct EndedProcess {
     /// Whose server it was.
     pub peer: String,
     /// What the kernel calls it.
@@ -112,7 +112,7 @@ impl StartedProcesses {
 
     /// Ends what runs that are gone have left, and deletes its files; blocks for seconds where there is something.
     #[must_use]
-    pub fn end_left_over(&self) -> Vec<Ended> {
+    pub fn end_left_over(&self) -> Vec<EndedProcess> {
         let Ok(files) = fs::read_dir(&self.folder) else { return Vec::new() };
         let mut ended = Vec::new();
         for path in files.flatten().map(|entry| entry.path()) {
@@ -125,7 +125,11 @@ impl StartedProcesses {
             if same_boot {
                 let left = left_of(&record);
                 let name = |pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned();
-                ended.extend(left.iter().map(|&(pid, _)| Ended { peer: record.peer.clone(), program: name(pid), pid }));
+                ended.extend(left.iter().map(|&(pid, _)| EndedProcess {
+                    peer: record.peer.clone(),
+                    program: name(pid),
+                    pid,
+                }));
                 end(&left);
             }
             if fs::read(record.folder.join(MARK)).is_ok_and(|mark| mark == record.token.as_bytes()) {

@@ -15,7 +15,7 @@ use nigh_terms::SecretKey;
 
 pub use self::access_log::AccessLog;
 pub use self::config::NighMiddleware;
-use self::config::{Asks, Layout, Ports};
+use self::config::{KeystoneLogin, Layout, Ports};
 use super::installed::on_path;
 use super::keystone::Keystone;
 use super::servers::{Program, Servers, file_error, free_ports, http_health, last_of, private_folder};
@@ -33,8 +33,8 @@ const PROGRAMS: [&str; 5] =
 
 /// What a Swift has beside what all have.
 #[derive(Default)]
-struct Beside {
-    keystone: Option<Asks>,
+struct SwiftOptions {
+    keystone: Option<KeystoneLogin>,
     middleware: Option<NighMiddleware>,
     access_log: Option<u16>,
 }
@@ -53,7 +53,7 @@ impl Swift {
     /// # Errors
     /// `NotInstalled` if its packages are not there; else what could not be written, started or reached.
     pub fn start(folder: &Path) -> Result<Self, PeerError> {
-        Self::start_with(folder, Beside::default())
+        Self::start_with(folder, SwiftOptions::default())
     }
 
     /// The same; its proxy tells `log` of each request.
@@ -61,7 +61,7 @@ impl Swift {
     /// # Errors
     /// As of `start`.
     pub fn start_with_log(folder: &Path, log: &AccessLog) -> Result<Self, PeerError> {
-        Self::start_with(folder, Beside { access_log: Some(log.port()), ..Beside::default() })
+        Self::start_with(folder, SwiftOptions { access_log: Some(log.port()), ..SwiftOptions::default() })
     }
 
     /// The same, with Nigh's middleware in the proxy's pipeline.
@@ -69,7 +69,7 @@ impl Swift {
     /// # Errors
     /// As of `start`.
     pub fn start_with_nigh(folder: &Path, middleware: NighMiddleware) -> Result<Self, PeerError> {
-        Self::start_with(folder, Beside { middleware: Some(middleware), ..Beside::default() })
+        Self::start_with(folder, SwiftOptions { middleware: Some(middleware), ..SwiftOptions::default() })
     }
 
     /// The same, but who asks is `keystone`'s to say. It has no S3 API then, and no access key.
@@ -82,15 +82,15 @@ impl Swift {
             let (missing, hint) = ("keystonemiddleware".to_owned(), "run scripts/install-keystone.sh".to_owned());
             return Err(PeerError::NotInstalled { peer: PEER, missing, hint });
         }
-        let asks = Asks { url: keystone.url(), password: keystone.password().clone() };
-        Self::start_with(folder, Beside { keystone: Some(asks), ..Beside::default() })
+        let asks = KeystoneLogin { url: keystone.url(), password: keystone.password().clone() };
+        Self::start_with(folder, SwiftOptions { keystone: Some(asks), ..SwiftOptions::default() })
     }
 
-    fn start_with(folder: &Path, beside: Beside) -> Result<Self, PeerError> {
+    fn start_with(folder: &Path, beside: SwiftOptions) -> Result<Self, PeerError> {
         check_installed()?;
         let ports = Ports::free().map_err(file_error(PEER, "find free ports for", folder))?;
         let secret_key = SecretKey::random();
-        let Beside { keystone, middleware, access_log } = beside;
+        let SwiftOptions { keystone, middleware, access_log } = beside;
         let folder_of = folder.to_owned();
         let layout =
             Layout { folder: folder_of, ports, secret_key: secret_key.clone(), keystone, middleware, access_log };

@@ -133,7 +133,7 @@ const PADDING_MIN_BYTES: usize = 512;
 
 /// Where the patch went: virtual addresses of the jump and of the code it leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patched {
+pub struct PatchSites {
     /// The jump in `native_cpuid()`.
     pub site: u64,
     /// The code.
@@ -144,7 +144,7 @@ pub struct Patched {
 ///
 /// # Errors
 /// `Kernel` if it is no ELF-64 file with a `.text`, if the function is not there exactly once, or if there is no room.
-pub fn report_rdt(vmlinux: &mut [u8], machine: &MachineConfig) -> Result<Patched, VmError> {
+pub fn report_rdt(vmlinux: &mut [u8], machine: &MachineConfig) -> Result<PatchSites, VmError> {
     let text = text_section(vmlinux)?;
     let address = text.address;
     let text = vmlinux.get_mut(text.file).ok_or_else(|| VmError::kernel("its .text lies beyond the file's end"))?;
@@ -175,7 +175,7 @@ pub fn report_rdt(vmlinux: &mut [u8], machine: &MachineConfig) -> Result<Patched
     jump.resize(replaced, 0x90);
     text[site..site + replaced].copy_from_slice(&jump);
     text[cave..cave + code.len()].copy_from_slice(&code);
-    Ok(Patched { site: address + site as u64, cave: address + cave as u64 })
+    Ok(PatchSites { site: address + site as u64, cave: address + cave as u64 })
 }
 
 /// The operand of a near jump that ends at `from`.

@@ -9,7 +9,7 @@ mod guest;
 mod initrd;
 mod kernel_image;
 mod resctrl_check;
-pub use cpuid_patch::{Patched, report_rdt};
+pub use cpuid_patch::{PatchSites, report_rdt};
 pub use error::VmError;
 pub use guest::{Guest, GuestEnd};
 pub use initrd::{Initrd, Kind};

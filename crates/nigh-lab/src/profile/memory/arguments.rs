@@ -32,7 +32,7 @@ pub(super) struct Argument {
 
 /// A function of `functions/` that is profiled.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Profiled {
+pub(super) struct ProfiledFunction {
     pub(super) name: &'static str,
     pub(super) pool: Pool,
     pub(super) arguments: &'static [Argument],
@@ -47,8 +47,8 @@ const fn argument(name: &'static str, range: Range) -> Argument {
 const SIDE: Argument = argument("side", Range::Whole(16.0, 2000.0, 1));
 
 /// All of them, by name.
-pub(super) const PROFILED: [Profiled; 26] = [
-    Profiled {
+pub(super) const PROFILED: [ProfiledFunction; 26] = [
+    ProfiledFunction {
         name: "audio_compress",
         pool: Pool::Sounds,
         arguments: &[
@@ -64,13 +64,13 @@ pub(super) const PROFILED: [Profiled; 26] = [
             duration * of_word(drawn, "codec", &[("flac", 0.006), ("mp3", 0.02)], 0.05)
         },
     },
-    Profiled {
+    ProfiledFunction {
         name: "blur",
         pool: Pool::Pictures,
         arguments: &[argument("sigma", Range::Spread(0.3, 20.0))],
         work_s: |content, _| 0.45 * content.amount(),
     },
-    Profiled {
+    ProfiledFunction {
         name: "compress",
         pool: Pool::Texts,
         arguments: &[
@@ -79,17 +79,37 @@ pub(super) const PROFILED: [Profiled; 26] = [
         ],
         work_s: |content, drawn| content.amount() * of_word(drawn, "format", &[("gzip", 0.05), ("bz2", 0.1)], 0.6),
     },
-    Profiled { name: "csv_summary", pool: Pool::Tables, arguments: &[], work_s: |content, _| 3.5 * content.amount() },
-    Profiled { name: "csv_to_json", pool: Pool::Tables, arguments: &[], work_s: |content, _| 2.1 * content.amount() },
-    Profiled {
+    ProfiledFunction {
+        name: "csv_summary",
+        pool: Pool::Tables,
+        arguments: &[],
+        work_s: |content, _| 3.5 * content.amount(),
+    },
+    ProfiledFunction {
+        name: "csv_to_json",
+        pool: Pool::Tables,
+        arguments: &[],
+        work_s: |content, _| 2.1 * content.amount(),
+    },
+    ProfiledFunction {
         name: "effect",
         pool: Pool::Waves,
         arguments: &[argument("delay_s", Range::Spread(0.01, 2.0)), argument("decay", Range::Even(0.0, 0.95))],
         work_s: |content, _| 0.003 * content.amount(),
     },
-    Profiled { name: "html_page", pool: Pool::Records, arguments: &[], work_s: |content, _| 6.5 * content.amount() },
-    Profiled { name: "json_to_csv", pool: Pool::Records, arguments: &[], work_s: |content, _| 1.8 * content.amount() },
-    Profiled {
+    ProfiledFunction {
+        name: "html_page",
+        pool: Pool::Records,
+        arguments: &[],
+        work_s: |content, _| 6.5 * content.amount(),
+    },
+    ProfiledFunction {
+        name: "json_to_csv",
+        pool: Pool::Records,
+        arguments: &[],
+        work_s: |content, _| 1.8 * content.amount(),
+    },
+    ProfiledFunction {
         name: "matrix_product",
         pool: Pool::Matrices,
         arguments: &[
@@ -107,8 +127,13 @@ pub(super) const PROFILED: [Profiled; 26] = [
             }
         },
     },
-    Profiled { name: "pdf_report", pool: Pool::Records, arguments: &[], work_s: |content, _| 7.0 * content.amount() },
-    Profiled {
+    ProfiledFunction {
+        name: "pdf_report",
+        pool: Pool::Records,
+        arguments: &[],
+        work_s: |content, _| 7.0 * content.amount(),
+    },
+    ProfiledFunction {
         name: "resize",
         pool: Pool::Films,
         arguments: &[argument("height", Range::Whole(90.0, 1080.0, 2))],
@@ -118,39 +143,49 @@ pub(super) const PROFILED: [Profiled; 26] = [
             0.04 + content.amount() * (0.005 + 0.018 * scale * scale)
         },
     },
-    Profiled { name: "sepia", pool: Pool::Pictures, arguments: &[], work_s: |content, _| 0.4 * content.amount() },
-    Profiled { name: "speech", pool: Pool::Speech, arguments: &[], work_s: |content, _| 0.45 * content.amount() },
-    Profiled {
+    ProfiledFunction {
+        name: "sepia",
+        pool: Pool::Pictures,
+        arguments: &[],
+        work_s: |content, _| 0.4 * content.amount(),
+    },
+    ProfiledFunction {
+        name: "speech",
+        pool: Pool::Speech,
+        arguments: &[],
+        work_s: |content, _| 0.45 * content.amount(),
+    },
+    ProfiledFunction {
         name: "text_summary",
         pool: Pool::Texts,
         arguments: &[argument("sentences", Range::Whole(1.0, 1000.0, 1))],
         work_s: |content, _| 0.2 * content.amount(),
     },
-    Profiled {
+    ProfiledFunction {
         name: "thumbnail",
         pool: Pool::Pictures,
         arguments: &[SIDE],
         work_s: |content, _| 0.01 + 0.02 * content.amount(),
     },
-    Profiled {
+    ProfiledFunction {
         name: "video_grayscale",
         pool: Pool::Films,
         arguments: &[argument("quality", Range::Whole(1.0, 51.0, 1))],
         work_s: |content, _| 0.03 + 0.026 * content.amount(),
     },
-    Profiled {
+    ProfiledFunction {
         name: "wand_blur",
         pool: Pool::Pictures,
         arguments: &[argument("sigma", Range::Spread(0.3, 8.0))],
         work_s: |content, drawn| content.amount() * (0.06 + 0.04 * number(drawn, "sigma") + written(content)),
     },
-    Profiled {
+    ProfiledFunction {
         name: "wand_convert",
         pool: Pool::Pictures,
         arguments: &[argument("format", Range::Word(&["png", "jpeg", "webp", "tiff", "bmp", "gif"]))],
         work_s: |content, drawn| content.amount() * (0.04 + encoding(word(drawn, "format"))),
     },
-    Profiled {
+    ProfiledFunction {
         name: "wand_denoise",
         pool: Pool::Pictures,
         arguments: &[
@@ -162,7 +197,7 @@ pub(super) const PROFILED: [Profiled; 26] = [
             content.amount() * (of_word(drawn, "method", &[("despeckle", 0.17)], median) + written(content))
         },
     },
-    Profiled {
+    ProfiledFunction {
         name: "wand_edge",
         pool: Pool::Pictures,
         arguments: &[argument("radius", Range::Spread(0.5, 6.0))],
@@ -171,7 +206,7 @@ pub(super) const PROFILED: [Profiled; 26] = [
             content.amount() * (0.05 + 0.01 * radius * radius + written(content))
         },
     },
-    Profiled {
+    ProfiledFunction {
         name: "wand_resize",
         pool: Pool::Pictures,
         arguments: &[argument("width", Range::Whole(32.0, 3000.0, 1))],
@@ -181,31 +216,31 @@ pub(super) const PROFILED: [Profiled; 26] = [
             0.03 * content.amount() + scaled * (0.06 + written(content))
         },
     },
-    Profiled {
+    ProfiledFunction {
         name: "wand_rotate",
         pool: Pool::Pictures,
         arguments: &[argument("angle", Range::Even(-180.0, 180.0))],
         work_s: |content, _| content.amount() * (0.27 + written(content)),
     },
-    Profiled {
+    ProfiledFunction {
         name: "wand_sepia",
         pool: Pool::Pictures,
         arguments: &[argument("threshold", Range::Even(0.0, 1.0))],
         work_s: |content, _| content.amount() * (0.1 + written(content)),
     },
-    Profiled {
+    ProfiledFunction {
         name: "wand_sharpen",
         pool: Pool::Pictures,
         arguments: &[argument("sigma", Range::Spread(0.3, 3.0))],
         work_s: |content, _| content.amount() * (0.65 + written(content)),
     },
-    Profiled {
+    ProfiledFunction {
         name: "wand_thumbnail",
         pool: Pool::Pictures,
         arguments: &[SIDE],
         work_s: |content, _| 0.02 + content.amount() * 0.03,
     },
-    Profiled {
+    ProfiledFunction {
         name: "wordcount",
         pool: Pool::Texts,
         arguments: &[argument("top", Range::Whole(1.0, 10_000.0, 1))],
@@ -213,7 +248,7 @@ pub(super) const PROFILED: [Profiled; 26] = [
     },
 ];
 
-impl Profiled {
+impl ProfiledFunction {
     /// Its arguments, drawn.
     pub(super) fn draw(&self, random: &mut StdRng) -> Arguments {
         self.arguments.iter().map(|argument| (argument.name, argument.range.draw(random))).collect()

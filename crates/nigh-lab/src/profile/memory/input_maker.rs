@@ -31,7 +31,7 @@ pub(super) struct Made {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Answer {
+enum MakerReply {
     Made { features: Map<String, Value> },
     Failed { error: String },
 }
@@ -64,8 +64,8 @@ impl InputMaker {
         let mut line = String::new();
         self.answers.read_line(&mut line).map_err(|error| failed(error.to_string()))?;
         let features = match serde_json::from_str(&line) {
-            Ok(Answer::Made { features }) => features,
-            Ok(Answer::Failed { error }) => return Err(failed(error)),
+            Ok(MakerReply::Made { features }) => features,
+            Ok(MakerReply::Failed { error }) => return Err(failed(error)),
             Err(error) => return Err(failed(format!("{error} in {line:?}"))),
         };
         let bytes = std::fs::read(&self.file).at(&self.file)?;

@@ -21,9 +21,9 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::arguments::{PROFILED, Profiled};
+use self::arguments::{PROFILED, ProfiledFunction};
 use self::plan::{planned, session};
-use self::recording::{ROWS_MAX, Recording};
+use self::recording::{ROWS_MAX, RecordingFile};
 use self::stage::{BOOKED_MB, Stage};
 use crate::LabError;
 use crate::instrument::error::Tried;
@@ -56,7 +56,7 @@ pub(super) struct MemoryArgs {
 
 /// How a folder's rows were made: the first command that recorded into it.
 #[derive(Debug, Serialize)]
-struct Made {
+struct FolderOrigin {
     seed: u64,
     booked_mb: u64,
     machine: Machine,
@@ -64,7 +64,7 @@ struct Made {
 
 /// What became of one function.
 #[derive(Debug, Serialize)]
-struct Done {
+struct FunctionTally {
     function: &'static str,
     /// Rows recorded by this run.
     recorded: u32,
@@ -77,20 +77,20 @@ struct Done {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct MemoryProfileReport {
     machine: Machine,
     out: PathBuf,
     seed: u64,
-    functions: Vec<Done>,
+    functions: Vec<FunctionTally>,
     /// Why rows are missing, the first few.
     failures: Vec<String>,
 }
 
 /// One function on its way.
 struct Recorder {
-    function: &'static Profiled,
-    recording: Recording,
-    done: Done,
+    function: &'static ProfiledFunction,
+    recording: RecordingFile,
+    done: FunctionTally,
     failures_in_turn: u32,
     /// Its libraries are in memory: a sandbox that is gone has been charged for them.
     has_begun: bool,
@@ -103,9 +103,10 @@ impl MemoryArgs {
         self.sign(&machine)?;
         let mut recorders = Vec::new();
         for &function in &functions {
-            let recording = Recording::open(&self.out, function)?;
+            let recording = RecordingFile::open(&self.out, function)?;
             let rows = recording.next();
-            let done = Done { function: function.name, recorded: 0, rows, failed: 0, least_mb: None, most_mb: None };
+            let done =
+                FunctionTally { function: function.name, recorded: 0, rows, failed: 0, least_mb: None, most_mb: None };
             recorders.push(Recorder { function, recording, done, failures_in_turn: 0, has_begun: false });
         }
         let missing: u32 = recorders.iter().map(|one| self.rows.saturating_sub(one.recording.next())).sum();
@@ -117,17 +118,18 @@ impl MemoryArgs {
             progress.finish_and_clear();
         }
         let functions = recorders.into_iter().map(|one| one.done).collect();
-        let report = Report { machine, out: self.out, seed: self.seed, functions, failures };
+        let report = MemoryProfileReport { machine, out: self.out, seed: self.seed, functions, failures };
         print_report(&report, || text(&report), json)
     }
 
-    fn choose(&self) -> Result<Vec<&'static Profiled>, LabError> {
+    fn choose(&self) -> Result<Vec<&'static ProfiledFunction>, LabError> {
         if let Some(unknown) = self.functions.iter().find(|name| PROFILED.iter().all(|known| known.name != **name)) {
             let missing = format!("the sample function {unknown}");
             return Err(LabError::Missing { missing, hint: "each folder of functions/ is one" });
         }
-        let wanted =
-            |function: &&Profiled| self.functions.is_empty() || self.functions.iter().any(|name| name == function.name);
+        let wanted = |function: &&ProfiledFunction| {
+            self.functions.is_empty() || self.functions.iter().any(|name| name == function.name)
+        };
         Ok(PROFILED.iter().filter(wanted).collect())
     }
 
@@ -145,7 +147,7 @@ impl MemoryArgs {
                 Ok(())
             }
             Err(_) => {
-                let made = Made { seed: self.seed, booked_mb: BOOKED_MB, machine: machine.clone() };
+                let made = FolderOrigin { seed: self.seed, booked_mb: BOOKED_MB, machine: machine.clone() };
                 let text = serde_json::to_string_pretty(&made).map_err(|error| wrong(&error))?;
                 std::fs::write(&path, text + "\n").map_err(|error| wrong(&error))
             }
@@ -227,7 +229,7 @@ impl MemoryArgs {
     }
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &MemoryProfileReport) -> String {
     let mut table = table_of("function | recorded | rows | failed | least MB | most MB");
     let megabytes = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), |megabytes| format!("{megabytes:.0}"));
     for done in &report.functions {

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
 
-use super::arguments::Profiled;
+use super::arguments::ProfiledFunction;
 use super::inputs::{INPUTS, MadeUp};
 
 /// Rows of a session.
@@ -28,7 +28,7 @@ pub(super) type Arguments = BTreeMap<&'static str, Value>;
 
 /// One row to be.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Planned {
+pub(super) struct PlannedRow {
     pub(super) seq: u32,
     pub(super) input: MadeUp,
     pub(super) arguments: Arguments,
@@ -37,7 +37,7 @@ pub(super) struct Planned {
 }
 
 /// Row `seq` of `function`, from 0.
-pub(super) fn planned(function: &Profiled, seed: u64, seq: u32) -> Planned {
+pub(super) fn planned(function: &ProfiledFunction, seed: u64, seq: u32) -> PlannedRow {
     let mut random = StdRng::seed_from_u64(hash_bytes(format!("{seed} {} {seq}", function.name).as_bytes()));
     let mut best: Option<(f64, MadeUp, Arguments)> = None;
     for _ in 0..DRAWS_MAX {
@@ -52,7 +52,7 @@ pub(super) fn planned(function: &Profiled, seed: u64, seq: u32) -> Planned {
         }
     }
     let (_, input, arguments) = best.unwrap_or_else(|| (0.0, function.pool.input(seed, 0), Arguments::new()));
-    Planned { seq, input, arguments, is_repeated: seq % REPEATED_ONE_IN == REPEATED_ONE_IN / 2 }
+    PlannedRow { seq, input, arguments, is_repeated: seq % REPEATED_ONE_IN == REPEATED_ONE_IN / 2 }
 }
 
 /// The session that row `seq` is in, and whether it is its first.
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn work_is_bounded_and_inputs_stay_spread() {
         for function in &PROFILED {
-            let rows: Vec<Planned> = (0..300).map(|seq| planned(function, 1, seq)).collect();
+            let rows: Vec<PlannedRow> = (0..300).map(|seq| planned(function, 1, seq)).collect();
             let work = rows.iter().map(|row| (function.work_s)(&row.input.content, &row.arguments));
             let (sum, most) = work.fold((0.0, 0.0_f64), |(sum, most), one| (sum + one, most.max(one)));
             assert!(

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use nigh_learn::CsvTable;
 use serde_json::{Map, Value};
 
-use super::arguments::Profiled;
-use super::plan::{Arguments, Planned};
+use super::arguments::ProfiledFunction;
+use super::plan::{Arguments, PlannedRow};
 use crate::LabError;
 use crate::instrument::error::Tried;
 
@@ -31,7 +31,7 @@ const MEASURED: [&str; 9] = [
 
 /// What was measured of one invocation.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Measured {
+pub(super) struct RowMeasurements {
     pub(super) is_cold: bool,
     /// What the sandbox used before the run, where it was there already.
     pub(super) used_before: Option<u64>,
@@ -46,23 +46,23 @@ pub(super) struct Measured {
 
 /// An input as it was made.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct InputFacts {
     pub(super) size: u64,
     pub(super) features: Map<String, Value>,
 }
 
 /// The file of one function.
 #[derive(Debug)]
-pub(super) struct Recording {
-    function: &'static Profiled,
+pub(super) struct RecordingFile {
+    function: &'static ProfiledFunction,
     path: PathBuf,
     file: File,
     next: u32,
 }
 
-impl Recording {
+impl RecordingFile {
     /// Opens the function's file in `folder`, or makes it. A row that was not written whole is taken off.
-    pub(super) fn open(folder: &Path, function: &'static Profiled) -> Result<Self, LabError> {
+    pub(super) fn open(folder: &Path, function: &'static ProfiledFunction) -> Result<Self, LabError> {
         let path = folder.join(format!("{}.csv", function.name));
         let wrong = |reason: &dyn std::fmt::Display| LabError::file(&path, reason);
         let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(|error| wrong(&error))?;
@@ -94,7 +94,12 @@ impl Recording {
     }
 
     /// Appends a row; it is in the file when this returns.
-    pub(super) fn append(&mut self, planned: &Planned, known: &Known, measured: &Measured) -> Result<(), LabError> {
+    pub(super) fn append(
+        &mut self,
+        planned: &PlannedRow,
+        known: &InputFacts,
+        measured: &RowMeasurements,
+    ) -> Result<(), LabError> {
         let line = line(self.function, planned, known, measured);
         self.file.write_all(line.as_bytes()).at(&self.path)?;
         self.next = planned.seq + 1;
@@ -102,13 +107,13 @@ impl Recording {
     }
 }
 
-fn header(function: &Profiled) -> Vec<String> {
+fn header(function: &ProfiledFunction) -> Vec<String> {
     let names = BEFORE.iter().chain(function.pool.features()).map(|&name| name.to_owned());
     let arguments = function.arguments.iter().map(|argument| format!("arg_{}", argument.name));
     names.chain(arguments).chain(MEASURED.iter().map(|&name| name.to_owned())).collect()
 }
 
-fn line(function: &Profiled, planned: &Planned, known: &Known, measured: &Measured) -> String {
+fn line(function: &ProfiledFunction, planned: &PlannedRow, known: &InputFacts, measured: &RowMeasurements) -> String {
     let mut line = format!("{},{},{},{}", function.name, planned.seq, planned.input.id, known.size);
     for name in function.pool.features() {
         line.push(',');
@@ -119,7 +124,8 @@ fn line(function: &Profiled, planned: &Planned, known: &Known, measured: &Measur
         line.push(',');
         line += &field(arguments.get(argument.name));
     }
-    let Measured { is_cold, used_before, peak, page_cache, touched_limit, cpu_s, output_size, repeats } = measured;
+    let RowMeasurements { is_cold, used_before, peak, page_cache, touched_limit, cpu_s, output_size, repeats } =
+        measured;
     let _ = write!(
         line,
         ",{},{},{peak},{page_cache},{touched_limit},{cpu_s:.6},{output_size},{},{}",
@@ -151,8 +157,8 @@ mod tests {
     use super::super::plan::planned;
     use super::*;
 
-    fn measured() -> Measured {
-        Measured {
+    fn measured() -> RowMeasurements {
+        RowMeasurements {
             is_cold: false,
             used_before: Some(50_000_000),
             peak: 123_456_789,
@@ -168,8 +174,8 @@ mod tests {
     fn a_recording_that_was_cut_off_goes_on_behind_its_last_whole_row() {
         let folder = tempfile::tempdir().unwrap();
         for function in &PROFILED {
-            let known = Known { size: 7, features: Map::new() };
-            let mut recording = Recording::open(folder.path(), function).unwrap();
+            let known = InputFacts { size: 7, features: Map::new() };
+            let mut recording = RecordingFile::open(folder.path(), function).unwrap();
             assert_eq!(recording.next(), 0);
             recording.append(&planned(function, 1, 0), &known, &measured()).unwrap();
             recording.pass_over();
@@ -177,7 +183,7 @@ mod tests {
             let path = recording.path.clone();
             let whole = fs::read_to_string(&path).unwrap();
             fs::write(&path, format!("{whole}wand_blur,3,pict")).unwrap();
-            let again = Recording::open(folder.path(), function).unwrap();
+            let again = RecordingFile::open(folder.path(), function).unwrap();
             assert_eq!(again.next(), 3);
             assert_eq!(fs::read_to_string(&path).unwrap(), whole);
         }
@@ -189,10 +195,10 @@ mod tests {
         let function = PROFILED.iter().find(|function| function.name == "wand_blur").unwrap();
         let features = [("in_width", Value::from(640)), ("in_format", Value::from("jpeg"))];
         let features = features.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let mut recording = Recording::open(folder.path(), function).unwrap();
-        recording.append(&planned(function, 1, 0), &Known { size: 7, features }, &measured()).unwrap();
-        let cold = Measured { is_cold: true, used_before: None, repeats: Vec::new(), ..measured() };
-        recording.append(&planned(function, 1, 1), &Known { size: 7, features: Map::new() }, &cold).unwrap();
+        let mut recording = RecordingFile::open(folder.path(), function).unwrap();
+        recording.append(&planned(function, 1, 0), &InputFacts { size: 7, features }, &measured()).unwrap();
+        let cold = RowMeasurements { is_cold: true, used_before: None, repeats: Vec::new(), ..measured() };
+        recording.append(&planned(function, 1, 1), &InputFacts { size: 7, features: Map::new() }, &cold).unwrap();
         let table = CsvTable::read(&fs::read_to_string(&recording.path).unwrap(), 10).unwrap();
         let of = |row: usize, name: &str| table.rows[row][table.column(name).unwrap()].text.clone();
         assert_eq!([of(0, "in_width"), of(0, "in_format"), of(1, "in_width")], ["640", "jpeg", ""]);
@@ -210,6 +216,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("blur.csv"), "a,b\n1,2\n").unwrap();
         let function = PROFILED.iter().find(|function| function.name == "blur").unwrap();
-        assert!(Recording::open(folder.path(), function).unwrap_err().to_string().contains("columns"));
+        assert!(RecordingFile::open(folder.path(), function).unwrap_err().to_string().contains("columns"));
     }
 }

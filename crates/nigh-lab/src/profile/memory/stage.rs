@@ -13,11 +13,11 @@ use nigh_node::{Activation, Outcome};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use super::arguments::Profiled;
+use super::arguments::ProfiledFunction;
 use super::input_maker::InputMaker;
 use super::inputs::MadeUp;
-use super::plan::Planned;
-use super::recording::{Known, Measured};
+use super::plan::PlannedRow;
+use super::recording::{InputFacts, RowMeasurements};
 use super::sandbox_group::SandboxGroup;
 use crate::LabError;
 use crate::instrument::error::Tried;
@@ -50,7 +50,7 @@ pub(super) struct Stage {
     s3: SocketAddr,
     maker: InputMaker,
     /// The inputs that are in the store.
-    known: BTreeMap<String, Known>,
+    known: BTreeMap<String, InputFacts>,
     /// What the current session runs in.
     group: Option<SandboxGroup>,
     // What is ended last.
@@ -60,19 +60,19 @@ pub(super) struct Stage {
 
 /// What the instrument says.
 #[derive(Deserialize)]
-struct Said {
+struct InstrumentOutput {
     cpu_s: f64,
 }
 
 /// One run.
-struct Ran {
+struct MeasuredRun {
     activation: Activation,
     cpu_s: f64,
 }
 
 impl Stage {
     /// Starts a node and deploys the functions of the project's folder.
-    pub(super) async fn set(project: &Path, functions: &[&'static Profiled]) -> Result<Self, LabError> {
+    pub(super) async fn set(project: &Path, functions: &[&'static ProfiledFunction]) -> Result<Self, LabError> {
         let python = node_under_test::python()?;
         let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let node = NodeUnderTest::start(work.path(), &settings(&python))?;
@@ -114,13 +114,13 @@ impl Stage {
     }
 
     /// What is known of an input; it is made and stored if it is not there yet.
-    pub(super) async fn input(&mut self, input: &MadeUp) -> Result<Known, LabError> {
+    pub(super) async fn input(&mut self, input: &MadeUp) -> Result<InputFacts, LabError> {
         if let Some(known) = self.known.get(&input.id) {
             return Ok(known.clone());
         }
         let made = self.maker.make(input)?;
         self.put(&input.id, &made.bytes).await?;
-        let known = Known { size: made.bytes.len() as u64, features: made.features };
+        let known = InputFacts { size: made.bytes.len() as u64, features: made.features };
         self.known.insert(input.id.clone(), known.clone());
         Ok(known)
     }
@@ -133,12 +133,12 @@ impl Stage {
     /// Runs a row, whose input is there, in the session of this number; and again, if it is to be.
     pub(super) async fn measure(
         &mut self,
-        function: &Profiled,
+        function: &ProfiledFunction,
         session: u32,
-        planned: &Planned,
-    ) -> Result<Measured, LabError> {
+        planned: &PlannedRow,
+    ) -> Result<RowMeasurements, LabError> {
         let used_before = self.group.as_ref().map(SandboxGroup::used).transpose()?;
-        let Ran { activation, cpu_s } = self.run(function, session, planned).await?;
+        let MeasuredRun { activation, cpu_s } = self.run(function, session, planned).await?;
         let failed = |reason: &str| failed(function, planned, reason);
         let group = match self.group.take() {
             Some(_) if activation.cold => return Err(failed("its sandbox had ended before the run")),
@@ -151,7 +151,7 @@ impl Stage {
         let page_cache = group.page_cache()?;
         self.group = Some(group);
         let written = activation.data_calls.iter().filter(|call| call.served == "write");
-        let mut measured = Measured {
+        let mut measured = RowMeasurements {
             is_cold: activation.cold,
             used_before,
             peak: activation.peak_memory.ok_or_else(|| failed("its peak was not measured"))?.bytes(),
@@ -171,11 +171,21 @@ impl Stage {
 
     /// Runs a row without keeping what was measured: a session that was cut off goes on in a sandbox that has run, and the
     /// first sandbox of a function, which is charged for its libraries, is none that counts.
-    pub(super) async fn warm(&mut self, function: &Profiled, session: u32, planned: &Planned) -> Result<(), LabError> {
-        self.measure(function, session, &Planned { is_repeated: false, ..planned.clone() }).await.map(drop)
+    pub(super) async fn warm(
+        &mut self,
+        function: &ProfiledFunction,
+        session: u32,
+        planned: &PlannedRow,
+    ) -> Result<(), LabError> {
+        self.measure(function, session, &PlannedRow { is_repeated: false, ..planned.clone() }).await.map(drop)
     }
 
-    async fn run(&mut self, function: &Profiled, session: u32, planned: &Planned) -> Result<Ran, LabError> {
+    async fn run(
+        &mut self,
+        function: &ProfiledFunction,
+        session: u32,
+        planned: &PlannedRow,
+    ) -> Result<MeasuredRun, LabError> {
         let name = &names(function)[session as usize % 2];
         let mut event = serde_json::json!({
             "input": {"bucket": BUCKET, "key": planned.input.id},
@@ -195,22 +205,23 @@ impl Stage {
         if answer.function_error.is_some() {
             return Err(failed(&String::from_utf8_lossy(&answer.payload)));
         }
-        let said: Said = serde_json::from_slice(&answer.payload).map_err(|error| failed(&error.to_string()))?;
+        let said: InstrumentOutput =
+            serde_json::from_slice(&answer.payload).map_err(|error| failed(&error.to_string()))?;
         let activation = platform::activation(&self.node, &answer.id).await?;
         match activation.outcome {
-            Outcome::Answered => Ok(Ran { activation, cpu_s: said.cpu_s }),
+            Outcome::Answered => Ok(MeasuredRun { activation, cpu_s: said.cpu_s }),
             outcome => Err(failed(&format!("{outcome:?}"))),
         }
     }
 }
 
-fn failed(function: &Profiled, planned: &Planned, reason: &str) -> LabError {
+fn failed(function: &ProfiledFunction, planned: &PlannedRow, reason: &str) -> LabError {
     let input = format!("row {}, {}", planned.seq, planned.input.id);
     LabError::Function { function: function.name.to_owned(), input, reason: reason.to_owned() }
 }
 
 /// The two names that a function is deployed under.
-fn names(function: &Profiled) -> [String; 2] {
+fn names(function: &ProfiledFunction) -> [String; 2] {
     [function.name.to_owned(), format!("{}-again", function.name)]
 }
 

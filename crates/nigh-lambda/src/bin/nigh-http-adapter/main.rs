@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use nigh_lambda::http_passage::{Passed, pass, returned};
+use nigh_lambda::http_passage::{ServerRequest, pass, returned};
 use nigh_sandbox::runtime_command::EXEC_MODE;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-use self::runtime_client::{Next, RuntimeApi, call};
+use self::runtime_client::{NextInvocation, RuntimeApi, call};
 
 /// Where a server listens if nothing is said.
 const PORT: &str = "8080";
@@ -88,7 +88,7 @@ async fn until_it_listens(address: &str) {
 
 async fn serve(server: &mut Child, api: &RuntimeApi, address: &str) -> Result<ExitCode, Failure> {
     loop {
-        let Next { id, payload, .. } = tokio::select! {
+        let NextInvocation { id, payload, .. } = tokio::select! {
             ended = server.wait() => return Ok(exit_of(ended?.code())),
             next = api.next() => next?,
         };
@@ -105,7 +105,7 @@ async fn serve(server: &mut Child, api: &RuntimeApi, address: &str) -> Result<Ex
 }
 
 /// Asks the server.
-async fn ask(address: &str, passed: &Passed) -> Result<Response<Bytes>, Failure> {
+async fn ask(address: &str, passed: &ServerRequest) -> Result<Response<Bytes>, Failure> {
     let mut request = Request::builder().method(passed.method.clone()).uri(&passed.target);
     if let Some(headers) = request.headers_mut() {
         headers.extend(passed.headers.clone());

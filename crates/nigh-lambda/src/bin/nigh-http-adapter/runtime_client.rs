@@ -13,7 +13,7 @@ use super::{ANSWER_BYTES_MAX, Failure};
 const RUNTIME: &str = "/2018-06-01/runtime";
 
 /// An invocation to be run.
-pub(super) struct Next {
+pub(super) struct NextInvocation {
     pub(super) id: String,
     /// When it is to have ended, in milliseconds since 1970.
     pub(super) deadline_ms: String,
@@ -30,13 +30,13 @@ impl RuntimeApi {
     }
 
     /// Waits for the next invocation.
-    pub(super) async fn next(&self) -> Result<Next, Failure> {
+    pub(super) async fn next(&self) -> Result<NextInvocation, Failure> {
         let next = Request::builder().method(Method::GET).uri(format!("{RUNTIME}/invocation/next"));
         let (head, payload) = call(&self.0, next, Bytes::new()).await?.into_parts();
         let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let id = header("lambda-runtime-aws-request-id");
         let id = id.ok_or("the Runtime API gave an invocation without its id")?;
-        Ok(Next { id, deadline_ms: header("lambda-runtime-deadline-ms").unwrap_or_default(), payload })
+        Ok(NextInvocation { id, deadline_ms: header("lambda-runtime-deadline-ms").unwrap_or_default(), payload })
     }
 
     /// Answers the invocation `id`.

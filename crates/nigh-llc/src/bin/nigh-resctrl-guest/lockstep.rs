@@ -226,10 +226,10 @@ mod tests {
     use super::*;
     use crate::command::commands;
     use crate::draw::Draw;
-    use crate::sides::Emulated;
+    use crate::sides::EmulatedSide;
 
     fn found(kernel: MachineConfig, emulator: MachineConfig, commands: &[Command]) -> Option<Mismatch> {
-        difference(&Emulated::new(kernel), &Emulated::new(emulator), MountOptions::default(), commands).unwrap()
+        difference(&EmulatedSide::new(kernel), &EmulatedSide::new(emulator), MountOptions::default(), commands).unwrap()
     }
 
     #[test]

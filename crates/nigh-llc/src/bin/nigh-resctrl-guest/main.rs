@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use crate::draw::Draw;
 use crate::lockstep::{Mismatch, Side};
-use crate::sides::{Emulated, Kernel};
+use crate::sides::{EmulatedSide, Kernel};
 use crate::threads::Threads;
 
 /// Commands of one sequence.
@@ -33,7 +33,7 @@ const MISMATCHES_MAX: usize = 8;
 
 /// What the host reads.
 #[derive(Debug, Serialize)]
-struct Report {
+struct GuestReport {
     /// The kernel's release.
     release: String,
     /// What was compared.
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn compare(arguments: &[&str]) -> io::Result<Report> {
+fn compare(arguments: &[&str]) -> io::Result<GuestReport> {
     let usage = || io::Error::other("usage: nigh-resctrl-guest MACHINE FIRST-SEED SEQUENCES");
     let [machine, first_seed, sequences] = arguments else { return Err(usage()) };
     let machine = GuestMachine::named(machine).ok_or_else(usage)?;
@@ -76,8 +76,8 @@ fn compare(arguments: &[&str]) -> io::Result<Report> {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned();
     let dialect = dialect_of(&release);
     let machine = machine.config(dialect);
-    let (kernel, emulated) = (Kernel::mounted()?, Emulated::new(machine.clone()));
-    let mut report = Report { release, cases: 0, not_applicable: 0, mismatches: Vec::new() };
+    let (kernel, emulated) = (Kernel::mounted()?, EmulatedSide::new(machine.clone()));
+    let mut report = GuestReport { release, cases: 0, not_applicable: 0, mismatches: Vec::new() };
 
     check_conformance(&kernel, &machine, &mut report)?;
     check_driver(&kernel, &machine, &mut report)?;
@@ -102,7 +102,7 @@ fn mount_options(machine: &MachineConfig) -> Vec<MountOptions> {
 }
 
 /// The named cases, on every kind of mount. One that no mount can show counts as not applicable.
-fn check_conformance(kernel: &Kernel, machine: &MachineConfig, report: &mut Report) -> io::Result<()> {
+fn check_conformance(kernel: &Kernel, machine: &MachineConfig, report: &mut GuestReport) -> io::Result<()> {
     let mut shown = BTreeMap::new();
     for options in mount_options(machine) {
         kernel.remount(options)?;
@@ -123,7 +123,7 @@ fn check_conformance(kernel: &Kernel, machine: &MachineConfig, report: &mut Repo
 }
 
 /// What the driver promises, on every kind of mount that changes what it has to do.
-fn check_driver(kernel: &Kernel, machine: &MachineConfig, report: &mut Report) -> io::Result<()> {
+fn check_driver(kernel: &Kernel, machine: &MachineConfig, report: &mut GuestReport) -> io::Result<()> {
     let mut shown = BTreeMap::new();
     for options in mount_options(machine).into_iter().filter(|options| !options.debug) {
         for (name, ended) in driver::play(kernel, machine, options)? {
@@ -137,7 +137,7 @@ fn check_driver(kernel: &Kernel, machine: &MachineConfig, report: &mut Report) -
 
 /// Counts a case that ended so; `shown` learns whether its machine can show it.
 fn count(
-    report: &mut Report,
+    report: &mut GuestReport,
     shown: &mut BTreeMap<&'static str, bool>,
     name: &'static str,
     what: String,
@@ -155,10 +155,10 @@ fn count(
 /// Random lists of commands.
 fn check_sequences(
     kernel: &Kernel,
-    emulated: &Emulated,
+    emulated: &EmulatedSide,
     machine: &MachineConfig,
     seeds: Range<u64>,
-    report: &mut Report,
+    report: &mut GuestReport,
 ) -> io::Result<()> {
     let kinds = mount_options(machine);
     for seed in seeds {

@@ -87,11 +87,11 @@ impl Side for Kernel {
 }
 
 /// The emulator of a machine as the kernel's, with the writing process in it.
-pub(crate) struct Emulated {
+pub(crate) struct EmulatedSide {
     emulator: Emulator,
 }
 
-impl Emulated {
+impl EmulatedSide {
     pub(crate) fn new(machine: MachineConfig) -> Self {
         let emulator = Emulator::unmounted(machine);
         emulator.inject(Fault::Spawn { pid: own_tid(), uid: 0 });
@@ -100,7 +100,7 @@ impl Emulated {
     }
 }
 
-impl Side for Emulated {
+impl Side for EmulatedSide {
     fn fs(&self) -> &dyn ResctrlFs {
         &self.emulator
     }

@@ -5,7 +5,7 @@
 use rustix::io::Errno;
 
 use super::schemata_file::first_run;
-use super::state::{Answer, Group, GroupAt, Mode, MonGroup, Resource, Schema, State};
+use super::state::{CommandResult, Group, GroupAt, Mode, MonGroup, Resource, Schema, State};
 use super::tree::{Dir, Node};
 
 /// Longest name of a file, in bytes (NAME_MAX).
@@ -15,7 +15,7 @@ pub(super) const MON_GROUPS: &str = "mon_groups";
 
 impl State {
     /// mkdir(2).
-    pub(super) fn make(&mut self, path: &str) -> Answer<()> {
+    pub(super) fn make(&mut self, path: &str) -> CommandResult<()> {
         let (parent, name) = self.split(path)?;
         if name.len() > NAME_MAX {
             return Err(Errno::NAMETOOLONG);
@@ -41,7 +41,7 @@ impl State {
         }
     }
 
-    fn make_ctrl(&mut self, name: &str) -> Answer<()> {
+    fn make_ctrl(&mut self, name: &str) -> CommandResult<()> {
         self.clear_status_if_new();
         // Which id runs out first depends on the kernel.
         let (closid, rmid) = if self.is_new_kernel() {
@@ -70,14 +70,14 @@ impl State {
         Ok(())
     }
 
-    fn make_mon(&mut self, ctrl: usize, name: &str) -> Answer<()> {
+    fn make_mon(&mut self, ctrl: usize, name: &str) -> CommandResult<()> {
         self.clear_status_if_new();
         let rmid = self.alloc_rmid()?;
         self.groups[ctrl].mon.push(MonGroup { name: name.to_owned(), rmid, cpus: Default::default() });
         Ok(())
     }
 
-    fn alloc_closid(&mut self) -> Answer<u32> {
+    fn alloc_closid(&mut self) -> CommandResult<u32> {
         match self.closid_used.iter().position(|used| !used) {
             Some(free) => {
                 self.closid_used[free] = true;
@@ -88,10 +88,10 @@ impl State {
     }
 
     /// Gives a new class its first values; nothing is changed if a domain has no room.
-    fn init_values(&mut self, closid: u32) -> Answer<()> {
+    fn init_values(&mut self, closid: u32) -> CommandResult<()> {
         for at in 0..self.schemas.len() {
             let schema = &self.schemas[at];
-            let values: Answer<Vec<(u32, u32)>> = match schema.is_cache() {
+            let values: CommandResult<Vec<(u32, u32)>> = match schema.is_cache() {
                 true => self.first_masks(&schema.clone(), closid),
                 false => Ok(schema.values.keys().map(|&id| (id, self.default_value(schema))).collect()),
             };
@@ -106,7 +106,7 @@ impl State {
 
     /// Per domain, the mask a new class starts with: all that is shareable or unused, cut to its lowest run unless the
     /// kernel is new enough to know that masks may have holes here (seen on 7.2; 6.1 always cuts).
-    pub(super) fn first_masks(&mut self, schema: &Schema, closid: u32) -> Answer<Vec<(u32, u32)>> {
+    pub(super) fn first_masks(&mut self, schema: &Schema, closid: u32) -> CommandResult<Vec<(u32, u32)>> {
         let hardware = self.cache(schema.resource).map_or(0, |cache| cache.shareable);
         let min_bits = self.cache(schema.resource).map_or(0, |cache| cache.min_bits);
         let holes = self.is_new_kernel() && self.cache(schema.resource).is_some_and(|cache| self.sparse(cache));
@@ -135,7 +135,7 @@ impl State {
     }
 
     /// rmdir(2). The status stays as it was.
-    pub(super) fn remove(&mut self, path: &str) -> Answer<()> {
+    pub(super) fn remove(&mut self, path: &str) -> CommandResult<()> {
         match self.resolve(path)? {
             Node::File(_) => Err(Errno::NOTDIR),
             Node::Dir(Dir::Group(GroupAt { ctrl: 0, mon: None })) => Err(Errno::BUSY),
@@ -172,7 +172,7 @@ impl State {
     }
 
     /// rename(2): only a monitoring group, into a `mon_groups`; its tasks follow into the class of the new parent.
-    pub(super) fn rename(&mut self, from: &str, to: &str) -> Answer<()> {
+    pub(super) fn rename(&mut self, from: &str, to: &str) -> CommandResult<()> {
         let source = self.resolve(from)?;
         let (parent, name) = self.split(to)?;
         let target = self.child(&Node::Dir(parent), name);

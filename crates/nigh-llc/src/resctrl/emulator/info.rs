@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::monitor::Event;
 use super::number;
-use super::state::{Answer, Half, Resource, Schema, State};
+use super::state::{CacheHalf, CommandResult, Resource, Schema, State};
 
 /// A directory below `info/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl State {
     }
 
     /// The text of a file below `info/`.
-    pub(super) fn show_info(&mut self, of: InfoOf, file: &str) -> Answer<String> {
+    pub(super) fn show_info(&mut self, of: InfoOf, file: &str) -> CommandResult<String> {
         match of {
             InfoOf::Schema(at) => {
                 let schema = self.schemas[at].clone();
@@ -72,7 +72,7 @@ impl State {
         }
     }
 
-    fn show_info_of_schema(&mut self, schema: &Schema, file: &str) -> Answer<String> {
+    fn show_info_of_schema(&mut self, schema: &Schema, file: &str) -> CommandResult<String> {
         match file {
             "num_closids" => return Ok(format!("{}\n", schema.closids)),
             "bit_usage" => return Ok(self.show_bit_usage(schema)),
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    fn show_info_of_monitoring(&self, file: &str) -> Answer<String> {
+    fn show_info_of_monitoring(&self, file: &str) -> CommandResult<String> {
         let monitoring = self.machine.monitoring.as_ref().ok_or(Errno::NOENT)?;
         match file {
             "num_rmids" => Ok(format!("{}\n", monitoring.rmids)),
@@ -121,7 +121,7 @@ impl State {
     }
 
     /// Takes a write of a file below `info/`; most take none.
-    pub(super) fn write_info(&mut self, of: InfoOf, file: &str, text: &str) -> Answer<()> {
+    pub(super) fn write_info(&mut self, of: InfoOf, file: &str, text: &str) -> CommandResult<()> {
         match (of, file) {
             (InfoOf::Monitoring, "max_threshold_occupancy") => self.write_threshold(text),
             (InfoOf::Monitoring, "mbm_total_bytes_config") => self.write_event_config(Event::TotalBytes, text),
@@ -154,7 +154,7 @@ impl State {
     }
 
     /// The I/O class, or why there is none, said in the status.
-    fn io_class(&mut self, schema: &Schema) -> Answer<u32> {
+    fn io_class(&mut self, schema: &Schema) -> CommandResult<u32> {
         self.clear_status();
         let name = &schema.name;
         match self.io_alloc_closid().filter(|_closid| self.io_capable(schema)) {
@@ -164,12 +164,12 @@ impl State {
         }
     }
 
-    fn show_io_alloc_cbm(&mut self, schema: &Schema) -> Answer<String> {
+    fn show_io_alloc_cbm(&mut self, schema: &Schema) -> CommandResult<String> {
         let closid = self.io_class(schema)?;
         Ok(self.show_domains(schema, closid) + "\n")
     }
 
-    fn write_io_alloc(&mut self, at: usize, text: &str) -> Answer<()> {
+    fn write_io_alloc(&mut self, at: usize, text: &str) -> CommandResult<()> {
         let enable = number::boolean(text)?;
         self.clear_status();
         let schema = self.schemas[at].clone();
@@ -211,7 +211,7 @@ impl State {
         let (resource, half) = (self.schemas[at].resource, self.schemas[at].half);
         let both = self.schemas.iter_mut().enumerate();
         for (_, schema) in
-            both.filter(|(other, schema)| schema.resource == resource && (*other == at || half != Half::Whole))
+            both.filter(|(other, schema)| schema.resource == resource && (*other == at || half != CacheHalf::Whole))
         {
             if let Some(values) = schema.values.get_mut(&id) {
                 values[closid as usize] = mask;
@@ -219,7 +219,7 @@ impl State {
         }
     }
 
-    fn write_io_alloc_cbm(&mut self, at: usize, text: &str) -> Answer<()> {
+    fn write_io_alloc_cbm(&mut self, at: usize, text: &str) -> CommandResult<()> {
         let Some(text) = text.strip_suffix('\n') else { return Err(Errno::INVAL) };
         let schema = self.schemas[at].clone();
         let closid = self.io_class(&schema)?;

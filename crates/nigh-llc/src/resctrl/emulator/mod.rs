@@ -38,24 +38,24 @@ use super::task_view::{Members, ProcessRef, StartTime, TaskView, Tid};
 /// An emulated mount; clones share it.
 #[derive(Debug, Clone)]
 pub struct Emulator {
-    shared: Arc<Shared>,
+    shared: Arc<SharedEmulator>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    inner: Mutex<Inner>,
+struct SharedEmulator {
+    inner: Mutex<EmulatorState>,
     unlocked: Condvar,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct EmulatorState {
     state: State,
     schedule: Schedule,
     locked: bool,
 }
 
 /// The emulated `flock`.
-struct Lock<'a>(&'a Shared);
+struct Lock<'a>(&'a SharedEmulator);
 
 impl FsLock for Lock<'_> {}
 
@@ -67,7 +67,7 @@ impl Drop for Lock<'_> {
 }
 
 /// A panic of one test thread leaves the state usable for the others.
-fn held(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+fn held(inner: &Mutex<EmulatorState>) -> MutexGuard<'_, EmulatorState> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -82,8 +82,8 @@ impl Emulator {
 
     /// A machine with resctrl not mounted.
     pub fn unmounted(machine: MachineConfig) -> Self {
-        let inner = Inner { state: State::new(machine), schedule: Schedule::default(), locked: false };
-        Self { shared: Arc::new(Shared { inner: Mutex::new(inner), unlocked: Condvar::new() }) }
+        let inner = EmulatorState { state: State::new(machine), schedule: Schedule::default(), locked: false };
+        Self { shared: Arc::new(SharedEmulator { inner: Mutex::new(inner), unlocked: Condvar::new() }) }
     }
 
     /// Mounts.

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::machine::MachineConfig;
 use super::number;
-use super::state::{Answer, GroupAt, State};
+use super::state::{CommandResult, GroupAt, State};
 
 /// What a counter answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl State {
     }
 
     /// The text of one counter's file.
-    pub(super) fn show_counter(&mut self, at: GroupAt, scope: Scope, event: Event) -> Answer<String> {
+    pub(super) fn show_counter(&mut self, at: GroupAt, scope: Scope, event: Event) -> CommandResult<String> {
         let domains = match scope {
             Scope::One(id) => vec![id],
             Scope::Sum(l3) => self.monitored().remove(&l3).ok_or(Errno::NOENT)?,
@@ -153,7 +153,7 @@ impl State {
     }
 
     /// Takes the least recently used free id.
-    pub(super) fn alloc_rmid(&mut self) -> Answer<u32> {
+    pub(super) fn alloc_rmid(&mut self) -> CommandResult<u32> {
         if !self.monitors() {
             return Ok(0);
         }
@@ -208,7 +208,7 @@ impl State {
     }
 
     /// Takes a write of `max_threshold_occupancy`.
-    pub(super) fn write_threshold(&mut self, text: &str) -> Answer<()> {
+    pub(super) fn write_threshold(&mut self, text: &str) -> CommandResult<()> {
         let bytes = number::unsigned32(text, 0)?;
         if bytes > self.threshold_limit() {
             return Err(Errno::INVAL);
@@ -228,7 +228,7 @@ impl State {
     }
 
     /// Takes a write of `mbm_*_bytes_config`.
-    pub(super) fn write_event_config(&mut self, event: Event, text: &str) -> Answer<()> {
+    pub(super) fn write_event_config(&mut self, event: Event, text: &str) -> CommandResult<()> {
         let Some(text) = text.strip_suffix('\n') else { return Err(Errno::INVAL) };
         self.clear_status();
         let mut rest = Some(text);

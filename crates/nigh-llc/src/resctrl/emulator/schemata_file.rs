@@ -9,17 +9,17 @@ use rustix::io::Errno;
 
 use super::machine::Vendor;
 use super::number;
-use super::state::{Answer, GroupAt, Mode, Resource, Schema, State};
+use super::state::{CommandResult, GroupAt, Mode, Resource, Schema, State};
 
 /// New values, by schema and domain, not yet applied.
-type Staged = BTreeMap<(usize, u32), u32>;
+type StagedValues = BTreeMap<(usize, u32), u32>;
 
 impl State {
     /// The width every schema name is padded to, that of a CDP name where the cache could do it.
     fn name_width(&self) -> usize {
         let widths = self.schemas.iter().map(|schema| {
             let could = self.cache(schema.resource).is_some_and(|cache| cache.cdp);
-            let suffix = if could && schema.half == super::state::Half::Whole { "CODE".len() } else { 0 };
+            let suffix = if could && schema.half == super::state::CacheHalf::Whole { "CODE".len() } else { 0 };
             schema.name.len() + suffix
         });
         widths.max().unwrap_or(0)
@@ -70,10 +70,10 @@ impl State {
     }
 
     /// Takes a write of `schemata`: everything parsed first, then applied; an error applies nothing.
-    pub(super) fn write_schemata(&mut self, at: GroupAt, text: &str) -> Answer<()> {
+    pub(super) fn write_schemata(&mut self, at: GroupAt, text: &str) -> CommandResult<()> {
         let Some(text) = text.strip_suffix('\n') else { return Err(Errno::INVAL) };
         self.clear_status();
-        let mut staged = Staged::new();
+        let mut staged = StagedValues::new();
         for line in text.split('\n') {
             let (name, values) = line.split_once(':').map_or((line, None), |(name, values)| (name, Some(values)));
             let name = number::strim(name);
@@ -99,7 +99,7 @@ impl State {
         Ok(())
     }
 
-    fn parse_line(&mut self, ctrl: usize, schema: usize, line: &str, staged: &mut Staged) -> Answer<()> {
+    fn parse_line(&mut self, ctrl: usize, schema: usize, line: &str, staged: &mut StagedValues) -> CommandResult<()> {
         let closid = self.groups[ctrl].closid as usize;
         let software = self.schemas[schema].resource == Resource::Mb && self.options().mba_mbps;
         let mut rest = Some(line);
@@ -131,7 +131,7 @@ impl State {
     }
 
     /// A mask for one class and domain, or why not, in the kernel's order.
-    pub(super) fn check_mask(&mut self, ctrl: usize, schema: usize, id: u32, text: &str) -> Answer<u32> {
+    pub(super) fn check_mask(&mut self, ctrl: usize, schema: usize, id: u32, text: &str) -> CommandResult<u32> {
         let mask = self.check_mask_shape(self.schemas[schema].resource, text)?;
         let (closid, mode) = (self.groups[ctrl].closid, self.groups[ctrl].mode);
         if self.overlaps(&self.schemas[schema], id, mask, closid, true) {
@@ -143,7 +143,7 @@ impl State {
         Ok(mask)
     }
 
-    pub(super) fn check_mask_shape(&mut self, resource: Resource, text: &str) -> Answer<u32> {
+    pub(super) fn check_mask_shape(&mut self, resource: Resource, text: &str) -> CommandResult<u32> {
         let Some(cache) = self.cache(resource) else { return Err(Errno::INVAL) };
         let (min_bits, sparse, full) = (cache.min_bits, self.sparse(cache), self.full_mask(resource));
         let Ok(mask) = number::unsigned(text, 16) else {
@@ -161,7 +161,7 @@ impl State {
         Ok(mask)
     }
 
-    fn check_bandwidth(&mut self, schema: usize, text: &str) -> Answer<u32> {
+    fn check_bandwidth(&mut self, schema: usize, text: &str) -> CommandResult<u32> {
         let resource = self.schemas[schema].resource;
         let config = if resource == Resource::Mb { &self.machine.mb } else { &self.machine.smba };
         let Some(config) = config.clone() else { return Err(Errno::INVAL) };
@@ -208,7 +208,7 @@ impl State {
     }
 
     /// Takes a write of `mode`. Pseudo-locking is refused as on a processor the kernel cannot lock on.
-    pub(super) fn write_mode(&mut self, ctrl: usize, text: &str) -> Answer<()> {
+    pub(super) fn write_mode(&mut self, ctrl: usize, text: &str) -> CommandResult<()> {
         let Some(text) = text.strip_suffix('\n') else { return Err(Errno::INVAL) };
         self.clear_status();
         match (text, self.groups[ctrl].mode) {
@@ -234,7 +234,7 @@ impl State {
         Ok(())
     }
 
-    fn check_exclusive(&mut self, ctrl: usize) -> Answer<()> {
+    fn check_exclusive(&mut self, ctrl: usize) -> CommandResult<()> {
         let closid = self.groups[ctrl].closid;
         let mut caches = self.schemas.iter().filter(|schema| schema.is_cache()).peekable();
         if caches.peek().is_none() {

@@ -12,7 +12,7 @@ use super::process::Processes;
 use crate::resctrl::fs::MountOptions;
 
 /// What a command answers inside the emulator.
-pub(super) type Answer<T> = Result<T, Errno>;
+pub(super) type CommandResult<T> = Result<T, Errno>;
 
 /// Room of the kernel's status text, its final NUL included.
 const STATUS_BYTES: usize = 512;
@@ -28,7 +28,7 @@ pub(super) enum Resource {
 
 /// Which half of a cache a schema rules under CDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Half {
+pub(super) enum CacheHalf {
     Whole,
     Code,
     Data,
@@ -39,7 +39,7 @@ pub(super) enum Half {
 pub(super) struct Schema {
     pub(super) name: String,
     pub(super) resource: Resource,
-    pub(super) half: Half,
+    pub(super) half: CacheHalf,
     pub(super) closids: u32,
     /// Per domain, the value of every class.
     pub(super) values: BTreeMap<u32, Vec<u32>>,
@@ -129,7 +129,7 @@ impl State {
     }
 
     /// Mounts, as `mount -t resctrl` does.
-    pub(super) fn mount(&mut self, options: MountOptions) -> Answer<()> {
+    pub(super) fn mount(&mut self, options: MountOptions) -> CommandResult<()> {
         if self.mount.is_some() {
             return Err(Errno::BUSY);
         }
@@ -153,7 +153,7 @@ impl State {
     }
 
     /// Unmounts: every group gone, every value at its default, every task in the root.
-    pub(super) fn unmount(&mut self) -> Answer<()> {
+    pub(super) fn unmount(&mut self) -> CommandResult<()> {
         if self.mount.take().is_none() {
             return Err(Errno::INVAL);
         }
@@ -219,18 +219,18 @@ impl State {
         {
             match config {
                 Some(cache) if cdp => {
-                    add(&format!("{name}CODE"), resource, Half::Code, cache.closids / 2);
-                    add(&format!("{name}DATA"), resource, Half::Data, cache.closids / 2);
+                    add(&format!("{name}CODE"), resource, CacheHalf::Code, cache.closids / 2);
+                    add(&format!("{name}DATA"), resource, CacheHalf::Data, cache.closids / 2);
                 }
-                Some(cache) => add(name, resource, Half::Whole, cache.closids),
+                Some(cache) => add(name, resource, CacheHalf::Whole, cache.closids),
                 None => {}
             }
         }
         if let Some(mb) = &self.machine.mb {
-            add("MB", Resource::Mb, Half::Whole, mb.closids);
+            add("MB", Resource::Mb, CacheHalf::Whole, mb.closids);
         }
         if let Some(smba) = self.machine.smba.as_ref().filter(|_smba| self.is_new_kernel()) {
-            add("SMBA", Resource::Smba, Half::Whole, smba.closids);
+            add("SMBA", Resource::Smba, CacheHalf::Whole, smba.closids);
         }
         registered.reverse();
         for schema in &mut registered {
@@ -281,7 +281,7 @@ impl State {
 
     /// The other half's schema under CDP.
     pub(super) fn peer<'a>(&'a self, schema: &Schema) -> Option<&'a Schema> {
-        if schema.half == Half::Whole {
+        if schema.half == CacheHalf::Whole {
             return None;
         }
         self.schemas.iter().find(|other| other.resource == schema.resource && other.half != schema.half)
@@ -311,7 +311,7 @@ impl State {
     }
 
     /// Says why and refuses.
-    pub(super) fn refuse<T>(&mut self, errno: Errno, text: &str) -> Answer<T> {
+    pub(super) fn refuse<T>(&mut self, errno: Errno, text: &str) -> CommandResult<T> {
         self.say(text);
         Err(errno)
     }

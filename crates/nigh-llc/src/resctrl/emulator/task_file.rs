@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::number;
 use super::process::Thread;
-use super::state::{Answer, GroupAt, State};
+use super::state::{CommandResult, GroupAt, State};
 use crate::resctrl::cpu_list::CpuList;
 
 impl State {
@@ -25,7 +25,7 @@ impl State {
     }
 
     /// Takes a write of `tasks`: one id, or on newer kernels several between commas; those before an error stay.
-    pub(super) fn write_tasks(&mut self, at: GroupAt, text: &str) -> Answer<()> {
+    pub(super) fn write_tasks(&mut self, at: GroupAt, text: &str) -> CommandResult<()> {
         if !self.is_new_kernel() {
             let id = number::signed32(number::strim(text), 0).ok().filter(|id| *id >= 0);
             let Some(id) = id else { return Err(Errno::INVAL) };
@@ -51,7 +51,7 @@ impl State {
         Ok(())
     }
 
-    fn move_task(&mut self, at: GroupAt, tid: u32) -> Answer<()> {
+    fn move_task(&mut self, at: GroupAt, tid: u32) -> CommandResult<()> {
         let wanted = if tid == 0 { self.processes.writer_tid } else { tid };
         let Some(thread) = self.processes.find(wanted).cloned() else {
             return self.refuse(Errno::SRCH, &format!("No task {tid}\n"));
@@ -83,7 +83,7 @@ impl State {
     }
 
     /// Takes a write of `cpus` or `cpus_list`.
-    pub(super) fn write_cpus(&mut self, at: GroupAt, text: &str, list: bool) -> Answer<()> {
+    pub(super) fn write_cpus(&mut self, at: GroupAt, text: &str, list: bool) -> CommandResult<()> {
         self.clear_status_if_new();
         let bits = self.machine.cpu_mask_bits;
         let parsed = if list { number::cpu_list(text, bits) } else { number::cpu_mask(text, bits) };
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    fn assign_to_ctrl(&mut self, ctrl: usize, new: BTreeSet<u32>) -> Answer<()> {
+    fn assign_to_ctrl(&mut self, ctrl: usize, new: BTreeSet<u32>) -> CommandResult<()> {
         let dropped: Vec<u32> = self.groups[ctrl].cpus.difference(&new).copied().collect();
         if ctrl == 0 && !dropped.is_empty() {
             return self.refuse(Errno::INVAL, "Can't drop CPUs from default group\n");
@@ -119,7 +119,7 @@ impl State {
         Ok(())
     }
 
-    fn assign_to_mon(&mut self, ctrl: usize, mon: usize, new: BTreeSet<u32>) -> Answer<()> {
+    fn assign_to_mon(&mut self, ctrl: usize, mon: usize, new: BTreeSet<u32>) -> CommandResult<()> {
         if !new.is_subset(&self.groups[ctrl].cpus) {
             return self.refuse(Errno::INVAL, "Can only add CPUs to mongroup that belong to parent\n");
         }
@@ -136,7 +136,7 @@ impl State {
     }
 
     /// The text of `/proc/<tid>/cpu_resctrl_groups`.
-    pub(super) fn show_groups_of(&self, tid: u32) -> Answer<String> {
+    pub(super) fn show_groups_of(&self, tid: u32) -> CommandResult<String> {
         let thread = self.processes.find(tid).ok_or(Errno::SRCH)?;
         if self.mount.is_none() {
             return Ok("res:\nmon:\n".to_owned());

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use super::groups::MON_GROUPS;
 use super::info::InfoOf;
 use super::monitor::{Event, Scope};
-use super::state::{Answer, GroupAt, State};
+use super::state::{CommandResult, GroupAt, State};
 
 /// Longest single write, in bytes (PAGE_SIZE).
 const WRITE_MAX: usize = 4096;
@@ -131,7 +131,7 @@ impl State {
     }
 
     /// What a path names.
-    pub(super) fn resolve(&self, path: &str) -> Answer<Node> {
+    pub(super) fn resolve(&self, path: &str) -> CommandResult<Node> {
         if self.mount.is_none() {
             // The bare directory below the mount point, where nothing is.
             return if path.is_empty() { Ok(Node::Dir(ROOT)) } else { Err(Errno::NOENT) };
@@ -147,7 +147,7 @@ impl State {
     }
 
     /// A path's directory, which must exist, and its last name.
-    pub(super) fn split<'a>(&self, path: &'a str) -> Answer<(Dir, &'a str)> {
+    pub(super) fn split<'a>(&self, path: &'a str) -> CommandResult<(Dir, &'a str)> {
         if self.mount.is_none() {
             // sysfs keeps the mount point empty: nothing is found or made in it.
             return Err(Errno::NOENT);
@@ -161,7 +161,7 @@ impl State {
     }
 
     /// The names in a directory, sorted, directories marked.
-    pub(super) fn list(&self, path: &str) -> Answer<Vec<String>> {
+    pub(super) fn list(&self, path: &str) -> CommandResult<Vec<String>> {
         match self.resolve(path)? {
             Node::Dir(_) if self.mount.is_none() => Ok(Vec::new()),
             Node::Dir(dir) => {
@@ -176,7 +176,7 @@ impl State {
     }
 
     /// The text of a file.
-    pub(super) fn read(&mut self, path: &str) -> Answer<String> {
+    pub(super) fn read(&mut self, path: &str) -> CommandResult<String> {
         match self.resolve(path)? {
             Node::Dir(_) => Err(Errno::ISDIR),
             Node::File(File::Status) => Ok(self.status()),
@@ -198,7 +198,7 @@ impl State {
     }
 
     /// One write(2), one command.
-    pub(super) fn write(&mut self, path: &str, text: &str) -> Answer<()> {
+    pub(super) fn write(&mut self, path: &str, text: &str) -> CommandResult<()> {
         let node = self.resolve(path)?;
         let file = match node {
             Node::Dir(_) => return Err(Errno::ISDIR),
@@ -222,7 +222,7 @@ impl State {
         }
     }
 
-    fn write_mbps_event(&mut self, ctrl: usize, text: &str) -> Answer<()> {
+    fn write_mbps_event(&mut self, ctrl: usize, text: &str) -> CommandResult<()> {
         let Some(text) = text.strip_suffix('\n') else { return Err(Errno::INVAL) };
         self.clear_status();
         let counted = |event: &Event| event.file() == text && *event != Event::Occupancy;

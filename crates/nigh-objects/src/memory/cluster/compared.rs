@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use nigh_data::segment::Filling;
+use nigh_data::segment::SegmentWriter;
 use nigh_data::{GetRequest, ObjectError, ObjectId};
 use nigh_protocol::CopyStore;
 use nigh_terms::{Epoch, Sequence, Token, Version};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use super::super::Inner;
-use super::super::reads::{Asking, Read, ReadSource};
+use super::super::ObjectMemoryState;
+use super::super::reads::{CheckedRead, FetchGuard, ReadSource};
 
 /// How often a write that waits for sharers looks again though it was told of nothing: a sharer that is given up says so
 /// to nobody.
@@ -113,7 +113,7 @@ impl fmt::Display for CoherenceProtocol {
     }
 }
 
-impl Inner {
+impl ObjectMemoryState {
     pub(in crate::memory) const fn compared(&self) -> CoherenceProtocol {
         self.coherence.compared
     }
@@ -149,13 +149,14 @@ impl Inner {
         self: &Arc<Self>,
         object: &ObjectId,
         request: &GetRequest,
-    ) -> Result<Read, ObjectError> {
+    ) -> Result<CheckedRead, ObjectError> {
         let asked = self.coherence.ask(self.now(), object)?;
-        let Read { meta, range, source, served } = self.read_past(Asking::new(self, object, asked), request).await?;
+        let CheckedRead { meta, range, source, served } =
+            self.read_past(FetchGuard::new(self, object, asked), request).await?;
         let length = range.end - range.start;
         let source = match source {
             ReadSource::Stream(mut bytes) if length <= self.limits.cached_object.bytes() => {
-                let mut filling = Filling::new(&self.account, length)?;
+                let mut filling = SegmentWriter::new(&self.account, length)?;
                 while let Some(piece) = bytes.next().await {
                     filling.append(&piece?)?;
                 }
@@ -163,7 +164,7 @@ impl Inner {
             }
             other => other,
         };
-        Ok(Read { meta, range, source, served })
+        Ok(CheckedRead { meta, range, source, served })
     }
 
     /// Where writes wait for sharers: returns when none of `object` is left that has not dropped its copy, or was given up.

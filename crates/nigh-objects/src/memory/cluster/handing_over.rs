@@ -20,11 +20,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::segment_of;
-use super::wire::{BRING, Bring, HELD, Held, LET_GO, LetGo, Letter, POST};
-use crate::hand_over::{Elected, Fate, GivenUp, elect, fate};
-use crate::memory::Shrunk;
+use super::wire::{BRING, Bring, HELD, HeldCopyRequest, LET_GO, LetGo, Letter, POST};
+use crate::hand_over::{Fate, GivenUp, HolderElection, elect, fate};
+use crate::memory::ShrinkResult;
 use crate::memory::reads::ReadSource;
-use crate::memory::{Inner, ObjectMemory};
+use crate::memory::{ObjectMemory, ObjectMemoryState};
 use crate::sync::Mutex;
 
 /// Names in one question to a home: with the longest keys they fit a head.
@@ -97,7 +97,7 @@ impl Holders {
 }
 
 /// Hands over what shrinks gave up, until the memory is gone.
-pub(in crate::memory) async fn hand_over_all(inner: Weak<Inner>, mut left: mpsc::Receiver<Vec<LeftCopy>>) {
+pub(in crate::memory) async fn hand_over_all(inner: Weak<ObjectMemoryState>, mut left: mpsc::Receiver<Vec<LeftCopy>>) {
     while let Some(copies) = left.recv().await {
         let Some(inner) = inner.upgrade() else { return };
         let done = inner.hand_over_copies(copies).await;
@@ -130,13 +130,13 @@ impl ObjectMemory {
     }
 
     /// As `shrink`; returns when what it gave up is handed over, which otherwise nobody waits for.
-    pub async fn shrink_and_hand_over(&self, bytes: ByteSize) -> (Shrunk, HandedOver) {
+    pub async fn shrink_and_hand_over(&self, bytes: ByteSize) -> (ShrinkResult, HandedOver) {
         let (shrunk, left) = self.shrink_naming(bytes);
         (shrunk, self.0.hand_over_copies(left).await)
     }
 }
 
-impl Inner {
+impl ObjectMemoryState {
     /// Says to the homes what this node has given up, and has others bring what would be lost to memory.
     async fn hand_over_copies(self: &Arc<Self>, mut copies: Vec<LeftCopy>) -> HandedOver {
         let mut done = HandedOver::default();
@@ -191,7 +191,7 @@ impl Inner {
     }
 
     /// What the home at `home`, or those here, say of copies that were given up.
-    async fn elected(&self, home: Option<NodeNumber>, copies: Vec<LeftCopy>) -> Vec<(LeftCopy, Elected)> {
+    async fn elected(&self, home: Option<NodeNumber>, copies: Vec<LeftCopy>) -> Vec<(LeftCopy, HolderElection)> {
         let Some(me) = self.me else { return Vec::new() };
         let names = |copies: &[LeftCopy]| {
             let copies = copies.iter().map(|copy| (copy.object.clone(), copy.version)).collect();
@@ -203,21 +203,21 @@ impl Inner {
         };
         let chunks: Vec<Vec<LeftCopy>> = copies.chunks(NAMES_AT_ONCE).map(<[LeftCopy]>::to_vec).collect();
         let asked = futures::stream::iter(chunks).map(|copies| async move {
-            let asked = neighbours.ask::<Vec<Elected>>(home, &LET_GO, &names(&copies), Body::empty()).await;
+            let asked = neighbours.ask::<Vec<HolderElection>>(home, &LET_GO, &names(&copies), Body::empty()).await;
             let elected = asked.map(|(elected, _)| elected).unwrap_or_else(|why| {
                 tracing::debug!(home = home.0, ?why, "a home has not said who else holds what was given up");
                 Vec::new()
             });
             copies.into_iter().zip(elected).collect::<Vec<_>>()
         });
-        let elected: Vec<Vec<(LeftCopy, Elected)>> = asked.buffer_unordered(QUESTIONS_AT_ONCE).collect().await;
+        let elected: Vec<Vec<(LeftCopy, HolderElection)>> = asked.buffer_unordered(QUESTIONS_AT_ONCE).collect().await;
         elected.into_iter().flatten().collect()
     }
 }
 
-impl Inner {
+impl ObjectMemoryState {
     /// Elects holders of what a node gives up, at the homes here.
-    pub(super) fn elect_here(&self, let_go: LetGo) -> Vec<Elected> {
+    pub(super) fn elect_here(&self, let_go: LetGo) -> Vec<HolderElection> {
         let LetGo { from, copies } = let_go;
         let mut held_by: BTreeMap<NodeNumber, Vec<ObjectId>> = BTreeMap::new();
         let mut elect_one = |(object, version): (ObjectId, Version)| {
@@ -225,8 +225,8 @@ impl Inner {
             let own = self.me.and_then(|me| Some((self.shelf().peek(&object)?.meta.version(), me.node)));
             let elected = elect(NamePrint::of(&object), (version, from), newest, own, &sharers);
             let holder = match elected {
-                Elected::At(node) => Some(node),
-                Elected::Nobody | Elected::Stale => None,
+                HolderElection::At(node) => Some(node),
+                HolderElection::Nobody | HolderElection::Stale => None,
             };
             self.holders.set(&object, holder.filter(|node| self.me.is_none_or(|me| me.node != *node)));
             if let Some(node) = holder {
@@ -259,7 +259,7 @@ impl Inner {
     }
 
     /// A copy here of exactly this version.
-    pub(super) fn copy_held(&self, held: &Held) -> Option<(ObjectMeta, Segment)> {
+    pub(super) fn copy_held(&self, held: &HeldCopyRequest) -> Option<(ObjectMeta, Segment)> {
         let kept = self.shelf().peek(&held.object).filter(|kept| kept.meta.version() == held.version).cloned()?;
         Some((ObjectMeta::clone(&*kept.meta.unpack()), kept.segment?))
     }
@@ -287,7 +287,7 @@ impl Inner {
         object: &ObjectId,
         version: Version,
     ) -> Option<(ObjectMeta, Segment)> {
-        let held = Held { object: object.clone(), version };
+        let held = HeldCopyRequest { object: object.clone(), version };
         let asked = self.neighbours.as_ref()?.ask::<Option<ObjectMeta>>(node, &HELD, &held, Body::empty()).await;
         let (meta, mut body) = asked.ok()?;
         let meta = meta.filter(|meta| meta.version == version && meta.size == body.len())?;

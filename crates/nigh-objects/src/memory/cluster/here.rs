@@ -19,28 +19,28 @@ use tokio_util::io::StreamReader;
 
 use super::segment_of;
 use super::wire::{
-    BRING, Becomes, Bring, Content as NewContent, DECIDE, FETCH, Fence, Fetch, Fetched, HELD, Held, LET_GO, LetGo,
-    Letter, METHODS, NEWEST, Newest, OUTCOME, PINNED, POST, PREPARE, Pinned, Prepare, WAITING, WRITE, Waiting, Want,
-    WireError, Write, Wrote, decode, encode,
+    BRING, Bring, Content as NewContent, DECIDE, FETCH, Fence, Fetch, FetchReply, HELD, HeldCopyRequest, LET_GO, LetGo,
+    Letter, METHODS, NEWEST, NewestReply, OUTCOME, PINNED, POST, PREPARE, PinnedRequest, PrepareRequest,
+    UnpushedRequest, WAITING, WRITE, Want, WireError, Write, WriteEffect, WriteReply, decode, encode,
 };
 use crate::memory::foreign::{Asker, ForeignWrite};
-use crate::memory::machines::{ForeignAnswer, Noted};
+use crate::memory::machines::{EntryVersion, ForeignAnswer};
 use crate::memory::reads::{ATTEMPTS, TOLD_WITHIN};
 use crate::memory::write_ticket::WriteSource;
-use crate::memory::writes::{Content, Draft, Expected};
-use crate::memory::{Inner, ObjectMemory};
+use crate::memory::writes::{BodyClaims, Content, Draft};
+use crate::memory::{ObjectMemory, ObjectMemoryState};
 
 /// What a call is answered with.
-type Given<T> = Result<(T, Body), WireError>;
+type ServeResult<T> = Result<(T, Body), WireError>;
 
 /// The fetch of another node at a home here; one dropped is given up.
-struct Fetching {
-    inner: Arc<Inner>,
+struct RemoteFetchGuard {
+    inner: Arc<ObjectMemoryState>,
     object: ObjectId,
     asker: Asker,
 }
 
-impl Drop for Fetching {
+impl Drop for RemoteFetchGuard {
     fn drop(&mut self) {
         self.inner.coherence.foreign_give_up(self.inner.now(), &self.object, self.asker);
     }
@@ -51,7 +51,7 @@ fn body_of(stream: ByteStream, bytes: u64) -> Body {
     Body::reader(bytes, StreamReader::new(stream.map_err(std::io::Error::other)))
 }
 
-fn answer<T: Serialize>(given: Given<T>) -> Answer {
+fn answer<T: Serialize>(given: ServeResult<T>) -> Answer {
     match given {
         Ok((head, body)) => Answer { head: encode(&Ok::<_, WireError>(head)).into(), body },
         Err(error) => Answer { head: encode(&Err::<(), _>(error)).into(), body: Body::empty() },
@@ -96,11 +96,11 @@ impl ObjectMemory {
                 answer(Ok(((), Body::empty())))
             }
             _ if number == WAITING.number => {
-                let waiting: Waiting = read(&call)?;
+                let waiting: UnpushedRequest = read(&call)?;
                 answer(Ok((inner.waiting_here(&waiting).await, Body::empty())))
             }
             _ if number == PREPARE.number => {
-                let prepare: Prepare = read(&call)?;
+                let prepare: PrepareRequest = read(&call)?;
                 answer(inner.serve_prepare(prepare, call).await.map(|prepared| (prepared, Body::empty())))
             }
             _ if number == DECIDE.number => {
@@ -115,7 +115,7 @@ impl ObjectMemory {
                 answer(Ok((inner.elect_here(let_go), Body::empty())))
             }
             _ if number == HELD.number => {
-                let held: Held = read(&call)?;
+                let held: HeldCopyRequest = read(&call)?;
                 answer(Ok(match inner.copy_held(&held) {
                     Some((meta, segment)) => {
                         let body = Body::pieces([segment.slice(0..meta.size).into_bytes()]);
@@ -128,7 +128,7 @@ impl ObjectMemory {
                 let bring: Bring = read(&call)?;
                 answer(Ok((self.bring(&bring.objects).await, Body::empty())))
             }
-            _ if number == NEWEST.number => answer(Ok((Newest { homes: inner.newest_here() }, Body::empty()))),
+            _ if number == NEWEST.number => answer(Ok((NewestReply { homes: inner.newest_here() }, Body::empty()))),
             _ => {
                 let Fence { shard, member } = read(&call)?;
                 answer(inner.fence_here(shard, member).await.map(|through| (through, Body::empty())))
@@ -137,7 +137,7 @@ impl ObjectMemory {
     }
 }
 
-impl Inner {
+impl ObjectMemoryState {
     /// Refuses what speaks for somebody else.
     fn is_from(&self, peer: &Hello, request: &Request<ObjectId>) -> Result<(), Refusal> {
         self.is_member(peer, request.from)
@@ -156,7 +156,7 @@ impl Inner {
         if self.coherence.is_home(shard) { Ok(shard) } else { Err(WireError::Elsewhere) }
     }
 
-    async fn serve_fetch(self: &Arc<Self>, fetch: Fetch) -> Given<Fetched> {
+    async fn serve_fetch(self: &Arc<Self>, fetch: Fetch) -> ServeResult<FetchReply> {
         let Fetch { mut request, want } = fetch;
         let from = request.from;
         let ToHome::Fetch { attempt, object, shared } = &mut request.body else {
@@ -167,7 +167,7 @@ impl Inner {
         let (asker, shared, object) = ((from, *attempt), *shared, object.clone());
         let shard = self.home_here(&object)?;
         let reign = self.coherence.reign_here(shard);
-        let _fetching = Fetching { inner: Arc::clone(self), object: object.clone(), asker };
+        let _fetching = RemoteFetchGuard { inner: Arc::clone(self), object: object.clone(), asker };
         self.until_dropped(&object).await;
         for _ in 0..ATTEMPTS {
             self.coherence.foreign_fetch(self.now(), &object, request.clone());
@@ -198,7 +198,7 @@ impl Inner {
                 None => (None, None, Body::empty()),
                 Some(FoundBytes { meta, range, body }) => (Some(ObjectMeta::clone(&meta)), range, body),
             };
-            return Ok((Fetched { reply, meta, range }, body));
+            return Ok((FetchReply { reply, meta, range }, body));
         }
         Err(WireError::Busy("the object changes faster than it can be read".to_owned()))
     }
@@ -207,7 +207,7 @@ impl Inner {
     async fn bytes_for(
         self: &Arc<Self>,
         object: &ObjectId,
-        noted: Noted,
+        noted: EntryVersion,
         want: &Want,
     ) -> Result<(FoundBytes, bool), ObjectError> {
         let kept = self.shelf().peek(object).cloned();
@@ -261,8 +261,8 @@ impl Inner {
         Ok((found, false))
     }
 
-    async fn serve_pinned(self: &Arc<Self>, pinned: Pinned) -> Given<()> {
-        let Pinned { object, range, etag } = pinned;
+    async fn serve_pinned(self: &Arc<Self>, pinned: PinnedRequest) -> ServeResult<()> {
+        let PinnedRequest { object, range, etag } = pinned;
         self.home_here(&object)?;
         let kept = self.shelf().peek(&object).cloned();
         if let Some(segment) = kept.as_ref().and_then(|kept| kept.segment.clone()) {
@@ -278,15 +278,15 @@ impl Inner {
         Ok(((), body_of(stream, range.end - range.start)))
     }
 
-    async fn serve_write(self: &Arc<Self>, write: Write, mut call: Call<'_>) -> Result<Wrote, WireError> {
+    async fn serve_write(self: &Arc<Self>, write: Write, mut call: Call<'_>) -> Result<WriteReply, WireError> {
         let ToHome::Put { object, .. } = &write.request.body else {
             return Err(WireError::InvalidRequest("a write that writes nothing".to_owned()));
         };
         let object = object.clone();
         let shard = self.home_here(&object)?;
         let content = match &write.becomes {
-            Becomes::Put(new) => Some(self.take_body(&mut call, new.size).await?),
-            Becomes::Gone { .. } | Becomes::Tagged { .. } | Becomes::Outside => None,
+            WriteEffect::Put(new) => Some(self.take_body(&mut call, new.size).await?),
+            WriteEffect::Gone { .. } | WriteEffect::Tagged { .. } | WriteEffect::Outside => None,
         };
         let home = match self.uses.leaves(shard) {
             true => None,
@@ -316,7 +316,7 @@ impl Inner {
         }
         let (pieces, stream) = tokio::sync::mpsc::channel(4);
         let limit = self.limits.object.bytes();
-        let expected = Expected { length: Some(size), md5: None, checksum: None, limit, journal: None };
+        let expected = BodyClaims { length: Some(size), md5: None, checksum: None, limit, journal: None };
         let taken = self.stage_in_spool(stream_of(stream), expected);
         let sent = async move {
             while let Some(piece) = call.body.next().await.map_err(broken)? {
@@ -336,10 +336,10 @@ impl Inner {
         object: ObjectId,
         write: Write,
         content: Option<Content>,
-    ) -> Wrote {
+    ) -> WriteReply {
         let Write { request, who, id, becomes } = write;
         let id = id.map(RequestId);
-        let nothing = |newest| Wrote { reply: None, outcome: Ok(None), newest };
+        let nothing = |newest| WriteReply { reply: None, outcome: Ok(None), newest };
         let ToHome::Put { request: number, .. } = &request.body else { return nothing(Version::OUTSIDE) };
         let (from, number) = (request.from, *number);
         let Ok(turn) = self.order.turn(&object).await else { return nothing(Version::OUTSIDE) };
@@ -347,7 +347,7 @@ impl Inner {
         let outcome = if is_new() {
             let source = WriteSource::Foreign(request.clone());
             let written = match becomes {
-                Becomes::Put(new) => {
+                WriteEffect::Put(new) => {
                     let NewContent { conditions, attributes, tags, size, etag, checksum, parts, change, modified } =
                         *new;
                     let Some(content) = content else { return nothing(Version::OUTSIDE) };
@@ -377,15 +377,15 @@ impl Inner {
                         }
                     }
                 }
-                Becomes::Gone { conditions } => {
+                WriteEffect::Gone { conditions } => {
                     let deleted = self.delete_here(&turn, who, source, &object, &conditions, id).await;
                     deleted.map(|stamp| stamp.version)
                 }
-                Becomes::Tagged { tags } => {
+                WriteEffect::Tagged { tags } => {
                     let tagged = self.tag_here(&turn, source, &object, &tags).await;
                     tagged.map(|stamp| stamp.map_or(Version::OUTSIDE, |stamp| stamp.version))
                 }
-                Becomes::Outside => {
+                WriteEffect::Outside => {
                     self.written_by_others(&object);
                     Ok(Version::OUTSIDE)
                 }
@@ -411,7 +411,7 @@ impl Inner {
             ForeignWrite::Nothing => None,
         };
         drop(turn);
-        Wrote { reply, outcome, newest }
+        WriteReply { reply, outcome, newest }
     }
 
     /// A letter of another process.

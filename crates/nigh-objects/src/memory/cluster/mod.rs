@@ -22,12 +22,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::{join_all, try_join_all};
 use nigh_data::account::Account;
-use nigh_data::segment::{Filling, Segment};
-use nigh_data::{Listed, ObjectError};
+use nigh_data::segment::{Segment, SegmentWriter};
+use nigh_data::{ListedObject, ObjectError};
 use nigh_engine::LedgerError;
 use nigh_engine::journal::RecoveredRecord;
 use nigh_protocol::{AppendId, CacheLimits, HomeLimits, Member, NodeNumber};
-use nigh_rpc::{Body, BodyError, Incoming};
+use nigh_rpc::{Body, BodyError, IncomingBody};
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Token, Version};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
@@ -39,14 +39,14 @@ pub use self::neighbours::Neighbours;
 use self::neighbours::NotAnswered;
 pub use self::posts::HomeEvent;
 pub(super) use self::posts::carry_all;
-pub(super) use self::transactions::Asked;
+pub(super) use self::transactions::HomeReply;
 pub(super) use self::uses::{HomeUse, HomeUses};
 #[doc(hidden)]
 pub use self::wire::fuzz;
-use self::wire::{FENCE, Fence, NEWEST, Newest, WAITING, Waiting, WaitingPage, WireError};
+use self::wire::{FENCE, Fence, NEWEST, NewestReply, UnpushedRequest, WAITING, WaitingPage, WireError};
 use super::machines::NewHome;
 use super::transactions::{found_in, warn_of_lost};
-use super::{Inner, ObjectMemory};
+use super::{ObjectMemory, ObjectMemoryState};
 use crate::shards::Shards;
 use crate::sync::Mutex;
 use crate::write_back::{AskElsewhere, Side, joined};
@@ -68,11 +68,11 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 /// the processor's cache, so that each page of the segment is written once, whole.
 async fn segment_of<E: From<ObjectError>>(
     account: &Arc<Account>,
-    body: &mut Incoming<'_>,
+    body: &mut IncomingBody<'_>,
     size: u64,
     broken: impl Fn(BodyError) -> E,
 ) -> Result<Segment, E> {
-    let mut filling = Filling::new(account, size)?;
+    let mut filling = SegmentWriter::new(account, size)?;
     let mut buffer = Vec::new();
     while body.left() > 0 {
         let left = body.left();
@@ -119,7 +119,7 @@ pub(super) fn limits() -> (HomeLimits, CacheLimits) {
 }
 
 /// Lets the machines look at the time until the memory is gone.
-pub(super) async fn tick(inner: std::sync::Weak<Inner>) {
+pub(super) async fn tick(inner: std::sync::Weak<ObjectMemoryState>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -131,8 +131,8 @@ pub(super) async fn tick(inner: std::sync::Weak<Inner>) {
 }
 
 /// What waits of a bucket at homes in other processes, and how far those had come.
-pub(super) struct Elsewhere<'l> {
-    inner: &'l Inner,
+pub(super) struct RemoteHomes<'l> {
+    inner: &'l ObjectMemoryState,
     bucket: (&'l Namespace, &'l BucketName),
     prefix: &'l str,
     newest: Mutex<Token>,
@@ -140,8 +140,8 @@ pub(super) struct Elsewhere<'l> {
     here: Mutex<Vec<(ShardId, Version)>>,
 }
 
-impl<'l> Elsewhere<'l> {
-    pub(super) fn new(inner: &'l Inner, bucket: (&'l Namespace, &'l BucketName), prefix: &'l str) -> Self {
+impl<'l> RemoteHomes<'l> {
+    pub(super) fn new(inner: &'l ObjectMemoryState, bucket: (&'l Namespace, &'l BucketName), prefix: &'l str) -> Self {
         Self { inner, bucket, prefix, newest: Mutex::default(), here: Mutex::default() }
     }
 
@@ -159,12 +159,12 @@ impl<'l> Elsewhere<'l> {
 }
 
 #[async_trait]
-impl AskElsewhere for Elsewhere<'_> {
+impl AskElsewhere for RemoteHomes<'_> {
     async fn waiting(
         &self,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Side<(ObjectKey, Option<Listed>)>>, ObjectError> {
+    ) -> Result<Vec<Side<(ObjectKey, Option<ListedObject>)>>, ObjectError> {
         let (here, pages) = self.inner.waiting_there(self.bucket, self.prefix, after, limit).await?;
         self.here.lock().extend(here);
         let mut newest = self.newest.lock();
@@ -292,7 +292,7 @@ impl ObjectMemory {
     }
 }
 
-impl Inner {
+impl ObjectMemoryState {
     pub(super) fn newest_here(&self) -> Vec<(ShardId, Version)> {
         self.coherence.newest_here()
     }
@@ -304,7 +304,7 @@ impl Inner {
             return self.coherence.newest_here().into_iter().find(|(of, _)| *of == shard).map(|(_, version)| version);
         }
         let neighbours = self.neighbours.as_ref()?;
-        let (Newest { homes }, _) = neighbours.ask_home(shard, &NEWEST, &(), Body::empty()).await.ok()?;
+        let (NewestReply { homes }, _) = neighbours.ask_home(shard, &NEWEST, &(), Body::empty()).await.ok()?;
         homes.into_iter().find(|(of, _)| *of == shard).map(|(_, version)| version)
     }
 
@@ -381,8 +381,8 @@ impl Inner {
 
     /// What waits at the homes here, for a listing. A home that does not stand is not named: it is asked for again, wherever
     /// it is by then.
-    async fn waiting_here(&self, waiting: &Waiting) -> WaitingPage {
-        let Waiting { namespace, bucket, prefix, after, limit } = waiting;
+    async fn waiting_here(&self, waiting: &UnpushedRequest) -> WaitingPage {
+        let UnpushedRequest { namespace, bucket, prefix, after, limit } = waiting;
         let newest = self.newest_here();
         let side = self.back.waiting(namespace, bucket, prefix, after.as_deref(), *limit);
         WaitingPage { entries: side.entries, more: side.more, newest: self.standing(newest).await }
@@ -413,7 +413,8 @@ impl Inner {
         let Some(neighbours) = &self.neighbours else { return Ok((Vec::new(), Vec::new())) };
         let deadline = Instant::now() + HOMES_WITHIN;
         let (namespace, bucket) = (namespace.clone(), bucket.clone());
-        let waiting = Waiting { namespace, bucket, prefix: prefix.to_owned(), after: after.map(str::to_owned), limit };
+        let waiting =
+            UnpushedRequest { namespace, bucket, prefix: prefix.to_owned(), after: after.map(str::to_owned), limit };
         loop {
             let here = self.newest_here();
             let is_here = |shard: &ShardId| here.iter().any(|(of, _)| of == shard);

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use nigh_protocol::{Member, NodeNumber};
-use nigh_rpc::{Answer, Body, CallError, Method, PeerAddress, Peers};
+use nigh_rpc::{Body, CallAnswer, CallError, Method, PeerAddress, Peers};
 use nigh_terms::ShardId;
 use parking_lot::RwLock;
 use serde::Serialize;
@@ -117,12 +117,12 @@ impl Neighbours {
         method: &Method,
         head: &impl Serialize,
         body: Body,
-    ) -> Result<(T, nigh_rpc::Incoming<'static>), NotAnswered> {
+    ) -> Result<(T, nigh_rpc::IncomingBody<'static>), NotAnswered> {
         let away = |why: String| NotAnswered::Away(why);
         let address = self.address_of(node).ok_or_else(|| away(format!("node {} is not known", node.0)))?;
         let head = encode(head);
         let call = self.peers.call(&address, method, &head, body, Instant::now() + BODY_WITHIN);
-        let answer: Result<Answer, CallError> = tokio::select! {
+        let answer: Result<CallAnswer, CallError> = tokio::select! {
             answer = timeout(ANSWER_WITHIN, call) => {
                 answer.map_err(|_| away(format!("{} does not answer", address.name)))?
             }
@@ -145,7 +145,7 @@ impl Neighbours {
         method: &Method,
         head: &impl Serialize,
         body: Body,
-    ) -> Result<(T, nigh_rpc::Incoming<'static>), NotAnswered> {
+    ) -> Result<(T, nigh_rpc::IncomingBody<'static>), NotAnswered> {
         let node = self.home_of(shard);
         let node = node.ok_or_else(|| NotAnswered::Away(format!("the home of shard {shard} is not known")))?;
         tokio::select! {

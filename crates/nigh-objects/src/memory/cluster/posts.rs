@@ -12,8 +12,8 @@ use nigh_rpc::Body;
 use nigh_terms::ShardId;
 use tokio::sync::mpsc;
 
-use super::super::Inner;
-use super::super::machines::Happened;
+use super::super::ObjectMemoryState;
+use super::super::machines::MachineEvent;
 use super::Neighbours;
 use super::wire::{Letter, POST};
 
@@ -35,37 +35,37 @@ pub enum HomeEvent {
 
 /// Carries what happens until the memory is gone.
 pub(in crate::memory) async fn carry_all(
-    inner: Weak<Inner>,
+    inner: Weak<ObjectMemoryState>,
     neighbours: Arc<Neighbours>,
-    mut happened: mpsc::UnboundedReceiver<Happened>,
+    mut happened: mpsc::UnboundedReceiver<MachineEvent>,
     host: mpsc::UnboundedSender<HomeEvent>,
 ) {
     let mut couriers = Couriers { neighbours, of: HashMap::new() };
     while let Some(happened) = happened.recv().await {
         let Some(inner) = inner.upgrade() else { return };
         let event = match happened {
-            Happened::Said(shard, request) => {
+            MachineEvent::Said(shard, request) => {
                 couriers.send(couriers.neighbours.home_of(shard), Letter::ToHome(shard, request));
                 continue;
             }
-            Happened::Told(reply) => {
+            MachineEvent::Told(reply) => {
                 couriers.send(Some(reply.to.node), Letter::ToNode(reply));
                 continue;
             }
-            Happened::Settled(shard, version) => {
+            MachineEvent::Settled(shard, version) => {
                 inner.back.writer_settled(shard, version).await;
                 continue;
             }
-            Happened::Fences(shard, append, member) => {
+            MachineEvent::Fences(shard, append, member) => {
                 tokio::spawn(async move { inner.append_fence(shard, append, member).await });
                 continue;
             }
-            Happened::Retired(shard) => {
+            MachineEvent::Retired(shard) => {
                 inner.lose_home(shard);
                 HomeEvent::Deposed(shard)
             }
-            Happened::GaveUp(member) => HomeEvent::GaveUp(member),
-            Happened::Rejoin => HomeEvent::Rejoin,
+            MachineEvent::GaveUp(member) => HomeEvent::GaveUp(member),
+            MachineEvent::Rejoin => HomeEvent::Rejoin,
         };
         let _heard_until_the_process_ends = host.send(event);
     }

@@ -1,7 +1,7 @@
 //! Reads and writes of objects whose home is in another process.
 //!
 //! A question is asked until it is answered, by the home wherever it has moved meanwhile: what is asked again is for the
-//! machines to say (`Standing`), which they do when time has passed or a new reign was met. What came of a write that no
+//! machines to say (`RequestState`), which they do when time has passed or a new reign was met. What came of a write that no
 //! answer came to is not guessed.
 
 use std::sync::Arc;
@@ -11,31 +11,31 @@ use futures::{StreamExt, TryStreamExt};
 use nigh_data::conditions::check_read;
 use nigh_data::range::resolve;
 use nigh_data::{
-    ByteRange, ByteStream, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, Served, Tags, WriteConditions,
+    ByteRange, ByteStream, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, ServeOutcome, Tags, WriteConditions,
 };
 use nigh_engine::{LedgerError, RequestId};
 use nigh_protocol::{self, FromHome, PutFailure, Request, Stamp};
-use nigh_rpc::{Body, BodyError, Incoming};
+use nigh_rpc::{Body, BodyError, IncomingBody};
 use nigh_terms::{Admission, Epoch, ShardId, Token, Version};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::neighbours::NotAnswered;
 use super::wire::{
-    Becomes, Content as NewContent, FETCH, Fetch, Fetched as Found, PINNED, Pinned, WRITE, Want, WireError, Write,
-    Wrote,
+    Content as NewContent, FETCH, Fetch, FetchReply, PINNED, PinnedRequest, WRITE, Want, WireError, Write, WriteEffect,
+    WriteReply,
 };
 use super::{CopyUse, Neighbours, segment_of};
-use crate::cache::Shelved;
+use crate::cache::CostedCopy;
 use crate::eviction::Origin;
-use crate::kept::Kept;
+use crate::kept::CachedCopy;
 use crate::memory::coherence::{BegunWrite, moved};
 use crate::memory::invocations::WriteCall;
-use crate::memory::machines::Standing;
-use crate::memory::reads::{Asking, Fetched, Read, ReadSource, metadata_cost};
+use crate::memory::machines::RequestState;
+use crate::memory::reads::{CheckedRead, FetchGuard, FetchedObject, ReadSource, metadata_cost};
 use crate::memory::write_ticket::WriteSource;
 use crate::memory::writes::{Content, Draft};
-use crate::memory::{Inner, Reservation, Resident};
+use crate::memory::{ObjectMemoryState, Reservation, Resident};
 use crate::stamps::Stamped as _;
 
 /// How long a read looks for a home that answers.
@@ -44,9 +44,9 @@ const READ_WITHIN: Duration = Duration::from_secs(20);
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What came of a write that was begun at the node when its home was elsewhere.
-enum Carried {
+enum RemoteWriteOutcome {
     /// Its home has answered.
-    Wrote(Result<Stamp, PutFailure>, Wrote),
+    Wrote(Result<Stamp, PutFailure>, WriteReply),
     /// Its home is in this process now.
     Here(BegunWrite),
 }
@@ -56,12 +56,12 @@ fn no_home() -> ObjectError {
 }
 
 /// A body as bytes that come.
-fn stream_of(body: Incoming<'static>) -> ByteStream {
+fn stream_of(body: IncomingBody<'static>) -> ByteStream {
     let broken = |error: std::io::Error| ObjectError::AtHome(format!("the bytes of the object broke off: {error}"));
     ReaderStream::with_capacity(body, 256 << 10).map_err(broken).boxed()
 }
 
-impl Inner {
+impl ObjectMemoryState {
     fn neighbours(&self) -> Result<&Arc<Neighbours>, ObjectError> {
         self.neighbours.as_ref().ok_or_else(moved)
     }
@@ -69,16 +69,16 @@ impl Inner {
     /// Asks the home elsewhere for an object until it has answered; none once the home is here.
     async fn ask_there(
         &self,
-        asking: &mut Asking,
+        asking: &mut FetchGuard,
         want: &Want,
-    ) -> Result<Option<(Request<ObjectId>, Found, Incoming<'static>)>, ObjectError> {
+    ) -> Result<Option<(Request<ObjectId>, FetchReply, IncomingBody<'static>)>, ObjectError> {
         let neighbours = self.neighbours()?;
         let shard = self.coherence.shards.of(&asking.object);
         let deadline = Instant::now() + READ_WITHIN;
         loop {
-            let Standing::There(request) = asking.standing() else { return Ok(None) };
+            let RequestState::There(request) = asking.standing() else { return Ok(None) };
             let fetch = Fetch { request, want: want.clone() };
-            match neighbours.ask_home::<Found>(shard, &FETCH, &fetch, Body::empty()).await {
+            match neighbours.ask_home::<FetchReply>(shard, &FETCH, &fetch, Body::empty()).await {
                 Ok((found, body)) => return Ok(Some((fetch.request, found, body))),
                 Err(NotAnswered::Refused(error)) => return Err(error.into()),
                 Err(NotAnswered::Away(why)) => tracing::debug!(%shard, %why, "a fetch is asked again"),
@@ -90,10 +90,10 @@ impl Inner {
     /// As `bring`, from a home elsewhere; none if it is to be begun anew.
     pub(in crate::memory) async fn bring_there(
         self: &Arc<Self>,
-        asking: &mut Asking,
-    ) -> Result<Option<Fetched>, ObjectError> {
+        asking: &mut FetchGuard,
+    ) -> Result<Option<FetchedObject>, ObjectError> {
         let Some((_, found, mut body)) = self.ask_there(asking, &Want::Whole).await? else { return Ok(None) };
-        let Found { reply, meta, range } = found;
+        let FetchReply { reply, meta, range } = found;
         let key = asking.object.key.clone();
         let Some(meta) = meta.map(Arc::new) else {
             let landed = asking.answered_there(reply, None).await?;
@@ -107,13 +107,13 @@ impl Inner {
             Some(room) => {
                 let broken = |error: BodyError| ObjectError::AtHome(error.to_string());
                 let segment = segment_of(&self.account, &mut body, meta.size, broken).await?;
-                let copy = (Kept::new(&meta, Some(segment.clone())), room);
-                (Fetched::Copy(Resident { meta, segment: Some(segment) }), Some(copy))
+                let copy = (CachedCopy::new(&meta, Some(segment.clone())), room);
+                (FetchedObject::Copy(Resident { meta, segment: Some(segment) }), Some(copy))
             }
             None => {
                 let room = self.reserve(metadata_cost(&asking.object, &meta));
-                let copy = room.map(|room| (Kept::new(&meta, None), room));
-                (Fetched::TooLarge(meta), copy)
+                let copy = room.map(|room| (CachedCopy::new(&meta, None), room));
+                (FetchedObject::TooLarge(meta), copy)
             }
         };
         let stamp = asking.answered_there(reply, copy).await?;
@@ -123,9 +123,9 @@ impl Inner {
     /// As `read_past`, from a home elsewhere; none if it is to be begun anew.
     pub(in crate::memory) async fn read_past_there(
         self: &Arc<Self>,
-        asking: &mut Asking,
+        asking: &mut FetchGuard,
         request: &GetRequest,
-    ) -> Result<Option<Read>, ObjectError> {
+    ) -> Result<Option<CheckedRead>, ObjectError> {
         let Some((_, found, body)) = self.ask_there(asking, &Want::Part(request.range)).await? else {
             return Ok(None);
         };
@@ -134,13 +134,13 @@ impl Inner {
         let meta = Arc::new(meta.stamped(&stamp));
         check_read(&request.conditions, &meta)?;
         let range = resolve(request.range, &meta)?;
-        Ok(Some(Read { meta, range, source: ReadSource::Stream(stream_of(body)), served: Served::Past }))
+        Ok(Some(CheckedRead { meta, range, source: ReadSource::Stream(stream_of(body)), served: ServeOutcome::Past }))
     }
 
     /// As `look`, at a home elsewhere; none if it is to be begun anew.
     pub(in crate::memory) async fn look_there(
         self: &Arc<Self>,
-        asking: &mut Asking,
+        asking: &mut FetchGuard,
     ) -> Result<Option<Arc<ObjectMeta>>, ObjectError> {
         let Some((_, found, _)) = self.ask_there(asking, &Want::Known).await? else { return Ok(None) };
         let Some(stamp) = asking.answered_there(found.reply, None).await? else { return Ok(None) };
@@ -156,7 +156,7 @@ impl Inner {
         meta: &ObjectMeta,
     ) -> Result<ByteStream, ObjectError> {
         let (neighbours, shard) = (self.neighbours()?, self.coherence.shards.of(object));
-        let pinned = Pinned { object: object.clone(), range, etag: meta.etag.clone() };
+        let pinned = PinnedRequest { object: object.clone(), range, etag: meta.etag.clone() };
         let deadline = Instant::now() + READ_WITHIN;
         loop {
             match neighbours.ask_home::<()>(shard, &PINNED, &pinned, Body::empty()).await {
@@ -177,7 +177,7 @@ impl Inner {
         object: &ObjectId,
         request: &GetRequest,
         admission: Admission,
-    ) -> Result<Read, ObjectError> {
+    ) -> Result<CheckedRead, ObjectError> {
         let shard = self.coherence.shards.of(object);
         if let Some(reign) = self.coherence.reign_here(shard) {
             let read = self.read_of(object, request, admission).await;
@@ -190,7 +190,7 @@ impl Inner {
             return self.read_of(object, request, admission).await;
         }
         let asked = self.coherence.ask(self.now(), object)?;
-        self.read_past(Asking::new(self, object, asked), request).await
+        self.read_past(FetchGuard::new(self, object, asked), request).await
     }
 
     /// Whether the home of a shard is here still, in the same reign: between two of this node's another can have had it.
@@ -224,7 +224,7 @@ impl Inner {
     ) -> Result<(Stamp, PutDone), ObjectError> {
         let (seen, who) = (call.seen(), call.principal().cloned());
         let becomes = || {
-            Becomes::Put(Box::new(NewContent {
+            WriteEffect::Put(Box::new(NewContent {
                 conditions: draft.conditions.clone(),
                 attributes: draft.attributes.clone(),
                 tags: draft.tags.clone(),
@@ -242,8 +242,8 @@ impl Inner {
         let keep = |inner: &Arc<Self>| inner.copy_there(&draft);
         let carried = self.carry(&object, begun, write, || body_of(&draft.content, draft.size), keep).await?;
         let (ended, wrote) = match carried {
-            Carried::Wrote(ended, wrote) => (ended, wrote),
-            Carried::Here(begun) => {
+            RemoteWriteOutcome::Wrote(ended, wrote) => (ended, wrote),
+            RemoteWriteOutcome::Here(begun) => {
                 let turn = self.order.turn(&object).await?;
                 let number = begun.request;
                 let written = self.put_here(&turn, who, WriteSource::Begun(begun, seen), draft).await;
@@ -266,13 +266,13 @@ impl Inner {
     ) -> Result<Stamp, ObjectError> {
         let (seen, who) = (call.seen(), call.principal().cloned());
         let write = |request| {
-            let becomes = Becomes::Gone { conditions: conditions.clone() };
+            let becomes = WriteEffect::Gone { conditions: conditions.clone() };
             Write { request, who: who.clone(), id: id.map(|id| id.0), becomes }
         };
         let begun = self.begin_there(&object, nigh_protocol::Write::Delete, &seen)?;
         match self.carry(&object, begun, write, || Ok(Body::empty()), |_| None).await? {
-            Carried::Wrote(ended, wrote) => self.outcome(&object, ended, wrote).await,
-            Carried::Here(begun) => {
+            RemoteWriteOutcome::Wrote(ended, wrote) => self.outcome(&object, ended, wrote).await,
+            RemoteWriteOutcome::Here(begun) => {
                 let turn = self.order.turn(&object).await?;
                 let number = begun.request;
                 let source = WriteSource::Begun(begun, seen);
@@ -290,12 +290,16 @@ impl Inner {
         tags: Tags,
     ) -> Result<Option<Stamp>, ObjectError> {
         let (seen, who) = (call.seen(), call.principal().cloned());
-        let write =
-            |request| Write { request, who: who.clone(), id: None, becomes: Becomes::Tagged { tags: tags.clone() } };
+        let write = |request| Write {
+            request,
+            who: who.clone(),
+            id: None,
+            becomes: WriteEffect::Tagged { tags: tags.clone() },
+        };
         let begun = self.begin_there(&object, nigh_protocol::Write::Put, &seen)?;
         match self.carry(&object, begun, write, || Ok(Body::empty()), |_| None).await? {
-            Carried::Wrote(ended, wrote) => self.outcome(&object, ended, wrote).await.map(Some),
-            Carried::Here(begun) => {
+            RemoteWriteOutcome::Wrote(ended, wrote) => self.outcome(&object, ended, wrote).await.map(Some),
+            RemoteWriteOutcome::Here(begun) => {
                 let turn = self.order.turn(&object).await?;
                 let number = begun.request;
                 let tagged = self.tag_here(&turn, WriteSource::Begun(begun, seen), &object, &tags).await;
@@ -310,10 +314,10 @@ impl Inner {
         let (inner, object, seen) = (Arc::clone(self), object.clone(), Arc::new(Token::empty()));
         let Ok(begun) = self.begin_there(&object, nigh_protocol::Write::Outside, &seen) else { return };
         crate::sync::spawn(async move {
-            let write = |request| Write { request, who: None, id: None, becomes: Becomes::Outside };
+            let write = |request| Write { request, who: None, id: None, becomes: WriteEffect::Outside };
             match inner.carry(&object, begun, write, || Ok(Body::empty()), |_| None).await {
-                Ok(Carried::Wrote(..)) => {}
-                Ok(Carried::Here(begun)) => {
+                Ok(RemoteWriteOutcome::Wrote(..)) => {}
+                Ok(RemoteWriteOutcome::Here(begun)) => {
                     inner.coherence.withdraw_write(begun.request);
                     inner.written_by_others(&object);
                 }
@@ -340,7 +344,7 @@ impl Inner {
     }
 
     /// What is kept of a write whose home is elsewhere: its bytes, if they are in memory.
-    fn copy_there(self: &Arc<Self>, draft: &Draft) -> Option<(Kept, Reservation)> {
+    fn copy_there(self: &Arc<Self>, draft: &Draft) -> Option<(CachedCopy, Reservation)> {
         let Content::Memory(segment, _) = &draft.content else { return None };
         if self.compared().copies_are() == CopyUse::Unused {
             return None;
@@ -357,7 +361,7 @@ impl Inner {
             token: Token::empty(),
         };
         let room = self.reserve(segment.cost())?;
-        Some((Kept::new(&meta, Some(segment.clone())), room))
+        Some((CachedCopy::new(&meta, Some(segment.clone())), room))
     }
 
     /// Asks the home of a write until it has said what became of it, or is here.
@@ -367,34 +371,34 @@ impl Inner {
         mut begun: BegunWrite,
         write: impl Fn(Request<ObjectId>) -> Write,
         body: impl Fn() -> Result<Body, ObjectError>,
-        keep: impl Fn(&Arc<Self>) -> Option<(Kept, Reservation)>,
-    ) -> Result<Carried, ObjectError> {
+        keep: impl Fn(&Arc<Self>) -> Option<(CachedCopy, Reservation)>,
+    ) -> Result<RemoteWriteOutcome, ObjectError> {
         let (neighbours, shard) = (self.neighbours()?, self.coherence.shards.of(object));
         loop {
             let standing = begun.stands.borrow_and_update().clone();
-            let Standing::There(request) = standing else {
+            let RequestState::There(request) = standing else {
                 if let Ok(ended) = begun.done.try_recv() {
-                    return Ok(Carried::Wrote(
+                    return Ok(RemoteWriteOutcome::Wrote(
                         ended,
-                        Wrote { reply: None, outcome: Ok(None), newest: Version::OUTSIDE },
+                        WriteReply { reply: None, outcome: Ok(None), newest: Version::OUTSIDE },
                     ));
                 }
                 begun.append = self.coherence.append_of(begun.request);
-                return Ok(Carried::Here(begun));
+                return Ok(RemoteWriteOutcome::Here(begun));
             };
-            match neighbours.ask_home::<Wrote>(shard, &WRITE, &write(request), body()?).await {
+            match neighbours.ask_home::<WriteReply>(shard, &WRITE, &write(request), body()?).await {
                 Ok((wrote, _)) => {
                     if let Some(reply) = wrote.reply.clone() {
                         if matches!(reply.body, FromHome::Written { .. })
                             && let Some((kept, room)) = keep(self)
                         {
-                            let copy = Shelved { kept, cost: room.take(), origin: Origin::Written };
+                            let copy = CostedCopy { kept, cost: room.take(), origin: Origin::Written };
                             self.coherence.deposit(begun.request, copy);
                         }
                         self.hear(reply);
                     }
                     if let Ok(ended) = begun.done.try_recv() {
-                        return Ok(Carried::Wrote(ended, wrote));
+                        return Ok(RemoteWriteOutcome::Wrote(ended, wrote));
                     }
                 }
                 Err(NotAnswered::Refused(error)) => {
@@ -406,8 +410,8 @@ impl Inner {
                 ended = &mut begun.done => {
                     // By what the home has told in a letter: the node was given up.
                     let ended = ended.map_err(|_| moved())?;
-                    let wrote = Wrote { reply: None, outcome: Ok(None), newest: Version::OUTSIDE };
-                    return Ok(Carried::Wrote(ended, wrote));
+                    let wrote = WriteReply { reply: None, outcome: Ok(None), newest: Version::OUTSIDE };
+                    return Ok(RemoteWriteOutcome::Wrote(ended, wrote));
                 }
                 changed = begun.stands.changed() => changed.map_err(|_| moved())?,
             }
@@ -419,7 +423,7 @@ impl Inner {
         &self,
         object: &ObjectId,
         ended: Result<Stamp, PutFailure>,
-        wrote: Wrote,
+        wrote: WriteReply,
     ) -> Result<Stamp, ObjectError> {
         match (ended, wrote.outcome) {
             (Ok(stamp), _) => Ok(stamp),

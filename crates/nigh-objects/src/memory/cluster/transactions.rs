@@ -14,13 +14,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::neighbours::NotAnswered;
-use super::wire::{DECIDE, Decide, Ended, EndedAnswer, OUTCOME, PREPARE, Prepare, WireError};
-use crate::memory::Inner;
+use super::wire::{DECIDE, Decide, EndedAnswer, OUTCOME, OutcomeMessage, PREPARE, PrepareRequest, WireError};
+use crate::memory::ObjectMemoryState;
 use crate::memory::coherence::moved;
-use crate::memory::transactions::{Part, Prepared, Written};
+use crate::memory::transactions::{Part, PrepareOutcome, WrittenVersions};
 
 /// What came of a question to a home.
-pub(in crate::memory) enum Asked<T> {
+pub(in crate::memory) enum HomeReply<T> {
     /// It has answered.
     Answered(T),
     /// It has refused: nothing came of it.
@@ -29,20 +29,20 @@ pub(in crate::memory) enum Asked<T> {
     Lost(ObjectError),
 }
 
-impl Inner {
+impl ObjectMemoryState {
     async fn ask_about<T: DeserializeOwned>(
         &self,
         shard: ShardId,
         method: &nigh_rpc::Method,
         head: &impl Serialize,
         body: Body,
-    ) -> Asked<T> {
-        let Some(neighbours) = &self.neighbours else { return Asked::Refused(moved()) };
+    ) -> HomeReply<T> {
+        let Some(neighbours) = &self.neighbours else { return HomeReply::Refused(moved()) };
         match neighbours.ask_home::<T>(shard, method, head, body).await {
-            Ok((answer, _)) => Asked::Answered(answer),
-            Err(NotAnswered::Refused(WireError::Undecided)) => Asked::Lost(ObjectError::TransactionUndecided),
-            Err(NotAnswered::Refused(error)) => Asked::Refused(error.into()),
-            Err(NotAnswered::Away(why)) => Asked::Lost(ObjectError::Busy(why)),
+            Ok((answer, _)) => HomeReply::Answered(answer),
+            Err(NotAnswered::Refused(WireError::Undecided)) => HomeReply::Lost(ObjectError::TransactionUndecided),
+            Err(NotAnswered::Refused(error)) => HomeReply::Refused(error.into()),
+            Err(NotAnswered::Away(why)) => HomeReply::Lost(ObjectError::Busy(why)),
         }
     }
 
@@ -53,14 +53,14 @@ impl Inner {
         decider: ShardId,
         part: Part,
         bytes: Vec<Bytes>,
-    ) -> Asked<Prepared> {
+    ) -> HomeReply<PrepareOutcome> {
         if self.coherence.is_home(shard) {
             return match self.prepare_here(shard, decider, part, bytes).await {
-                Ok(prepared) => Asked::Answered(prepared),
-                Err(error) => Asked::Refused(error),
+                Ok(prepared) => HomeReply::Answered(prepared),
+                Err(error) => HomeReply::Refused(error),
             };
         }
-        let prepare = Prepare { shard, decider, part };
+        let prepare = PrepareRequest { shard, decider, part };
         self.ask_about(shard, &PREPARE, &prepare, Body::pieces(bytes)).await
     }
 
@@ -71,11 +71,11 @@ impl Inner {
         transaction: TransactionId,
         ticket: Ticket,
         participants: BTreeSet<ShardId>,
-    ) -> Asked<Option<Written>> {
+    ) -> HomeReply<Option<WrittenVersions>> {
         if self.coherence.is_home(shard) {
             return match self.decide_here(shard, transaction, ticket, participants).await {
-                Ok(decided) => Asked::Answered(decided),
-                Err(error) => Asked::Lost(error),
+                Ok(decided) => HomeReply::Answered(decided),
+                Err(error) => HomeReply::Lost(error),
             };
         }
         let decide = Decide { shard, transaction, ticket, participants };
@@ -91,11 +91,11 @@ impl Inner {
         if self.coherence.is_home(shard) {
             return self.asked_here(shard, transaction).await;
         }
-        let ended = Ended { shard, transaction, outcome: None };
+        let ended = OutcomeMessage { shard, transaction, outcome: None };
         match self.ask_about(shard, &OUTCOME, &ended, Body::empty()).await {
-            Asked::Answered(EndedAnswer::Known(outcome)) => Ok(outcome),
-            Asked::Answered(EndedAnswer::Applied(_)) => Ok(None),
-            Asked::Refused(error) | Asked::Lost(error) => Err(error),
+            HomeReply::Answered(EndedAnswer::Known(outcome)) => Ok(outcome),
+            HomeReply::Answered(EndedAnswer::Applied(_)) => Ok(None),
+            HomeReply::Refused(error) | HomeReply::Lost(error) => Err(error),
         }
     }
 
@@ -105,15 +105,15 @@ impl Inner {
         shard: ShardId,
         transaction: TransactionId,
         outcome: Outcome,
-    ) -> Result<Option<Written>, ObjectError> {
+    ) -> Result<Option<WrittenVersions>, ObjectError> {
         if self.coherence.is_home(shard) {
             return self.ended_here(shard, transaction, outcome).await;
         }
-        let ended = Ended { shard, transaction, outcome: Some(outcome) };
+        let ended = OutcomeMessage { shard, transaction, outcome: Some(outcome) };
         match self.ask_about(shard, &OUTCOME, &ended, Body::empty()).await {
-            Asked::Answered(EndedAnswer::Applied(written)) => Ok(written),
-            Asked::Answered(EndedAnswer::Known(_)) => Ok(None),
-            Asked::Refused(error) | Asked::Lost(error) => Err(error),
+            HomeReply::Answered(EndedAnswer::Applied(written)) => Ok(written),
+            HomeReply::Answered(EndedAnswer::Known(_)) => Ok(None),
+            HomeReply::Refused(error) | HomeReply::Lost(error) => Err(error),
         }
     }
 
@@ -123,10 +123,10 @@ impl Inner {
 
     pub(super) async fn serve_prepare(
         self: &Arc<Self>,
-        prepare: Prepare,
+        prepare: PrepareRequest,
         mut call: Call<'_>,
-    ) -> Result<Prepared, WireError> {
-        let Prepare { shard, decider, part } = prepare;
+    ) -> Result<PrepareOutcome, WireError> {
+        let PrepareRequest { shard, decider, part } = prepare;
         self.is_served_here(shard)?;
         let is_of = |object: &nigh_data::ObjectId| self.coherence.shards.of(object) == shard;
         let announced = call.body.len();
@@ -142,14 +142,14 @@ impl Inner {
         self.prepare_here(shard, decider, part, bytes).await.map_err(WireError::from)
     }
 
-    pub(super) async fn serve_decide(self: &Arc<Self>, decide: Decide) -> Result<Option<Written>, WireError> {
+    pub(super) async fn serve_decide(self: &Arc<Self>, decide: Decide) -> Result<Option<WrittenVersions>, WireError> {
         let Decide { shard, transaction, ticket, participants } = decide;
         self.is_served_here(shard)?;
         self.decide_here(shard, transaction, ticket, participants).await.map_err(WireError::from)
     }
 
-    pub(super) async fn serve_ended(self: &Arc<Self>, ended: Ended) -> Result<EndedAnswer, WireError> {
-        let Ended { shard, transaction, outcome } = ended;
+    pub(super) async fn serve_ended(self: &Arc<Self>, ended: OutcomeMessage) -> Result<EndedAnswer, WireError> {
+        let OutcomeMessage { shard, transaction, outcome } = ended;
         self.is_served_here(shard)?;
         Ok(match outcome {
             None => EndedAnswer::Known(self.asked_here(shard, transaction).await?),

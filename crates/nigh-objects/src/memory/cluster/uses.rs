@@ -8,7 +8,7 @@ use nigh_terms::ShardId;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::Inner;
+use super::super::ObjectMemoryState;
 use crate::sync::Mutex;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(in crate::memory) struct HomeUses {
 
 /// A write under way.
 pub(in crate::memory) struct HomeUse {
-    inner: Arc<Inner>,
+    inner: Arc<ObjectMemoryState>,
     shard: ShardId,
 }
 
@@ -81,7 +81,7 @@ impl HomeUses {
     }
 }
 
-impl Inner {
+impl ObjectMemoryState {
     /// The home of `shard`, if it is here, for a write; waits while it is about to leave.
     pub(in crate::memory) async fn use_home(self: &Arc<Self>, shard: ShardId) -> Option<HomeUse> {
         loop {

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use nigh_data::{
-    Attributes, ByteRange, Checksum, ETag, Listed, ObjectError, ObjectId, ObjectMeta, RangeSpec, Tags, WriteConditions,
+    Attributes, ByteRange, Checksum, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, RangeSpec, Tags,
+    WriteConditions,
 };
 use nigh_protocol::{Member, Outcome, Reply, Request, Ticket, TransactionId};
 use nigh_rpc::Method;
@@ -14,7 +15,9 @@ use nigh_terms::{BucketName, Namespace, ObjectKey, Principal, ShardId, Timestamp
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::memory::transactions::{Part, Prepared, TRANSACTION_BYTES_MAX, Written, decode_about, decode_body};
+use crate::memory::transactions::{
+    Part, PrepareOutcome, TRANSACTION_BYTES_MAX, WrittenVersions, decode_about, decode_body,
+};
 use crate::notification::ObjectChange;
 
 /// The form of the heads.
@@ -78,7 +81,7 @@ pub(super) struct Fetch {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Fetched {
+pub(super) struct FetchReply {
     pub(super) reply: Reply<ObjectId>,
     /// None if there is no object.
     pub(super) meta: Option<ObjectMeta>,
@@ -87,7 +90,7 @@ pub(super) struct Fetched {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Pinned {
+pub(super) struct PinnedRequest {
     pub(super) object: ObjectId,
     pub(super) range: Option<ByteRange>,
     pub(super) etag: ETag,
@@ -109,7 +112,7 @@ pub(super) struct Content {
 
 /// What a write makes of its object.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Becomes {
+pub(super) enum WriteEffect {
     Put(Box<Content>),
     Gone {
         conditions: WriteConditions,
@@ -128,11 +131,11 @@ pub(super) struct Write {
     pub(super) who: Option<Principal>,
     /// The client's name for its request.
     pub(super) id: Option<u128>,
-    pub(super) becomes: Becomes,
+    pub(super) becomes: WriteEffect,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Wrote {
+pub(super) struct WriteReply {
     /// None if nothing can be said now: the node asks again.
     pub(super) reply: Option<Reply<ObjectId>>,
     /// Why the write did not take place. Without a reply that says that it did, and without an error, it was made before,
@@ -158,7 +161,7 @@ pub(super) struct LetGo {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Held {
+pub(super) struct HeldCopyRequest {
     pub(super) object: ObjectId,
     pub(super) version: Version,
 }
@@ -169,7 +172,7 @@ pub(super) struct Bring {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Waiting {
+pub(super) struct UnpushedRequest {
     pub(super) namespace: Namespace,
     pub(super) bucket: BucketName,
     pub(super) prefix: String,
@@ -180,14 +183,14 @@ pub(super) struct Waiting {
 /// A part of what waits, in the order of keys: of each whether it is there, or gone.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WaitingPage {
-    pub(super) entries: Vec<(ObjectKey, Option<Listed>)>,
+    pub(super) entries: Vec<(ObjectKey, Option<ListedObject>)>,
     pub(super) more: bool,
     /// The homes that were asked, and how far they had come.
     pub(super) newest: Vec<(ShardId, Version)>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Newest {
+pub(super) struct NewestReply {
     pub(super) homes: Vec<(ShardId, Version)>,
 }
 
@@ -198,7 +201,7 @@ pub(super) struct Fence {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Prepare {
+pub(super) struct PrepareRequest {
     pub(super) shard: ShardId,
     pub(super) decider: ShardId,
     pub(super) part: Part,
@@ -214,7 +217,7 @@ pub(super) struct Decide {
 
 /// How a transaction has ended, if it is said; else that is asked.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Ended {
+pub(super) struct OutcomeMessage {
     pub(super) shard: ShardId,
     pub(super) transaction: TransactionId,
     pub(super) outcome: Option<Outcome>,
@@ -226,7 +229,7 @@ pub(super) enum EndedAnswer {
     /// As it was asked.
     Known(Option<Outcome>),
     /// As it was told: applied for good, by these writes.
-    Applied(Option<Written>),
+    Applied(Option<WrittenVersions>),
 }
 
 /// Why a home refuses, as far as who asked is to know it.
@@ -334,23 +337,23 @@ pub(super) fn decode<T: DeserializeOwned>(head: &[u8]) -> Result<T, String> {
 #[doc(hidden)]
 pub fn fuzz(head: &[u8]) {
     let _ = decode::<Fetch>(head);
-    let _ = decode::<Result<Fetched, WireError>>(head);
-    let _ = decode::<Pinned>(head);
+    let _ = decode::<Result<FetchReply, WireError>>(head);
+    let _ = decode::<PinnedRequest>(head);
     let _ = decode::<Write>(head);
-    let _ = decode::<Result<Wrote, WireError>>(head);
+    let _ = decode::<Result<WriteReply, WireError>>(head);
     let _ = decode::<Vec<Letter>>(head);
     let _ = decode::<LetGo>(head);
-    let _ = decode::<Held>(head);
+    let _ = decode::<HeldCopyRequest>(head);
     let _ = decode::<Bring>(head);
-    let _ = decode::<Waiting>(head);
+    let _ = decode::<UnpushedRequest>(head);
     let _ = decode::<Result<WaitingPage, WireError>>(head);
     let _ = decode::<Token>(head);
     let _ = decode_about(head);
     let _ = decode_body(bytes::Bytes::copy_from_slice(head));
-    let _ = decode::<Prepare>(head);
-    let _ = decode::<Result<Prepared, WireError>>(head);
+    let _ = decode::<PrepareRequest>(head);
+    let _ = decode::<Result<PrepareOutcome, WireError>>(head);
     let _ = decode::<Decide>(head);
-    let _ = decode::<Result<Option<Written>, WireError>>(head);
-    let _ = decode::<Ended>(head);
+    let _ = decode::<Result<Option<WrittenVersions>, WireError>>(head);
+    let _ = decode::<OutcomeMessage>(head);
     let _ = decode::<Result<EndedAnswer, WireError>>(head);
 }

@@ -2,12 +2,12 @@
 
 use nigh_stores::Store;
 
-use super::write_back::Lazy;
+use super::write_back::LazyBench;
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_is_not_acknowledged_into_a_bucket_that_is_removed_beside_it() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let persisting = l.persist();
     for round in 0..50u32 {
         let (memory, who, bucket) = (l.memory.clone(), l.who.clone(), l.bucket.clone());
@@ -31,7 +31,7 @@ async fn a_write_is_not_acknowledged_into_a_bucket_that_is_removed_beside_it() {
 
 #[tokio::test]
 async fn a_bucket_that_others_removed_takes_no_write_and_keeps_what_waits_until_it_is_made_anew() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     l.put("a", b"one").await;
     l.put("b", b"two").await;
     l.put("gone", b"x").await;
@@ -60,8 +60,8 @@ async fn a_bucket_that_others_removed_takes_no_write_and_keeps_what_waits_until_
 
 #[tokio::test]
 async fn a_bucket_that_was_made_listed_or_written_before_a_crash_is_not_asked_for_by_the_first_write() {
-    let l = Lazy::new().await;
-    let looks = |l: &Lazy| l.store.bucket_looks.load(Ordering::SeqCst);
+    let l = LazyBench::new().await;
+    let looks = |l: &LazyBench| l.store.bucket_looks.load(Ordering::SeqCst);
     l.put("a", b"into a bucket just made").await;
     let l = l.restarted().await;
     l.put("b", b"into one of which something waits").await;
@@ -76,14 +76,14 @@ async fn a_bucket_that_was_made_listed_or_written_before_a_crash_is_not_asked_fo
     l.put("c", b"of which deletions alone are known").await;
     assert_eq!(looks(&l), 1);
 
-    let l = Lazy::new().await.restarted().await;
+    let l = LazyBench::new().await.restarted().await;
     l.memory.list_buckets(&l.who).await.unwrap();
     l.put("d", b"into one that was listed").await;
-    let l = Lazy::new().await.restarted().await;
+    let l = LazyBench::new().await.restarted().await;
     l.names().await;
     l.put("e", b"into one whose objects were").await;
     assert_eq!(looks(&l), 0);
-    let l = Lazy::new().await.restarted().await;
+    let l = LazyBench::new().await.restarted().await;
     l.put("f", b"into one never heard of").await;
     assert_eq!(looks(&l), 1);
 }

@@ -1,16 +1,16 @@
 //! The memory driven by the protocol's machines: what the home is told, and what is left behind.
 
-use nigh_engine::{Appended, Ledger, LedgerError, Record, Staged, WriteThrough};
+use nigh_engine::{AppendResult, Ledger, LedgerError, Record, StagedPiece, WriteThrough};
 use nigh_terms::{ShardId, SystemClock};
 use tokio_util::sync::CancellationToken;
 
-use super::write_back::{Lazy, settings};
+use super::write_back::{LazyBench, settings};
 use super::*;
 use crate::{WriteMode, WriteSettings};
 
 #[tokio::test]
 async fn what_the_store_has_needs_no_entry_of_the_home() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     for n in 0..50 {
         l.put(&n.to_string(), b"x").await;
     }
@@ -82,7 +82,7 @@ async fn what_others_wrote_is_a_version_of_its_own_and_is_asked_of_the_store() {
 
 /// What a ledger does that is told what is stored, or is to settle it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answers {
+enum LedgerReaction {
     Given,
     Held,
     /// It hears what is stored, and cannot settle it.
@@ -94,7 +94,7 @@ struct TestLedger {
     order: WriteThrough,
     breaks: std::sync::atomic::AtomicBool,
     broken: std::sync::atomic::AtomicBool,
-    answers: tokio::sync::watch::Sender<Answers>,
+    answers: tokio::sync::watch::Sender<LedgerReaction>,
     /// How many answers it holds.
     held: AtomicU64,
 }
@@ -105,14 +105,14 @@ impl TestLedger {
             order: WriteThrough::new(Epoch(1)),
             breaks: false.into(),
             broken: false.into(),
-            answers: tokio::sync::watch::Sender::new(Answers::Given),
+            answers: tokio::sync::watch::Sender::new(LedgerReaction::Given),
             held: AtomicU64::new(0),
         })
     }
 
     async fn hear(&self) {
         self.held.fetch_add(1, Ordering::SeqCst);
-        self.answers.subscribe().wait_for(|answers| *answers != Answers::Held).await.unwrap();
+        self.answers.subscribe().wait_for(|answers| *answers != LedgerReaction::Held).await.unwrap();
         self.held.fetch_sub(1, Ordering::SeqCst);
     }
 
@@ -139,11 +139,16 @@ impl Ledger for TestLedger {
         self.order.place(shard)
     }
 
-    async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<Staged, LedgerError> {
+    async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<StagedPiece, LedgerError> {
         self.order.stage(shard, piece).await
     }
 
-    async fn append(&self, shard: ShardId, _record: Record, _body: nigh_engine::Body) -> Result<Appended, LedgerError> {
+    async fn append(
+        &self,
+        shard: ShardId,
+        _record: Record,
+        _body: nigh_engine::Body,
+    ) -> Result<AppendResult, LedgerError> {
         let version = self.place(shard);
         // Others come in between.
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -151,7 +156,7 @@ impl Ledger for TestLedger {
             self.broken.store(true, Ordering::SeqCst);
         }
         self.check(shard)?;
-        Ok(Appended { version, repeated: false })
+        Ok(AppendResult { version, repeated: false })
     }
 
     async fn stored(&self, shard: ShardId, _version: Version) -> Result<(), LedgerError> {
@@ -161,7 +166,7 @@ impl Ledger for TestLedger {
 
     async fn settle(&self, shard: ShardId) -> Result<(), LedgerError> {
         self.hear().await;
-        if *self.answers.borrow() == Answers::Refused {
+        if *self.answers.borrow() == LedgerReaction::Refused {
             return Err(LedgerError::Unavailable("not yet".to_owned()));
         }
         self.check(shard)
@@ -207,31 +212,31 @@ async fn nothing_is_written_past_the_ledger_until_that_keeps_what_was_stored_bef
         }
     };
     // One that is settling holds back who settles another object, ...
-    ledger.answers.send_replace(Answers::Refused);
+    ledger.answers.send_replace(LedgerReaction::Refused);
     for name in ["a", "b"] {
         put(name, b"small".to_vec()).await;
         memory.flush(&who, &bucket, &key(name)).await.unwrap();
     }
-    ledger.answers.send_replace(Answers::Held);
+    ledger.answers.send_replace(LedgerReaction::Held);
     let large = vec![1; CACHED + 1];
     let first = tokio::spawn(put("a", large.clone()));
     ledger.holds_answers(1).await;
     let second = tokio::spawn(put("b", large.clone()));
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!((size("a"), size("b")), (5, 5));
-    ledger.answers.send_replace(Answers::Given);
+    ledger.answers.send_replace(LedgerReaction::Given);
     first.await.unwrap();
     second.await.unwrap();
     assert_eq!((size("a"), size("b")), (large.len(), large.len()));
     // ... and so does a ledger that has not heard of what is stored.
-    ledger.answers.send_replace(Answers::Held);
+    ledger.answers.send_replace(LedgerReaction::Held);
     put("c", b"small".to_vec()).await;
     comes("c", 5).await;
     ledger.holds_answers(1).await;
     let third = tokio::spawn(put("c", large.clone()));
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(size("c"), 5);
-    ledger.answers.send_replace(Answers::Given);
+    ledger.answers.send_replace(LedgerReaction::Given);
     third.await.unwrap();
     assert_eq!(size("c"), large.len());
     stop.cancel();
@@ -271,7 +276,7 @@ async fn a_ledger_that_failed_refuses_writes_and_what_is_there_is_read_on() {
 async fn under_load_no_read_goes_back_in_time_though_the_store_is_behind() {
     const KEYS: usize = 3;
     const ROUNDS: u64 = 60;
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let persisting = l.persist();
     let seen: Arc<[AtomicU64; KEYS]> = Arc::default();
     for n in 0..KEYS {

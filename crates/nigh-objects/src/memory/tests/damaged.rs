@@ -1,13 +1,13 @@
 //! Acknowledged writes that the journal has damaged, and what the ways to an object make of one that waits.
 
-use super::write_back::Lazy;
+use super::write_back::LazyBench;
 use super::writes::copy_of;
 use super::*;
 use crate::BucketPolicy;
 
 #[tokio::test]
 async fn a_damaged_write_is_said_to_be_damaged_until_the_object_is_written_or_deleted_anew() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     for name in ["read", "written", "deleted", "whole"] {
         l.put(name, b"acknowledged").await;
     }
@@ -46,7 +46,7 @@ async fn a_damaged_write_is_said_to_be_damaged_until_the_object_is_written_or_de
 
 #[tokio::test]
 async fn what_waits_is_copied_and_matched_as_what_is_stored() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let first = l.put("a", b"waits").await;
     let copied = l.memory.copy(&l.who, &l.bucket, &key("b"), copy_of("a")).await.unwrap();
     assert_eq!(
@@ -73,7 +73,7 @@ async fn what_waits_is_copied_and_matched_as_what_is_stored() {
 
 #[tokio::test]
 async fn uploads_copies_and_deletions_come_to_the_store_as_they_were_acknowledged() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     l.policy(BucketPolicy::default()).await.unwrap();
     let upload = l.memory.create_upload(&l.who, &l.bucket, &key("parts"), MultipartRequest::default()).await.unwrap();
     let bytes = vec![4; 3000];

@@ -2,7 +2,7 @@
 
 use nigh_terms::Clock;
 
-use super::write_back::{Lazy, settings};
+use super::write_back::{LazyBench, settings};
 use super::*;
 use crate::{BucketPolicy, ModeRule, WriteMode};
 
@@ -14,8 +14,8 @@ fn clock() -> Arc<ManualClock> {
     clock
 }
 
-async fn lazy(clock: &Arc<ManualClock>) -> Lazy {
-    Lazy::by(Arc::clone(clock) as Arc<dyn Clock>, settings()).await
+async fn lazy(clock: &Arc<ManualClock>) -> LazyBench {
+    LazyBench::by(Arc::clone(clock) as Arc<dyn Clock>, settings()).await
 }
 
 #[tokio::test]

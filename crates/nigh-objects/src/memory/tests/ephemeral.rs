@@ -2,11 +2,11 @@
 
 use nigh_engine::RequestId;
 
-use super::write_back::{Lazy, settings};
+use super::write_back::{LazyBench, settings};
 use super::*;
 use crate::{BucketPolicy, WriteMode, WriteSettings};
 
-impl Lazy {
+impl LazyBench {
     async fn mode(&self, mode: WriteMode) {
         self.policy(BucketPolicy { mode: Some(mode), ..BucketPolicy::default() }).await.unwrap();
     }
@@ -19,7 +19,7 @@ impl Lazy {
 
 #[tokio::test]
 async fn tags_of_an_ephemeral_object_are_changed_and_its_bytes_stay() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     l.mode(WriteMode::Ephemeral).await;
     l.put("a", b"bytes").await;
     let tags: Tags = [("k".to_owned(), "v".to_owned())].into();
@@ -33,7 +33,7 @@ async fn tags_of_an_ephemeral_object_are_changed_and_its_bytes_stay() {
 
 #[tokio::test]
 async fn an_ephemeral_object_is_read_while_a_write_over_it_waits_and_stays_when_that_is_refused() {
-    let l = Lazy::with(WriteSettings { dirty_max: ByteSize(100), ..settings() }).await;
+    let l = LazyBench::with(WriteSettings { dirty_max: ByteSize(100), ..settings() }).await;
     l.mode(WriteMode::Ephemeral).await;
     l.put("a", b"old").await;
     for mode in [WriteMode::Ephemeral, WriteMode::Lazy] {
@@ -54,7 +54,7 @@ async fn an_ephemeral_object_is_read_while_a_write_over_it_waits_and_stays_when_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_of_an_ephemeral_object_that_is_written_all_the_time_always_find_it() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     l.mode(WriteMode::Ephemeral).await;
     l.put("a", &[0; 100]).await;
     let (memory, who, bucket) = (l.memory.clone(), l.who.clone(), l.bucket.clone());
@@ -75,7 +75,7 @@ async fn readers_of_an_ephemeral_object_that_is_written_all_the_time_always_find
 
 #[tokio::test]
 async fn after_a_restart_an_ephemeral_object_is_said_to_be_lost_and_nothing_older_is_shown() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let persisting = l.persist();
     l.put("a", b"older").await;
     l.settled().await;
@@ -105,7 +105,7 @@ async fn after_a_restart_an_ephemeral_object_is_said_to_be_lost_and_nothing_olde
 
 #[tokio::test]
 async fn a_request_that_is_repeated_over_a_newer_ephemeral_object_leaves_that_alone() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let named = || PutRequest { request: Some(RequestId(7)), ..body(b"first") };
     let first = l.put_with("a", named()).await.unwrap();
     let persisting = l.persist();

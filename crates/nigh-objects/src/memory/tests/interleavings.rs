@@ -16,13 +16,13 @@ const SCHEDULES: usize = 100;
 const SCHEDULES_WITH_FAULT: usize = 2000;
 
 /// The texts whose writes were acknowledged, by their versions. No lock of the schedule's: looking at it changes no order.
-type Acknowledged = Arc<Mutex<BTreeMap<Version, &'static str>>>;
+type AcknowledgedTexts = Arc<Mutex<BTreeMap<Version, &'static str>>>;
 
 async fn write(
     memory: ObjectMemory,
     who: Principal,
     bucket: BucketName,
-    acknowledged: Acknowledged,
+    acknowledged: AcknowledgedTexts,
     text: &'static str,
 ) {
     let done = memory.put(&who, &bucket, &key("a"), body(text.as_bytes())).await.unwrap();
@@ -35,7 +35,7 @@ async fn read(memory: &ObjectMemory, who: &Principal, bucket: &BucketName) -> St
     String::from_utf8(bytes_of(got).await.unwrap().to_vec()).unwrap()
 }
 
-async fn read_twice(memory: ObjectMemory, who: Principal, bucket: BucketName, acknowledged: Acknowledged) {
+async fn read_twice(memory: ObjectMemory, who: Principal, bucket: BucketName, acknowledged: AcknowledgedTexts) {
     for _ in 0..2 {
         let floor = acknowledged.lock().keys().next_back().copied();
         let text = read(&memory, &who, &bucket).await;
@@ -60,7 +60,7 @@ fn traffic(ordered: bool) {
         };
         let (who, bucket) = (Principal::outside(Namespace::new("tenant").unwrap()), BucketName::new("bucket").unwrap());
         memory.create_bucket(&who, &bucket).await.unwrap();
-        let acknowledged: Acknowledged = Arc::default();
+        let acknowledged: AcknowledgedTexts = Arc::default();
         let newest = || Arc::clone(&acknowledged);
         write(memory.clone(), who.clone(), bucket.clone(), newest(), "first").await;
         memory.invalidate(&who, &bucket, &key("a"));
@@ -91,7 +91,7 @@ fn readers_that_nothing_orders_with_the_writers_are_found_to_read_stale_bytes() 
 }
 
 /// An invocation that ends, or is killed, while it writes.
-async fn run(memory: ObjectMemory, who: Principal, bucket: BucketName, handed_over: Acknowledged) {
+async fn run(memory: ObjectMemory, who: Principal, bucket: BucketName, handed_over: AcknowledgedTexts) {
     let id = InvocationId::now();
     memory.begin_invocation(&who.namespace, id, &Token::empty()).await.unwrap();
     let inside = Principal::inside(who.namespace, FunctionName::new("f").unwrap(), SandboxId::random(), id);
@@ -102,7 +102,7 @@ async fn run(memory: ObjectMemory, who: Principal, bucket: BucketName, handed_ov
     handed_over.lock().insert(written, "inside");
 }
 
-async fn begin_twice(memory: ObjectMemory, who: Principal, handed_over: Acknowledged) {
+async fn begin_twice(memory: ObjectMemory, who: Principal, handed_over: AcknowledgedTexts) {
     for _ in 0..2 {
         let floor = handed_over.lock().keys().next_back().copied();
         let id = InvocationId::now();
@@ -122,7 +122,7 @@ fn under_every_schedule_an_invocation_begins_with_all_that_ended_ones_and_writer
             let who = Principal::outside(Namespace::new("tenant").unwrap());
             let bucket = BucketName::new("bucket").unwrap();
             memory.create_bucket(&who, &bucket).await.unwrap();
-            let handed_over: Acknowledged = Arc::default();
+            let handed_over: AcknowledgedTexts = Arc::default();
             let mut tasks = Vec::new();
             for _ in 0..2 {
                 tasks.push(spawn(run(memory.clone(), who.clone(), bucket.clone(), Arc::clone(&handed_over))));

@@ -3,15 +3,15 @@
 use std::os::unix::process::ExitStatusExt;
 
 use nigh_data::account::{Account, OVERHEAD};
-use nigh_data::segment::Filling;
+use nigh_data::segment::SegmentWriter;
 use nigh_data::segment_cost::Cost;
 use nigh_data::{Attributes, ETag, ObjectId, ObjectMeta, Tags};
 use nigh_protocol::{Copy, CopyStore as _, Stamp};
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Timestamp, Token, Version};
 
-use crate::cache::{Beyond, Shelf, Shelved};
+use crate::cache::{CostedCopy, OverheadCost, Shelf};
 use crate::eviction::Origin;
-use crate::kept::Kept;
+use crate::kept::CachedCopy;
 
 /// How many; another number is set by this variable of the same meaning.
 const OBJECTS: usize = 50_000;
@@ -48,7 +48,7 @@ fn a_small_object_in_memory_takes_256_bytes_at_most_beside_its_pages_and_its_key
 fn measure() {
     let objects: usize = std::env::var(OBJECTS_VARIABLE).map_or(OBJECTS, |number| number.parse().unwrap());
     let account = Account::open().unwrap();
-    let mut cache: Shelf<Kept> = Shelf::new(crate::Shards::ONE, Cost { bytes: 1 << 40, segments: 1000 });
+    let mut cache: Shelf<CachedCopy> = Shelf::new(crate::Shards::ONE, Cost { bytes: 1 << 40, segments: 1000 });
     let object = |n: usize| ObjectId {
         namespace: Namespace::new("default").unwrap(),
         bucket: BucketName::new("pictures-of-2026").unwrap(),
@@ -68,13 +68,13 @@ fn measure() {
     let before = own_memory();
     for n in 0..objects {
         let (object, cost) = (object(n), account.cost(LENGTH as u64));
-        assert!(cache.reserve(cost, Beyond::default()).0);
+        assert!(cache.reserve(cost, OverheadCost::default()).0);
         cache.release(cost);
-        let mut filling = Filling::new(&account, LENGTH as u64).unwrap();
+        let mut filling = SegmentWriter::new(&account, LENGTH as u64).unwrap();
         filling.append(&[n as u8; LENGTH]).unwrap();
-        let kept = Kept::new(&meta(n), Some(filling.seal().unwrap()));
+        let kept = CachedCopy::new(&meta(n), Some(filling.seal().unwrap()));
         let stamp = Stamp { version: meta(n).version, others: None };
-        cache.insert(ShardId(0), &object, Copy { stamp, value: Shelved { kept, cost, origin: Origin::Written } });
+        cache.insert(ShardId(0), &object, Copy { stamp, value: CostedCopy { kept, cost, origin: Origin::Written } });
     }
     let each = (own_memory() - before) as f64 / objects as f64 - object(0).key.as_str().len() as f64;
     let slabs = account.living().segments;

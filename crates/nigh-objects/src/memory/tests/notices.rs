@@ -12,13 +12,13 @@ use crate::{
 
 /// Functions that keep what they are told.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct NotifiedFunctions {
     documents: Mutex<Vec<serde_json::Value>>,
     is_full: AtomicBool,
 }
 
 #[derive(Clone)]
-struct Targets(Arc<Told>);
+struct Targets(Arc<NotifiedFunctions>);
 
 #[async_trait]
 impl NotificationTargets for Targets {
@@ -55,15 +55,15 @@ pub(super) fn rule(events: &str, prefix: &str) -> NotificationRule {
     }
 }
 
-pub(super) async fn notified(memory: &ObjectMemory, registry: &Arc<dyn Registry>) -> Arc<Told> {
-    let told = Arc::new(Told::default());
+pub(super) async fn notified(memory: &ObjectMemory, registry: &Arc<dyn Registry>) -> Arc<NotifiedFunctions> {
+    let told = Arc::new(NotifiedFunctions::default());
     let targets = Arc::new(Targets(Arc::clone(&told)));
     let all = Notifications::open(Arc::clone(registry), targets, "us-east-1".to_owned()).await.unwrap();
     memory.notify_by(all);
     told
 }
 
-pub(super) fn names(told: &Told) -> Vec<String> {
+pub(super) fn names(told: &NotifiedFunctions) -> Vec<String> {
     let documents = std::mem::take(&mut *told.documents.lock());
     let name = |one: &serde_json::Value| {
         let record = &one["Records"][0];

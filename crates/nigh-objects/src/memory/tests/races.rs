@@ -71,7 +71,7 @@ async fn a_read_while_a_write_lasts_is_not_kept() {
     gate.let_one_on();
     put.await.unwrap().unwrap();
     assert_eq!(f.get("a").await.unwrap(), b"new");
-    assert_eq!(f.served()[2..], [Served::Past, Served::Write, Served::Hit]);
+    assert_eq!(f.served()[2..], [ServeOutcome::Past, ServeOutcome::Write, ServeOutcome::Hit]);
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn a_write_without_an_answer_that_lands_late_is_hidden_by_no_copy() {
     assert!(matches!(f.put_with("a", body(b"late")).await, Err(ObjectError::Store { .. })));
     f.store.delay_puts.store(false, Ordering::SeqCst);
     assert_eq!(f.get("a").await.unwrap(), b"old");
-    assert_eq!((f.served().last(), f.memory.usage().objects), (Some(&Served::Past), 0), "it is not kept");
+    assert_eq!((f.served().last(), f.memory.usage().objects), (Some(&ServeOutcome::Past), 0), "it is not kept");
     f.store.land();
     assert_eq!(f.get("a").await.unwrap(), b"late");
 
@@ -125,13 +125,13 @@ async fn a_write_without_an_answer_that_lands_late_is_hidden_by_no_copy() {
     f.memory.set_cache_budget(ByteSize::ZERO);
     f.memory.set_cache_budget(ByteSize::mib(4));
     assert_eq!(f.get("a").await.unwrap(), b"new");
-    assert_eq!(f.served().last(), Some(&Served::Miss));
+    assert_eq!(f.served().last(), Some(&ServeOutcome::Miss));
     f.store.lose_puts.store(true, Ordering::SeqCst);
     assert!(f.put_with("a", body(b"newer")).await.is_err());
     f.clock.advance(Duration::from_secs(3600));
     assert_eq!(f.get("a").await.unwrap(), b"newer");
     assert_eq!(f.get("a").await.unwrap(), b"newer");
-    assert_eq!(f.served().last(), Some(&Served::Hit));
+    assert_eq!(f.served().last(), Some(&ServeOutcome::Hit));
 }
 
 #[tokio::test]
@@ -161,10 +161,10 @@ async fn a_client_that_hangs_up_during_its_commit_leaves_a_whole_write() {
     gate.arrival().await;
     put.abort();
     assert!(put.await.unwrap_err().is_cancelled());
-    assert_eq!(f.served(), [Served::Metadata], "its event waits for the end of the write");
+    assert_eq!(f.served(), [ServeOutcome::Metadata], "its event waits for the end of the write");
     gate.let_one_on();
     until(|| f.served().len() == 2).await;
-    assert_eq!(f.served(), [Served::Metadata, Served::Write]);
+    assert_eq!(f.served(), [ServeOutcome::Metadata, ServeOutcome::Write]);
     assert_eq!(f.get("a").await.unwrap(), b"new");
 }
 

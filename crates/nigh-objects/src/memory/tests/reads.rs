@@ -16,7 +16,7 @@ async fn what_a_reader_without_gain_reads_is_not_kept_and_what_is_kept_serves_it
     assert_eq!(fixture.memory.usage().objects, 0);
     assert_eq!(fixture.get("a").await.unwrap(), b"text");
     assert_eq!((read().await, fixture.memory.usage().objects), (b"text".to_vec(), 1));
-    assert_eq!(fixture.served()[2..], [Served::Past, Served::Past, Served::Miss, Served::Hit]);
+    assert_eq!(fixture.served()[2..], [ServeOutcome::Past, ServeOutcome::Past, ServeOutcome::Miss, ServeOutcome::Hit]);
     fixture.put("a", b"newer").await;
     assert_eq!(read().await, b"newer");
 }
@@ -37,10 +37,10 @@ async fn what_gains_its_reader_little_is_kept_while_half_of_the_memory_is_free()
         assert_eq!(bytes_of(got.unwrap()).await.unwrap(), large);
     }
     let served = fixture.served().split_off(before);
-    let brought = served.iter().take_while(|served| **served == Served::Miss).count();
+    let brought = served.iter().take_while(|served| **served == ServeOutcome::Miss).count();
     assert_eq!(brought, ByteSize::mib(2).bytes() as usize / CACHED + 1);
-    assert!(served[brought..30].iter().all(|served| *served == Served::Past), "{served:?}");
-    assert_eq!(served[30], Served::Hit);
+    assert!(served[brought..30].iter().all(|served| *served == ServeOutcome::Past), "{served:?}");
+    assert_eq!(served[30], ServeOutcome::Hit);
 }
 
 #[tokio::test]
@@ -49,14 +49,14 @@ async fn what_was_written_is_read_from_memory_without_a_copy() {
     let done = f.put("a", b"hello").await;
     let one = f.get_with("a", GetRequest::default()).await.unwrap();
     let two = f.get_with("a", GetRequest::default()).await.unwrap();
-    let address = |got: &Got| got.body.as_segment().unwrap().as_ref().as_ptr();
+    let address = |got: &GetReply| got.body.as_segment().unwrap().as_ref().as_ptr();
     assert_eq!(address(&one), address(&two));
     assert_eq!((one.version, &one.meta.etag), (done.version, &done.etag));
     assert_eq!(done.etag.0, "5d41402abc4b2a76b9719d911017c592");
     assert_eq!(bytes_of(one).await.unwrap(), b"hello");
     drop(two);
     assert_eq!(f.store.gets.load(Ordering::SeqCst), 0);
-    assert_eq!(f.served(), [Served::Metadata, Served::Write, Served::Hit, Served::Hit]);
+    assert_eq!(f.served(), [ServeOutcome::Metadata, ServeOutcome::Write, ServeOutcome::Hit, ServeOutcome::Hit]);
     let events = f.events.0.lock();
     assert_eq!(events.iter().map(|event| event.bytes).collect::<Vec<_>>(), [0, 5, 5, 0]);
     assert!(events[1..].iter().all(|event| event.version == Some(done.version)));
@@ -108,7 +108,7 @@ async fn a_store_that_gives_too_few_bytes_is_found_out() {
     for name in ["small", "large"] {
         assert!(matches!(f.get(name).await, Err(ObjectError::Store { .. })), "{name}");
     }
-    assert_eq!(f.served()[3..], [Served::Failed, Served::Failed]);
+    assert_eq!(f.served()[3..], [ServeOutcome::Failed, ServeOutcome::Failed]);
     f.store.cut_gets.store(false, Ordering::SeqCst);
     assert_eq!(f.get("small").await.unwrap(), b"12345");
 }
@@ -155,7 +155,7 @@ async fn conditions_of_reads_answer_as_http_does() {
         f.memory.set_cache_budget(ByteSize::ZERO);
         f.memory.set_cache_budget(ByteSize::mib(4));
     }
-    assert_eq!(f.served()[2..5], [Served::Metadata, Served::Metadata, Served::Failed]);
+    assert_eq!(f.served()[2..5], [ServeOutcome::Metadata, ServeOutcome::Metadata, ServeOutcome::Failed]);
 }
 
 #[tokio::test]

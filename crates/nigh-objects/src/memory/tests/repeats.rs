@@ -3,7 +3,7 @@
 use nigh_engine::{LocalRegistry, Registry, RequestId, StateFile};
 
 use super::notices::{names, notified, rule};
-use super::write_back::Lazy;
+use super::write_back::LazyBench;
 use super::writes::copy_of;
 use super::*;
 use crate::{BucketPolicy, NotificationConfig, WriteMode};
@@ -15,7 +15,7 @@ fn create_only(request: u128, bytes: &[u8]) -> PutRequest {
 
 #[tokio::test]
 async fn a_retried_write_gets_its_first_answer_by_every_mode_whatever_its_conditions_say_now() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     for (n, mode) in WriteMode::ALL.into_iter().filter(|mode| *mode != WriteMode::Shadow).enumerate() {
         l.policy(BucketPolicy { mode: Some(mode), ..BucketPolicy::default() }).await.unwrap();
         let name = mode.as_str();
@@ -45,7 +45,7 @@ async fn a_write_through_whose_answer_was_lost_is_found_in_the_store_when_it_is_
 #[tokio::test]
 async fn a_retried_copy_and_a_retried_deletion_leave_a_newer_write_alone() {
     for mode in [WriteMode::Lazy, WriteMode::Through] {
-        let l = Lazy::new().await;
+        let l = LazyBench::new().await;
         l.policy(BucketPolicy { mode: Some(mode), ..BucketPolicy::default() }).await.unwrap();
         l.put("source", b"copied").await;
         let request = || CopyRequest { request: Some(RequestId(1)), ..copy_of("source") };
@@ -64,7 +64,7 @@ async fn a_retried_copy_and_a_retried_deletion_leave_a_newer_write_alone() {
 
 #[tokio::test]
 async fn functions_are_told_once_of_a_write_that_is_acknowledged_when_it_is_repeated() {
-    let (l, folder) = (Lazy::new().await, tempfile::tempdir().unwrap());
+    let (l, folder) = (LazyBench::new().await, tempfile::tempdir().unwrap());
     let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
     let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state));
     let told = notified(&l.memory, &registry).await;

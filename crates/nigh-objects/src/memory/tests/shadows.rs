@@ -1,17 +1,17 @@
 //! Mode `shadow`, and what a store tells of others that read and write it.
 
-use crate::gated_store::Placing;
+use crate::gated_store::PlaceholderFailure;
 use nigh_data::ObjectMeta;
 use nigh_engine::RequestId;
 
-use super::write_back::Lazy;
+use super::write_back::LazyBench;
 use super::*;
-use crate::{BucketPolicy, Pushed, WriteMode};
+use crate::{BucketPolicy, PushOutcome, WriteMode};
 
 const LEASE: Duration = Duration::from_secs(60);
 
-async fn shadows() -> Lazy {
-    let l = Lazy::new().await;
+async fn shadows() -> LazyBench {
+    let l = LazyBench::new().await;
     let shadow = BucketPolicy { mode: Some(WriteMode::Shadow), ..BucketPolicy::default() };
     assert!(matches!(l.policy(shadow.clone()).await, Err(ObjectError::InvalidArgument(_))), "the store shows nothing");
     l.store.has_shadows.store(true, Ordering::SeqCst);
@@ -19,12 +19,12 @@ async fn shadows() -> Lazy {
     l
 }
 
-fn shown(l: &Lazy, name: &str) -> Option<Version> {
+fn shown(l: &LazyBench, name: &str) -> Option<Version> {
     l.store.shadows.lock().get(&l.id(name)).copied()
 }
 
 /// Somebody else writes, `seconds` after 1970.
-async fn others_write(l: &Lazy, name: &str, bytes: &'static [u8], seconds: usize) {
+async fn others_write(l: &LazyBench, name: &str, bytes: &'static [u8], seconds: usize) {
     let some = l.put("some", b"").await;
     let meta = l.memory.head(&l.who, &l.bucket, &key("some"), GetRequest::default()).await.unwrap();
     assert_eq!(meta.version, some.version);
@@ -47,12 +47,12 @@ async fn a_shadow_is_acknowledged_when_the_store_shows_it_and_is_pushed_on_deman
     let newer = l.put("a", b"two").await;
     assert_eq!(shown(&l, "a"), Some(newer.version));
     let persisting = l.persist();
-    assert_eq!(l.memory.push_now(&l.id("a"), done.version).await.unwrap(), Pushed::Superseded);
+    assert_eq!(l.memory.push_now(&l.id("a"), done.version).await.unwrap(), PushOutcome::Superseded);
     assert_eq!((shown(&l, "a"), l.stored("a").unwrap()), (None, b"two".to_vec()));
-    assert_eq!(l.memory.push_now(&l.id("a"), newer.version).await.unwrap(), Pushed::Superseded);
+    assert_eq!(l.memory.push_now(&l.id("a"), newer.version).await.unwrap(), PushOutcome::Superseded);
     let lost = Version { sequence: nigh_terms::Sequence(99), ..newer.version };
     l.store.shadows.lock().insert(l.id("lost"), lost);
-    assert_eq!(l.memory.push_now(&l.id("lost"), lost).await.unwrap(), Pushed::Unknown);
+    assert_eq!(l.memory.push_now(&l.id("lost"), lost).await.unwrap(), PushOutcome::Unknown);
     // A deletion is acknowledged by the store: it can be shown in no other way.
     l.put("a", b"three").await;
     l.delete("a").await;
@@ -70,7 +70,7 @@ async fn a_shadow_that_the_store_refuses_is_no_write_and_its_repetition_is_one()
     l.settled().await;
     l.stop();
     persisting.await.unwrap();
-    *l.store.placing_fails.lock() = Some(Placing::NotSent);
+    *l.store.placing_fails.lock() = Some(PlaceholderFailure::NotSent);
     assert!(l.put_with("a", named(7, b"new")).await.is_err());
     assert_eq!((shown(&l, "a"), l.get("a").await.unwrap()), (None, b"old".to_vec()));
     let done = l.put_with("a", named(7, b"new")).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_shadow_that_the_store_refuses_is_no_write_and_its_repetition_is_one()
 #[tokio::test]
 async fn a_shadow_without_an_answer_is_read_by_nobody_until_it_is_pushed() {
     // Where an older one waits, what was not sent cannot be taken out of the journal either.
-    for fails in [Placing::Lost, Placing::AnswerLost, Placing::NotSent] {
+    for fails in [PlaceholderFailure::Lost, PlaceholderFailure::AnswerLost, PlaceholderFailure::NotSent] {
         let l = shadows().await;
         l.put("a", b"old").await;
         *l.store.placing_fails.lock() = Some(fails);
@@ -103,7 +103,7 @@ async fn a_shadow_without_an_answer_is_read_by_nobody_until_it_is_pushed() {
         persisting.await.unwrap();
     }
     let l = shadows().await;
-    *l.store.placing_fails.lock() = Some(Placing::Lost);
+    *l.store.placing_fails.lock() = Some(PlaceholderFailure::Lost);
     assert!(l.put_with("a", named(7, b"new")).await.is_err());
     // The client repeats it, and it is acknowledged as what it was.
     let done = l.put_with("a", named(7, b"new")).await.unwrap();

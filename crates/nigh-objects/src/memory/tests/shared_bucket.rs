@@ -4,7 +4,7 @@ use nigh_data::ObjectMeta;
 use nigh_engine::RequestId;
 use nigh_terms::{Timestamp, Token};
 
-use super::write_back::Lazy;
+use super::write_back::LazyBench;
 use super::*;
 use crate::{Access, BucketPolicy, WriteMode};
 
@@ -12,14 +12,14 @@ fn shared() -> BucketPolicy {
     BucketPolicy { access: Access::Shared, ..BucketPolicy::default() }
 }
 
-async fn in_a_shared_bucket() -> Lazy {
-    let l = Lazy::new().await;
+async fn in_a_shared_bucket() -> LazyBench {
+    let l = LazyBench::new().await;
     l.store.has_conditions.store(true, Ordering::SeqCst);
     l.policy(shared()).await.unwrap();
     l
 }
 
-fn others_write(l: &Lazy, name: &str, bytes: &'static [u8]) {
+fn others_write(l: &LazyBench, name: &str, bytes: &'static [u8]) {
     let meta = ObjectMeta {
         size: bytes.len() as u64,
         etag: ETag(String::from_utf8_lossy(bytes).into_owned()),
@@ -45,7 +45,7 @@ fn matching(etag: &ETag, bytes: &[u8]) -> PutRequest {
 
 #[tokio::test]
 async fn what_others_wrote_is_not_overwritten_and_the_acknowledged_write_is_kept_apart() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let shared = BucketPolicy { access: Access::Shared, ..BucketPolicy::default() };
     assert!(matches!(l.policy(shared.clone()).await, Err(ObjectError::InvalidArgument(_))), "the store cannot refuse");
     l.store.has_conditions.store(true, Ordering::SeqCst);
@@ -169,7 +169,7 @@ async fn a_condition_is_checked_on_what_the_write_replaces_and_not_on_an_old_cop
 
 #[tokio::test]
 async fn a_write_through_that_was_refused_is_refused_when_it_is_repeated_until_the_store_has_it() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     l.put("a", b"lazy").await;
     l.policy(BucketPolicy { mode: Some(WriteMode::Through), ..BucketPolicy::default() }).await.unwrap();
     let named = || PutRequest { request: Some(RequestId(9)), ..body(b"through") };

@@ -4,13 +4,13 @@ use nigh_data::ObjectId;
 use nigh_protocol::{TransactionId, TransactionRecord};
 use nigh_terms::{ShardId, Token};
 
-use super::write_back::Lazy;
+use super::write_back::LazyBench;
 use super::*;
 use crate::TransactionName;
 use crate::memory::Part;
 use crate::memory::transactions::{NewObject, PartBecomes, PartWrite};
 
-impl Lazy {
+impl LazyBench {
     fn begin(&self) -> TransactionName {
         self.memory.begin_transaction(&self.who).unwrap().name
     }
@@ -49,7 +49,7 @@ impl Lazy {
 
 #[tokio::test]
 async fn nobody_else_sees_a_write_before_its_commit_and_everybody_after() {
-    let node = Lazy::new().await;
+    let node = LazyBench::new().await;
     node.write("gone", b"x").await;
     let name = node.begin();
     node.put_in(name, "a", b"one").await.unwrap();
@@ -69,7 +69,7 @@ async fn nobody_else_sees_a_write_before_its_commit_and_everybody_after() {
 
 #[tokio::test]
 async fn the_first_to_commit_wins_and_the_other_is_told_what_has_changed() {
-    let node = Lazy::new().await;
+    let node = LazyBench::new().await;
     node.write("a", b"0").await;
     let (first, second) = (node.begin(), node.begin());
     for name in [first, second] {
@@ -93,7 +93,7 @@ async fn the_first_to_commit_wins_and_the_other_is_told_what_has_changed() {
 
 #[tokio::test]
 async fn a_transaction_that_was_shown_two_versions_hears_of_it_at_once() {
-    let node = Lazy::new().await;
+    let node = LazyBench::new().await;
     node.write("a", b"0").await;
     let name = node.begin();
     node.get_in(name, "a").await.unwrap();
@@ -103,7 +103,7 @@ async fn a_transaction_that_was_shown_two_versions_hears_of_it_at_once() {
 
 #[tokio::test]
 async fn a_condition_on_a_write_holds_at_the_commit() {
-    let node = Lazy::new().await;
+    let node = LazyBench::new().await;
     let only_new = || PutRequest {
         conditions: WriteConditions { if_absent: true, ..WriteConditions::default() },
         ..body(b"mine")
@@ -120,7 +120,7 @@ async fn a_condition_on_a_write_holds_at_the_commit() {
 
 #[tokio::test]
 async fn one_that_was_given_up_writes_nothing() {
-    let node = Lazy::new().await;
+    let node = LazyBench::new().await;
     let name = node.begin();
     node.put_in(name, "a", b"x").await.unwrap();
     node.memory.abort_transaction(name, &node.who).unwrap();
@@ -131,7 +131,7 @@ async fn one_that_was_given_up_writes_nothing() {
 
 #[tokio::test]
 async fn one_that_only_reads_is_refused_if_what_it_read_is_no_more() {
-    let node = Lazy::new().await;
+    let node = LazyBench::new().await;
     node.write("a", b"0").await;
     let (good, bad) = (node.begin(), node.begin());
     node.get_in(good, "a").await.unwrap();
@@ -143,7 +143,7 @@ async fn one_that_only_reads_is_refused_if_what_it_read_is_no_more() {
 
 #[tokio::test]
 async fn what_was_read_may_be_pushed_and_forgotten_before_the_commit() {
-    let node = Lazy::new().await;
+    let node = LazyBench::new().await;
     node.persist();
     node.write("a", b"0").await;
     let name = node.begin();
@@ -158,7 +158,7 @@ async fn what_was_read_may_be_pushed_and_forgotten_before_the_commit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn increments_of_two_counters_by_many_keep_their_sum() {
-    let node = Arc::new(Lazy::new().await);
+    let node = Arc::new(LazyBench::new().await);
     for counter in ["a", "b"] {
         node.write(counter, b"100").await;
     }
@@ -199,7 +199,7 @@ async fn increments_of_two_counters_by_many_keep_their_sum() {
     assert!(conflicts > 0, "they never met");
 }
 
-fn part(node: &Lazy, writes: &[(&str, Option<&[u8]>)]) -> (Part, Vec<Bytes>) {
+fn part(node: &LazyBench, writes: &[(&str, Option<&[u8]>)]) -> (Part, Vec<Bytes>) {
     let object =
         |name: &str| ObjectId { namespace: node.who.namespace.clone(), bucket: node.bucket.clone(), key: key(name) };
     let write = |(name, bytes): &(&str, Option<&[u8]>)| PartWrite {
@@ -228,7 +228,7 @@ fn part(node: &Lazy, writes: &[(&str, Option<&[u8]>)]) -> (Part, Vec<Bytes>) {
 
 #[tokio::test]
 async fn what_was_decided_before_a_crash_is_carried_out_after_it_before_anything_else_is_written() {
-    let node = Lazy::new().await;
+    let node = LazyBench::new().await;
     node.write("gone", b"x").await;
     let large = [9; 90_000];
     let (part, bytes) = part(&node, &[("a", Some(b"one")), ("b", Some(&large)), ("gone", None)]);
@@ -248,7 +248,7 @@ async fn what_was_decided_before_a_crash_is_carried_out_after_it_before_anything
 
 #[tokio::test]
 async fn a_committed_transaction_is_whole_after_a_crash() {
-    let node = Lazy::new().await;
+    let node = LazyBench::new().await;
     let name = node.begin();
     node.put_in(name, "a", b"one").await.unwrap();
     node.put_in(name, "b", b"two").await.unwrap();
@@ -263,7 +263,7 @@ async fn a_committed_transaction_is_whole_after_a_crash() {
 
 #[tokio::test]
 async fn each_write_of_a_transaction_comes_to_the_store_as_an_ordinary_one() {
-    let node = Lazy::new().await;
+    let node = LazyBench::new().await;
     let name = node.begin();
     node.put_in(name, "a", b"one").await.unwrap();
     node.put_in(name, "b", b"two").await.unwrap();
@@ -280,7 +280,7 @@ async fn each_write_of_a_transaction_comes_to_the_store_as_an_ordinary_one() {
 #[tokio::test]
 async fn an_ephemeral_object_is_in_no_transaction() {
     let settings = crate::WriteSettings { mode: crate::WriteMode::Ephemeral, ..write_back::settings() };
-    let node = Lazy::with(settings).await;
+    let node = LazyBench::with(settings).await;
     let refused = node.put_in(node.begin(), "a", b"x").await;
     assert!(matches!(refused, Err(ObjectError::InvalidRequest(_))), "{refused:?}");
 }

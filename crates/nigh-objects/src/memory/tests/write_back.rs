@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::{BucketPolicy, ModeRule, WriteMode, WriteSettings};
 
-pub(super) struct Lazy {
+pub(super) struct LazyBench {
     pub(super) store: Arc<GatedStore>,
     pub(super) memory: ObjectMemory,
     pub(super) journal: Arc<Journal>,
@@ -57,7 +57,7 @@ async fn open_lazy(
     (memory, journal)
 }
 
-impl Lazy {
+impl LazyBench {
     pub(super) async fn new() -> Self {
         Self::with(settings()).await
     }
@@ -150,7 +150,7 @@ impl Lazy {
 
 #[tokio::test]
 async fn an_acknowledged_write_is_seen_before_the_store_has_it_and_comes_there_later() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     for (name, size) in [("small", 10), ("large", CACHED), ("empty", 0)] {
         let bytes: Vec<u8> = (0..size).map(|n| n as u8).collect();
         let done = l.put(name, &bytes).await;
@@ -171,7 +171,7 @@ async fn an_acknowledged_write_is_seen_before_the_store_has_it_and_comes_there_l
 
 #[tokio::test]
 async fn what_was_acknowledged_is_there_after_a_crash_and_is_pushed_then() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let large = vec![7; CACHED];
     l.put("a", b"old").await;
     l.put("a", b"new").await;
@@ -193,7 +193,7 @@ async fn what_was_acknowledged_is_there_after_a_crash_and_is_pushed_then() {
 
 #[tokio::test]
 async fn of_writes_that_follow_each_other_the_store_gets_the_last() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     for n in 0..20u8 {
         l.put("a", &[n]).await;
     }
@@ -206,7 +206,7 @@ async fn of_writes_that_follow_each_other_the_store_gets_the_last() {
 
 #[tokio::test]
 async fn a_deletion_hides_the_object_until_the_store_has_deleted_it() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let persisting = l.persist();
     l.put("a", b"x").await;
     l.put("b", b"x").await;
@@ -230,7 +230,7 @@ async fn a_deletion_hides_the_object_until_the_store_has_deleted_it() {
 
 #[tokio::test]
 async fn a_request_that_is_repeated_is_one_write_also_after_a_restart() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let named = |bytes: &[u8]| PutRequest { request: Some(RequestId(7)), ..body(bytes) };
     let first = l.put_with("a", named(b"one")).await.unwrap();
     l.put("a", b"two").await;
@@ -243,7 +243,7 @@ async fn a_request_that_is_repeated_is_one_write_also_after_a_restart() {
 
 #[tokio::test]
 async fn a_store_that_fails_delays_pushes_and_loses_nothing() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     // The next try looks first and finds the write there: what stays is that something was asked.
     l.store.lose_puts.store(true, Ordering::SeqCst);
     let persisting = l.persist();
@@ -260,7 +260,7 @@ async fn a_store_that_fails_delays_pushes_and_loses_nothing() {
 
 #[tokio::test]
 async fn what_waits_is_bounded_and_a_write_beyond_it_is_refused() {
-    let l = Lazy::with(WriteSettings { dirty_max: ByteSize(100), ..settings() }).await;
+    let l = LazyBench::with(WriteSettings { dirty_max: ByteSize(100), ..settings() }).await;
     l.put("a", &[0; 60]).await;
     let refused = l.put_with("b", body(&[0; 60])).await;
     assert!(matches!(refused, Err(ObjectError::SlowDown(_))), "{refused:?}");
@@ -273,7 +273,7 @@ async fn what_waits_is_bounded_and_a_write_beyond_it_is_refused() {
 
 #[tokio::test]
 async fn modes_follow_the_policy_of_the_bucket() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let rule = |prefix: &str, mode| ModeRule { prefix: prefix.to_owned(), tag: None, mode };
     let rules = vec![rule("through/", WriteMode::Through), rule("scratch/", WriteMode::Ephemeral)];
     l.policy(BucketPolicy { rules, ..BucketPolicy::default() }).await.unwrap();
@@ -292,7 +292,7 @@ async fn modes_follow_the_policy_of_the_bucket() {
 
 #[tokio::test]
 async fn an_ephemeral_object_whose_memory_was_needed_gives_its_room_among_what_waits_back() {
-    let l = Lazy::with(WriteSettings { dirty_max: ByteSize::kib(100), ..settings() }).await;
+    let l = LazyBench::with(WriteSettings { dirty_max: ByteSize::kib(100), ..settings() }).await;
     let rules = vec![ModeRule { prefix: "scratch/".to_owned(), tag: None, mode: WriteMode::Ephemeral }];
     l.policy(BucketPolicy { rules, ..BucketPolicy::default() }).await.unwrap();
     let bytes = vec![7; 80 << 10];
@@ -316,7 +316,7 @@ async fn an_ephemeral_object_whose_memory_was_needed_gives_its_room_among_what_w
 
 #[tokio::test]
 async fn a_write_through_an_object_that_waits_is_the_newest_also_after_a_crash() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let persisting = l.persist();
     l.put("a", b"lazy").await;
     l.policy(BucketPolicy { mode: Some(WriteMode::Through), ..BucketPolicy::default() }).await.unwrap();
@@ -333,7 +333,7 @@ async fn a_write_through_an_object_that_waits_is_the_newest_also_after_a_crash()
 
 #[tokio::test]
 async fn a_write_too_large_for_the_journal_goes_to_the_store_when_what_waits_before_it_is_there() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let large = vec![3; CACHED + 1];
     l.put("a", b"small").await;
     let refused = l.put_with("a", body(&large)).await;
@@ -356,7 +356,7 @@ async fn a_write_too_large_for_the_journal_goes_to_the_store_when_what_waits_bef
 
 #[tokio::test]
 async fn a_deletion_follows_the_mode_of_the_tags_that_the_object_has() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     let tag = ("keep".to_owned(), "yes".to_owned());
     let rules = vec![ModeRule { prefix: String::new(), tag: Some(tag.clone()), mode: WriteMode::Through }];
     l.policy(BucketPolicy { rules, ..BucketPolicy::default() }).await.unwrap();
@@ -371,7 +371,7 @@ async fn a_deletion_follows_the_mode_of_the_tags_that_the_object_has() {
 
 #[tokio::test]
 async fn writes_that_come_together_do_not_take_more_room_than_there_is() {
-    let l = Lazy::with(WriteSettings { dirty_max: ByteSize(100), ..settings() }).await;
+    let l = LazyBench::with(WriteSettings { dirty_max: ByteSize(100), ..settings() }).await;
     let mut puts = tokio::task::JoinSet::new();
     for n in 0..20 {
         let (memory, who, bucket) = (l.memory.clone(), l.who.clone(), l.bucket.clone());
@@ -383,7 +383,7 @@ async fn writes_that_come_together_do_not_take_more_room_than_there_is() {
 
 #[tokio::test]
 async fn tags_of_an_object_that_waits_are_changed_with_it() {
-    let l = Lazy::new().await;
+    let l = LazyBench::new().await;
     l.put("a", b"bytes").await;
     let tags: Tags = [("k".to_owned(), "v".to_owned())].into();
     l.memory.put_tags(&l.who, &l.bucket, &key("a"), tags.clone()).await.unwrap();

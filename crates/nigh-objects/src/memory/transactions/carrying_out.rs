@@ -15,11 +15,11 @@ use nigh_engine::{LedgerError, RequestId};
 use nigh_protocol::{Outcome, Stamp, TransactionId, TransactionInput, TransactionOutput, TransactionRecord};
 use nigh_terms::ShardId;
 
-use super::home::{Open, Said, Standing};
+use super::home::{DecisionState, OpenTransaction, StepAnswer};
 use super::part::{NewObject, Part, PartBecomes, PartWrite};
-use crate::memory::Inner;
+use crate::memory::ObjectMemoryState;
 use crate::memory::write_ticket::WriteSource;
-use crate::memory::writes::{Draft, Expected, Taken};
+use crate::memory::writes::{BodyClaims, Draft, ReceivedBody};
 use crate::notification::ObjectChange;
 use crate::sync::spawn;
 use crate::write_order::Turn;
@@ -28,14 +28,14 @@ use crate::write_order::Turn;
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-impl Inner {
+impl ObjectMemoryState {
     pub(super) async fn carry_out(
         self: &Arc<Self>,
         shard: ShardId,
         id: TransactionId,
         outputs: Vec<TransactionOutput>,
-    ) -> Said {
-        let (mut todo, mut said) = (VecDeque::from(outputs), Said::default());
+    ) -> StepAnswer {
+        let (mut todo, mut said) = (VecDeque::from(outputs), StepAnswer::default());
         while let Some(output) = todo.pop_front() {
             let open = self.open_transaction(shard, id);
             let heard = match output {
@@ -58,7 +58,7 @@ impl Inner {
                 TransactionOutput::Committed => {
                     if let Some(open) = &open {
                         self.transactions.finished.lock().note(shard, id, open.written.lock().clone());
-                        open.standing.send_replace(Standing::Committed);
+                        open.standing.send_replace(DecisionState::Committed);
                     }
                     None
                 }
@@ -112,7 +112,7 @@ impl Inner {
         &self,
         shard: ShardId,
         record: &TransactionRecord,
-        open: &Open,
+        open: &OpenTransaction,
     ) -> Option<TransactionInput> {
         let alone = matches!(record, TransactionRecord::Decided { participants } if participants.is_empty());
         if alone && open.part.writes.is_empty() {
@@ -145,7 +145,7 @@ impl Inner {
     }
 
     /// Carries the writes of a committed transaction out, however long that takes.
-    async fn apply(self: &Arc<Self>, shard: ShardId, open: &Arc<Open>) -> Option<TransactionInput> {
+    async fn apply(self: &Arc<Self>, shard: ShardId, open: &Arc<OpenTransaction>) -> Option<TransactionInput> {
         let writes =
             open.part.writes.iter().zip(&open.bytes).map(|(write, bytes)| self.apply_one(shard, open, write, bytes));
         let written = join_all(writes).await.into_iter().collect::<Option<Vec<_>>>()?;
@@ -159,7 +159,7 @@ impl Inner {
     async fn apply_one(
         self: &Arc<Self>,
         shard: ShardId,
-        open: &Arc<Open>,
+        open: &Arc<OpenTransaction>,
         write: &PartWrite,
         bytes: &Bytes,
     ) -> Option<Option<(ObjectId, Stamp)>> {
@@ -204,9 +204,9 @@ impl Inner {
         let NewObject { attributes, tags, size, etag, checksum, modified } = NewObject::clone(new);
         let limit = self.limits.object.bytes();
         let journal = self.goes_to_journal(&object, &tags);
-        let expected = Expected { length: Some(size), md5: None, checksum: None, limit, journal };
+        let expected = BodyClaims { length: Some(size), md5: None, checksum: None, limit, journal };
         let body = futures::stream::iter([Ok(bytes)]).boxed();
-        let Taken { content, journal, .. } = self.take_in(body, expected).await?;
+        let ReceivedBody { content, journal, .. } = self.take_in(body, expected).await?;
         let draft = Draft {
             object,
             conditions: WriteConditions::default(),
@@ -227,7 +227,7 @@ impl Inner {
 
     /// Has the ledger say, durably, that a transaction's record is needed no more: before its turns go, or a home that
     /// finds it again would write over what came after it.
-    async fn trim(&self, shard: ShardId, open: &Open) -> Option<TransactionInput> {
+    async fn trim(&self, shard: ShardId, open: &OpenTransaction) -> Option<TransactionInput> {
         let Some(version) = open.record.lock().take() else { return Some(TransactionInput::Trimmed) };
         let mut pause = PAUSE;
         loop {

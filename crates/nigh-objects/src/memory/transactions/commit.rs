@@ -9,18 +9,18 @@ use nigh_data::attributes::check_tags;
 use nigh_data::conditions::{check_read, check_write};
 use nigh_data::range::resolve;
 use nigh_data::{
-    Body, Digest, ETag, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest, ReadConditions,
-    Segment, Served, WriteConditions,
+    Body, Digest, ETag, GetReply, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest, ReadConditions,
+    Segment, ServeOutcome, WriteConditions,
 };
 use nigh_protocol::{Coordinator, CoordinatorInput, CoordinatorOutput, Outcome, Stamp, TransactionId};
 use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Token, Version};
 
-use super::open::{Begun, Commit, Staged, TransactionName};
-use super::part::{NewObject, Part, PartBecomes, PartWrite, Seen};
-use super::{Prepared, TRANSACTION_BYTES_MAX, Written};
-use crate::memory::cluster::Asked;
+use super::open::{Commit, NewTransaction, StagedWrite, TransactionName};
+use super::part::{NewObject, ObservedObject, Part, PartBecomes, PartWrite};
+use super::{PrepareOutcome, TRANSACTION_BYTES_MAX, WrittenVersions};
+use crate::memory::cluster::HomeReply;
 use crate::memory::invocations::WriteCall;
-use crate::memory::{Inner, ObjectMemory, object, to_the_end};
+use crate::memory::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::sync::spawn;
 
 /// How long the node that commits waits until it has caught up with what was written.
@@ -31,7 +31,7 @@ const ASKED_PAUSE: Duration = Duration::from_millis(250);
 
 /// A transaction that was committed.
 #[derive(Clone, Debug)]
-pub struct Committed {
+pub struct CommittedTransaction {
     /// What it has written, in the order of the names.
     pub written: Vec<WrittenObject>,
     /// With what it wrote elsewhere in mind its client goes on.
@@ -53,8 +53,8 @@ pub struct WrittenObject {
 type Parts = BTreeMap<ShardId, (Part, Vec<bytes::Bytes>)>;
 
 /// What came of the questions to the homes.
-enum Ended {
-    Committed(Written),
+enum CommitOutcome {
+    Committed(WrittenVersions),
     Refused(ObjectError),
     /// It was decided, perhaps, by the home of this shard.
     Unknown(ShardId),
@@ -65,7 +65,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `SlowDown` if there are too many.
-    pub fn begin_transaction(&self, who: &Principal) -> Result<Begun, ObjectError> {
+    pub fn begin_transaction(&self, who: &Principal) -> Result<NewTransaction, ObjectError> {
         let inner = &self.0;
         let id = TransactionId(uuid::Uuid::new_v4().as_u128());
         let name = TransactionName { node: inner.coherence.member().node, id };
@@ -83,7 +83,7 @@ impl ObjectMemory {
         bucket: &BucketName,
         key: &ObjectKey,
         request: GetRequest,
-    ) -> Result<Got, ObjectError> {
+    ) -> Result<GetReply, ObjectError> {
         self.0.get_in(name, who, bucket, key, request).await
     }
 
@@ -133,7 +133,7 @@ impl ObjectMemory {
     ) -> Result<(), ObjectError> {
         let (inner, object) = (&self.0, object(who, bucket, key));
         inner.check_in(name, who, &object, &conditions, &nigh_data::Tags::new()).await?;
-        let staged = Staged { becomes: PartBecomes::Gone, bytes: bytes::Bytes::new() };
+        let staged = StagedWrite { becomes: PartBecomes::Gone, bytes: bytes::Bytes::new() };
         inner.transactions.open.lock().stage(inner.now(), name, who, &object, staged)
     }
 
@@ -147,7 +147,7 @@ impl ObjectMemory {
         &self,
         name: TransactionName,
         who: &Principal,
-    ) -> Result<Arc<Committed>, ObjectError> {
+    ) -> Result<Arc<CommittedTransaction>, ObjectError> {
         let inner = &self.0;
         inner.is_kept_here(name)?;
         let commit = inner.transactions.open.lock().commit(inner.now(), name, who)?;
@@ -178,7 +178,7 @@ impl ObjectMemory {
     }
 }
 
-impl Inner {
+impl ObjectMemoryState {
     fn is_kept_here(&self, name: TransactionName) -> Result<(), ObjectError> {
         let node = name.node;
         if node == self.coherence.member().node {
@@ -197,7 +197,7 @@ impl Inner {
         self.is_kept_here(name)?;
         let none = || ObjectError::NoSuchKey(object.key.clone());
         let staged = self.transactions.open.lock().staged(self.now(), name, who, object)?;
-        if let Some(Staged { becomes, bytes }) = staged {
+        if let Some(StagedWrite { becomes, bytes }) = staged {
             return match becomes {
                 PartBecomes::Put(new) => Ok((Arc::new(new.meta()), Some(bytes))),
                 PartBecomes::Gone => Err(none()),
@@ -219,7 +219,7 @@ impl Inner {
         bucket: &BucketName,
         key: &ObjectKey,
         request: GetRequest,
-    ) -> Result<Got, ObjectError> {
+    ) -> Result<GetReply, ObjectError> {
         let object = object(who, bucket, key);
         let (meta, own) = self.shown_in(name, who, &object).await?;
         check_read(&request.conditions, &meta)?;
@@ -237,10 +237,10 @@ impl Inner {
             return Ok(got);
         };
         let mut call = self.begin(who, bucket, Some(key));
-        call.succeeded(Served::Hit, None, Token::empty());
+        call.succeeded(ServeOutcome::Hit, None, Token::empty());
         call.of_object(meta.size);
         let slice = Segment::copy_of(&own)?.slice(range.clone());
-        Ok(Got { meta, range, body: Body::segment(slice, call), version: Version::OUTSIDE, token: Token::empty() })
+        Ok(GetReply { meta, range, body: Body::segment(slice, call), version: Version::OUTSIDE, token: Token::empty() })
     }
 
     /// Refuses what a transaction cannot write. A condition is on what it is shown; that, its commit finds unchanged.
@@ -301,7 +301,7 @@ impl Inner {
         let verified = digest.verify(md5, checksum)?;
         let (etag, checksum, modified) = (verified.etag(), verified.checksum, self.clock.wall());
         let new = NewObject { attributes, tags, size, etag: etag.clone(), checksum: checksum.clone(), modified };
-        let staged = Staged { becomes: PartBecomes::Put(Box::new(new)), bytes: bytes.into() };
+        let staged = StagedWrite { becomes: PartBecomes::Put(Box::new(new)), bytes: bytes.into() };
         self.transactions.open.lock().stage(self.now(), name, who, &object, staged)?;
         Ok(PutDone { etag, size, modified, checksum, version: Version::OUTSIDE, token: Token::empty() })
     }
@@ -310,11 +310,11 @@ impl Inner {
         self: Arc<Self>,
         name: TransactionName,
         who: Principal,
-        reads: BTreeMap<ObjectId, Seen>,
-        writes: BTreeMap<ObjectId, Staged>,
-    ) -> Result<Arc<Committed>, ObjectError> {
+        reads: BTreeMap<ObjectId, ObservedObject>,
+        writes: BTreeMap<ObjectId, StagedWrite>,
+    ) -> Result<Arc<CommittedTransaction>, ObjectError> {
         // The invocation's end waits for these as for every write.
-        let begin = |(object, staged): (&ObjectId, &Staged)| {
+        let begin = |(object, staged): (&ObjectId, &StagedWrite)| {
             let call = self.begin_write(&who, &object.bucket, &object.key);
             (object.clone(), (call, staged.becomes.clone()))
         };
@@ -322,9 +322,9 @@ impl Inner {
         let seen = calls.first_key_value().map_or_else(Token::empty, |(_, (call, _))| Token::clone(&call.seen()));
         let parts = self.parts(name.id, &who, &seen, reads, writes);
         let written = match self.coordinate(name.id, parts).await {
-            Ended::Committed(written) => Ok(written),
-            Ended::Refused(error) => Err(error),
-            Ended::Unknown(decider) => match self.ask_until_known(decider, name.id).await {
+            CommitOutcome::Committed(written) => Ok(written),
+            CommitOutcome::Refused(error) => Err(error),
+            CommitOutcome::Unknown(decider) => match self.ask_until_known(decider, name.id).await {
                 Some(written) => Ok(written),
                 None => {
                     // Who asks again finds what came of it, if it comes to be known.
@@ -345,14 +345,14 @@ impl Inner {
     fn keep_asking(self: Arc<Self>, decider: ShardId, id: TransactionId) {
         spawn(async move {
             let ended = match self.ask_until_known(decider, id).await {
-                Some(Written(written)) => {
+                Some(WrittenVersions(written)) => {
                     let mut token = Token::empty();
                     let written = written.into_iter().map(|(object, stamp)| {
                         stamp.join_into(self.coherence.shards.of(&object), &mut token);
                         WrittenObject { object, etag: None, version: stamp.version }
                     });
                     let written = written.collect();
-                    Ok(Arc::new(Committed { written, token }))
+                    Ok(Arc::new(CommittedTransaction { written, token }))
                 }
                 None => Err(ObjectError::TransactionUndecided),
             };
@@ -366,8 +366,8 @@ impl Inner {
         transaction: TransactionId,
         who: &Principal,
         token: &Token,
-        reads: BTreeMap<ObjectId, Seen>,
-        writes: BTreeMap<ObjectId, Staged>,
+        reads: BTreeMap<ObjectId, ObservedObject>,
+        writes: BTreeMap<ObjectId, StagedWrite>,
     ) -> Parts {
         let mut parts = Parts::new();
         let part = || {
@@ -377,7 +377,7 @@ impl Inner {
         for (object, seen) in reads {
             parts.entry(self.coherence.shards.of(&object)).or_insert_with(part).0.reads.push((object, seen));
         }
-        for (object, Staged { becomes, bytes }) in writes {
+        for (object, StagedWrite { becomes, bytes }) in writes {
             let (part, all) = parts.entry(self.coherence.shards.of(&object)).or_insert_with(part);
             part.writes.push(PartWrite { object, becomes });
             all.push(bytes);
@@ -386,11 +386,11 @@ impl Inner {
     }
 
     /// Asks the homes, as the coordinator says.
-    async fn coordinate(self: &Arc<Self>, id: TransactionId, mut parts: Parts) -> Ended {
+    async fn coordinate(self: &Arc<Self>, id: TransactionId, mut parts: Parts) -> CommitOutcome {
         let shards: BTreeSet<ShardId> = parts.keys().copied().collect();
-        let Some(&decider) = shards.first() else { return Ended::Committed(Written::default()) };
+        let Some(&decider) = shards.first() else { return CommitOutcome::Committed(WrittenVersions::default()) };
         let (mut coordinator, mut todo) = Coordinator::begin(&shards);
-        let (mut why, mut all) = (ObjectError::TransactionUndecided, Written::default());
+        let (mut why, mut all) = (ObjectError::TransactionUndecided, WrittenVersions::default());
         loop {
             let mut heard = None;
             for output in std::mem::take(&mut todo) {
@@ -398,30 +398,32 @@ impl Inner {
                     CoordinatorOutput::Prepare(shard) => {
                         let Some((part, bytes)) = parts.remove(&shard) else { continue };
                         let (input, refusal) = match self.prepare_at(shard, decider, part, bytes).await {
-                            Asked::Answered(Prepared::Ready(ticket)) => (CoordinatorInput::Prepared(ticket), None),
-                            Asked::Answered(Prepared::Changed(changed)) => {
+                            HomeReply::Answered(PrepareOutcome::Ready(ticket)) => {
+                                (CoordinatorInput::Prepared(ticket), None)
+                            }
+                            HomeReply::Answered(PrepareOutcome::Changed(changed)) => {
                                 let names = changed.iter().map(|object| format!("{}/{}", object.bucket, object.key));
                                 let conflict = ObjectError::TransactionConflict(names.collect());
                                 (CoordinatorInput::Refused, Some(conflict))
                             }
-                            Asked::Refused(error) => (CoordinatorInput::Refused, Some(error)),
-                            Asked::Lost(error) => (CoordinatorInput::Lost, Some(error)),
+                            HomeReply::Refused(error) => (CoordinatorInput::Refused, Some(error)),
+                            HomeReply::Lost(error) => (CoordinatorInput::Lost, Some(error)),
                         };
                         why = refusal.unwrap_or(why);
                         heard = Some(input);
                     }
                     CoordinatorOutput::Decide { shard, ticket, participants } => {
                         heard = Some(match self.decide_at(shard, id, ticket, participants).await {
-                            Asked::Answered(Some(written)) => {
+                            HomeReply::Answered(Some(written)) => {
                                 all = written;
                                 CoordinatorInput::Committed
                             }
-                            Asked::Answered(None) => {
+                            HomeReply::Answered(None) => {
                                 why =
                                     ObjectError::SlowDown("the transaction took too long, or its ledger takes nothing");
                                 CoordinatorInput::Refused
                             }
-                            Asked::Refused(error) | Asked::Lost(error) => {
+                            HomeReply::Refused(error) | HomeReply::Lost(error) => {
                                 tracing::debug!(%shard, %error, "a decision has no answer");
                                 CoordinatorInput::Lost
                             }
@@ -431,19 +433,19 @@ impl Inner {
                         let inner = Arc::clone(self);
                         spawn(async move { inner.end_at(shard, id, Outcome::Aborted).await });
                     }
-                    CoordinatorOutput::Over(Some(Outcome::Committed)) => return Ended::Committed(all),
-                    CoordinatorOutput::Over(Some(Outcome::Aborted)) => return Ended::Refused(why),
-                    CoordinatorOutput::Over(None) => return Ended::Unknown(decider),
+                    CoordinatorOutput::Over(Some(Outcome::Committed)) => return CommitOutcome::Committed(all),
+                    CoordinatorOutput::Over(Some(Outcome::Aborted)) => return CommitOutcome::Refused(why),
+                    CoordinatorOutput::Over(None) => return CommitOutcome::Unknown(decider),
                 }
             }
-            let Some(heard) = heard else { return Ended::Unknown(decider) };
+            let Some(heard) = heard else { return CommitOutcome::Unknown(decider) };
             todo = coordinator.step(heard);
         }
     }
 
     /// Asks the deciding home what came of a decision that had no answer, for some time. That it knows nothing says
     /// nothing: all may have applied it, and the home have begun anew since.
-    async fn ask_until_known(self: &Arc<Self>, decider: ShardId, id: TransactionId) -> Option<Written> {
+    async fn ask_until_known(self: &Arc<Self>, decider: ShardId, id: TransactionId) -> Option<WrittenVersions> {
         for _ in 0..ASKED_TIMES {
             if let Ok(Some(Outcome::Committed)) = self.ask_at(decider, id).await
                 && let Ok(Some(written)) = self.end_at(decider, id, Outcome::Committed).await
@@ -459,8 +461,8 @@ impl Inner {
     async fn wrote_all(
         &self,
         calls: &mut BTreeMap<ObjectId, (WriteCall, PartBecomes)>,
-        written: Written,
-    ) -> Result<Committed, ObjectError> {
+        written: WrittenVersions,
+    ) -> Result<CommittedTransaction, ObjectError> {
         let (mut token, mut all) = (Token::empty(), Vec::new());
         let stamps: BTreeMap<ObjectId, Stamp> = written.0.into_iter().collect();
         for (object, stamp) in stamps {
@@ -468,8 +470,8 @@ impl Inner {
             stamp.join_into(shard, &mut token);
             let Some((call, becomes)) = calls.get_mut(&object) else { continue };
             let (etag, size, served) = match becomes {
-                PartBecomes::Put(new) => (Some(new.etag.clone()), new.size, Served::Write),
-                PartBecomes::Gone => (None, 0, Served::Delete),
+                PartBecomes::Put(new) => (Some(new.etag.clone()), new.size, ServeOutcome::Write),
+                PartBecomes::Gone => (None, 0, ServeOutcome::Delete),
             };
             let version = stamp.version;
             self.wrote(call, shard, stamp).await?;
@@ -478,6 +480,6 @@ impl Inner {
             call.of_object(size);
             all.push(WrittenObject { object, etag, version });
         }
-        Ok(Committed { written: all, token })
+        Ok(CommittedTransaction { written: all, token })
     }
 }

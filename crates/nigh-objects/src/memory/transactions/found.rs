@@ -9,9 +9,9 @@ use nigh_engine::journal::RecoveredRecord;
 use nigh_protocol::{TransactionHome, TransactionId, TransactionOutput, TransactionRecord};
 use nigh_terms::{ShardId, Version};
 
-use super::home::{Home, Open, TURNS_WITHIN};
+use super::home::{Home, OpenTransaction, TURNS_WITHIN};
 use super::part::{decode_about, decode_body};
-use crate::memory::Inner;
+use crate::memory::ObjectMemoryState;
 use crate::sync::{spawn, timeout};
 
 /// A transaction that a home has found in its ledger.
@@ -44,7 +44,7 @@ fn unreadable(version: Version, reason: &str) -> ObjectError {
     ObjectError::Memory { operation: "read the journal", reason }
 }
 
-impl Inner {
+impl ObjectMemoryState {
     /// The home of a shard begins here: it has the turns of what it has found before anybody else asks for them.
     pub(in crate::memory) async fn find_transactions(
         self: &Arc<Self>,
@@ -59,7 +59,7 @@ impl Inner {
             // What an earlier life has acknowledged stands in the ledger beside it: nobody writes these objects yet.
             let taken = |_| unreadable(version, "its objects are another's that is not over");
             let turns = timeout(TURNS_WITHIN, self.turns_of(&part)).await.map_err(taken)??;
-            let found = Open::new(part, bytes, turns);
+            let found = OpenTransaction::new(part, bytes, turns);
             *found.record.lock() = Some(version);
             open.insert(id, Arc::new(found));
             records.push((id, record));

@@ -16,10 +16,10 @@ use nigh_terms::{ShardId, Version};
 use tokio::sync::watch;
 
 use super::part::Part;
-use super::{Prepared, Written};
+use super::{PrepareOutcome, WrittenVersions};
 use crate::memory::cluster::HomeUse;
 use crate::memory::coherence::moved;
-use crate::memory::{Inner, to_the_end};
+use crate::memory::{ObjectMemoryState, to_the_end};
 use crate::sync::{Mutex, spawn, timeout};
 use crate::write_order::Turn;
 
@@ -34,14 +34,14 @@ const APPLIED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How a decision stands, for who waits for it.
 #[derive(Clone, Debug)]
-pub(super) enum Standing {
+pub(super) enum DecisionState {
     Open,
     Committed,
     Refused,
 }
 
 /// A transaction that is open at a home here.
-pub(super) struct Open {
+pub(super) struct OpenTransaction {
     pub(super) part: Part,
     pub(super) bytes: Vec<Bytes>,
     /// Whose turns it has, in the order of their names.
@@ -49,11 +49,11 @@ pub(super) struct Open {
     home: Mutex<Option<HomeUse>>,
     /// Its record in the ledger.
     pub(super) record: Mutex<Option<Version>>,
-    pub(super) written: Mutex<Written>,
-    pub(super) standing: watch::Sender<Standing>,
+    pub(super) written: Mutex<WrittenVersions>,
+    pub(super) standing: watch::Sender<DecisionState>,
 }
 
-impl Open {
+impl OpenTransaction {
     pub(super) fn new(part: Part, bytes: Vec<Bytes>, turns: Vec<(ObjectId, Arc<Turn>)>) -> Self {
         Self {
             part,
@@ -62,7 +62,7 @@ impl Open {
             home: Mutex::new(None),
             record: Mutex::new(None),
             written: Mutex::default(),
-            standing: watch::Sender::new(Standing::Open),
+            standing: watch::Sender::new(DecisionState::Open),
         }
     }
 
@@ -80,7 +80,7 @@ impl Open {
 /// The transactions at the home of a shard.
 pub(super) struct Home {
     pub(super) machine: TransactionHome,
-    pub(super) open: BTreeMap<TransactionId, Arc<Open>>,
+    pub(super) open: BTreeMap<TransactionId, Arc<OpenTransaction>>,
 }
 
 /// The transactions at all homes in this process.
@@ -89,14 +89,14 @@ pub(in crate::memory) struct TransactionHomes(pub(super) Mutex<BTreeMap<ShardId,
 
 /// What a step is to answer to who asked.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct StepAnswer {
     pub(super) prepared: Option<Ticket>,
     pub(super) refused: bool,
     pub(super) answer: Option<Option<Outcome>>,
     pub(super) done: bool,
 }
 
-impl Inner {
+impl ObjectMemoryState {
     /// The home of a shard is here no more.
     pub(in crate::memory) fn lose_transactions(&self, shard: ShardId) {
         let lost = self.transactions.homes.0.lock().remove(&shard);
@@ -119,7 +119,7 @@ impl Inner {
         decider: ShardId,
         part: Part,
         bytes: Vec<Bytes>,
-    ) -> Result<Prepared, ObjectError> {
+    ) -> Result<PrepareOutcome, ObjectError> {
         let id = part.transaction;
         let home = self.use_home(shard).await.ok_or_else(moved)?;
         for write in &part.writes {
@@ -137,9 +137,9 @@ impl Inner {
         // A home that was deposed may know less than the next has shown.
         self.confirm(shard).await?;
         if !changed.is_empty() {
-            return Ok(Prepared::Changed(changed));
+            return Ok(PrepareOutcome::Changed(changed));
         }
-        let open = Arc::new(Open::new(part, bytes, turns));
+        let open = Arc::new(OpenTransaction::new(part, bytes, turns));
         *open.home.lock() = Some(home);
         {
             let mut homes = self.transactions.homes.0.lock();
@@ -155,7 +155,7 @@ impl Inner {
         let inner = Arc::clone(self);
         spawn(async move { inner.watch_over(shard, id).await });
         match said.prepared {
-            Some(ticket) => Ok(Prepared::Ready(ticket)),
+            Some(ticket) => Ok(PrepareOutcome::Ready(ticket)),
             None => Err(ObjectError::SlowDown("the transaction could not be kept in the ledger")),
         }
     }
@@ -168,23 +168,23 @@ impl Inner {
         id: TransactionId,
         ticket: Ticket,
         participants: BTreeSet<ShardId>,
-    ) -> Result<Option<Written>, ObjectError> {
+    ) -> Result<Option<WrittenVersions>, ObjectError> {
         let Some(open) = self.open_transaction(shard, id) else { return Ok(None) };
         let mut standing = open.standing.subscribe();
         let inner = Arc::clone(self);
         spawn(async move {
             let said = inner.hear_transaction(shard, id, TransactionInput::Decide { ticket, participants }).await;
             if said.refused {
-                open.standing.send_replace(Standing::Refused);
+                open.standing.send_replace(DecisionState::Refused);
             }
             // Who waits hears that it was lost.
             drop(open);
         });
-        let decided = timeout(APPLIED_WITHIN, standing.wait_for(|now| !matches!(now, Standing::Open))).await;
+        let decided = timeout(APPLIED_WITHIN, standing.wait_for(|now| !matches!(now, DecisionState::Open))).await;
         let undecided = || ObjectError::TransactionUndecided;
         match decided.map_err(|_| undecided())?.map_err(|_| undecided())?.clone() {
-            Standing::Committed => {}
-            Standing::Refused | Standing::Open => return Ok(None),
+            DecisionState::Committed => {}
+            DecisionState::Refused | DecisionState::Open => return Ok(None),
         }
         let written = self.transactions.finished.lock().get(shard, id);
         written.map(Some).ok_or_else(undecided)
@@ -214,7 +214,7 @@ impl Inner {
         shard: ShardId,
         id: TransactionId,
         outcome: Outcome,
-    ) -> Result<Option<Written>, ObjectError> {
+    ) -> Result<Option<WrittenVersions>, ObjectError> {
         if !self.coherence.is_home(shard) {
             return Err(moved());
         }
@@ -229,12 +229,12 @@ impl Inner {
         shard: ShardId,
         id: TransactionId,
         input: TransactionInput,
-    ) -> Result<Said, ObjectError> {
+    ) -> Result<StepAnswer, ObjectError> {
         let inner = Arc::clone(self);
         to_the_end(async move { Ok(inner.hear_transaction(shard, id, input).await) }).await
     }
 
-    pub(super) fn open_transaction(&self, shard: ShardId, id: TransactionId) -> Option<Arc<Open>> {
+    pub(super) fn open_transaction(&self, shard: ShardId, id: TransactionId) -> Option<Arc<OpenTransaction>> {
         self.transactions.homes.0.lock().get(&shard)?.open.get(&id).cloned()
     }
 
@@ -254,7 +254,7 @@ impl Inner {
         shard: ShardId,
         id: TransactionId,
         input: TransactionInput,
-    ) -> Said {
+    ) -> StepAnswer {
         let outputs = self.step_transaction(shard, id, input);
         self.carry_out(shard, id, outputs).await
     }

@@ -18,11 +18,11 @@ use nigh_protocol::{Stamp, Ticket, TransactionId};
 use nigh_terms::ShardId;
 use serde::{Deserialize, Serialize};
 
-pub use self::commit::{Committed, WrittenObject};
+pub use self::commit::{CommittedTransaction, WrittenObject};
 pub(super) use self::found::{found_in, warn_of_lost};
 use self::home::TransactionHomes;
 use self::open::OpenTransactions;
-pub use self::open::{Begun, TransactionName};
+pub use self::open::{NewTransaction, TransactionName};
 #[cfg(test)]
 pub(super) use self::part::{NewObject, PartBecomes, PartWrite};
 pub(crate) use self::part::{Part, decode_about, decode_body, encode as encode_part};
@@ -35,7 +35,7 @@ const FINISHED_MAX: usize = 4096;
 
 /// What a home says when it is to prepare a transaction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Prepared {
+pub(crate) enum PrepareOutcome {
     /// It is.
     Ready(Ticket),
     /// These objects are not as it has seen them.
@@ -44,17 +44,17 @@ pub(crate) enum Prepared {
 
 /// What a transaction has written, and as which versions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Written(pub(crate) Vec<(ObjectId, Stamp)>);
+pub(crate) struct WrittenVersions(pub(crate) Vec<(ObjectId, Stamp)>);
 
 /// What transactions have written at the homes here.
 #[derive(Debug, Default)]
-struct Finished {
-    written: HashMap<(ShardId, TransactionId), Written>,
+struct FinishedTransactions {
+    written: HashMap<(ShardId, TransactionId), WrittenVersions>,
     order: VecDeque<(ShardId, TransactionId)>,
 }
 
-impl Finished {
-    fn note(&mut self, shard: ShardId, id: TransactionId, written: Written) {
+impl FinishedTransactions {
+    fn note(&mut self, shard: ShardId, id: TransactionId, written: WrittenVersions) {
         if self.written.insert((shard, id), written).is_none() {
             self.order.push_back((shard, id));
         }
@@ -65,7 +65,7 @@ impl Finished {
         }
     }
 
-    fn get(&self, shard: ShardId, id: TransactionId) -> Option<Written> {
+    fn get(&self, shard: ShardId, id: TransactionId) -> Option<WrittenVersions> {
         self.written.get(&(shard, id)).cloned()
     }
 }
@@ -75,5 +75,5 @@ impl Finished {
 pub(in crate::memory) struct Transactions {
     open: Mutex<OpenTransactions>,
     homes: TransactionHomes,
-    finished: Mutex<Finished>,
+    finished: Mutex<FinishedTransactions>,
 }

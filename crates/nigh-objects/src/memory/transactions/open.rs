@@ -15,8 +15,8 @@ use nigh_protocol::{NodeNumber, TransactionId};
 use nigh_terms::{Monotonic, Principal};
 
 use super::TRANSACTION_BYTES_MAX;
-use super::commit::Committed;
-use super::part::{PartBecomes, Seen};
+use super::commit::CommittedTransaction;
+use super::part::{ObservedObject, PartBecomes};
 
 /// How long a transaction may take from its begin to its commit.
 const LASTS: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ impl FromStr for TransactionName {
 
 /// A transaction that has begun.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun {
+pub struct NewTransaction {
     /// Its name.
     pub name: TransactionName,
     /// How long it may take.
@@ -70,7 +70,7 @@ pub struct Begun {
 
 /// A write that waits for the commit.
 #[derive(Clone, Debug)]
-pub(super) struct Staged {
+pub(super) struct StagedWrite {
     pub(super) becomes: PartBecomes,
     pub(super) bytes: Bytes,
 }
@@ -81,7 +81,7 @@ enum State {
     Open,
     /// Its commit is under way, or nobody knows what came of it.
     Committing,
-    Ended(Result<Arc<Committed>, ObjectError>),
+    Ended(Result<Arc<CommittedTransaction>, ObjectError>),
 }
 
 /// One that was begun.
@@ -89,8 +89,8 @@ enum State {
 struct Transaction {
     who: Principal,
     until: Monotonic,
-    reads: BTreeMap<ObjectId, Seen>,
-    writes: BTreeMap<ObjectId, Staged>,
+    reads: BTreeMap<ObjectId, ObservedObject>,
+    writes: BTreeMap<ObjectId, StagedWrite>,
     bytes: u64,
     state: State,
 }
@@ -98,11 +98,11 @@ struct Transaction {
 /// What a commit is to do.
 pub(super) enum Commit {
     /// Ask the homes.
-    Begin { reads: BTreeMap<ObjectId, Seen>, writes: BTreeMap<ObjectId, Staged> },
+    Begin { reads: BTreeMap<ObjectId, ObservedObject>, writes: BTreeMap<ObjectId, StagedWrite> },
     /// It was begun before, and what came of it is not known here.
     Ask,
     /// It has ended so.
-    Ended(Result<Arc<Committed>, ObjectError>),
+    Ended(Result<Arc<CommittedTransaction>, ObjectError>),
 }
 
 /// All of them.
@@ -119,7 +119,7 @@ impl OpenTransactions {
         now: Monotonic,
         name: TransactionName,
         who: &Principal,
-    ) -> Result<Begun, ObjectError> {
+    ) -> Result<NewTransaction, ObjectError> {
         self.sweep(now);
         if self.all.len() >= OPEN_MAX {
             return Err(ObjectError::SlowDown("too many transactions are open"));
@@ -133,7 +133,7 @@ impl OpenTransactions {
             state: State::Open,
         };
         self.all.insert(name.id, transaction);
-        Ok(Begun { name, lasts: LASTS })
+        Ok(NewTransaction { name, lasts: LASTS })
     }
 
     /// Forgets those whose time is over.
@@ -182,7 +182,7 @@ impl OpenTransactions {
         name: TransactionName,
         who: &Principal,
         object: &ObjectId,
-    ) -> Result<Option<Staged>, ObjectError> {
+    ) -> Result<Option<StagedWrite>, ObjectError> {
         Ok(self.open(now, name, who)?.writes.get(object).cloned())
     }
 
@@ -202,7 +202,7 @@ impl OpenTransactions {
             return if seen.holds(meta) { Ok(()) } else { Err(conflict()) };
         }
         one.has_room_for(object)?;
-        one.reads.insert(object.clone(), Seen::of(meta));
+        one.reads.insert(object.clone(), ObservedObject::of(meta));
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl OpenTransactions {
         name: TransactionName,
         who: &Principal,
         object: &ObjectId,
-        staged: Staged,
+        staged: StagedWrite,
     ) -> Result<(), ObjectError> {
         let all = self.bytes;
         let one = self.open(now, name, who)?;
@@ -252,7 +252,12 @@ impl OpenTransactions {
     }
 
     /// It is known how it ended.
-    pub(super) fn ended(&mut self, now: Monotonic, id: TransactionId, ended: Result<Arc<Committed>, ObjectError>) {
+    pub(super) fn ended(
+        &mut self,
+        now: Monotonic,
+        id: TransactionId,
+        ended: Result<Arc<CommittedTransaction>, ObjectError>,
+    ) {
         if let Some(one) = self.all.get_mut(&id) {
             self.bytes -= std::mem::take(&mut one.bytes);
             one.until = now.after(REMEMBERED);
@@ -297,7 +302,7 @@ mod tests {
         }
     }
 
-    fn staged(bytes: usize) -> Staged {
+    fn staged(bytes: usize) -> StagedWrite {
         let becomes = PartBecomes::Put(Box::new(NewObject {
             attributes: Attributes::default(),
             tags: Tags::new(),
@@ -306,7 +311,7 @@ mod tests {
             checksum: None,
             modified: Timestamp(1),
         }));
-        Staged { becomes, bytes: vec![0; bytes].into() }
+        StagedWrite { becomes, bytes: vec![0; bytes].into() }
     }
 
     fn begun() -> (OpenTransactions, Principal, Monotonic) {

@@ -18,9 +18,9 @@ const TRANSACTIONS: (&str, &str) = ("nigh", "transactions");
 
 /// What a transaction has been shown of an object: as it was, or that there was none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Seen(Option<Box<ObjectMeta>>);
+pub(crate) struct ObservedObject(Option<Box<ObjectMeta>>);
 
-impl Seen {
+impl ObservedObject {
     /// An object as it was shown, or none.
     pub(crate) fn of(meta: Option<&ObjectMeta>) -> Self {
         Self(meta.map(|meta| Box::new(ObjectMeta { token: Token::empty(), ..meta.clone() })))
@@ -103,7 +103,7 @@ pub(crate) struct Part {
     pub(crate) token: Token,
     /// What it has been shown; a record keeps none of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) reads: Vec<(ObjectId, Seen)>,
+    pub(crate) reads: Vec<(ObjectId, ObservedObject)>,
     pub(crate) writes: Vec<PartWrite>,
 }
 
@@ -134,7 +134,7 @@ impl Part {
 }
 
 #[derive(Serialize, Deserialize)]
-struct About {
+struct PartDescription {
     format: u32,
     transaction: String,
     record: TransactionRecord,
@@ -144,7 +144,7 @@ struct About {
 pub(crate) fn encode(record: &TransactionRecord, part: &Part, bytes: &[Bytes]) -> Result<(Record, Vec<u8>), String> {
     let text = |error: serde_json::Error| error.to_string();
     let id = format!("{:032x}", part.transaction.0);
-    let about = About { format: FORMAT, transaction: id.clone(), record: record.clone() };
+    let about = PartDescription { format: FORMAT, transaction: id.clone(), record: record.clone() };
     let about = serde_json::to_vec(&about).map_err(text)?.into();
     let head = serde_json::to_vec(&Part { reads: Vec::new(), ..part.clone() }).map_err(text)?;
     let length = u32::try_from(head.len()).map_err(|error| error.to_string())?;
@@ -161,7 +161,7 @@ pub(crate) fn encode(record: &TransactionRecord, part: &Part, bytes: &[Bytes]) -
 
 /// What a record is.
 pub(crate) fn decode_about(about: &[u8]) -> Result<(TransactionId, TransactionRecord), String> {
-    let about: About = serde_json::from_slice(about).map_err(|error| error.to_string())?;
+    let about: PartDescription = serde_json::from_slice(about).map_err(|error| error.to_string())?;
     if about.format > FORMAT {
         return Err(format!("its format is {}, this build reads up to {FORMAT}", about.format));
     }
@@ -207,7 +207,7 @@ mod tests {
             transaction: TransactionId(0xabc),
             who: Principal::outside(Namespace::new("n").unwrap()),
             token: Token::empty(),
-            reads: vec![(object("a"), Seen::of(None)), (object("c"), Seen::of(None))],
+            reads: vec![(object("a"), ObservedObject::of(None)), (object("c"), ObservedObject::of(None))],
             writes: vec![PartWrite { object: object("b"), becomes: put }, gone],
         }
     }
@@ -245,9 +245,13 @@ mod tests {
             version: version(sequence),
             token: Token::empty(),
         };
-        let seen = Seen::of(Some(&meta(1, "a")));
+        let seen = ObservedObject::of(Some(&meta(1, "a")));
         assert!(seen.holds(Some(&meta(1, "a"))) && seen.holds(Some(&meta(2, "a"))));
-        assert!(!seen.holds(Some(&meta(2, "b"))) && !seen.holds(None) && !Seen::of(None).holds(Some(&meta(1, "a"))));
-        assert!(Seen::of(None).holds(None));
+        assert!(
+            !seen.holds(Some(&meta(2, "b")))
+                && !seen.holds(None)
+                && !ObservedObject::of(None).holds(Some(&meta(1, "a")))
+        );
+        assert!(ObservedObject::of(None).holds(None));
     }
 }

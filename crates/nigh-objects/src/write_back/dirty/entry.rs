@@ -2,7 +2,7 @@
 
 use nigh_terms::{Monotonic, Version};
 
-use super::state::{Base, Becomes, Unpushed};
+use super::state::{Base, ObjectState, UnpushedWrite};
 use crate::write_back::policy::WriteMode;
 
 /// Pushes without an answer that are remembered of one object.
@@ -11,7 +11,7 @@ const ATTEMPTS_MAX: usize = 8;
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) newest: Unpushed,
+    pub(super) newest: UnpushedWrite,
     /// When the oldest state that the store does not have was acknowledged.
     pub(super) since: Monotonic,
     /// When it is to be pushed. It stands in the queue under this, unless it is being pushed or is ephemeral.
@@ -38,7 +38,7 @@ impl Entry {
     /// Whether it is kept in memory alone, and whether it was.
     pub(super) fn ephemeral_and_lost(&self) -> (bool, bool) {
         let ephemeral = self.newest.mode == WriteMode::Ephemeral;
-        (ephemeral, ephemeral && self.newest.becomes == Becomes::Lost)
+        (ephemeral, ephemeral && self.newest.becomes == ObjectState::Lost)
     }
 
     pub(super) fn is_queued(&self) -> bool {

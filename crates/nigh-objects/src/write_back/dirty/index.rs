@@ -5,7 +5,7 @@ use std::time::Duration;
 use nigh_data::ObjectId;
 use nigh_terms::Monotonic;
 
-use super::Dirty;
+use super::WriteBackQueue;
 use super::entry::Entry;
 
 /// What all of it is.
@@ -41,7 +41,7 @@ impl DirtyUsage {
     }
 }
 
-impl Dirty {
+impl WriteBackQueue {
     /// How much of the room is taken: from 0 to 1.
     pub fn fullness(&self) -> f64 {
         let of = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 1.0 };

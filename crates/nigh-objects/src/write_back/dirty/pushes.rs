@@ -3,8 +3,8 @@
 use nigh_data::ObjectId;
 use nigh_terms::{Monotonic, Version};
 
-use super::state::{Base, Becomes, Unpushed};
-use super::{Dirty, Settled};
+use super::state::{Base, ObjectState, UnpushedWrite};
+use super::{TrimmableVersions, WriteBackQueue};
 use crate::write_back::policy::WriteMode;
 
 /// A push to be made.
@@ -17,7 +17,7 @@ pub struct Push {
     /// How that was acknowledged.
     pub mode: WriteMode,
     /// The state.
-    pub becomes: Becomes,
+    pub becomes: ObjectState,
     /// What it is to replace.
     pub base: Base,
     /// What pushes of this object without an answer may have left in the store, or may yet.
@@ -26,7 +26,7 @@ pub struct Push {
 
 /// What the store holds when a push looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum StoreState {
     /// What the push wants.
     Done(Base),
     /// What it was to replace, or an earlier state of Nigh's.
@@ -38,18 +38,18 @@ pub enum Seen {
 impl Push {
     /// What it means for this push that the store `holds` that, with this version in its metadata if it is an object.
     #[must_use]
-    pub fn sees(&self, holds: Base, version: Option<Version>) -> Seen {
+    pub fn sees(&self, holds: Base, version: Option<Version>) -> StoreState {
         if holds == self.becomes.leaves() && version.is_none_or(|version| version == self.version) {
-            return Seen::Done(holds);
+            return StoreState::Done(holds);
         }
         let ours = holds == self.base || holds == self.becomes.leaves() || self.attempts.contains(&holds);
-        if ours { Seen::Ours(holds) } else { Seen::Others(holds) }
+        if ours { StoreState::Ours(holds) } else { StoreState::Others(holds) }
     }
 }
 
 /// What to do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextPush {
     /// Make this push, and say how it ended.
     Push(Box<Push>),
     /// Nothing is due before this.
@@ -58,7 +58,7 @@ pub enum Next {
     Idle,
 }
 
-impl Dirty {
+impl WriteBackQueue {
     /// Pushes `object` as soon as possible, if it waits; the version after whose push it is in the store.
     pub fn want(&mut self, object: &ObjectId) -> Option<Version> {
         let mut entry = self.take(object)?;
@@ -80,32 +80,32 @@ impl Dirty {
     pub fn waiting(&self) -> Vec<(ObjectId, Version)> {
         let waits = |object: &ObjectId| {
             let newest = &self.entry(object)?.newest;
-            (!matches!(newest.becomes, Becomes::Lost)).then(|| (object.clone(), newest.version))
+            (!matches!(newest.becomes, ObjectState::Lost)).then(|| (object.clone(), newest.version))
         };
         self.ages.iter().filter_map(|(_, object)| waits(object)).collect()
     }
 
     /// What to push now. In a `hurry`, when room is short, what is not due goes too.
-    pub fn next(&mut self, now: Monotonic, hurry: bool) -> Next {
+    pub fn next(&mut self, now: Monotonic, hurry: bool) -> NextPush {
         let is_due = |(due, _): &&(Monotonic, ObjectId)| *due <= now;
         let is_wanted = |(due, _): &&(Monotonic, ObjectId)| hurry || *due <= now.max(self.wanted_until);
         let later = self.later.first().filter(is_due);
         let fresh = self.fresh.first().filter(is_wanted);
         let Some((_, object)) = later.into_iter().chain(fresh).min().cloned() else {
             let dues = self.later.first().into_iter().chain(self.fresh.first());
-            return dues.map(|(due, _)| *due).min().map_or(Next::Idle, Next::At);
+            return dues.map(|(due, _)| *due).min().map_or(NextPush::Idle, NextPush::At);
         };
-        let Some(mut entry) = self.take(&object) else { return Next::Idle };
-        let Unpushed { version, mode, becomes } = entry.newest.clone();
+        let Some(mut entry) = self.take(&object) else { return NextPush::Idle };
+        let UnpushedWrite { version, mode, becomes } = entry.newest.clone();
         (entry.pushing, entry.leaves) = (Some(version), becomes.leaves());
         let (base, attempts) = (entry.base.clone(), entry.attempts.clone());
         self.put_back(&object, entry);
-        Next::Push(Box::new(Push { object, version, mode, becomes, base, attempts }))
+        NextPush::Push(Box::new(Push { object, version, mode, becomes, base, attempts }))
     }
 
     /// A push has ended, and the store holds what was pushed. If an earlier one may still land over it, the object
     /// waits on, and is looked after when that can no longer happen.
-    pub fn pushed(&mut self, object: &ObjectId, version: Version, stored: Base, now: Monotonic) -> Settled {
+    pub fn pushed(&mut self, object: &ObjectId, version: Version, stored: Base, now: Monotonic) -> TrimmableVersions {
         let Some(mut entry) = self.take(object) else { return Vec::new() };
         if entry.pushing.take_if(|pushing| *pushing == version).is_none() {
             self.put_back(object, entry);
@@ -138,7 +138,7 @@ impl Dirty {
         attempted: Option<Base>,
         base: Option<Base>,
         now: Monotonic,
-    ) -> Settled {
+    ) -> TrimmableVersions {
         let Some(mut entry) = self.take(object) else { return Vec::new() };
         let mut settled = Vec::new();
         if entry.pushing.take_if(|pushing| *pushing == version).is_some() {
@@ -162,7 +162,7 @@ impl Dirty {
 
     /// The push of `version` has ended with its state kept under another key: others have written `object`. A newer
     /// state, acknowledged meanwhile, stays, and is to replace what it was to replace before: it meets the same.
-    pub fn kept_apart(&mut self, object: &ObjectId, version: Version, now: Monotonic) -> Settled {
+    pub fn kept_apart(&mut self, object: &ObjectId, version: Version, now: Monotonic) -> TrimmableVersions {
         let Some(mut entry) = self.take(object) else { return Vec::new() };
         let was_pushing = entry.pushing.take_if(|pushing| *pushing == version).is_some();
         if entry.newest.version == version {
@@ -176,7 +176,7 @@ impl Dirty {
     }
 
     /// `version` of `object` is not to be pushed any more, if it is still the newest.
-    pub fn drop_newest(&mut self, object: &ObjectId, version: Version) -> Settled {
+    pub fn drop_newest(&mut self, object: &ObjectId, version: Version) -> TrimmableVersions {
         let Some(entry) = self.take(object) else { return Vec::new() };
         if entry.newest.version != version {
             self.put_back(object, entry);

@@ -9,7 +9,7 @@ use crate::write_back::policy::WriteMode;
 
 /// What an object becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Becomes {
+pub enum ObjectState {
     /// An object of which this is known.
     Put(Arc<ObjectMeta>),
     /// Nothing.
@@ -18,7 +18,7 @@ pub enum Becomes {
     Lost,
 }
 
-impl Becomes {
+impl ObjectState {
     /// Its length; 0 where there is none.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -52,7 +52,7 @@ pub enum Base {
 
 /// What the store may hold below a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Below {
+pub struct PossibleBases {
     /// What the write is to replace.
     pub base: Base,
     /// What pushes of earlier writes have left, or may leave.
@@ -61,19 +61,19 @@ pub struct Below {
 
 /// The newest state of an object that the store does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unpushed {
+pub struct UnpushedWrite {
     /// Its place in the order of writes.
     pub version: Version,
     /// How it was acknowledged.
     pub mode: WriteMode,
     /// What the object is.
-    pub becomes: Becomes,
+    pub becomes: ObjectState,
 }
 
-impl Unpushed {
+impl UnpushedWrite {
     /// Whether it comes to the store at some time.
     #[must_use]
     pub fn is_pushed_at_last(&self) -> bool {
-        self.mode != WriteMode::Ephemeral && self.becomes != Becomes::Lost
+        self.mode != WriteMode::Ephemeral && self.becomes != ObjectState::Lost
     }
 }

@@ -48,41 +48,41 @@ fn meta(size: u64, etag: &str) -> Arc<ObjectMeta> {
     })
 }
 
-fn put(dirty: &mut Dirty, key: &str, sequence: u64, now: Monotonic) -> Settled {
-    let becomes = Becomes::Put(meta(10, &sequence.to_string()));
-    dirty.write(&object(key), version(sequence), WriteMode::Lazy, becomes, Below::default(), now)
+fn put(dirty: &mut WriteBackQueue, key: &str, sequence: u64, now: Monotonic) -> TrimmableVersions {
+    let becomes = ObjectState::Put(meta(10, &sequence.to_string()));
+    dirty.write(&object(key), version(sequence), WriteMode::Lazy, becomes, PossibleBases::default(), now)
 }
 
 fn holds(sequence: u64) -> Base {
     Base::Holds(ETag(sequence.to_string()))
 }
 
-fn push(dirty: &mut Dirty, now: Monotonic) -> Push {
+fn push(dirty: &mut WriteBackQueue, now: Monotonic) -> Push {
     match dirty.next(now, false) {
-        Next::Push(push) => *push,
+        NextPush::Push(push) => *push,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn a_newer_write_replaces_one_that_waits_and_lets_its_record_go() {
-    let mut dirty = Dirty::new(LIMITS);
+    let mut dirty = WriteBackQueue::new(LIMITS);
     assert_eq!(put(&mut dirty, "a", 1, second(0)), []);
     assert_eq!(put(&mut dirty, "a", 2, second(0)), [version(1)]);
-    assert_eq!(dirty.next(second(0), false), Next::At(second(1)));
+    assert_eq!(dirty.next(second(0), false), NextPush::At(second(1)));
     let pushed = push(&mut dirty, second(1));
     assert_eq!((pushed.version, pushed.base), (version(2), Base::Unknown));
     assert_eq!(dirty.pushed(&object("a"), version(2), holds(2), second(1)), [version(2)]);
-    assert_eq!((dirty.next(second(9), false), dirty.usage(second(9))), (Next::Idle, DirtyUsage::default()));
+    assert_eq!((dirty.next(second(9), false), dirty.usage(second(9))), (NextPush::Idle, DirtyUsage::default()));
 }
 
 #[test]
 fn a_write_during_a_push_is_pushed_after_it_onto_what_it_left() {
-    let mut dirty = Dirty::new(LIMITS);
+    let mut dirty = WriteBackQueue::new(LIMITS);
     put(&mut dirty, "a", 1, second(0));
     let first = push(&mut dirty, second(1));
     assert_eq!(put(&mut dirty, "a", 2, second(1)), [], "the record of what is being pushed stays");
-    assert_eq!(dirty.next(second(9), true), Next::Idle, "one push of an object at a time");
+    assert_eq!(dirty.next(second(9), true), NextPush::Idle, "one push of an object at a time");
     assert_eq!(dirty.pushed(&object("a"), first.version, holds(1), second(2)), [version(1)]);
     let next = push(&mut dirty, second(3));
     assert_eq!((next.version, next.base), (version(2), holds(1)));
@@ -90,13 +90,13 @@ fn a_write_during_a_push_is_pushed_after_it_onto_what_it_left() {
 
 #[test]
 fn a_failed_push_waits_twice_as_long_each_time_and_holds_no_other_up() {
-    let mut dirty = Dirty::new(LIMITS);
+    let mut dirty = WriteBackQueue::new(LIMITS);
     put(&mut dirty, "a", 1, second(0));
     let mut now = second(1);
     for wait in [2, 4, 8, 16, 32, 60, 60] {
         push(&mut dirty, now);
         dirty.failed(&object("a"), version(1), Some(holds(1)), None, now);
-        assert_eq!(dirty.next(now, true), Next::At(now.after(Duration::from_secs(wait))));
+        assert_eq!(dirty.next(now, true), NextPush::At(now.after(Duration::from_secs(wait))));
         now = now.after(Duration::from_secs(wait));
     }
     dirty.want(&object("a"));
@@ -108,7 +108,7 @@ fn a_failed_push_waits_twice_as_long_each_time_and_holds_no_other_up() {
 
 #[test]
 fn an_object_waits_until_no_push_without_an_answer_can_land_over_the_last_one() {
-    let mut dirty = Dirty::new(LIMITS);
+    let mut dirty = WriteBackQueue::new(LIMITS);
     put(&mut dirty, "a", 1, second(0));
     push(&mut dirty, second(1));
     put(&mut dirty, "a", 2, second(1));
@@ -116,18 +116,18 @@ fn an_object_waits_until_no_push_without_an_answer_can_land_over_the_last_one() 
     assert_eq!(push(&mut dirty, second(3)).version, version(2));
     assert_eq!(dirty.pushed(&object("a"), version(2), holds(2), second(3)), []);
     assert!(dirty.get(&object("a")).is_some(), "readers see it here, whatever lands");
-    assert_eq!(dirty.next(second(4), false), Next::At(second(901)));
+    assert_eq!(dirty.next(second(4), false), NextPush::At(second(901)));
     let watched = DirtyUsage { objects: 1, bytes: 10, waiting_bytes: 0, watched: 1, ..DirtyUsage::default() };
     assert_eq!(dirty.usage(second(4)), watched, "it waits for nothing");
     let again = push(&mut dirty, second(901));
     assert_eq!((again.base, again.attempts), (holds(2), vec![holds(1)]));
     assert_eq!(dirty.pushed(&object("a"), version(2), holds(2), second(902)), [version(2)]);
-    assert_eq!(dirty.next(second(902), false), Next::Idle);
+    assert_eq!(dirty.next(second(902), false), NextPush::Idle);
 }
 
 #[test]
 fn a_push_that_did_not_happen_is_not_looked_after_and_its_room_is_free_once_the_store_has_it() {
-    let mut dirty = Dirty::new(LIMITS);
+    let mut dirty = WriteBackQueue::new(LIMITS);
     put(&mut dirty, "a", 1, second(0));
     push(&mut dirty, second(1));
     dirty.failed(&object("a"), version(1), None, None, second(1));
@@ -138,32 +138,32 @@ fn a_push_that_did_not_happen_is_not_looked_after_and_its_room_is_free_once_the_
 
 #[test]
 fn a_write_over_an_object_that_is_only_looked_after_is_pushed_when_it_is_due_itself() {
-    let mut dirty = Dirty::new(LIMITS);
+    let mut dirty = WriteBackQueue::new(LIMITS);
     put(&mut dirty, "a", 1, second(0));
     push(&mut dirty, second(1));
     dirty.failed(&object("a"), version(1), Some(holds(1)), None, second(1));
     push(&mut dirty, second(3));
     assert_eq!(dirty.pushed(&object("a"), version(1), holds(1), second(3)), []);
     assert_eq!(put(&mut dirty, "a", 2, second(5)), [version(1)]);
-    assert_eq!(dirty.next(second(5), false), Next::At(second(6)));
+    assert_eq!(dirty.next(second(5), false), NextPush::At(second(6)));
     assert_eq!(push(&mut dirty, second(6)).version, version(2));
 }
 
 #[test]
 fn in_a_hurry_what_is_not_due_goes_too() {
-    let mut dirty = Dirty::new(LIMITS);
+    let mut dirty = WriteBackQueue::new(LIMITS);
     put(&mut dirty, "a", 1, second(0));
-    assert!(matches!(dirty.next(second(0), true), Next::Push(_)));
+    assert!(matches!(dirty.next(second(0), true), NextPush::Push(_)));
     put(&mut dirty, "b", 2, second(0));
     assert_eq!(dirty.want(&object("b")), Some(version(2)));
-    assert!(matches!(dirty.next(second(0), false), Next::Push(_)));
+    assert!(matches!(dirty.next(second(0), false), NextPush::Push(_)));
 }
 
 #[test]
 fn room_is_counted_in_bytes_and_objects_and_a_replaced_write_gives_its_own_back() {
-    let mut dirty = Dirty::new(DirtyLimits { bytes: 25, objects: 2, ..LIMITS });
+    let mut dirty = WriteBackQueue::new(DirtyLimits { bytes: 25, objects: 2, ..LIMITS });
     put(&mut dirty, "a", 1, second(0));
-    let has_room = |dirty: &mut Dirty, key: &str, bytes| {
+    let has_room = |dirty: &mut WriteBackQueue, key: &str, bytes| {
         let promised = dirty.promise(&object(key), bytes);
         if promised {
             dirty.release(bytes);
@@ -178,7 +178,7 @@ fn room_is_counted_in_bytes_and_objects_and_a_replaced_write_gives_its_own_back(
 
 #[test]
 fn room_that_is_promised_to_one_write_is_not_promised_to_another() {
-    let mut dirty = Dirty::new(DirtyLimits { bytes: 25, objects: 3, ..LIMITS });
+    let mut dirty = WriteBackQueue::new(DirtyLimits { bytes: 25, objects: 3, ..LIMITS });
     assert!(dirty.promise(&object("a"), 15) && !dirty.promise(&object("b"), 15));
     assert!(dirty.promise(&object("b"), 5) && dirty.promise(&object("c"), 5));
     assert!(!dirty.promise(&object("d"), 0), "three objects are promised");
@@ -191,7 +191,7 @@ fn room_that_is_promised_to_one_write_is_not_promised_to_another() {
 
 #[test]
 fn all_that_was_acknowledged_is_wanted_at_once_but_what_failed_or_came_later() {
-    let mut dirty = Dirty::new(LIMITS);
+    let mut dirty = WriteBackQueue::new(LIMITS);
     put(&mut dirty, "failed", 1, second(0));
     push(&mut dirty, second(1));
     dirty.failed(&object("failed"), version(1), None, None, second(1));
@@ -204,26 +204,26 @@ fn all_that_was_acknowledged_is_wanted_at_once_but_what_failed_or_came_later() {
     for n in 0..3 {
         assert_eq!(push(&mut dirty, now).object, object(&n.to_string()));
     }
-    assert_eq!(dirty.next(now, false), Next::At(second(3)), "the one that failed");
+    assert_eq!(dirty.next(now, false), NextPush::At(second(3)), "the one that failed");
 }
 
 #[test]
 fn an_ephemeral_object_is_never_pushed_until_a_durable_write_replaces_it() {
-    let mut dirty = Dirty::new(LIMITS);
-    let becomes = Becomes::Put(meta(10, "e"));
-    dirty.write(&object("a"), version(1), WriteMode::Ephemeral, becomes, Below::default(), second(0));
-    assert_eq!((dirty.next(second(99), true), dirty.want(&object("a"))), (Next::Idle, None));
+    let mut dirty = WriteBackQueue::new(LIMITS);
+    let becomes = ObjectState::Put(meta(10, "e"));
+    dirty.write(&object("a"), version(1), WriteMode::Ephemeral, becomes, PossibleBases::default(), second(0));
+    assert_eq!((dirty.next(second(99), true), dirty.want(&object("a"))), (NextPush::Idle, None));
     assert_eq!(dirty.usage(second(99)), DirtyUsage { objects: 1, bytes: 10, ephemeral: 1, ..DirtyUsage::default() });
     assert_eq!(put(&mut dirty, "a", 2, second(100)), []);
-    assert_eq!(dirty.next(second(100), false), Next::At(second(101)));
+    assert_eq!(dirty.next(second(100), false), NextPush::At(second(101)));
 }
 
 #[test]
 fn a_lost_ephemeral_write_gives_its_room_back_and_stays_known_until_the_next_write() {
-    let mut dirty = Dirty::new(LIMITS);
-    let ephemeral = |dirty: &mut Dirty, sequence| {
-        let becomes = Becomes::Put(meta(900, "e"));
-        dirty.write(&object("a"), version(sequence), WriteMode::Ephemeral, becomes, Below::default(), second(0))
+    let mut dirty = WriteBackQueue::new(LIMITS);
+    let ephemeral = |dirty: &mut WriteBackQueue, sequence| {
+        let becomes = ObjectState::Put(meta(900, "e"));
+        dirty.write(&object("a"), version(sequence), WriteMode::Ephemeral, becomes, PossibleBases::default(), second(0))
     };
     ephemeral(&mut dirty, 1);
     assert!(!dirty.promise(&object("b"), 101));
@@ -232,7 +232,7 @@ fn a_lost_ephemeral_write_gives_its_room_back_and_stays_known_until_the_next_wri
     assert!(dirty.promise(&object("b"), 1000));
     dirty.release(1000);
     let newest = dirty.get(&object("a")).unwrap();
-    assert_eq!((newest.mode, &newest.becomes), (WriteMode::Ephemeral, &Becomes::Lost));
+    assert_eq!((newest.mode, &newest.becomes), (WriteMode::Ephemeral, &ObjectState::Lost));
     let lost = DirtyUsage { objects: 1, ephemeral: 1, lost: 1, ..DirtyUsage::default() };
     assert_eq!(dirty.usage(second(9)), lost);
     ephemeral(&mut dirty, 2);
@@ -244,7 +244,7 @@ fn a_lost_ephemeral_write_gives_its_room_back_and_stays_known_until_the_next_wri
 
 #[test]
 fn keys_are_given_by_prefix_behind_a_marker_in_order() {
-    let mut dirty = Dirty::new(LIMITS);
+    let mut dirty = WriteBackQueue::new(LIMITS);
     for (at, key) in ["a", "b/1", "b/2", "b/3", "c"].into_iter().enumerate() {
         put(&mut dirty, key, at as u64 + 1, second(0));
     }
@@ -287,7 +287,7 @@ proptest! {
     /// the newest state of everything and every record is gone.
     #[test]
     fn what_does_not_wait_here_is_in_the_store_and_all_ends_there(steps in prop::collection::vec(step(), 0..80)) {
-        let mut dirty: Dirty = Dirty::new(LIMITS);
+        let mut dirty: WriteBackQueue = WriteBackQueue::new(LIMITS);
         let mut now = second(0);
         let mut sequence = 0;
         // Of each key: what was acknowledged, what the store has (as bytes and the version of the state).
@@ -298,9 +298,9 @@ proptest! {
         // Pushes without an answer, and until when they may land.
         let mut late: Vec<(Monotonic, u8, Version, Option<u64>)> = Vec::new();
         let key_of = |object: &ObjectId| object.key.as_str().parse::<u8>().unwrap();
-        let body = |becomes: &Becomes| match becomes {
-            Becomes::Put(meta) => meta.etag.0.parse::<u64>().ok(),
-            Becomes::Gone | Becomes::Lost => None,
+        let body = |becomes: &ObjectState| match becomes {
+            ObjectState::Put(meta) => meta.etag.0.parse::<u64>().ok(),
+            ObjectState::Gone | ObjectState::Lost => None,
         };
         let mut steps = steps;
         // At the end everything is pushed and answered.
@@ -311,15 +311,15 @@ proptest! {
                 Step::Put(key) | Step::Delete(key) => {
                     sequence += 1;
                     let becomes = match step {
-                        Step::Put(_) => Becomes::Put(meta(1, &sequence.to_string())),
-                        _ => Becomes::Gone,
+                        Step::Put(_) => ObjectState::Put(meta(1, &sequence.to_string())),
+                        _ => ObjectState::Gone,
                     };
                     acknowledged.insert(key, (version(sequence), body(&becomes)));
                     records.insert(version(sequence));
-                    settled = dirty.write(&object(&key.to_string()), version(sequence), WriteMode::Lazy, becomes, Below::default(), now);
+                    settled = dirty.write(&object(&key.to_string()), version(sequence), WriteMode::Lazy, becomes, PossibleBases::default(), now);
                 }
                 Step::Begin(hurry) => {
-                    if let Next::Push(push) = dirty.next(now, hurry) {
+                    if let NextPush::Push(push) = dirty.next(now, hurry) {
                         prop_assert!(pushing.iter().all(|other| other.object != push.object));
                         pushing.push(*push);
                     }

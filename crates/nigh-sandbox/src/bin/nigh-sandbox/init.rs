@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 
 use nigh_sandbox::sandbox::launch::{
-    CONTINUE, DESCRIPTORS_MAX, Launch, OOM_SCORE, Order, Prepare, Report, STOP, Walls, encode,
+    CONTINUE, DESCRIPTORS_MAX, InitMessage, Launch, OOM_SCORE, Order, Prepare, STOP, Walls, encode,
 };
 use nigh_sandbox::sandbox::root_tree::CODE;
 use nigh_sandbox::sandbox::seccomp_profile::Filters;
@@ -48,15 +48,15 @@ pub(crate) fn run(prepare: &Prepare, mut control: UnixStream, keeper: &OwnedFd) 
         false => None,
     };
     match network {
-        Some(network) => send_with(&control, &Report::Ready, &[network.as_fd()])?,
-        None => send(&mut control, &Report::Ready)?,
+        Some(network) => send_with(&control, &InitMessage::Ready, &[network.as_fd()])?,
+        None => send(&mut control, &InitMessage::Ready)?,
     }
     let children;
     let command = match crate::receive(&mut control).step("read what the sandbox shall be")? {
         Order::Launch(launch) => {
             move_in(prepare.walls, &launch, keeper)?;
             if launch.command.is_empty() {
-                return send(&mut control, &Report::Running);
+                return send(&mut control, &InitMessage::Running);
             }
             children = sys::child_events().step("watch for ended processes")?;
             start(&launch, None)?
@@ -70,13 +70,13 @@ pub(crate) fn run(prepare: &Prepare, mut control: UnixStream, keeper: &OwnedFd) 
         }
     };
     let descriptors: Vec<_> = listeners.iter().map(OwnedFd::as_fd).collect();
-    send_with(&control, &Report::Running, &descriptors)?;
+    send_with(&control, &InitMessage::Running, &descriptors)?;
     drop(listeners);
     attend(prepare.walls, &mut control, keeper, &children, command)
 }
 
 /// Tells the engine something.
-pub(crate) fn send(control: &mut UnixStream, report: &Report) -> Result<(), Failure> {
+pub(crate) fn send(control: &mut UnixStream, report: &InitMessage) -> Result<(), Failure> {
     let bytes = encode(report).step("encode a report")?;
     control.write_all(&bytes).step("report to the engine")
 }
@@ -224,7 +224,11 @@ fn become_command(
 }
 
 /// Tells the engine something that descriptors come with.
-pub(crate) fn send_with(control: &UnixStream, report: &Report, descriptors: &[BorrowedFd<'_>]) -> Result<(), Failure> {
+pub(crate) fn send_with(
+    control: &UnixStream,
+    report: &InitMessage,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Failure> {
     let bytes = encode(report).step("encode a report")?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -267,8 +271,8 @@ fn attend(
                 continue;
             }
             let report = match (status.exit_status(), status.terminating_signal()) {
-                (Some(code), _) => Report::Exited(code),
-                (None, Some(signal)) => Report::Signalled(signal),
+                (Some(code), _) => InitMessage::Exited(code),
+                (None, Some(signal)) => InitMessage::Signalled(signal),
                 (None, None) => continue,
             };
             return send(control, &report);
@@ -285,8 +289,8 @@ fn attend(
 
 fn obey(walls: Walls, control: &mut UnixStream, word: u8) -> Result<(), Failure> {
     let (signal, report) = match word {
-        STOP => (Signal::STOP, Report::Stopped),
-        CONTINUE => (Signal::CONT, Report::Continued),
+        STOP => (Signal::STOP, InitMessage::Stopped),
+        CONTINUE => (Signal::CONT, InitMessage::Continued),
         _ => return Ok(()),
     };
     if walls == Walls::None {

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use nigh_sandbox::cgroup::kill_members;
 use nigh_sandbox::sandbox::bundle::remove_life_of;
-use nigh_sandbox::sandbox::launch::{INSIDE, LENGTH_BYTES, MESSAGE_MAX_BYTES, Prepare, Report, Walls, decode};
+use nigh_sandbox::sandbox::launch::{INSIDE, InitMessage, LENGTH_BYTES, MESSAGE_MAX_BYTES, Prepare, Walls, decode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -79,7 +79,7 @@ fn inside() -> ExitCode {
 }
 
 fn failed(control: &mut UnixStream, Failure { step, reason }: Failure) -> ExitCode {
-    let _engine_gone = init::send(control, &Report::Failed { step, reason });
+    let _engine_gone = init::send(control, &InitMessage::Failed { step, reason });
     ExitCode::FAILURE
 }
 
@@ -134,7 +134,7 @@ fn keep(control: &mut UnixStream) -> Result<(), Failure> {
             })?;
             let process = init.as_raw_nonzero().get().unsigned_abs();
             // If the engine is gone, `watch` sees that next.
-            let _engine_gone = init::send(control, &Report::Contained { process });
+            let _engine_gone = init::send(control, &InitMessage::Contained { process });
             init
         }
         None => match sys::fork().step("make the init")? {
@@ -204,7 +204,7 @@ fn watch(prepare: &Prepare, control: &mut UnixStream, engine: Option<Pid>, init:
     if let Some(container) = &prepare.container {
         // The engine need not wait for the container runtime; but that takes the cgroup away, and the engine first asks
         // the cgroup how the end came.
-        let _engine_gone = init::send(control, &Report::Over);
+        let _engine_gone = init::send(control, &InitMessage::Over);
         let mut fds = [PollFd::new(&*control, PollFlags::RDHUP)];
         let _impatient = poll(&mut fds, Some(&LEAVE_PATIENCE));
         container::delete(container);

@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use nigh_sandbox::sandbox::launch::{Launch, Order, Report, Walls, stem_message};
+use nigh_sandbox::sandbox::launch::{InitMessage, Launch, Order, Walls, stem_message};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, WaitOptions, wait};
@@ -50,7 +50,7 @@ pub(crate) fn start(launch: &Launch) -> Result<Stem, Failure> {
 impl Stem {
     /// Tells the engine that it waits. Who entered a root of its own has the engine find it.
     pub(crate) fn announce(&self, walls: Walls, control: &UnixStream) -> Result<(), Failure> {
-        let report = Report::Warmed { said: self.said.clone() };
+        let report = InitMessage::Warmed { said: self.said.clone() };
         if matches!(walls, Walls::Container { .. }) {
             return init::send_with(control, &report, &[]);
         }

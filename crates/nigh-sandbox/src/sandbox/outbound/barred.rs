@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::sync::oneshot;
 
-use crate::sandbox::blank::Failed;
+use crate::sandbox::blank::StepFailure;
 
 /// A network: an address and how many of its bits count.
 type Network<A> = (A, u8);
@@ -41,7 +41,7 @@ pub(super) fn is_barred(address: Ipv4Addr) -> bool {
 }
 
 /// Bars all of them in `network`, a network namespace.
-pub(super) async fn bar(network: OwnedFd) -> Result<(), Failed> {
+pub(super) async fn bar(network: OwnedFd) -> Result<(), StepFailure> {
     let (tell, told) = oneshot::channel();
     let work = move || {
         // The caller may have given up.
@@ -51,24 +51,24 @@ pub(super) async fn bar(network: OwnedFd) -> Result<(), Failed> {
     std::thread::Builder::new()
         .name("bar-routes".to_owned())
         .spawn(work)
-        .map_err(|error| Failed::at("start a thread that bars routes", error))?;
-    told.await.map_err(|_| Failed::at("bar routes", "the thread ended"))?
+        .map_err(|error| StepFailure::at("start a thread that bars routes", error))?;
+    told.await.map_err(|_| StepFailure::at("bar routes", "the thread ended"))?
 }
 
-fn enter_and_bar(network: &OwnedFd) -> Result<(), Failed> {
+fn enter_and_bar(network: &OwnedFd) -> Result<(), StepFailure> {
     move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
-        .map_err(|error| Failed::at("enter the sandbox's network", error))?;
+        .map_err(|error| StepFailure::at("enter the sandbox's network", error))?;
     // No protocol is NETLINK_ROUTE, the first of its family.
     let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)
-        .map_err(|error| Failed::at("open a socket for routes", error))?;
+        .map_err(|error| StepFailure::at("open a socket for routes", error))?;
     for (address, bits) in BARRED_V4 {
-        add(&socket, address.into(), bits).map_err(|error| Failed::at(&format!("bar {address}/{bits}"), error))?;
+        add(&socket, address.into(), bits).map_err(|error| StepFailure::at(&format!("bar {address}/{bits}"), error))?;
     }
     let (address, bits) = BARRED_V6;
     match add(&socket, address.into(), bits) {
         // A kernel without IPv6 has no way out in it.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)) => Ok(()),
-        outcome => outcome.map_err(|error| Failed::at("bar IPv6", error)),
+        outcome => outcome.map_err(|error| StepFailure::at("bar IPv6", error)),
     }
 }
 

@@ -26,7 +26,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::timeout;
 
-use crate::sandbox::blank::{Failed, START_PATIENCE};
+use crate::sandbox::blank::{START_PATIENCE, StepFailure};
 
 /// Its name.
 const NAME: &str = "slirp4netns";
@@ -58,7 +58,7 @@ pub(super) struct Tool {
 
 /// It carries packets. Its process ends when this is dropped, or when this process ends, however.
 #[derive(Debug)]
-pub(super) struct Carrying {
+pub(super) struct CarrierProcess {
     pub(super) process: Child,
     /// It ends when nobody holds this any more.
     _alive: OwnedFd,
@@ -97,15 +97,15 @@ impl Tool {
     }
 
     /// Has it make and serve an interface in `network`, a network namespace; returns when packets can go.
-    pub(super) async fn carry(&self, network: &OwnedFd) -> Result<Carrying, Failed> {
+    pub(super) async fn carry(&self, network: &OwnedFd) -> Result<CarrierProcess, StepFailure> {
         let step = format!("start {}", self.program.display());
-        let (mut carrying, mut ready) = self.spawn(network).map_err(|error| Failed::at(&step, error))?;
+        let (mut carrying, mut ready) = self.spawn(network).map_err(|error| StepFailure::at(&step, error))?;
         let stderr = carrying.process.stderr.take();
         let mut word = [0];
         match timeout(START_PATIENCE, ready.read(&mut word)).await {
             Ok(Ok(1)) => {}
-            Ok(_) => return Err(Failed::at(&step, last_words(stderr).await)),
-            Err(_) => return Err(Failed::at(&step, format!("it is not ready after {START_PATIENCE:?}"))),
+            Ok(_) => return Err(StepFailure::at(&step, last_words(stderr).await)),
+            Err(_) => return Err(StepFailure::at(&step, format!("it is not ready after {START_PATIENCE:?}"))),
         }
         if let Some(mut stderr) = stderr {
             // It would stand still if nobody read what it says; of that nothing is the sandbox's or ours to tell.
@@ -114,7 +114,7 @@ impl Tool {
         Ok(carrying)
     }
 
-    fn spawn(&self, network: &OwnedFd) -> io::Result<(Carrying, Receiver)> {
+    fn spawn(&self, network: &OwnedFd) -> io::Result<(CarrierProcess, Receiver)> {
         let network = network.try_clone()?;
         let (ready, tell_ready) = pipe_with(PipeFlags::CLOEXEC)?;
         let (lives, alive) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -145,7 +145,7 @@ impl Tool {
         let process = command.spawn()?;
         // `command` holds the ends that the tool has copies of: what is awaited below is the tool's own.
         drop(command);
-        Ok((Carrying { process, _alive: alive }, Receiver::from_owned_fd(ready)?))
+        Ok((CarrierProcess { process, _alive: alive }, Receiver::from_owned_fd(ready)?))
     }
 }
 

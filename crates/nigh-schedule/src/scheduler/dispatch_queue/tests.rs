@@ -176,7 +176,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// An entry as the test knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
+struct QueuedEntry {
     ticket: DispatchTicket,
     tenant: usize,
     function: usize,
@@ -187,13 +187,13 @@ proptest! {
     #[test]
     fn each_comes_out_once_in_its_functions_order_before_its_deadline_and_no_room_stands_idle(steps in steps()) {
         let mut queue = queue();
-        let mut known: Vec<Known> = Vec::new();
+        let mut known: Vec<QueuedEntry> = Vec::new();
         let mut second = 0;
         for step in steps {
             match step {
                 Step::Push { tenant, function, lives } => {
                     match queue.push(entry(tenant, function, second + lives, (tenant, function)), at(second)) {
-                        Ok(ticket) => known.push(Known { ticket, tenant, function, deadline: second + lives }),
+                        Ok(ticket) => known.push(QueuedEntry { ticket, tenant, function, deadline: second + lives }),
                         Err(DispatchRefusal::Late) => prop_assert_eq!(lives, 0),
                         Err(DispatchRefusal::Full(waiting)) => prop_assert_eq!(waiting, LIMITS.entries_max),
                         Err(DispatchRefusal::TenantFull(waiting)) => {

@@ -12,7 +12,7 @@ use std::io::{self, Read as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use nigh_sizing::object_features::frames::{LENGTH_BYTES, QUESTION_MAX, Said, answer_to, frame_of};
+use nigh_sizing::object_features::frames::{LENGTH_BYTES, ParserMessage, QUESTION_MAX, answer_to, frame_of};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -23,8 +23,8 @@ fn main() -> ExitCode {
     let done = match (word.as_deref(), raised) {
         (Some("check"), Ok(())) => say(&walls::open().to_string()),
         (Some("check"), Err(reason)) => say(&reason).and(Err(io::ErrorKind::PermissionDenied.into())),
-        (Some("serve"), Ok(())) => tell(&Said::Ready(true)).and_then(|()| serve()),
-        (Some("serve"), Err(reason)) => tell(&Said::Failed(reason)),
+        (Some("serve"), Ok(())) => tell(&ParserMessage::Ready(true)).and_then(|()| serve()),
+        (Some("serve"), Err(reason)) => tell(&ParserMessage::Failed(reason)),
         _ => Err(io::ErrorKind::InvalidInput.into()),
     };
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -36,7 +36,7 @@ fn say(words: &str) -> io::Result<()> {
     out.flush()
 }
 
-fn tell(said: &Said) -> io::Result<()> {
+fn tell(said: &ParserMessage) -> io::Result<()> {
     let frame = frame_of(said).map_err(io::Error::other)?;
     let mut out = io::stdout().lock();
     out.write_all(&frame)?;
@@ -64,8 +64,8 @@ fn serve() -> io::Result<()> {
         let said = catch_unwind(AssertUnwindSafe(|| answer_to(&question)));
         tell(&match said {
             Ok(Ok(said)) => said,
-            Ok(Err(error)) => Said::Failed(error.to_string()),
-            Err(_) => Said::Failed("a parser panicked".to_owned()),
+            Ok(Err(error)) => ParserMessage::Failed(error.to_string()),
+            Err(_) => ParserMessage::Failed("a parser panicked".to_owned()),
         })?;
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn with_type(mut headers: Vec<(HeaderName, HeaderValue)>) -> Vec<(Hea
 
 /// What Swift holds of an object instead of what was expected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Found {
+pub struct ShadowConflict {
     /// Why the middleware refused.
     reason: String,
     /// There is an object.
@@ -81,7 +81,7 @@ pub struct Found {
     timestamp: String,
 }
 
-impl Found {
+impl ShadowConflict {
     /// Of the text of a refusal, which may be no more than a reason.
     pub(super) fn parse(text: String) -> Self {
         serde_json::from_str(&text).unwrap_or_else(|_| Self { reason: text, ..Self::default() })
@@ -100,7 +100,7 @@ impl Found {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for ShadowConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
     }
@@ -115,15 +115,15 @@ pub(in crate::swift) fn parse_version(text: &str) -> Option<Version> {
 /// The version of a shadow's tags.
 pub(in crate::swift) fn version_of(tags: &HeaderValue) -> Option<Version> {
     #[derive(Deserialize)]
-    struct Standing {
+    struct TaggedVersion {
         version: String,
     }
     let json = URL_SAFE_NO_PAD.decode(tags.as_bytes()).ok()?;
-    parse_version(&serde_json::from_slice::<Standing>(&json).ok()?.version)
+    parse_version(&serde_json::from_slice::<TaggedVersion>(&json).ok()?.version)
 }
 
 /// The word of a refusal of the middleware's, if this is one, and what it says: of one that tells what is there, all of
-/// it (`Found`).
+/// it (`ShadowConflict`).
 pub(in crate::swift) fn refusal(body: &[u8]) -> Option<(String, String)> {
     #[derive(Deserialize)]
     struct Refusal {
@@ -181,15 +181,15 @@ mod tests {
         assert_eq!(read, Some(("raced".to_owned(), "why".to_owned())));
         let body = br#"{"state": "outside", "reason": "why", "exists": true, "etag": "x", "version": "2.7",
             "shadow": false, "timestamp": "1700000000.12345_0000000000000001"}"#;
-        let found = Found::parse(refusal(body).unwrap().1);
+        let found = ShadowConflict::parse(refusal(body).unwrap().1);
         let version = Version { epoch: Epoch(2), sequence: Sequence(7) };
         assert_eq!((found.exists, found.version(), found.seconds()), (true, Some(version), Some(1_700_000_000)));
         assert_eq!(found.to_string(), "why");
-        let others = Found::parse(
+        let others = ShadowConflict::parse(
             r#"{"reason": "r", "exists": false, "version": null, "timestamp": "0000000000.00000"}"#.to_owned(),
         );
         assert_eq!((others.exists, others.version(), others.seconds()), (false, None, Some(0)));
-        assert_eq!(Found::parse("text".to_owned()).seconds(), None);
+        assert_eq!(ShadowConflict::parse("text".to_owned()).seconds(), None);
         for text in [&b"<html>"[..], b"{}", b"[1]", b""] {
             assert_eq!(refusal(text), None);
         }

@@ -9,8 +9,8 @@ use nigh_terms::{ClosId, WayMask, Ways};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::refit_binder::Fitted;
-use super::stage::{Fixed, Play};
+use super::refit_binder::FittedLayouts;
+use super::stage::{FixedClasses, Play};
 use crate::LabError;
 
 /// Nobody may be slower than without partitioning by more than this.
@@ -27,22 +27,22 @@ const HEAT: (f64, f64) = (0.01, 0.0005);
 
 /// What was found best.
 #[derive(Debug, Clone)]
-pub(super) enum Best {
+pub(super) enum BestPartition {
     Unpartitioned,
-    Fixed(Fixed),
+    Fixed(FixedClasses),
     Refitted(Tolerance),
 }
 
 /// One candidate's result.
 #[derive(Debug, Clone, Copy)]
-struct Judged {
+struct CandidateScore {
     /// Time over that without partitioning, in all.
     total: f64,
     /// The same of the function that is hit worst.
     worst: f64,
 }
 
-impl Judged {
+impl CandidateScore {
     /// Lower is better; whoever breaks the promise counts ten times by how much.
     fn cost(self) -> f64 {
         self.total + 10.0 * (self.worst - PROMISE).max(0.0)
@@ -50,33 +50,33 @@ impl Judged {
 }
 
 /// Searches with so many simulated candidates; `without` are the repetitions without partitioning.
-pub(super) fn search(play: &Play<'_>, without: &[Vec<f64>], steps: usize) -> Result<Best, LabError> {
+pub(super) fn search(play: &Play<'_>, without: &[Vec<f64>], steps: usize) -> Result<BestPartition, LabError> {
     let judged_by = JUDGED_BY.min(without.len());
     let judge = |run: &dyn Fn(usize) -> Result<Vec<f64>, LabError>| {
         let runs = (0..judged_by).map(run).collect::<Result<Vec<_>, _>>()?;
         let total = |runs: &[Vec<f64>]| runs.iter().flatten().sum::<f64>();
         let by_kind = |runs: &[Vec<f64>], kind| play.seconds_of(runs, kind).iter().sum::<f64>();
         let ratios = play.present().map(|kind| by_kind(&runs, kind) / by_kind(&without[..judged_by], kind));
-        Ok::<_, LabError>(Judged {
+        Ok::<_, LabError>(CandidateScore {
             total: total(&runs) / total(&without[..judged_by]),
             worst: ratios.fold(0.0, f64::max),
         })
     };
-    let mut best = (1.0, Best::Unpartitioned);
-    let mut consider = |cost: f64, found: Best| {
+    let mut best = (1.0, BestPartition::Unpartitioned);
+    let mut consider = |cost: f64, found: BestPartition| {
         if cost < best.0 {
             best = (cost, found);
         }
     };
     for guard in GUARDS.map(Tolerance) {
-        let fitted = Fitted::default();
+        let fitted = FittedLayouts::default();
         let judged = judge(&|repetition| Ok(play.run_refitted(repetition, guard, &fitted)?.0))?;
-        consider(judged.cost(), Best::Refitted(guard));
+        consider(judged.cost(), BestPartition::Refitted(guard));
     }
-    let mut now: Option<(f64, Fixed)> = None;
+    let mut now: Option<(f64, FixedClasses)> = None;
     for start in play.proposals()? {
         let cost = judge(&|repetition| play.run_fixed(repetition, &start))?.cost();
-        consider(cost, Best::Fixed(start.clone()));
+        consider(cost, BestPartition::Fixed(start.clone()));
         if now.as_ref().is_none_or(|(least, _)| cost < *least) {
             now = Some((cost, start));
         }
@@ -88,7 +88,7 @@ pub(super) fn search(play: &Play<'_>, without: &[Vec<f64>], steps: usize) -> Res
     for step in 0..steps {
         let next = neighbour(&at, play.stage.shape.ways, classes, &present, &mut random);
         let next_cost = judge(&|repetition| play.run_fixed(repetition, &next))?.cost();
-        consider(next_cost, Best::Fixed(next.clone()));
+        consider(next_cost, BestPartition::Fixed(next.clone()));
         let part = step as f64 / steps as f64;
         let heat = HEAT.0 * (HEAT.1 / HEAT.0).powf(part);
         if next_cost < cost || random.random::<f64>() < ((cost - next_cost) / heat).exp() {
@@ -99,7 +99,13 @@ pub(super) fn search(play: &Play<'_>, without: &[Vec<f64>], steps: usize) -> Res
 }
 
 /// One random change: a class's mask, or the class of one kind.
-fn neighbour(from: &Fixed, cache: Ways, classes_max: usize, present: &[usize], random: &mut StdRng) -> Fixed {
+fn neighbour(
+    from: &FixedClasses,
+    cache: Ways,
+    classes_max: usize,
+    present: &[usize],
+    random: &mut StdRng,
+) -> FixedClasses {
     let mut next = from.clone();
     let mask = |random: &mut StdRng| {
         let first = random.random_range(0..cache.0);
@@ -126,7 +132,7 @@ mod tests {
     #[test]
     fn a_step_stays_within_the_hardware_and_changes_only_who_is_present() {
         let mut random = StdRng::seed_from_u64(1);
-        let mut at = Fixed { masks: vec![WayMask::contiguous(0, Ways(11))], classes: vec![ClosId(0); 5] };
+        let mut at = FixedClasses { masks: vec![WayMask::contiguous(0, Ways(11))], classes: vec![ClosId(0); 5] };
         for _ in 0..500 {
             at = neighbour(&at, Ways(11), 8, &[0, 2, 4], &mut random);
             assert!(at.masks.len() <= 8 && at.masks[0] == WayMask::contiguous(0, Ways(11)));
@@ -138,8 +144,8 @@ mod tests {
 
     #[test]
     fn who_breaks_the_promise_is_not_best_by_being_fast() {
-        let kept = Judged { total: 0.96, worst: 1.01 };
-        let broken = Judged { total: 0.94, worst: 1.02 };
+        let kept = CandidateScore { total: 0.96, worst: 1.01 };
+        let broken = CandidateScore { total: 0.94, worst: 1.02 };
         assert!(kept.cost() < broken.cost());
     }
 }

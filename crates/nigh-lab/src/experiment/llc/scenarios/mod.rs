@@ -14,13 +14,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use nigh_llc::{Casy, CasyLiteral, ClosLayout, Tolerance, Unpartitioned};
+use nigh_llc::{Casy, CasyLiteral, ClosLayout, DefaultClassPlacement, Tolerance};
 use serde::{Deserialize, Serialize};
 
-use self::hindsight::{Best, search};
+use self::hindsight::{BestPartition, search};
 use self::outcome::{ByPolicy, Runs, ScenarioOutcome, Summary};
 use self::plan::Plan;
-use self::refit_binder::Fitted;
+use self::refit_binder::FittedLayouts;
 use self::stage::{Play, Stage};
 use super::paper;
 use crate::LabError;
@@ -74,17 +74,17 @@ pub(crate) struct ScenariosArgs {
 
 /// What decides about the outcomes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Asked {
+struct ScenariosParameters {
     plan: Plan,
     traces: PathBuf,
     guard: f64,
     search: usize,
 }
 
-type Kept = KeptProgress<Asked, ScenarioOutcome>;
+type ScenariosProgress = KeptProgress<ScenariosParameters, ScenarioOutcome>;
 
 #[derive(Serialize)]
-struct Report {
+struct ScenariosReport {
     machine: Machine,
     arrivals_per_second: f64,
     l3_domain: u32,
@@ -115,10 +115,10 @@ impl ScenariosArgs {
             write_page(path, &page(&report)?)?;
         }
         print_report(&report, || summary_table(&report), json)?;
-        kept.map_or(Ok(()), Kept::finish)
+        kept.map_or(Ok(()), ScenariosProgress::finish)
     }
 
-    fn report(self, machine: Machine) -> Result<(Report, Option<Kept>), LabError> {
+    fn report(self, machine: Machine) -> Result<(ScenariosReport, Option<ScenariosProgress>), LabError> {
         let mut plan = Plan::read(&self.plan)?;
         let mut steps = self.search;
         if self.quick {
@@ -129,8 +129,13 @@ impl ScenariosArgs {
         plan.draw_others(self.other_draw);
         let kept = self.progress.or_else(|| Some(self.html?.with_extension("state")));
         let kept = kept.map(|path| {
-            let asked = Asked { plan: plan.clone(), traces: self.traces.clone(), guard: self.guard, search: steps };
-            Kept::open(&path, asked)
+            let asked = ScenariosParameters {
+                plan: plan.clone(),
+                traces: self.traces.clone(),
+                guard: self.guard,
+                search: steps,
+            };
+            ScenariosProgress::open(&path, asked)
         });
         let kept = kept.transpose()?;
         let stage = Stage::set(plan, &TraceLibrary::open(&self.traces)?)?;
@@ -145,7 +150,7 @@ impl ScenariosArgs {
             model: kind.predicted.kind,
             range: kind.predicted.range,
         });
-        let report = Report {
+        let report = ScenariosReport {
             machine,
             arrivals_per_second: plan.load.arrivals_per_second,
             l3_domain: plan.machine.l3_domain,
@@ -164,7 +169,7 @@ fn play_all(
     stage: &Stage,
     guard: Tolerance,
     steps: usize,
-    kept: Option<&Kept>,
+    kept: Option<&ScenariosProgress>,
 ) -> Result<Vec<ScenarioOutcome>, LabError> {
     let mut order: Vec<usize> = (0..stage.plan.scenario.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(stage.plan.scenario[at].invocations));
@@ -190,7 +195,7 @@ fn outcome_of(play: &Play<'_>, guard: Tolerance, steps: usize) -> Result<Scenari
         .map_err(|error| LabError::Simulation { what: play.scenario.name.clone(), reason: error.to_string() })?;
     let casy = play.stage.casy_layout()?;
     let no_cat: Runs = repetitions()
-        .map(|repetition| play.run_policy(repetition, &Unpartitioned, Arc::clone(&unpartitioned)))
+        .map(|repetition| play.run_policy(repetition, &DefaultClassPlacement, Arc::clone(&unpartitioned)))
         .collect::<Result<_, _>>()?;
     let mended = repetitions().map(|repetition| play.run_policy(repetition, &Casy, Arc::clone(&casy)));
     let mended: Runs = mended.collect::<Result<_, _>>()?;
@@ -199,17 +204,17 @@ fn outcome_of(play: &Play<'_>, guard: Tolerance, steps: usize) -> Result<Scenari
     let (nigh, moves) = refitted(play, guard)?;
     let found = search(play, &no_cat, steps)?;
     let best: Runs = match &found {
-        Best::Unpartitioned => no_cat.clone(),
-        Best::Fixed(fixed) => {
+        BestPartition::Unpartitioned => no_cat.clone(),
+        BestPartition::Fixed(fixed) => {
             repetitions().map(|repetition| play.run_fixed(repetition, fixed)).collect::<Result<_, _>>()?
         }
-        Best::Refitted(guard) => refitted(play, *guard)?.0,
+        BestPartition::Refitted(guard) => refitted(play, *guard)?.0,
     };
     let mut runs = ByPolicy { no_cat, casy: mended, casy_literal: literal, nigh, best };
     let found = match found {
-        Best::Unpartitioned => "no partitioning".to_owned(),
-        Best::Fixed(fixed) => format!("{} fixed classes", fixed.masks.len()),
-        Best::Refitted(guard) => format!("Nigh with a guard of {} %", guard.0 * 100.0),
+        BestPartition::Unpartitioned => "no partitioning".to_owned(),
+        BestPartition::Fixed(fixed) => format!("{} fixed classes", fixed.masks.len()),
+        BestPartition::Refitted(guard) => format!("Nigh with a guard of {} %", guard.0 * 100.0),
     };
     let first = ScenarioOutcome::new(play, &runs, found, moves)?;
     // The search judges by a few repetitions; where a policy that keeps the promise is better over all, that is the best.
@@ -223,7 +228,7 @@ fn outcome_of(play: &Play<'_>, guard: Tolerance, steps: usize) -> Result<Scenari
 
 /// All repetitions under Nigh, and the moves a repetition.
 fn refitted(play: &Play<'_>, guard: Tolerance) -> Result<(Runs, f64), LabError> {
-    let fitted = Fitted::default();
+    let fitted = FittedLayouts::default();
     let count = play.stage.plan.load.repetitions;
     let runs = (0..count).map(|repetition| play.run_refitted(repetition, guard, &fitted));
     let (runs, moves): (Runs, Vec<u64>) = runs.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
@@ -234,7 +239,7 @@ fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
-fn summary_table(report: &Report) -> String {
+fn summary_table(report: &ScenariosReport) -> String {
     let mut table =
         table_of("scenario | function | no CAT s | CASY | printed | Nigh | best | gain: CASY | printed | Nigh | best");
     for row in rows(report) {
@@ -260,7 +265,7 @@ fn summary_table(report: &Report) -> String {
 }
 
 /// One row a function; the gains stand in the scenario's first.
-fn rows(report: &Report) -> Vec<Vec<String>> {
+fn rows(report: &ScenariosReport) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for outcome in &report.scenarios {
         for (at, function) in outcome.functions.iter().enumerate() {
@@ -285,7 +290,7 @@ fn rows(report: &Report) -> Vec<Vec<String>> {
     rows
 }
 
-fn page(report: &Report) -> Result<String, LabError> {
+fn page(report: &ScenariosReport) -> Result<String, LabError> {
     let mut body = String::new();
     for outcome in &report.scenarios {
         let groups: Vec<String> = outcome.functions.iter().map(|function| function.function.clone()).collect();

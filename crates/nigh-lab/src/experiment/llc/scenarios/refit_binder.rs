@@ -8,7 +8,7 @@ use nigh_sim::llc::{Binder, Classes, JobId, MaskError, SimTime};
 use nigh_terms::ClosId;
 
 /// Layouts fitted before, by how many of each kind run; a fit depends on nothing else.
-pub(super) type Fitted = Mutex<HashMap<Vec<u8>, Option<ChosenLayout>>>;
+pub(super) type FittedLayouts = Mutex<HashMap<Vec<u8>, Option<ChosenLayout>>>;
 
 /// The binder of one run.
 pub(super) struct RefitBinder<'p> {
@@ -19,7 +19,7 @@ pub(super) struct RefitBinder<'p> {
     /// By job: its kind.
     kinds: &'p [usize],
     running: Vec<JobId>,
-    fitted: &'p Fitted,
+    fitted: &'p FittedLayouts,
     moves: u64,
 }
 
@@ -29,7 +29,7 @@ impl<'p> RefitBinder<'p> {
         guard: Tolerance,
         profiles: Vec<Option<Arc<SharingProfile>>>,
         kinds: &'p [usize],
-        fitted: &'p Fitted,
+        fitted: &'p FittedLayouts,
     ) -> Self {
         Self { shape, guard, profiles, kinds, running: Vec::new(), fitted, moves: 0 }
     }

@@ -15,7 +15,7 @@ use nigh_sim::llc::{
 use nigh_terms::{ClosId, Monotonic, WayMask, Ways};
 
 use super::plan::{Plan, Scenario};
-use super::refit_binder::{Fitted, RefitBinder};
+use super::refit_binder::{FittedLayouts, RefitBinder};
 use crate::LabError;
 use crate::instrument::cache_sizing::{self, HERTZ, LINES_PER_WAY};
 use crate::instrument::trace_library::TraceLibrary;
@@ -135,7 +135,7 @@ pub(super) struct Play<'s> {
 
 /// Classes, and the one that each invocation of a kind runs in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Fixed {
+pub(super) struct FixedClasses {
     /// By class, the default first.
     pub(super) masks: Vec<WayMask>,
     /// By kind.
@@ -172,7 +172,7 @@ impl Play<'_> {
         self.run(repetition, &mut PolicyBinder::new(policy, WayLoads::new(layout, unknown), needs))
     }
 
-    pub(super) fn run_fixed(&self, repetition: usize, fixed: &Fixed) -> Result<Vec<f64>, LabError> {
+    pub(super) fn run_fixed(&self, repetition: usize, fixed: &FixedClasses) -> Result<Vec<f64>, LabError> {
         let mut masked = false;
         self.run(repetition, &mut |job: JobId, _: SimTime, classes: &mut Classes<'_>| {
             if !std::mem::replace(&mut masked, true) {
@@ -187,7 +187,7 @@ impl Play<'_> {
         &self,
         repetition: usize,
         guard: Tolerance,
-        fitted: &Fitted,
+        fitted: &FittedLayouts,
     ) -> Result<(Vec<f64>, u64), LabError> {
         let profiles = self.stage.kinds.iter().map(|kind| kind.need.sharing.clone()).collect();
         let mut binder = RefitBinder::new(self.stage.shape, guard, profiles, &self.invocations, fitted);
@@ -224,7 +224,7 @@ impl Play<'_> {
     }
 
     /// Fixed classes to start a search from.
-    pub(super) fn proposals(&self) -> Result<Vec<Fixed>, LabError> {
+    pub(super) fn proposals(&self) -> Result<Vec<FixedClasses>, LabError> {
         let free = Tolerance(f64::from(u8::MAX));
         let mut found = Vec::new();
         for guard in [Tolerance::ONE_PERCENT, free] {
@@ -234,7 +234,7 @@ impl Play<'_> {
                     classes[kind] = class;
                 }
                 let proposal =
-                    Fixed { masks: chosen.layout.classes().iter().map(|class| class.mask).collect(), classes };
+                    FixedClasses { masks: chosen.layout.classes().iter().map(|class| class.mask).collect(), classes };
                 if !found.contains(&proposal) {
                     found.push(proposal);
                 }

@@ -61,7 +61,7 @@ struct Sandbox {
 
 /// A sandbox that waits for its memory.
 #[derive(Debug)]
-struct Pending {
+struct PendingSandbox {
     sandbox: SandboxNo,
     /// What it runs then; it starts if nothing.
     invocation: Option<usize>,
@@ -74,7 +74,7 @@ pub(super) struct Node<'a> {
     processors: Processors,
     work_number: u32,
     sandboxes: BTreeMap<SandboxNo, Sandbox>,
-    pending: Vec<Pending>,
+    pending: Vec<PendingSandbox>,
     /// What all sandboxes take, and what they will take when all that is promised is there and all that ends is gone.
     taken: ByteSize,
     promised: ByteSize,
@@ -261,7 +261,7 @@ impl<'a> Node<'a> {
         }
         self.promised += self.missing(sandbox);
         assert!(self.promised <= self.workload.memory, "more memory was promised than there is");
-        self.pending.push(Pending { sandbox, invocation, after });
+        self.pending.push(PendingSandbox { sandbox, invocation, after });
     }
 
     /// What a sandbox has yet to get until it has what its function books.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use nigh_schedule::keep_alive::{Idle, KeepAlive};
+use nigh_schedule::keep_alive::{IdleSince, KeepAlive};
 use nigh_terms::{ByteSize, Monotonic};
 
 use super::policy::{Action, IdleTakes, NodeState, Policy, SandboxNo};
@@ -138,7 +138,7 @@ impl<'a, O: EndOrder> OnDemandPool<'a, O> {
         let Some(keep_alive) = self.order.keep_alive() else { return };
         let idle: Vec<IdleSandbox> = self.sandboxes.idle().collect();
         let takes = |one: &IdleSandbox| self.functions[one.function].idle_takes(self.idle_takes);
-        let views: Vec<Idle> = idle.iter().map(|one| Idle { since: one.since }).collect();
+        let views: Vec<IdleSince> = idle.iter().map(|one| IdleSince { since: one.since }).collect();
         let expired = keep_alive.expired(&views, now);
         *free += idle[..expired].iter().map(takes).sum();
         actions.extend(idle[..expired].iter().map(|one| Action::End(self.end(*one))));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nigh_functions::function::Function;
 use nigh_schedule::keep_alive::KeepAlive;
-use nigh_schedule::sandbox_pool::{Answer, Command, PoolLimits, SandboxPool, StartId, Ticket};
+use nigh_schedule::sandbox_pool::{Command, PoolAnswer, PoolLimits, SandboxPool, StartId, Ticket};
 use nigh_terms::{ByteSize, FunctionName, Monotonic, Namespace};
 
 use super::node::WAIT_MAX_US;
@@ -59,8 +59,8 @@ impl Policy for Production<'_> {
 
     fn arrived(&mut self, now: Monotonic, invocation: usize, function: usize) {
         match self.pool.ask(&self.functions[function], now) {
-            Answer::Waiting(ticket) => drop(self.waiting.insert(ticket, invocation)),
-            Answer::Refused(_) | Answer::OverReserved(_) | Answer::Closed => self.refused.push(invocation),
+            PoolAnswer::Waiting(ticket) => drop(self.waiting.insert(ticket, invocation)),
+            PoolAnswer::Refused(_) | PoolAnswer::OverReserved(_) | PoolAnswer::Closed => self.refused.push(invocation),
         }
     }
 

@@ -16,13 +16,13 @@ const LISTEN: Duration = Duration::from_millis(200);
 const LINE_MAX: usize = 64 << 10;
 
 /// Bytes of bodies that were sent to a bucket's folders, by `bucket/folder`.
-type Received = BTreeMap<String, u64>;
+type ReceivedBytes = BTreeMap<String, u64>;
 
 /// A listener on a free port; it ends when dropped.
 #[derive(Debug)]
 pub struct AccessLog {
     port: u16,
-    received: Arc<Mutex<Received>>,
+    received: Arc<Mutex<ReceivedBytes>>,
     over: Arc<AtomicBool>,
     listening: Option<JoinHandle<()>>,
 }
@@ -36,7 +36,7 @@ impl AccessLog {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_read_timeout(Some(LISTEN))?;
         let port = socket.local_addr()?.port();
-        let (received, over) = (Arc::<Mutex<Received>>::default(), Arc::new(AtomicBool::new(false)));
+        let (received, over) = (Arc::<Mutex<ReceivedBytes>>::default(), Arc::new(AtomicBool::new(false)));
         let (into, until) = (Arc::clone(&received), Arc::clone(&over));
         let listening = std::thread::spawn(move || {
             let mut line = vec![0; LINE_MAX];

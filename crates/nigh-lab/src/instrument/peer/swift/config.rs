@@ -51,7 +51,7 @@ pub(super) struct Layout {
     pub(super) ports: Ports,
     pub(super) secret_key: SecretKey,
     /// The Keystone that says who asks; tempauth does if there is none.
-    pub(super) keystone: Option<Asks>,
+    pub(super) keystone: Option<KeystoneLogin>,
     pub(super) middleware: Option<NighMiddleware>,
     /// The UDP port that is told of each request, as syslog is.
     pub(super) access_log: Option<u16>,
@@ -92,14 +92,14 @@ fn access_log(layout: &Layout) -> (&'static str, String) {
 
 /// The Keystone that a Swift asks.
 #[derive(Debug)]
-pub(super) struct Asks {
+pub(super) struct KeystoneLogin {
     pub(super) url: String,
     pub(super) password: SecretKey,
 }
 
 /// Who says who asks: the filters' names, and their description.
 fn auth(layout: &Layout) -> (&'static str, String) {
-    let Some(Asks { url, password }) = &layout.keystone else {
+    let Some(KeystoneLogin { url, password }) = &layout.keystone else {
         let secret = layout.secret_key.reveal();
         let filters = format!(
             "[filter:s3api]\nuse = egg:swift#s3api\nlocation = {REGION}\nmax_upload_part_num = 10000\n\n\
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_filter_of_a_pipeline_is_described() {
-        let asks = Asks { url: "http://127.0.0.1:6/v3".to_owned(), password: SecretKey::new("hush") };
+        let asks = KeystoneLogin { url: "http://127.0.0.1:6/v3".to_owned(), password: SecretKey::new("hush") };
         let by_keystone = Layout { keystone: Some(asks), ..layout() };
         let source = PathBuf::from("/src");
         let nigh = NighMiddleware { source, secret: SecretKey::new("hush"), nodes: "n1=http://h:1".to_owned() };

@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use nigh_llc::resctrl::conformance::Stop;
-use nigh_llc::resctrl::{ApplyError, MountOptions, ProcTasks, ResctrlFs, TaskTarget, TaskView, Unavailable};
+use nigh_llc::resctrl::{ApplyError, MountOptions, ProcTasks, ResctrlFs, TaskTarget, TaskView, UnavailableReason};
 use nigh_terms::CacheDomain;
 use rustix::io::Errno;
 
-use super::meddler::Meddling;
+use super::meddler::Interference;
 use super::restless::{holder, still};
 use super::{Case, Stage, THEIRS, expect, expect_said, failed, layout, name, need};
 use crate::lockstep::Side;
@@ -70,7 +70,7 @@ fn a_group_removed_by_hand(stage: &Stage<'_>) -> Result<(), Stop> {
     let second = [("nigh-a", 0, 2), ("nigh-b", 2, 6)];
     stage.driver()?.apply(&layout(&first)?).map_err(failed)?;
     // Between shrinking a and growing b.
-    let (beside, _) = stage.driver_beside(1, Meddling::act(|kernel| kernel.remove_group("nigh-b")))?;
+    let (beside, _) = stage.driver_beside(1, Interference::act(|kernel| kernel.remove_group("nigh-b")))?;
     let error = beside.apply(&layout(&second)?).err().ok_or_else(|| failed("nothing failed"))?.to_string();
     expect_said(&error, &["nigh-b/schemata", "removed by somebody else", "all was put back"])?;
     let driver = stage.driver()?;
@@ -86,7 +86,7 @@ fn a_group_removed_by_hand(stage: &Stage<'_>) -> Result<(), Stop> {
 fn unmounted_half_way(stage: &Stage<'_>) -> Result<(), Stop> {
     let wanted = layout(&[("nigh-a", 0, 2), ("nigh-b", 2, 2)])?;
     for step in 0..3 {
-        let meddling = Meddling::act(|_| {
+        let meddling = Interference::act(|_| {
             // The change holds the mount's directory open for the lock.
             match umount(Umount::IfIdle) {
                 Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => umount(Umount::Lazily),
@@ -95,7 +95,7 @@ fn unmounted_half_way(stage: &Stage<'_>) -> Result<(), Stop> {
         });
         let (beside, _) = stage.driver_beside(step, meddling)?;
         let error = beside.apply(&wanted).err().ok_or_else(|| failed("nothing failed"))?;
-        let said = matches!(error, ApplyError::Unavailable(Unavailable::NotMounted));
+        let said = matches!(error, ApplyError::Unavailable(UnavailableReason::NotMounted));
         expect(&format!("{error}"), &said, &true)?;
         stage.kernel.remount(stage.options)?;
         expect("Nigh's groups", &stage.driver()?.live()?.owned_names(), &Vec::new())?;
@@ -117,7 +117,7 @@ fn mounted_with_cdp(stage: &Stage<'_>) -> Result<(), Stop> {
     expect("both halves", &split.shown(&driver, "nigh-a")?.len(), &4)?;
     // Between two commands: what was begun is not gone on with.
     stage.kernel.remount(stage.options)?;
-    let meddling = Meddling::act(move |_| {
+    let meddling = Interference::act(move |_| {
         umount(Umount::Lazily)?;
         // The old mount lives until the lock's descriptor is closed.
         match crate::sides::mount_resctrl(cdp) {
@@ -127,7 +127,7 @@ fn mounted_with_cdp(stage: &Stage<'_>) -> Result<(), Stop> {
     });
     let (beside, _) = stage.driver_beside(1, meddling)?;
     let error = beside.apply(&layout(&wanted)?).err().ok_or_else(|| failed("nothing failed"))?;
-    expect(&format!("{error}"), &matches!(error, ApplyError::Unavailable(Unavailable::NotMounted)), &true)?;
+    expect(&format!("{error}"), &matches!(error, ApplyError::Unavailable(UnavailableReason::NotMounted)), &true)?;
     stage.kernel.remount(cdp)?;
     driver.apply(&layout(&wanted)?).map_err(failed)?;
     split.holds(&driver, &wanted)?;
@@ -157,7 +157,7 @@ fn a_cpu_off_line(stage: &Stage<'_>) -> Result<(), Stop> {
     driver.release_cpus(&a, &cpu).map_err(failed)?;
     // Off line between plan and command.
     let moved = layout(&[("nigh-a", 4, 2)])?;
-    let (beside, _) = stage.driver_beside(0, Meddling::act(|_| set_online(false)))?;
+    let (beside, _) = stage.driver_beside(0, Interference::act(|_| set_online(false)))?;
     let error = beside.apply(&moved).err();
     set_online(true)?;
     expect_said(&error.ok_or_else(|| failed("nothing failed"))?.to_string(), &["nigh-a/schemata", "all was put back"])?;

@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use nigh_llc::resctrl::conformance::Stop;
-use nigh_llc::resctrl::{ApplyError, BandwidthLimit, BandwidthUnit, Resource, Rollback, Unavailable, Value};
+use nigh_llc::resctrl::{ApplyError, BandwidthLimit, BandwidthUnit, Resource, Rollback, UnavailableReason, Value};
 use nigh_terms::{WayMask, Ways};
 
-use super::meddler::Meddling;
+use super::meddler::Interference;
 use super::{Case, DOMAINS, Stage, THEIRS, exhaust, expect, expect_said, failed, layout, name, need, relieve};
 use crate::sides::{Umount, umount};
 
@@ -101,7 +101,7 @@ fn every_refused_step_is_undone(stage: &Stage<'_>) -> Result<(), Stop> {
         stage.driver()?.remove_all().map_err(failed)?;
         stage.driver()?.apply(&layout(&first)?).map_err(failed)?;
         let before = stage.everything()?;
-        let (driver, meddler) = stage.driver_beside(step, Meddling::Refuse)?;
+        let (driver, meddler) = stage.driver_beside(step, Interference::Refuse)?;
         match driver.apply(&layout(&second)?) {
             Ok(_) if meddler.commands() <= step => {
                 stage.holds(&driver, &second)?;
@@ -127,7 +127,7 @@ fn the_last_class_taken_half_way(stage: &Stage<'_>) -> Result<(), Stop> {
     let first = [("nigh-a", 0, 6)];
     stage.driver()?.apply(&layout(&first)?).map_err(failed)?;
     let before = stage.everything()?;
-    let meddling = Meddling::act(|kernel| exhaust(kernel).map(drop));
+    let meddling = Interference::act(|kernel| exhaust(kernel).map(drop));
     // Its first command shrinks a, its second makes b.
     let (driver, _) = stage.driver_beside(1, meddling)?;
     let second = [("nigh-a", 0, 2), ("nigh-b", 2, 2)];
@@ -223,9 +223,9 @@ fn bandwidth_is_limited(stage: &Stage<'_>) -> Result<(), Stop> {
 fn not_mounted_is_said(stage: &Stage<'_>) -> Result<(), Stop> {
     let driver = stage.driver()?;
     umount(Umount::IfIdle)?;
-    expect("probe", &driver.probe().err(), &Some(Unavailable::NotMounted))?;
+    expect("probe", &driver.probe().err(), &Some(UnavailableReason::NotMounted))?;
     let opened = nigh_llc::resctrl::Resctrl::open_kernel().err();
-    expect("opened", &opened, &Some(Unavailable::NotMounted))?;
+    expect("opened", &opened, &Some(UnavailableReason::NotMounted))?;
     let error = driver.apply(&layout(&[("nigh-a", 0, 2)])?).err().map(|error| error.to_string());
     expect_said(&error.unwrap_or_default(), &["resctrl is not mounted (hint: mount -t resctrl"])
 }

@@ -12,7 +12,7 @@ use super::exhaust;
 type Act = Box<dyn FnOnce(&KernelFs) -> io::Result<()> + Send>;
 
 /// What is done, without the lock: whoever does it does not know of it.
-pub(super) enum Meddling {
+pub(super) enum Interference {
     /// Anything.
     Act(Act),
     /// What makes the kernel refuse the command: others take every class before a `mkdir`, a write gets one line more that
@@ -20,7 +20,7 @@ pub(super) enum Meddling {
     Refuse,
 }
 
-impl Meddling {
+impl Interference {
     pub(super) fn act(act: impl FnOnce(&KernelFs) -> io::Result<()> + Send + 'static) -> Self {
         Self::Act(Box::new(act))
     }
@@ -30,12 +30,12 @@ impl Meddling {
 pub(super) struct Meddler {
     kernel: KernelFs,
     before: usize,
-    meddling: Mutex<Option<Meddling>>,
+    meddling: Mutex<Option<Interference>>,
     commands: AtomicUsize,
 }
 
 impl Meddler {
-    pub(super) fn new(kernel: KernelFs, before: usize, meddling: Meddling) -> Self {
+    pub(super) fn new(kernel: KernelFs, before: usize, meddling: Interference) -> Self {
         Self { kernel, before, meddling: Mutex::new(Some(meddling)), commands: AtomicUsize::new(0) }
     }
 
@@ -52,8 +52,8 @@ impl Meddler {
         let meddling = self.meddling.lock().unwrap_or_else(PoisonError::into_inner).take();
         match meddling {
             None => Ok(false),
-            Some(Meddling::Refuse) => Ok(true),
-            Some(Meddling::Act(act)) => act(&self.kernel).map(|()| false).map_err(|error| {
+            Some(Interference::Refuse) => Ok(true),
+            Some(Interference::Act(act)) => act(&self.kernel).map(|()| false).map_err(|error| {
                 // Without an errno: no answer of the kernel's to the driver.
                 io::Error::other(format!("what was to happen before the command failed: {error}"))
             }),

@@ -24,7 +24,7 @@ use nigh_llc::resctrl::{
 };
 use nigh_terms::{CacheDomain, WayMask, Ways};
 
-use self::meddler::{Meddler, Meddling};
+use self::meddler::{Interference, Meddler};
 pub(crate) use self::restless::{AS_ANOTHER_USER, HOLDER, RESTLESS, run_as_another_user, run_holder, run_restless};
 use crate::lockstep::Side;
 use crate::sides::Kernel;
@@ -48,10 +48,10 @@ struct Stage<'a> {
 }
 
 /// The name of a case and how it ended.
-pub(crate) type Played = (&'static str, Result<(), Stop>);
+pub(crate) type CaseOutcome = (&'static str, Result<(), Stop>);
 
 /// Plays every case on a mount with these options.
-pub(crate) fn play(kernel: &Kernel, machine: &MachineConfig, options: MountOptions) -> io::Result<Vec<Played>> {
+pub(crate) fn play(kernel: &Kernel, machine: &MachineConfig, options: MountOptions) -> io::Result<Vec<CaseOutcome>> {
     let stage = Stage { kernel, machine, options };
     // How tasks are bound, and what another tool sees, does not depend on the kind of mount.
     let once = options == MountOptions::default();
@@ -123,7 +123,7 @@ impl Stage<'_> {
     }
 
     /// The driver, with somebody who does something before one of its commands.
-    fn driver_beside(&self, before: usize, meddling: Meddling) -> Result<(Resctrl, Arc<Meddler>), Stop> {
+    fn driver_beside(&self, before: usize, meddling: Interference) -> Result<(Resctrl, Arc<Meddler>), Stop> {
         let meddler = Arc::new(Meddler::new(self.handle(), before, meddling));
         let driver = Resctrl::open(meddler.clone(), Arc::new(ProcTasks::default())).map_err(failed)?;
         Ok((driver, meddler))

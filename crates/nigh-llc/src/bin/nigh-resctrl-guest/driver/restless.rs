@@ -38,12 +38,12 @@ const NOBODY: u32 = 65_534;
 const READY: &str = "ready";
 
 /// A process of this program; killed with all it started when dropped.
-pub(super) struct Kept {
+pub(super) struct RestlessProcess {
     child: Child,
     group: bool,
 }
 
-impl Kept {
+impl RestlessProcess {
     /// Starts it and waits for its word.
     fn start(mut command: Command) -> Result<Self, Stop> {
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -75,7 +75,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for RestlessProcess {
     fn drop(&mut self) {
         // Gone already is what is wanted.
         let _ = self.kill();
@@ -89,17 +89,17 @@ fn own_program(arguments: &[&str]) -> Result<Command, Stop> {
 }
 
 /// A restless tree.
-pub(super) fn restless() -> Result<Kept, Stop> {
-    Kept::start(own_program(&[RESTLESS, &CHILDREN.to_string()])?)
+pub(super) fn restless() -> Result<RestlessProcess, Stop> {
+    RestlessProcess::start(own_program(&[RESTLESS, &CHILDREN.to_string()])?)
 }
 
 /// A process that stands still.
-pub(super) fn still() -> Result<Kept, Stop> {
-    Kept::start(own_program(&[RESTLESS, STILL])?)
+pub(super) fn still() -> Result<RestlessProcess, Stop> {
+    RestlessProcess::start(own_program(&[RESTLESS, STILL])?)
 }
 
 /// A restless tree in the cgroup `folder`, whose first process ends at once: the others are nobody's children.
-pub(super) fn restless_orphans(folder: &str) -> Result<Kept, Stop> {
+pub(super) fn restless_orphans(folder: &str) -> Result<RestlessProcess, Stop> {
     let program = std::env::current_exe()?;
     let mut command = Command::new("/bin/sh");
     // The shell that stays is outside; the one between ends.
@@ -108,12 +108,12 @@ pub(super) fn restless_orphans(folder: &str) -> Result<Kept, Stop> {
         program.display()
     );
     command.args(["-c", &script]);
-    Kept::start(command)
+    RestlessProcess::start(command)
 }
 
 /// A process that has applied a layout of `nigh-a` and `nigh-b` and holds the lock.
-pub(super) fn holder() -> Result<Kept, Stop> {
-    Kept::start(own_program(&[HOLDER])?)
+pub(super) fn holder() -> Result<RestlessProcess, Stop> {
+    RestlessProcess::start(own_program(&[HOLDER])?)
 }
 
 /// What somebody who is not root is told when it opens the driver.

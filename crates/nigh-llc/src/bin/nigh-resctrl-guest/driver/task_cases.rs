@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use nigh_llc::resctrl::conformance::Stop;
 use nigh_llc::resctrl::{
-    BindError, Bound, CpuList, GroupName, Members, ProcTasks, ProcessRef, Resctrl, TaskTarget, TaskView, Tid,
+    BindError, BindResult, CpuList, GroupName, Members, ProcTasks, ProcessRef, Resctrl, TaskTarget, TaskView, Tid,
 };
 
-use super::meddler::Meddling;
-use super::restless::{Kept, restless, restless_orphans, still, told_another_user};
+use super::meddler::Interference;
+use super::restless::{RestlessProcess, restless, restless_orphans, still, told_another_user};
 use super::{Case, DOMAINS, Stage, THEIRS, expect, expect_said, failed, layout, name, need};
 
 /// Moves of one tree from class to class.
@@ -57,7 +57,7 @@ fn all_are_there(members: &Members, target: &TaskTarget) -> Result<usize, Stop> 
 }
 
 /// Moves a tree and looks at every task of it, at once and a while later.
-fn moved(driver: &Resctrl, members: &Members, target: &TaskTarget) -> Result<Bound, Stop> {
+fn moved(driver: &Resctrl, members: &Members, target: &TaskTarget) -> Result<BindResult, Stop> {
     let bound = driver.bind_tasks(members, target).map_err(failed)?;
     // An emulated processor may take longer for a fork than the driver waits, and longer than until one look; it finds
     // that out, and mends it.
@@ -83,7 +83,7 @@ fn moved(driver: &Resctrl, members: &Members, target: &TaskTarget) -> Result<Bou
     Ok(bound)
 }
 
-fn move_about(stage: &Stage<'_>, members: &Members, monitor: Option<&str>) -> Result<Vec<Bound>, Stop> {
+fn move_about(stage: &Stage<'_>, members: &Members, monitor: Option<&str>) -> Result<Vec<BindResult>, Stop> {
     let driver = stage.driver()?;
     driver.apply(&layout(&[("nigh-a", 0, 2), ("nigh-b", 2, 2)])?).map_err(failed)?;
     let classes = [Some("nigh-a"), Some("nigh-b"), None];
@@ -148,7 +148,7 @@ fn a_cgroup_of_orphans_is_moved(stage: &Stage<'_>) -> Result<(), Stop> {
 }
 
 /// Starts a process that the kernel gives the id `pid`.
-fn with_the_id(pid: Tid) -> Result<Kept, Stop> {
+fn with_the_id(pid: Tid) -> Result<RestlessProcess, Stop> {
     for _ in 0..REUSES_MAX {
         // The id is free when the last of its process group is gone.
         thread::sleep(CLOCK_TICKS);
@@ -196,7 +196,7 @@ fn a_removed_class_comes_back_with_what_was_in_it(stage: &Stage<'_>) -> Result<(
     let mut next = full.clone();
     next[0] = ("nigh-new", 4, 1);
     // Removes nigh-0, makes nigh-new, sets its ways.
-    let (beside, _) = stage.driver_beside(2, Meddling::Refuse)?;
+    let (beside, _) = stage.driver_beside(2, Interference::Refuse)?;
     let error = beside.apply(&layout(&next)?).err().ok_or_else(|| failed("nothing was refused"))?;
     expect_said(&error.to_string(), &["nigh-new/schemata", "all was put back"])?;
     expect("all", &stage.everything()?, &before)?;
