@@ -1,7 +1,7 @@
 -- Nigh's consistency contract as a model of its own, for rumur (Murphi).
 --
 -- It was written from the contract and docs/design/coherence.md alone and shares no code with the machines in
--- nigh-objects: where the two agree, a mistake in one encoding is not the reason. Programs are not given: an
+-- nigh-protocol: where the two agree, a mistake in one encoding is not the reason. Programs are not given: an
 -- invocation does any reads and writes, up to STEPS of them, on any node, in any order of events.
 --
 -- Sections: 1 the world, 2 the rules, 3 types, 4 state, 5 what an observer knows, 6 messages, 7 the node, 8 the home,

@@ -1,5 +1,5 @@
 //! Whether a function gains from the object cache: what it says of itself. Where it says nothing it does, until
-//! `memory_sizing` has learned for which invocations. Pure.
+//! nigh-sizing's `memory_sizing` has learned for which invocations. Pure.
 //!
 //! By a variable of its environment, as it says all that is Nigh's alone. What is read on behalf of one that says it gains
 //! nothing is not brought into the cache for it, of one that was learned to gain nothing only while much of the cache is

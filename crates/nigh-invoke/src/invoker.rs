@@ -1,7 +1,6 @@
 //! Runs invocations on this node: admits them, finds or makes their sandboxes, keeps these warm, ends them.
 //!
-//! What is decided stands elsewhere, in pure modules: `scheduler`, `sandbox_pool`, `keep_alive`, `runtime_protocol`,
-//! `phases`, `verdict`. Here are the tasks around them. An invocation runs in a task of its own: it goes on to its end
+//! Decisions are pure and lie elsewhere: in nigh-schedule, nigh-sandbox's `runtime_protocol`, and `verdict`. Here are the tasks around them. An invocation runs in a task of its own: it goes on to its end
 //! and its record when its caller hangs up, as on Lambda.
 
 use std::sync::Arc;

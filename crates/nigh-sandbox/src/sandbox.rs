@@ -1,6 +1,6 @@
 //! A sandbox: one process tree that runs one function's code, apart from all others.
 //!
-//! The trait is mechanism only; which sandbox lives how long is decided in `keep_alive`.
+//! The trait is mechanism only; which sandbox lives how long is decided in `nigh_schedule::keep_alive`.
 //! Inside, the function finds: its code read-only at `/var/task`, a private `/tmp`, the Runtime API at
 //! `127.0.0.1:9001`, the data door at `127.0.0.1:9000`, the fast path at the abstract socket `@nigh-fast`, and nothing
 //! else of the network, unless it is given a way out.

@@ -122,7 +122,7 @@ impl ResctrlClasses {
     fn wanted(&self, class: &Clos) -> Option<WantedGroup> {
         let limit = match class.kind {
             ClosKind::Insensitive => self.insensitive_bandwidth,
-            // A cluster holds functions of every class (`fit_layout`).
+            // A cluster holds functions of every class (`nigh_llc::fit_layout`).
             ClosKind::Default | ClosKind::Sensitive | ClosKind::Cluster => BandwidthLimit::Unlimited,
         };
         Some(self.group_of(group(class.id)?, class.mask, limit))

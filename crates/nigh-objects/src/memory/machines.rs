@@ -3,7 +3,7 @@
 //!
 //! What a home has found waits here until the object's bytes are in hand. What is said to homes and nodes of other
 //! processes goes out as an event (`MachineEvent`), but for what is fetched and written: whoever reads or writes carries that
-//! (`RequestState`). It locks nothing, asks no store, and decides neither what may be kept or shown (`protocol`) nor what must
+//! (`RequestState`). It locks nothing, asks no store, and decides neither what may be kept or shown (`nigh_protocol`) nor what must
 //! make room (`cache`).
 
 use std::collections::{BTreeMap, HashMap};

@@ -38,7 +38,7 @@ pub enum Caller {
 pub struct LostInvocation {
     /// How far it came.
     pub progress: Progress,
-    /// Every home has fenced the node's incarnation (`Frontier::fenced`).
+    /// Every home has fenced the node's incarnation (`nigh_protocol::Frontier::fenced`).
     pub fenced: bool,
     /// Its function says that it is idempotent (`idempotence::says`).
     pub idempotent: bool,

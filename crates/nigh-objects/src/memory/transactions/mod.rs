@@ -2,7 +2,7 @@
 //!
 //! Optimistic: a transaction is kept in the memory of the node that gave it its name, with what it has been shown (`open`);
 //! its commit asks the homes of its shards to hold the objects' turns and to compare (`commit`, `home`), by the machines of
-//! `protocol::transaction`. What it is at a shard, and how a ledger keeps that, is `part`. docs/design/transactions.md.
+//! `nigh_protocol`. What it is at a shard, and how a ledger keeps that, is `part`. docs/design/transactions.md.
 
 mod carrying_out;
 mod commit;
