@@ -1,7 +1,7 @@
 //! Takes invocations at any process of a cluster, and dispatches those of the namespaces that it owns.
 //!
-//! What is decided stands in `books`, `ownership` and `nigh_schedule::scheduler::lost_invocation`; here are the tasks around them. An
-//! invocation is a task of its own: it goes on, and its end is joined, when its caller hangs up.
+//! Decisions are in `books`, `ownership` and `nigh_schedule::scheduler::lost_invocation`; here are the tasks around them.
+//! An invocation is a task of its own: it goes on, and its end is recorded, when its caller hangs up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};

@@ -40,7 +40,7 @@ pub enum SizingModelsError {
 pub struct FunctionModel {
     /// The need by size.
     pub model: SizingModel,
-    /// The paths of the input that name its data (`nigh_schedule::named_objects`); all that are named, if there are none.
+    /// The paths of the input that name its data (`nigh_schedule::named_objects`); if none, all that name objects.
     pub inputs: BTreeSet<String>,
 }
 

@@ -1,10 +1,9 @@
 //! A node and the homes in its process, and the way between them: what they say to each other is carried until nothing is
 //! left to say.
 //!
-//! What a home has found waits here until the object's bytes are in hand. What is said to homes and nodes of other
-//! processes goes out as an event (`MachineEvent`), but for what is fetched and written: whoever reads or writes carries that
-//! (`RequestState`). It locks nothing, asks no store, and decides neither what may be kept or shown (`nigh_protocol`) nor what must
-//! make room (`cache`).
+//! A home's answer waits here until the object's bytes are in hand. Messages to homes and nodes of other processes go out as
+//! events (`MachineEvent`), except fetches and writes: the reader or writer sends those itself (`RequestState`). This module
+//! takes no lock and asks no store. `nigh_protocol` decides what may be cached and shown, `cache` what makes room.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Coherence protocols of other systems on the same nodes, homes and calls, so that what is measured beside Nigh's differs in
-//! the protocol alone. For experiments: docs/design/comparison.md.
+//! Coherence protocols of other systems on the same nodes, homes and calls, so that a comparison with Nigh's differs in the
+//! protocol alone. For experiments: docs/design/comparison.md.
 //!
-//! The machines (`nigh_protocol`) are not changed by it. What a protocol leaves out of the contract is left out here, in the
+//! The machines of `nigh_protocol` stay as they are. What a protocol leaves out of the contract is left out here, in the
 //! shell: what a reader does with its copy, whether homes remember readers, whether a write waits, and whether anybody
 //! carries tokens. All nodes of a cluster must have the same.
 
