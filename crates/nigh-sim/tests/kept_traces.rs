@@ -1,6 +1,6 @@
 //! The traces in data/llc-traces are what its curves.csv says.
 
-#![expect(clippy::unwrap_used, reason = "a test ends by panicking")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test reads files, and ends by panicking")]
 
 use std::collections::BTreeSet;
 use std::fs;

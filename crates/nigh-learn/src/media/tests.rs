@@ -340,6 +340,7 @@ proptest! {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the inputs are files")]
 #[test]
 fn the_inputs_of_the_sample_functions_are_read_as_their_manifest_has_them() {
     let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.deps/inputs");

@@ -4,7 +4,13 @@
 //! which go through the caches here. pycachesim then gets the lines that reach the last level. Both are run, never
 //! linked. Where one is not installed its test says so and passes.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test ends by panicking, and says aloud what it skips")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test runs programs, ends by panicking, and says aloud what it skips"
+)]
 
 mod program;
 
