@@ -1,67 +1,28 @@
-//! Dates as HTTP writes them (RFC 9110, section 5.6.7).
+//! Dates as HTTP writes them (RFC 9110, section 5.6.7), and the moments that they name.
+
+use std::time::{Duration, UNIX_EPOCH};
 
 use http::HeaderValue;
 use nigh_terms::Timestamp;
-use time::format_description::BorrowedFormatItem;
-use time::macros::format_description;
-use time::{OffsetDateTime, PrimitiveDateTime};
+use time::OffsetDateTime;
 
-/// IMF-fixdate, the form that must be sent.
-const FIXDATE: &[BorrowedFormatItem<'_>] =
-    format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
-/// RFC 850's form, which must be understood.
-const RFC850: &[BorrowedFormatItem<'_>] = format_description!(
-    "[weekday repr:long], [day]-[month repr:short]-[year repr:last_two] [hour]:[minute]:[second] GMT"
-);
-/// C's `asctime`, which must be understood.
-const ASCTIME: &[BorrowedFormatItem<'_>] =
-    format_description!("[weekday repr:short] [month repr:short] [day padding:space] [hour]:[minute]:[second] [year]");
-
-const DAYS: [&[u8; 3]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
-const MONTHS: [&[u8; 3]; 12] =
-    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+/// What stands where a moment has no date in four digits of year.
 const EPOCH: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
+/// The last second of the year 9999, behind which HTTP has no form.
+const LAST_SECOND: u64 = 253_402_300_799;
 
-/// `when` in the form that must be sent. By hand, since every answer to a read carries one.
+/// `when` in the form that must be sent.
 pub(crate) fn header(when: Timestamp) -> HeaderValue {
-    let date = when.date();
-    let mut text = *b"ddd, DD mmm YYYY HH:MM:SS GMT";
-    let mut two = |at: usize, number: u8| {
-        text[at] = b'0' + number / 10 % 10;
-        text[at + 1] = b'0' + number % 10;
-    };
-    let year = date.year().clamp(0, 9999);
-    two(5, date.day());
-    two(12, (year / 100) as u8);
-    two(14, (year % 100) as u8);
-    two(17, date.hour());
-    two(20, date.minute());
-    two(23, date.second());
-    text[..3].copy_from_slice(DAYS[usize::from(date.weekday().number_days_from_monday())]);
-    text[8..11].copy_from_slice(MONTHS[usize::from(u8::from(date.month())) - 1]);
-    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static(EPOCH))
+    let second = Duration::from_secs((when.0 / 1000).min(LAST_SECOND));
+    let text = httpdate::fmt_http_date(UNIX_EPOCH + second);
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(EPOCH))
 }
 
 /// The date that `text` states in one of HTTP's three forms; none if it is in no form (a condition is then ignored,
 /// RFC 9110 section 13.1.3) or before 1970.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
-    let date = [FIXDATE, ASCTIME]
-        .iter()
-        .find_map(|form| PrimitiveDateTime::parse(text, form).ok())
-        .or_else(|| parse_rfc850(text))?;
-    timestamp(date.assume_utc())
-}
-
-/// A two-digit year is of this century: such dates name recent moments.
-fn parse_rfc850(text: &str) -> Option<PrimitiveDateTime> {
-    let mut parsed = time::parsing::Parsed::new();
-    let rest = parsed.parse_items(text.as_bytes(), RFC850).ok()?;
-    if !rest.is_empty() {
-        return None;
-    }
-    let year = i32::from(parsed.year_last_two()?) + 2000;
-    parsed.set_year(year)?;
-    parsed.try_into().ok()
+    let since = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok().map(Timestamp)
 }
 
 /// The same moment as milliseconds since 1970; none if before.
