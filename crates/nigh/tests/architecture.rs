@@ -8,12 +8,12 @@ use std::path::Path;
 /// Each room's floor (ARCHITECTURE.md).
 const FLOORS: [(&str, u8); 27] = [
     ("nigh-client", 0),
-    ("nigh-http", 0),
     ("nigh-rpc", 0),
     ("nigh-terms", 0),
     ("nigh-data", 1),
     ("nigh-engine", 1),
     ("nigh-functions", 1),
+    ("nigh-http", 1),
     ("nigh-learn", 1),
     ("nigh-llc", 1),
     ("nigh-objects", 1),

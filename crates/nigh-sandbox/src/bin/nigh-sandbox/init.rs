@@ -81,7 +81,7 @@ pub(crate) fn send(control: &mut UnixStream, report: &InitMessage) -> Result<(),
     control.write_all(&bytes).step("report to the engine")
 }
 
-/// All that is the same for every function. Returns the listeners, in the order of `Report::Running`.
+/// All that is the same for every function. Returns the listeners, in the order of `InitMessage::Running`.
 fn raise_walls(prepare: &Prepare, keeper: &OwnedFd) -> Result<Vec<OwnedFd>, Failure> {
     if matches!(prepare.walls, Walls::Container { .. }) {
         // They stand.
