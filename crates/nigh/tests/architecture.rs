@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends by panicking")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Each room's floor (ARCHITECTURE.md).
@@ -139,4 +139,129 @@ fn every_promise_names_tests_that_exist() {
             assert!(code.contains(&format!("fn {name}(")), "SEMANTICS.md names a test that is not there: {name}");
         }
     }
+}
+
+/// Top-level modules of a crate that import each other in a circle, as the crate's name and the modules by name. None may
+/// be added; who cuts one removes its line.
+const CIRCLES: [&str; 19] = [
+    "nigh-data: account slab",
+    "nigh-dispatch: dispatcher owners sending states",
+    "nigh-invoke: admission execution making",
+    "nigh-invoke: memory_threads node_memory",
+    "nigh-llc: model_choice sizing_model slowdown_margin",
+    "nigh-node: backup instance state_folder",
+    "nigh-node: cluster status",
+    "nigh-objects: doubts memory write_back",
+    "nigh-rpc: accept answering connect incoming meters peers pool server",
+    "nigh-rpc: certificates security",
+    "nigh-s3: buckets handlers listing notifications objects read tagging transactions uploads",
+    "nigh-sandbox: runtime_api runtime_input",
+    "nigh-sizing: object_features object_sizes",
+    "nigh-stores: answer connections wire",
+    "nigh-ways: books in_course",
+    "nigh-ways: core_binding resctrl_classes",
+    "nigh-workflow: choice_reader read reader state_fields",
+    "nigh-workflow: definition retry",
+    "nigh-workflow: path path_filter",
+];
+
+/// The first names of the paths that begin with `crate::` in `text`: of a group, each one's.
+fn names_below_crate(text: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    for (at, _) in text.match_indices("crate::") {
+        if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$') {
+            continue;
+        }
+        let rest = &text[at + "crate::".len()..];
+        let Some(group) = rest.strip_prefix('{') else {
+            names.insert(name(rest));
+            continue;
+        };
+        let mut depth = 0;
+        let mut begins = true;
+        for (at, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => begins = true,
+                c if begins && !c.is_whitespace() => {
+                    names.insert(name(&group[at..]));
+                    begins = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+/// The product code of a file: without comments and without what only tests have.
+fn product_code(text: &str) -> String {
+    let text = text.find("#[cfg(test)]\nmod tests {").map_or(text, |at| &text[..at]);
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// The imports among the top-level modules of the crate at `sources`.
+fn module_arrows(sources: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    fn read(folder: &Path, top: Option<&str>, arrows: &mut BTreeMap<String, BTreeSet<String>>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let stem = path.file_stem().unwrap().to_str().unwrap();
+            if ["bin", "lib", "main", "tests"].contains(&stem) {
+                continue;
+            }
+            let module = top.unwrap_or(stem);
+            if path.is_dir() {
+                read(&path, Some(module), arrows);
+            } else if path.extension() == Some("rs".as_ref()) {
+                let code = product_code(&std::fs::read_to_string(&path).unwrap());
+                let mut names = names_below_crate(&code);
+                if top.is_none() {
+                    names.extend(names_below_crate(&code.replace("super::", "crate::")));
+                }
+                arrows.entry(module.to_owned()).or_default().extend(names);
+            }
+        }
+    }
+    let mut arrows = BTreeMap::new();
+    read(sources, None, &mut arrows);
+    let modules: BTreeSet<String> = arrows.keys().cloned().collect();
+    for (module, names) in &mut arrows {
+        names.retain(|name| modules.contains(name) && name != module);
+    }
+    arrows
+}
+
+/// All that `from` reaches.
+fn reach(arrows: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<String> {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![from.to_owned()]);
+    while let Some(module) = open.pop() {
+        for next in &arrows[&module] {
+            if seen.insert(next.clone()) {
+                open.push(next.clone());
+            }
+        }
+    }
+    seen
+}
+
+#[test]
+fn no_circle_is_added_between_the_modules_of_a_crate() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut circles = BTreeSet::new();
+    for (name, _) in FLOORS {
+        let arrows = module_arrows(&crates.join(name).join("src"));
+        let reached: BTreeMap<&String, BTreeSet<String>> =
+            arrows.keys().map(|module| (module, reach(&arrows, module))).collect();
+        for (module, all) in &reached {
+            let circle: Vec<&str> =
+                all.iter().filter(|other| reached[other].contains(*module)).map(String::as_str).collect();
+            if circle.len() > 1 {
+                circles.insert(format!("{name}: {}", circle.join(" ")));
+            }
+        }
+    }
+    assert_eq!(circles, CIRCLES.map(str::to_owned).into(), "circles that are there, and those that are known");
 }
