@@ -62,7 +62,7 @@ fn figures(text: &str) -> Vec<Figure<'_>> {
     let places = text.match_indices(MARK).map(|(at, _)| at);
     let figure = |at: usize| {
         let before = &text[..at];
-        let begin = before.rfind(|c: char| !c.is_ascii_digit() && c != '.' && c != ',').map_or(0, |last| last + 1);
+        let begin = before.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == ',').len();
         let signed = before[..begin].ends_with([' ', '(']).then_some(begin);
         let begin = signed.unwrap_or(begin - usize::from(before[..begin].ends_with(" -")));
         let mark = text[at + MARK.len()..].split("-->").next().unwrap();
