@@ -5,10 +5,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use nigh_functions::code_archive::{ArchiveLimits, unpack};
+use nigh_functions::code_archive::{Archive, ArchiveLimits, unpack};
 use nigh_terms::ByteSize;
 
-const LIMITS: ArchiveLimits = ArchiveLimits { zipped: ByteSize::mib(1), unpacked: ByteSize::kib(256), entries: 64 };
+const LIMITS: ArchiveLimits = ArchiveLimits {
+    uploaded: ByteSize::mib(1),
+    zipped: ByteSize::mib(1),
+    unpacked: ByteSize::kib(256),
+    entries: 64,
+};
 
 /// The bytes and the number of what is below `folder`.
 fn measure(folder: &Path) -> (u64, usize) {
@@ -32,7 +37,7 @@ fn measure(folder: &Path) -> (u64, usize) {
 fuzz_target!(|archive: &[u8]| {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let into = folder.path().join("code");
-    let result = unpack(archive, &into, LIMITS);
+    let result = unpack(&Archive::from(bytes::Bytes::copy_from_slice(archive)), &into, LIMITS);
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         assert_eq!(entry.unwrap().file_name(), "code");
     }
