@@ -32,7 +32,7 @@ demo: deps       ## Run real functions on one machine and show where their time 
 	@cargo build --release --workspace --bins --no-default-features
 	@target/release/nigh experiment demo --html demo.html
 
-test: lint       ## Run every test; needs no set-up beforehand
+test:            ## Run every test and lint; needs no set-up beforehand
 	@scripts/test.sh
 
 lint:            ## Check format and lints

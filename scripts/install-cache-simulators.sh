@@ -5,7 +5,9 @@ set -eu
 
 version=0.3.1
 root=$(cd "$(dirname "$0")/.." && pwd)
-venv="$root/.deps/cachesim"
+# Where .deps really lies: it may be a link to a folder that several checkouts share.
+mkdir -p "$root/.deps"
+venv="$(cd -P "$root/.deps" && pwd)/cachesim"
 python=${NIGH_PYTHON:-python3}
 
 fail() {

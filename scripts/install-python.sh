@@ -6,7 +6,10 @@
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-venv="$root/.deps/python"
+# Where .deps really lies: it may be a link to a folder that several checkouts share.
+mkdir -p "$root/.deps"
+deps=$(cd -P "$root/.deps" && pwd)
+venv="$deps/python"
 requirements="$root/functions/requirements.txt"
 instrument="$root/runtimes/python/nigh_phases"
 policy="$root/runtimes/python/imagemagick/policy.xml"
@@ -32,10 +35,9 @@ if [ "$(cat "$venv/.stamp" 2>/dev/null || true)" = "$want" ] && "$venv/bin/pytho
 fi
 
 began=$(date +%s)
-mkdir -p "$root/.deps"
 # One run at a time: two makes at once must not build one folder together.
-exec 9>"$root/.deps/.python.lock"
-flock -w 900 9 2>/dev/null || fail "another run holds $root/.deps/.python.lock since 15 minutes; end it first."
+exec 9>"$deps/.python.lock"
+flock -w 900 9 2>/dev/null || fail "another run holds $deps/.python.lock since 15 minutes; end it first."
 if [ "$(cat "$venv/.stamp" 2>/dev/null || true)" = "$want" ]; then
     say "$venv was made by another run"
     exit 0

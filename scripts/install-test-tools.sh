@@ -6,6 +6,9 @@
 set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd)
+# Where .deps really lies: it may be a link to a folder that several checkouts share.
+mkdir -p "$root/.deps"
+deps=$(cd -P "$root/.deps" && pwd)
 python=${NIGH_PYTHON:-python3}
 
 # venv FOLDER REQUIREMENTS: a virtual environment of them.
@@ -60,13 +63,13 @@ package() {
 # For the engine of that name, and for functions with a way out to the network.
 (package runc)
 (package slirp4netns)
-venv "$root/.deps/s3fs" "$root/tests/requirements-s3fs.txt" &
+venv "$deps/s3fs" "$root/tests/requirements-s3fs.txt" &
 s3fs=$!
-modules "$root/.deps/node" node &
+modules "$deps/node" node &
 node=$!
-modules "$root/.deps/openwhisk" openwhisk &
+modules "$deps/openwhisk" openwhisk &
 openwhisk=$!
-venv "$root/.deps/test" "$root/tests/requirements.txt"
+venv "$deps/test" "$root/tests/requirements.txt"
 required=$?
 wait $s3fs
 wait $node

@@ -6,32 +6,66 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+install_log=$(mktemp)
+spent=$(mktemp)
+trap 'rm -f "$log" "$install_log" "$spent"' EXIT
 failed=()
 times=()
 
+# The processor seconds of all that this script has waited for so far, in $processor_s.
+read_processor_s() {
+    times >"$spent"
+    processor_s=$(tail -n 1 "$spent" | awk -F '[ms ]+' '{ print $1 * 60 + $2 + $3 * 60 + $4 }')
+}
+
+# part NAME COMMAND...: runs the command and notes how long it took.
 part() {
-    local name=$1 begin=$SECONDS
+    local name=$1 begin=$SECONDS before
     shift
+    read_processor_s
+    before=$processor_s
     echo "== $name"
     "$@" 2>&1 | tee -a "$log"
     if [ "${PIPESTATUS[0]}" -ne 0 ]; then failed+=("$name"); fi
-    times+=("$(printf '%6.1f min  %s' "$(awk "BEGIN { print ($SECONDS - $begin) / 60 }")" "$name")")
+    read_processor_s
+    times+=("$(awk -v wall=$((SECONDS - begin)) -v processor="$processor_s" -v before="$before" -v name="$name" \
+        'BEGIN { printf "%6.1f min (processors: %5.1f min)  %s", wall / 60, (processor - before) / 60, name }')")
 }
 
-export PATH="$PWD/.deps/test/bin:$PATH" NIGH_TEST_PYTHON="$PWD/.deps/python/bin/python3"
+# What the tests use beside the crates.
+install_tools() {
+    make --no-print-directory deps && scripts/install-test-tools.sh || return
+    scripts/install-swift.sh || echo "SKIPPED: swift: its packages cannot be installed here"
+    NIGH_PEERS="redis clients nats porcupine" scripts/install-peers.sh ||
+        echo "SKIPPED: peers: not all of them can be installed here"
+    scripts/install-cache-simulators.sh || echo "SKIPPED: cache simulators: not all of them can be installed here"
+    scripts/install-murphi.sh || echo "SKIPPED: murphi: rumur cannot be installed here"
+    make --no-print-directory vm || echo "SKIPPED: vm: what boots kernels cannot be installed here"
+}
 
-part "python runtime, inputs, test tools" bash -c "make --no-print-directory deps && scripts/install-test-tools.sh"
-part "swift" bash -c 'scripts/install-swift.sh || echo "SKIPPED: swift: its packages cannot be installed here"'
-part "redis, clients, nats, porcupine" bash -c 'NIGH_PEERS="redis clients nats porcupine" scripts/install-peers.sh || echo "SKIPPED: peers: not all of them can be installed here"'
-part "cache simulators" bash -c 'scripts/install-cache-simulators.sh || echo "SKIPPED: cache simulators: not all of them can be installed here"'
-part "murphi" bash -c 'scripts/install-murphi.sh || echo "SKIPPED: murphi: rumur cannot be installed here"'
-part "kernels and virtual machines" bash -c 'make --no-print-directory vm || echo "SKIPPED: vm: what boots kernels cannot be installed here"'
+wait_for_tools() {
+    wait "$installing"
+    local code=$?
+    cat "$install_log"
+    return $code
+}
+
+# A backtrace of each of the failures that tests provoke hides the few lines that say what went wrong.
+export RUST_BACKTRACE=0
+# Clippy's compiler stands in for rustc: the crates are compiled once for lints and tests together.
+RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver
+export RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS="-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"
 # With what default builds leave out. Tests that need another program build it so, too: else Cargo would build what it
 # depends on once more, with fewer features.
 export NIGH_TEST_BUILT="--workspace --features nigh/cloud-stores"
+
+install_tools >"$install_log" 2>&1 &
+installing=$!
+part "format" cargo fmt --check
 # shellcheck disable=SC2086
-part "build" cargo build $NIGH_TEST_BUILT --bins --tests
+part "lints and build" cargo build $NIGH_TEST_BUILT --bins --tests
+part "Python, inputs, servers, kernels (beside the build)" wait_for_tools
+export PATH="$PWD/.deps/test/bin:$PATH" NIGH_TEST_PYTHON="$PWD/.deps/python/bin/python3"
 # shellcheck disable=SC2086
 part "rust tests" cargo test $NIGH_TEST_BUILT --no-fail-fast -- --show-output
 # The tests explore its small worlds.
@@ -52,8 +86,13 @@ done <.ci/must-not-skip
 printf '%s\n' "${times[@]}"
 passed=$(grep -hoE '^test result: .* [0-9]+ passed' "$log" | awk '{ sum += $(NF - 1) } END { print sum + 0 }')
 lost=$(grep -hoE '[0-9]+ failed;' "$log" | awk '{ sum += $1 } END { print sum + 0 }')
-# What each failed test printed, once more and last, so that nobody has to look for it above.
-awk '/^failures:$/ { shown = !shown; next } /^test result:/ { shown = 0 } shown' "$log"
+# The first lines that each failed test printed, once more and last, so that nobody has to look for them above.
+awk '
+    NR == FNR { if (/^test .* \.\.\. FAILED$/) failed[$2]; next }
+    /^---- / { shown = ($2 in failed) ? 40 : 0 }
+    /^(failures|successes|test result):/ { shown = 0 }
+    shown-- > 0
+' "$log" "$log"
 grep -E '^test .* \.\.\. FAILED$|^(FAIL|ERROR): ' "$log"
 for reason in "${failed[@]}"; do echo "FAILED: $reason"; done
 echo "rust: $passed passed, $lost failed, $skipped skipped"
