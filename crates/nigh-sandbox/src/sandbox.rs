@@ -5,9 +5,13 @@
 //! `127.0.0.1:9001`, the data door at `127.0.0.1:9000`, the fast path at the abstract socket `@nigh-fast`, and nothing
 //! else of the network, unless it is given a way out.
 
+mod as_seen_outside;
 mod blank;
+mod blank_stock;
 pub mod bundle;
 mod control;
+mod external_program;
+mod factory;
 pub mod isolation;
 mod late_mount;
 pub mod launch;
@@ -17,11 +21,13 @@ pub mod mounts;
 mod oci_config;
 mod outbound;
 mod process;
+mod processes;
 pub mod root_tree;
 mod runc;
 pub mod seccomp_profile;
 mod slots;
 mod stem;
+mod step_failure;
 mod supervise;
 
 use std::collections::BTreeMap;

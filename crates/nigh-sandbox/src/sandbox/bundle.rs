@@ -12,10 +12,10 @@ use std::process::{Command, Stdio};
 
 use nigh_terms::SandboxId;
 
-use super::blank::StepFailure;
 use super::launch::Container;
 use super::oci_config::{ContainerSpec, INIT, config};
 use super::root_tree::{Entry, entries, tmp_options, users};
+use super::step_failure::StepFailure;
 
 /// The bundles' folder in that of a life.
 const BUNDLES: &str = "bundles";

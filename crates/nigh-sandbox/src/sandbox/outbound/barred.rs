@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::sync::oneshot;
 
-use crate::sandbox::blank::StepFailure;
+use crate::sandbox::step_failure::StepFailure;
 
 /// A network: an address and how many of its bits count.
 type Network<A> = (A, u8);
