@@ -1,4 +1,4 @@
-//! How an object travels: streamed in pieces, or in round trips of lines; and a put's log before its bytes.
+//! Transfers of an object: streamed in pieces, or in round trips of lines, with a put's log before its bytes.
 //!
 //! Each server's link is one for all its functions, in each direction; the memory server's channel is one for all servers.
 

@@ -1,5 +1,5 @@
-//! How long a core takes: so many cycles an instruction while its own caches serve it, and a stall for each request to the
-//! last level. In order and one stall at a time; what out-of-order cores hide is in the constants, to be calibrated.
+//! The time of a core: a number of cycles for each instruction, and a stall for each request to the last level. In
+//! order, one stall at a time; the overlap in out-of-order cores is part of the constants, to be calibrated.
 
 use super::replay_trace::ReplayTrace;
 use super::sim_time::SimTime;
