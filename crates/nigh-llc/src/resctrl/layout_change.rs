@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nigh_terms::{CacheDomain, WayMask};
+use nigh_terms::{CacheDomain, WayMask, invariant};
 
 use super::bandwidth::{BandwidthLimit, BandwidthRefusal};
 use super::groups::{GroupMode, GroupName, LiveState};
@@ -160,7 +160,15 @@ pub fn plan(probe: &Probe, live: &LiveState, wanted: &WantedLayout) -> Result<Ve
     let made = make.iter().filter(|step| matches!(step, Step::Make(_))).count();
     let later = old.split_off(made.saturating_sub(probe.closids.free()).min(old.len()));
     let remove = |names: Vec<GroupName>| names.into_iter().map(Step::Remove);
-    Ok(shrink.into_iter().chain(remove(old)).chain(make).chain(grow).chain(remove(later)).collect())
+    let steps: Vec<Step> = shrink.into_iter().chain(remove(old)).chain(make).chain(grow).chain(remove(later)).collect();
+    for step in &steps {
+        let Step::Write(group, values) = step else { continue };
+        for (_, domain, value) in values.iter() {
+            let Value::Mask(mask) = value else { continue };
+            invariant!(l3.wrong(*mask).is_none(), "{group}: the kernel takes no mask {mask} in L3 {domain}");
+        }
+    }
+    Ok(steps)
 }
 
 /// The values a group should have, both halves of the cache under CDP.

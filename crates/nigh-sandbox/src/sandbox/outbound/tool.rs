@@ -52,7 +52,7 @@ pub(super) struct Tool {
     filter: BpfProgram,
 }
 
-/// It carries packets. Its process ends when this is dropped, or when this process ends, however.
+/// The running program. It ends when this is dropped, or when this process ends.
 #[derive(Debug)]
 pub(super) struct CarrierProcess {
     pub(super) process: Child,
@@ -77,7 +77,7 @@ impl Tool {
         Ok(Self { program, version, filter })
     }
 
-    /// Has it make and serve an interface in `network`, a network namespace; returns when packets can go.
+    /// Lets the program make and serve an interface in the network namespace `network`. Returns when packets can flow.
     pub(super) async fn carry(&self, network: &OwnedFd) -> Result<CarrierProcess, StepFailure> {
         let step = format!("start {}", self.program.display());
         let (mut carrying, mut ready) = self.spawn(network).map_err(|error| StepFailure::at(&step, error))?;
@@ -89,7 +89,7 @@ impl Tool {
             Err(_) => return Err(StepFailure::at(&step, format!("it is not ready after {START_PATIENCE:?}"))),
         }
         if let Some(mut stderr) = stderr {
-            // It would stand still if nobody read what it says; of that nothing is the sandbox's or ours to tell.
+            // Its output must be read, or it would block. Nothing in it is worth a report.
             tokio::spawn(async move { tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await });
         }
         Ok(carrying)
@@ -130,7 +130,7 @@ impl Tool {
     }
 }
 
-/// What it has said, after it has ended.
+/// Its output, after its end.
 async fn last_words(stderr: Option<ChildStderr>) -> String {
     let mut said = Vec::new();
     if let Some(stderr) = stderr {
@@ -142,7 +142,7 @@ async fn last_words(stderr: Option<ChildStderr>) -> String {
     last.map_or_else(|| "it ended without a word".to_owned(), |line| format!("it ended, and said: {line}"))
 }
 
-/// In the new process, before the program: files covered, descriptors bounded, calls refused.
+/// In the new process, before the program starts: covers folders, limits descriptors, filters system calls.
 fn keep_apart(filter: &BpfProgram) -> io::Result<()> {
     // SAFETY: this process has one thread and shares no descriptor table; the flag is not FILES.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
@@ -159,7 +159,7 @@ fn keep_apart(filter: &BpfProgram) -> io::Result<()> {
     })
 }
 
-/// Refuses, with EPERM, what would let it act on processes of the host's root: its own filter does not.
+/// Refuses, with EPERM, the calls that act on processes of the host's root; the program's own filter does not.
 fn filter() -> Result<BpfProgram, String> {
     let said = |error: seccompiler::BackendError| error.to_string();
     let signals = [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo];
