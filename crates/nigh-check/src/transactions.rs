@@ -1,9 +1,9 @@
-//! One transaction over several shards, in every order of events: homes crash and start again from their ledgers, messages
-//! are lost and doubled, the coordinator is lost, and others write as soon as they may.
+//! One transaction over several shards, in every order of events: homes crash and start again from their ledgers,
+//! messages are lost and doubled, the coordinator is lost, and others write as soon as they may.
 //!
-//! The machines are those of `nigh_protocol::transaction`. A call gets an answer and is made once; a home's own messages may
-//! be doubled. Applying a write a second time counts as a new write: after another client's write it is a lost update, even
-//! though a ledger would recognise the write by its name.
+//! The machines are those of `nigh_protocol::transaction`. A call gets an answer and is made once; a home's own
+//! messages may be doubled. Applying a write a second time counts as a new write: after another client's write it is a
+//! lost update, even though a ledger would recognise the write by its name.
 
 mod events;
 mod worlds;

@@ -1,8 +1,8 @@
 //! One state of a bounded world, and the shell that runs the machines in it.
 //!
-//! The machines are the production types. This shell carries out their outputs as a node's shell does: it sends messages,
-//! appends to the ledger, reads and writes the store, and returns reads and ends to the programs. `events` lists what can
-//! happen next.
+//! The machines are the production types. This shell carries out their outputs as a node's shell does: it sends
+//! messages, appends to the ledger, reads and writes the store, and returns reads and ends to the programs. `events`
+//! lists what can happen next.
 
 use std::time::Duration;
 

@@ -127,8 +127,8 @@ const BYTES_A_US: f64 = 1000.0;
 
 /// Predicts from the features whether caching pays for an invocation.
 ///
-/// The paper learns the answer, by C4.5's tree of two classes. Here both sides of it are learned as amounts, what the data
-/// takes and what the work does: each grows with the input, and where they cross is found without a row near it.
+/// The paper learns the answer, by C4.5's tree of two classes. Here both sides of it are learned as amounts, what the
+/// data takes and what the work does: each grows with the input, and where they cross is found without a row near it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Benefit {
     data: LinTree,

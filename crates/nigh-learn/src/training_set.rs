@@ -126,7 +126,7 @@ pub enum RowDecision {
     FarOver,
     /// One of the good ones.
     Good,
-    /// Kept, because the benefit was predicted wrongly or not at all.
+    /// Kept, because the benefit was predicted wrongly.
     Benefit,
     /// Not kept: the model knows it.
     No,

@@ -31,7 +31,8 @@ pub struct SplitRules {
 }
 
 impl SplitRules {
-    /// Rules for a cache: three windows, one way's difference, at most a third for the insensitive (the figure's 3 of 11).
+    /// Rules for a cache: three windows, one way's difference, at most a third for the insensitive (the figure's 3 of
+    /// 11).
     #[must_use]
     pub const fn of(shape: &CacheShape) -> Self {
         Self { hold_windows: 3, difference_min: Ways(1), insensitive_max: Ways(shape.ways.0 / 3) }

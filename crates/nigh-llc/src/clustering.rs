@@ -1,8 +1,8 @@
 //! Puts programs into at most C groups, each with its own ways, with the least total cost.
 //!
-//! There are fewer classes of service than programs, so some programs share. Up to [`EXACT_MAX`] programs all groupings are
-//! compared (dynamic programming over subsets). Of more programs, groups are merged pair by pair as in KPart (HPCA 2018):
-//! first the pair that loses least against a strict division of the same ways.
+//! There are fewer classes of service than programs, so some programs share. Up to [`EXACT_MAX`] programs all groupings
+//! are compared (dynamic programming over subsets). Of more programs, groups are merged pair by pair as in KPart (HPCA
+//! 2018): first the pair that loses least against a strict division of the same ways.
 
 use nigh_terms::Ways;
 use serde::Serialize;
@@ -42,8 +42,8 @@ struct Cache {
 
 /// Groups `programs` programs into at most `groups_max` groups that have at least `least` of `ways` ways each.
 ///
-/// `costs(members)[w - 1]` is the cost of these programs together in `w` ways; infinite if that is not allowed. `None` if
-/// there is no program or no grouping is allowed.
+/// `costs(members)[w - 1]` is the cost of these programs together in `w` ways; infinite if that is not allowed. `None`
+/// if there is no program or no grouping is allowed.
 #[must_use]
 pub fn cluster(
     programs: usize,

@@ -1,6 +1,6 @@
 //! Ways of the last-level cache: how many an invocation needs (profiles, models), which classes of service there are
-//! (layout), which class an invocation gets (placement), how many ways a latency-critical service needs (tail guard), and
-//! the driver of the kernel's interface (resctrl).
+//! (layout), which class an invocation gets (placement), how many ways a latency-critical service needs (tail guard),
+//! and the driver of the kernel's interface (resctrl).
 //!
 //! All decisions are pure; only [`resctrl`] touches the machine.
 

@@ -1,8 +1,8 @@
 //! The misses of a last-level cache with 1, 2, ... W ways. Every sizing decision starts from this curve.
 //!
-//! A curve belongs to one run of one function on one input. A curve from a stack-distance pass is exact. A sampled curve may
-//! rise; [`MissCurve::monotone`] corrects that, since a larger LRU cache with the same sets never misses more (Mattson,
-//! 1970).
+//! A curve belongs to one run of one function on one input. A curve from a stack-distance pass is exact. A sampled
+//! curve may rise; [`MissCurve::monotone`] corrects that, since a larger LRU cache with the same sets never misses more
+//! (Mattson, 1970).
 
 use nigh_terms::Ways;
 use serde::{Deserialize, Serialize};
@@ -142,8 +142,8 @@ pub(crate) struct FillTime {
 /// Steps in a way at which curves are sampled for sharing.
 pub(crate) const STEPS_PER_WAY: usize = 4;
 
-/// The least fill rate, as a share of a run's accesses. A run that fits into the cache fills very slowly rather than never,
-/// so that two such runs still divide the rest of the cache.
+/// The least fill rate, as a share of a run's accesses. A run that fits into the cache fills very slowly rather than
+/// never, so that two such runs still divide the rest of the cache.
 const LEAST_FILL: f64 = 1e-6;
 
 impl FillTime {
@@ -213,8 +213,8 @@ pub(crate) mod tests {
         shares(low).collect()
     }
 
-    /// The curve of several runs that share every way for the same time: at each way count each run holds the ways that it
-    /// fills in one common time, and the misses add up (AET, USENIX ATC 2016; Brock, ICPP 2015).
+    /// The curve of several runs that share every way for the same time: at each way count each run holds the ways that
+    /// it fills in one common time, and the misses add up (AET, USENIX ATC 2016; Brock, ICPP 2015).
     pub(crate) fn compose(curves: &[MissCurve]) -> MissCurve {
         let fills: Vec<FillTime> = curves.iter().map(FillTime::of).collect();
         let accesses = curves.iter().map(MissCurve::accesses).sum();

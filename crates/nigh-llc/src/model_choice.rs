@@ -1,10 +1,10 @@
 //! Chooses the kind of sizing model for a function: each of its rows is left out in turn and predicted by the others.
 //!
-//! Too few ways slow the function and count double; too many only crowd its neighbours. A wrong class sends the function to
-//! the wrong chunk. A tie goes to the simpler kind, so a function with a constant need keeps CASY's model; then to a class
-//! by the nearest rows, which is CASY's first model; then to the function's features in their order before the size. Rows
-//! with one kind of content cannot tell features apart. When the content changes, the work follows pixels or seconds rather
-//! than compressed bytes.
+//! Too few ways slow the function and count double; too many only crowd its neighbours. A wrong class sends the
+//! function to the wrong chunk. A tie goes to the simpler kind, so a function with a constant need keeps CASY's model;
+//! then to a class by the nearest rows, which is CASY's first model; then to the function's features in their order
+//! before the size. Rows with one kind of content cannot tell features apart. When the content changes, the work
+//! follows pixels or seconds rather than compressed bytes.
 
 use serde::Serialize;
 

@@ -19,7 +19,8 @@ const CLASSES: usize = CLASSES_MAX as usize;
 /// The least fill rate, in ways per microsecond; avoids divisions by zero.
 const FILL_LEAST: f32 = 1e-15;
 
-/// A function's fill rate and slowdown at every quarter of a way: what sharing asks of its curves, ready to be looked up.
+/// A function's fill rate and slowdown at every quarter of a way: what sharing asks of its curves, ready to be looked
+/// up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharingProfile {
     points: Vec<Point>,
@@ -74,7 +75,8 @@ impl SharingProfile {
         Ok(Self { points: points.collect(), best_micros: best as f32 })
     }
 
-    /// A function of which only a time is guessed: it streams `fill` ways a microsecond and gains nothing from the cache.
+    /// A function of which only a time is guessed: it streams `fill` ways a microsecond and gains nothing from the
+    /// cache.
     #[must_use]
     pub fn streaming(fill: f32, micros: f32) -> Self {
         let point = Point { fill: fill.max(FILL_LEAST), fill_step: 0.0, slowdown: 1.0, slowdown_step: 0.0 };

@@ -418,7 +418,8 @@ mod tests {
             let misses = 1e6 / f64::from(measure.ways.0);
             profiler.record_counted(blur(&measure, runs), Some(misses)).unwrap();
         }
-        // The first input needs one way: with the whole cache and one way its need is known, the middle is for the curve.
+        // The first input needs one way: with the whole cache and one way its need is known, the middle is for the
+        // curve.
         assert_eq!(tried[&0], std::collections::BTreeSet::from([1, 6, 11]));
         let rows: Vec<_> = profiler.training_rows().collect();
         assert_eq!(rows.iter().map(|row| row.ways.0).collect::<Vec<_>>(), [1, 1, 4, 7]);

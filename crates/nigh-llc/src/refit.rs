@@ -1,7 +1,7 @@
 //! Fits the classes of service again to the running invocations, with the fewest moves between classes.
 //!
-//! [`crate::fit_layout`] chooses the classes and their members, in any order. Here the classes get their numbers so that few
-//! invocations move: a new class gets the number of the class that most of its members are in.
+//! [`crate::fit_layout`] chooses the classes and their members, in any order. Here the classes get their numbers so
+//! that few invocations move: a new class gets the number of the class that most of its members are in.
 
 use nigh_terms::{ClosId, invariant};
 

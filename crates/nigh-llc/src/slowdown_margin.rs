@@ -1,9 +1,9 @@
 //! How much slower than its predicted curve an input may be at each way count, estimated from the spread of the rows.
 //!
-//! Each row is left out in turn and its curve is predicted by the others. The logarithm of its slowdown over that prediction
-//! is one observation for each way count. A further observation stays below the margin in nineteen cases of twenty:
-//! Student's one-sided prediction interval. Rows outside the range of the others are not used: they measure extrapolation,
-//! and extrapolated predictions are marked. Fewer than three observations give no margin.
+//! Each row is left out in turn and its curve is predicted by the others. The logarithm of its slowdown over that
+//! prediction is one observation for each way count. A further observation stays below the margin in nineteen cases of
+//! twenty: Student's one-sided prediction interval. Rows outside the range of the others are not used: they measure
+//! extrapolation, and extrapolated predictions are marked. Fewer than three observations give no margin.
 
 use nigh_terms::Ways;
 
@@ -45,8 +45,8 @@ impl SlowdownMargin {
         Some(Self { by_ways: (0..usize::from(whole.0)).map(bound).collect() })
     }
 
-    /// The fewest ways with which, and with any more, the greatest slowdown is within the tolerance; the whole cache if no
-    /// number is enough.
+    /// The fewest ways with which, and with any more, the greatest slowdown is within the tolerance; the whole cache if
+    /// no number is enough.
     pub(crate) fn ways_needed(&self, times: &TimeCurve, tolerance: Tolerance) -> Ways {
         let slower = |&ways: &u8| {
             let margin = self.by_ways[usize::from(ways - 1).min(self.by_ways.len() - 1)].exp();

@@ -1,10 +1,10 @@
 //! The time of a run with 1, 2, ... W ways, and from it the run's need and its class.
 //!
-//! Times are measured (a profile) or computed from a miss curve by a linear CPI model: cycles for instructions, for each hit
-//! in the last-level cache and for each miss. A miss next to a line that was just fetched can be cheaper, as with a
-//! prefetcher. CASY IV-B defines the need: the fewest ways within 5 % of the time with the whole cache. Its equation 1
-//! defines the sensitivity; Nigh corrects the sign. Sensitivity is the time added by one way instead of the whole cache, and
-//! a run is *sensitive* if that exceeds the threshold.
+//! Times are measured (a profile) or computed from a miss curve by a linear CPI model: cycles for instructions, for
+//! each hit in the last-level cache and for each miss. A miss next to a line that was just fetched can be cheaper, as
+//! with a prefetcher. CASY IV-B defines the need: the fewest ways within 5 % of the time with the whole cache. Its
+//! equation 1 defines the sensitivity; Nigh corrects the sign. Sensitivity is the time added by one way instead of the
+//! whole cache, and a run is *sensitive* if that exceeds the threshold.
 
 use std::fmt;
 use std::time::Duration;
@@ -67,8 +67,8 @@ impl CacheClass {
     }
 }
 
-/// The least miss ratio with the whole cache of a thrashing run. The run must also fetch at least as many lines as one way
-/// holds.
+/// The least miss ratio with the whole cache of a thrashing run. The run must also fetch at least as many lines as one
+/// way holds.
 const THRASHING_MISS_RATIO: f64 = 0.25;
 
 /// Cycles per event.

@@ -1,8 +1,10 @@
-//! The running invocations of each class in one cache domain, and their load on every way: CASY's equations 2 and 3, exactly.
+//! The running invocations of each class in one cache domain, and their load on every way: CASY's equations 2 and 3,
+//! exactly.
 //!
-//! A function that needs P ways weighs P/N on each of the N ways of its class. Loads are integers in a unit that every 1/N
-//! divides, so a release subtracts exactly what its commit added, and "load 1" is exact. A function without a model weighs
-//! on every way it may use, as much as the mean of CASY's table III. (As printed it weighs nothing, an error of the paper.)
+//! A function that needs P ways weighs P/N on each of the N ways of its class. Loads are integers in a unit that every
+//! 1/N divides, so a release subtracts exactly what its commit added, and "load 1" is exact. A function without a model
+//! weighs on every way it may use, as much as the mean of CASY's table III. (As printed it weighs nothing, an error of
+//! the paper.)
 
 use std::sync::Arc;
 
@@ -201,8 +203,9 @@ impl WayLoads {
         Ok(running)
     }
 
-    /// Changes to another layout of the same cache. A running invocation keeps its class's number with the class's new ways; if
-    /// the number is gone, the invocation is in the default class. Returns the tickets that changed to the default class.
+    /// Changes to another layout of the same cache. A running invocation keeps its class's number with the class's new
+    /// ways; if the number is gone, the invocation is in the default class. Returns the tickets that changed to the
+    /// default class.
     pub fn change_layout(&mut self, layout: Arc<ClosLayout>) -> Vec<Ticket> {
         self.regions = Regions::of(&layout);
         self.layout = layout;

@@ -1,7 +1,7 @@
 //! Divides the ways among several programs, none shared, with the least total cost.
 //!
-//! Dynamic programming in O(n W^2). The place of a way in the cache does not matter: disjoint runs of any sizes can be laid
-//! side by side.
+//! Dynamic programming in O(n W^2). The place of a way in the cache does not matter: disjoint runs of any sizes can be
+//! laid side by side.
 
 use nigh_terms::{Ways, invariant};
 use serde::Serialize;
@@ -17,8 +17,8 @@ pub struct WayPartition {
 
 /// The division of at most `ways` ways with the least total cost, each program at least `least` ways.
 ///
-/// `costs[i][w - 1]` is the cost of program `i` with `w` ways; infinite if that is not allowed. `None` if there are too few
-/// ways or no division is allowed.
+/// `costs[i][w - 1]` is the cost of program `i` with `w` ways; infinite if that is not allowed. `None` if there are too
+/// few ways or no division is allowed.
 #[must_use]
 pub fn strict_partition(costs: &[Vec<f64>], ways: Ways, least: Ways) -> Option<WayPartition> {
     let (all, least) = (usize::from(ways.0), usize::from(least.0.max(1)));

@@ -1,10 +1,10 @@
 //! A sandbox's booking pays for the sandbox's own memory and for the node's segments that it holds.
 //!
-//! The rule: the memory that the kernel charges to a sandbox and the segments that the sandbox holds are together never more
-//! than the booking. The kernel charges segments to the node, not to the sandbox that holds them. So the sandbox's limit
-//! is lowered by the held bytes and raised when they are released. If the grant is below that limit, the grant is the
-//! limit. A sandbox with little left to grow gets no segments to hold, and its data by copy: the fast path must not end a
-//! function that is near its limit. Grants are decided elsewhere (`hooks`), and the data door reports releases.
+//! The rule: the memory that the kernel charges to a sandbox and the segments that the sandbox holds are together never
+//! more than the booking. The kernel charges segments to the node, not to the sandbox that holds them. So the sandbox's
+//! limit is lowered by the held bytes and raised when they are released. If the grant is below that limit, the grant is
+//! the limit. A sandbox with little left to grow gets no segments to hold, and its data by copy: the fast path must not
+//! end a function that is near its limit. Grants are decided elsewhere (`hooks`), and the data door reports releases.
 
 use std::sync::{Arc, Weak};
 
@@ -66,7 +66,8 @@ impl BookedMemory {
         Self { sandbox: Arc::downgrade(sandbox), books: Mutex::new(books) }
     }
 
-    /// Sets the grant of the next run. Returns the present grant: the former one if the kernel cannot reclaim enough memory.
+    /// Sets the grant of the next run. Returns the present grant: the former one if the kernel cannot reclaim enough
+    /// memory.
     pub fn grant(&self, grant: Grant) -> ByteSize {
         let Some(sandbox) = self.sandbox.upgrade() else { return grant.memory };
         let mut books = self.books.lock();
@@ -131,7 +132,8 @@ fn set(memory: &dyn SandboxMemory, from: Books, to: Books) -> Result<(), Sandbox
         true => Ok(()),
         false => memory.set_ceiling(ceiling),
     };
-    // The limit is never above the ceiling: at the limit a sandbox waits for memory, at the ceiling the kernel kills it.
+    // The limit is never above the ceiling: at the limit a sandbox waits for memory, at the ceiling the kernel kills
+    // it.
     invariant!(to.limit() <= to.ceiling() && to.ceiling() <= to.grant.booked, "{to:?} exceeds what was booked");
     let outcome = if to.ceiling() < from.ceiling() {
         limit(to.limit()).and_then(|()| ceiling(to.ceiling()))

@@ -20,8 +20,8 @@ pub struct DataListeners {
 
 /// A sandbox's booking, which pays for the node's segments that the sandbox holds.
 pub trait HeldMemory: Send + Sync {
-    /// The sandbox holds `bytes` more from now on. False, without any change, if its booking does not pay for them beside its
-    /// own memory. Blocks for a few writes of cgroup files.
+    /// The sandbox holds `bytes` more from now on. False, without any change, if its booking does not pay for them
+    /// beside its own memory. Blocks for a few writes of cgroup files.
     fn hold(&self, bytes: ByteSize) -> bool;
     /// The sandbox has released `bytes`.
     fn let_go(&self, bytes: ByteSize);
@@ -29,7 +29,7 @@ pub trait HeldMemory: Send + Sync {
 
 /// Serves the data of one sandbox's namespace inside that sandbox.
 pub trait DataDoor: Send + Sync {
-    /// Serves on `listeners`, in its own tasks, until `until` is cancelled. Answers only requests signed with `key`, which
-    /// only the sandbox in that network has. `booked` pays for the segments handed out. Must not block.
+    /// Serves on `listeners`, in its own tasks, until `until` is cancelled. Answers only requests signed with `key`,
+    /// which only the sandbox in that network has. `booked` pays for the segments handed out. Must not block.
     fn serve(&self, listeners: DataListeners, key: AccessKeyId, booked: Arc<dyn HeldMemory>, until: CancellationToken);
 }

@@ -216,7 +216,8 @@ pub trait Sandbox: Send + Sync {
     /// Lets them run on.
     async fn thaw(&self) -> Result<(), SandboxError>;
     /// Returns when what it printed before this call has come to the log sink, an unfinished line as a line; bounded,
-    /// so that a sandbox which never stops printing holds nobody up. Engines that hand lines over at once need not do anything.
+    /// so that a sandbox which never stops printing holds nobody up. Engines that hand lines over at once need not do
+    /// anything.
     async fn flush_log(&self) {}
     /// Ends all its processes and removes what was made for it. Returns when both are done.
     async fn destroy(&self);

@@ -1,7 +1,7 @@
 //! The sizes of recently read or written objects: a feature of inputs, found without asking a store.
 //!
-//! An observer of the object memory. Without a recorder of features, the size is the only known feature. An object that was
-//! never seen, or that was forgotten at the limit, has no size, and gives no prediction.
+//! An observer of the object memory. Without a recorder of features, the size is the only known feature. An object that
+//! was never seen, or that was forgotten at the limit, has no size, and gives no prediction.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -18,8 +18,8 @@ use crate::object_features::{INPUT_SIZE, ObjectFeatures};
 /// Objects remembered; each takes 16 bytes and a share of the table's free space.
 const OBJECTS_MAX: usize = 1 << 18;
 
-/// Sizes by the hash of the object's name. The hash is keyed with a random secret, so nobody can make two names collide. A
-/// collision by chance (one in 2^46 at full size) costs a wrong prediction.
+/// Sizes by the hash of the object's name. The hash is keyed with a random secret, so nobody can make two names
+/// collide. A collision by chance (one in 2^46 at full size) costs a wrong prediction.
 pub struct ObjectSizes {
     hasher: RandomState,
     generations: Mutex<Generations>,

@@ -120,8 +120,8 @@ impl CacheWays {
         books.bound.clear();
     }
 
-    /// Ends a window of load. When several windows in a row ask for it, changes how the ways are divided between sensitive
-    /// and insensitive functions, and returns the new share of the insensitive functions.
+    /// Ends a window of load. When several windows in a row ask for it, changes how the ways are divided between
+    /// sensitive and insensitive functions, and returns the new share of the insensitive functions.
     ///
     /// # Errors
     /// The system's reason. The classes are unchanged, and a later window tries again.

@@ -1,9 +1,10 @@
-//! Binding by cores, as CASY does (section IV). A running invocation has its own core: the sandbox's cpuset confines it,
-//! and the core is in the invocation's class. Forked tasks are covered, and no thread is moved.
+//! Binding by cores, as CASY does (section IV). A running invocation has its own core: the sandbox's cpuset confines
+//! it, and the core is in the invocation's class. Forked tasks are covered, and no thread is moved.
 //!
-//! If no core is free, the invocation is bound by its tasks and runs on all cores. The core is free again after the run.
-//! An idle sandbox stays confined to its last core: if that core is free at the next run, nothing needs to be written.
-//! The class of a task overrides the class of its core (resctrl.rst), so tasks with their own core are in the default class.
+//! If no core is free, the invocation is bound by its tasks and runs on all cores. The core is free again after the
+//! run. An idle sandbox stays confined to its last core: if that core is free at the next run, nothing needs to be
+//! written. The class of a task overrides the class of its core (resctrl.rst), so tasks with their own core are in the
+//! default class.
 
 use std::collections::HashMap;
 
@@ -120,8 +121,8 @@ impl CoreBinding {
         }
     }
 
-    /// An invocation begins. Gives it a core in its sandbox's class, or binds it by its tasks if no core is free. Returns
-    /// what was done, in words.
+    /// An invocation begins. Gives it a core in its sandbox's class, or binds it by its tasks if no core is free.
+    /// Returns what was done, in words.
     pub(super) fn begin(&self, groups: &ClassGroups, invocation: InvocationId, tasks: &Members) -> String {
         let mut books = self.books.lock();
         let Books { cores, sandboxes, running } = &mut *books;

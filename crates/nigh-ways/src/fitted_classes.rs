@@ -1,8 +1,8 @@
 //! Nigh's own policy: the classes of service are fitted to the running invocations.
 //!
-//! An invocation is placed at its start into the present classes. Whenever one starts or ends, a background task fits the
-//! classes again and moves invocations that belong elsewhere. The fit needs miss curves. While a function runs whose model
-//! has none, the classes are CASY's.
+//! An invocation is placed at its start into the present classes. Whenever one starts or ends, a background task fits
+//! the classes again and moves invocations that belong elsewhere. The fit needs miss curves. While a function runs
+//! whose model has none, the classes are CASY's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ impl CacheWays {
         self.changed.notified().await;
     }
 
-    /// Fits the classes to the running invocations. Makes blocking system calls; must not be called during an invocation.
+    /// Fits the classes to the running invocations. Makes blocking system calls; must not be called during an
+    /// invocation.
     ///
     /// # Errors
     /// The system's reason. The classes are unchanged.

@@ -1,8 +1,8 @@
 //! The cache ways of each invocation. Before the run its need is predicted, and its sandbox is bound to a class of
 //! service; at the end of the run its load is released.
 //!
-//! This crate joins the decisions of `nigh_llc` (models, layout, placement) with the sizes of the input's objects and the
-//! sandbox's tasks. On a machine that cannot bind, decisions are made and recorded, and nothing is bound.
+//! This crate joins the decisions of `nigh_llc` (models, layout, placement) with the sizes of the input's objects and
+//! the sandbox's tasks. On a machine that cannot bind, decisions are made and recorded, and nothing is bound.
 
 mod books;
 mod cache_use;

@@ -1,9 +1,9 @@
 //! The machine's classes of service: one resctrl group for each class, named by the class's number.
 //!
 //! The default class is resctrl's root group, which Nigh never changes. Sandboxes are bound by their tasks, or by their
-//! own core (`core_binding`). Classes of insensitive functions can be limited in memory bandwidth: a function that streams
-//! through memory gains nothing from the cache and takes bandwidth from the others. The next layout takes over groups that
-//! an earlier process left, and the node removes all its groups at its end.
+//! own core (`core_binding`). Classes of insensitive functions can be limited in memory bandwidth: a function that
+//! streams through memory gains nothing from the cache and takes bandwidth from the others. The next layout takes over
+//! groups that an earlier process left, and the node removes all its groups at its end.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Reads occupancy and bandwidth of each function's sandboxes once a second.
 //!
-//! An invocation only looks its sandbox up: the sampler makes, reads and removes monitoring groups. A sandbox that changes
-//! its class takes its group along, by one rename if the kernel can do that. When monitoring ids run out, a sandbox is not
-//! counted, a metric counts the case, and the sampler tries again.
+//! An invocation only looks its sandbox up: the sampler makes, reads and removes monitoring groups. A sandbox that
+//! changes its class takes its group along, by one rename if the kernel can do that. When monitoring ids run out, a
+//! sandbox is not counted, a metric counts the case, and the sampler tries again.
 
 use std::sync::Arc;
 
@@ -69,8 +69,8 @@ impl ResctrlClasses {
         self.groups.counted.lock().by_function()
     }
 
-    /// Forgets ended sandboxes, makes missing monitoring groups, and reads all counters. Called every second. Makes several
-    /// blocking system calls for each sandbox. `now` gives the time of each reading.
+    /// Forgets ended sandboxes, makes missing monitoring groups, and reads all counters. Called every second. Makes
+    /// several blocking system calls for each sandbox. `now` gives the time of each reading.
     pub fn sample_use(&self, now: impl Fn() -> Monotonic) {
         if let Some(by_core) = &self.by_core {
             by_core.forget_ended(|tasks| self.has_ended(tasks));

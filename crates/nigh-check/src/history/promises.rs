@@ -1,8 +1,8 @@
 //! Checks the contract's promises on a recorded history: finds reads that did not show what they had to.
 //!
-//! A write is *older* than another if its effect was known before the other began: by its own answer, or by a reader's. A
-//! read of a client outside must be of nothing older than what was known before it began. A read in an invocation must be of
-//! nothing older than
+//! A write is *older* than another if its effect was known before the other began: by its own answer, or by a reader's.
+//! A read of a client outside must be of nothing older than what was known before it began. A read in an invocation
+//! must be of nothing older than
 //! - what was settled before the invocation was called: written by clients outside, or seen or written by an invocation that
 //!   had ended (P1);
 //! - what the invocation had seen, its caller's and its callees' part among it (P4);
@@ -127,8 +127,8 @@ impl<'h> HistoryIndex<'h> {
         known
     }
 
-    /// When what was shown was known at the latest, whichever of the writes that make it so it is of: what began after that
-    /// is newer. None if that cannot be told.
+    /// When what was shown was known at the latest, whichever of the writes that make it so it is of: what began after
+    /// that is newer. None if that cannot be told.
     fn known(&self, object: &str, shown: State, shown_by: Moment) -> Option<Moment> {
         let writes = self.writes.get(object).map_or(&[][..], Vec::as_slice);
         match shown {

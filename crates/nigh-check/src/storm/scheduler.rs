@@ -1,5 +1,5 @@
-//! The schedulers: one a namespace at a time. Each dispatches what is ready, hears of ends, and has the homes fence what
-//! is lost before it declares anything ended.
+//! The schedulers: one a namespace at a time. Each dispatches what is ready, hears of ends, and has the homes fence
+//! what is lost before it declares anything ended.
 
 use nigh_protocol::{Frontier, Member, Rule};
 use nigh_terms::{Epoch, ShardId, Token, Version};

@@ -159,8 +159,8 @@ impl Resctrl {
         Ok(MemoryTraffic::of(&self.counters(of)?))
     }
 
-    /// Removes a monitoring group of Nigh's, wherever it stands; its tasks stay in their class. Returns whether there was
-    /// one.
+    /// Removes a monitoring group of Nigh's, wherever it stands; its tasks stay in their class. Returns whether there
+    /// was one.
     pub fn remove_monitor(&self, monitor: &GroupName) -> Result<bool, BindError> {
         let _lock = self.fs.lock()?;
         binding::remove_monitors(&*self.fs, |name| name == monitor).map(|removed| removed > 0)

@@ -1,5 +1,5 @@
-//! An input on its way to a sandbox, as the body of an HTTP response. The connection that asked for the input may close at
-//! any time. If the connection has not taken the bytes by then, the input is given back.
+//! An input on its way to a sandbox, as the body of an HTTP response. The connection that asked for the input may close
+//! at any time. If the connection has not taken the bytes by then, the input is given back.
 //!
 //! An input counts as taken as soon as the connection has its bytes, whether they arrive or not: no input runs twice.
 

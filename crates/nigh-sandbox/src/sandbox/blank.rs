@@ -97,8 +97,8 @@ impl Drop for GroupGuard {
             return;
         }
         let mut held = Self(self.0.take());
-        // A separate thread, because the async runtime may be shutting down. If no thread starts, the closure is dropped and
-        // the group's own drop ends it.
+        // A separate thread, because the async runtime may be shutting down. If no thread starts, the closure is
+        // dropped and the group's own drop ends it.
         let _no_thread = std::thread::Builder::new().name("end-blank".to_owned()).spawn(move || held.end());
     }
 }

@@ -1,9 +1,9 @@
 //! Makes sandboxes: blank ones up to the point where the function must be known, kept ready in a small stock, and
 //! functions' sandboxes from them.
 //!
-//! The slowest step of a start is moving a process into its cgroups: on an idle tree the kernel waits 5 to 20 ms for an RCU
-//! grace period. A blank sandbox has done that step and has its namespaces. It holds nothing of any function and becomes
-//! the sandbox of one function only.
+//! The slowest step of a start is moving a process into its cgroups: on an idle tree the kernel waits 5 to 20 ms for an
+//! RCU grace period. A blank sandbox has done that step and has its namespaces. It holds nothing of any function and
+//! becomes the sandbox of one function only.
 
 use std::ffi::OsStr;
 use std::net::Ipv4Addr;

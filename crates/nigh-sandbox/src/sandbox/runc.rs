@@ -1,8 +1,8 @@
 //! The engine `runc`: each sandbox a container that runc makes, with Nigh's own init inside.
 //!
-//! This side decides by a trial whether runc can be used, and whether with a user namespace. runc isolates a blank sandbox
-//! when it is made and deletes the container at the end; everything in between goes through the init's socket and the
-//! cgroup's files.
+//! This side decides by a trial whether runc can be used, and whether with a user namespace. runc isolates a blank
+//! sandbox when it is made and deletes the container at the end; everything in between goes through the init's socket
+//! and the cgroup's files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use super::local::{EngineSettings, LocalEngine, NOT_TOLD, blocking};
 use super::step_failure::START_PATIENCE;
 use crate::cgroup::{CgroupHost, Trees};
 
-/// The oldest version with recursive read-only mounts, and with a user namespace over folders that its root cannot list.
+/// The oldest version with recursive read-only mounts, and with a user namespace over folders that its root cannot
+/// list.
 const RUNC: ExternalProgram = ExternalProgram { name: "runc", oldest: (1, 1) };
 
 /// An engine if runc works here; if not, the reason.

@@ -1,5 +1,5 @@
-//! Pre-warmed sandboxes (stems): complete but for the function's code, with a runtime waiting inside. How one is made from
-//! a blank sandbox, and how it becomes a function's sandbox.
+//! Pre-warmed sandboxes (stems): complete but for the function's code, with a runtime waiting inside. How one is made
+//! from a blank sandbox, and how it becomes a function's sandbox.
 
 use std::time::{Duration, Instant};
 
@@ -100,8 +100,8 @@ impl SandboxFactory {
 }
 
 impl SandboxProcesses<()> {
-    /// Tells the init to start the runtime and waits until it is ready. Returns the mount namespace, if the init has built
-    /// the root, and the runtime's report.
+    /// Tells the init to start the runtime and waits until it is ready. Returns the mount namespace, if the init has
+    /// built the root, and the runtime's report.
     async fn warm(&mut self, order: Launch) -> Result<(Option<MountNamespace>, String), StepFailure> {
         self.order(&Order::Warm(order)).await?;
         match next(&mut self.control).await? {

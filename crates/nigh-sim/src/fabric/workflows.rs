@@ -1,7 +1,9 @@
-//! The paper's six workflows: patterns and schedule from its table III and figure 7, sizes measured on the public sources.
+//! The paper's six workflows: patterns and schedule from its table III and figure 7, sizes measured on the public
+//! sources.
 //!
-//! Computing is what each function took in plain Python on two cores, with the (de)serialisation in its reads and writes;
-//! a run scales all of a workflow alike, so only proportions matter. Where nothing was measured, none is made up.
+//! Computing is what each function took in plain Python on two cores, with the (de)serialisation in its reads and
+//! writes; a run scales all of a workflow alike, so only proportions matter. Where nothing was measured, none is made
+//! up.
 
 use super::workflow::{Function, Object, ObjectId, Server, Step, Workflow};
 

@@ -174,7 +174,8 @@ impl LlcGeometry {
         }
     }
 
-    /// The cache that 1 line in `rate` of this one's lines sees as those see this one: fewer sets, as many slices and ways.
+    /// The cache that 1 line in `rate` of this one's lines sees as those see this one: fewer sets, as many slices and
+    /// ways.
     pub const fn scaled_down(self, rate: SampleRate) -> Result<Self, GeometryError> {
         let refused = GeometryError::TooFewSetsToScale { sets: self.sets_per_slice, rate };
         if rate.one_in() > self.sets_per_slice {

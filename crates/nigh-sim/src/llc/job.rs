@@ -129,7 +129,8 @@ pub(super) const fn check_class(clos: ClosId) -> Result<(), MaskError> {
     if clos.0 < super::cache::CLOS_MAX { Ok(()) } else { Err(MaskError::NoSuchClos { clos }) }
 }
 
-/// Decides, from outside the simulator, which class of service a job runs in. A closure is one that only acts on starts.
+/// Decides, from outside the simulator, which class of service a job runs in. A closure is one that only acts on
+/// starts.
 pub trait Binder {
     /// `job` gets a core at `now`; the class it runs in. Masks and other jobs may be changed on the occasion.
     fn start(&mut self, job: JobId, now: SimTime, classes: &mut Classes<'_>) -> Result<ClosId, MaskError>;

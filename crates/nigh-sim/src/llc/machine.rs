@@ -1,4 +1,5 @@
-//! Many cores that share one last-level cache and one memory, each replaying a job's trace, in the order of their times.
+//! Many cores that share one last-level cache and one memory, each replaying a job's trace, in the order of their
+//! times.
 //!
 //! The core with the earliest next request goes next (the lower number on a tie), so the order of requests at the cache
 //! is the order of simulated time: equal inputs and seeds give equal reports. A job's start binds it to a class of
@@ -158,7 +159,8 @@ impl<'t, 'b> Machine<'t, 'b> {
         Ok(result)
     }
 
-    /// Runs one core until its next event lies at or after `until` (time, core), or its pass ends. Gives the time reached.
+    /// Runs one core until its next event lies at or after `until` (time, core), or its pass ends. Gives the time
+    /// reached.
     fn advance(&mut self, core: usize, until: (u64, usize)) -> Result<u64, MachineError> {
         let Some(running) = &mut self.cores[core] else { return Ok(self.due[core]) };
         let weight = u64::from(self.config.rate.one_in());
@@ -224,7 +226,8 @@ impl<'t, 'b> Machine<'t, 'b> {
 }
 
 impl RunningJob<'_> {
-    /// The time until the next access or the end of the pass, in thousandths of a cycle; its set is asked for meanwhile.
+    /// The time until the next access or the end of the pass, in thousandths of a cycle; its set is asked for
+    /// meanwhile.
     #[inline]
     fn look_ahead(&mut self, timing: &CoreTiming, cache: &WayPartitionedCache) -> u64 {
         let Some(access) = self.job.trace.accesses().get(self.position) else {

@@ -1,4 +1,5 @@
-//! The memory behind the last level, shared by all cores: what a line costs in latency is the core's, here it waits its turn.
+//! The memory behind the last level, shared by all cores: what a line costs in latency is the core's, here it waits its
+//! turn.
 
 use super::access::LINE_BYTES;
 use super::sim_time::{MILLI, SimTime};

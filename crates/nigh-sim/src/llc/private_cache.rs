@@ -69,8 +69,8 @@ impl PrivateHierarchy {
         Ok(Self { second: Some(PrivateCache::new(256 << 10, Ways(8))?), ..Self::cascade_lake()? })
     }
 
-    /// Asks for a line; whether the request goes on to the last level. What the second level gives up never reaches these
-    /// caches, so [`AccessKind::CleanEviction`] and [`AccessKind::DirtyEviction`] always go on.
+    /// Asks for a line; whether the request goes on to the last level. What the second level gives up never reaches
+    /// these caches, so [`AccessKind::CleanEviction`] and [`AccessKind::DirtyEviction`] always go on.
     pub fn passes_on(&mut self, line: u64, kind: AccessKind) -> bool {
         let first = match kind {
             AccessKind::Fetch => &mut self.instructions,

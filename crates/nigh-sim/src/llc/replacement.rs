@@ -1,8 +1,8 @@
 //! Chooses the victim in a full set: LRU, tree-PLRU and SRRIP, each within the ways that the class of service may fill.
 //!
 //! A hit updates the state wherever the line is; a victim is looked for among the allowed ways only (Intel SDM vol. 3,
-//! 19.19.2: a mask restricts allocation, not look-up). What a real processor does to the state of ways outside the mask is
-//! not published: here they do not age by another class's misses (SRRIP) and steer no choice (tree-PLRU).
+//! 19.19.2: a mask restricts allocation, not look-up). What a real processor does to the state of ways outside the mask
+//! is not published: here they do not age by another class's misses (SRRIP) and steer no choice (tree-PLRU).
 
 use super::geometry::WAYS_MAX;
 use super::lanes::{self, LANES};
@@ -76,8 +76,8 @@ fn choose(found: u32, vacant: impl FnOnce() -> u32, allowed: u32, victim: impl F
     (if vacant != 0 { vacant.trailing_zeros() } else { victim() }, false)
 }
 
-/// One bit a node of a binary tree over the ways; node n has the children 2n and 2n+1, the root is 1. A set bit points to
-/// the right half as the next victim.
+/// One bit a node of a binary tree over the ways; node n has the children 2n and 2n+1, the root is 1. A set bit points
+/// to the right half as the next victim.
 pub(super) struct TreePlru {
     levels: u32,
 }

@@ -39,8 +39,8 @@ pub enum ReplayTraceError {
     },
 }
 
-/// One access: the line in the low half; above it whether a neighbour line was asked for shortly before, whether this is
-/// only a pause, and the instructions since the access before.
+/// One access: the line in the low half; above it whether a neighbour line was asked for shortly before, whether this
+/// is only a pause, and the instructions since the access before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReplayAccess(u64);
 
@@ -143,8 +143,8 @@ impl ReplayTrace {
         Ok(())
     }
 
-    /// One line in `rate` of this whole trace: those whose virtual line number `keeps` names, by its place in its page alone.
-    /// Traces that are to share a cache must be sampled alike. Neighbours stay as the whole trace has them.
+    /// One line in `rate` of this whole trace: those whose virtual line number `keeps` names, by its place in its page
+    /// alone. Traces that are to share a cache must be sampled alike. Neighbours stay as the whole trace has them.
     pub fn sampled(&self, rate: SampleRate, keeps: impl Fn(u64) -> bool) -> Result<Self, ReplayTraceError> {
         if self.rate() != SampleRate::ALL {
             return Err(ReplayTraceError::AlreadySampled { held: self.rate(), wanted: rate });

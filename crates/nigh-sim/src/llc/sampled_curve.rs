@@ -48,8 +48,8 @@ impl SampledCurve {
         Ok(Self::new(geometry.scaled_down(rate)?, rate, rate, usize::MAX))
     }
 
-    /// Follows all lines at first and at most `lines_max` at any time; but never less than a list of the geometry's ways
-    /// for each slice.
+    /// Follows all lines at first and at most `lines_max` at any time; but never less than a list of the geometry's
+    /// ways for each slice.
     pub fn bounded(geometry: LlcGeometry, lines_max: usize) -> Self {
         let mut rate_max = SampleRate::ALL;
         while let Some(next) = rate_max.halved()
@@ -122,8 +122,8 @@ impl SampledCurve {
         self.followed = self.sets.iter().map(Vec::len).sum();
     }
 
-    /// Counts from here on only; the lines that were used stay in the lists. A run that follows another of the same kind
-    /// is a warm one.
+    /// Counts from here on only; the lines that were used stay in the lists. A run that follows another of the same
+    /// kind is a warm one.
     pub fn count_anew(&mut self) {
         (self.warming, self.sampled) = (self.accesses, 0);
         self.found.fill(0);

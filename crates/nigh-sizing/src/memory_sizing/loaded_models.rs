@@ -112,8 +112,8 @@ impl LoadedModels {
         self.slots.read().get(name).cloned()
     }
 
-    /// Puts a model in the place of any that the function has. What has to go for it: those with their names that are to
-    /// be stored.
+    /// Puts a model in the place of any that the function has. What has to go for it: those with their names that are
+    /// to be stored.
     pub(super) fn put(&self, name: Name, loaded: CachedModel) -> (Arc<Slot>, Vec<(Name, CachedModel)>) {
         let bytes = loaded.bytes();
         let used = AtomicU64::new(self.uses.fetch_add(1, Ordering::Relaxed));

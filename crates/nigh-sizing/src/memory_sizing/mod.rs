@@ -1,10 +1,10 @@
-//! The hook that sizes runs: predicts the memory of each run and whether caching pays, and learns from the run's end (OFC
-//! section 5).
+//! The hook that sizes runs: predicts the memory of each run and whether caching pays, and learns from the run's end
+//! (OFC section 5).
 //!
 //! Before a run, the invocation's features go to its function's model. While the model is not mature or not loaded, the
 //! run is granted its booking, and its reads feed the cache. After the run, its record becomes a training row, an
-//! under-prediction becomes a floor at once, and the keeper is told when to fit again. Nothing here waits, and no invocation
-//! fails because of it: unknown features are left out. How the kernel enforces a grant is decided elsewhere.
+//! under-prediction becomes a floor at once, and the keeper is told when to fit again. Nothing here waits, and no
+//! invocation fails because of it: unknown features are left out. How the kernel enforces a grant is decided elsewhere.
 
 mod code_version;
 mod input_rules;
@@ -48,8 +48,8 @@ use crate::object_features::ObjectFeatures;
 
 /// The least grant: the memory of a runtime alone.
 const RUNTIME_FLOOR: ByteSize = ByteSize::mib(16);
-/// A warm sandbox is granted at least this much above its present use. With a lower limit the kernel would have to search
-/// for memory to reclaim.
+/// A warm sandbox is granted at least this much above its present use. With a lower limit the kernel would have to
+/// search for memory to reclaim.
 const BEYOND_USED: ByteSize = ByteSize::mib(4);
 /// The unit of grants, in bytes.
 const GRANT_STEP: u64 = 1 << 20;

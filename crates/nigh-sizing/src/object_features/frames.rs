@@ -1,8 +1,8 @@
 //! Messages between the recorder and a parser process: frames of a length and that many bytes.
 //!
-//! A question is an object's bytes that are at hand; it comes from the node, and the process takes it for what it is. An
-//! answer is JSON from a process that has read a tenant's bytes, and may be anything: it is bounded, its numbers and names
-//! are checked as they are read, and a name that is no `in_...` is refused. All numbers are little endian.
+//! A question is an object's bytes that are at hand; it comes from the node, and the process takes it for what it is.
+//! An answer is JSON from a process that has read a tenant's bytes, and may be anything: it is bounded, its numbers and
+//! names are checked as they are read, and a name that is no `in_...` is refused. All numbers are little endian.
 //!
 //! ```text
 //! frame     u32 length, then so many bytes

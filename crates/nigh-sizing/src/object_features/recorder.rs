@@ -1,8 +1,8 @@
 //! Records the features of objects: observes objects that are stored or read into memory, lets parser processes look at
 //! their headers in the background, and keeps the result. The shell around `look_queue` and `known_objects`.
 //!
-//! A data call only adds a name to a bounded queue. The recorder asks the store only for an object whose trigger waits for
-//! its features (`trigger_features`).
+//! A data call only adds a name to a bounded queue. The recorder asks the store only for an object whose trigger waits
+//! for its features (`trigger_features`).
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -135,8 +135,8 @@ impl FeatureRecorder {
         known.peek(object).map(|known| (known.version, Arc::clone(&known.row)))
     }
 
-    /// Puts these objects at the head of the queue, reads them from the store if necessary, and waits until all have features,
-    /// at most for `within`. True if all have.
+    /// Puts these objects at the head of the queue, reads them from the store if necessary, and waits until all have
+    /// features, at most for `within`. True if all have.
     pub async fn await_looks(&self, objects: &[ObjectId], within: Duration) -> bool {
         let until = Instant::now() + within;
         let unknown = |inner: &FeatureRecorderState| -> Vec<ObjectId> {

@@ -8,8 +8,9 @@ use super::machine::{BandwidthConfig, CacheConfig, Dialect, MachineConfig, Monit
 /// QEMU's caches of an Intel processor without cache description.
 const L3_BYTES: u32 = 16 << 20;
 const L2_BYTES: u32 = 4 << 20;
-/// More ids than all cases free in a second, which is how long one stays in limbo; and bytes a counted unit, so few that
-/// an id's share of the cache, the occupancy below which it leaves limbo, does not round to 0: it would never leave.
+/// More ids than all cases free in a second, which is how long one stays in limbo; and bytes a counted unit, so few
+/// that an id's share of the cache, the occupancy below which it leaves limbo, does not round to 0: it would never
+/// leave.
 const RMIDS: u32 = 2048;
 const RMID_SCALE: u32 = 4096;
 

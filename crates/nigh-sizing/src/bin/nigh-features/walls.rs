@@ -1,5 +1,5 @@
-//! The walls around what reads tenants' bytes: limits, no privilege, and a filter of system calls that leaves reading from
-//! standard input, writing to standard output, and memory. Follows seccomp(2), setrlimit(2) and credentials(7).
+//! The walls around what reads tenants' bytes: limits, no privilege, and a filter of system calls that leaves reading
+//! from standard input, writing to standard output, and memory. Follows seccomp(2), setrlimit(2) and credentials(7).
 //!
 //! The process has one thread throughout.
 
@@ -118,8 +118,8 @@ pub(crate) fn open() -> Value {
         ("control its descriptors", libc::SYS_ioctl, [0, 0, 0, 0, 0, 0]),
     ];
     let is_open = |call: i64, with: [i64; 6]| {
-        // SAFETY: the filter refuses each of these before the kernel looks at an argument; were one let through, each has
-        // null or constant pointers only, which the kernel checks.
+        // SAFETY: the filter refuses each of these before the kernel looks at an argument; were one let through, each
+        // has null or constant pointers only, which the kernel checks.
         let outcome = unsafe { libc::syscall(call, with[0], with[1], with[2], with[3], with[4], with[5]) };
         !(outcome == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM))
     };
