@@ -21,7 +21,7 @@ pub(crate) enum Packet {
     Ended(u8, Token),
     /// From a home of this epoch to the ledger.
     Append(ShardId, Epoch, AppendId, LedgerRecord<Object>, Option<Op>),
-    /// The ledger's answer; none if the home is deposed.
+    /// The ledger's response; none for a former home.
     Appended(ShardId, Epoch, AppendId, Option<Version>),
     /// From a home to the store.
     Load(ShardId, Epoch, Object),

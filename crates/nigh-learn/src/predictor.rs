@@ -152,7 +152,7 @@ impl Predictor {
         &self.version
     }
 
-    /// Whether it may be believed.
+    /// The maturity.
     #[must_use]
     pub const fn maturity(&self) -> &Maturity {
         &self.maturity

@@ -441,7 +441,7 @@ mod tests {
             while profiler.next().unwrap().ways != Ways(6) {
                 profiler.record_counted(took(100.0), Some(1e6)).unwrap();
             }
-            // One failure is a failure of the run alone; three are given up.
+            // One failure fails only its run; after three the input is skipped.
             profiler.record(end.clone()).unwrap();
             assert_eq!(profiler.next().is_none(), kept, "{end:?}");
             while profiler.next().is_some() {

@@ -40,7 +40,7 @@ impl Drop for Lease {
 /// A blank sandbox. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct BlankSandbox {
-    pub(super) begun: SandboxProcesses<()>,
+    pub(super) processes: SandboxProcesses<()>,
     pub(super) held: GroupGuard,
     /// Where the function's folders are mounted from outside; none if the init mounts them.
     pub(super) inside: Option<MountNamespace>,
@@ -48,7 +48,7 @@ pub(super) struct BlankSandbox {
 
 /// A sandbox that runs its command.
 pub(super) struct LaunchedSandbox {
-    pub(super) begun: SandboxProcesses<Listeners>,
+    pub(super) processes: SandboxProcesses<Listeners>,
     pub(super) group: Group,
     pub(super) lease: Lease,
     pub(super) network: Option<OutboundLink>,
@@ -76,11 +76,11 @@ impl GroupGuard {
 
     pub(super) fn made(
         mut self,
-        begun: SandboxProcesses<Listeners>,
+        processes: SandboxProcesses<Listeners>,
         steps: Steps,
     ) -> Result<LaunchedSandbox, StepFailure> {
         let (group, lease) = self.0.take().ok_or_else(|| StepFailure::at("start it", "it has ended"))?;
-        Ok(LaunchedSandbox { begun, group, lease, network: None, steps })
+        Ok(LaunchedSandbox { processes, group, lease, network: None, steps })
     }
 
     /// Ends the group, if it still exists.
@@ -105,14 +105,14 @@ impl Drop for GroupGuard {
 
 impl BlankSandbox {
     pub(super) fn has_ended(&self) -> bool {
-        self.begun.control.has_ended()
+        self.processes.control.has_ended()
     }
 
     /// Ends the sandbox and removes its cgroup before it returns.
     pub(super) async fn end(self) {
-        let Self { begun, mut held, inside: _ } = self;
-        drop(begun.control);
-        let mut keeper = begun.keeper;
+        let Self { processes, mut held, inside: _ } = self;
+        drop(processes.control);
+        let mut keeper = processes.keeper;
         let _gone = timeout(START_PATIENCE, keeper.wait()).await;
         let _ended = tokio::task::spawn_blocking(move || held.end()).await;
     }

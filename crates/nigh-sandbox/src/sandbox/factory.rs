@@ -135,14 +135,14 @@ impl SandboxFactory {
 
     /// Makes a sandbox without a command, up to the start of the command, and ends it.
     pub(super) async fn probe(&self) -> Result<(), StepFailure> {
-        let BlankSandbox { begun, mut held, inside } = self.blank().await?;
+        let BlankSandbox { processes, mut held, inside } = self.blank().await?;
         // A folder that every user can read.
         let code = Path::new("/usr");
         if let Some(inside) = inside {
             let own = vec![(code.to_owned(), PathBuf::from(CODE))];
             self.move_in(inside, held.lease()?, own, &[], PROBE_TMP_BYTES).await?;
         }
-        begun.probe(Launch::probe(code, PROBE_TMP_BYTES)).await?;
+        processes.probe(Launch::probe(code, PROBE_TMP_BYTES)).await?;
         // The probe's user is free again before this returns.
         let ended = tokio::task::spawn_blocking(move || held.end()).await;
         ended.map_err(|error| StepFailure::at("remove its cgroup", error))
@@ -182,7 +182,7 @@ impl SandboxFactory {
         outbound: Option<&OutboundNetwork>,
     ) -> Result<LaunchedSandbox, StepFailure> {
         let wanted = Instant::now();
-        let BlankSandbox { mut begun, held, inside } = match self.stock.take() {
+        let BlankSandbox { mut processes, held, inside } = match self.stock.take() {
             Some(blank) => blank,
             None => self.blank().await?,
         };
@@ -202,14 +202,14 @@ impl SandboxFactory {
             None => None,
             Some(outbound) => {
                 let network =
-                    begun.network.take().ok_or_else(|| StepFailure::at("find its network", "it is unknown"))?;
+                    processes.network.take().ok_or_else(|| StepFailure::at("find its network", "it is unknown"))?;
                 Some(outbound.attach(network, held.join_files()).await?)
             }
         };
         let launch = Launch { texts, ..self.launch(spec, held.lease()?) };
-        let begun = in_time("start it", begun.launch(launch)).await?;
+        let processes = in_time("start it", processes.launch(launch)).await?;
         let launch = wanted.elapsed() - walls - mount;
-        let made = held.made(begun, Steps { start: SandboxStart::Cold, walls, mount, launch })?;
+        let made = held.made(processes, Steps { start: SandboxStart::Cold, walls, mount, launch })?;
         Ok(LaunchedSandbox { network, ..made })
     }
 
@@ -249,13 +249,13 @@ impl SandboxFactory {
     async fn make_blank(&self) -> Result<BlankSandbox, StepFailure> {
         let lease = self.lease()?;
         let (cgroups, name) = (Arc::clone(&self.cgroups), lease.name.clone());
-        let processes = match self.raising {
+        let processes_max = match self.raising {
             IsolationMethod::ByInit(_) => BLANK_PROCESSES,
             IsolationMethod::ByRuntime(_) => BLANK_CONTAINER_PROCESSES,
         };
         let group = tokio::task::spawn_blocking(move || {
             let group = cgroups.create(&name)?;
-            match group.bound(Grant::full(BLANK_MEMORY), processes) {
+            match group.bound(Grant::full(BLANK_MEMORY), processes_max) {
                 Ok(()) => Ok(group),
                 Err(error) => {
                     group.end();
@@ -276,11 +276,11 @@ impl SandboxFactory {
             Some(_) => self.runtimes.acquire().await.ok(),
             None => None,
         };
-        let begun = in_time("isolate it", SandboxProcesses::prepare(&self.init, &prepare)).await;
-        let begun = begun.inspect_err(|_| self.forget(&name))?;
-        let inside = begun.process.map(|process| MountNamespace::of(process, &name)).transpose();
+        let processes = in_time("isolate it", SandboxProcesses::prepare(&self.init, &prepare)).await;
+        let processes = processes.inspect_err(|_| self.forget(&name))?;
+        let inside = processes.process.map(|process| MountNamespace::of(process, &name)).transpose();
         let inside = inside.map_err(|error| StepFailure::at("find its files", error))?;
-        Ok(BlankSandbox { begun, held, inside })
+        Ok(BlankSandbox { processes, held, inside })
     }
 
     fn forget(&self, name: &str) {

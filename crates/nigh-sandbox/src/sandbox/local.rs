@@ -226,8 +226,8 @@ impl SandboxEngine for LocalEngine {
 
 /// Starts the supervision of a new sandbox.
 fn started(made: LaunchedSandbox, spec: SandboxSpec) -> StartedSandbox {
-    let LaunchedSandbox { begun, group, lease, network, steps } = made;
-    let SandboxProcesses { keeper, control, output, listeners, process: _, network: _ } = begun;
+    let LaunchedSandbox { processes, group, lease, network, steps } = made;
+    let SandboxProcesses { keeper, control, output, listeners, process: _, network: _ } = processes;
     let Listeners { runtime, data, fast } = listeners;
     let output = Output::new(output, spec.log);
     let running = SupervisedSandbox { id: spec.id, control, keeper, output, group, lease, network };

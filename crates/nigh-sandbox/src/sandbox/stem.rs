@@ -57,7 +57,7 @@ impl SandboxFactory {
 
     /// Makes a pre-warmed sandbox. Its function has the same limit of processes.
     pub(super) async fn warm(&self, spec: &StemSpec) -> Result<Stem, StepFailure> {
-        let BlankSandbox { mut begun, held, inside } = self.blank().await?;
+        let BlankSandbox { mut processes, held, inside } = self.blank().await?;
         held.bound(Grant::full(spec.memory), spec.pids_max)?;
         if let Some(inside) = inside.clone() {
             self.move_in(inside, held.lease()?, Vec::new(), &spec.runtime_folders, spec.tmp.bytes()).await?;
@@ -73,17 +73,17 @@ impl SandboxFactory {
             processes_max: self.processes_max(spec.pids_max),
             filter: self.filter,
         };
-        let warmed = in_time("warm it", begun.warm(order)).await;
-        let (namespace, said) = warmed.map_err(|failed| begun.with_last_line(failed))?;
+        let warmed = in_time("warm it", processes.warm(order)).await;
+        let (namespace, said) = warmed.map_err(|failed| processes.with_last_line(failed))?;
         let inside = inside.or(namespace);
-        Ok(Stem { blank: Box::new(BlankSandbox { begun, held, inside }), said, pids_max: spec.pids_max })
+        Ok(Stem { blank: Box::new(BlankSandbox { processes, held, inside }), said, pids_max: spec.pids_max })
     }
 
     /// Turns `stem` into the sandbox of a function.
     pub(super) async fn adopt(&self, stem: Stem, spec: &SandboxSpec) -> Result<LaunchedSandbox, StepFailure> {
         let wanted = Instant::now();
         let Stem { blank, said: _, pids_max } = stem;
-        let BlankSandbox { begun, held, inside } = *blank;
+        let BlankSandbox { processes, held, inside } = *blank;
         if pids_max != spec.pids_max {
             return Err(StepFailure::at("take a pre-warmed sandbox", "it was made for another number of processes"));
         }
@@ -93,9 +93,9 @@ impl SandboxFactory {
         let mount = wanted.elapsed();
         // Its root is complete, so the init uses only the command and the environment.
         let launch = self.launch(spec, held.lease()?);
-        let begun = in_time("start it", begun.launch(launch)).await?;
+        let processes = in_time("start it", processes.launch(launch)).await?;
         let launch = wanted.elapsed() - mount;
-        held.made(begun, Steps { start: SandboxStart::Prewarmed, walls: Duration::ZERO, mount, launch })
+        held.made(processes, Steps { start: SandboxStart::Prewarmed, walls: Duration::ZERO, mount, launch })
     }
 }
 

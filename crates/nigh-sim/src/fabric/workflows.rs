@@ -109,7 +109,7 @@ fn video() -> Workflow {
     let functions = vec![
         function(0, "locateKeyFrame", C1, &[film], 76.9, &[frame]),
         function(1, "splitVideo", C1, &[film], 7_628.8, &[first, second]),
-        // Each writes its segment anew, nearly as large; the second one is in the cache of c1, which split it.
+        // Each writes its segment again, nearly as large; the second one is in the cache of c1, which split it.
         function(2, "AnalyzeProcess", C1, &[first], 2_717.3, &[first]),
         function(2, "AnalyzeProcess", C2, &[second], 2_300.5, &[second]),
         function(3, "validate", C3, &[], 0.0, &[verdict]),

@@ -13,7 +13,7 @@ use super::format::is_eviction;
 const SETS: u64 = 1024;
 const WAYS: usize = 16;
 
-/// The lines that each set was given and has not given up, the oldest first.
+/// The lines that each set was given and has not evicted, the oldest first.
 pub(super) struct Residents {
     sets: Vec<VecDeque<u64>>,
 }
