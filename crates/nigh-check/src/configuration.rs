@@ -1,14 +1,14 @@
-//! What is explored: who there is, what they run, and which faults may strike, all bounded.
+//! A world to explore: its nodes and homes, what runs on them, and which faults happen, all bounded.
 
 use nigh_protocol::{NodeNumber, Rule, Rules};
 use nigh_terms::{Epoch, ShardId};
 
 use crate::ghost::Object;
 
-/// The reign of every home at first.
+/// The first epoch of each home.
 pub(crate) const FIRST_REIGN: Epoch = Epoch(1);
 
-/// All rules, but perhaps one.
+/// All rules, or all but one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MutatedRules(pub Option<Rule>);
 
@@ -25,15 +25,15 @@ pub enum Step {
     Get(Object),
     /// Writes it.
     Put(Object),
-    /// Takes it away.
+    /// Deletes it.
     Delete(Object),
-    /// Finds that somebody else has written it in the store.
+    /// Notices that it was written outside.
     Notice(Object),
     /// Calls another invocation, which may be dispatched from then on.
     Call(u8),
 }
 
-/// Where a program begins.
+/// How a program starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// The scheduler dispatches it, whenever.
@@ -42,22 +42,22 @@ pub enum Origin {
     After(u8),
     /// Another program calls it.
     Called,
-    /// It is no invocation: a client at a node's door.
+    /// A client at a node's door, not an invocation.
     Outside,
 }
 
 /// One program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// How it comes about.
+    /// How it starts.
     pub origin: Origin,
-    /// Where it may run: a bit a node.
+    /// The nodes that it may run on, one bit each.
     pub nodes: u8,
     /// What it does.
     pub steps: &'static [Step],
 }
 
-/// How often each fault may strike.
+/// The most occurrences of each fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
     /// Messages lost.
@@ -72,7 +72,7 @@ pub struct Faults {
     pub failovers: u8,
     /// Schedulers that crash.
     pub scheduler_crashes: u8,
-    /// Live incarnations given up by a home.
+    /// Live incarnations that a home declares dead.
     pub suspicions: u8,
     /// Invocations killed.
     pub kills: u8,
@@ -95,19 +95,19 @@ pub struct Configuration {
     pub homes: u8,
     /// What runs.
     pub programs: Vec<Program>,
-    /// Copies there are at the start: (node, object).
+    /// The cached copies at the start: (node, object).
     pub warm: &'static [(u8, Object)],
     /// What strikes.
     pub faults: Faults,
     /// The store is written behind the ledger, and read apart from what reads it.
     pub pushes: bool,
-    /// The ledger and the home that asked it are apart: either may end while the other goes on.
+    /// The ledger and the home that called it are separate: each may stop while the other continues.
     pub slow_ledger: bool,
     /// Homes that were replaced go on as if they were not.
     pub zombies: bool,
     /// Nodes that crash come back.
     pub restarts: bool,
-    /// What is outstanding may be asked for again though it, or its answer, is still on its way.
+    /// Outstanding requests may be repeated even if the request or its response is still on its way.
     pub impatient: bool,
     /// The home of each shard is in the process of the node of its number.
     pub residents: bool,
@@ -145,13 +145,13 @@ impl Configuration {
         node_crashes + scheduler_crashes + suspicions > 0
     }
 
-    /// True if this node and the home of this shard, in its first reign, are one process.
+    /// Whether this node and the home of this shard, in its first epoch, are one process.
     #[must_use]
     pub fn is_resident(&self, node: NodeNumber, shard: ShardId, epoch: Epoch) -> bool {
         self.residents && node.0 == u32::from(shard.0) && epoch == FIRST_REIGN
     }
 
-    /// True if acknowledgements of invalidations matter: something may be sent again or given up.
+    /// Whether acknowledgements of invalidations matter: something may be resent or declared dead.
     #[must_use]
     pub const fn repeats(&self) -> bool {
         let Faults { drops, node_crashes, failovers, scheduler_crashes, suspicions, .. } = self.faults;

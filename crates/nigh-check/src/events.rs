@@ -1,21 +1,21 @@
-//! What can happen next in a world, and its happening.
+//! The events that can happen next in a world, and their effects.
 
 use nigh_protocol::{CopyStore as _, Frontier, HomeInput, Member, Rule, Rules as _};
 use nigh_terms::ShardId;
 
 use crate::configuration::{Configuration, Origin, Step};
 use crate::fingerprint::Part;
-use crate::ghost::{OBJECTS_MAX, Object, Promise};
+use crate::ghost::{OBJECTS_MAX, Object};
 use crate::network::Packet;
-use crate::search::Space;
-use crate::world::{Life, Phase, World};
+use crate::world::World;
+use crate::world_parts::{Life, Phase};
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// The packet of this place arrives.
+    /// The packet with this index arrives.
     Deliver(usize),
-    /// It arrives at the deposed home of this place.
+    /// It arrives at the former home with this index.
     DeliverToZombie(usize, u8),
     /// It is lost.
     Drop(usize),
@@ -35,7 +35,7 @@ pub enum Event {
     Evict(u8, Object),
     /// A node crashes.
     Crash(u8),
-    /// A node that crashed, or was given up, begins a new incarnation.
+    /// A node that crashed or was declared dead starts a new incarnation.
     Join(u8),
     /// A home gives a node up that may live.
     Suspect(ShardId, u8),
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Everything that can happen next.
+    /// All events that can happen next.
     pub(crate) fn events(&self, config: &Configuration, events: &mut Vec<Event>) {
         if self.broken.is_some() {
             return;
@@ -379,37 +379,5 @@ impl World {
     pub(crate) fn is_written(&self) -> bool {
         self.broken.is_some()
             || self.nodes.iter().filter_map(|node| node.life.as_deref()).all(|life| life.writers.is_empty())
-    }
-}
-impl Space for World {
-    type Config = Configuration;
-    type Event = Event;
-
-    fn begin(config: &Configuration) -> Self {
-        Self::begin(config)
-    }
-
-    fn events(&self, config: &Configuration, events: &mut Vec<Event>) {
-        self.events(config, events);
-    }
-
-    fn happen(&mut self, config: &Configuration, event: Event) {
-        self.happen(config, event);
-    }
-
-    fn finishes(event: Event) -> bool {
-        event.finishes()
-    }
-
-    fn broken(&self) -> Option<Promise> {
-        self.broken
-    }
-
-    fn is_written(&self) -> bool {
-        self.is_written()
-    }
-
-    fn is_finished(&self) -> bool {
-        self.is_finished()
     }
 }

@@ -1,4 +1,4 @@
-//! What the search of a configuration shows: broken promises, and states from which work cannot be finished.
+//! The results of a search: broken promises, and states from which work cannot be finished.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +8,16 @@ use crate::ghost::Promise;
 use crate::search::{Limits, Number, SearchLimit, SearchResult, Space, search};
 use crate::world::World;
 
-/// A way to a broken promise: one of the shortest.
+/// One of the shortest paths to a broken promise.
 #[derive(Clone, Debug)]
 pub struct Counterexample {
     /// The promise.
     pub promise: Promise,
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<String>,
 }
 
-/// Which states cannot finish, though no fault strikes any more: AG EF of what is asked.
+/// The states that cannot finish even without further faults: the formula AG EF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StuckStates {
     /// States from which a live node's put cannot end (L1).
@@ -28,18 +28,18 @@ pub struct StuckStates {
     pub nearest: Option<usize>,
 }
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct ExplorationResult {
     /// Different states.
     pub states: usize,
-    /// The longest of the shortest ways to a state, in events.
+    /// The longest of the shortest paths to a state, in events.
     pub depth: usize,
-    /// The whole bounded space was seen.
+    /// Whether the whole bounded space was seen.
     pub complete: bool,
-    /// The limit that it was cut off by, if it was.
+    /// The limit that ended the search early.
     pub cut: Option<SearchLimit>,
-    /// Broken promises, of those that the fewest events break.
+    /// The broken promises that take the fewest events.
     pub violations: Vec<Counterexample>,
     /// Which states cannot finish, if all were seen.
     pub stuck: Option<StuckStates>,
@@ -53,7 +53,7 @@ pub fn explore(config: &Configuration, limits: &Limits) -> ExplorationResult {
     explore_space::<World>(config, limits)
 }
 
-/// As `explore`, of any world.
+/// The same as `explore`, for any world.
 pub(crate) fn explore_space<S: Space<Event: std::fmt::Debug>>(
     config: &S::Config,
     limits: &Limits,
@@ -130,6 +130,39 @@ impl Predecessors {
             }
         }
         all.filter(|at| !reaches[*at as usize]).collect()
+    }
+}
+
+impl Space for World {
+    type Config = Configuration;
+    type Event = Event;
+
+    fn begin(config: &Configuration) -> Self {
+        Self::begin(config)
+    }
+
+    fn events(&self, config: &Configuration, events: &mut Vec<Event>) {
+        self.events(config, events);
+    }
+
+    fn happen(&mut self, config: &Configuration, event: Event) {
+        self.happen(config, event);
+    }
+
+    fn finishes(event: Event) -> bool {
+        event.finishes()
+    }
+
+    fn broken(&self) -> Option<Promise> {
+        self.broken
+    }
+
+    fn is_written(&self) -> bool {
+        self.is_written()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_finished()
     }
 }
 

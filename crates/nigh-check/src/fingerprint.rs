@@ -1,4 +1,4 @@
-//! What a state is known by: 128 bits, so that a chance meeting of two among millions hides none of them.
+//! A state's fingerprint of 128 bits: a collision among millions of states is negligible.
 
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -129,7 +129,7 @@ impl<T: Clone> Part<T> {
     }
 }
 
-/// To be changed, for this state alone.
+/// For changes to this state only.
 impl<T: Clone> DerefMut for Part<T> {
     fn deref_mut(&mut self) -> &mut T {
         let known = Arc::make_mut(&mut self.0);

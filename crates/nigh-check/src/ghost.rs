@@ -1,6 +1,6 @@
-//! What an all-knowing observer knows: what each reader must see, and whether it did.
+//! An observer that knows everything: what each reader must see, and whether it did.
 //!
-//! It never touches a machine. Versions are the observer's measure, for the ledger orders all writes.
+//! It never touches a machine. It measures by versions, since the ledger orders all writes.
 
 use nigh_terms::Version;
 
@@ -9,7 +9,7 @@ pub(crate) const OBJECTS_MAX: usize = 2;
 
 /// An object, by its number.
 pub(crate) type Object = u8;
-/// A write: the place of its operation in the program. The first content of every object has none.
+/// A write, by the index of its operation in the program. The first content of every object has none.
 pub(crate) type Op = u8;
 
 /// The promises, as docs/design/coherence.md numbers them.
@@ -25,13 +25,13 @@ pub enum Promise {
     P4,
     /// No acknowledged put is lost.
     P5,
-    /// Who reads a version sees, later, what its writer had seen.
+    /// After a read of a version, later reads show what the version's writer had seen.
     P6,
     /// All writes of a transaction take place, or none does.
     T1,
     /// A transaction that was acknowledged is seen by all; one that was refused never.
     T2,
-    /// No transaction writes over what came after it, or between what it has seen and its end.
+    /// No transaction overwrites a later write, or a write between its reads and its end.
     T3,
 }
 
@@ -66,7 +66,7 @@ impl<const OBJECTS: usize> Marks<OBJECTS> {
     }
 }
 
-/// What somebody must not see the past of, by the promise that forbids it.
+/// The oldest versions that a reader may see, by promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SeenMarks<const OBJECTS: usize = OBJECTS_MAX> {
     /// Writes of invocations that had ended (P1).
@@ -78,7 +78,7 @@ pub(crate) struct SeenMarks<const OBJECTS: usize = OBJECTS_MAX> {
 }
 
 impl<const OBJECTS: usize> SeenMarks<OBJECTS> {
-    /// Everything, whatever forbids it.
+    /// The newest of these, for any promise.
     #[must_use]
     pub(crate) fn all(&self) -> Marks<OBJECTS> {
         let mut all = self.ended;
@@ -111,25 +111,25 @@ pub(crate) struct LoggedWrite {
     pub(crate) version: Version,
     /// The write.
     pub(crate) op: Op,
-    /// It took the object away.
+    /// It deleted the object.
     pub(crate) delete: bool,
 }
 
 /// The observer's notes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ghost {
-    /// Every write that took place, in no matter which order.
+    /// All writes that took place, in any order.
     pub(crate) log: Vec<LoggedWrite>,
-    /// What the writer had seen when it began a write.
+    /// What the writer had seen before the write.
     pub(crate) knew: Vec<(Op, Marks)>,
-    /// What whoever is dispatched now must see.
+    /// What an invocation that is dispatched now must see.
     pub(crate) ended: SeenMarks,
     /// The newest write of each object that was acknowledged.
     pub(crate) acknowledged: Marks,
 }
 
 impl Ghost {
-    /// The write whose effect `version` of `object` shows; none for its first content.
+    /// The write that made `version` of `object`; none for its first content.
     #[must_use]
     pub(crate) fn shown_by(&self, object: Object, version: Version) -> Option<&LoggedWrite> {
         let older = self.log.iter().filter(|one| one.object == object && one.version <= version);

@@ -1,9 +1,9 @@
 //! Histories of real clients, checked: what was done to objects, when it began and ended, and what was seen.
 //!
-//! Two questions, each with an algorithm of its own. `register`: is there, for each object alone, one order of what clients
-//! did that explains what each of them saw (linearizability)? `promises`: did any read miss what it had to show, by the
-//! contract's promises P1, P4 and P6, and what kind of miss is it? Every value is written once, so a value names its write.
-//! Pure: times come in, all of one clock. `mutations` breaks a history on purpose: a checker that accepts one is none.
+//! Two questions with two algorithms. `register`: for each object alone, is there one order of all operations that
+//! explains what each client saw (linearizability)? `promises`: did a read miss what it had to show, by the contract's
+//! promises P1, P4 and P6, and how? Each value is written once, so a value identifies its write. Pure: all times are of
+//! one clock. `mutations` breaks a history on purpose, to prove that the checker notices.
 
 mod mutations;
 mod promises;
@@ -17,12 +17,12 @@ pub use register::{Judgement, judge};
 
 /// Nanoseconds of one clock.
 pub type Moment = u64;
-/// What a write made of its object; no other write has the same.
+/// The value that a write gave its object; each write has its own.
 pub type Value = u64;
-/// What an object is: a value, or nothing.
+/// The state of an object: a value, or absent.
 pub type State = Option<Value>;
 
-/// What an operation found, or asked for and was told to be so.
+/// What an operation found, or the condition that held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationResult {
     /// Whatever it was.
@@ -34,7 +34,7 @@ pub enum OperationResult {
 }
 
 impl OperationResult {
-    /// Whether an object in `state` is so.
+    /// Whether an object in `state` matches.
     #[must_use]
     pub fn fits(self, state: State) -> bool {
         match self {
@@ -45,7 +45,7 @@ impl OperationResult {
     }
 }
 
-/// What one client did to one object, in one request.
+/// One request of one client for one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// The object's name.
@@ -54,17 +54,17 @@ pub struct Operation {
     pub invocation: Option<usize>,
     /// When it was sent.
     pub begin: Moment,
-    /// When its answer came. None: nobody knows whether it was done, or will be yet.
+    /// The time of its response. None: the outcome is unknown.
     pub end: Option<Moment>,
     /// What it found.
     pub found: OperationResult,
-    /// What it made of the object; a read makes nothing of it.
+    /// The state that it left; none for a read.
     pub made: Option<State>,
     /// A read when all faults were over: what it misses is lost.
     pub is_last: bool,
 }
 
-/// An invocation, as whoever called it saw it.
+/// An invocation, as its caller saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invocation {
     /// When it was called.
@@ -75,7 +75,7 @@ pub struct Invocation {
     pub caller: Option<usize>,
 }
 
-/// All that was done.
+/// All operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// By clients and invocations, in any order.
@@ -85,8 +85,8 @@ pub struct History {
 }
 
 impl History {
-    /// Each object's operations, as a checker of linearizability takes them: what decides nothing is left out, and a read
-    /// of an invocation begins as early as the contract lets it look.
+    /// Each object's operations for the check of linearizability. Operations that decide nothing are left out, and a
+    /// read of an invocation starts as early as the contract allows.
     #[must_use]
     pub fn by_object(&self) -> BTreeMap<&str, Vec<Operation>> {
         let mut objects: BTreeMap<&str, Vec<Operation>> = BTreeMap::new();
@@ -100,8 +100,8 @@ impl History {
         objects
     }
 
-    /// An invocation may be shown what was newest when it was called, or what stood before the write of another that had
-    /// not ended then: its read counts from there on.
+    /// An invocation may see the state at its call, or the state before the write of another invocation that had not
+    /// ended then. Its read counts from that time on.
     fn widen(&self, operations: &mut [Operation]) {
         let mut unsettled: Vec<(Moment, Option<Moment>)> = Vec::new();
         for write in operations.iter().filter(|operation| operation.made.is_some()) {

@@ -9,7 +9,8 @@ use crate::configuration::Configuration;
 use crate::fingerprint::Part;
 use crate::ghost::{LoggedWrite, OBJECTS_MAX, Object, Op, Promise};
 use crate::network::Packet;
-use crate::world::{FIRST, HOME_LIMITS, Item, NOW, Phase, STEPS_MAX, StoredState, World, shard_of};
+use crate::world::{FIRST, HOME_LIMITS, NOW, STEPS_MAX, World, shard_of};
+use crate::world_parts::{Item, Phase, StoredState};
 
 impl Item {
     /// True if the record is a write of `object`.
@@ -19,7 +20,7 @@ impl Item {
 }
 
 impl World {
-    /// The ledger takes a record, if its home is not deposed.
+    /// The ledger appends a record unless its home is a former one.
     pub(crate) fn append(
         &mut self,
         shard: ShardId,
@@ -54,7 +55,7 @@ impl World {
         Some(version)
     }
 
-    /// Lets the home of `epoch` take an input in, and carries out what comes of it.
+    /// Gives an input to the home of `epoch` and carries out the outputs.
     pub(crate) fn run_home(
         &mut self,
         config: &Configuration,
@@ -101,7 +102,7 @@ impl World {
         }
     }
 
-    /// Changes records; those that nobody needs any more are trimmed, of an object the older before the newer.
+    /// Changes records. Unneeded records are trimmed; of an object the older before the newer.
     pub(crate) fn change_items(&mut self, shard: ShardId, change: impl FnMut(&mut Item)) {
         let items = &mut self.ledgers[usize::from(shard.0)].items;
         items.iter_mut().for_each(change);
@@ -197,7 +198,7 @@ impl World {
         self.check_nothing_is_lost(config);
     }
 
-    /// Every acknowledged write is known to its home, or in the store.
+    /// Each acknowledged write is known to its home or in the store.
     fn check_nothing_is_lost(&mut self, config: &Configuration) {
         for object in 0..OBJECTS_MAX as u8 {
             let home = &self.seats[usize::from(shard_of(config, object).0)].home;

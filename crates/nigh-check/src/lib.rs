@@ -1,9 +1,9 @@
 //! The consistency contract, checked by exhaustion.
 //!
 //! Bounded worlds of nodes, homes, schedulers, clients and faults, in which every order of events is tried. The
-//! machines in them are the production types of `nigh_protocol`; a rule can be left out, and must then
-//! be missed. `murphi/` has the contract a second time, encoded by itself. `history` judges what clients of a real cluster
-//! have done and seen. docs/design/coherence.md has the promises and the rules.
+//! machines in them are the production types of `nigh_protocol`; a rule can be left out, and must then be missed.
+//! `murphi/` has the contract a second time, encoded by itself. `history` judges what clients of a real cluster have
+//! done and seen. docs/design/coherence.md has the promises and the rules.
 
 mod catalogue;
 mod configuration;
@@ -13,6 +13,7 @@ mod fingerprint;
 mod ghost;
 pub mod history;
 mod homes;
+mod long_catalogue;
 mod murphi;
 mod network;
 mod programs;
@@ -21,12 +22,14 @@ pub mod storm;
 mod transactions;
 mod weakenings;
 mod world;
+mod world_parts;
 
-pub use catalogue::{configurations, long_configurations};
+pub use catalogue::configurations;
 pub use configuration::{Configuration, Faults, MutatedRules, Origin, Program, Step};
 pub use events::Event;
 pub use explore::{Counterexample, ExplorationResult, StuckStates, explore, retell};
 pub use ghost::Promise;
+pub use long_catalogue::long_configurations;
 pub use murphi::{
     BrokenProperty, ExpectedVerdict, MurphiModel, MurphiProgram, MurphiReport, MurphiSource, murphi_models,
     murphi_programs, with_choices,

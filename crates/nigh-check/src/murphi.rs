@@ -1,10 +1,10 @@
 //! A second encoding of the contract, in Murphi, and Apta's published rules beside it: what is to be run, and what came
 //! of it.
 //!
-//! The models are in `murphi/`; each is one file whose constants say how large its world is and which rule is left
-//! out. Here a world is a list of constants. Worlds of one size are one program, for rumur and the compiler take longer
-//! than most searches: what does not change the size is chosen when the program starts. Who runs rumur is not this
-//! crate's matter: it gives the text to be checked, and reads the verifier's report (its XML, of rumur 2022.08.20).
+//! The models are in `murphi/`: one file each, whose constants set the size of the world and the rule that is left out.
+//! Here a world is a list of constants. Worlds of one size share one program, because rumur and the compiler take
+//! longer than most searches: other choices are made when the program starts. This crate does not run rumur. It makes
+//! the text to be checked and reads the verifier's report (the XML of rumur 2022.08.20).
 
 mod models;
 mod program;
@@ -42,7 +42,7 @@ impl MurphiSource {
 pub enum ExpectedVerdict {
     /// Every property, in every state.
     Holds,
-    /// That this property fails: its name, which is what stands before the colon.
+    /// This property fails, by its name before the colon.
     Breaks(&'static str),
 }
 
@@ -70,14 +70,14 @@ pub struct MurphiModel {
     pub constants: &'static [(&'static str, u32)],
     /// The rule that is left out.
     pub omitted: Option<&'static str>,
-    /// What must come of it.
+    /// The expected result.
     pub expected: ExpectedVerdict,
     /// Whether it takes minutes.
     pub long: bool,
 }
 
 impl MurphiModel {
-    /// Whether what was found is what must be found.
+    /// Whether the result is the expected one.
     #[must_use]
     pub fn is_as_expected(&self, found: &MurphiReport) -> bool {
         match self.expected {

@@ -1,4 +1,4 @@
-//! What is on its way: a multiset, from which anything may be taken next.
+//! The messages on their way: a multiset, from which any may be delivered next.
 
 use nigh_protocol::{AppendId, Dispatch, FromHome, LedgerRecord, Member, Reply, Request, ToHome};
 use nigh_terms::{Epoch, ShardId, Token, Version};
@@ -21,7 +21,7 @@ pub(crate) enum Packet {
     Ended(u8, Token),
     /// From a home of this epoch to the ledger.
     Append(ShardId, Epoch, AppendId, LedgerRecord<Object>, Option<Op>),
-    /// The ledger's answer; none if the home is deposed.
+    /// The ledger's response; none for a former home.
     Appended(ShardId, Epoch, AppendId, Option<Version>),
     /// From a home to the store.
     Load(ShardId, Epoch, Object),
@@ -74,7 +74,7 @@ impl Network {
         self.0.insert(at, Part::new(packet));
     }
 
-    /// Adds one unless there is one like it: what is sent for fear of a loss.
+    /// Adds a resent message unless an equal one is on its way.
     pub(crate) fn send_again(&mut self, packet: Packet) {
         if let Err(at) = self.0.binary_search_by(|one| (**one).cmp(&packet)) {
             self.0.insert(at, Part::new(packet));
@@ -97,7 +97,7 @@ impl Network {
         self.0.retain(|packet| !lost(packet));
     }
 
-    /// True if the packet at `at` may be the next to arrive. Only the ledger is asked, and answers, in order.
+    /// Whether the packet at `at` may arrive next. Only requests to the ledger and its responses keep their order.
     #[must_use]
     pub(crate) fn may_arrive(&self, at: usize) -> bool {
         let first = |before: &Packet| match (before, &*self.0[at]) {

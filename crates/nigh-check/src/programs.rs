@@ -1,4 +1,4 @@
-//! What programs do and are shown, and what the observer makes of it.
+//! The steps of programs, what they are shown, and the observer's judgement.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use nigh_terms::Version;
 
 use crate::configuration::{Configuration, Origin, Step};
 use crate::ghost::{LoggedWrite, Object, Op, Promise};
-use crate::world::{FIRST, NOW, Phase, STEPS_MAX, World, shard_of};
+use crate::world::{FIRST, NOW, STEPS_MAX, World, shard_of};
+use crate::world_parts::Phase;
 
 impl World {
     pub(crate) fn landed(
@@ -198,7 +199,7 @@ impl World {
         for happened in ghost.log.iter().filter(|one| one.op / STEPS_MAX == program) {
             ghost.ended.ended.see(happened.object, happened.version);
         }
-        // What a lost invocation has read nobody has heard of.
+        // Nobody learned what a lost invocation has read.
         if matches!(invocation.phase, Phase::Leaving(_)) {
             self.ghost.ended.chain.join(&invocation.seen.chain);
             self.ghost.ended.causes.join(&invocation.seen.causes);

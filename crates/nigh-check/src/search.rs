@@ -1,9 +1,9 @@
-//! All states of a configuration, in the order of their distance from the beginning.
+//! Searches all states of a configuration in the order of their distance from the start.
 //!
-//! A layer at a time: threads find what follows the layer's states while what was seen before is only read; then what
-//! is new gets its number, in an order that does not depend on the threads. So the same states have the same numbers
-//! in every run, the way to each is one of the shortest, and no lock is taken for a state. What is kept of a state is
-//! its print, the event it was first reached by, and which states lead to it without a fault.
+//! One layer at a time. Threads compute the successors of the layer's states while the set of seen states is only read;
+//! then new states get their numbers, in an order independent of the threads. So states have the same numbers in each
+//! run, each path is one of the shortest, and states need no locks. Of a state, the search keeps its fingerprint, the
+//! event that first reached it, and the states that lead to it without a fault.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -30,7 +30,7 @@ pub struct Limits {
     pub memory: ByteSize,
 }
 
-/// Which of its limits a search has met.
+/// The limit that a search has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchLimit {
     /// Its time.
@@ -39,17 +39,17 @@ pub enum SearchLimit {
     Memory,
 }
 
-/// What is left of its limits to a search.
+/// The rest of a search's limits.
 struct RemainingBudget {
     until: Instant,
-    /// Where the process comes to hold so many bytes.
+    /// The process's memory at the limit, in bytes.
     resident: u64,
 }
 
 impl RemainingBudget {
     fn of(limits: &Limits) -> Self {
         let memory = limits.memory.bytes();
-        // The allocator keeps what an earlier search has freed: that is taken again before there is more.
+        // The allocator keeps the memory freed by an earlier search, and uses it before it asks for more.
         Self { until: Instant::now() + limits.time, resident: memory.max(resident() + memory / 16) }
     }
 
@@ -69,7 +69,7 @@ fn resident() -> u64 {
     kib.map_or(0, |kib: u64| 1024 * kib)
 }
 
-/// What can be searched: a state, and what can happen in it.
+/// A space to search: states and their events.
 pub(crate) trait Space: Clone + Hash + Send + Sync {
     /// The bounds.
     type Config: Sync;
@@ -77,7 +77,7 @@ pub(crate) trait Space: Clone + Hash + Send + Sync {
     type Event: Copy + Send;
     /// How it begins.
     fn begin(config: &Self::Config) -> Self;
-    /// What can happen, always in the same order.
+    /// The possible events, always in the same order.
     fn events(&self, config: &Self::Config, events: &mut Vec<Self::Event>);
     /// It happens.
     fn happen(&mut self, config: &Self::Config, event: Self::Event);
@@ -85,16 +85,16 @@ pub(crate) trait Space: Clone + Hash + Send + Sync {
     fn finishes(event: Self::Event) -> bool;
     /// The promise that is broken.
     fn broken(&self) -> Option<Promise>;
-    /// No put of a live node is unanswered.
+    /// Whether all puts of live nodes are answered.
     fn is_written(&self) -> bool;
-    /// Nothing that was begun is unfinished.
+    /// Whether all started work is finished.
     fn is_finished(&self) -> bool;
 }
 
 /// The number of a state, in the order in which they were met.
 pub(crate) type Number = u32;
 
-/// What is known of a state.
+/// The stored part of a state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReachedState {
     /// The state it was first reached from.
@@ -107,13 +107,13 @@ pub(crate) struct ReachedState {
     pub(crate) finished: bool,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub(crate) struct SearchResult {
     pub(crate) states: Vec<ReachedState>,
     /// Where each layer begins.
     pub(crate) layers: Vec<Number>,
-    /// Which state leads to which without a fault, by the first.
+    /// The transitions without a fault, by their first state.
     pub(crate) leads: Vec<(Number, Number)>,
     /// The first state of the nearest layer in which a promise is broken, for each that is.
     pub(crate) broken: Vec<(Promise, Number)>,
@@ -123,7 +123,7 @@ pub(crate) struct SearchResult {
     pub(crate) cut: Option<SearchLimit>,
 }
 
-/// What an event leads to.
+/// The successor of a state by an event.
 enum EventTarget {
     Known(Number),
     /// Not seen before this block; the first time in its chunk, or again.
@@ -152,7 +152,7 @@ impl<S> Default for Chunk<S> {
 
 type SeenStates = HashMap<Print, Number, OfPrints>;
 
-/// Follows all events of all states until none is new, a promise is broken, or one of `limits` is met.
+/// Follows all events of all states until there is no new state, a promise is broken, or a limit is reached.
 pub(crate) fn search<S: Space>(config: &S::Config, limits: &Limits) -> SearchResult {
     let left = RemainingBudget::of(limits);
     let mut seen = SeenStates::default();
@@ -189,7 +189,7 @@ pub(crate) fn search<S: Space>(config: &S::Config, limits: &Limits) -> SearchRes
     found
 }
 
-/// What follows the states of a block, the first of which has the number `first`: one chunk after the other.
+/// The successors of the states of a block, whose first state has the number `first`: one chunk after the other.
 fn follow<S: Space>(config: &S::Config, seen: &SeenStates, block: Vec<S>, first: Number) -> Vec<Chunk<S>> {
     let mut block = block.into_iter().peekable();
     let mut open: Vec<Mutex<Vec<S>>> = Vec::new();
@@ -274,7 +274,7 @@ impl SearchResult {
         }
     }
 
-    /// How many events the nearest way to a state has.
+    /// The number of events on the shortest path to a state.
     pub(crate) fn depth_of(&self, state: Number) -> usize {
         self.layers.partition_point(|first| *first <= state) - 1
     }

@@ -1,132 +1,39 @@
-//! One transaction over several shards, in every order of events: homes that crash and begin again with what their ledgers
-//! have, messages that are lost and doubled, a coordinator that is lost, and others who write as soon as they may.
+//! One transaction over several shards, in every order of events: homes crash and start again from their ledgers,
+//! messages are lost and doubled, the coordinator is lost, and others write as soon as they may.
 //!
-//! The machines are those of `nigh_protocol::transaction`. A question that is answered, as calls are, is asked once;
-//! what a home says of its own accord may be doubled. Carrying a write out is not taken to be the same the second time:
-//! one that comes after somebody else's is a lost update, though a ledger would know it by its name.
+//! The machines are those of `nigh_protocol::transaction`. A call gets an answer and is made once; a home's own
+//! messages may be doubled. Applying a write a second time counts as a new write: after another client's write it is a
+//! lost update, even though a ledger would recognise the write by its name.
+
+mod events;
+mod worlds;
 
 use std::collections::BTreeSet;
 
 use nigh_protocol::{
     Coordinator, CoordinatorInput, CoordinatorOutput, Outcome, Ticket, TransactionHome, TransactionId,
-    TransactionInput, TransactionOutput, TransactionRecord, TransactionRule,
+    TransactionInput, TransactionOutput, TransactionRecord,
 };
 use nigh_terms::ShardId;
 
+pub use self::worlds::{
+    TransactionWorldConfig, WeakenedTransaction, transaction_configurations, weakened_transactions,
+};
+
+use self::events::{Event, Packet};
 use crate::explore::{ExplorationResult, explore_space};
 use crate::ghost::Promise;
 use crate::search::{Limits, Space};
 
 const ID: TransactionId = TransactionId(1);
 
-/// The bounds of a world.
-#[derive(Clone, Copy, Debug)]
-pub struct TransactionWorldConfig {
-    /// What it is called.
-    pub name: &'static str,
-    /// What is special in it.
-    pub about: &'static str,
-    shards: u16,
-    crashes: u8,
-    lost: u8,
-    doubled: u8,
-    without: Option<TransactionRule>,
-}
-
-/// The worlds in which no promise is broken.
-#[must_use]
-pub fn transaction_configurations() -> Vec<TransactionWorldConfig> {
-    let bounds = |name, about, shards, crashes, lost, doubled| TransactionWorldConfig {
-        name,
-        about,
-        shards,
-        crashes,
-        lost,
-        doubled,
-        without: None,
-    };
-    vec![
-        bounds("transaction-one-shard", "one shard; it crashes twice", 1, 2, 1, 1),
-        bounds("transaction-crashes", "two shards, which crash twice", 2, 2, 0, 0),
-        bounds("transaction-messages", "two shards; one crashes, messages are lost and doubled", 2, 1, 1, 1),
-        bounds("transaction-three-shards", "three shards; coordinator, ledgers and others strike", 3, 0, 0, 0),
-    ]
-}
-
-/// A rule, and the world that misses it.
-#[derive(Clone, Copy, Debug)]
-pub struct WeakenedTransaction {
-    /// The rule that is left out.
-    pub rule: TransactionRule,
-    /// What goes wrong.
-    pub about: &'static str,
-    /// In which world.
-    pub configuration: TransactionWorldConfig,
-}
-
-/// Each rule left out.
-#[must_use]
-pub fn weakened_transactions() -> Vec<WeakenedTransaction> {
-    let weakened = |rule| {
-        let about = match rule {
-            TransactionRule::RecordBeforePrepared => {
-                "a home that crashes has forgotten what it said it was prepared for"
-            }
-            TransactionRule::AskedForgets => "one shard was told that it is aborted, and then it is decided",
-            TransactionRule::DecisionNamesItsHolding => "a decision is taken for turns that were let go in between",
-            TransactionRule::AllApplyBeforeAnswer => "it is acknowledged, and a reader sees what was before",
-            TransactionRule::DecisionOutlivesParticipants => {
-                "a shard that did not hear of the decision is told of none"
-            }
-            TransactionRule::PreparedWaits => "a prepared shard gives up what is decided",
-            TransactionRule::TurnsOutlastTheRecord => "a home that crashes carries it out over what was written since",
-        };
-        let configuration = TransactionWorldConfig {
-            name: "transaction-weakened",
-            about,
-            shards: 2,
-            crashes: 1,
-            lost: 1,
-            doubled: 1,
-            without: Some(rule),
-        };
-        WeakenedTransaction { rule, about, configuration }
-    };
-    TransactionRule::ALL.into_iter().map(weakened).collect()
-}
-
-/// Explores a world until all of it is seen, a promise is broken, or one of `limits` is met.
+/// Explores a world until all states are seen, a promise is broken, or a limit is reached.
 #[must_use]
 pub fn explore_transactions(config: &TransactionWorldConfig, limits: &Limits) -> ExplorationResult {
     explore_space::<World>(config, limits)
 }
 
-/// What is on its way.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Packet {
-    Prepare(ShardId),
-    Decide(ShardId, Ticket, BTreeSet<ShardId>),
-    /// To the coordinator, of the call that this shard got: to decide, or to prepare.
-    Answer(ShardId, bool, CoordinatorInput),
-    /// To a home: how it has ended, by whom it is to be answered if it is the deciding one.
-    Ended(ShardId, Outcome),
-    Ask {
-        from: ShardId,
-        to: ShardId,
-    },
-    Done {
-        from: ShardId,
-    },
-}
-
-impl Packet {
-    /// Calls are made once; what is said of its own accord is said again.
-    const fn may_be_doubled(&self) -> bool {
-        matches!(self, Self::Prepare(_) | Self::Ended(..) | Self::Ask { .. } | Self::Done { .. })
-    }
-}
-
-/// A shard: what is durable of it, and what is under way.
+/// A shard: its durable record and its unfinished steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Shard {
     home: TransactionHome,
@@ -135,9 +42,9 @@ struct Shard {
     applying: bool,
     trimming: bool,
     held: bool,
-    /// The transaction's writes stand in the ledger.
+    /// Whether the transaction's writes are in the ledger.
     applied: bool,
-    /// Somebody has written since it was held.
+    /// Whether another client has written since the shard was prepared.
     overwritten: bool,
 }
 
@@ -145,49 +52,20 @@ struct Shard {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
     coordinator: Option<Coordinator>,
-    /// The call that it waits for, as of an answer.
+    /// The call that the coordinator waits for: the shard, and whether it is the decision.
     waits: Option<(ShardId, bool)>,
-    /// What its client was told.
+    /// The outcome that the client was told.
     told: Option<Outcome>,
     shards: Vec<Shard>,
-    /// In order, each once.
+    /// Ordered, without duplicates.
     packets: BTreeSet<Packet>,
     tickets: u64,
-    /// A decision has come to stand in a ledger.
+    /// Whether a ledger has the decision.
     decided: bool,
     crashes: u8,
     lost: u8,
     doubled: u8,
     broken: Option<Promise>,
-}
-
-/// What happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    /// The packet of this place arrives.
-    Deliver(u8),
-    /// It arrives, and again later.
-    Double(u8),
-    /// It is lost.
-    Lose(u8),
-    /// The coordinator waits no longer.
-    GiveUp,
-    /// The coordinator is gone.
-    Vanish,
-    /// The ledger has a home's record.
-    Append(u8),
-    /// The ledger refuses it.
-    Refuse(u8),
-    /// The writes stand.
-    Apply(u8),
-    /// That the record is needed no more is durable.
-    Trim(u8),
-    /// Nothing was heard for long.
-    Overdue(u8),
-    /// A home crashes and begins again; what it was appending came to stand, or did not.
-    Crash(u8, bool),
-    /// Somebody else writes what the transaction has seen.
-    Overwrite(u8),
 }
 
 impl World {
@@ -282,7 +160,7 @@ impl World {
     fn arrive(&mut self, packet: Packet) {
         match packet {
             Packet::Prepare(shard) => {
-                // Who holds the turns already keeps the second waiting; who has seen what is no more is refused.
+                // A shard with the write lock taken lets a second request wait; one that was overwritten refuses.
                 let one = self.shard(shard);
                 if one.held {
                     return;

@@ -5,7 +5,7 @@ use nigh_protocol::Rule;
 use crate::catalogue::{A, B, C, NONE, READ, READ_BOTH, WRITE, WRITE_BOTH, X, Y, world};
 use crate::configuration::{Configuration, Faults, MutatedRules, Origin, Step, begun, invoked};
 
-/// How a missing rule shows.
+/// How a mutation is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MutationSymptom {
     /// By a broken promise.
@@ -27,7 +27,7 @@ pub struct Weakening {
     pub configuration: Configuration,
 }
 
-/// Every rule left out, in turn.
+/// Each rule left out in turn.
 #[must_use]
 pub fn weakenings() -> Vec<Weakening> {
     let (one, two) = ((2, 1), (2, 2));

@@ -1,31 +1,29 @@
-//! One state of a bounded world, and the shell that drives the machines in it.
+//! One state of a bounded world, and the shell that runs the machines in it.
 //!
-//! The machines are the production types. Here is what a node's shell does with their outputs: it puts messages
-//! on their way, appends to the ledger, reads and writes the store, and hands reads and ends to the programs.
-//! `events` says what can happen next.
+//! The machines are the production types. This shell carries out their outputs as a node's shell does: it sends
+//! messages, appends to the ledger, reads and writes the store, and returns reads and ends to the programs. `events`
+//! lists what can happen next.
 
 use std::time::Duration;
 
 use nigh_protocol::{
-    CacheLimits, CacheOutput, FromHome, Frontier, Gate, GateLimits, GateOutput, Home, HomeInput, HomeLimits, Member,
-    NodeCache, NodeNumber, ReplayedRecord, Reply, RequestId, Takeover, ToHome,
+    CacheOutput, FromHome, Frontier, Gate, GateOutput, Home, HomeInput, HomeLimits, Member, NodeNumber, Reply,
+    Takeover, ToHome,
 };
-use nigh_terms::{Epoch, Incarnation, Monotonic, Sequence, ShardId, Token, Version};
+use nigh_terms::{Incarnation, Monotonic, Sequence, ShardId, Token, Version};
 
 use crate::configuration::{Configuration, FIRST_REIGN, Faults, MutatedRules, Origin};
 use crate::fingerprint::Part;
 use crate::ghost::{Ghost, OBJECTS_MAX, Object, Op, Promise, SeenMarks};
 use crate::network::{Network, Packet};
+use crate::world_parts::{Cache, Invocation, LATER, Ledger, Life, Node, Phase, Seat, StoredState};
 
 /// The first content of every object.
 pub(crate) const FIRST: Op = Op::MAX;
-/// Operations of one program: a write is named by its program and its place there.
+/// The most operations of one program. A write is named by its program and its index there.
 pub(crate) const STEPS_MAX: u8 = 8;
-/// Time stands still: what waits is woken by events of the model.
+/// Time stands still: events of the model end all waits.
 pub(crate) const NOW: Monotonic = Monotonic(0);
-/// When every wait at a gate is over.
-const LATER: Monotonic = Monotonic(1);
-
 pub(crate) const HOME_LIMITS: HomeLimits = HomeLimits {
     resend: Duration::ZERO,
     give_up: Duration::MAX,
@@ -34,91 +32,6 @@ pub(crate) const HOME_LIMITS: HomeLimits = HomeLimits {
     loads_max: 8,
     directory_max: 8,
 };
-const CACHE_LIMITS: CacheLimits = CacheLimits { resend: Duration::ZERO, requests_max: 8 };
-const GATE_LIMITS: GateLimits = GateLimits { wait: Duration::from_nanos(LATER.0), waiting_max: 8 };
-
-type Cache = NodeCache<Object, Op, MutatedRules>;
-
-/// What a node's process holds.
-#[derive(Clone, Debug, Hash)]
-pub(crate) struct Life {
-    pub(crate) cache: Cache,
-    pub(crate) gate: Gate<u8, MutatedRules>,
-    /// Who waits for which fetch.
-    pub(crate) readers: Vec<(RequestId, u8)>,
-    /// Who waits for which put, and what it writes.
-    pub(crate) writers: Vec<(RequestId, u8, Op)>,
-}
-
-/// A node: its latest incarnation, and its process while it lives.
-#[derive(Clone, Debug, Hash)]
-pub(crate) struct Node {
-    pub(crate) me: Member,
-    pub(crate) life: Option<Part<Life>>,
-}
-
-/// The home of a shard, and those before it that do not know yet.
-#[derive(Clone, Debug, Hash)]
-pub(crate) struct Seat {
-    pub(crate) home: Part<Home<Object, MutatedRules>>,
-    pub(crate) zombies: Vec<Part<Home<Object, MutatedRules>>>,
-}
-
-/// A record that the ledger keeps.
-#[derive(Clone, Debug, Hash)]
-pub(crate) struct Item {
-    pub(crate) replayed: ReplayedRecord<Object>,
-    pub(crate) op: Op,
-    pub(crate) pushed: bool,
-    pub(crate) settled: bool,
-}
-
-#[derive(Clone, Debug, Hash)]
-pub(crate) struct Ledger {
-    pub(crate) epoch: Epoch,
-    pub(crate) next: Sequence,
-    pub(crate) items: Vec<Item>,
-}
-
-/// An object in the system of record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct StoredState {
-    pub(crate) version: Version,
-    pub(crate) op: Op,
-    pub(crate) absent: bool,
-}
-
-/// Where a program is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Phase {
-    /// Nobody has called it.
-    Unborn,
-    /// It may be dispatched.
-    Idle,
-    /// It is on its way to, or waits at, a node.
-    Sent(Member),
-    /// It runs.
-    Running(Member),
-    /// It is over at its node; its end waits for its puts, or is on its way.
-    Leaving(Member),
-    /// A put from outside has been written, and waits to be acknowledged.
-    Unacknowledged,
-    /// It is over.
-    Over,
-}
-
-#[derive(Clone, Debug, Hash)]
-pub(crate) struct Invocation {
-    pub(crate) phase: Phase,
-    /// Its end was told, or declared.
-    pub(crate) ended: bool,
-    pub(crate) at: u8,
-    pub(crate) waits: Option<RequestId>,
-    pub(crate) seen: SeenMarks,
-    /// What a put from outside has to hand over.
-    pub(crate) token: Token,
-}
-
 /// One state.
 #[derive(Clone, Debug, Hash)]
 pub struct World {
@@ -129,29 +42,18 @@ pub struct World {
     pub(crate) frontier: Option<Part<Frontier<MutatedRules>>>,
     pub(crate) network: Network,
     pub(crate) invocations: Vec<Invocation>,
-    /// Incarnations that a home has given up though they may live.
+    /// Incarnations that a home has declared dead and that may be alive.
     pub(crate) suspected: Vec<Member>,
     pub(crate) left: Faults,
-    /// Something was lost: what is outstanding may be asked for again.
+    /// Whether something was lost, so that outstanding requests may be repeated.
     pub(crate) disturbed: bool,
     pub(crate) ghost: Part<Ghost>,
-    /// The promise that was broken on the way here.
+    /// The first promise that was broken on the way to this state.
     pub broken: Option<Promise>,
 }
 
 pub(crate) fn shard_of(config: &Configuration, object: Object) -> ShardId {
     ShardId(u16::from(object % config.homes))
-}
-
-impl Life {
-    pub(crate) fn begin(config: &Configuration, me: Member) -> Part<Self> {
-        Part::new(Self {
-            cache: NodeCache::new(me, CACHE_LIMITS, config.without),
-            gate: Gate::new(GATE_LIMITS, config.without),
-            readers: Vec::new(),
-            writers: Vec::new(),
-        })
-    }
 }
 
 impl World {
@@ -226,7 +128,7 @@ impl World {
         self.nodes[usize::from(node)].life.as_deref_mut()
     }
 
-    /// Lets a node's cache do something, and carries out what comes of it.
+    /// Calls a node's cache and carries out its outputs.
     pub(crate) fn with_cache(
         &mut self,
         config: &Configuration,
@@ -240,7 +142,7 @@ impl World {
         self.carry_out(config, node, out, false);
     }
 
-    /// Lets a node's gate do something, and carries out what comes of it.
+    /// Calls a node's gate and carries out its outputs.
     pub(crate) fn with_gate(
         &mut self,
         config: &Configuration,
@@ -262,7 +164,7 @@ impl World {
         self.carry_out(config, node, sent, false);
     }
 
-    /// Time has passed at a node: what is outstanding is asked for again, unless it is on its way.
+    /// A timeout at a node: outstanding requests are repeated unless they are on their way.
     pub(crate) fn tick_node(&mut self, config: &Configuration, node: u8) {
         let (mut out, mut told) = (Vec::new(), Vec::new());
         if let Some(life) = self.life_mut(node) {
@@ -275,7 +177,7 @@ impl World {
         self.carry_out(config, node, out, true);
     }
 
-    /// Every dispatch that waits at a node has waited too long.
+    /// All dispatches that wait at a node time out.
     pub(crate) fn time_out(&mut self, config: &Configuration, node: u8) {
         self.with_gate(config, node, |gate, cache, sent, told| gate.look(LATER, cache, sent, told));
     }
@@ -291,7 +193,7 @@ impl World {
             match output {
                 CacheOutput::Send(shard, request) => {
                     if !config.repeats() && matches!(request.body, ToHome::Applied { .. }) {
-                        // Nothing depends on it where nothing is sent again: as if it were lost.
+                        // Without resends nothing depends on it, so it counts as lost.
                         continue;
                     }
                     let bytes = match request.body {
@@ -354,7 +256,7 @@ impl World {
         }
     }
 
-    /// The packet at `at` arrives; at the deposed home of this place, if there is one.
+    /// The packet at `at` arrives; with `zombie`, at that former home.
     pub(crate) fn deliver(&mut self, config: &Configuration, at: usize, zombie: Option<u8>) {
         let packet = self.network.take(at);
         self.arrive(config, packet, zombie);

@@ -1,7 +1,7 @@
 //! The laboratory: experiments, benches, checks and load generation, which `nigh-lab` runs.
 //!
 //! Below are the instruments, which know no experiment (`instrument`), and the load of some tenants (`load`). Above are
-//! `bench`, `check`, `demo`, `experiment`, `profile` and `selftest`, one module or folder each thing that is measured. Every
+//! `bench`, `check`, `demo`, `experiment`, `profile`, `selftest` and `traces`, one module or folder each thing that is measured. Every
 //! figure is taken beside its peer in one run, in interleaved rounds, and is printed with the machine. Without the feature
 //! `all` there is the demonstration alone.
 
@@ -24,6 +24,8 @@ mod only_demo;
 mod profile;
 #[cfg(feature = "all")]
 mod selftest;
+#[cfg(feature = "all")]
+mod traces;
 
 pub use instrument::error::LabError;
 #[cfg(not(feature = "all"))]
@@ -38,4 +40,5 @@ pub use {
     load::LoadArgs,
     profile::ProfileArgs,
     selftest::SelftestArgs,
+    traces::{PackTraceArgs, PriceTracesArgs},
 };

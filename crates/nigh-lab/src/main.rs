@@ -1,4 +1,5 @@
-//! `nigh-lab`: what `nigh bench`, `check`, `experiment`, `load`, `profile` and `llc selftest --vm` start.
+//! `nigh-lab`: the program that `nigh bench`, `check`, `experiment`, `load`, `profile`, `llc selftest --vm`,
+//! `llc pack-trace` and `llc learn --trace` start.
 //!
 //! It reads the words that `nigh` was given and keeps its exit codes and its errors in JSON. Nodes that it needs are
 //! processes of the `nigh` beside it.
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use mimalloc::MiMalloc;
 #[cfg(feature = "all")]
-use nigh_lab::{BenchArgs, CheckArgs, LoadArgs, ProfileArgs, SelftestArgs};
+use nigh_lab::{BenchArgs, CheckArgs, LoadArgs, PackTraceArgs, PriceTracesArgs, ProfileArgs, SelftestArgs};
 use nigh_lab::{ExperimentArgs, LabError};
 
 /// As `nigh`: `bench memory` weighs what a node keeps of objects.
@@ -86,6 +87,10 @@ enum Other {
 enum LlcCommand {
     /// Boot the pinned kernels in virtual machines and compare them with the emulator
     Selftest(SelftestArgs),
+    /// Make a memory trace of a tracer's recording
+    PackTrace(PackTraceArgs),
+    /// Print the training rows of memory traces
+    PriceTraces(PriceTracesArgs),
 }
 
 fn main() -> ExitCode {
@@ -126,6 +131,8 @@ async fn run_other(command: Other, json: bool) -> Result<ExitCode, LabError> {
         Other::Bench(args) => Box::pin(args.run(json)).await?,
         Other::Check(args) => tokio::task::block_in_place(|| args.run(json))?,
         Other::Profile(args) => Box::pin(args.run(json)).await?,
+        Other::Llc(LlcCommand::PackTrace(args)) => args.run(json)?,
+        Other::Llc(LlcCommand::PriceTraces(args)) => args.run()?,
         Other::Llc(LlcCommand::Selftest(args)) => return tokio::task::block_in_place(|| args.run(json)),
     }
     Ok(ExitCode::SUCCESS)

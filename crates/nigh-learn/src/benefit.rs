@@ -1,10 +1,9 @@
-//! Whether a cache is worth its memory to an invocation (OFC section 5.2), by what the *store* would have cost.
+//! Predicts whether caching pays for an invocation (OFC section 5.2), by the time that the *store* would have taken.
 //!
-//! Caching pays where reading and writing take more than half of the time. Measured on what really happened, that
-//! label unlearns itself: once the cache serves a function its reads are short and the function looks as if it had no
-//! need of it. So the times of reading and writing are those that the store took where it was asked, and else those
-//! that it takes for as many bytes ([`StoreTimes`]). A small share of the invocations for which nothing is cached is
-//! cached all the same, so that a function that changes is found out.
+//! Caching pays if reading and writing take more than half of the time. Measured on real runs, that label would unlearn
+//! itself: once the cache serves a function, its reads are short, and caching seems useless. So the times of reads and
+//! writes are the store's: measured if the store was asked, else estimated for the same bytes ([`StoreTimes`]). A small
+//! share of the invocations that are not cached is cached anyway, to notice functions that change.
 
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
@@ -16,14 +15,14 @@ use crate::schema::{EncodedRow, Schema};
 
 /// Above this share of the time caching pays.
 pub const BENEFIT_SHARE: f64 = 0.5;
-/// One in so many invocations is cached to find out.
+/// One in this many invocations is cached to explore.
 const EXPLORED_ONE_IN: u64 = 50;
 /// Requests to a store that are remembered.
 pub const STORE_TIMES_MAX: usize = 256;
-/// Requests from which the store's time by size is told.
+/// The fewest requests for an estimate of the store's time.
 const STORE_TIMES_MIN: usize = 3;
 
-/// What an invocation spent, as if every byte had come from and gone to the store.
+/// The time of an invocation if the store had served all its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseTimes {
     /// Reading from the store, in microseconds.
@@ -50,7 +49,7 @@ impl PhaseTimes {
     }
 }
 
-/// What a store takes for a request, by its bytes.
+/// A store's time for a request, by its bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StoreLine {
     fixed_us: f64,
@@ -65,12 +64,12 @@ impl StoreLine {
     }
 }
 
-/// How long a store takes by size, from requests that it answered: a line that a few slow answers do not move.
+/// Estimates a store's time by size from its responses: a line that is robust against a few slow responses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreTimes {
     /// Bytes and microseconds, oldest first.
     seen: Vec<(u64, f64)>,
-    /// Where the next one goes when it is full.
+    /// The index that the next one replaces at the limit.
     next: usize,
 }
 
@@ -88,7 +87,7 @@ impl StoreTimes {
         }
     }
 
-    /// What a request of `bytes` takes. None before there are enough requests.
+    /// The time of a request of `bytes`; none with too few requests.
     #[must_use]
     pub fn estimate_us(&self, bytes: u64) -> Option<f64> {
         self.line().map(|line| line.of(bytes))
@@ -123,13 +122,13 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// A microsecond, in the bytes that a [`LinTree`] foretells: the unit of its errors is then 2 ms.
+/// The bytes that stand for one microsecond in a [`LinTree`]: its unit of error is then 2 ms.
 const BYTES_A_US: f64 = 1000.0;
 
-/// Tells from its features whether caching pays for an invocation.
+/// Predicts from the features whether caching pays for an invocation.
 ///
-/// The paper learns the answer, by C4.5's tree of two classes. Here both sides of it are learned as amounts, what the data
-/// takes and what the work does: each grows with the input, and where they cross is found without a row near it.
+/// The paper learns the answer, by C4.5's tree of two classes. Here both sides of it are learned as amounts, what the
+/// data takes and what the work does: each grows with the input, and where they cross is found without a row near it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Benefit {
     data: LinTree,
@@ -137,7 +136,7 @@ pub struct Benefit {
 }
 
 impl Benefit {
-    /// Fits to samples with what each spent; without any it says no.
+    /// Fits to samples with their times; without samples it predicts that caching does not pay.
     #[must_use]
     pub fn fit(schema: &Schema, samples: &[Sample], times: &[PhaseTimes]) -> Self {
         let amounts = |of: fn(&PhaseTimes) -> f64| {

@@ -1,9 +1,8 @@
-//! What is known of an invocation before it runs: named numbers and named words, bounded.
+//! The features of an invocation before it runs: named numbers and words, bounded.
 //!
-//! A row holds at most [`FEATURES_MAX`] features, each name once, in the order of the names. A number is finite and no
-//! larger than [`NUMBER_MAX`]; a long word is kept as its hash, so that an argument of a megabyte costs what a short
-//! one does. What is refused is refused by name: a caller that must go on leaves the feature out and predicts without
-//! it.
+//! A row holds at most [`FEATURES_MAX`] features, each name once, sorted by name. A number is finite and at most
+//! [`NUMBER_MAX`]; a long word is replaced by its hash, so that a large argument costs as little as a short one. A
+//! refused feature gives an error with its name: a caller that must continue leaves the feature out.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,18 +15,18 @@ use thiserror::Error;
 pub const FEATURES_MAX: usize = 32;
 /// Bytes of a name at most.
 pub const NAME_BYTES_MAX: usize = 64;
-/// Bytes of a word that are kept; a longer one is kept as its hash.
+/// The longest word in bytes. A longer one is replaced by its hash.
 pub const WORD_BYTES_MAX: usize = 64;
 /// The largest number in either direction: products of four of them are still finite.
 pub const NUMBER_MAX: f64 = 1e18;
 
-/// The feature that tells cold starts from warm ones.
+/// The feature for cold or warm starts.
 pub(crate) const START_FEATURE: &str = "start";
-/// What a warm sandbox uses before it runs.
+/// The memory of a warm sandbox before the run.
 pub(crate) const USED_BEFORE_FEATURE: &str = "used_before_bytes";
-/// What is of the sandbox and not of the input: equal inputs are equal whatever ran before.
+/// Features of the sandbox rather than the input. Equal inputs are equal without them.
 const OF_SANDBOX: [&str; 2] = [START_FEATURE, USED_BEFORE_FEATURE];
-/// What a feature takes beside its name and its word.
+/// The bytes of a feature without its name and word.
 const FEATURE_BYTES: usize = 64;
 
 /// One feature's value.
@@ -57,7 +56,7 @@ pub enum FeatureError {
         /// The name's beginning.
         shown: String,
     },
-    /// No finite number, or one beyond the limit.
+    /// The number is not finite or exceeds the limit.
     #[error("feature {name}: {value} is not a number between -{NUMBER_MAX:e} and {NUMBER_MAX:e}; leave it out")]
     Number {
         /// Which.
@@ -108,7 +107,7 @@ impl<'de> Deserialize<'de> for FeatureName {
 pub struct FeatureRow(Vec<(FeatureName, FeatureValue)>);
 
 impl FeatureRow {
-    /// An empty row with room for so many features.
+    /// An empty row with capacity for `features` features.
     #[must_use]
     pub fn with_capacity(features: usize) -> Self {
         Self(Vec::with_capacity(features.min(FEATURES_MAX)))
@@ -128,17 +127,17 @@ impl FeatureRow {
         self.set(FeatureName::new(name)?, FeatureValue::Word(kept_word(value).into()))
     }
 
-    /// Sets what another row has; what is there by that name already stays.
+    /// Adds the features of another row. Present features stay.
     pub fn set_from(&mut self, name: &FeatureName, value: &FeatureValue) -> Result<(), FeatureError> {
         if self.get(name.as_str()).is_none() { self.set(name.clone(), value.clone()) } else { Ok(()) }
     }
 
-    /// Takes features out.
+    /// Removes features.
     pub fn retain(&mut self, mut keeps: impl FnMut(&str) -> bool) {
         self.0.retain(|(name, _)| keeps(name.as_str()));
     }
 
-    /// What it takes in memory, about.
+    /// Its approximate memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let of = |(name, value): &(FeatureName, FeatureValue)| match value {
@@ -186,7 +185,7 @@ impl FeatureRow {
         self.0.is_empty()
     }
 
-    /// A number that rows of equal inputs share, whatever their sandboxes; two that differ share it once in 2^64.
+    /// A hash of the input's features, independent of the sandbox's. Collisions: one in 2^64.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hash = Fnv::default();

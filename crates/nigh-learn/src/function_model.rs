@@ -1,10 +1,10 @@
-//! All that is learned of one version of a function's code, as one value: rows, model, maturity, floors.
+//! Everything learned about one version of a function's code, as one value: rows, model, maturity, floors.
 //!
-//! An invocation asks [`need`](FunctionModel::need); its end is told by [`ended`](FunctionModel::ended). Fitting again
-//! is a step of its own ([`refitted`](FunctionModel::refitted)) that leaves this value as it is, so that a caller does
-//! it off the path and puts the new value in the old one's place at once. Who has many functions keeps their
-//! [`Predictor`]s at hand and this in a store, where both come together again ([`resumed`](FunctionModel::resumed)). It
-//! is stored as a document with a number (docs/design/formats.md).
+//! [`need`](FunctionModel::need) predicts for an invocation; [`ended`](FunctionModel::ended) takes its end. Fitting is
+//! a separate step ([`refitted`](FunctionModel::refitted)) that leaves this value unchanged, so that a caller can do it
+//! in the background and then replace the value. A caller with many functions keeps their [`Predictor`]s in memory and
+//! this value in a store, and joins them there ([`resumed`](FunctionModel::resumed)). The stored form is a document
+//! with a format number (docs/design/formats.md).
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const FORMAT: u32 = 3;
 /// Bytes of a stored document at most.
 pub const STORED_MAX: usize = 4 << 20;
 
-/// Why a stored model is not taken; it is learned anew.
+/// Why a stored model is rejected. It is learned again.
 #[derive(Debug, Error)]
 pub enum ModelError {
     /// Too large to be one.
@@ -44,7 +44,7 @@ pub enum ModelError {
         /// Its number.
         format: u32,
     },
-    /// It contradicts itself.
+    /// The document is inconsistent.
     #[error("the stored model is damaged: its {part} cannot be")]
     Unsound {
         /// What.
@@ -52,7 +52,7 @@ pub enum ModelError {
     },
 }
 
-/// What is learned of one version of a function's code.
+/// The model of one version of a function's code.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionModel {
     learner: Learner,
@@ -61,15 +61,14 @@ pub struct FunctionModel {
 }
 
 impl FunctionModel {
-    /// Nothing learned yet of `version`. Errors are counted by `interval`.
+    /// An empty model of `version`. Errors are counted in units of `interval`.
     pub fn new(version: impl Into<String>, learner: Learner, interval: Interval) -> Result<Self, TrainingSetError> {
         let set = TrainingSet::new(version)?;
         let predictor = Predictor::new(set.version(), interval);
         Ok(Self { learner, set, predictor })
     }
 
-    /// What the rows of `set` teach, as if they had come one after the other: so it is known whether the model may be
-    /// believed.
+    /// Learns the rows of `set` one after the other, so that the maturity is known.
     pub fn replayed(set: &TrainingSet, learner: Learner, interval: Interval) -> Result<Self, TrainingSetError> {
         let mut model = Self::new(set.version(), learner, interval)?;
         for row in set.rows() {
@@ -90,7 +89,7 @@ impl FunctionModel {
         self.set.version()
     }
 
-    /// How it is fitted.
+    /// The learner.
     #[must_use]
     pub const fn learner(&self) -> Learner {
         self.learner
@@ -102,25 +101,25 @@ impl FunctionModel {
         &self.set
     }
 
-    /// Whether it may be believed.
+    /// The maturity.
     #[must_use]
     pub const fn maturity(&self) -> &Maturity {
         &self.predictor.maturity
     }
 
-    /// The part that stands in an invocation's path, without the rows.
+    /// The part that invocations use, without the rows.
     #[must_use]
     pub fn predictor(&self) -> Predictor {
         self.predictor.lean()
     }
 
-    /// What the model says, mature or not; none before the first fit.
+    /// The model's prediction, mature or not; none before the first fit.
     #[must_use]
     pub fn predict(&self, features: &FeatureRow) -> Option<ByteSize> {
         self.predictor.predict(features)
     }
 
-    /// What an invocation of `version` is granted. `features` hold how the sandbox begins.
+    /// The grant of an invocation of `version`. `features` include the kind of start.
     #[must_use]
     pub fn need(&self, version: &str, features: &FeatureRow, runtime_floor: ByteSize, booked: ByteSize) -> Need {
         self.predictor.foresee(version, features, runtime_floor, booked).need
@@ -142,8 +141,8 @@ impl FunctionModel {
         Self { predictor, ..self.clone() }
     }
 
-    /// The same rows, to be fitted by `learner` from now on; by another than before what was learned of the model's
-    /// worth is gone, and the rows are gone through again.
+    /// The same rows, with `learner` from now on. Another learner than before starts with a new maturity and goes
+    /// through the rows again.
     pub fn with_learner(self, learner: Learner) -> Result<Self, TrainingSetError> {
         if learner == self.learner {
             return Ok(self);
@@ -151,8 +150,8 @@ impl FunctionModel {
         Self::replayed(&self.set, learner, self.predictor.interval)
     }
 
-    /// The same after what `predictor`, which was taken from it, has seen since: its judgement, and the rows that it gave
-    /// back. The model is as it was until it is [`refitted`](Self::refitted).
+    /// The same, joined with `predictor`, which was taken from it: its maturity, and the rows that it returned. The
+    /// model is unchanged until it is [`refitted`](Self::refitted).
     #[must_use]
     pub fn resumed(mut self, predictor: &Predictor, rows: Vec<TrainingRow>) -> Self {
         if predictor.version != self.version() {
@@ -257,7 +256,7 @@ impl<F: Into<FittedPredictor>> StoredFunctionModel<F> {
     }
 }
 
-/// Before there were times: a model of memory alone.
+/// A document from before times were learned: a model of memory only.
 #[derive(Deserialize)]
 struct FittedV1(Schema, FittedModel);
 
@@ -267,7 +266,7 @@ impl From<FittedV1> for FittedPredictor {
     }
 }
 
-/// Whether caching pays was a tree of two classes: left out until the next fit.
+/// A document with a tree of two classes for the benefit, which is left out until the next fit.
 #[derive(Deserialize)]
 struct FittedV2 {
     schema: Schema,

@@ -63,7 +63,7 @@ impl From<Interval> for u64 {
     }
 }
 
-/// What is granted for a need: never below what the runtime itself takes, never above what its owner booked.
+/// The grant for a need: at least the runtime's own memory, at most the booking.
 ///
 /// A floor above the booked size gives the booked size: the owner's word is the last.
 #[must_use]

@@ -1,7 +1,7 @@
-//! What an invocation needs: features, models of peak memory and of caching benefit, maturity, training sets.
+//! Learns what an invocation needs: features, models of peak memory and of caching benefit, maturity, training sets.
 //!
-//! Nothing here does I/O, reads a clock or draws a random number. OFC's section 5 is what this room follows, with its
-//! own C4.5-like tree by name as the baseline; where it departs, docs/design/learning.md says why.
+//! This crate does no I/O, reads no clock and draws no random numbers. It follows section 5 of OFC, with a C4.5-like
+//! tree as the baseline. docs/design/learning.md gives the reasons for departures.
 
 mod benefit;
 mod csv_table;

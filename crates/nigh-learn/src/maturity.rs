@@ -1,10 +1,9 @@
-//! When a model may be believed: OFC's maturation criterion (section 5.3.1), checked as rows arrive.
+//! Decides when a model is mature: OFC's criterion (section 5.3.1), checked as rows arrive.
 //!
-//! Nine in ten predictions are the interval that was needed or one above it, and at least half of the others are only
-//! one below. It is checked on the last [`WINDOW`] rows, each predicted before it was learned. The paper first checks
-//! at 100 rows; here the first check is at [`CHECKED_FROM`], since half of all functions run at most once an hour. A
-//! model whose last rows no longer bear it out is unlearned until they meet the criterion again; new code begins anew,
-//! by a new value.
+//! Nine in ten predictions are the needed interval or a higher one, and at least half of the others are only one below.
+//! The check covers the last [`WINDOW`] rows, each predicted before it was learned. The paper first checks at 100 rows;
+//! here the first check is at [`CHECKED_FROM`], since half of all functions run at most once an hour. A model that no
+//! longer meets the criterion is not mature until it meets it again. New code starts again with a new value.
 
 use std::collections::VecDeque;
 
@@ -82,13 +81,13 @@ fn stays_mature(outcomes: impl Iterator<Item = Nearness>) -> bool {
 pub enum MaturityChange {
     /// Nothing.
     None,
-    /// It may be believed from here on.
+    /// The model is mature from now on.
     Matured,
-    /// It may no longer be: what the function does has drifted.
+    /// The model is no longer mature: the function's behaviour has drifted.
     Unmatured,
 }
 
-/// Whether a function's model may be believed.
+/// The maturity of a function's model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Maturity {
     /// Newest last.
@@ -118,7 +117,7 @@ impl Maturity {
                 MaturityChange::Matured
             }
             (true, false) => {
-                // What was right before the drift says nothing of what comes: the next rows are judged by themselves.
+                // Predictions before the drift no longer count: the next rows are judged alone.
                 self.recent.clear();
                 MaturityChange::Unmatured
             }
@@ -126,7 +125,7 @@ impl Maturity {
         }
     }
 
-    /// True if the model may be believed.
+    /// Whether the model is mature.
     #[must_use]
     pub const fn is_mature(&self) -> bool {
         self.mature

@@ -31,7 +31,7 @@ impl PeakModel for LinTree {
     }
 }
 
-/// How a model is fitted.
+/// A learner of models.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Learner {
@@ -91,7 +91,7 @@ impl PeakModel for FittedModel {
 }
 
 impl FittedModel {
-    /// The same without what only fitting and another margin need: it predicts as before.
+    /// The same model without the data that only fitting and another margin need. Its predictions are the same.
     pub(crate) fn lean(self) -> Self {
         match self {
             Self::J48(model) => Self::J48(model),
@@ -107,7 +107,7 @@ impl FittedModel {
     }
 }
 
-/// No learner has that name.
+/// There is no learner with this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no model is called {0:?}; there are j48, j48-next and lintree")]
 pub struct UnknownLearner(String);

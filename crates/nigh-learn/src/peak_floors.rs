@@ -1,8 +1,7 @@
-//! What an invocation got too little of once, the next one with equal features gets at least: at once, before any
-//! retraining.
+//! After an under-prediction, the next invocation with equal features gets at least the needed memory, even before a
+//! new fit.
 //!
-//! It holds for features that are equal to the last digit, so it costs the others nothing. It is bounded: the floor
-//! that was set longest ago goes first.
+//! A floor holds only for exactly equal features. The number is bounded; the oldest floor is removed first.
 
 use std::collections::{HashMap, VecDeque};
 

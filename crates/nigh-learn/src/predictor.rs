@@ -1,9 +1,9 @@
-//! What invocations are foretold by: a fitted model, whether it may be believed, and the floors of what it missed.
+//! Predicts invocations: a fitted model, its maturity, and the floors of its under-predictions.
 //!
-//! It is the part of a [`FunctionModel`](crate::FunctionModel) that stands in an invocation's path, without the rows: these
-//! are kept elsewhere and come together with it when it is fitted again. An invocation asks
-//! [`foresee`](Predictor::foresee); its end is told by [`ended`](Predictor::ended), which judges the model, sets a floor
-//! after a miss at once, and says whether the row is worth keeping.
+//! The part of a [`FunctionModel`](crate::FunctionModel) that invocations use. The rows are stored elsewhere and are
+//! joined with it for the next fit. [`foresee`](Predictor::foresee) predicts for an invocation.
+//! [`ended`](Predictor::ended) takes its end: it judges the model, sets a floor after an under-prediction, and says
+//! whether the row is worth keeping.
 
 use std::sync::Arc;
 
@@ -24,17 +24,17 @@ use crate::training_set::{RowDecision, TrainingRow, TrainingSet, TrainingSetErro
 const REFIT_ROWS_LEARNING: usize = 5;
 /// And once it is.
 const REFIT_ROWS_MATURE: usize = 20;
-/// Rows of known times from which the benefit is told.
+/// The fewest rows with times for a prediction of the benefit.
 const BENEFIT_ROWS_MIN: usize = 20;
-/// What a predictor takes beside its model: itself, and floors.
+/// The bytes of a predictor without its model.
 const FLOOR_BYTES: usize = 32;
 
-/// What an invocation is granted, and why.
+/// The grant of an invocation, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The model is not mature: all that is booked.
     Booked(ByteSize),
-    /// What was learned, between the runtime's floor and what is booked.
+    /// The prediction, between the runtime's floor and the booking.
     Learned(ByteSize),
     /// More than is booked would be needed, as far as is known: all that is booked, and this as advice.
     Beyond {
@@ -55,25 +55,25 @@ impl Need {
     }
 }
 
-/// What is foretold of an invocation.
+/// The prediction for an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunPrediction {
     /// What it is granted.
     pub need: Need,
     /// What the model says, mature or not; none before the first fit.
     pub said: Option<ByteSize>,
-    /// Whether caching pays; none where that is not told: the model is not mature, or few rows have times.
+    /// Whether caching pays; none if the model is not mature or few rows have times.
     pub benefits: Option<bool>,
 }
 
-/// What came of an invocation's end.
+/// The result of an invocation's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnOutcome {
     /// Whether its row was kept.
     pub kept: RowDecision,
-    /// Whether the model may be believed now or no longer.
+    /// The change of the maturity.
     pub maturity: MaturityChange,
-    /// The model said less than was needed.
+    /// Whether this was an under-prediction.
     pub missed: bool,
     /// It is time to fit again.
     pub refit: bool,
@@ -110,13 +110,13 @@ impl FittedPredictor {
         Self { model: self.model.lean(), ..self }
     }
 
-    /// What it takes in memory, about: its text is longer than its numbers.
+    /// Its approximate memory, by the length of its text.
     fn bytes(&self) -> usize {
         serde_json::to_vec(self).map_or(0, |text| text.len())
     }
 }
 
-/// What invocations of one version of a function's code are foretold by.
+/// The predictor of one version of a function's code.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predictor {
     pub(crate) version: String,
@@ -132,7 +132,7 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    /// Nothing learned yet of `version`.
+    /// An empty predictor of `version`.
     pub(crate) fn new(version: &str, interval: Interval) -> Self {
         Self {
             version: version.to_owned(),
@@ -152,19 +152,19 @@ impl Predictor {
         &self.version
     }
 
-    /// Whether it may be believed.
+    /// The maturity.
     #[must_use]
     pub const fn maturity(&self) -> &Maturity {
         &self.maturity
     }
 
-    /// Rows that are kept, those among them that no model has seen yet, and rows that came in all.
+    /// The kept rows, those of them since the last fit, and all offered rows.
     #[must_use]
     pub const fn rows(&self) -> (usize, usize, u64) {
         (self.rows, self.fresh, self.offered)
     }
 
-    /// True if it tells whether caching pays.
+    /// Whether it predicts if caching pays.
     #[must_use]
     pub fn tells_benefit(&self) -> bool {
         self.fitted.as_ref().is_some_and(|fitted| fitted.benefit.is_some())
@@ -176,7 +176,7 @@ impl Predictor {
         self.floors.len()
     }
 
-    /// What it takes in memory, about. Not for the path of invocations.
+    /// Its approximate memory. Too slow to call during invocations.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let fitted = self.fitted.as_ref().map_or(0, |fitted| fitted.bytes());
@@ -190,7 +190,7 @@ impl Predictor {
         Some(self.floors.at_least(features, fitted.model.predict(&fitted.schema.encode(features))))
     }
 
-    /// What is foretold of an invocation of `version`. `features` hold how the sandbox begins.
+    /// The prediction for an invocation of `version`. `features` include the kind of start.
     #[must_use]
     pub fn foresee(
         &self,
@@ -215,7 +215,7 @@ impl Predictor {
         RunPrediction { need, said: Some(said), benefits }
     }
 
-    /// An invocation of `version` ended: the model is judged by it. Gives the row back if it is to be kept.
+    /// Takes the end of an invocation of `version` and judges the model by it. Returns the row if it should be kept.
     pub fn ended(
         &mut self,
         version: &str,
@@ -254,20 +254,19 @@ impl Predictor {
         benefit.predict(&fitted.schema.encode(&row.features)) != times.benefits()
     }
 
-    /// From here on an invocation with these features gets at least this: one was ended for want of memory.
+    /// From now on invocations with these features get at least this: one was killed at its limit.
     pub fn set_floor(&mut self, features: &FeatureRow, at_least: ByteSize) {
         self.floors.missed(features, at_least);
     }
 
-    /// Takes the model of `newer`, which was fitted meanwhile to all rows but the `fresh` last; what was learned of its
-    /// worth here stays.
+    /// Takes the model of `newer`, which was fitted meanwhile to all rows except the last `fresh`. The maturity stays.
     pub fn take_model_of(&mut self, newer: &Self, fresh: usize) {
         self.fitted.clone_from(&newer.fitted);
         self.fresh = fresh;
         self.rows = newer.rows + fresh;
     }
 
-    /// The same for the path of invocations alone: without what only fitting needs.
+    /// The same for invocations only, without the data that only fitting needs.
     pub(crate) fn lean(&self) -> Self {
         let fitted = self.fitted.as_deref().map(|fitted| Arc::new(fitted.clone().lean()));
         Self { fitted, ..self.clone() }

@@ -1,10 +1,9 @@
 //! Quantities: the numbers of a row and products of them that memory is known to follow.
 //!
-//! What a function holds in memory is mostly its input or output decoded: pixels times channels, frames times
-//! channels, rows times fields. So where the names say what a number is (`in_width`, `in_height`, ...), their products
-//! are quantities of their own. An argument that carries the name of a dimension of the input (`arg_width` beside
-//! `in_width`) is taken as that dimension of the output, whose size follows in proportion. A name that is not known
-//! takes part as it is.
+//! A function's memory is mostly its decoded input or output: pixels times channels, frames times channels, rows times
+//! fields. So products of numbers with known names (`in_width`, `in_height`, ...) are quantities, too. An argument with
+//! the name of a dimension of the input (`arg_width` beside `in_width`) counts as that dimension of the output, whose
+//! size is in proportion. Numbers with unknown names are used as they are.
 
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +65,7 @@ impl Quantities {
         };
         let mut all = Self::default();
         let decoded = decoded_sizes(&number);
-        // Where nothing is known of how the input decodes, each of its numbers may be an amount by itself.
+        // If it is unknown how the input decodes, each of its numbers may be an amount.
         let all_are_amounts = decoded.is_empty();
         for (at, column) in schema.columns.iter().enumerate() {
             if matches!(column.kind, ColumnKind::Number { .. }) {
@@ -143,7 +142,7 @@ fn decoded_sizes(number: &impl Fn(&str) -> Option<u8>) -> Vec<Factors> {
         ]
     };
     sizes.extend(known.iter().filter_map(|names| product(names)));
-    // What relates rows to rows, or fields to fields: the product of a matrix with itself.
+    // Pairs of rows or of fields, as in the product of a matrix with itself.
     for (one, other) in [("in_rows", "in_fields"), ("in_fields", "in_rows")] {
         if let (Some(one), Some(_)) = (number(one), number(other)) {
             let mut square = vec![(one, 2)];

@@ -1,21 +1,19 @@
-//! The columns that a function's rows have, learned from them: which are numbers, which are words, and which words
-//! there are.
+//! The columns of a function's rows, learned from the rows: numbers, words, and the levels of words.
 //!
-//! A row is encoded into numbers on the stack, without allocation: a number as it is, a word as its level, from 1. A
-//! word never seen is level 0. A column of more than [`LEVELS_MAX`] words has its words hashed into [`HASHED_LEVELS`]
-//! levels; one in which nearly every row has a word of its own says nothing and is left out. A number that is missing
-//! takes the column's median.
+//! A row is encoded into numbers on the stack, without allocation: a number as it is, a word as its level from 1. An
+//! unknown word is level 0. A column with more than [`LEVELS_MAX`] words is hashed into [`HASHED_LEVELS`] levels. A
+//! column in which nearly all rows have different words is left out. A missing number gets the column's median.
 
 use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, ToSmolStr as _};
 
 use crate::feature::{FEATURES_MAX, FeatureName, FeatureRow, FeatureValue, hash_bytes};
 
-/// Words that a column tells apart by name.
+/// The most words with their own level in a column.
 pub const LEVELS_MAX: usize = 24;
 /// Levels into which the words of a column of more are hashed.
 pub const HASHED_LEVELS: u64 = 8;
-/// A column of words in which there are more words than this share of the rows is left out.
+/// A column of words is left out if its number of different words exceeds this share of the rows.
 const OWN_WORD_SHARE: f64 = 0.5;
 
 /// What a column holds.

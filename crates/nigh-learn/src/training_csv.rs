@@ -1,8 +1,8 @@
 //! A training set as CSV: one row an invocation, words in quotes, numbers without, nothing where a feature is missing.
 //!
-//! The first columns are the set's own (`peak_bytes`, `touched_limit`, `page_cache_bytes`, `missed`, `input`, and where it
-//! is known `extract_us`, `transform_us`, `load_us`: what the invocation spent as if the store had served it), the others
-//! the features by their names. The version is not in it: who imports rows says of which code they are.
+//! The first columns are the set's own (`peak_bytes`, `touched_limit`, `page_cache_bytes`, `missed`, `input`, and if
+//! known `extract_us`, `transform_us`, `load_us`: the times if the store had served everything). The others are the
+//! features by name. The file has no version: an import names the code.
 
 use nigh_terms::ByteSize;
 use thiserror::Error;
@@ -13,7 +13,7 @@ use crate::feature::{FeatureError, FeatureName, FeatureRow, FeatureValue, NUMBER
 use crate::training_set::{TRAINING_ROWS_MAX, TrainingRow, TrainingSet, TrainingSetError};
 
 const OWN: [&str; 5] = ["peak_bytes", "touched_limit", "page_cache_bytes", "missed", "input"];
-/// Own columns that are there where a row has times.
+/// The set's columns that are present if a row has times.
 const TIMES: [&str; 3] = ["extract_us", "transform_us", "load_us"];
 
 /// Why a text is no training set.
@@ -30,7 +30,7 @@ pub enum TrainingCsvError {
         /// Why.
         reason: FeatureError,
     },
-    /// A column that every set has is not there.
+    /// A required column is missing.
     #[error("there is no column {column}; a training set has {}", OWN.join(", "))]
     Missing {
         /// Which.

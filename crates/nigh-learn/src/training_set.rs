@@ -1,9 +1,9 @@
 //! The rows that a function's model is fitted to: few, chosen, of one version of its code.
 //!
-//! Until the model is mature and has [`CHOSEN_FROM`] rows every row is kept. From then on, as in OFC's section 5.3.3,
-//! those whose need was above what was predicted, which count double, and those far below it; and beside the paper one
-//! in ten of the others, since a set of errors alone would teach the model that errors are the rule. A full set gives
-//! up its oldest row that was no miss first.
+//! Until the model is mature and has [`CHOSEN_FROM`] rows, all rows are kept. After that, as in OFC's section 5.3.3,
+//! under-predicted rows, which count double, and rows far below their prediction. Unlike the paper, also one in ten of
+//! the others, since a set of errors alone would teach the model that errors are the rule. A full set removes its
+//! oldest row that was no under-prediction.
 
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
@@ -19,16 +19,17 @@ use crate::schema::Schema;
 pub const TRAINING_ROWS_MAX: usize = 1000;
 /// Bytes of a version's name at most.
 pub const VERSION_BYTES_MAX: usize = 128;
-/// Rows up to which all are kept, mature or not: a model that matures at twenty still has its margin to learn.
+/// All rows up to this number are kept, mature or not: a model that matures at twenty rows still has to learn its
+/// margin.
 pub const CHOSEN_FROM: usize = 200;
-/// What a row counts whose need was above what was predicted.
+/// The weight of an under-predicted row.
 const MISS_WEIGHT: f64 = 2.0;
 /// An over-prediction by more intervals than this is worth a row.
 const FAR_OVER_INTERVALS: u64 = 6;
-/// One in so many of the rows that were predicted well is kept.
+/// One in this many well predicted rows is kept.
 const GOOD_ONE_IN: u64 = 10;
 
-/// How the sandbox began its invocation: a cold one has the runtime's start in its peak.
+/// The kind of start: the peak of a cold start includes the runtime's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
@@ -54,15 +55,15 @@ pub struct TrainingRow {
     pub features: FeatureRow,
     /// The most memory it needed; of page cache what is worth its room is in it, the rest is not.
     pub peak: ByteSize,
-    /// It touched its limit: it may have needed more.
+    /// Whether it reached its limit and may have needed more.
     pub touched_limit: bool,
-    /// Page cache at its peak: given back under pressure, so no need; kept to be looked at.
+    /// Page cache at its peak. It can be reclaimed, so it is no need; kept for inspection.
     pub page_cache: ByteSize,
-    /// Its need was above what was predicted.
+    /// Whether it was under-predicted.
     pub missed: bool,
     /// Invocations on one input share it.
     pub input: u64,
-    /// What it spent, as if the store had served it; none where that is not known.
+    /// Its times if the store had served everything; none if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<PhaseTimes>,
 }
@@ -114,10 +115,10 @@ pub enum TrainingSetError {
     },
 }
 
-/// What became of a row.
+/// The result for an offered row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowDecision {
-    /// The model is not mature or has few rows: every row is kept.
+    /// Kept, because the model is not mature or has few rows.
     Learning,
     /// The need was above what was predicted.
     Miss,
@@ -125,14 +126,14 @@ pub enum RowDecision {
     FarOver,
     /// One of the good ones.
     Good,
-    /// Its memory was foretold, whether caching pays was not.
+    /// Kept, because the benefit was predicted wrongly.
     Benefit,
     /// Not kept: the model knows it.
     No,
 }
 
 impl RowDecision {
-    /// What becomes of a row of which a mature model said `predicted`, beside `rows` that are kept of `offered`.
+    /// Whether to keep a row with the prediction `predicted` of a mature model, with `rows` kept of `offered` rows.
     pub(crate) fn choose(
         row: &TrainingRow,
         predicted: Option<ByteSize>,
@@ -192,8 +193,8 @@ impl TrainingSet {
         &self.rows
     }
 
-    /// Offers a row of `version`. `predicted` is what a mature model said of it, by which the paper's choice goes;
-    /// none while no model is mature.
+    /// Offers a row of `version`. `predicted` is a mature model's prediction, by which the paper chooses; none without
+    /// a mature model.
     pub fn offer(
         &mut self,
         version: &str,
@@ -219,7 +220,7 @@ impl TrainingSet {
         self.offered
     }
 
-    /// Takes rows that were chosen elsewhere, of `offered` in all.
+    /// Takes rows that were chosen elsewhere from `offered` rows.
     pub(crate) fn take(&mut self, rows: Vec<TrainingRow>, offered: u64) {
         self.offered = offered;
         for row in rows {
@@ -227,7 +228,7 @@ impl TrainingSet {
         }
     }
 
-    /// Gives up the older half of the rows; false if there is none left to give up.
+    /// Removes the older half of the rows; false if there are none.
     pub(crate) fn halve(&mut self) -> bool {
         self.rows.drain(..self.rows.len().div_ceil(2)).count() > 0
     }

@@ -1,15 +1,16 @@
-//! How many ways the insensitive chunk should have: CASY sets it once by hand, here it follows the load.
+//! Sets the size of the insensitive chunk. CASY sets it once by hand; here it follows the load.
 //!
-//! Each window reports what ran, in ways needed. The wanted split gives either chunk its share of the cache, the
-//! insensitive at least one mask as soon as any ran. It changes only after several windows in a row wanted the same
-//! direction, and to the least distant of what they wanted: a layout change evicts, so it must be worth it.
+//! Each window reports the load in ways needed. The wanted split gives each chunk its share of the cache, and the
+//! insensitive chunk at least one mask if an insensitive function ran. The split changes only after several windows in
+//! a row wanted the same direction, and then to the nearest of the wanted splits: a layout change evicts lines, so it
+//! must pay.
 
 use nigh_terms::Ways;
 use serde::{Deserialize, Serialize};
 
 use crate::clos_layout::CacheShape;
 
-/// What ran in one window, averaged over it, in ways needed.
+/// The average load of one window, in ways needed.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Demand {
     /// Of insensitive functions.
@@ -18,10 +19,10 @@ pub struct Demand {
     pub sensitive: f64,
 }
 
-/// How the split follows.
+/// When the split changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitRules {
-    /// Windows in a row that must want a change.
+    /// The windows in a row that must want a change.
     pub hold_windows: u8,
     /// Ways by which what is wanted must differ from what is.
     pub difference_min: Ways,
@@ -30,22 +31,23 @@ pub struct SplitRules {
 }
 
 impl SplitRules {
-    /// Rules for a cache: three windows, one way's difference, at most a third for the insensitive (the figure's 3 of 11).
+    /// Rules for a cache: three windows, one way's difference, at most a third for the insensitive (the figure's 3 of
+    /// 11).
     #[must_use]
     pub const fn of(shape: &CacheShape) -> Self {
         Self { hold_windows: 3, difference_min: Ways(1), insensitive_max: Ways(shape.ways.0 / 3) }
     }
 }
 
-/// What to do after a window.
+/// The decision after a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SplitDecision {
     /// The split fits the load.
     Keep,
-    /// Another one would fit better, not long enough yet.
+    /// Another split fits better, but not for enough windows yet.
     Wait {
-        /// What this window wanted.
+        /// The split that this window wanted.
         wanted: Ways,
         /// Windows that wanted this direction, this one included.
         windows: u8,
@@ -59,7 +61,7 @@ pub enum SplitDecision {
     },
 }
 
-/// The split and the windows that want another.
+/// The present split, and the windows that want another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkSplit {
     insensitive: Ways,
@@ -86,10 +88,10 @@ impl ChunkSplit {
         self.insensitive
     }
 
-    /// Takes one window in.
+    /// Takes a window.
     pub fn observe(&mut self, demand: &Demand, shape: &CacheShape, rules: &SplitRules) -> SplitDecision {
         let Some(wanted) = wanted(demand, shape, rules) else {
-            // Nothing ran: no reason to change, and none to go on wanting.
+            // Nothing ran: no change, and the windows before no longer count.
             self.wish = None;
             return SplitDecision::Keep;
         };
@@ -116,10 +118,10 @@ impl ChunkSplit {
     }
 }
 
-/// The split that one window wants, in whole masks; `None` where nothing ran.
+/// The split that a window wants, in whole masks; `None` if nothing ran.
 fn wanted(demand: &Demand, shape: &CacheShape, rules: &SplitRules) -> Option<Ways> {
     let total = demand.insensitive + demand.sensitive;
-    // Also refuses what is no number.
+    // False for NaN, too.
     if !(total > 0.0 && total.is_finite()) {
         return None;
     }

@@ -1,12 +1,12 @@
-//! Which classes of service (CLOS) there are, and the ways of each: CASY IV-C and its figure 4, for any cache.
+//! The classes of service (CLOS) and their ways: CASY IV-C and its figure 4, for any cache.
 //!
-//! The cache is cut in two chunks. The insensitive chunk is cut into CLOS of the smallest mask the hardware takes (one
-//! way as a rule); it lies on the side of the ways that devices write to (DDIO), where a sensitive function would
-//! suffer. The sensitive chunk has CLOS of as many different sizes as possible, each way in at most three of them. Class
-//! 0 is the default: every way, resctrl's root group, never changed. A layout is the same in every cache domain.
-//! Where the paper's text leaves sizes open, they are spread evenly, which gives its figure's "two to eight".
+//! The cache is divided into two chunks. The insensitive chunk has CLOS with the smallest mask of the hardware (usually
+//! one way). It lies at the side of the ways that devices write to (DDIO), which would hurt sensitive functions. The
+//! sensitive chunk has CLOS of as many different sizes as possible, with each way in at most three of them. Class 0 is
+//! the default: all ways, resctrl's root group, never changed. A layout is the same in every cache domain. If the paper
+//! leaves sizes open, they are spread evenly, which gives its figure's "two to eight".
 
-use nigh_terms::{ClosId, WayMask, Ways};
+use nigh_terms::{ClosId, WayMask, Ways, invariant};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -16,12 +16,12 @@ use crate::size_spread::{Nesting, spread};
 /// Most classes of service a layout can have; hardware has 4 to 16, AMD up to 32.
 pub const CLASSES_MAX: u8 = 32;
 
-/// What the hardware takes, after the classes that others hold.
+/// The hardware's limits, without the classes that others hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheShape {
     /// Ways of the cache.
     pub ways: Ways,
-    /// Classes to be had, the default among them.
+    /// Available classes, with the default.
     pub classes: u8,
     /// The fewest ways a mask may have (`min_cbm_bits`).
     pub min_ways: Ways,
@@ -29,17 +29,17 @@ pub struct CacheShape {
     pub shareable: WayMask,
 }
 
-/// What a class is for.
+/// The purpose of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClosKind {
-    /// Every way: functions that nobody profiled.
+    /// All ways: functions without a profile.
     Default,
     /// Functions that need no cache.
     Insensitive,
     /// Functions that need some.
     Sensitive,
-    /// A group of functions that go well together, whatever their class.
+    /// A group of functions that share well, sensitive or not.
     Cluster,
 }
 
@@ -48,24 +48,24 @@ pub enum ClosKind {
 pub struct Clos {
     /// Its index in the layout.
     pub id: ClosId,
-    /// What it is for.
+    /// Its purpose.
     pub kind: ClosKind,
     /// Its ways.
     pub mask: WayMask,
 }
 
-/// Where a function goes that needs more ways than the sensitive chunk has.
+/// The class of a function that needs more ways than the sensitive chunk has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BeyondChunk {
-    /// The largest sensitive class: it keeps the function from the thrashing ones. The rule unless told.
+    /// The largest sensitive class, apart from thrashing functions. The default rule.
     #[default]
     LargestClass,
-    /// The default class: every way, shared with all.
+    /// The default class: all ways, shared with all functions.
     DefaultClass,
 }
 
-/// What CASY's layout is asked for.
+/// The parameters of CASY's layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CasyRequest {
     /// The hardware.
@@ -74,7 +74,7 @@ pub struct CasyRequest {
     pub insensitive: Ways,
     /// Whether sensitive classes may cross each other's borders.
     pub nesting: Nesting,
-    /// In how many sensitive classes a way may be; the paper's is [`CasyRequest::SHARING`].
+    /// The most sensitive classes that share a way; the paper's number is [`CasyRequest::SHARING`].
     pub sharing_max: u8,
     /// The rule for needs above the chunk.
     pub beyond: BeyondChunk,
@@ -97,10 +97,10 @@ impl CasyRequest {
     }
 }
 
-/// Why there is no such layout.
+/// Why a layout is not possible.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LayoutRefusal {
-    /// Not a cache.
+    /// No such cache exists.
     #[error(
         "no cache has {ways} ways with masks of at least {min_ways}: expected 1 to {}, and masks that fit",
         WAYS_MAX
@@ -114,9 +114,9 @@ pub enum LayoutRefusal {
     /// The hardware, or what others left of it, has too few classes.
     #[error("{needed} classes are needed with the default, {available} can be had: use a smaller insensitive chunk")]
     TooFewClasses {
-        /// What it takes.
+        /// The classes needed.
         needed: usize,
-        /// What there is.
+        /// The classes available.
         available: u8,
     },
     /// The insensitive chunk does not divide into masks.
@@ -135,7 +135,7 @@ pub enum LayoutRefusal {
         /// The cache.
         ways: Ways,
     },
-    /// What is left for the sensitive gives no class.
+    /// The rest of the cache is too small for a sensitive class.
     #[error("{sensitive} ways for the sensitive give no class: it takes none or at least {least}")]
     ChunkTooSmall {
         /// N_CS.
@@ -143,13 +143,13 @@ pub enum LayoutRefusal {
         /// The smallest sensitive class.
         least: Ways,
     },
-    /// No way may be in any sensitive class.
+    /// The request allows no sensitive class on any way.
     #[error("each way must be in one sensitive class at least, {asked} asked")]
     NoSharing {
         /// What was asked.
         asked: u8,
     },
-    /// A mask that the hardware does not take.
+    /// The hardware does not accept the mask.
     #[error("mask {mask} of class {id}: {}-way caches take one run of at least {} ways within the cache", shape.ways, shape.min_ways)]
     BadMask {
         /// The class.
@@ -161,7 +161,7 @@ pub enum LayoutRefusal {
     },
 }
 
-/// The classes of a cache, the default first; every mask is one that its hardware takes.
+/// The classes of a cache, the default first. The hardware accepts each mask.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClosLayout {
     shape: CacheShape,
@@ -230,12 +230,19 @@ impl ClosLayout {
             if devices_write_low(shareable, ways) { (0, insensitive.0) } else { (sensitive.0, 0) };
         let singles_masks = (0..singles)
             .map(|at| (ClosKind::Insensitive, WayMask::contiguous(insensitive_first + at * min_ways.0, min_ways)));
-        let classes_left = available.min(CLASSES_MAX) - 1 - singles;
+        let classes_left = available.min(CLASSES_MAX).saturating_sub(1 + singles);
         let runs = spread(sensitive, least, usize::from(classes_left), sharing_max, nesting);
         let sensitive_masks = runs
             .into_iter()
             .map(|run| (ClosKind::Sensitive, WayMask::contiguous(sensitive_first + run.first, run.size)));
-        Self::new(shape, singles_masks.chain(sensitive_masks), beyond)
+        let layout = Self::new(shape, singles_masks.chain(sensitive_masks), beyond)?;
+        let chunk = |kind| layout.of_kind(kind).fold(WayMask::EMPTY, |all, class| all.union(class.mask));
+        let (quiet, needy) = (chunk(ClosKind::Insensitive), chunk(ClosKind::Sensitive));
+        invariant!(
+            !quiet.overlaps(needy) && quiet.count() == insensitive && needy.count() == sensitive,
+            "{insensitive} ways for insensitive functions and {sensitive} for sensitive ones are the masks {quiet} and {needy}"
+        );
+        Ok(layout)
     }
 
     /// The hardware it is for.
@@ -267,8 +274,8 @@ impl ClosLayout {
         self.classes.iter().filter(move |class| class.kind == kind)
     }
 
-    /// The classes a sensitive function of this need may go to: all sensitive ones, or, when it needs more than the
-    /// chunk has, the one the rule names.
+    /// The candidate classes of a sensitive function with this need: all sensitive ones, or the one that the rule names
+    /// if the need exceeds the chunk.
     pub fn for_sensitive(&self, need: Ways) -> impl Iterator<Item = &Clos> {
         let largest = self.of_kind(ClosKind::Sensitive).max_by_key(|class| class.mask.count()).copied();
         let beyond = largest.is_some_and(|class| need > class.mask.count());
@@ -283,10 +290,10 @@ impl ClosLayout {
     }
 }
 
-/// The smallest sensitive class: who needs one way is insensitive.
+/// The smallest sensitive class: a function that needs one way is insensitive.
 const SENSITIVE_LEAST: Ways = Ways(2);
 
-/// Whether most ways that devices write to lie in the lower half.
+/// Whether most of the ways that devices write to are in the lower half.
 pub(crate) fn devices_write_low(shareable: WayMask, ways: Ways) -> bool {
     let low = shareable.ways().filter(|way| way * 2 < ways.0).count();
     2 * low > usize::from(shareable.count().0)

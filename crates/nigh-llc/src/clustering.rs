@@ -1,16 +1,15 @@
-//! Programs in at most C groups, each group with ways of its own: the least total cost (bound B2).
+//! Puts programs into at most C groups, each with its own ways, with the least total cost.
 //!
-//! There are fewer classes of service than programs, so some must share. Up to [`EXACT_MAX`] programs every grouping is
-//! weighed (dynamic programming over subsets); beyond, groups are merged pair by pair as KPart does (HPCA 2018), the pair
-//! first that loses least against a strict division of the same ways.
+//! There are fewer classes of service than programs, so some programs share. Up to [`EXACT_MAX`] programs all groupings
+//! are compared (dynamic programming over subsets). Of more programs, groups are merged pair by pair as in KPart (HPCA
+//! 2018): first the pair that loses least against a strict division of the same ways.
 
 use nigh_terms::Ways;
 use serde::Serialize;
 
-use crate::miss_curve::{CurveError, MissCurve};
-use crate::way_partition::{costs_of, strict_partition};
+use crate::way_partition::strict_partition;
 
-/// Programs up to which the grouping is the optimum.
+/// The most programs for which the grouping is the optimum.
 pub const EXACT_MAX: usize = 10;
 
 /// Programs that share ways.
@@ -25,15 +24,15 @@ pub struct Group {
 /// Groups and their total cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Clustering {
-    /// Every program is in one.
+    /// Each program is in one group.
     pub groups: Vec<Group>,
     /// The sum of the groups' costs.
     pub cost: f64,
-    /// Whether no grouping costs less.
+    /// Whether all groupings were compared.
     pub exact: bool,
 }
 
-/// What is to be divided.
+/// The cache to divide.
 #[derive(Debug, Clone, Copy)]
 struct Cache {
     ways: Ways,
@@ -43,8 +42,8 @@ struct Cache {
 
 /// Groups `programs` programs into at most `groups_max` groups that have at least `least` of `ways` ways each.
 ///
-/// `costs(members)[w - 1]` is what these programs cost together in `w` ways, infinite where it must not be. `None` where
-/// there is nothing to group or no grouping is allowed.
+/// `costs(members)[w - 1]` is the cost of these programs together in `w` ways; infinite if that is not allowed. `None`
+/// if there is no program or no grouping is allowed.
 #[must_use]
 pub fn cluster(
     programs: usize,
@@ -59,21 +58,6 @@ pub fn cluster(
     }
     let cache = Cache { ways, least, groups_max };
     if programs <= EXACT_MAX { exact(programs, cache, &costs) } else { merged(programs, cache, &costs) }
-}
-
-/// B2 in misses: the curves of a group composed.
-pub fn cluster_misses(
-    curves: &[MissCurve],
-    ways: Ways,
-    least: Ways,
-    groups_max: usize,
-) -> Result<Option<Clustering>, CurveError> {
-    // Curves of one cache compose; said here once, so that the costs below cannot fail.
-    MissCurve::compose(curves)?;
-    Ok(cluster(curves.len(), ways, least, groups_max, |members| {
-        let group: Vec<_> = members.iter().map(|&at| curves[at].clone()).collect();
-        MissCurve::compose(&group).map_or_else(|_| vec![f64::INFINITY; ways.0.into()], |curve| costs_of(&curve, ways))
-    }))
 }
 
 fn members_of(set: usize) -> Vec<usize> {
@@ -123,7 +107,7 @@ fn exact(programs: usize, cache: Cache, costs: &impl Fn(&[usize]) -> Vec<f64>) -
     }
     let mut groups = Vec::new();
     while set != 0 {
-        // A cell taken over from the layer below was found there.
+        // An unchanged cell was found in the layer below.
         while layers[layer - 1][set][total] == layers[layer][set][total] {
             layer -= 1;
         }
@@ -136,7 +120,7 @@ fn exact(programs: usize, cache: Cache, costs: &impl Fn(&[usize]) -> Vec<f64>) -
     Some(Clustering { groups, cost, exact: true })
 }
 
-/// Merging pair by pair; the best of all stages that have few enough groups.
+/// Merges groups pair by pair. Returns the best stage with few enough groups.
 fn merged(programs: usize, cache: Cache, costs: &impl Fn(&[usize]) -> Vec<f64>) -> Option<Clustering> {
     let mut groups: Vec<(Vec<usize>, Vec<f64>)> = (0..programs).map(|at| (vec![at], costs(&[at]))).collect();
     let mut pairs: Vec<Pair> = Vec::new();
@@ -165,11 +149,11 @@ fn merged(programs: usize, cache: Cache, costs: &impl Fn(&[usize]) -> Vec<f64>) 
     }
 }
 
-/// Two groups that might become one.
+/// Two groups that may be merged.
 struct Pair {
     together: Vec<usize>,
     costs: Vec<f64>,
-    /// What sharing costs more than dividing, summed over the sizes at which both can be.
+    /// The extra cost of sharing over dividing, summed over the sizes that allow both.
     loss: f64,
 }
 
@@ -197,6 +181,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::miss_curve::MissCurve;
+    use crate::miss_curve::tests::compose;
+
+    fn costs_of(curve: &MissCurve, ways: Ways) -> Vec<f64> {
+        (1..=ways.0).map(|ways| curve.misses(Ways(ways))).collect()
+    }
+
+    /// The costs of programs with these curves, in misses.
+    fn misses_of(curves: &[MissCurve], ways: Ways) -> impl Fn(&[usize]) -> Vec<f64> {
+        move |members| {
+            let group: Vec<_> = members.iter().map(|&at| curves[at].clone()).collect();
+            costs_of(&compose(&group), ways)
+        }
+    }
+
+    fn cluster_misses(curves: &[MissCurve], ways: Ways, groups_max: usize) -> Clustering {
+        cluster(curves.len(), ways, Ways(1), groups_max, misses_of(curves, ways)).unwrap()
+    }
 
     fn curve(misses: [f64; 4]) -> MissCurve {
         MissCurve::new(1000.0, misses.to_vec()).unwrap()
@@ -206,7 +208,7 @@ mod tests {
     fn two_streams_share_and_the_sensitive_is_left_alone() {
         let stream = curve([990.0; 4]);
         let sensitive = curve([900.0, 500.0, 0.0, 0.0]);
-        let found = cluster_misses(&[stream.clone(), sensitive, stream], Ways(4), Ways(1), 2).unwrap().unwrap();
+        let found = cluster_misses(&[stream.clone(), sensitive, stream], Ways(4), 2);
         assert!(found.exact);
         let mut groups = found.groups;
         groups.sort_by_key(|group| group.members.len());
@@ -228,7 +230,7 @@ mod tests {
     fn beyond_ten_the_streams_still_end_up_together() {
         let mut curves = vec![curve([990.0; 4]); 11];
         curves.push(curve([900.0, 500.0, 0.0, 0.0]));
-        let found = cluster_misses(&curves, Ways(4), Ways(1), 3).unwrap().unwrap();
+        let found = cluster_misses(&curves, Ways(4), 3);
         assert!(!found.exact);
         let alone = found.groups.iter().find(|group| group.members == [11]).unwrap();
         assert!(alone.ways >= Ways(2), "{found:?}");
@@ -244,7 +246,7 @@ mod tests {
         fn every_program_is_in_one_group_and_more_groups_never_cost_more(curves in curves()) {
             let mut before = f64::INFINITY;
             for groups_max in 1..=4 {
-                let found = cluster_misses(&curves, Ways(5), Ways(1), groups_max).unwrap().unwrap();
+                let found = cluster_misses(&curves, Ways(5), groups_max);
                 let mut members: Vec<_> = found.groups.iter().flat_map(|group| group.members.clone()).collect();
                 members.sort_unstable();
                 prop_assert_eq!(members, (0..curves.len()).collect::<Vec<_>>());
@@ -253,16 +255,14 @@ mod tests {
                 prop_assert!(found.cost <= before + 1e-12);
                 before = found.cost;
             }
-            let strict = crate::way_partition::strict_misses(&curves, Ways(5), Ways(1)).unwrap();
+            let costs: Vec<_> = curves.iter().map(|curve| costs_of(curve, Ways(5))).collect();
+            let strict = strict_partition(&costs, Ways(5), Ways(1)).unwrap();
             prop_assert!(before <= strict.cost + 1e-12, "groups may be single programs");
         }
 
         #[test]
         fn merging_never_beats_the_optimum(curves in curves()) {
-            let costs = |members: &[usize]| {
-                let group: Vec<_> = members.iter().map(|&at| curves[at].clone()).collect();
-                costs_of(&MissCurve::compose(&group).unwrap(), Ways(5))
-            };
+            let costs = misses_of(&curves, Ways(5));
             let cache = Cache { ways: Ways(5), least: Ways(1), groups_max: 3.min(curves.len()) };
             let greedy = merged(curves.len(), cache, &costs).unwrap();
             let best = exact(curves.len(), cache, &costs).unwrap();

@@ -1,10 +1,10 @@
 //! Misses by way count of a profiled input, counted by the hardware while it was timed: what makes curves of a profile
 //! without a memory trace. Pure.
 //!
-//! A profile tries few way counts; between two the misses lie on the line, and a rise with more ways is noise and taken
-//! out. Fewer than three way counts make no curve: two do not tell a slope from a step. Nobody counts the accesses that
-//! reached the cache. A cache of no way would miss them all, so they are taken as where the line of the first two ways
-//! comes to: the least that a curve bent like a cache's can have.
+//! A profile tries few way counts. Between two of them the misses are interpolated; a rise with more ways is noise and
+//! is removed. Fewer than three way counts give no curve, since two cannot distinguish a slope from a step. The
+//! accesses that reach the cache are not counted. They are the misses of a cache without ways, and are extrapolated
+//! from the first two way counts: the least that a convex curve can have.
 
 use nigh_terms::Ways;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub const CURVE_POINTS_MIN: usize = 3;
 /// The misses counted of one input.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct CountedMisses {
-    /// Of the runs with the way count that is being timed.
+    /// The misses of the runs with the present way count.
     current: Vec<f64>,
     /// Way count and median misses, in the order they were timed.
     counted: Vec<(Ways, f64)>,
@@ -32,7 +32,7 @@ impl CountedMisses {
         self.current.insert(at, misses);
     }
 
-    /// The time with this many ways is known, after so many runs. Misses of some of them say nothing.
+    /// Ends a way count after `runs` runs. If only some of them have counts, its misses are unknown.
     pub(crate) fn conclude(&mut self, ways: Ways, runs: usize) {
         let current = std::mem::take(&mut self.current);
         if current.len() == runs {
@@ -40,8 +40,8 @@ impl CountedMisses {
         }
     }
 
-    /// The way count to time beyond the search, so that there is a curve: the middle of the widest gap, where the search
-    /// ended with fewer than a curve takes and all were counted. The printed form stays as printed.
+    /// A further way count to time after the search, to complete the curve: the middle of the widest gap, if all runs
+    /// were counted but there are too few points. The printed form of the search stays as printed.
     pub(crate) fn missing(&self, rule: &SearchRule, timed: &[TimedWays]) -> Option<Ways> {
         let tried = points(timed.iter().map(|timed| (timed.ways, timed.micros)));
         if rule.form == SearchForm::Literal || tried.len() >= CURVE_POINTS_MIN || self.points().len() < tried.len() {
@@ -52,7 +52,7 @@ impl CountedMisses {
         (width > 1).then(|| Ways(low.0 + width / 2))
     }
 
-    /// Misses by way count; `None` of too few way counts.
+    /// The misses by way count; `None` with too few points.
     pub(crate) fn curve(&self, whole: Ways) -> Option<MissCurve> {
         let points = self.points();
         if points.len() < CURVE_POINTS_MIN {
@@ -71,7 +71,7 @@ impl CountedMisses {
     }
 }
 
-/// Values by way count, ascending; of two with the same ways the first taken is kept.
+/// Values by way count, ascending. Of two with the same way count the first is kept.
 pub(crate) fn points(taken: impl Iterator<Item = (Ways, f64)>) -> Vec<(Ways, f64)> {
     let mut points: Vec<_> = taken.collect();
     points.sort_by_key(|point| point.0);
@@ -79,8 +79,8 @@ pub(crate) fn points(taken: impl Iterator<Item = (Ways, f64)>) -> Vec<(Ways, f64
     points
 }
 
-/// A value for each of 1 to `whole` ways: measured where it was tried, on the line between where not, and with fewer or
-/// more ways than were tried that of the nearest. `points` must not be empty.
+/// A value for each way count from 1 to `whole`: the measured value, else interpolated, and outside the tried range the
+/// nearest value. `points` must not be empty.
 pub(crate) fn along_ways(points: &[(Ways, f64)], whole: Ways) -> Vec<f64> {
     let value = |ways: u8| {
         let above = points.partition_point(|point| point.0.0 < ways).min(points.len() - 1);

@@ -1,9 +1,9 @@
 //! A latency histogram that a service exports as Prometheus text, and the latencies of the time between two scrapes.
 //!
-//! Prometheus histograms are cumulative twice: each bucket counts all below its bound, and all since the service began
-//! (Prometheus' "Exposition formats", text version 0.0.4). So two scrapes are subtracted, and buckets one from the next.
-//! A latency is known to lie within its bucket and is counted at the bucket's bound; what lies beyond the last bound has
-//! none. Text comes over the network: parsing is pure, bounded, and refuses rather than guesses.
+//! Prometheus histograms are cumulative in two ways: each bucket counts all latencies below its bound, and all since
+//! the service started (Prometheus' "Exposition formats", text version 0.0.4). So two scrapes are subtracted, and each
+//! bucket from the next. A latency counts with its bucket's bound; above the last bound it has no value. The text comes
+//! over the network, so parsing is pure and bounded, and rejects whatever it does not understand.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub enum ExportError {
         /// What is wrong.
         reason: &'static str,
     },
-    /// What names no histogram.
+    /// The text does not name a histogram.
     #[error("{text:?} chooses no histogram ({reason}): write NAME or NAME{{label=\"value\"}}")]
     BadChoice {
         /// What was given.
@@ -60,12 +60,12 @@ pub enum ExportError {
         /// What is wrong.
         reason: &'static str,
     },
-    /// Nothing to choose from, or the choice is not there.
+    /// The histogram is not in the text, or several are and none was chosen.
     #[error("there is no histogram {wanted} in the exported text; it has: {there}")]
     NoHistogram {
         /// What was asked for.
         wanted: String,
-        /// The histograms that are there.
+        /// The histograms in the text.
         there: String,
     },
     /// Several to choose from.
@@ -74,7 +74,7 @@ pub enum ExportError {
         /// Their names.
         there: String,
     },
-    /// Nobody knows what its numbers are.
+    /// The unit of the numbers is unknown.
     #[error("the unit of {name} is not known: its name ends in none of _seconds, _milliseconds, _microseconds, ...")]
     NoUnit {
         /// The histogram.
@@ -95,7 +95,7 @@ pub enum ExportError {
         /// The histogram.
         name: String,
     },
-    /// Without a bound at infinity, what is beyond the last is not counted.
+    /// The histogram has no bucket at infinity, so longer latencies are not counted.
     #[error("the histogram {name} has no bucket le=\"+Inf\", so that its longest latencies are missing")]
     NoInfinity {
         /// The histogram.
@@ -107,7 +107,7 @@ pub enum ExportError {
         /// The histogram.
         name: String,
     },
-    /// Counts went down: the service began anew.
+    /// Counts went down: the service has restarted.
     #[error("the counts of {name} went down between two scrapes: the service began anew, the window is lost")]
     Restarted {
         /// The histogram.
@@ -115,16 +115,16 @@ pub enum ExportError {
     },
 }
 
-/// Which histogram of a text: its name, and labels that its samples must carry.
+/// Chooses a histogram by its name and labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HistogramChoice {
-    /// The name, without `_bucket`; the only one there, if none is given.
+    /// The name without `_bucket`; if empty, the only histogram in the text.
     pub name: Option<String>,
     /// Labels with their values; samples that carry them and others are added up.
     pub labels: Vec<(String, String)>,
 }
 
-/// What a service counted since it began, by bound.
+/// The counts since the service's start, by bound.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExportedHistogram {
     name: String,
@@ -171,7 +171,7 @@ impl ExportedHistogram {
     /// The histogram of a scrape that is chosen; samples of it that differ in labels are added up.
     ///
     /// # Errors
-    /// If the text is no Prometheus text, or does not hold one such histogram whose unit is known.
+    /// If the text is not valid, or does not have exactly one such histogram with a known unit.
     pub fn parse(text: &str, choice: &HistogramChoice) -> Result<Self, ExportError> {
         if text.len() > SCRAPE_BYTES_MAX {
             return Err(ExportError::TooLarge { bytes: text.len() });
@@ -217,7 +217,7 @@ impl ExportedHistogram {
                 return Err(bad("its value is no count"));
             }
             let count = counts.entry(bound).or_default();
-            // Counts beyond 2^64 stay there.
+            // Counts saturate at 2^64.
             *count = count.saturating_add(sample.value as u64);
             if counts.len() > BUCKETS_MAX {
                 return Err(ExportError::TooManyBuckets { name: name_of() });
@@ -232,7 +232,7 @@ impl ExportedHistogram {
         Ok(Self { name: name_of(), counts: counts.into_iter().collect() })
     }
 
-    /// The longest bound: latencies beyond it are only known to be longer. `None` if there is none but infinity.
+    /// The longest finite bound; `None` if there is only infinity.
     #[must_use]
     pub fn longest_bound(&self) -> Option<Duration> {
         self.counts.iter().rev().map(|(bound, _)| *bound).find(|&bound| bound != INFINITY).map(Duration::from_nanos)
@@ -242,7 +242,7 @@ impl ExportedHistogram {
     /// long as its bucket's bound; beyond the last bound, longer than anything.
     ///
     /// # Errors
-    /// If the service began anew between the two or has other bounds.
+    /// If the service has restarted in between or has other bounds.
     pub fn since(&self, earlier: &Self) -> Result<LatencyHistogram, ExportError> {
         let bounds = |histogram: &Self| histogram.counts.iter().map(|(bound, _)| *bound).collect::<Vec<_>>();
         if bounds(self) != bounds(earlier) {
@@ -265,12 +265,12 @@ impl ExportedHistogram {
     }
 }
 
-/// A bound in nanoseconds; shorter than one counts as none.
+/// A bound in nanoseconds; below 1 ns it is 0.
 fn nanos(le: &str, unit: f64) -> Option<u64> {
     let bound: f64 = le.trim().parse().ok()?;
     match bound {
         _ if bound == f64::INFINITY => Some(INFINITY),
-        // What does not fit is nobody's latency; the greatest finite one is kept apart from infinity.
+        // Longer bounds saturate just below infinity, which stays distinct.
         _ if bound.is_finite() && bound >= 0.0 => Some(((bound * unit * 1e9).round() as u64).min(INFINITY - 1)),
         _ => None,
     }
@@ -305,7 +305,7 @@ fn take_name(text: &str) -> Result<(&str, &str), &'static str> {
     Ok((name, rest))
 }
 
-/// The labels in braces, if there are any, and what follows them.
+/// The labels in braces, if any, and the rest of the line.
 fn take_labels(text: &str) -> Result<(Labels<'_>, &str), &'static str> {
     let mut labels = Vec::new();
     let Some(mut rest) = text.trim_start().strip_prefix('{') else { return Ok((labels, text)) };

@@ -1,4 +1,5 @@
-//! What the tail guard is told: the objective, the cache, and how slow it is to move; and which ways a size means.
+//! Settings of the tail guard: the objective, the cache, and how slowly it moves. Also the masks for a partition of a
+//! given size.
 
 use std::time::Duration;
 
@@ -18,18 +19,18 @@ pub struct Objective {
     pub limit: Duration,
 }
 
-/// Whether decisions are carried out.
+/// Whether decisions are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuardMode {
-    /// It says what it would do.
+    /// Decisions are reported only.
     #[default]
     ReportOnly,
-    /// What it decides is to be applied.
+    /// Decisions are applied.
     Act,
 }
 
-/// How the guard works.
+/// The guard's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct GuardSettings {
     /// The objective.
@@ -52,7 +53,7 @@ pub struct GuardSettings {
     pub memory_windows: u64,
     /// A load that differs by more than this part makes what a size gave a thing of another day.
     pub load_change: f64,
-    /// Whether it acts.
+    /// Its mode.
     pub mode: GuardMode,
 }
 
@@ -79,7 +80,7 @@ impl GuardSettings {
         settings
     }
 
-    /// The ways at the end of the cache where fewer devices write: their number there, and whether it is the low end.
+    /// The number of ways at the end of the cache that devices write to less, and whether that is the low end.
     fn clear_end(&self) -> (u8, bool) {
         let (ways, devices) = (self.shape.ways.0, self.shape.shareable);
         let low = (0..ways).take_while(|&way| !devices.holds(way)).count() as u8;
@@ -119,19 +120,19 @@ impl GuardSettings {
     }
 }
 
-/// Who may use which ways.
+/// The masks of the service and of all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct GuardMasks {
     /// The service's.
     pub service: WayMask,
-    /// Everybody else's.
+    /// The mask of all others.
     pub batch: WayMask,
 }
 
-/// Why there can be no guard.
+/// Why the settings are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 pub enum GuardRefusal {
-    /// No partition fits.
+    /// No partition is possible.
     #[error(
         "no partition of at least {least} ways fits: {most} are clear of the ways that devices write to and not the \
          batch side's; lower batch_least"

@@ -39,7 +39,7 @@ impl From<Percentile> for f64 {
 }
 
 impl Percentile {
-    /// Samples from which it says something: ten of them beyond it.
+    /// The fewest samples for this percentile: ten of them must be above it.
     #[must_use]
     pub fn samples_needed(self) -> u64 {
         (10.0 / (1.0 - self.0 / 100.0)).round() as u64
@@ -115,7 +115,8 @@ impl LatencyHistogram {
         self.total
     }
 
-    /// The latency that this percentile of them did not exceed, rounded up by 3.2 % at most; `None` of nothing.
+    /// The latency that this percentile of the samples did not exceed, rounded up by at most 3.2 %; `None` without
+    /// samples.
     #[must_use]
     pub fn quantile(&self, percentile: Percentile) -> Option<Duration> {
         let rank = (self.total as f64 * percentile.0 / 100.0).ceil().max(1.0) as u64;

@@ -1,12 +1,12 @@
-//! Classes of service for what runs at this moment: Nigh's own layout, refitted when an invocation starts or ends.
+//! Classes of service for the running invocations: Nigh's own layout, fitted again when an invocation starts or ends.
 //!
-//! From the unpartitioned cache it goes step by step to the neighbouring layout with the least predicted time: a kind of
-//! function moves to another class or to a new one, or a class's border moves by a way. Masks may overlap, which
-//! disjoint clusters ([`crate::choose_layout`]) cannot say: a stream is kept in one way, and who loses a little
-//! by that way alone still has it and others. No step is taken that makes anybody slower than without partitioning by more
-//! than the guard; where nothing is gained the cache stays whole. Neighbours are weighed in a few rounds from the shares of
-//! where they start, and the best of them in as many as the fixed point takes. Who runs may change its class: a sandbox is
-//! moved by one write.
+//! Starts from the unpartitioned cache and goes step by step to the neighbouring layout with the least predicted time.
+//! In a step, a kind of function moves to another class or a new one, or a border of a class moves by a way. Masks may
+//! overlap, unlike the disjoint clusters of [`crate::choose_layout`]: a stream can be confined to one way that others
+//! still use. No step may make any function slower than without partitioning by more than the guard. If nothing is
+//! gained, the cache stays unpartitioned. Neighbours are compared after a few rounds from the shares of their origin,
+//! and the best ones after as many rounds as the fixed point needs. Running invocations may change their class: one
+//! write moves a sandbox.
 
 use nigh_terms::{ClosId, WayMask, Ways};
 
@@ -15,26 +15,26 @@ use crate::mix_layout::{ChosenLayout, MIX_MAX, MixEntry, MixError, Slowdown};
 use crate::occupancy::{ALL_CLASSES, Member, Regions, Shares};
 use crate::time_curve::Tolerance;
 
-/// Rounds to settle shares from a guess; the fixed point is met to three digits.
+/// The rounds from a guess to the fixed point of the shares, to three digits.
 const ROUNDS: usize = 10;
 
-/// Rounds from the shares of a neighbour: enough to tell which steps are worth a closer look.
+/// The rounds from a neighbour's shares; enough to choose the steps for a closer look.
 const ROUNDS_NEARBY: usize = 4;
 
-/// What these few rounds may err by, of the guard.
+/// The tolerance for the error of these rounds, as a factor of the guard.
 const SLACK_NEARBY: f32 = 1.006;
 
-/// Steps that are looked at closely before it is taken that none gains.
+/// The most steps that get a closer look before the search ends.
 const CLOSE_LOOKS_MAX: usize = 12;
 
-/// Steps from the unpartitioned cache: each must gain, so that they end by themselves; this bounds the time taken.
+/// The most steps. Each step must gain, so the search ends by itself; this bounds the time.
 const STEPS_MAX: usize = 40;
 
-/// A step that gains less than this part of the total time is none.
+/// A step must gain at least this part of the total time.
 const STEP_LEAST: f32 = 2e-4;
 
-/// A gain below this part of the total time is a small one: nobody is brought near the guard for it, since predictions err
-/// by a third of that.
+/// A gain below this part of the total time is small. For a small gain no function is brought near the guard, since
+/// predictions err by a third of the guard.
 const GAIN_SMALL: f32 = 0.01;
 
 /// The part of the guard that a small gain may use.
@@ -43,33 +43,33 @@ const GUARD_FOR_SMALL: f32 = 0.3;
 /// Classes with their kinds of functions.
 #[derive(Debug, Clone, PartialEq)]
 struct Assignment {
-    /// By class, the default first.
+    /// The mask of each class, the default first.
     masks: Vec<WayMask>,
-    /// By kind: its class.
+    /// The class of each kind.
     class_of: Vec<usize>,
 }
 
-/// What is being fitted.
+/// The problem to solve.
 struct Fit<'m> {
     mix: &'m [MixEntry],
-    /// Who stays in the default class.
+    /// The functions that stay in the default class.
     beside: Option<&'m MixEntry>,
     shape: CacheShape,
-    /// By kind, those beside last: the slowdown on the unpartitioned cache.
+    /// The slowdown of each kind on the unpartitioned cache; functions of the default class last.
     without: Vec<f32>,
-    /// Likewise: the greatest slowdown allowed.
+    /// The greatest allowed slowdown, in the same order.
     limits: Vec<f32>,
 }
 
-/// A layout with what it leads to.
+/// A layout with its shares and cost.
 struct LayoutCandidate {
     assignment: Assignment,
     shares: Shares,
     cost: f32,
 }
 
-/// The layout for these functions as they run now, nobody predicted slower than without by more than `guard`. Functions
-/// that nobody profiled run `beside` them in the default class, and the guard holds for them too.
+/// The layout for these running functions. None is predicted slower than without partitioning by more than `guard`.
+/// Functions without a profile run `beside` them in the default class, and the guard holds for them too.
 pub fn fit_layout(
     mix: &[MixEntry],
     beside: Option<&MixEntry>,
@@ -113,12 +113,12 @@ pub fn fit_layout(
 }
 
 impl Fit<'_> {
-    /// Sets by how much anybody may be slower.
+    /// Sets the greatest allowed slowdowns.
     fn allow(&mut self, guard: f32) {
         self.limits = self.without.iter().map(|without| without * (1.0 + guard)).collect();
     }
 
-    /// Everybody in these classes, those beside last.
+    /// All functions in these classes; those of the default class last.
     fn members(&self, class_of: &[usize]) -> Vec<Member<'_>> {
         let classes = class_of.iter().copied().chain(self.beside.map(|_| usize::from(ClosId::DEFAULT.0)));
         self.everybody()
@@ -135,7 +135,7 @@ impl Fit<'_> {
         (members, shares)
     }
 
-    /// Everybody's slowdown: by kind, and last of those beside.
+    /// The slowdown of each kind; functions of the default class last.
     fn slowdowns(&self, assignment: &Assignment) -> Vec<f32> {
         let (members, shares) = self.settled(assignment);
         members.iter().zip(shares.ways).map(|(one, share)| one.profile.slowdown(share)).collect()
@@ -149,7 +149,7 @@ impl Fit<'_> {
         self.everybody().zip(slowdowns).map(|(entry, slowdown)| entry.running * slowdown).sum()
     }
 
-    /// The total time; none where anybody is slower than allowed, by more than the slack.
+    /// The total time; none if a function is slower than allowed by more than the slack.
     fn cost(&self, members: &[Member<'_>], shares: &Shares, slack: f32) -> Option<f32> {
         let mut total = 0.0;
         for ((one, &share), limit) in members.iter().zip(&shares.ways).zip(&self.limits) {
@@ -162,7 +162,7 @@ impl Fit<'_> {
         Some(total)
     }
 
-    /// From the unpartitioned cache, step by step, until no step gains.
+    /// Goes from the unpartitioned cache step by step until no step gains.
     fn descend(&self, whole: Assignment) -> LayoutCandidate {
         let least = STEP_LEAST * self.total(&self.without);
         let (_, shares) = self.settled(&whole);

@@ -1,10 +1,10 @@
-//! Ways of the last-level cache for every invocation: how many one needs (profiles, models), which classes of service
-//! there are (layout), which one an invocation gets (placement), what a latency-critical service needs (tail guard),
+//! Ways of the last-level cache: how many an invocation needs (profiles, models), which classes of service there are
+//! (layout), which class an invocation gets (placement), how many ways a latency-critical service needs (tail guard),
 //! and the driver of the kernel's interface (resctrl).
 //!
-//! Everything that decides is pure; only [`resctrl`] touches the machine.
+//! All decisions are pure; only [`resctrl`] touches the machine.
 
-// What a run costs by way count.
+// The cost of a run by way count.
 mod miss_curve;
 mod occupancy;
 mod time_curve;
@@ -24,20 +24,17 @@ mod way_search;
 // Which classes there are.
 mod chunk_split;
 mod clos_layout;
+mod clustering;
 mod layout_fit;
 mod mix_layout;
 mod refit;
 mod size_spread;
+mod way_partition;
 // Which class an invocation gets.
-mod domain_loads;
 mod load;
 mod placement;
 mod shared_placement;
 mod way_loads;
-// What no policy can beat.
-mod clustering;
-mod load_bound;
-mod way_partition;
 // A latency-critical service.
 mod exported_histogram;
 mod guard_settings;
@@ -48,15 +45,13 @@ pub mod resctrl;
 
 pub use chunk_split::{ChunkSplit, Demand, SplitDecision, SplitRules};
 pub use clos_layout::{BeyondChunk, CLASSES_MAX, CacheShape, CasyRequest, Clos, ClosKind, ClosLayout, LayoutRefusal};
-pub use clustering::{Clustering, EXACT_MAX, Group, cluster, cluster_misses};
+pub use clustering::{Clustering, EXACT_MAX, Group, cluster};
 pub use counted_misses::CURVE_POINTS_MIN;
-pub use domain_loads::DomainLoads;
 pub use exported_histogram::{ExportError, ExportedHistogram, HistogramChoice, SCRAPE_BYTES_MAX};
 pub use guard_settings::{GuardMasks, GuardMode, GuardRefusal, GuardSettings, Objective};
 pub use latency_histogram::{LatencyHistogram, NoPercentile, Percentile};
 pub use layout_fit::fit_layout;
 pub use load::Load;
-pub use load_bound::{LoadBound, load_bound};
 pub use miss_curve::{CurveError, MissCurve, WAYS_MAX};
 pub use mix_layout::{ChosenLayout, MIX_MAX, MixEntry, MixError, Slowdown, choose_layout};
 pub use model_choice::{ModelScore, WRONG_CLASS};
@@ -73,10 +68,10 @@ pub use sizing_model::{
     ClassFrom, ModelError, ModelKind, Prediction, STORED_MAX, SizingModel, SizingRule, TrainedRange,
 };
 pub use tail_guard::{GuardDecision, GuardWindow, KeepReason, ResizeReason, SizeMemory, TailGuard};
-pub use time_curve::{CacheClass, CalibrationError, CountedRun, CpiModel, TimeCurve, Tolerance, Work};
+pub use time_curve::{CacheClass, CpiModel, TimeCurve, Tolerance, Work};
 pub use training_rows::{
     Axis, CodeVersion, FEATURES_MAX, OneRunRule, ROWS_MAX, RowError, RunCurves, SizingInput, TrainingRow, TrainingRows,
 };
 pub use way_loads::{LoadError, Need, PLACED_MAX, PlacedInvocation, PredictedNeed, Ticket, UnknownNeed, WayLoads};
-pub use way_partition::{WayPartition, lookahead, strict_misses, strict_partition};
+pub use way_partition::{WayPartition, strict_partition};
 pub use way_search::{FoundWays, SearchExit, SearchForm, SearchRule, SearchStep, TimedWays};

@@ -1,7 +1,7 @@
 //! A load on ways, exact: a sum of weights over a number of ways.
 //!
-//! Weights are whole numbers of a unit that every 1/N divides, so that what was added can be taken out again and a load
-//! of 1 is met exactly.
+//! Weights are integers in a unit that every 1/N divides, so that additions can be undone exactly and a load of 1 is
+//! exact.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -24,7 +24,8 @@ pub(crate) const ONE: u128 = {
     product
 };
 
-/// A load: a sum of weights over a number of ways, compared exactly. 1 is a way that one function needs whole.
+/// A load: a sum of weights over a number of ways, compared exactly. A load of 1 is one way fully needed by one
+/// function.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     pub(crate) sum: u128,
@@ -35,7 +36,7 @@ impl Load {
     /// The load 1.
     pub const FULL: Self = Self { sum: ONE, ways: 1 };
 
-    /// As a number, for people and reports.
+    /// The load as a number, for reports.
     #[must_use]
     pub fn value(self) -> f64 {
         self.sum as f64 / ONE as f64 / f64::from(self.ways)
@@ -44,7 +45,7 @@ impl Load {
 
 impl Ord for Load {
     fn cmp(&self, other: &Self) -> Ordering {
-        // At most 4096 x 32 x 2^47 x 32: far from the end of 128 bits.
+        // At most 4096 x 32 x 2^47 x 32, far below 2^128.
         (self.sum * u128::from(other.ways)).cmp(&(other.sum * u128::from(self.ways)))
     }
 }

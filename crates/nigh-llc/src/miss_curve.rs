@@ -1,9 +1,8 @@
-//! How many accesses miss a last-level cache of 1, 2, ... W ways: the shape every sizing decision starts from.
+//! The misses of a last-level cache with 1, 2, ... W ways. Every sizing decision starts from this curve.
 //!
-//! A curve belongs to one run of one function on one input. It is exact when it comes from a stack-distance pass, and may
-//! be uneven when it was sampled: [`MissCurve::monotone`] mends that, since a larger LRU cache of the same sets never
-//! misses more (Mattson, 1970). Curves of programs that share ways are composed by equal age at eviction: each holds what
-//! it would have filled in the same time (AET, USENIX ATC 2016; the "footprint" composition of Brock, ICPP 2015).
+//! A curve belongs to one run of one function on one input. A curve from a stack-distance pass is exact. A sampled
+//! curve may rise; [`MissCurve::monotone`] corrects that, since a larger LRU cache with the same sets never misses more
+//! (Mattson, 1970).
 
 use nigh_terms::Ways;
 use serde::{Deserialize, Serialize};
@@ -12,33 +11,31 @@ use thiserror::Error;
 /// The most ways a mask of the hardware can name.
 pub const WAYS_MAX: Ways = Ways(32);
 
-/// Why numbers are no curve.
+/// Why numbers are not a miss curve.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum CurveError {
-    /// Not a number of ways that a cache has.
-    #[error("a curve over {points} ways cannot be: a cache has 1 to {} ways", WAYS_MAX)]
+    /// No cache has this number of ways.
+    #[error("a curve over {points} ways is not possible: a cache has 1 to {} ways", WAYS_MAX)]
     WrongLength {
         /// How many points were given.
         points: usize,
     },
-    /// A point that is no amount.
-    #[error(
-        "the point at {ways} ways is {value}: it must be a finite number, zero or more, and at most the {limit} asked"
-    )]
+    /// A point is out of range.
+    #[error("the point at {ways} ways is {value}: it must be a finite number, zero or more, and at most {limit}")]
     NoAmount {
-        /// Where.
+        /// The number of ways.
         ways: Ways,
-        /// What stood there.
+        /// The value.
         value: f64,
-        /// The most it could have been.
+        /// The greatest possible value.
         limit: f64,
     },
-    /// Two curves of different caches were put together.
-    #[error("curves over {left} and {right} ways do not go together: measure both on the same cache")]
+    /// Two curves are of different caches.
+    #[error("curves over {left} and {right} ways cannot be combined: measure both on the same cache")]
     DifferentCaches {
-        /// Ways of the one.
+        /// The ways of one cache.
         left: Ways,
-        /// Ways of the other.
+        /// The ways of the other cache.
         right: Ways,
     },
 }
@@ -94,13 +91,13 @@ impl MissCurve {
         Ways(self.misses.len() as u8)
     }
 
-    /// Accesses that reached the cache: what a cache of no way would miss.
+    /// Accesses that reached the cache: the misses without any way.
     #[must_use]
     pub const fn accesses(&self) -> f64 {
         self.accesses
     }
 
-    /// Misses with `ways` ways; none means every access, more than the cache has means the whole cache.
+    /// Misses with `ways` ways: all accesses for 0 ways, those with the whole cache for more ways than it has.
     #[must_use]
     pub fn misses(&self, ways: Ways) -> f64 {
         match usize::from(ways.0) {
@@ -118,13 +115,13 @@ impl MissCurve {
         low + (high - low) * (share - below)
     }
 
-    /// Misses over accesses with `ways` ways; zero where nothing was asked.
+    /// Misses over accesses with `ways` ways; zero without accesses.
     #[must_use]
     pub fn miss_ratio(&self, ways: Ways) -> f64 {
         if self.accesses == 0.0 { 0.0 } else { self.misses(ways) / self.accesses }
     }
 
-    /// The curve with every rise taken out: at each way count the least misses of it and all smaller ones.
+    /// The curve without rises: at each way count the least misses at that and all smaller counts.
     #[must_use]
     pub fn monotone(&self) -> Self {
         let mut least = self.accesses;
@@ -134,58 +131,9 @@ impl MissCurve {
         });
         Self { accesses: self.accesses, misses: misses.collect() }
     }
-
-    /// The lower convex hull: the misses of the best mix of partition sizes in time (Talus, HPCA 2015), and the reason
-    /// that a step of several ways can pay where a step of one does not.
-    #[must_use]
-    pub fn convex_hull(&self) -> Self {
-        let point = |ways: usize| (ways as f64, self.misses(Ways(ways as u8)));
-        let mut hull: Vec<(f64, f64)> = Vec::with_capacity(self.misses.len() + 1);
-        for next in (0..=self.misses.len()).map(point) {
-            while let [.., before, last] = hull.as_slice() {
-                if last.1 < on_line(*before, next, last.0) {
-                    break;
-                }
-                hull.pop();
-            }
-            hull.push(next);
-        }
-        let misses = (1..=self.misses.len()).map(|ways| {
-            let at = ways as f64;
-            let right = hull.partition_point(|corner| corner.0 < at);
-            on_line(hull[right - 1], hull[right], at)
-        });
-        Self { accesses: self.accesses, misses: misses.collect() }
-    }
-
-    /// The curve of several runs that share every way for the same length of time: at each way count each run holds
-    /// what it fills in one common time, and their misses add up.
-    ///
-    /// All curves must be of the same cache and count over the same stretch of time; an empty list has no cache.
-    pub fn compose(curves: &[Self]) -> Result<Self, CurveError> {
-        let Some(first) = curves.first() else { return Err(CurveError::WrongLength { points: 0 }) };
-        if let Some(other) = curves.iter().find(|curve| curve.ways() != first.ways()) {
-            return Err(CurveError::DifferentCaches { left: first.ways(), right: other.ways() });
-        }
-        let fills: Vec<FillTime> = curves.iter().map(FillTime::of).collect();
-        let accesses = curves.iter().map(Self::accesses).sum();
-        let misses = (1..=first.ways().0).map(|ways| {
-            let shares = shares_of_equal_age(&fills, f64::from(ways));
-            curves.iter().zip(shares).map(|(curve, share)| curve.misses_at(share)).sum::<f64>().min(accesses)
-        });
-        Self::new(accesses, misses.collect())
-    }
 }
 
-/// The height at `at` of the line through two points, `from` left of `to` and `at` between them.
-///
-/// As a weighted mean: where a curve falls from many misses to almost none, a difference of its ends would lose the
-/// small one to rounding.
-fn on_line(from: (f64, f64), to: (f64, f64), at: f64) -> f64 {
-    (from.1 * (to.0 - at) + to.1 * (at - from.0)) / (to.0 - from.0)
-}
-
-/// How long a run takes to fill a share of the cache, in "runs": the time its misses add up to that share.
+/// The time in which a run fills a share of the cache. The unit is one run: the time in which its misses occur once.
 pub(crate) struct FillTime {
     /// Time to fill `0, 1/4, 2/4, ...` ways.
     reached: Vec<f64>,
@@ -194,17 +142,11 @@ pub(crate) struct FillTime {
 /// Steps in a way at which curves are sampled for sharing.
 pub(crate) const STEPS_PER_WAY: usize = 4;
 
-/// Misses below this share of a run's accesses (or of one miss) count as none when filling: a run that fits waits
-/// for a very long time, not for ever, so that two which fit still divide the rest between them.
+/// The least fill rate, as a share of a run's accesses. A run that fits into the cache fills very slowly rather than
+/// never, so that two such runs still divide the rest of the cache.
 const LEAST_FILL: f64 = 1e-6;
 
 impl FillTime {
-    pub(crate) fn of(curve: &MissCurve) -> Self {
-        Self::of_rates(usize::from(curve.ways().0) * STEPS_PER_WAY, curve.accesses(), |step| {
-            curve.misses_at(step as f64 / STEPS_PER_WAY as f64)
-        })
-    }
-
     /// From fill rates at each step of a quarter way; `greatest` is the rate that the floor is taken from.
     pub(crate) fn of_rates(steps: usize, greatest: f64, rate: impl Fn(usize) -> f64) -> Self {
         let least = (greatest * LEAST_FILL).max(f64::MIN_POSITIVE * 1e9);
@@ -224,44 +166,64 @@ impl FillTime {
     pub(crate) fn at_step(&self, step: usize) -> f64 {
         self.reached[step.min(self.reached.len() - 1)]
     }
-
-    /// Ways filled after `time`, at most the cache.
-    fn filled(&self, time: f64) -> f64 {
-        let above = self.reached.partition_point(|&reached| reached <= time);
-        if above >= self.reached.len() {
-            return (self.reached.len() - 1) as f64 / STEPS_PER_WAY as f64;
-        }
-        let (low, high) = (self.reached[above - 1], self.reached[above]);
-        ((above - 1) as f64 + (time - low) / (high - low)) / STEPS_PER_WAY as f64
-    }
-
-    fn longest(&self) -> f64 {
-        self.reached[self.reached.len() - 1]
-    }
-}
-
-/// The ways each run holds of `ways` when all lines are evicted at one age.
-fn shares_of_equal_age(fills: &[FillTime], ways: f64) -> Vec<f64> {
-    let shares = |time: f64| fills.iter().map(move |fill| fill.filled(time));
-    let mut low = 0.0;
-    let mut high = fills.iter().map(FillTime::longest).fold(0.0, f64::max);
-    // Halving 60 times leaves nothing of a double's precision to gain.
-    for _ in 0..60 {
-        let middle = f64::midpoint(low, high);
-        if shares(middle).sum::<f64>() > ways {
-            high = middle;
-        } else {
-            low = middle;
-        }
-    }
-    shares(low).collect()
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    impl FillTime {
+        fn of(curve: &MissCurve) -> Self {
+            Self::of_rates(usize::from(curve.ways().0) * STEPS_PER_WAY, curve.accesses(), |step| {
+                curve.misses_at(step as f64 / STEPS_PER_WAY as f64)
+            })
+        }
+
+        /// Ways filled after `time`, at most the cache.
+        fn filled(&self, time: f64) -> f64 {
+            let above = self.reached.partition_point(|&reached| reached <= time);
+            if above >= self.reached.len() {
+                return (self.reached.len() - 1) as f64 / STEPS_PER_WAY as f64;
+            }
+            let (low, high) = (self.reached[above - 1], self.reached[above]);
+            ((above - 1) as f64 + (time - low) / (high - low)) / STEPS_PER_WAY as f64
+        }
+
+        fn longest(&self) -> f64 {
+            self.reached[self.reached.len() - 1]
+        }
+    }
+
+    /// The ways each run holds of `ways` when all lines are evicted at one age.
+    fn shares_of_equal_age(fills: &[FillTime], ways: f64) -> Vec<f64> {
+        let shares = |time: f64| fills.iter().map(move |fill| fill.filled(time));
+        let mut low = 0.0;
+        let mut high = fills.iter().map(FillTime::longest).fold(0.0, f64::max);
+        // Halving 60 times leaves nothing of a double's precision to gain.
+        for _ in 0..60 {
+            let middle = f64::midpoint(low, high);
+            if shares(middle).sum::<f64>() > ways {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        shares(low).collect()
+    }
+
+    /// The curve of several runs that share every way for the same time: at each way count each run holds the ways that
+    /// it fills in one common time, and the misses add up (AET, USENIX ATC 2016; Brock, ICPP 2015).
+    pub(crate) fn compose(curves: &[MissCurve]) -> MissCurve {
+        let fills: Vec<FillTime> = curves.iter().map(FillTime::of).collect();
+        let accesses = curves.iter().map(MissCurve::accesses).sum();
+        let misses = (1..=curves[0].ways().0).map(|ways| {
+            let shares = shares_of_equal_age(&fills, f64::from(ways));
+            curves.iter().zip(shares).map(|(curve, share)| curve.misses_at(share)).sum::<f64>().min(accesses)
+        });
+        MissCurve::new(accesses, misses.collect()).unwrap()
+    }
 
     fn curve(accesses: f64, misses: &[f64]) -> MissCurve {
         MissCurve::new(accesses, misses.to_vec()).unwrap()
@@ -286,27 +248,12 @@ mod tests {
     }
 
     #[test]
-    fn the_hull_of_a_cliff_is_a_slope() {
-        let cliff = curve(90.0, &[90.0, 90.0, 0.0]);
-        let hull = cliff.convex_hull();
-        assert!((hull.misses(Ways(1)) - 60.0).abs() < 1e-9);
-        assert!((hull.misses(Ways(2)) - 30.0).abs() < 1e-9);
-        assert_eq!(hull.misses(Ways(3)), 0.0);
-    }
-
-    #[test]
-    fn the_hull_keeps_a_small_end_of_a_great_fall() {
-        let hull = curve(1e6, &[9e5, 1e-7, 1e-8]).convex_hull();
-        assert_eq!((hull.misses(Ways(2)), hull.misses(Ways(3))), (1e-7, 1e-8));
-    }
-
-    #[test]
     fn a_stream_and_a_small_set_share_by_age() {
         // The stream misses at every size; the set fits in one way and asks as often as the stream. Of 4 ways the set
         // keeps its one: by the time its lines would be as old as the stream's oldest they were used again.
         let stream = curve(1000.0, &[1000.0; 4]);
         let set = curve(1000.0, &[0.0; 4]);
-        let both = MissCurve::compose(&[stream, set]).unwrap();
+        let both = compose(&[stream, set]);
         assert!(both.misses(Ways(4)) < 1200.0, "{both:?}");
         // Alone in one way with the stream, it loses much of it.
         assert!(both.misses(Ways(1)) > 1300.0, "{both:?}");
@@ -315,7 +262,7 @@ mod tests {
     #[test]
     fn two_equal_runs_hold_half_the_cache_each() {
         let one = curve(100.0, &[80.0, 60.0, 40.0, 20.0]);
-        let both = MissCurve::compose(&[one.clone(), one.clone()]).unwrap();
+        let both = compose(&[one.clone(), one.clone()]);
         assert!((both.misses(Ways(4)) - 2.0 * one.misses(Ways(2))).abs() < 1e-6);
         assert!((both.misses(Ways(2)) - 2.0 * one.misses(Ways(1))).abs() < 1e-6);
     }
@@ -328,21 +275,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_hulls_lie_under_the_curve_and_never_rise(curve in curves()) {
-            let (monotone, hull) = (curve.monotone(), curve.monotone().convex_hull());
+        fn a_monotone_curve_lies_under_its_curve_and_never_rises(curve in curves()) {
+            let monotone = curve.monotone();
             for ways in 1..=6 {
                 let (here, before) = (Ways(ways), Ways(ways - 1));
                 prop_assert!(monotone.misses(here) <= curve.misses(here));
                 prop_assert!(monotone.misses(here) <= monotone.misses(before));
-                prop_assert!(hull.misses(here) <= monotone.misses(here) * (1.0 + 1e-12));
-                prop_assert!(hull.misses(here) <= hull.misses(before) * (1.0 + 1e-12));
             }
         }
 
         #[test]
         fn sharing_never_misses_less_than_each_alone(left in curves(), right in curves()) {
             let (left, right) = (left.monotone(), right.monotone());
-            let both = MissCurve::compose(&[left.clone(), right.clone()]).unwrap();
+            let both = compose(&[left.clone(), right.clone()]);
             for ways in 1..=6 {
                 let alone = left.misses(Ways(ways)) + right.misses(Ways(ways));
                 prop_assert!(both.misses(Ways(ways)) >= alone * (1.0 - 1e-9));

@@ -1,9 +1,9 @@
 //! Classes of service for an expected mix of functions: Nigh's own layout.
 //!
-//! Functions that go well together share a class, classes share nothing, and ways and groups are chosen together so that
-//! the predicted total time is least (the clustering of bound B2, on time instead of misses). A grouping in which any
-//! function is predicted slower than on the unpartitioned cache by more than the guard is not considered; where nothing
-//! is gained the cache stays unpartitioned. Groups that lose least by it lie where devices write.
+//! Functions that share well are in one class, and classes share no ways. Groups and ways are chosen together for the
+//! least predicted total time. A grouping in which a function is predicted slower than on the unpartitioned cache by
+//! more than the guard is not considered. If nothing is gained, the cache stays unpartitioned. The groups that lose
+//! least from it lie where devices write.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::clustering::{Group, cluster};
 use crate::occupancy::{ALL_CLASSES, Member, Regions, SharingProfile};
 use crate::time_curve::Tolerance;
 
-/// Kinds of functions in one mix; the search takes about their cube.
+/// The most kinds of functions in a mix; the time of the search grows with the cube.
 pub const MIX_MAX: usize = 48;
 
-/// A predicted gain below this part of the total time is no reason to partition.
+/// The least predicted gain that justifies partitioning, as a part of the total time.
 const GAIN_LEAST: f64 = 0.002;
 
-/// Rounds to settle shares: enough for four digits.
+/// The rounds to the fixed point of the shares, to four digits.
 const ROUNDS: usize = 24;
 
 /// One kind of function of the mix.
@@ -30,7 +30,7 @@ const ROUNDS: usize = 24;
 pub struct MixEntry {
     /// Its curves.
     pub profile: Arc<SharingProfile>,
-    /// How many of it run at a time, on average: arrivals per second times seconds a run.
+    /// The average number of running invocations: arrivals per second times seconds of a run.
     pub running: f32,
 }
 
@@ -61,7 +61,7 @@ pub struct ChosenLayout {
 /// Why no layout was chosen.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum MixError {
-    /// The hardware takes none.
+    /// The hardware does not allow a layout.
     #[error(transparent)]
     Refused(#[from] LayoutRefusal),
     /// The mix is empty or too large.
@@ -70,7 +70,7 @@ pub enum MixError {
         /// How many were given.
         kinds: usize,
     },
-    /// A number of running functions that is none.
+    /// The number of running functions is invalid.
     #[error("{running} running functions of kind {kind}: expected a number above zero")]
     NotRunning {
         /// Which.
@@ -80,7 +80,7 @@ pub enum MixError {
     },
 }
 
-/// The layout for a mix, with nobody predicted slower than without by more than `guard`.
+/// The layout for a mix. No function is predicted slower than without partitioning by more than `guard`.
 pub fn choose_layout(mix: &[MixEntry], shape: &CacheShape, guard: Tolerance) -> Result<ChosenLayout, MixError> {
     if mix.is_empty() || mix.len() > MIX_MAX {
         return Err(MixError::WrongMix { kinds: mix.len() });
@@ -145,7 +145,7 @@ fn total(mix: &[MixEntry], members: &[usize], slowdowns: &[f32]) -> f64 {
     members.iter().zip(slowdowns).map(|(&at, slowdown)| f64::from(mix[at].running * slowdown)).sum()
 }
 
-/// The groups in the order of their ways: those that lose least from one way less lie where devices write.
+/// Orders the groups by their place in the cache: those that lose least from one way less are where devices write.
 fn from_the_devices_away(mix: &[MixEntry], mut groups: Vec<Group>, shape: &CacheShape) -> Vec<Group> {
     let loss = |group: &Group| {
         let at = |ways| total(mix, &group.members, &together(mix, &group.members, Ways(ways)));

@@ -1,10 +1,10 @@
-//! Which kind of sizing model fits a function: decided on its own rows, each left out in turn and predicted by the rest.
+//! Chooses the kind of sizing model for a function: each of its rows is left out in turn and predicted by the others.
 //!
-//! Too few ways slow the function and count double; too many only crowd its neighbours. A wrong class sends it to the
-//! wrong chunk. Ties go to the simpler kind, so that a function whose need never changes keeps CASY's, to a class by the
-//! nearest rows, CASY's first model, and to the
-//! function's features in their order before the size: rows of one kind of content cannot tell them apart, and where
-//! content changes it is pixels or seconds that the work goes with, not what they were packed to.
+//! Too few ways slow the function and count double; too many only crowd its neighbours. A wrong class sends the
+//! function to the wrong chunk. A tie goes to the simpler kind, so a function with a constant need keeps CASY's model;
+//! then to a class by the nearest rows, which is CASY's first model; then to the function's features in their order
+//! before the size. Rows with one kind of content cannot tell features apart. When the content changes, the work
+//! follows pixels or seconds rather than compressed bytes.
 
 use serde::Serialize;
 
@@ -12,37 +12,34 @@ use crate::sizing_model::{ClassFrom, ModelKind, SizingModel, SizingRule};
 use crate::training_rows::{Axis, TrainingRow, TrainingRows};
 use crate::way_loads::PredictedNeed;
 
-/// A model and how it did on rows left out.
+/// A form of the model and its score on left-out rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ModelScore {
-    /// The kind.
+    /// The kind of model.
     pub kind: ModelKind,
-    /// Along which quantity.
+    /// The quantity that the model goes by.
     pub axis: Axis,
-    /// Where the class comes from.
+    /// The source of the class.
     pub class_from: ClassFrom,
-    /// Mean over the rows: ways too many, twice the ways too few, and [`WRONG_CLASS`] for a wrong class.
+    /// Mean over the rows of: surplus ways, twice the missing ways, and [`WRONG_CLASS`] for a wrong class.
     pub score: f64,
 }
 
-/// What a wrong class counts, in ways.
+/// The score of a wrong class, in ways.
 pub const WRONG_CLASS: f64 = 2.0;
-
-/// Rows up to which each is left out in turn; of more, no more than this many spread evenly.
-pub(crate) const LEFT_OUT_MAX: usize = 64;
 
 impl SizingModel {
     /// The model that predicts left-out rows best; `None` without rows.
     #[must_use]
     pub fn choose(rows: TrainingRows, rule: SizingRule) -> Option<Self> {
         let best = Self::scores(&rows, rule).into_iter().reduce(|best, next| {
-            // Ties, and what is less than noise, stay with the simpler and the earlier.
+            // A tie, or a difference below noise, keeps the earlier and simpler model.
             if next.score < best.score - 1e-9 { next } else { best }
         })?;
         Some(Self::fit(rows, rule, best.kind, best.axis)?.with_class(best.class_from).careful())
     }
 
-    /// Every kind along every quantity that all rows have, with each source of its class, and its score, the simpler
+    /// The scores of every kind, along every quantity that all rows have, with each source of the class; simpler ones
     /// first.
     #[must_use]
     pub fn scores(rows: &TrainingRows, rule: SizingRule) -> Vec<ModelScore> {
@@ -61,10 +58,10 @@ impl SizingModel {
     }
 }
 
-/// The mean score over rows left out one by one. One row alone tells nothing: zero for every kind.
+/// The mean score over rows left out one by one; zero with a single row.
 fn leave_one_out(rows: &TrainingRows, fit: impl Fn(TrainingRows) -> Option<SizingModel>) -> f64 {
     let mut scores = Vec::new();
-    for (row, others) in rows.left_out(LEFT_OUT_MAX) {
+    for (row, others) in rows.left_out() {
         let Some(prediction) = fit(others).and_then(|model| model.predict(rows.version(), &row.input)) else {
             continue;
         };

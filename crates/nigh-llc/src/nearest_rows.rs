@@ -1,8 +1,8 @@
 //! The need of an input by its nearest profiled neighbours: CASY's model (V-A), along one quantity.
 //!
-//! k is 1 until there are rows enough to vote (with scikit-learn's 5 the paper's four training files would all vote);
-//! a tie goes to more ways. Need and class come from one vote, so that they cannot contradict each other, and one way
-//! means insensitive. A sorted list answers in one dimension; a k-d tree library would bring 20 to 40 packages for it.
+//! k is 1 until there are enough rows for a vote (with scikit-learn's 5, the paper's four training files would all
+//! vote). A tie goes to more ways. One vote decides need and class, so that they agree, and one way means insensitive.
+//! A sorted list serves one dimension; a library of k-d trees would bring 20 to 40 packages.
 
 use std::cmp::Reverse;
 
@@ -18,7 +18,7 @@ pub(crate) struct NearestRows {
     sorted: Vec<(f64, Ways, CacheClass)>,
 }
 
-/// How many neighbours vote.
+/// The number of neighbours that vote.
 const fn voters(rows: usize) -> usize {
     match rows {
         0..12 => 1,
@@ -65,10 +65,10 @@ impl NearestRows {
         (self.sorted[0].0, self.sorted[self.sorted.len() - 1].0)
     }
 
-    /// Those who vote, the nearest first; of those equally far the ones of more ways.
+    /// The voters, the nearest first; at equal distance, more ways first.
     fn nearest(&self, at: f64) -> Vec<(f64, Ways, CacheClass)> {
         let voters = voters(self.sorted.len()).min(self.sorted.len());
-        // The nearest stand side by side; those as far as the last of them compete for its place.
+        // The nearest rows are adjacent. Rows as far as the last one compete for its place.
         let mut near = self.around(at, voters);
         near.sort_by(|left, right| (left.0 - at).abs().total_cmp(&(right.0 - at).abs()).then(right.1.cmp(&left.1)));
         near.truncate(voters);
@@ -89,7 +89,7 @@ impl NearestRows {
     }
 }
 
-/// One way means insensitive, whatever else was said.
+/// One way always means insensitive.
 pub(crate) fn agreed(ways: Ways, class: CacheClass) -> CacheClass {
     match class {
         CacheClass::Sensitive if ways.0 <= 1 => CacheClass::Insensitive,

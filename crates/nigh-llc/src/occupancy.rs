@@ -1,10 +1,11 @@
-//! How much of the cache each running function holds when masks overlap, and what that costs it.
+//! Each running function's share of the cache with overlapping masks, and its slowdown.
 //!
-//! The model: a function fills its ways at the rate of its misses; lines leave a way at one age, so a function's share
-//! of a way is its part of what is filled there. Its fill rate is taken over the time a line lives (the mean over the
-//! shares from nothing to its own), which protects what is used again as LRU does; with one mask for all this is the
-//! equal-age composition of [`crate::MissCurve::compose`], with overlapping masks it is DCAPS' kind of model (EuroSys
-//! 2018). The shares are a fixed point, found by a few damped rounds; accuracy is bounded by the curves, not by the rounds.
+//! The model: a function fills its ways at the rate of its misses, and all lines of a way are evicted at one age. So a
+//! function's share of a way is its part of the fills there. Its fill rate is the mean over the lifetime of a line,
+//! from an empty share to its present share; this protects reused lines, as LRU does. With one mask for all functions
+//! this is the equal-age composition of AET (USENIX ATC 2016), with overlapping masks a model like that of DCAPS
+//! (EuroSys 2018). The shares are a fixed point, found in a few damped rounds. The curves limit the accuracy, not the
+//! rounds.
 
 use nigh_terms::{WayMask, Ways};
 
@@ -15,10 +16,11 @@ use crate::time_curve::TimeCurve;
 const WAYS: usize = WAYS_MAX.0 as usize;
 const CLASSES: usize = CLASSES_MAX as usize;
 
-/// A fill rate that is none, in ways a microsecond: no division by zero comes of it.
+/// The least fill rate, in ways per microsecond; avoids divisions by zero.
 const FILL_LEAST: f32 = 1e-15;
 
-/// A function's fill rate and slowdown at every quarter of a way: what sharing asks of its curves, ready to be looked up.
+/// A function's fill rate and slowdown at every quarter of a way: what sharing asks of its curves, ready to be looked
+/// up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharingProfile {
     points: Vec<Point>,
@@ -37,7 +39,7 @@ struct Point {
 }
 
 impl SharingProfile {
-    /// From the curves of one run on a cache of `lines_per_way` lines a way.
+    /// Built from the curves of one run on a cache with `lines_per_way` lines in a way.
     pub fn new(misses: &MissCurve, times: &TimeCurve, lines_per_way: f64) -> Result<Self, CurveError> {
         if misses.ways() != times.ways() {
             return Err(CurveError::DifferentCaches { left: misses.ways(), right: times.ways() });
@@ -55,8 +57,8 @@ impl SharingProfile {
             }
             times.micros(one) + (misses.misses_at(share(step)) - misses.misses(one)) * a_miss
         };
-        // By run, not by time: a line lives through accesses that come as fast as they do at the share that is held, not as
-        // they would at the smaller ones that it passes.
+        // The mean is over runs, not over time, since a line's accesses come at the rate of the present share, not at
+        // the rates of smaller shares.
         let rate = |step: usize| misses.misses_at(share(step)) / lines_per_way.max(1.0);
         let fill_time = FillTime::of_rates(steps, rate(0), rate);
         let best = times.micros(times.ways());
@@ -73,7 +75,8 @@ impl SharingProfile {
         Ok(Self { points: points.collect(), best_micros: best as f32 })
     }
 
-    /// A function of which only a time is guessed: it streams `fill` ways a microsecond and gains nothing from the cache.
+    /// A function of which only a time is guessed: it streams `fill` ways a microsecond and gains nothing from the
+    /// cache.
     #[must_use]
     pub fn streaming(fill: f32, micros: f32) -> Self {
         let point = Point { fill: fill.max(FILL_LEAST), fill_step: 0.0, slowdown: 1.0, slowdown_step: 0.0 };
@@ -101,7 +104,7 @@ impl SharingProfile {
     #[inline]
     fn at(&self, share: f32) -> (&Point, f32) {
         let steps = share * STEPS_PER_WAY as f32;
-        // A cast to an integer saturates: no share is below zero, and what is no number counts as none.
+        // A cast to an integer saturates: negative shares and NaN are 0.
         let low = (steps as usize).min(self.points.len() - 1);
         (&self.points[low], (steps - low as f32).clamp(0.0, 1.0))
     }
@@ -114,7 +117,7 @@ pub(crate) struct Member<'a> {
     pub(crate) class: usize,
     /// Its curves.
     pub(crate) profile: &'a SharingProfile,
-    /// How many run, on average; each gets the share computed.
+    /// The average number of running invocations; each gets the computed share.
     pub(crate) count: f32,
 }
 
@@ -126,11 +129,11 @@ const LANES: usize = 8;
 pub(crate) struct Regions {
     /// Ways of each region, in rows of lanes.
     ways: Vec<[f32; LANES]>,
-    /// By class: one over its ways.
+    /// 1 / ways of each class.
     per_way: Vec<f32>,
-    /// By row of lanes and class: 1 in each region that is the class's.
+    /// For each row of lanes and each class: 1 in each region of the class.
     holds: Vec<[f32; LANES]>,
-    /// By class: a bit for each class that shares a way with it, itself too.
+    /// For each class, the bits of the classes that share a way with it, itself included.
     overlaps: Vec<u32>,
 }
 
@@ -143,7 +146,7 @@ pub(crate) struct Shares {
     fills: [f32; CLASSES],
 }
 
-/// Every class, as bits.
+/// The bits of all classes.
 pub(crate) const ALL_CLASSES: u32 = u32::MAX;
 
 impl Regions {
@@ -233,7 +236,7 @@ impl Regions {
                 }
                 let mut ages = [0.0_f32; LANES];
                 for ((age, ways), pressure) in ages.iter_mut().zip(ways).zip(&*pressure) {
-                    // Nobody asks for the age of a region that nobody fills; it must be a number only.
+                    // The age of a region without fills is not used, but must be a number.
                     *age = ways / pressure.max(FILL_LEAST * FILL_LEAST);
                 }
                 for ((age, per_way), holds) in age.iter_mut().zip(&self.per_way).zip(holds) {
@@ -250,7 +253,7 @@ impl Regions {
                 let held = if member.count >= 1.0 {
                     fill * age[member.class]
                 } else {
-                    // Who is seldom there weighs little on others, but meets itself whole.
+                    // A function that seldom runs weighs little on others, but fully on itself.
                     let mine = fill * self.per_way[member.class];
                     let mut held = 0.0;
                     for (row, (ways, pressure)) in self.ways.iter().zip(&pressure).enumerate() {
@@ -274,6 +277,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::clos_layout::{BeyondChunk, CacheShape, ClosKind};
+    use crate::miss_curve::tests::compose;
     use crate::time_curve::{CpiModel, Work};
 
     pub(crate) const LINES_PER_WAY: f64 = 20_480.0;
@@ -391,7 +395,7 @@ pub(crate) mod tests {
         let mut shares = regions.start(&members);
         regions.settle(&members, &mut shares, 60, ALL_CLASSES);
         let mine: f64 = curves.iter().zip(&shares.ways).map(|(curve, share)| curve.misses_at(f64::from(*share))).sum();
-        let composed = MissCurve::compose(&curves).unwrap().misses(Ways(4));
+        let composed = compose(&curves).misses(Ways(4));
         assert!((mine - composed).abs() < 0.02 * composed, "{mine} {composed} {:?}", shares.ways);
     }
 

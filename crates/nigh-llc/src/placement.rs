@@ -1,13 +1,13 @@
-//! Which class of service an invocation gets: CASY's algorithm 2, mended, and as printed.
+//! Chooses the class of service of an invocation: CASY's algorithm 2, corrected, and as printed.
 //!
-//! Mended: the load of a class is the *mean* load of its ways with the new function in it, computed for each candidate,
-//! since the weight P/N and the shared ways depend on it. Among the classes that stay at 1 or below, the one with the
-//! highest load wins (best fit: no more ways than necessary); where none does, the least loaded. Ties: the fewer ways
-//! in a best fit, the more ways among the overloaded, then the lower number. This packs until full and balances after;
-//! the paper's introduction promises balance, its section IV-C this.
+//! Corrected: the load of a class is the *mean* load of its ways with the new function in it, computed for each
+//! candidate, since the weight P/N and the shared ways depend on the class. Among the classes with a load of at most 1,
+//! the highest load wins (best fit: no more ways than necessary); if there is none, the lowest load. Ties: fewer ways
+//! in a best fit, more ways among overloaded classes, then the lower number. This packs until the classes are full and
+//! balances afterwards, as section IV-C of the paper says; its introduction promises balance.
 //!
-//! As printed, the load is the sum over the ways, at least P on every class, so that "at most 1" never holds for P > 1
-//! and the first of the least loaded is taken.
+//! As printed, the load is the sum over the ways, which is at least P on every class. So "at most 1" never holds for P
+//! > 1, and the first of the least loaded classes is taken.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -19,18 +19,18 @@ use crate::clos_layout::{Clos, ClosKind};
 use crate::load::Load;
 use crate::way_loads::{Need, PredictedNeed, WayLoads};
 
-/// Where an invocation goes, and why.
+/// The class of an invocation, and the reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlacementDecision {
     /// The class.
     pub clos: ClosId,
     /// Its ways.
     pub mask: WayMask,
-    /// What decided.
+    /// The reason.
     pub because: PlacedBecause,
 }
 
-/// What decided a placement.
+/// The reason of a placement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "reason")]
 pub enum PlacedBecause {
@@ -43,19 +43,20 @@ pub enum PlacedBecause {
         /// The load with it.
         load: Load,
     },
-    /// Every class would be above 1: the least loaded.
+    /// All classes would be above 1: the least loaded one.
     LeastLoaded {
         /// The load with it.
         load: Load,
     },
-    /// The least predicted loss of all that run, with nobody slower than without partitioning by more than the guard.
+    /// The least predicted loss of all running functions, with none slower than without partitioning by more than the
+    /// guard.
     LeastLoss {
         /// Microseconds that all that run, this one included, are predicted to lose to each other from here on.
         loss_micros: f32,
     },
-    /// No class keeps the guard: the one that hurts the worst hit least.
+    /// No class keeps the guard: the one with the least greatest slowdown.
     LeastHarm {
-        /// Its time over that without partitioning.
+        /// The time over the time without partitioning.
         worst: f32,
     },
 }
@@ -93,7 +94,7 @@ pub trait Placement: Send + Sync {
     fn place(&self, state: &WayLoads, need: &Need) -> PlacementDecision;
 }
 
-/// Everything in the default class: what a machine does without partitioning.
+/// All invocations in the default class, as on a machine without partitioning.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DefaultClassPlacement;
 
@@ -107,7 +108,7 @@ impl Placement for DefaultClassPlacement {
     }
 }
 
-/// Algorithm 2, mended.
+/// Algorithm 2, corrected.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Casy;
 
@@ -133,8 +134,8 @@ impl Placement for Casy {
     }
 }
 
-/// Algorithm 2 as printed, for comparison: its loads want [`crate::UnknownNeed::LITERAL`]. The listing leaves open which
-/// candidate's weight line 14 adds; here it is each candidate's own, the reading that is kindest to it.
+/// Algorithm 2 as printed, for comparison. Use it with [`crate::UnknownNeed::LITERAL`]. The listing leaves open which
+/// candidate's weight line 14 adds; here it is each candidate's own, the most favourable reading.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CasyLiteral;
 

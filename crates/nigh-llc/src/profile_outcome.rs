@@ -1,5 +1,5 @@
-//! What passes between the profiler and the shell that runs the function: a run to make, how it ended, what came of an
-//! input, and what the whole took.
+//! Values between the profiler and the shell that runs the function: a run to make, its end, the outcome of an input,
+//! and the cost of the profile.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use crate::way_search::FoundWays;
 /// One run to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measure {
-    /// Which input, by index.
+    /// The index of the input.
     pub input: usize,
-    /// With how many ways.
+    /// The number of ways.
     pub ways: Ways,
     /// When to end it.
     pub limit: Duration,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observation {
-    /// It answered.
+    /// The handler returned after this time.
     Took(Duration),
-    /// It failed, with the function's own words.
+    /// It failed with this message of the function.
     Failed(String),
-    /// It was ended at the limit, after this long.
+    /// It was stopped at the limit, after this time.
     StillRunning(Duration),
 }
 
-/// What became of an input.
+/// The outcome of an input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum InputOutcome {
@@ -57,7 +57,7 @@ pub enum InputOutcome {
         /// Its last words.
         reason: String,
     },
-    /// It did not end.
+    /// It did not end in time.
     NeverEnds {
         /// With this many ways.
         ways: Ways,
@@ -68,7 +68,7 @@ pub enum InputOutcome {
     NotReached,
 }
 
-/// What profiling took.
+/// The cost of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProfileCost {
     /// Runs of the function.
@@ -81,7 +81,7 @@ pub struct ProfileCost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakEven {
-    /// It saves nothing.
+    /// Isolation saves nothing.
     Never,
     /// After so many invocations.
     Invocations(u64),

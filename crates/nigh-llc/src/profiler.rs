@@ -1,9 +1,9 @@
-//! What to run next to learn a function's needs, and what the runs so far say: CASY's algorithm 1 over all inputs.
+//! Chooses the next run to learn a function's needs, and evaluates the runs: CASY's algorithm 1 over all inputs.
 //!
-//! A state machine without I/O: the shell asks for [`Profiler::next`], binds the function to that many ways of an idle
-//! cache, times its handler with the input already local, and tells [`Profiler::record`]. A function that fails, never
-//! ends or varies too much gets an outcome that says so, never a number. The state can be stored after every run and
-//! taken up again; the number of runs is bounded.
+//! A state machine without I/O. The shell asks for [`Profiler::next`], binds the function to that many ways of an idle
+//! cache, times its handler with the input already local, and reports to [`Profiler::record`]. A function that fails,
+//! never ends or varies too much gets an outcome that says so, never a number. The state can be stored after each run
+//! and resumed. The number of runs is bounded.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub const INPUTS_MAX: usize = 64;
 /// Bytes kept of a function's error.
 const REASON_MAX: usize = 512;
 
-/// How to profile.
+/// Settings of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ProfilerSettings {
     /// The search on each input.
@@ -34,11 +34,11 @@ pub struct ProfilerSettings {
     pub repetitions: Repetitions,
     /// A run longer than this is ended and counts as one that never ends.
     pub run_limit: Duration,
-    /// A run with fewer ways is ended at this many times the time with the whole cache.
+    /// A run with fewer ways is stopped at this multiple of the time with the whole cache.
     pub slowdown_limit: u32,
-    /// Failed runs after which an input is given up.
+    /// The failed runs after which an input is skipped.
     pub failures_max: u8,
-    /// Runs after which the profile ends, whatever is left.
+    /// The most runs of a profile.
     pub runs_max: u32,
 }
 
@@ -64,11 +64,11 @@ impl ProfilerSettings {
 /// One input to profile with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProfileInput {
-    /// What the shell finds it by.
+    /// The shell's name for the input.
     pub name: String,
     /// Its size.
     pub size: ByteSize,
-    /// What else is known of it (pixels, seconds of sound), in the function's fixed order.
+    /// Further features (pixels, seconds of sound), in the function's fixed order.
     pub features: Vec<f64>,
 }
 
@@ -87,7 +87,7 @@ pub enum ProfileError {
         /// The rule.
         rule: Box<SearchRule>,
     },
-    /// A run was reported that was not asked for.
+    /// The reported run was not asked for.
     #[error("a run was recorded although the profile is complete: ask next() before each run")]
     NothingAsked,
     /// The stored state is of another time or broken.
@@ -102,7 +102,7 @@ pub enum ProfileError {
 struct Progress {
     timed: Vec<TimedWays>,
     current: RepeatedTiming,
-    /// Of profiles stored before misses were counted there are none.
+    /// Empty in profiles that were stored before misses were counted.
     #[serde(default)]
     misses: CountedMisses,
     failures: u8,
@@ -146,7 +146,7 @@ impl Profiler {
         Ok(self)
     }
 
-    /// How it profiles.
+    /// The settings.
     #[must_use]
     pub const fn settings(&self) -> &ProfilerSettings {
         &self.settings
@@ -160,7 +160,7 @@ impl Profiler {
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
-    /// Takes a stored state up again.
+    /// Resumes from a stored state.
     pub fn resume(stored: &str) -> Result<Self, ProfileError> {
         let broken = |reason: String| ProfileError::NotResumable { reason };
         let stored: StoredProfiler = serde_json::from_str(stored).map_err(|error| broken(error.to_string()))?;
@@ -187,12 +187,12 @@ impl Profiler {
         slow.unwrap_or(Duration::MAX).min(self.settings.run_limit)
     }
 
-    /// Takes in how the run that [`Self::next`] asked for ended.
+    /// Takes the end of the run that [`Self::next`] asked for.
     pub fn record(&mut self, observation: Observation) -> Result<(), ProfileError> {
         self.record_counted(observation, None)
     }
 
-    /// As [`Self::record`], with the lines that the run fetched from memory, where they were counted.
+    /// The same as [`Self::record`], with the lines that the run fetched from memory, if they were counted.
     pub fn record_counted(&mut self, observation: Observation, misses: Option<f64>) -> Result<(), ProfileError> {
         let Some(measure) = self.next() else { return Err(ProfileError::NothingAsked) };
         let settings = self.settings;
@@ -226,19 +226,19 @@ impl Profiler {
         Ok(())
     }
 
-    /// Each input with what became of it so far.
+    /// Each input with its outcome so far.
     pub fn outcomes(&self) -> impl Iterator<Item = (&ProfileInput, Option<&InputOutcome>)> {
         self.inputs.iter().zip(self.progress.iter().map(|progress| progress.outcome.as_ref()))
     }
 
-    /// What it took so far.
+    /// The cost so far.
     #[must_use]
     pub const fn cost(&self) -> ProfileCost {
         self.cost
     }
 
-    /// What isolation saves an invocation at most: the time with the fewest ways, which neighbours may leave it, less the
-    /// time with the ways found; the mean over the inputs that were found. Nothing where the fewest are enough.
+    /// The most that isolation saves an invocation: the time with the fewest ways, which neighbours may leave it, minus
+    /// the time with the found ways. The mean over the inputs with a found need; zero if the fewest ways are enough.
     #[must_use]
     pub fn saved_per_invocation(&self) -> Duration {
         let fewest = self.settings.rule.fewest;
@@ -418,7 +418,8 @@ mod tests {
             let misses = 1e6 / f64::from(measure.ways.0);
             profiler.record_counted(blur(&measure, runs), Some(misses)).unwrap();
         }
-        // The first input needs one way: with the whole cache and one way its need is known, the middle is for the curve.
+        // The first input needs one way: with the whole cache and one way its need is known, the middle is for the
+        // curve.
         assert_eq!(tried[&0], std::collections::BTreeSet::from([1, 6, 11]));
         let rows: Vec<_> = profiler.training_rows().collect();
         assert_eq!(rows.iter().map(|row| row.ways.0).collect::<Vec<_>>(), [1, 1, 4, 7]);
@@ -440,7 +441,7 @@ mod tests {
             while profiler.next().unwrap().ways != Ways(6) {
                 profiler.record_counted(took(100.0), Some(1e6)).unwrap();
             }
-            // One failure is a failure of the run alone; three are given up.
+            // One failure fails only its run; after three the input is skipped.
             profiler.record(end.clone()).unwrap();
             assert_eq!(profiler.next().is_none(), kept, "{end:?}");
             while profiler.next().is_some() {

@@ -1,38 +1,37 @@
-//! The classes of service refitted to what runs now, with the fewest moves of what is in them already.
+//! Fits the classes of service again to the running invocations, with the fewest moves between classes.
 //!
-//! [`crate::fit_layout`] says which classes there should be and who belongs together; a class's number says nothing
-//! there. Here the numbers are given so that most of those who run need not be moved: a class keeps the number of the
-//! one that most of its members are in.
+//! [`crate::fit_layout`] chooses the classes and their members, in any order. Here the classes get their numbers so
+//! that few invocations move: a new class gets the number of the class that most of its members are in.
 
-use nigh_terms::ClosId;
+use nigh_terms::{ClosId, invariant};
 
 use crate::clos_layout::{BeyondChunk, CacheShape, ClosLayout};
 use crate::layout_fit::fit_layout;
 use crate::mix_layout::{MIX_MAX, MixEntry, MixError};
 use crate::time_curve::Tolerance;
 
-/// One kind of function among those that run.
+/// A kind of running invocations.
 #[derive(Debug, Clone)]
 pub struct RunningKind {
-    /// Its curves, and how many of it run.
+    /// Its curves, and how many of its invocations run.
     pub entry: MixEntry,
-    /// The classes that its invocations are in, one each.
+    /// The present class of each of its invocations.
     pub classes: Vec<ClosId>,
 }
 
-/// The classes for what runs.
+/// Classes for the running invocations.
 #[derive(Debug, Clone)]
 pub struct Refit {
     /// The classes.
     pub layout: ClosLayout,
-    /// By kind: where it belongs.
+    /// The class of each kind.
     pub classes: Vec<ClosId>,
-    /// Part of the total time that this is predicted to save, against an unpartitioned cache.
+    /// The part of the total time that is predicted to be saved, compared with an unpartitioned cache.
     pub gain: f64,
 }
 
-/// The classes for these kinds, with functions that nobody profiled `beside` them in the default class. Of more kinds
-/// than [`MIX_MAX`] those that run most often are weighed and the others belong to the default class.
+/// Classes for these kinds. Functions without a profile run `beside` them in the default class. Of more kinds than
+/// [`MIX_MAX`], the most frequent are fitted and the others are in the default class.
 pub fn refit(
     kinds: &[RunningKind],
     beside: Option<&MixEntry>,
@@ -61,12 +60,16 @@ pub fn refit(
         .map(|class| (numbers[usize::from(class.id.0)], class.kind, class.mask))
         .collect();
     ordered.sort_by_key(|(number, ..)| *number);
+    invariant!(
+        ordered.iter().enumerate().all(|(at, (number, ..))| usize::from(number.0) == at),
+        "classes do not have the numbers from 0 on: {ordered:?}"
+    );
     let beside_the_default = ordered.into_iter().skip(1).map(|(_, kind, mask)| (kind, mask));
     let layout = ClosLayout::new(*shape, beside_the_default, BeyondChunk::DefaultClass)?;
     Ok(Refit { layout, classes, gain: fitted.gain })
 }
 
-/// By class as fitted: the number it gets, the default's being its own. Whoever has most members in a number takes it.
+/// The number of each fitted class; the default class keeps its own. The class with most members in a number gets it.
 fn numbers(kinds: &[RunningKind], fitted: &[ClosId], count: usize) -> Vec<ClosId> {
     let mut held = vec![vec![0_usize; count]; count];
     for (kind, to) in kinds.iter().zip(fitted) {

@@ -1,4 +1,4 @@
-//! The time of a run that was repeated: its median, how sure that is, and whether it says anything at all.
+//! The time of a repeated run: its median, the median's error, and whether the runs vary too much.
 //!
 //! Machines are noisy, and more often slow than fast; the paper times each run once. Here repeats stop early when the
 //! median is sure enough, and a function whose own time swings is called unstable instead of being given a number.
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::time_curve::Tolerance;
 
-/// How often to repeat.
+/// The rules for repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Repetitions {
     /// Never fewer.
@@ -18,12 +18,12 @@ pub struct Repetitions {
     pub most: u8,
     /// The standard error of the median, over the median, that is sure enough.
     pub sure: Tolerance,
-    /// The spread, over the median, from which a median says nothing.
+    /// The spread over the median from which on the runs are unstable.
     pub unstable: Tolerance,
 }
 
 impl Repetitions {
-    /// One run, believed: the paper's.
+    /// One run, as in the paper.
     pub const ONCE: Self = Self { least: 1, most: 1, sure: Tolerance(f64::MAX), unstable: Tolerance(f64::MAX) };
 
     /// Three to nine runs, until the median is sure to 1 %; a spread of a quarter is unstable.
@@ -37,7 +37,7 @@ pub struct RepeatedTiming {
     sorted: Vec<f64>,
 }
 
-/// What the runs so far say.
+/// The result of the runs so far.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TimingVerdict {
     /// Run it again.
@@ -49,17 +49,17 @@ pub enum TimingVerdict {
         /// Standard error of the median over the median.
         error: f64,
     },
-    /// It varies too much to be compared.
+    /// The runs vary too much for a comparison.
     Unstable {
         /// Greatest less least over the median, one outlier left out.
         spread: f64,
     },
 }
 
-/// From this many runs on the slowest one may be an accident.
+/// From this many runs on the slowest one may be an outlier.
 const OUTLIER_FROM: usize = 4;
 
-/// The median of sorted values; zero of none.
+/// The median of sorted values; 0 without values.
 pub(crate) fn median(sorted: &[f64]) -> f64 {
     match sorted.len() {
         0 => 0.0,
@@ -76,7 +76,7 @@ impl RepeatedTiming {
         self.sorted.insert(at, micros);
     }
 
-    /// How many runs there were.
+    /// The number of runs.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.sorted.len()
@@ -111,7 +111,7 @@ impl RepeatedTiming {
         1.253 * (variance / count).sqrt() / median
     }
 
-    /// What is known after these runs.
+    /// The result of these runs.
     #[must_use]
     pub fn verdict(&self, rule: &Repetitions) -> TimingVerdict {
         let (runs, most) = (self.runs(), usize::from(rule.most.max(rule.least).max(1)));

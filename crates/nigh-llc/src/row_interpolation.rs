@@ -1,4 +1,4 @@
-//! The need of an input between its profiled neighbours: ways, or whole curves, on the line between the two.
+//! The need of an input by interpolation between its profiled neighbours: of ways, or of whole curves.
 //!
 //! Along the logarithm of one quantity. Ways are rounded up, as too few cost more than too many; the rising form first
 //! makes the rows monotone (pool adjacent violators), which takes noise out where a need only grows. Curves are
@@ -11,7 +11,7 @@ use crate::miss_curve::MissCurve;
 use crate::time_curve::TimeCurve;
 use crate::training_rows::{Axis, RunCurves, TrainingRow};
 
-/// Where a place lies among sorted ones: two indices and the part of the way from the first to the second.
+/// The position among sorted places: two indices, and the fraction from the first to the second.
 fn between(places: impl ExactSizeIterator<Item = f64>, at: f64) -> Option<(usize, usize, f64)> {
     let last = places.len().checked_sub(1)?;
     let mut before = None;
@@ -83,7 +83,7 @@ pub(crate) struct CurveLine {
 }
 
 impl CurveLine {
-    /// `None` where a row has no curves or they are of different caches.
+    /// `None` if a row has no curves, or if curves are of different caches.
     pub(crate) fn fit<'a>(rows: impl Iterator<Item = &'a TrainingRow>, axis: Axis) -> Option<Self> {
         let place = |row: &TrainingRow| Some((row.input.along(axis)?, row.curves.clone()?));
         let mut knots = rows.map(place).collect::<Option<Vec<_>>>()?;
@@ -92,7 +92,7 @@ impl CurveLine {
         if !knots.iter().all(|(_, curves)| same_cache(curves)) {
             return None;
         }
-        // Of rows at one place the most sensitive stands for all.
+        // The most sensitive row represents all rows at one place.
         knots.sort_by(|left, right| {
             left.0.total_cmp(&right.0).then(right.1.times.sensitivity().total_cmp(&left.1.times.sensitivity()))
         });
@@ -117,7 +117,7 @@ impl CurveLine {
         let accesses = blend(from.misses.accesses(), to.misses.accesses());
         let misses = ways().map(|ways| blend(from.misses.misses(ways), to.misses.misses(ways)).clamp(0.0, accesses));
         let times = ways().map(|ways| blend(from.times.micros(ways), to.times.micros(ways)));
-        // Between two curves lies a curve: the clamp takes care of rounding, and times above zero stay so.
+        // The interpolation of two curves is a curve. The clamp corrects rounding, and times stay above zero.
         Some(RunCurves {
             misses: MissCurve::new(accesses, misses.collect()).ok()?,
             times: TimeCurve::new(times.collect()).ok()?,

@@ -1,9 +1,9 @@
-//! Which class of service an invocation gets by what everybody loses: Nigh's own policy.
+//! Chooses the class of service with the least predicted loss of all running functions: Nigh's own policy.
 //!
-//! For each class it predicts, from curves, the share of the cache that each running function would hold and how much
-//! longer the rest of it would take, and takes the class with the least total; a tie goes to fewer ways. A class in which
-//! anybody would be slower than on an unpartitioned cache by more than the guard is taken only where none keeps it. What
-//! runs is never moved. A function whose curves are not known is placed by CASY's rule.
+//! For each class it predicts from curves the share of the cache that each running function would have, and how much
+//! longer the rest of its run would take. The class with the least total wins; a tie goes to fewer ways. A class in
+//! which a function would be slower than on an unpartitioned cache by more than the guard is chosen only if no class
+//! keeps the guard. Running invocations are never moved. A function without curves is placed by CASY's rule.
 
 use std::time::Duration;
 
@@ -30,9 +30,9 @@ const TIE: f32 = 1e-4;
 /// The policy.
 #[derive(Debug, Clone)]
 pub struct SharedPlacement {
-    /// By how much anybody may be predicted slower than without partitioning.
+    /// The greatest predicted slowdown over the unpartitioned cache that is allowed.
     pub guard: Tolerance,
-    /// What a running function without curves is taken for.
+    /// The assumed profile of a running function without curves.
     pub unknown: SharingProfile,
 }
 
@@ -67,13 +67,13 @@ impl Placement for SharedPlacement {
     }
 
     fn place(&self, state: &WayLoads, need: &Need) -> PlacementDecision {
-        // Without curves there is nothing to weigh: CASY's rule, by the ways alone.
+        // Without curves: CASY's rule, by the ways alone.
         let Some(mine) = need.sharing.as_deref() else { return Casy.place(state, need) };
         let regions = state.regions();
         let running = state.running();
         let member = |class, profile| Member { class, profile, count: 1.0 };
 
-        // Everybody on every way, this one too: what the guard compares with.
+        // All functions on all ways, with the new one: the guard compares with this.
         let shared: Vec<_> = running
             .iter()
             .map(|one| member(0, self.profile(&one.need)))
@@ -155,7 +155,7 @@ impl SharedPlacement {
     }
 }
 
-/// What is left of a run, in microseconds with the whole cache.
+/// The rest of a run, in microseconds with the whole cache.
 fn rest(profile: &SharingProfile, share: f32, started: Monotonic, now: Monotonic) -> f32 {
     let elapsed: Duration = now.since(started);
     let done = elapsed.as_secs_f32() * 1e6 / profile.slowdown(share);

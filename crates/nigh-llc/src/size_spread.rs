@@ -1,8 +1,9 @@
-//! Masks of as many different sizes as possible over one chunk of ways, each way in a bounded number of them.
+//! Chooses masks of as many different sizes as possible over a chunk of ways, with each way in a bounded number of
+//! masks.
 //!
-//! One mask is the whole chunk. The others fill rows above it: a row is as long as the chunk and its masks do not meet,
-//! so that with `d` rows no way is in more than `d + 1` masks. Among equally many sizes the most even spread wins (least
-//! sum of squared gaps). Laminar masks nest or keep apart; overlapping ones may cross, and so pack more sizes.
+//! One mask is the whole chunk. The others are in rows above it: a row is as long as the chunk, and its masks do not
+//! overlap. So with `d` rows a way is in at most `d + 1` masks. Among equally many sizes the most even spread wins
+//! (least sum of squared gaps). Laminar masks nest or are disjoint; overlapping masks may cross, and give more sizes.
 
 use nigh_terms::Ways;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Nesting {
-    /// Any two are apart or one holds the other: a small class's function never meets half of a large one's.
+    /// Any two masks are disjoint or nested: a small class's function never shares half of a large class.
     #[default]
     Laminar,
     /// Any two may share some ways.
@@ -27,8 +28,8 @@ pub(crate) struct Run {
     pub(crate) size: Ways,
 }
 
-/// Sets of sizes looked at before the best one so far is taken: some tens of milliseconds at most, reached only by caches
-/// of more than 24 ways with many classes.
+/// The most sets of sizes that are tried. At most some tens of milliseconds; reached only with caches of more than 24
+/// ways and many classes.
 const SETS_MAX: usize = 200_000;
 
 /// At most `count` runs over `chunk` ways, of different sizes not below `least`, from small to large; the last is the
@@ -78,13 +79,13 @@ impl Search {
             }
             return;
         }
-        // The sizes yet to come are larger by one each, at the least.
+        // Each further size is larger by at least one.
         let later = missing - 1;
         let room = self.rows * usize::from(self.chunk);
         let greatest = self.chunk - 1 - later as u8;
         let fits = |&size: &u8| used + (0..=later).map(|more| usize::from(size) + more).sum::<usize>() <= room;
         let mut sizes: Vec<u8> = (least..=greatest).take_while(fits).collect();
-        // The even step first, so that the bound above cuts early.
+        // The even step first, so that the bound prunes early.
         let even = f64::from(last) + rest / (missing + 1) as f64;
         sizes.sort_by(|left, right| (f64::from(*left) - even).abs().total_cmp(&(f64::from(*right) - even).abs()));
         for size in sizes {
@@ -95,15 +96,15 @@ impl Search {
     }
 }
 
-/// A run that others may stand on.
+/// A run that can have further runs above it.
 struct Shelf {
     run: Run,
     used: u8,
-    /// How many rows are left above it.
+    /// The rows left above it.
     rows_above: usize,
 }
 
-/// Places ascending sizes on the rows above the chunk, or says that they do not fit.
+/// Places ascending sizes in the rows above the chunk; none if they do not fit.
 fn pack(sizes: &[u8], chunk: u8, rows: usize, nesting: Nesting) -> Option<Vec<Run>> {
     let whole = Run { first: 0, size: Ways(chunk) };
     let mut shelves: Vec<Shelf> = match nesting {
@@ -115,7 +116,7 @@ fn pack(sizes: &[u8], chunk: u8, rows: usize, nesting: Nesting) -> Option<Vec<Ru
         .then(|| shelves.into_iter().skip(bases).map(|shelf| shelf.run).collect())
 }
 
-/// Puts the largest size on each shelf it fits on, lowest first, and goes back where the rest then does not fit.
+/// Tries the largest size on each shelf that it fits, the lowest first, and backtracks if the rest does not fit.
 fn place(sizes: &[u8], shelves: &mut Vec<Shelf>, nested: bool) -> bool {
     let Some((&size, smaller)) = sizes.split_last() else { return true };
     for at in 0..shelves.len() {

@@ -1,10 +1,10 @@
-//! How many ways an invocation will need and of which class it will be: one model per function and version of its code.
+//! Predicts the ways that an invocation needs, and its class: one model for each function and version of its code.
 //!
-//! Three kinds stand to choose: CASY's nearest neighbours on the size, ways interpolated along size or another feature,
-//! and interpolated curves; [`SizingModel::choose`] decides on the data. Ways and class may come from different ones (CASY's
-//! two models). A chosen model adds ways where the rows' spread leaves it unsure of the threshold. A prediction outside the
-//! profiled range is marked: it is the nearest row's, and a reason to profile. No rows, or rows of other code, give no
-//! prediction: the function runs in the default class.
+//! There are three kinds of models: CASY's nearest neighbours by size, ways interpolated along size or another feature,
+//! and interpolated curves. [`SizingModel::choose`] decides by the data. Ways and class may come from different models,
+//! as in CASY. A chosen model adds ways if the rows' spread leaves the threshold uncertain. A prediction outside the
+//! profiled range is the nearest row's and is marked, as a reason to profile. Without rows, or with rows of other code,
+//! there is no prediction, and the function runs in the default class.
 
 use nigh_terms::Ways;
 use serde::{Deserialize, Serialize};
@@ -38,14 +38,14 @@ pub enum ModelKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClassFrom {
-    /// The nearest rows vote, whatever ways were predicted: CASY's first model.
+    /// A vote of the nearest rows, independent of the predicted ways: CASY's first model.
     NearestRows,
-    /// It follows from the ways: more than the fewest is sensitive.
+    /// The predicted ways: more than the fewest means sensitive.
     #[default]
     Ways,
 }
 
-/// What it takes to read a need from a curve.
+/// The parameters for reading a need from a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SizingRule {
     /// The slowdown that counts.
@@ -54,26 +54,26 @@ pub struct SizingRule {
     pub lines_per_way: f64,
 }
 
-/// Whether the prediction rests on rows around it.
+/// Whether the input is within the profiled range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrainedRange {
     /// Within the profiled inputs.
     Trained,
-    /// Beyond them: profile this input.
+    /// Outside the profiled inputs: profile this input.
     Extrapolated,
 }
 
-/// What the model says of one input.
+/// The prediction for one input.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// Ways and class.
     pub predicted: PredictedNeed,
-    /// Whether rows lie around it.
+    /// Whether the input is within the profiled range.
     pub range: TrainedRange,
-    /// Which kind of model said so.
+    /// The kind of the model.
     pub kind: ModelKind,
-    /// The curves, where the rows have them: what sharing is weighed by.
+    /// The curves, if the rows have them; used to compare ways of sharing.
     #[serde(skip)]
     pub curves: Option<RunCurves>,
 }
@@ -87,16 +87,16 @@ pub enum ModelError {
         /// How many.
         bytes: usize,
     },
-    /// Not what was stored.
+    /// The document is damaged.
     #[error("a stored model cannot be read ({0}): profile the function anew")]
     Broken(#[from] serde_json::Error),
-    /// Of another version of Nigh.
+    /// The document is of another version of Nigh.
     #[error("a stored model of format {format}, this version reads {}: profile the function anew", v1::FORMAT)]
     OtherFormat {
         /// Its format.
         format: u32,
     },
-    /// A row that cannot be.
+    /// A row is invalid.
     #[error("a stored model has a row that cannot be: {0}; profile the function anew")]
     BadRow(#[from] RowError),
     /// The kind does not fit the rows.
@@ -118,13 +118,13 @@ pub struct SizingModel {
     nearest: NearestRows,
     line: Option<WayLine>,
     curves: Option<CurveLine>,
-    /// Only of a model that was chosen, and where enough rows have curves.
+    /// Only in a chosen model, and only if enough rows have curves.
     margin: Option<SlowdownMargin>,
     careful: bool,
 }
 
 impl SizingModel {
-    /// A model of a given kind whose class follows from its ways, with no margin; `None` where the rows do not allow it.
+    /// A model of a given kind, with the class from the ways and no margin; `None` if the rows do not allow it.
     #[must_use]
     pub fn fit(rows: TrainingRows, rule: SizingRule, kind: ModelKind, axis: Axis) -> Option<Self> {
         let nearest = NearestRows::fit(rows.iter(), axis)?;
@@ -141,20 +141,20 @@ impl SizingModel {
         Some(Self { rows, rule, kind, axis, class_from, nearest, line, curves, margin: None, careful: false })
     }
 
-    /// The same with its class from elsewhere.
+    /// The same model with another source of the class.
     #[must_use]
     pub fn with_class(self, class_from: ClassFrom) -> Self {
         Self { class_from, ..self }
     }
 
-    /// The same with ways added until the time is within the threshold for all but one input in twenty, as far as the
-    /// rows' spread tells.
+    /// The same model with ways added until, by the rows' spread, the time is within the threshold for all but one
+    /// input in twenty.
     #[must_use]
     pub fn careful(self) -> Self {
         Self { margin: SlowdownMargin::of(&self.rows, self.axis), careful: true, ..self }
     }
 
-    /// The need of an input of this code; `None` for other code or an input that lacks the quantity.
+    /// The prediction for an input of this code; `None` for other code, or if the input lacks the quantity.
     #[must_use]
     pub fn predict(&self, version: &CodeVersion, input: &SizingInput) -> Option<Prediction> {
         if version != self.rows.version() {
@@ -186,17 +186,17 @@ impl SizingModel {
         let ways = self.margin.as_ref().and_then(unsure).map_or(ways, |sure| ways.max(sure));
         let (least, greatest) = self.nearest.range();
         let range = if at < least || at > greatest { TrainedRange::Extrapolated } else { TrainedRange::Trained };
-        // An input that was profiled itself shares the cache by its own curves, wherever the axis puts it.
+        // A profiled input uses its own curves, wherever it is on the axis.
         let curves = self.rows.only(input).and_then(|row| row.curves.clone()).or(curves);
         Some(Prediction { predicted: PredictedNeed { ways, class }, range, kind: self.kind, curves })
     }
 
-    /// The ways that an insensitive row has: one, or the fewest a mask takes.
+    /// The ways of an insensitive row: one, or the fewest of a mask.
     fn fewest(&self) -> Ways {
         self.rows.iter().map(|row| row.ways).min().unwrap_or(Ways(1))
     }
 
-    /// The class that goes with interpolated ways: the nearest row's, unless the ways speak against it.
+    /// The class for interpolated ways: the nearest row's, unless the ways contradict it.
     fn class_at(&self, at: f64, ways: Ways) -> CacheClass {
         let nearest = self.nearest.class(at);
         if ways > self.fewest() && nearest.is_insensitive() { CacheClass::Sensitive } else { nearest }

@@ -1,35 +1,34 @@
-//! How much slower than its predicted curve an input may be, with so many ways: what the profiled rows' own spread tells.
+//! How much slower than its predicted curve an input may be at each way count, estimated from the spread of the rows.
 //!
-//! Each row is left out in turn and its curve predicted by the others; what it was slower than predicted (in the
-//! logarithm, by way count) is one observation. From these comes the bound that a further observation stays below in
-//! nineteen cases of twenty: Student's one-sided prediction interval. Rows beyond the others tell what extrapolation errs
-//! by, and are left out: those predictions are marked. Fewer than three observations give no margin.
+//! Each row is left out in turn and its curve is predicted by the others. The logarithm of its slowdown over that
+//! prediction is one observation for each way count. A further observation stays below the margin in nineteen cases of
+//! twenty: Student's one-sided prediction interval. Rows outside the range of the others are not used: they measure
+//! extrapolation, and extrapolated predictions are marked. Fewer than three observations give no margin.
 
 use nigh_terms::Ways;
 
-use crate::model_choice::LEFT_OUT_MAX;
 use crate::row_interpolation::CurveLine;
 use crate::time_curve::{TimeCurve, Tolerance};
 use crate::training_rows::{Axis, TrainingRows};
 
-/// Observations from which on a spread is known.
+/// The fewest observations with a known spread.
 const OBSERVED_LEAST: usize = 3;
 
-/// Student's t that is exceeded in one case of twenty, for 2, 3, ... degrees of freedom.
+/// The value that Student's t exceeds in one case of twenty, for 2, 3, ... degrees of freedom.
 const STUDENT: [f64; 9] = [2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812];
 
-/// By way count: the logarithm of the greatest slowdown over the predicted one.
+/// For each way count, the logarithm of the greatest slowdown over the predicted one.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SlowdownMargin {
     by_ways: Vec<f64>,
 }
 
 impl SlowdownMargin {
-    /// `None` where rows have no curves or too few lie among the others.
+    /// `None` if rows have no curves, or if too few rows lie within the range of the others.
     pub(crate) fn of(rows: &TrainingRows, axis: Axis) -> Option<Self> {
         let whole = rows.iter().next()?.curves.as_ref()?.times.ways();
         let mut observed: Vec<Vec<f64>> = Vec::new();
-        for (row, others) in rows.left_out(LEFT_OUT_MAX) {
+        for (row, others) in rows.left_out() {
             let (line, at) = (CurveLine::fit(others.iter(), axis)?, row.input.along(axis)?);
             let (least, greatest) = line.range();
             if at < least || at > greatest {
@@ -46,7 +45,8 @@ impl SlowdownMargin {
         Some(Self { by_ways: (0..usize::from(whole.0)).map(bound).collect() })
     }
 
-    /// The fewest ways from which on the greatest slowdown is within the tolerance; the whole cache where none is.
+    /// The fewest ways with which, and with any more, the greatest slowdown is within the tolerance; the whole cache if
+    /// no number is enough.
     pub(crate) fn ways_needed(&self, times: &TimeCurve, tolerance: Tolerance) -> Ways {
         let slower = |&ways: &u8| {
             let margin = self.by_ways[usize::from(ways - 1).min(self.by_ways.len() - 1)].exp();
@@ -56,13 +56,13 @@ impl SlowdownMargin {
     }
 }
 
-/// What one more observation stays below in nineteen cases of twenty. At least two must be given.
+/// The bound that one more observation stays below in nineteen cases of twenty. Needs at least two observations.
 fn upper_bound(observed: &[f64]) -> f64 {
     let count = observed.len() as f64;
     let mean = observed.iter().sum::<f64>() / count;
     let variance = observed.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
     let freedom = observed.len() - 1;
-    // Beyond the table t falls towards the normal distribution's; to three digits like this.
+    // Beyond the table: t approaches the normal distribution's value; this formula is right to three digits.
     let student = STUDENT.get(freedom.saturating_sub(2)).copied().unwrap_or(1.645 + 1.55 / freedom as f64);
     mean + student * (variance * (1.0 + 1.0 / count)).sqrt()
 }

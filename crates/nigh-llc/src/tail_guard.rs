@@ -1,12 +1,13 @@
 //! The smallest partition of the cache with which a latency-critical service keeps its objective beside batch work.
 //!
-//! The finding behind it: a small partition protects the tail of a networked service, and a larger one can raise it again,
-//! since the batch side, left with less, loads the memory (the CMU poster; technical report CMU-CS-17-125). So the guard
-//! starts static, looks window by window, and moves only when the objective was missed, or met with room to spare, for
-//! several windows in a row. It assumes no order among the sizes: it remembers what each gave, at what load. After a miss
-//! it tries one way more, then the middle of the longest stretch of sizes that it has not tried: tails of neighbours
-//! differ by chance too, and would lead it on step by step. The ways that devices write to stay with the batch side. It
-//! decides and changes nothing; unless told to act its decisions are reports.
+//! Based on this finding: a small partition protects the tail latency of a networked service, and a larger one can
+//! raise it again, because the batch side, with less cache, loads the memory (the CMU poster; technical report
+//! CMU-CS-17-125). So the guard starts with a fixed size and evaluates window by window. It moves only if the objective
+//! was missed, or met with room to spare, for several windows in a row. It assumes no order among the sizes: it
+//! remembers the result of each, with its load. After a miss it tries one way more, then the middle of the longest
+//! range of untried sizes: the tails of neighbouring sizes differ by chance too, and would mislead a stepwise search.
+//! The ways that devices write to stay with the batch side. The guard itself changes nothing; without the mode to act,
+//! its decisions are reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +18,10 @@ use serde::Serialize;
 use crate::guard_settings::{GuardMode, GuardRefusal, GuardSettings};
 use crate::latency_histogram::LatencyHistogram;
 
-/// Windows gathered for one judgement before they are given up as too few requests.
+/// The most windows collected for one judgement. If they still have too few requests, they are discarded.
 const GATHERED_MAX: u32 = 64;
 
-/// What happened in one window.
+/// The measurements of one window.
 #[derive(Debug, Clone)]
 pub struct GuardWindow {
     /// The service's ways in it, as applied.
@@ -29,11 +30,11 @@ pub struct GuardWindow {
     pub latency: LatencyHistogram,
     /// Requests a second.
     pub load: f64,
-    /// What the batch side got done a second, where it is known.
+    /// The batch side's work per second, if known.
     pub batch_progress: Option<f64>,
 }
 
-/// What a size gave.
+/// The result of a size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SizeMemory {
     /// The tail.
@@ -46,7 +47,7 @@ pub struct SizeMemory {
     judgement: u64,
 }
 
-/// What the guard says after a window.
+/// The decision after a window.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "decision")]
 pub enum GuardDecision {
@@ -63,7 +64,7 @@ pub enum GuardDecision {
         to: Ways,
         /// Why.
         because: ResizeReason,
-        /// Whether to do it: false in report-only.
+        /// Whether to apply it; false in report mode.
         act: bool,
     },
 }
@@ -142,12 +143,12 @@ impl TailGuard {
         &self.settings
     }
 
-    /// What each size gave when it was last judged.
+    /// The last result of each size.
     pub fn memory(&self) -> impl Iterator<Item = (Ways, &SizeMemory)> {
         self.memory.iter().map(|(ways, memory)| (*ways, memory))
     }
 
-    /// Takes one window in.
+    /// Takes a window.
     pub fn observe(&mut self, window: &GuardWindow) -> GuardDecision {
         let keep = |because| GuardDecision::Keep { because };
         if window.applied != self.applied {
@@ -224,7 +225,7 @@ impl TailGuard {
         self.memory.get(&ways).map(|known| known.tail <= self.settings.objective.limit)
     }
 
-    /// Where to go from a size that misses.
+    /// The next size after a miss.
     fn after_misses(&self) -> Option<(Ways, ResizeReason)> {
         if let Some(known) = self.sizes().find(|&ways| self.meets(ways) == Some(true)) {
             return Some((known, ResizeReason::KnownToMeet));

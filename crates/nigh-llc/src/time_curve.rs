@@ -1,43 +1,42 @@
-//! How long a run takes with 1, 2, ... W ways, and from that how many it needs and of which class it is.
+//! The time of a run with 1, 2, ... W ways, and from it the run's need and its class.
 //!
-//! Times are either measured (a profile) or made from a miss curve by a linear CPI model: cycles for the instructions,
-//! for each hit in the last-level cache and for each miss, with a cheaper miss where the line beside it was just
-//! fetched (a prefetcher's work). CASY IV-B defines the need (fewest ways within 5 % of the whole cache) and, in
-//! equation 1, the sensitivity; the equation's sign and the direction of its class are mended here: time added by
-//! going from the whole cache to one way, and *sensitive* when that is above the threshold.
+//! Times are measured (a profile) or computed from a miss curve by a linear CPI model: cycles for instructions, for
+//! each hit in the last-level cache and for each miss. A miss next to a line that was just fetched can be cheaper, as
+//! with a prefetcher. CASY IV-B defines the need: the fewest ways within 5 % of the time with the whole cache. Its
+//! equation 1 defines the sensitivity; Nigh corrects the sign. Sensitivity is the time added by one way instead of the
+//! whole cache, and a run is *sensitive* if that exceeds the threshold.
 
 use std::fmt;
 use std::time::Duration;
 
 use nigh_terms::Ways;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::miss_curve::{CurveError, MissCurve};
 
-/// A share by which one time may exceed another, in parts of one.
+/// The part by which one time may exceed another: 0.05 is 5 %.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Tolerance(pub f64);
 
 impl Tolerance {
-    /// The strict bound: what "not slower" means in Nigh's promises.
+    /// The strict bound: "not slower" in Nigh's promises.
     pub const ONE_PERCENT: Self = Self(0.01);
     /// CASY's threshold.
     pub const FIVE_PERCENT: Self = Self(0.05);
 }
 
-/// What a function does with the last-level cache, on one input (CASY IV-B; the split of the insensitive is Nigh's).
+/// How a function uses the last-level cache on one input (CASY IV-B; Nigh divides the insensitive class).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheClass {
-    /// CI: slows by no more than the threshold at one way, and hardly uses the cache.
+    /// Insensitive (CASY: CI): within the threshold at one way, and hardly uses the cache.
     Light,
-    /// CI, and nobody counted its misses: one of the two others.
+    /// Insensitive, with unknown misses: light or thrashing.
     Insensitive,
-    /// CI because its data never fit: it takes nothing from the cache and pollutes it.
+    /// Insensitive because its data never fit: it gains nothing from the cache and pollutes it.
     Thrashing,
-    /// CS: slower with fewer ways.
+    /// Sensitive (CASY: CS): slower with fewer ways.
     Sensitive,
 }
 
@@ -53,13 +52,13 @@ impl fmt::Display for CacheClass {
 }
 
 impl CacheClass {
-    /// CASY's "CI".
+    /// Whether the class is one of the insensitive ones.
     #[must_use]
     pub const fn is_insensitive(self) -> bool {
         !matches!(self, Self::Sensitive)
     }
 
-    /// The class of an insensitive run, by the misses that stay with the whole cache.
+    /// The class of an insensitive run, by its misses with the whole cache.
     #[must_use]
     pub fn of_insensitive(curve: &MissCurve, lines_per_way: f64) -> Self {
         let left = curve.misses(curve.ways());
@@ -68,84 +67,35 @@ impl CacheClass {
     }
 }
 
-/// From this share of misses with the whole cache on, and with at least a way's worth of lines fetched, an insensitive
-/// run counts as thrashing.
+/// The least miss ratio with the whole cache of a thrashing run. The run must also fetch at least as many lines as one
+/// way holds.
 const THRASHING_MISS_RATIO: f64 = 0.25;
 
-/// Cycles per event; `calibrated` from runs or set by hand.
+/// Cycles per event.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CpiModel {
-    /// Cycles an instruction takes when nothing leaves the private caches.
+    /// Cycles of an instruction without accesses beyond the private caches.
     pub cycles_per_instruction: f64,
-    /// Cycles an access adds that hits the last-level cache.
+    /// Cycles added by a hit in the last-level cache.
     pub hit_cycles: f64,
-    /// Cycles a miss adds.
+    /// Cycles added by a miss.
     pub miss_cycles: f64,
-    /// Cycles a miss adds whose neighbouring line was just fetched; `None`: as any miss.
+    /// Cycles added by a miss whose neighbouring line was just fetched; `None`: the same as any miss.
     pub neighbour_miss_cycles: Option<f64>,
     /// Cycles in a microsecond.
     pub megahertz: f64,
 }
 
-/// What one run does beside missing.
+/// The work of one run, beside its misses.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Instructions retired.
     pub instructions: f64,
-    /// The share of misses that follow their neighbouring line, 0 to 1.
+    /// The share of misses whose neighbouring line was just fetched, 0 to 1.
     pub neighbour_share: f64,
 }
 
-/// One run of known counts and time, to calibrate from.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CountedRun {
-    /// Instructions retired.
-    pub instructions: f64,
-    /// Accesses that hit the last-level cache.
-    pub hits: f64,
-    /// Accesses that missed it.
-    pub misses: f64,
-    /// Cycles it took.
-    pub cycles: f64,
-}
-
-/// Why no model could be calibrated.
-#[derive(Debug, Clone, PartialEq, Error)]
-pub enum CalibrationError {
-    /// Three unknowns need runs that differ.
-    #[error(
-        "{runs} runs do not tell cycles per instruction, hit and miss apart: give runs at several way counts and of \
-         several functions"
-    )]
-    Undetermined {
-        /// How many were given.
-        runs: usize,
-    },
-}
-
 impl CpiModel {
-    /// The least-squares fit of cycles to counts, relative to each run's cycles so that long runs do not decide alone;
-    /// a negative coefficient is set to zero and the others fitted again.
-    pub fn calibrate(runs: &[CountedRun], megahertz: f64) -> Result<Self, CalibrationError> {
-        let undetermined = CalibrationError::Undetermined { runs: runs.len() };
-        let mut free = [true; 3];
-        loop {
-            let Some(fitted) = fit(runs, free) else { return Err(undetermined) };
-            match (0..3).find(|&at| fitted[at] < 0.0) {
-                Some(negative) => free[negative] = false,
-                None => {
-                    return Ok(Self {
-                        cycles_per_instruction: fitted[0],
-                        hit_cycles: fitted[1],
-                        miss_cycles: fitted[2],
-                        neighbour_miss_cycles: None,
-                        megahertz,
-                    });
-                }
-            }
-        }
-    }
-
     fn micros(&self, work: &Work, accesses: f64, misses: f64) -> f64 {
         let neighbours = misses * work.neighbour_share.clamp(0.0, 1.0);
         let cycles = work.instructions * self.cycles_per_instruction
@@ -154,43 +104,6 @@ impl CpiModel {
             + neighbours * self.neighbour_miss_cycles.unwrap_or(self.miss_cycles);
         cycles / self.megahertz
     }
-}
-
-/// Solves the normal equations over the coefficients that are free; `None` where the runs do not determine them.
-fn fit(runs: &[CountedRun], free: [bool; 3]) -> Option<[f64; 3]> {
-    let mut matrix = [[0.0_f64; 4]; 3];
-    for run in runs.iter().filter(|run| run.cycles > 0.0) {
-        let row = [run.instructions, run.hits, run.misses].map(|count| count / run.cycles);
-        for i in 0..3 {
-            for j in 0..3 {
-                matrix[i][j] += row[i] * row[j];
-            }
-            matrix[i][3] += row[i];
-        }
-    }
-    let scale = (0..3).map(|i| matrix[i][i]).fold(0.0, f64::max);
-    for i in (0..3).filter(|&i| !free[i]) {
-        matrix[i] = [0.0; 4];
-        for row in &mut matrix {
-            row[i] = 0.0;
-        }
-        matrix[i][i] = scale;
-    }
-    // Gauss-Jordan; each column is compared with its own diagonal, as counts differ by orders of magnitude.
-    let diagonal = [matrix[0][0], matrix[1][1], matrix[2][2]];
-    for i in 0..3 {
-        if matrix[i][i].abs() <= diagonal[i] * 1e-9 || diagonal[i] == 0.0 {
-            return None;
-        }
-        let pivot = matrix[i];
-        for j in (0..3).filter(|&j| j != i) {
-            let factor = matrix[j][i] / pivot[i];
-            for (cell, above) in matrix[j].iter_mut().zip(pivot) {
-                *cell -= factor * above;
-            }
-        }
-    }
-    Some([0, 1, 2].map(|i| matrix[i][3] / matrix[i][i]))
 }
 
 /// Time of one run by way count.
@@ -238,7 +151,7 @@ impl TimeCurve {
         Ways(self.micros.len() as u8)
     }
 
-    /// Microseconds with `ways` ways, counted as one at least and as the whole cache at most.
+    /// Microseconds with `ways` ways, clamped to between one way and the whole cache.
     #[must_use]
     pub fn micros(&self, ways: Ways) -> f64 {
         self.micros[usize::from(ways.0).clamp(1, self.micros.len()) - 1]
@@ -250,7 +163,7 @@ impl TimeCurve {
         Duration::from_secs_f64(self.micros(self.ways()) / 1e6)
     }
 
-    /// Time with a fractional share of ways, on the line between its neighbours; below one way on the line of the
+    /// Time with a fractional share of ways, on the line between its neighbours. Below one way, on the line through the
     /// first two.
     #[must_use]
     pub fn micros_at(&self, share: f64) -> f64 {
@@ -266,7 +179,8 @@ impl TimeCurve {
         self.micros(ways) / self.micros(self.ways())
     }
 
-    /// The fewest ways from which on no way count is slower than the whole cache by more than the tolerance.
+    /// The fewest ways at which, and above which, no way count is slower than the whole cache by more than the
+    /// tolerance.
     #[must_use]
     pub fn ways_needed(&self, tolerance: Tolerance) -> Ways {
         let slower = |&ways: &u8| self.slowdown(Ways(ways)) > 1.0 + tolerance.0;
@@ -274,13 +188,13 @@ impl TimeCurve {
         Ways(last_slow + 1)
     }
 
-    /// Equation 1, mended: the share of time that one way adds to the whole cache.
+    /// CASY's equation 1, corrected: the part of time that one way adds to the time with the whole cache.
     #[must_use]
     pub fn sensitivity(&self) -> f64 {
         self.slowdown(Ways(1)) - 1.0
     }
 
-    /// The class by equation 1 at a threshold; the insensitive are told apart where misses are known.
+    /// The class by CASY's equation 1 at a threshold. Known misses tell light from thrashing.
     #[must_use]
     pub fn class(&self, threshold: Tolerance, misses: Option<(&MissCurve, f64)>) -> CacheClass {
         match misses {
@@ -343,22 +257,6 @@ mod tests {
         let (plain, prefetched) = (blur(work, &MODEL), blur(work, &prefetching));
         assert!(plain.ways_needed(Tolerance::FIVE_PERCENT) > prefetched.ways_needed(Tolerance::FIVE_PERCENT));
         assert_eq!(prefetched.ways_needed(Tolerance::FIVE_PERCENT), Ways(1));
-    }
-
-    #[test]
-    fn a_model_is_found_again_from_runs_it_made() {
-        let run = |instructions: f64, hits: f64, misses: f64| CountedRun {
-            instructions,
-            hits,
-            misses,
-            cycles: 0.7 * instructions + 25.0 * hits + 180.0 * misses,
-        };
-        let runs = [run(1e9, 1e5, 1e4), run(1e9, 5e6, 1e6), run(2e8, 1e6, 9e6), run(5e8, 7e6, 1e3)];
-        let model = CpiModel::calibrate(&runs, 2400.0).unwrap();
-        assert!((model.cycles_per_instruction - 0.7).abs() < 1e-6, "{model:?}");
-        assert!((model.hit_cycles - 25.0).abs() < 1e-3 && (model.miss_cycles - 180.0).abs() < 1e-3, "{model:?}");
-        assert!(CpiModel::calibrate(&runs[..1], 2400.0).is_err());
-        assert!(CpiModel::calibrate(&[runs[0]; 5], 2400.0).is_err());
     }
 
     #[test]

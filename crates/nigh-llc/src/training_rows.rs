@@ -1,6 +1,7 @@
-//! What is known of a function's need: one row per profiled input, all of one version of its code.
+//! A function's training rows: one for each profiled input, all of one version of its code.
 //!
-//! Other code may behave otherwise, so a row of another version starts the set anew. Rows are bounded; the oldest go.
+//! Other code may behave differently, so a row of another version replaces all rows. The number of rows is bounded; the
+//! oldest are removed.
 
 use std::collections::VecDeque;
 
@@ -13,21 +14,23 @@ use crate::time_curve::{CacheClass, CpiModel, TimeCurve, Tolerance, Work};
 
 /// Rows kept of one function.
 pub const ROWS_MAX: usize = 512;
+/// Rows that are left out in turn.
+const LEFT_OUT_MAX: usize = 64;
 
 /// Features of an input beside its size.
 pub const FEATURES_MAX: usize = 16;
 
-/// Which code was profiled: its digest, as the platform names it.
+/// The profiled code, by its digest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CodeVersion(pub String);
 
-/// What is known of an input before the function runs.
+/// The features of an input before the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SizingInput {
-    /// Its size: all the paper uses.
+    /// Its size, the only feature in the paper.
     pub size: ByteSize,
-    /// What else is known (pixels, seconds), in the function's fixed order.
+    /// Further features (pixels, seconds), in the function's fixed order.
     #[serde(default)]
     pub features: Vec<f64>,
 }
@@ -43,7 +46,7 @@ pub enum Axis {
 }
 
 impl SizingInput {
-    /// The base-2 logarithm of a quantity (below one counts as one); `None` where the input does not have it.
+    /// The base-2 logarithm of a quantity (at least 1); `None` if the input lacks it.
     #[must_use]
     pub fn along(&self, axis: Axis) -> Option<f64> {
         let value = match axis {
@@ -63,7 +66,7 @@ pub struct RunCurves {
     pub times: TimeCurve,
 }
 
-/// What was found for one input.
+/// The measured need of one input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainingRow {
     /// The input.
@@ -72,7 +75,7 @@ pub struct TrainingRow {
     pub ways: Ways,
     /// Its class.
     pub class: CacheClass,
-    /// Its curves, where they were taken.
+    /// Its curves, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curves: Option<RunCurves>,
 }
@@ -100,7 +103,7 @@ impl TrainingRow {
 }
 
 impl TrainingRow {
-    /// The row with what is insensitive told apart, light or thrashing, where its misses are known.
+    /// The row with an insensitive class refined to light or thrashing, if its misses are known.
     #[must_use]
     pub fn told_apart(mut self, lines_per_way: f64) -> Self {
         if let (CacheClass::Insensitive, Some(curves)) = (self.class, &self.curves) {
@@ -119,7 +122,7 @@ pub enum RowError {
         /// What was given.
         ways: Ways,
     },
-    /// Features that are none.
+    /// A feature is not a finite number.
     #[error("{features} features, or one that is no number: give at most {FEATURES_MAX} finite ones")]
     WrongFeatures {
         /// How many were given.
@@ -147,15 +150,15 @@ impl TrainingRows {
         &self.version
     }
 
-    /// The row of this very input; `None` where there is none or more than one.
+    /// The row of exactly this input; `None` if there is none or more than one.
     pub(crate) fn only(&self, input: &SizingInput) -> Option<&TrainingRow> {
         let mut found = self.rows.iter().filter(|row| row.input == *input);
         found.next().filter(|_| found.next().is_none())
     }
 
-    /// Rows left out in turn, each with the others: all, or no more than `most` spread evenly.
-    pub(crate) fn left_out(&self, most: usize) -> impl Iterator<Item = (&TrainingRow, Self)> {
-        let step = self.rows.len().div_ceil(most.max(1)).max(1);
+    /// Each row with all the others; of more than [`LEFT_OUT_MAX`] rows, that many spread evenly.
+    pub(crate) fn left_out(&self) -> impl Iterator<Item = (&TrainingRow, Self)> {
+        let step = self.rows.len().div_ceil(LEFT_OUT_MAX).max(1);
         self.rows.iter().enumerate().step_by(step).map(|(left_out, row)| {
             let mut others = self.clone();
             others.rows.remove(left_out);
@@ -168,7 +171,7 @@ impl TrainingRows {
         self.rows.iter()
     }
 
-    /// Adds a row; one of other code drops all that were there.
+    /// Adds a row. A row of other code removes all present rows.
     pub fn add(&mut self, version: &CodeVersion, row: TrainingRow) -> Result<(), RowError> {
         row.check()?;
         if *version != self.version {

@@ -1,13 +1,14 @@
-//! What runs in each class of one cache domain, and the load that puts on every way: CASY's equations 2 and 3, exactly.
+//! The running invocations of each class in one cache domain, and their load on every way: CASY's equations 2 and 3,
+//! exactly.
 //!
-//! A function that needs P ways weighs P/N on each of the N ways of its class. Loads are whole numbers of a unit that
-//! every 1/N divides, so that a release takes out what its commit put in and "load 1" is met exactly. A function without
-//! a model weighs on every way it may use (as printed it weighs nothing: an error of the paper), as much as CASY's table
-//! III needs on average.
+//! A function that needs P ways weighs P/N on each of the N ways of its class. Loads are integers in a unit that every
+//! 1/N divides, so a release subtracts exactly what its commit added, and "load 1" is exact. A function without a model
+//! weighs on every way it may use, as much as the mean of CASY's table III. (As printed it weighs nothing, an error of
+//! the paper.)
 
 use std::sync::Arc;
 
-use nigh_terms::{ClosId, Monotonic, WayMask, Ways};
+use nigh_terms::{ClosId, Monotonic, WayMask, Ways, invariant};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -17,10 +18,10 @@ use crate::miss_curve::WAYS_MAX;
 use crate::occupancy::{Regions, SharingProfile};
 use crate::time_curve::CacheClass;
 
-/// Invocations placed in one domain at a time; beyond it [`WayLoads::commit`] refuses.
+/// Invocations placed in one domain at a time. At the limit [`WayLoads::commit`] refuses.
 pub const PLACED_MAX: usize = 4096;
 
-/// What the model says of an invocation.
+/// A model's prediction for an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PredictedNeed {
     /// P: the ways it needs.
@@ -29,18 +30,18 @@ pub struct PredictedNeed {
     pub class: CacheClass,
 }
 
-/// What is known of an invocation that wants a class of service.
+/// The need of an invocation that is to be placed.
 #[derive(Debug, Clone)]
 pub struct Need {
-    /// The model's word; `None` where the function has no model.
+    /// The prediction; `None` if the function has no model.
     pub predicted: Option<PredictedNeed>,
-    /// How it shares a cache; `None` where no curve is known.
+    /// How the invocation shares a cache; `None` if no curve is known.
     pub sharing: Option<Arc<SharingProfile>>,
     /// When it starts.
     pub at: Monotonic,
 }
 
-/// One placed invocation, until it is released.
+/// Names a placed invocation until its release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Ticket(u64);
@@ -48,42 +49,42 @@ pub struct Ticket(u64);
 /// A running invocation and where it was placed.
 #[derive(Debug, Clone)]
 pub struct PlacedInvocation {
-    /// What it is released by.
+    /// The ticket for its release.
     pub ticket: Ticket,
     /// Its class of service.
     pub clos: ClosId,
-    /// What was known of it.
+    /// Its need at the placement.
     pub need: Need,
 }
 
-/// Why the books refuse.
+/// Why a placement or release is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LoadError {
-    /// Too many at once.
+    /// The limit is reached.
     #[error("{PLACED_MAX} invocations are placed in this cache domain already: release those that ended")]
     Full,
-    /// The class is not of this layout.
+    /// The layout has no such class.
     #[error("no class {clos} in a layout of {classes}: place with the layout these loads are kept for")]
     NoSuchClass {
-        /// What was asked.
+        /// The class asked for.
         clos: ClosId,
-        /// How many there are.
+        /// The number of classes.
         classes: usize,
     },
     /// Released before, or never placed.
     #[error("ticket {} is not placed here: it was released before or belongs to another domain", ticket.0)]
     NotPlaced {
-        /// What was to be released.
+        /// The ticket.
         ticket: Ticket,
     },
 }
 
-/// What a function without a model weighs.
+/// The assumed need of a function without a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct UnknownNeed(pub Ways);
 
 impl UnknownNeed {
-    /// As printed: nothing.
+    /// As printed in the paper: nothing.
     pub const LITERAL: Self = Self(Ways(0));
 
     /// The mean need of CASY's table III (64 ways over 16 rows, of a cache of 11), for a cache of another size.
@@ -99,7 +100,7 @@ pub struct WayLoads {
     layout: Arc<ClosLayout>,
     regions: Regions,
     unknown: UnknownNeed,
-    /// By way, in units of 1/[`ONE`].
+    /// The load of each way, in units of 1/[`ONE`].
     loads: [u128; WAYS_MAX.0 as usize],
     /// By ticket, ascending.
     running: Vec<PlacedInvocation>,
@@ -107,14 +108,14 @@ pub struct WayLoads {
 }
 
 impl WayLoads {
-    /// No load, on the classes of a layout.
+    /// No load on the classes of a layout.
     #[must_use]
     pub fn new(layout: Arc<ClosLayout>, unknown: UnknownNeed) -> Self {
         let regions = Regions::of(&layout);
         Self { layout, regions, unknown, loads: [0; WAYS_MAX.0 as usize], running: Vec::new(), next: 0 }
     }
 
-    /// The classes the loads are kept for.
+    /// The layout.
     #[must_use]
     pub fn layout(&self) -> &ClosLayout {
         &self.layout
@@ -124,20 +125,20 @@ impl WayLoads {
         &self.regions
     }
 
-    /// What runs, the longest placed first.
+    /// The running invocations, in the order of their placement.
     #[must_use]
     pub fn running(&self) -> &[PlacedInvocation] {
         &self.running
     }
 
-    /// What runs by a ticket.
+    /// The running invocation with this ticket.
     #[must_use]
     pub fn find(&self, ticket: Ticket) -> Option<&PlacedInvocation> {
         let at = self.running.binary_search_by_key(&ticket, |running| running.ticket).ok()?;
         self.running.get(at)
     }
 
-    /// What a function without a model weighs.
+    /// The assumed need of a function without a model.
     #[must_use]
     pub const fn unknown(&self) -> UnknownNeed {
         self.unknown
@@ -149,7 +150,7 @@ impl WayLoads {
         Load { sum: self.loads.get(usize::from(way)).copied().unwrap_or(0), ways: 1 }
     }
 
-    /// The mean load over a class's ways (equation 4, mended: as printed it is the sum).
+    /// The mean load over a class's ways (equation 4, corrected: as printed it is the sum).
     #[must_use]
     pub fn class_load(&self, class: &Clos) -> Load {
         Load { sum: self.sum(class.mask), ways: class.mask.count().0 }
@@ -168,7 +169,7 @@ impl WayLoads {
         Load { ways: 1, ..self.class_load_with(class, need) }
     }
 
-    /// Books an invocation in a class.
+    /// Places an invocation in a class.
     pub fn commit(&mut self, clos: ClosId, need: Need) -> Result<Ticket, LoadError> {
         if self.running.len() >= PLACED_MAX {
             return Err(LoadError::Full);
@@ -178,16 +179,14 @@ impl WayLoads {
             return Err(LoadError::NoSuchClass { clos, classes });
         };
         let weight = self.weight(&need, mask);
-        for way in mask.ways() {
-            self.loads[usize::from(way)] += weight;
-        }
+        self.add(mask, weight);
         let ticket = Ticket(self.next);
         self.next += 1;
         self.running.push(PlacedInvocation { ticket, clos, need });
         Ok(ticket)
     }
 
-    /// Takes an invocation out again and gives it back.
+    /// Releases an invocation and returns it.
     pub fn release(&mut self, ticket: Ticket) -> Result<PlacedInvocation, LoadError> {
         let Ok(at) = self.running.binary_search_by_key(&ticket, |running| running.ticket) else {
             return Err(LoadError::NotPlaced { ticket });
@@ -195,14 +194,18 @@ impl WayLoads {
         let running = self.running.remove(at);
         let mask = self.mask(running.clos);
         let weight = self.weight(&running.need, mask);
-        for way in mask.ways() {
-            self.loads[usize::from(way)] -= weight;
-        }
+        self.take(mask, weight);
+        invariant!(
+            !self.running.is_empty() || self.loads.iter().all(|&load| load == 0),
+            "no invocation runs and the ways have loads: {:?}",
+            self.loads
+        );
         Ok(running)
     }
 
-    /// Goes over to another layout of the same cache: who runs keeps its class's number, with its new ways, and goes to
-    /// the default where that number is gone. Returns the tickets that went to the default.
+    /// Changes to another layout of the same cache. A running invocation keeps its class's number with the class's new
+    /// ways; if the number is gone, the invocation is in the default class. Returns the tickets that changed to the
+    /// default class.
     pub fn change_layout(&mut self, layout: Arc<ClosLayout>) -> Vec<Ticket> {
         self.regions = Regions::of(&layout);
         self.layout = layout;
@@ -216,15 +219,13 @@ impl WayLoads {
             }
             let mask = self.mask(one.clos);
             let weight = self.weight(&one.need, mask);
-            for way in mask.ways() {
-                self.loads[usize::from(way)] += weight;
-            }
+            self.add(mask, weight);
         }
         self.running = running;
         moved
     }
 
-    /// Books a running invocation in another class.
+    /// Moves a running invocation to another class.
     pub fn move_to(&mut self, ticket: Ticket, clos: ClosId) -> Result<(), LoadError> {
         let classes = self.layout.classes().len();
         let Some(to) = self.layout.class(clos).map(|class| class.mask) else {
@@ -235,14 +236,24 @@ impl WayLoads {
         };
         let from = self.mask(self.running[at].clos);
         let (less, more) = (self.weight(&self.running[at].need, from), self.weight(&self.running[at].need, to));
-        for way in from.ways() {
-            self.loads[usize::from(way)] -= less;
-        }
-        for way in to.ways() {
-            self.loads[usize::from(way)] += more;
-        }
+        self.take(from, less);
+        self.add(to, more);
         self.running[at].clos = clos;
         Ok(())
+    }
+
+    fn add(&mut self, mask: WayMask, weight: u128) {
+        for way in mask.ways() {
+            self.loads[usize::from(way)] += weight;
+        }
+    }
+
+    fn take(&mut self, mask: WayMask, weight: u128) {
+        for way in mask.ways() {
+            let load = self.loads[usize::from(way)];
+            invariant!(load >= weight, "way {way} has load {load} and an invocation of {weight} is taken from it");
+            self.loads[usize::from(way)] = load - weight;
+        }
     }
 
     fn mask(&self, clos: ClosId) -> WayMask {

@@ -1,29 +1,29 @@
-//! Which way count to time next, and when the need is found: CASY's algorithm 1 for one input.
+//! Chooses the next way count to time, and decides when the need is found: CASY's algorithm 1 for one input.
 //!
-//! Mended: slower means a longer time (line 14 has the sign reversed); the result is the last way count that was not
-//! slower, never above the cache (line 16 adds 1 even where the loop ended for want of ways, and stores 12 of 11 when the
-//! first repeat is slower by noise); a run at the fewest ways is added, which equation 1 needs and the loop leaves out;
-//! why the loop ended is kept. [`SearchForm::Bisection`] asks for the same number in fewer runs, as time falls with ways
-//! up to noise. [`SearchForm::Literal`] is the listing as printed.
+//! Corrected: slower means a longer time (line 14 has the sign reversed). The result is the last way count that was not
+//! slower, never above the cache (line 16 adds 1 even if the loop ended because no ways were left, and stores 12 of 11
+//! when the first repetition is slower by noise). A run with the fewest ways is added, which equation 1 needs and the
+//! loop leaves out. The reason of the loop's end is kept. [`SearchForm::Bisection`] finds the same number in fewer
+//! runs, since time falls with ways, except for noise. [`SearchForm::Literal`] is the listing as printed.
 
 use nigh_terms::Ways;
 use serde::{Deserialize, Serialize};
 
 use crate::time_curve::Tolerance;
 
-/// How the way counts are gone through.
+/// The order of the way counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchForm {
     /// Algorithm 1 as printed, errors and all.
     Literal,
-    /// Algorithm 1 mended: one way fewer each time.
+    /// Algorithm 1, corrected: one way fewer each time.
     Linear,
     /// The whole cache, the fewest ways, then halves.
     Bisection,
 }
 
-/// What is searched for.
+/// The parameters of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SearchRule {
     /// How.
@@ -56,20 +56,20 @@ pub enum SearchExit {
         /// The largest way count that was slower.
         ways: Ways,
     },
-    /// The second run with the whole cache was slower than the first: something else changed.
+    /// The second run with the whole cache was slower than the first, for another reason.
     Drifted,
-    /// The printed loop's end, whatever it was.
+    /// The end of the printed loop, for any reason.
     AsPrinted,
 }
 
-/// What the search found.
+/// The result of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FoundWays {
     /// P: the ways needed.
     pub ways: Ways,
     /// Why it ended.
     pub exit: SearchExit,
-    /// Equation 1, mended; the printed form never runs at one way.
+    /// Equation 1, corrected; the printed form never runs with one way.
     pub sensitivity: Option<f64>,
 }
 

@@ -22,7 +22,6 @@ pub mod local_cluster;
 pub mod machine;
 pub mod node;
 mod notifications;
-pub mod one_run;
 pub mod outside_door;
 mod piped_body;
 pub mod profiling;

@@ -42,9 +42,8 @@ use nigh_openwhisk::{NamespaceLimits, OpenWhiskDoor, OpenWhiskParts, OpenWhiskSe
 use nigh_s3::{DoorLimits, FastPath, S3Door};
 use nigh_sandbox::runtime_command::RuntimeSettings;
 use nigh_sandbox::sandbox::{SandboxEngine, SandboxError};
-use nigh_sizing::object_features::LookedAtOrSized;
 use nigh_sizing::object_features::trigger_features::TriggerFeatures;
-use nigh_sizing::object_sizes::ObjectSizes;
+use nigh_sizing::object_sizes::{FeaturesOrSize, ObjectSizes};
 use nigh_terms::{Clock, Epoch, NodeId, SystemClock};
 use nigh_workflow::executions::{ExecutionError, ExecutionParts, Executions};
 use nigh_workflow::machine_store::{MachineError, MachineStore};
@@ -255,7 +254,7 @@ impl Node {
             &settings.memory,
             own_registry,
             functions.clone(),
-            Arc::new(LookedAtOrSized { looked_at: features.clone(), sizes }),
+            Arc::new(FeaturesOrSize { recorder: features.clone(), sizes }),
             Arc::clone(&clock) as Arc<dyn Clock>,
         );
         levels.push(learning.level());

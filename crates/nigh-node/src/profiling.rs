@@ -35,7 +35,7 @@ use nigh_stores::directory::{DirectoryError, DirectoryStore};
 use nigh_stores::overlay::OverlayStore;
 use nigh_terms::{ByteSize, Clock, Epoch, FunctionName, Incarnation, Namespace, NodeId, Principal};
 use nigh_ways::{
-    CacheWays, FunctionModel, ProfileRunError, ProfileRuns, ProfileStation, SizingModelsError, WayAllocation,
+    CacheWays, FunctionModel, ProfileHook, ProfileRunError, ProfileRuns, SizingModelsError, WayAllocation,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -188,7 +188,7 @@ pub(crate) struct IdleCache<'a> {
 /// The invoker of one profile and what stands behind it.
 struct Bench {
     invoker: Invoker,
-    station: Arc<ProfileStation>,
+    station: Arc<ProfileHook>,
     memory: ObjectMemory,
     who: Principal,
     _scratch: tempfile::TempDir,
@@ -331,7 +331,7 @@ impl FunctionProfiler {
             .map_err(|error| io("records of the profile", error))?;
         let records = RecordLog::open(records, Retention { records_max: 100 })
             .map_err(|error| io("records of the profile", error))?;
-        let station = Arc::new(ProfileStation::new(allocation));
+        let station = Arc::new(ProfileHook::new(allocation));
         let invoker = Invoker::new(
             InvokerParts {
                 functions: Arc::new(parts.functions.clone()),

@@ -1,6 +1,6 @@
 //! Prints how long an engine takes: to start a sandbox around `true` from a blank and without one, to change its memory
-//! limit, to freeze and thaw it, to destroy it; and what a frozen one costs.
-//! `cargo build -p nigh-sandbox --bins && cargo run -p nigh-sandbox --example sandbox_latency -- [runc|process] [FROZEN]`
+//! limit, to freeze and thaw it, to destroy it; and what a frozen one costs. `cargo build -p nigh-sandbox --bins &&
+//! cargo run -p nigh-sandbox --example sandbox_latency -- [runc|process] [FROZEN]`
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 

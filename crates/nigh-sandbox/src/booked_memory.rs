@@ -1,44 +1,44 @@
-//! What a sandbox booked: for its own memory, and for what it holds of the node's.
+//! A sandbox's booking pays for the sandbox's own memory and for the node's segments that it holds.
 //!
-//! The rule: what the kernel charges a sandbox for and what it holds of the node's segments is together never more than
-//! it booked. Segments are charged to the node, so the kernel does not count them for who holds them. So a sandbox's limit
-//! is lowered by what it holds, and raised when it lets go; a grant below that counts as it is. A sandbox that would be
-//! left with little to grow into gets nothing to hold, and its bytes by copy: near its limit the fast path shall not be
-//! what ends a function. It decides nothing about grants (`hooks`) nor about what is let go (the data door sees that).
+//! The rule: the memory that the kernel charges to a sandbox and the segments that the sandbox holds are together never
+//! more than the booking. The kernel charges segments to the node, not to the sandbox that holds them. So the sandbox's
+//! limit is lowered by the held bytes and raised when they are released. If the grant is below that limit, the grant is
+//! the limit. A sandbox with little left to grow gets no segments to hold, and its data by copy: the fast path must not
+//! end a function that is near its limit. Grants are decided elsewhere (`hooks`), and the data door reports releases.
 
 use std::sync::{Arc, Weak};
 
 use nigh_schedule::grant::{Grant, SandboxMemory, SandboxMemoryError};
-use nigh_terms::ByteSize;
+use nigh_terms::{ByteSize, invariant};
 use parking_lot::Mutex;
 
 use crate::data_door::HeldMemory;
 use crate::sandbox::Sandbox;
 
-/// What a sandbox has left to grow into when it is given something to hold: one in so many of what it booked.
+/// A sandbox that gets a segment keeps at least one part in `LEFT_SHARE` of its booking free.
 const LEFT_SHARE: u64 = 8;
 
-/// How what was booked is used. Pure.
+/// The use of a booking. Pure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Books {
-    /// What it may use now, and what it may grow to.
+    /// The grant and the booking.
     grant: Grant,
-    /// What it holds of the node's.
+    /// The bytes of the node's segments that the sandbox holds.
     held: ByteSize,
 }
 
 impl Books {
-    /// What its own memory may come to at most.
+    /// The most that the sandbox's own memory may ever use.
     const fn ceiling(&self) -> ByteSize {
         ByteSize(self.grant.booked.bytes().saturating_sub(self.held.bytes()))
     }
 
-    /// What its own memory may come to now.
+    /// The most that the sandbox's own memory may use now.
     fn limit(&self) -> ByteSize {
         self.grant.memory.min(self.ceiling())
     }
 
-    /// With `bytes` more to hold; none if that leaves too little beside the `used` bytes of its own.
+    /// With `bytes` more held; none if too little stays free beside the `used` bytes of the sandbox's own memory.
     fn with(&self, bytes: ByteSize, used: ByteSize) -> Option<Self> {
         let held = self.held.bytes().checked_add(bytes.bytes())?;
         let left = self.grant.booked.bytes() / LEFT_SHARE;
@@ -46,28 +46,28 @@ impl Books {
         (needed <= self.grant.booked.bytes()).then_some(Self { held: ByteSize(held), ..*self })
     }
 
-    /// With `bytes` less.
+    /// With `bytes` less held.
     const fn without(&self, bytes: ByteSize) -> Self {
         Self { held: ByteSize(self.held.bytes().saturating_sub(bytes.bytes())), ..*self }
     }
 }
 
-/// What one sandbox booked, shared with its data door.
+/// The booking of one sandbox, shared with its data door.
 pub struct BookedMemory {
-    /// Not kept alive by who serves it.
+    /// Weak, so that the data door does not keep the sandbox alive.
     sandbox: Weak<dyn Sandbox>,
     books: Mutex<Books>,
 }
 
 impl BookedMemory {
-    /// Of a sandbox that began with `grant`.
+    /// The booking of a sandbox that started with `grant`.
     pub fn new(sandbox: &Arc<dyn Sandbox>, grant: Grant) -> Self {
         let books = Books { grant, held: ByteSize::ZERO };
         Self { sandbox: Arc::downgrade(sandbox), books: Mutex::new(books) }
     }
 
-    /// Sets what it may use for the next run and returns what it may: where the kernel cannot take so much back, what it
-    /// had before.
+    /// Sets the grant of the next run. Returns the present grant: the former one if the kernel cannot reclaim enough
+    /// memory.
     pub fn grant(&self, grant: Grant) -> ByteSize {
         let Some(sandbox) = self.sandbox.upgrade() else { return grant.memory };
         let mut books = self.books.lock();
@@ -76,7 +76,7 @@ impl BookedMemory {
         match set(sandbox.memory(), *books, wanted) {
             Ok(()) => *books = wanted,
             Err(SandboxMemoryError::CannotShrink { current, .. }) => books.grant.memory = current,
-            Err(error) => tracing::warn!(%error, sandbox = %sandbox.id(), "the memory limit cannot be set"),
+            Err(error) => tracing::warn!(%error, sandbox = %sandbox.id(), "a sandbox's memory limit cannot be set"),
         }
         books.grant.memory
     }
@@ -89,10 +89,10 @@ impl HeldMemory for BookedMemory {
         let mut books = self.books.lock();
         let used = match memory.used() {
             Ok(used) => used,
-            // Nobody counts it: what it holds is bounded by what it booked.
+            // Without a cgroup only the held bytes count against the booking.
             Err(SandboxMemoryError::NotControlled(_)) => ByteSize::ZERO,
             Err(error) => {
-                tracing::debug!(%error, sandbox = %sandbox.id(), "what is in use is not known; nothing is handed out");
+                tracing::debug!(%error, sandbox = %sandbox.id(), "a sandbox's memory use cannot be read; it gets no segment");
                 return false;
             }
         };
@@ -103,26 +103,26 @@ impl HeldMemory for BookedMemory {
                 true
             }
             Err(error) => {
-                tracing::debug!(%error, sandbox = %sandbox.id(), "the memory limit is not lowered; nothing is handed out");
+                tracing::debug!(%error, sandbox = %sandbox.id(), "a sandbox's memory limit cannot be lowered; it gets no segment");
                 false
             }
         }
     }
 
     fn let_go(&self, bytes: ByteSize) {
-        // One that has ended needs no limit.
+        // An ended sandbox needs no limit.
         let Some(sandbox) = self.sandbox.upgrade() else { return };
         let mut books = self.books.lock();
         let wanted = books.without(bytes);
         if let Err(error) = set(sandbox.memory(), *books, wanted) {
-            tracing::debug!(%error, sandbox = %sandbox.id(), "the memory limit is not raised; the sandbox may have ended");
+            tracing::debug!(%error, sandbox = %sandbox.id(), "a sandbox's memory limit cannot be raised; the sandbox may have ended");
         }
-        // It has let go in any case: the next limit that is set says so.
+        // The bytes are released in any case; the next limit takes them into account.
         *books = wanted;
     }
 }
 
-/// Has the kernel keep `to` in place of `from`. On an error the limit is that of `from`.
+/// Changes the kernel's limits from `from` to `to`. After an error the limit is that of `from`.
 fn set(memory: &dyn SandboxMemory, from: Books, to: Books) -> Result<(), SandboxMemoryError> {
     let limit = |limit| match limit == from.limit() {
         true => Ok(()),
@@ -132,7 +132,9 @@ fn set(memory: &dyn SandboxMemory, from: Books, to: Books) -> Result<(), Sandbox
         true => Ok(()),
         false => memory.set_ceiling(ceiling),
     };
-    // The limit is never above the ceiling: at the one a sandbox waits for more, at the other it is ended.
+    // The limit is never above the ceiling: at the limit a sandbox waits for memory, at the ceiling the kernel kills
+    // it.
+    invariant!(to.limit() <= to.ceiling() && to.ceiling() <= to.grant.booked, "{to:?} exceeds what was booked");
     let outcome = if to.ceiling() < from.ceiling() {
         limit(to.limit()).and_then(|()| ceiling(to.ceiling()))
     } else {

@@ -1,6 +1,6 @@
-//! The data door of a sandbox, as the invoker asks for it.
+//! The interface of the data door of a sandbox.
 //!
-//! Whoever assembles a node brings an implementation (it speaks S3); this room never learns what is spoken there.
+//! The node passes an implementation that speaks S3; this crate knows nothing of the protocol.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,28 +9,27 @@ use nigh_terms::{AccessKeyId, ByteSize};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// What stands in one sandbox's network for its data.
+/// The listeners of the data door in one sandbox's network.
 #[derive(Debug)]
 pub struct DataListeners {
     /// For HTTP.
     pub http: TcpListener,
-    /// For the fast path, a listening Unix socket that does not wait; none where the network is not the sandbox's own.
+    /// For the fast path: a non-blocking listening Unix socket; none if the sandbox shares the host's network.
     pub fast: Option<OwnedFd>,
 }
 
-/// What a sandbox booked, which pays for what it holds of the node's memory.
+/// A sandbox's booking, which pays for the node's segments that the sandbox holds.
 pub trait HeldMemory: Send + Sync {
-    /// From now on the sandbox holds so many bytes more. False, and nothing has changed, if what it booked does not pay
-    /// for them beside what it uses itself. Blocks for a few writes of cgroup files.
+    /// The sandbox holds `bytes` more from now on. False, without any change, if its booking does not pay for them
+    /// beside its own memory. Blocks for a few writes of cgroup files.
     fn hold(&self, bytes: ByteSize) -> bool;
-    /// It has let go of so many.
+    /// The sandbox has released `bytes`.
     fn let_go(&self, bytes: ByteSize);
 }
 
 /// Serves the data of one sandbox's namespace inside that sandbox.
 pub trait DataDoor: Send + Sync {
-    /// Serves on `listeners`, in tasks of its own, until `until` is cancelled. Only requests signed with `key` are
-    /// answered: the listeners stand in one sandbox's network, and that sandbox has this key. What is handed out there is
-    /// paid by `booked`. Must not block.
+    /// Serves on `listeners`, in its own tasks, until `until` is cancelled. Answers only requests signed with `key`,
+    /// which only the sandbox in that network has. `booked` pays for the segments handed out. Must not block.
     fn serve(&self, listeners: DataListeners, key: AccessKeyId, booked: Arc<dyn HeldMemory>, until: CancellationToken);
 }

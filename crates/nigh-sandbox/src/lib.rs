@@ -9,6 +9,5 @@ pub mod data_door;
 pub mod log_capture;
 pub mod runtime_api;
 pub mod runtime_command;
-pub mod runtime_input;
 pub mod runtime_protocol;
 pub mod sandbox;

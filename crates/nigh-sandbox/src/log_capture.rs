@@ -1,7 +1,7 @@
-//! What an invocation prints: the end of it, in bounded memory, framed by the lines that Lambda prints.
+//! The end of an invocation's output, in bounded memory, between the lines that Lambda prints.
 //!
-//! One capture belongs to one sandbox. Lines that come between two invocations (from a handler that runs on after its
-//! answer) open the next one's log, as on Lambda.
+//! A capture belongs to one sandbox. Output between two invocations, from a handler that continues after its response,
+//! is the start of the next log, as on Lambda.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::sandbox::LogSink;
 
-/// What `X-Amz-Log-Result` holds (Lambda API reference, Invoke).
+/// The bytes in `X-Amz-Log-Result` (Lambda API reference, Invoke).
 pub const TAIL_BYTES: usize = 4096;
 
 /// The log of one invocation.
@@ -19,32 +19,32 @@ pub const TAIL_BYTES: usize = 4096;
 pub struct CapturedLog {
     /// The end of it.
     pub bytes: Vec<u8>,
-    /// Bytes that came before.
+    /// Bytes before the kept end.
     pub omitted: u64,
 }
 
 impl CapturedLog {
-    /// As text; what is no UTF-8 is replaced.
+    /// As text. Invalid UTF-8 is replaced.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 }
 
-/// What Lambda's REPORT line says.
+/// The figures of Lambda's REPORT line.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportLine {
-    /// From the handler's start to its answer.
+    /// From the handler's start to its response.
     pub duration: Duration,
-    /// What the owner booked.
+    /// The booking.
     pub booked: ByteSize,
-    /// The most memory used, where it can be measured.
+    /// The most memory used, if it was measured.
     pub peak: Option<ByteSize>,
-    /// The making of the sandbox, of a cold start.
+    /// The time to make the sandbox in a cold start.
     pub init: Option<Duration>,
 }
 
-/// The end of what a sandbox prints.
+/// The end of a sandbox's output.
 #[derive(Debug)]
 pub struct LogCapture {
     ring: Mutex<Ring>,
@@ -86,7 +86,7 @@ impl LogCapture {
         self.write(format!("START RequestId: {id} Version: $LATEST").as_bytes());
     }
 
-    /// The platform has something to say, between START and END.
+    /// The platform adds a line between START and END.
     pub fn say(&self, line: &str) {
         self.write(line.as_bytes());
     }

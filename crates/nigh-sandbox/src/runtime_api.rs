@@ -1,10 +1,11 @@
 //! The Lambda Runtime API server of one sandbox (Lambda developer guide, "Runtime API", version 2018-06-01).
 //!
-//! It speaks HTTP and hands inputs and answers over; what is allowed when is decided by `runtime_protocol`. Its client
-//! is the function's own process, so nothing that arrives is trusted: connections and bodies are bounded, and a
-//! request that does not fit is refused without any effect on the invocation, other sandboxes or Nigh.
+//! It serves HTTP and passes inputs and responses on; `runtime_protocol` decides what is allowed when. The client is
+//! the function's own process and is not trusted: connections and bodies are bounded, and an invalid request is refused
+//! without any effect on the invocation, other sandboxes or Nigh.
 
 mod body;
+mod input;
 mod response;
 mod server;
 
@@ -12,64 +13,50 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::HeaderValue;
 use hyper::body::Incoming;
-use nigh_terms::{Clock, InvocationId, Monotonic, Timestamp};
+use nigh_terms::{Clock, Monotonic};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::input::Dispatch;
+
 use self::body::{ReadBody, read};
-use crate::runtime_input::Input;
+use self::input::Input;
 use crate::runtime_protocol::{Protocol, State};
 use crate::sandbox::SandboxEnd;
 
 /// The largest answer (Lambda's 6 MB and what its own emulator adds for the frame).
 pub const RESPONSE_BYTES_MAX: usize = 6 * 1024 * 1024 + 100;
-/// How long the connections of an ended sandbox may take to deliver what it had sent.
+/// The time that connections of an ended sandbox have to deliver what the sandbox sent.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// One input for a sandbox.
-#[derive(Debug)]
-pub struct Dispatch {
-    /// The invocation.
-    pub id: InvocationId,
-    /// When the sandbox will be ended.
-    pub deadline: Timestamp,
-    /// The function's ARN.
-    pub function_arn: HeaderValue,
-    /// Lambda's `ClientContext`.
-    pub client_context: Option<HeaderValue>,
-    /// The handler's input.
-    pub payload: Bytes,
-}
-
-/// What became of an input.
+/// The result of an input.
 #[derive(Debug)]
 pub enum Reply {
     /// The handler's answer.
     Response(Bytes),
-    /// The handler raised: the runtime client's error object, as it came.
+    /// The handler failed. The runtime client's error object, unchanged.
     Error {
-        /// The object, not checked.
+        /// The object, unchecked.
         payload: Bytes,
         /// The error's type, from the header.
         error_type: Option<String>,
     },
     /// The answer is larger than `RESPONSE_BYTES_MAX`.
     TooLarge,
-    /// The sandbox ended before it answered.
+    /// The sandbox ended before its response.
     Ended {
         /// How.
         end: SandboxEnd,
-        /// False if it had not got the input yet: nothing of the invocation has run.
+        /// False if the sandbox had not received the input: nothing of the invocation has run.
         taken: bool,
     },
 }
 
-/// A reply and when it was whole.
+/// A reply and the time it was complete.
 #[derive(Debug)]
 pub struct TimedReply {
     /// The time of its last byte.
@@ -83,7 +70,7 @@ pub struct TimedReply {
 pub enum InitOutcome {
     /// The sandbox asked for its first input.
     Ready,
-    /// It said that it cannot: the runtime client's error object, as it came.
+    /// It reported a failure. The runtime client's error object, unchanged.
     Failed {
         /// The object, not checked.
         payload: Bytes,
@@ -94,18 +81,18 @@ pub enum InitOutcome {
     Ended(SandboxEnd),
 }
 
-/// Called when an answer has come, before its sender learns that: from then on the sandbox runs no invocation.
+/// Called when a response has arrived, before its sender is told. From then on the sandbox runs no invocation.
 pub type OnAnswer = Box<dyn Fn() + Send + Sync>;
 
 struct Seats {
     protocol: Protocol,
-    /// The request for the next input that waits; a later one takes its place.
+    /// The waiting request for the next input. A later request replaces it.
     poll: Option<oneshot::Sender<Input>>,
     /// The input that waits for a request.
     assigned: Option<Dispatch>,
     init: Option<oneshot::Sender<InitOutcome>>,
     reply: Option<oneshot::Sender<TimedReply>>,
-    /// Ends the reading of the answer that is being read; a later one takes its place.
+    /// Ends the reading of the present response. A later response replaces it.
     reading: CancellationToken,
 }
 
@@ -114,18 +101,19 @@ struct RuntimeApiState {
     clock: Arc<dyn Clock>,
     on_answer: OnAnswer,
     connections: TaskTracker,
-    /// Held while a body is read: a sandbox costs one answer's memory, however many connections it has.
+    /// Held while a body is read, so that a sandbox costs the memory of one response, whatever the number of its
+    /// connections.
     body: tokio::sync::Mutex<()>,
 }
 
 impl RuntimeApiState {
-    /// `dispatch` on its way to a request that asked for it.
+    /// `dispatch`, on its way to the request that asked for an input.
     fn input(self: &Arc<Self>, dispatch: Dispatch) -> Input {
         let shared = Arc::clone(self);
         Input::new(dispatch, Box::new(move |dispatch| shared.give_back(dispatch)))
     }
 
-    /// The request that got `dispatch` has gone with it: it waits for the next one.
+    /// The request that got `dispatch` has closed. The input waits for the next request.
     fn give_back(&self, dispatch: Dispatch) {
         let mut seats = self.seats.lock();
         if seats.protocol.give_back(dispatch.id) {
@@ -133,7 +121,7 @@ impl RuntimeApiState {
         }
     }
 
-    /// Reads `body` in the place of another that is being read; none if a later one takes its place.
+    /// Reads `body` and ends the reading of an earlier one. None if a later response replaces this one.
     async fn read(&self, body: Incoming) -> Option<Result<ReadBody, hyper::Error>> {
         let mine = CancellationToken::new();
         let earlier = std::mem::replace(&mut self.seats.lock().reading, mine.clone());
@@ -157,7 +145,7 @@ pub struct RuntimeApi {
 }
 
 impl RuntimeApi {
-    /// An API that nobody can reach yet, and what tells of the initialisation's end.
+    /// An API without a listener, and the receiver of the initialisation's outcome.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, on_answer: OnAnswer) -> (Self, oneshot::Receiver<InitOutcome>) {
         let (init, initialised) = oneshot::channel();
@@ -179,7 +167,7 @@ impl RuntimeApi {
         (Self { shared: Arc::new(shared) }, initialised)
     }
 
-    /// Serves on `listener`, in tasks of its own, until `until` is cancelled.
+    /// Serves on `listener`, in its own tasks, until `until` is cancelled.
     pub fn serve(&self, listener: TcpListener, until: CancellationToken) {
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
@@ -190,8 +178,8 @@ impl RuntimeApi {
         });
     }
 
-    /// Gives the sandbox its next input. What becomes of it comes through the receiver; `None` if the sandbox cannot
-    /// have one now.
+    /// Gives the sandbox its next input. The result comes through the receiver. `None` if the sandbox cannot take an
+    /// input now.
     #[must_use]
     pub fn dispatch(&self, dispatch: Dispatch) -> Option<oneshot::Receiver<TimedReply>> {
         let mut seats = self.shared.seats.lock();
@@ -200,11 +188,11 @@ impl RuntimeApi {
         }
         let (reply, replied) = oneshot::channel();
         seats.reply = Some(reply);
-        // A poll whose connection has gone cannot take the input: it then waits for the next one.
+        // If the waiting request's connection has closed, the input waits for the next request.
         match seats.poll.take() {
             Some(poll) => match poll.send(self.shared.input(dispatch)) {
                 Ok(()) => drop(seats.protocol.next()),
-                // Taken here, with the seats locked, it does not give itself back.
+                // Taken while the seats are locked: its drop must not lock them again.
                 Err(mut input) => seats.assigned = input.take(),
             },
             None => seats.assigned = Some(dispatch),
@@ -212,22 +200,22 @@ impl RuntimeApi {
         Some(replied)
     }
 
-    /// Whether the sandbox has ended, as far as is known here.
+    /// Whether this API knows that the sandbox has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.shared.seats.lock().protocol.state() == State::Ended
     }
 
-    /// The sandbox's process has ended. What it sent before that still counts.
+    /// The sandbox's process has ended. What it sent before still counts.
     pub async fn ended(&self, end: SandboxEnd) {
-        // Its sockets are closed; the connections' tasks come to their ends by themselves.
+        // Its sockets are closed, so the connections' tasks end soon.
         tokio::task::yield_now().await;
         self.shared.connections.close();
         let _ = tokio::time::timeout(SETTLE, self.shared.connections.wait()).await;
         self.end(end);
     }
 
-    /// The sandbox is to end: nothing that it sends counts from here on.
+    /// The sandbox must end. What it sends from now on is ignored.
     pub fn end(&self, end: SandboxEnd) {
         let at = self.shared.clock.monotonic();
         let mut seats = self.shared.seats.lock();
@@ -248,7 +236,9 @@ impl RuntimeApi {
 mod tests {
     use futures::FutureExt as _;
     use http::StatusCode;
+    use http::header::HeaderValue;
     use http_body_util::BodyExt as _;
+    use nigh_terms::{InvocationId, Timestamp};
 
     use super::server::next;
     use super::*;
@@ -266,13 +256,13 @@ mod tests {
             payload: Bytes::from_static(b"7"),
         };
         let _replied = api.dispatch(dispatch(InvocationId::now())).unwrap();
-        // Its connection goes with the input in its hands, and the next one's goes before the answer is written.
+        // The first connection closes with the input, and the next one closes before it writes the response.
         drop(first);
         let unsent = next(&api.shared).await;
         drop(unsent);
         let taken = next(&api.shared).await.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(taken, "7");
-        // It was taken: it does not run twice.
+        // The input was taken, so it does not run twice.
         assert_eq!(next(&api.shared).await.status(), StatusCode::FORBIDDEN);
     }
 }

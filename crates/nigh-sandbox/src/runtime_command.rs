@@ -1,7 +1,7 @@
-//! What a function's process is: its command, its environment as Lambda sets it, the folders it needs. Pure.
+//! A function's process: its command, its environment as Lambda sets it, and the folders it needs. Pure.
 //!
-//! The environment follows the Lambda developer guide, "Defined runtime environment variables": the reserved names
-//! are Nigh's whatever the function says, the others are defaults that the function may replace.
+//! The environment follows the Lambda developer guide, "Defined runtime environment variables": a function cannot set
+//! the reserved names, and can replace the other defaults.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,16 +17,16 @@ use crate::sandbox::{DATA_PORT, RUNTIME_PORT};
 
 /// The stem of Python, as a program in one argument.
 const STEM: &str = include_str!("../../../runtimes/python/nigh_stem.py");
-/// Where Lambda's own runtimes live; nothing is there in a sandbox of Nigh.
+/// The place of Lambda's own runtimes; empty in Nigh's sandboxes.
 const RUNTIME_DIR: &str = "/var/runtime";
-/// The folder in Nigh's Python package that stands first in the path: it holds the `sitecustomize` that loads the hook
-/// for boto3, and puts the package itself last.
+/// The folder of Nigh's Python package that is first in the path. Its `sitecustomize` loads the hook for boto3 and puts
+/// the package itself last.
 pub const SITE_FOLDER: &str = "site";
 
 const PYTHON_PATH: &str = "PYTHONPATH";
 /// The launcher of actions for Node.js, in its folder.
 const NODE_LAUNCHER: &str = "launcher.js";
-/// What has the adapter run a program for each invocation.
+/// The argument with which the adapter runs a program for each invocation.
 pub const EXEC_MODE: &str = "exec";
 
 /// Names that a function's own environment cannot set (Lambda developer guide).
@@ -73,10 +73,10 @@ pub struct NodeRuntime {
     pub folders: Vec<PathBuf>,
 }
 
-/// What all functions of a node share.
+/// The values that all functions of a node share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeSettings {
-    /// The region that functions are told.
+    /// The region in functions' environment.
     pub region: String,
     /// The Pythons that are installed.
     pub pythons: Vec<PythonRuntime>,
@@ -90,7 +90,7 @@ pub struct RuntimeSettings {
     pub launchers: Option<PathBuf>,
 }
 
-/// What stands in one sandbox's environment and nowhere else.
+/// The values of one sandbox's environment.
 pub struct SandboxIdentity<'a> {
     /// The sandbox.
     pub id: SandboxId,
@@ -112,7 +112,7 @@ pub struct RuntimeCommand {
     pub folders: Vec<PathBuf>,
 }
 
-/// Why there is no process for a function.
+/// Why a function cannot have a process.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuntimeCommandError {
     /// The node has no such Python.
@@ -120,7 +120,7 @@ pub enum RuntimeCommandError {
     NoPython {
         /// The minor version asked for.
         asked: u8,
-        /// Those that are there.
+        /// The installed ones.
         there: String,
     },
     /// The node has no adapter for HTTP servers.
@@ -190,7 +190,7 @@ pub fn runtime_command(
 }
 
 /// The stem of `runtime`: a process that imports `imports` and then waits to become any function's of this runtime.
-/// Nothing if the runtime has none, or is not installed.
+/// None if the runtime has no stem or is not installed.
 #[must_use]
 pub fn stem_command(runtime: &Runtime, settings: &RuntimeSettings, imports: &[String]) -> Option<RuntimeCommand> {
     let Runtime::Python { minor } = runtime else { return None };
@@ -216,7 +216,7 @@ fn adapter(settings: &RuntimeSettings, runtime: &'static str) -> Result<(PathBuf
     Ok((adapter, folder))
 }
 
-/// What an OpenWhisk action finds in its environment; what differs from one activation to the next its launcher sets.
+/// The environment of an OpenWhisk action. The launcher sets the values that differ between activations.
 fn of_action(function: &Function, action: &Action, sandbox: &SandboxIdentity<'_>) -> Vec<(String, String)> {
     let mut environment = vec![
         ("__OW_NAMESPACE".to_owned(), function.namespace.to_string()),
@@ -229,7 +229,7 @@ fn of_action(function: &Function, action: &Action, sandbox: &SandboxIdentity<'_>
     environment
 }
 
-/// Puts `folder` before whatever path a function has.
+/// Puts `folder` before the function's own path.
 fn prepend_path(environment: &mut BTreeMap<String, String>, folder: &Path) {
     let folder = folder.display().to_string();
     let path = match environment.get(PYTHON_PATH) {
@@ -239,13 +239,14 @@ fn prepend_path(environment: &mut BTreeMap<String, String>, folder: &Path) {
     environment.insert(PYTHON_PATH.to_owned(), path);
 }
 
-/// Whatever path a function has, the package's `sitecustomize` comes first: it gives way to an own one by itself.
+/// The package's `sitecustomize` comes before the function's own path, and loads a `sitecustomize` of the function
+/// itself.
 fn prepend_site(environment: &mut BTreeMap<String, String>, runtime: &Runtime, settings: &RuntimeSettings) {
     let (Runtime::Python { .. }, Some(library)) = (runtime, &settings.python_library) else { return };
     prepend_path(environment, &library.join(SITE_FOLDER));
 }
 
-/// What a function may replace.
+/// Defaults that a function may replace.
 fn defaults(runtime: &Runtime, has_layers: bool) -> BTreeMap<String, String> {
     let mut environment = BTreeMap::from(
         [
@@ -253,7 +254,7 @@ fn defaults(runtime: &Runtime, has_layers: bool) -> BTreeMap<String, String> {
             ("TZ", ":UTC"),
             ("PATH", "/usr/local/bin:/usr/bin:/bin:/opt/bin"),
             ("LD_LIBRARY_PATH", "/var/task:/var/task/lib:/opt/lib"),
-            // Without it an SDK that misses its credentials would wait for a metadata service that is not there.
+            // Without this, an SDK without credentials would wait for a metadata service that does not exist.
             ("AWS_EC2_METADATA_DISABLED", "true"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned())),
@@ -268,7 +269,7 @@ fn defaults(runtime: &Runtime, has_layers: bool) -> BTreeMap<String, String> {
     environment
 }
 
-/// What is as it is.
+/// Values that a function cannot replace.
 fn fixed(function: &Function, settings: &RuntimeSettings, sandbox: &SandboxIdentity<'_>) -> Vec<(String, String)> {
     let made = sandbox.made.date();
     let stream = format!("{}/{:02}/{:02}/[$LATEST]{}", made.year(), u8::from(made.month()), made.day(), sandbox.id);
@@ -293,7 +294,7 @@ fn fixed(function: &Function, settings: &RuntimeSettings, sandbox: &SandboxIdent
     environment.chain(fixed_by_runtime(&function.runtime)).collect()
 }
 
-/// What is the same for all functions of a runtime; its modules read it when they are imported.
+/// Values that are the same for all functions of a runtime; its modules read them at import.
 fn fixed_by_runtime(runtime: &Runtime) -> Vec<(String, String)> {
     let mut environment = vec![("AWS_LAMBDA_RUNTIME_API".to_owned(), format!("127.0.0.1:{RUNTIME_PORT}"))];
     if let Runtime::Python { .. } = runtime {

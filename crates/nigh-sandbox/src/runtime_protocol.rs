@@ -1,23 +1,23 @@
 //! The Runtime API of one sandbox as a state machine: pure.
 //!
-//! What a sandbox may ask depends on where it is: it asks for its first input (and is initialised by that), answers the
-//! invocation that it was given, asks for the next. Everything else is refused with the status that AWS documents
-//! (Lambda developer guide, "Runtime API") and changes nothing. What the owner wants is answered by the same machine,
-//! so that the two cannot disagree about who has the invocation.
+//! A sandbox's state decides what it may request: it asks for its first input, which ends its initialisation, responds
+//! to its invocation, and asks for the next input. Other requests are refused with the status that AWS documents
+//! (Lambda developer guide, "Runtime API") and change nothing. The owner's calls go to the same machine, so both sides
+//! agree about who has the invocation.
 
 use nigh_terms::InvocationId;
 use thiserror::Error;
 
-/// Where a sandbox is.
+/// The state of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It has not asked for an input yet.
     Initialising,
     /// It has no invocation.
     Idle,
-    /// It is to get this one when it asks.
+    /// It gets this invocation when it asks.
     Assigned(InvocationId),
-    /// It has got this one.
+    /// It has this invocation.
     Running(InvocationId),
     /// Its process has ended, or its initialisation failed.
     Ended,
@@ -29,20 +29,20 @@ pub enum Refusal {
     /// It names an invocation that the sandbox does not run.
     #[error("Invalid request ID")]
     InvalidRequestId,
-    /// It does not fit where the sandbox is.
+    /// The request is not allowed in the sandbox's state.
     #[error("Transition from {from} to {to} is not allowed.")]
     InvalidStateTransition {
         /// Where the sandbox is.
         from: &'static str,
-        /// Where the request would lead.
+        /// The state that the request would lead to.
         to: &'static str,
     },
 }
 
-/// What a request for the next input gets.
+/// The result of a request for the next input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextReply {
-    /// Nothing yet: it waits. `initialised` if it was the first.
+    /// No input yet: the request waits.
     Wait {
         /// True if the sandbox is initialised by this request.
         initialised: bool,
@@ -83,7 +83,7 @@ impl Protocol {
     /// The sandbox asks for its next input.
     ///
     /// # Errors
-    /// If it has one that it did not answer, or has ended.
+    /// If it has an invocation without a response, or has ended.
     pub const fn next(&mut self) -> Result<NextReply, Refusal> {
         match self.state {
             State::Initialising => {
@@ -122,7 +122,7 @@ impl Protocol {
     /// Whether the sandbox may answer the invocation called `id` now.
     ///
     /// # Errors
-    /// If it runs another or none.
+    /// If it runs another invocation or none.
     pub fn check_answer(&self, id: &str) -> Result<InvocationId, Refusal> {
         match self.state {
             State::Running(running) if id.parse() == Ok(running) => Ok(running),
@@ -134,14 +134,14 @@ impl Protocol {
     /// The sandbox has answered the invocation called `id`, well or with an error.
     ///
     /// # Errors
-    /// As `check_answer`.
+    /// The same as for `check_answer`.
     pub fn answer(&mut self, id: &str) -> Result<InvocationId, Refusal> {
         let running = self.check_answer(id)?;
         self.state = State::Idle;
         Ok(running)
     }
 
-    /// The sandbox says that it cannot be initialised. Nothing follows.
+    /// The sandbox reports that its initialisation failed. This is final.
     ///
     /// # Errors
     /// If it is initialised already.

@@ -5,9 +5,13 @@
 //! `127.0.0.1:9001`, the data door at `127.0.0.1:9000`, the fast path at the abstract socket `@nigh-fast`, and nothing
 //! else of the network, unless it is given a way out.
 
+mod as_seen_outside;
 mod blank;
+mod blank_stock;
 pub mod bundle;
 mod control;
+mod external_program;
+mod factory;
 pub mod isolation;
 mod late_mount;
 pub mod launch;
@@ -17,11 +21,13 @@ pub mod mounts;
 mod oci_config;
 mod outbound;
 mod process;
+mod processes;
 pub mod root_tree;
 mod runc;
 pub mod seccomp_profile;
 mod slots;
 mod stem;
+mod step_failure;
 mod supervise;
 
 use std::collections::BTreeMap;
@@ -210,7 +216,8 @@ pub trait Sandbox: Send + Sync {
     /// Lets them run on.
     async fn thaw(&self) -> Result<(), SandboxError>;
     /// Returns when what it printed before this call has come to the log sink, an unfinished line as a line; bounded,
-    /// so that a sandbox which never stops printing holds nobody up. Engines that hand lines over at once need not do anything.
+    /// so that a sandbox which never stops printing holds nobody up. Engines that hand lines over at once need not do
+    /// anything.
     async fn flush_log(&self) {}
     /// Ends all its processes and removes what was made for it. Returns when both are done.
     async fn destroy(&self);

@@ -1,4 +1,5 @@
-//! The fabric's model as a whole: its workflows are the paper's, nothing is lost, and protocols differ where they should.
+//! The fabric's model as a whole: its workflows are the paper's, nothing is lost, and protocols differ where they
+//! should.
 
 #![expect(clippy::expect_used, reason = "a test ends by panicking")]
 
@@ -149,7 +150,8 @@ proptest! {
         }
     }
 
-    /// Where functions take turns at a link or the memory, what comes sooner may lose its turn to another: a piece a function.
+    /// Where functions take turns at a link or the memory, what comes sooner may lose its turn to another: a piece a
+    /// function.
     #[test]
     fn more_bandwidth_and_less_latency_make_no_workflow_slower_by_more_than_turns_that_are_lost(
         which in 0..6_usize, system in 0..ALL.len(), bandwidth in 1_u64..40, more in 1_u64..4, nanos in 50_u64..2000,

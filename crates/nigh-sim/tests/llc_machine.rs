@@ -64,8 +64,8 @@ struct PlainCore {
     pages: Vec<u64>,
 }
 
-/// Every event one by one: the earliest core, the lowest on a tie, a core before an arrival. Gives start, end, hits of each
-/// job that runs once, in the class of its own number.
+/// Every event one by one: the earliest core, the lowest on a tie, a core before an arrival. Gives start, end, hits of
+/// each job that runs once, in the class of its own number.
 fn plain_machine(config: &MachineConfig, jobs: &[(u64, Vec<LlcAccess>)], masks: &[WayMask]) -> Vec<(u64, u64, u64)> {
     let mut cache = WayPartitionedCache::new(config.geometry, config.policy);
     let mut frames = FrameAllocator::new(config.seed);

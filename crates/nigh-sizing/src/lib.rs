@@ -1,6 +1,6 @@
-//! What memory an invocation is expected to need, learned from the features of its inputs, and whether caching pays.
+//! Predicts the memory that an invocation needs, and whether caching pays, from the features of its inputs.
 //!
-//! `object_features` reads what stored objects say of themselves; `memory_sizing` learns and predicts.
+//! `object_features` reads features of stored objects; `memory_sizing` learns and predicts.
 
 pub mod memory_sizing;
 pub mod object_features;

@@ -1,7 +1,7 @@
-//! The sizes of the objects that went by: a feature of inputs, at hand without asking a store.
+//! The sizes of recently read or written objects: a feature of inputs, found without asking a store.
 //!
-//! An observer of the object memory; where nothing else looks into objects, it is all that is known of them. What it
-//! forgets for want of room, or never saw, has no size; then there is no prediction from it.
+//! An observer of the object memory. Without a recorder of features, the size is the only known feature. An object that
+//! was never seen, or that was forgotten at the limit, has no size, and gives no prediction.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,19 +12,20 @@ use nigh_learn::FeatureRow;
 use nigh_terms::{BucketName, ByteSize, Namespace, ObjectKey};
 use parking_lot::Mutex;
 
+use crate::object_features::recorder::FeatureRecorder;
 use crate::object_features::{INPUT_SIZE, ObjectFeatures};
 
-/// Objects remembered: 16 bytes each, and the table's slack.
+/// Objects remembered; each takes 16 bytes and a share of the table's free space.
 const OBJECTS_MAX: usize = 1 << 18;
 
-/// Sizes by the hash of the object's name. The hash has a secret of its own: nobody can make two names meet on purpose.
-/// Two that meet by chance (one in 2^46 at full size) cost a wrong prediction.
+/// Sizes by the hash of the object's name. The hash is keyed with a random secret, so nobody can make two names
+/// collide. A collision by chance (one in 2^46 at full size) costs a wrong prediction.
 pub struct ObjectSizes {
     hasher: RandomState,
     generations: Mutex<Generations>,
 }
 
-/// The younger half and the older half; when the younger is full it becomes the older.
+/// A younger and an older half. A full younger half becomes the older half.
 #[derive(Default)]
 struct Generations {
     young: HashMap<u64, u64>,
@@ -38,7 +39,7 @@ impl Default for ObjectSizes {
 }
 
 impl ObjectSizes {
-    /// The size of an object that went by.
+    /// The last seen size of an object.
     #[must_use]
     pub fn of(&self, namespace: &Namespace, bucket: &BucketName, key: &ObjectKey) -> Option<ByteSize> {
         let name = self.hasher.hash_one((namespace, bucket, key));
@@ -53,6 +54,21 @@ impl ObjectFeatures for ObjectSizes {
         let mut row = FeatureRow::default();
         row.set_number(INPUT_SIZE, size.bytes() as f64).ok()?;
         Some(Arc::new(row))
+    }
+}
+
+/// The recorded features of an object, or its size alone if no features are recorded.
+pub struct FeaturesOrSize {
+    /// Records features; none if this node does not.
+    pub recorder: Option<FeatureRecorder>,
+    /// Sizes of the objects that were read or written.
+    pub sizes: Arc<ObjectSizes>,
+}
+
+impl ObjectFeatures for FeaturesOrSize {
+    fn of(&self, namespace: &Namespace, bucket: &BucketName, key: &ObjectKey) -> Option<Arc<FeatureRow>> {
+        let recorded = self.recorder.as_ref().and_then(|recorder| recorder.of(namespace, bucket, key));
+        recorded.or_else(|| ObjectFeatures::of(&*self.sizes, namespace, bucket, key))
     }
 }
 

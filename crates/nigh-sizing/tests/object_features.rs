@@ -14,11 +14,11 @@ use nigh_engine::{LocalRegistry, Registry, StateFile};
 use nigh_learn::media::{ObjectHead, Window};
 use nigh_learn::{FeatureRow, FeatureValue};
 use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
+use nigh_sizing::object_features::ObjectFeatures;
 use nigh_sizing::object_features::frames::ParserMessage;
 use nigh_sizing::object_features::parser_process::{ParserError, ParserProgram};
 use nigh_sizing::object_features::recorder::FeatureRecorder;
-use nigh_sizing::object_features::{LookedAtOrSized, ObjectFeatures};
-use nigh_sizing::object_sizes::ObjectSizes;
+use nigh_sizing::object_sizes::{FeaturesOrSize, ObjectSizes};
 use nigh_stores::directory::DirectoryStore;
 use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, ObjectKey, Principal, SystemClock};
 use tempfile::TempDir;
@@ -40,7 +40,7 @@ struct Place {
     folder: TempDir,
     memory: ObjectMemory,
     recorder: FeatureRecorder,
-    features: LookedAtOrSized,
+    features: FeaturesOrSize,
     stop: CancellationToken,
     running: tokio::task::JoinHandle<()>,
 }
@@ -79,7 +79,7 @@ impl Place {
         }
         let stop = CancellationToken::new();
         let running = tokio::spawn(recorder.clone().run(memory.clone(), stop.clone()));
-        let features = LookedAtOrSized { looked_at: Some(recorder.clone()), sizes };
+        let features = FeaturesOrSize { recorder: Some(recorder.clone()), sizes };
         Self { folder, memory, recorder, features, stop, running }
     }
 

@@ -1,5 +1,4 @@
-//! What the station of the last-level cache knows of this moment: who runs in which class, and which class each
-//! sandbox's tasks are in.
+//! Which invocation runs in which class, and in which class each sandbox's tasks are.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,68 +6,47 @@ use std::sync::Arc;
 use nigh_functions::function::Function;
 use nigh_llc::resctrl::Members;
 use nigh_llc::{CacheClass, ChunkSplit, ClosLayout, Demand, PredictedNeed, WayLoads};
-use nigh_terms::{ClosId, FunctionName, InvocationId, Monotonic, Namespace, SandboxId, Ways};
+use nigh_terms::{ClosId, FunctionName, InvocationId, Monotonic, Namespace, SandboxId, Ways, invariant};
 
-use super::in_course::InCourse;
+use super::running_invocation::RunningInvocation;
 use super::wanted_profiles::WantedProfiles;
 
-/// Sandboxes whose class is remembered; beyond it all are forgotten and bound again when they next run.
+/// Sandboxes whose class is remembered. At the limit all are forgotten, and each is bound again at its next run.
 const BOUND_MAX: usize = 4096;
 
-/// Invocations of one function whose data is of about the same size share their curves.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Kind {
-    namespace: Namespace,
-    function: FunctionName,
-    code_sha256: String,
-    /// The power of two below its bytes of data.
-    size_octave: u32,
-}
-
-impl Kind {
-    pub(super) fn of(function: &Function, bytes: u64) -> Self {
-        Self {
-            namespace: function.namespace.clone(),
-            function: function.name.clone(),
-            code_sha256: function.code_sha256.clone(),
-            size_octave: bytes.max(1).ilog2(),
-        }
-    }
-}
-
-/// What the classes are now.
+/// Which classes the machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Classes {
-    /// CASY's, for the share that the insensitive have.
+    /// CASY's, for the present share of the insensitive functions.
     Casy,
-    /// Fitted to what runs.
+    /// Fitted to the running invocations.
     Fitted,
 }
 
-/// The books.
+/// The invocations, sandboxes and classes of one moment.
 pub(super) struct Books {
     pub(super) loads: WayLoads,
-    pub(super) running: HashMap<InvocationId, InCourse>,
-    /// By sandbox: its class, as far as it is known.
+    pub(super) running: HashMap<InvocationId, RunningInvocation>,
+    /// The class of each sandbox whose class is known.
     pub(super) bound: HashMap<SandboxId, ClosId>,
     pub(super) suspended: bool,
     pub(super) classes: Classes,
     pub(super) split: ChunkSplit,
-    /// Ways needed times microseconds, of what ended since `window`.
+    /// Ways needed times microseconds, of the invocations that ended since `window`.
     pub(super) demand: Demand,
     pub(super) window: Monotonic,
     pub(super) wanted: WantedProfiles,
-    /// What the last run of each function was predicted to need.
+    /// The predicted need of each function's last run.
     pub(super) needs: HashMap<(Namespace, FunctionName), Ways>,
 }
 
-/// Functions whose last need is remembered; with one more all are forgotten.
+/// Functions whose last need is remembered. At the limit all are forgotten.
 const NEEDS_MAX: usize = 4096;
 
 impl Books {
-    /// A run of `function` was predicted to need so many ways.
+    /// Remembers the predicted need of a run of `function`.
     pub(super) fn needed(&mut self, function: &Function, predicted: PredictedNeed) {
-        // One that is not sensitive may run anywhere.
+        // An insensitive function may run anywhere.
         let ways = if predicted.class == CacheClass::Sensitive { predicted.ways } else { Ways(0) };
         let name = (function.namespace.clone(), function.name.clone());
         if self.needs.len() >= NEEDS_MAX && !self.needs.contains_key(&name) {
@@ -77,12 +55,12 @@ impl Books {
         self.needs.insert(name, ways);
     }
 
-    /// What the last run of a function was predicted to need; 0 if nothing is known.
+    /// The predicted need of a function's last run, in ways; 0 if there was no prediction.
     pub(super) fn ways_needed(&self, namespace: &Namespace, function: &FunctionName) -> u8 {
         self.needs.get(&(namespace.clone(), function.clone())).map_or(0, |ways| ways.0)
     }
 
-    /// The ways that no sensitive invocation which runs needs.
+    /// The ways that no running sensitive invocation needs.
     pub(super) fn ways_free(&self) -> Ways {
         let needs = self.loads.running().iter().filter_map(|running| running.need.predicted);
         let taken: u32 =
@@ -91,37 +69,39 @@ impl Books {
         Ways(all.saturating_sub(u8::try_from(taken).unwrap_or(u8::MAX)))
     }
 
-    /// Goes over to classes that the machine has already: whoever was in one that is gone is in the default now.
+    /// Takes over the layout that the machine has now. Sandboxes of removed classes are in the default class.
     pub(super) fn adopt(&mut self, layout: Arc<ClosLayout>) {
+        let cache = self.loads.layout().shape();
+        invariant!(layout.shape() == cache, "a layout for {:?} on a cache of {cache:?}", layout.shape());
         for clos in self.bound.values_mut().filter(|clos| layout.class(**clos).is_none()) {
             *clos = ClosId::DEFAULT;
         }
         self.loads.change_layout(layout);
     }
 
-    /// Whoever runs has gone along with classes that have changed: its record is to say so.
+    /// After a change of the classes: notes each running invocation's present class for its record.
     pub(super) fn follow_classes(&mut self, now: Monotonic) {
-        for course in self.running.values_mut() {
-            if let Some(running) = self.loads.find(course.ticket) {
-                course.stay.follow(self.loads.layout(), running.clos, now);
+        for running in self.running.values_mut() {
+            if let Some(placed) = self.loads.find(running.ticket) {
+                running.class.follow(self.loads.layout(), placed.clos, now);
             }
         }
     }
 
-    /// Running invocations whose tasks are not where they belong.
+    /// Running invocations whose tasks are not in the class they belong to.
     pub(super) fn moves(&self) -> Vec<InvocationId> {
         self.running.keys().copied().filter(|invocation| self.move_of(*invocation).is_some()).collect()
     }
 
-    /// The move that a running invocation's tasks are to make.
+    /// The move that a running invocation's tasks must make; none if they are in their class.
     pub(super) fn move_of(&self, invocation: InvocationId) -> Option<(SandboxId, Members, ClosId)> {
-        let course = self.running.get(&invocation)?;
-        let clos = self.loads.find(course.ticket)?.clos;
-        let tasks = course.tasks.as_ref().filter(|_| self.bound.get(&course.sandbox) != Some(&clos))?;
-        Some((course.sandbox, tasks.clone(), clos))
+        let running = self.running.get(&invocation)?;
+        let clos = self.loads.find(running.ticket)?.clos;
+        let tasks = running.tasks.as_ref().filter(|_| self.bound.get(&running.sandbox) != Some(&clos))?;
+        Some((running.sandbox, tasks.clone(), clos))
     }
 
-    /// The class that a sandbox was bound to; none where that failed.
+    /// Remembers the class that a sandbox was bound to; none after a failed binding.
     pub(super) fn record(&mut self, sandbox: SandboxId, clos: Option<ClosId>) {
         match clos {
             Some(clos) => {

@@ -1,9 +1,9 @@
-//! Which sandboxes' use of the cache is counted, and what the counters say of each function. Pure.
+//! Counts the cache use of sandboxes and sums it by function. Pure.
 //!
-//! A counted sandbox has a monitoring group of its own below its class's group, and the group follows it from class to
-//! class. Monitoring ids are scarce, so no more than a named number of sandboxes has one; the others run all the same
-//! and wait until one of those has ended. A counter answers a figure or a word (Documentation/filesystems/resctrl.rst, "mon_data"); a word is shown as
-//! what it says, never as zero.
+//! A counted sandbox has its own monitoring group below its class's group; the group follows the sandbox from class to
+//! class. Monitoring ids are scarce, so at most a fixed number of sandboxes have one. Further sandboxes run uncounted
+//! until one of those has ended. A counter gives a figure or a word (Documentation/filesystems/resctrl.rst,
+//! "mon_data"); a word is shown as such, never as zero.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -24,7 +24,7 @@ pub enum NoFigure {
     /// This machine does not count the event.
     #[serde(rename = "not counted")]
     NotCounted,
-    /// It needs another reading.
+    /// A rate needs another reading.
     #[serde(rename = "not yet")]
     NotYet,
     /// No counter is assigned to the event.
@@ -47,7 +47,7 @@ impl fmt::Display for NoFigure {
     }
 }
 
-/// A counter's figure, or the word that stands in its place; in JSON a number or a text.
+/// A counter's figure, or the word instead of it; in JSON a number or a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum UseFigure {
@@ -70,8 +70,8 @@ impl From<Option<Counter>> for UseFigure {
 }
 
 impl UseFigure {
-    /// The sum of the figures among `parts`, as the kernel sums a class's groups: a word only where there is no figure,
-    /// and then the one that says most.
+    /// The sum of the figures in `parts`, as the kernel sums a class's groups. A word only if there is no figure: the
+    /// most informative one.
     fn sum(parts: impl Iterator<Item = Self>) -> Self {
         let (mut sum, mut word) = (None, NoFigure::NotCounted);
         for part in parts {
@@ -93,7 +93,7 @@ pub struct FunctionUse {
     pub function: FunctionName,
     /// Its sandboxes.
     pub sandboxes: usize,
-    /// How many of them are counted: those that have a monitoring group.
+    /// The sandboxes with a monitoring group.
     pub counted: usize,
     /// Bytes in the cache.
     pub occupancy_bytes: UseFigure,
@@ -103,8 +103,8 @@ pub struct FunctionUse {
     pub total_bytes_per_s: UseFigure,
 }
 
-/// Sandboxes that may be counted on a machine: half of the ids that classes leave, since one that was freed serves
-/// again only when its lines have left the cache. None, if nothing is counted there.
+/// The most sandboxes that are counted on a machine: half of the ids that the classes leave, since a freed id is
+/// reusable only when its lines have left the cache. 0 if the machine cannot count.
 pub(super) fn counted_max(probe: &Probe) -> usize {
     let Some(monitoring) = &probe.monitoring else { return 0 };
     let left = (monitoring.rmids as usize).saturating_sub(probe.closids.total);
@@ -126,9 +126,9 @@ struct MonitoredSandbox {
     namespace: Namespace,
     function: FunctionName,
     monitor: GroupName,
-    /// Its class; none, where that is not known.
+    /// Its class; none if that is not known.
     clos: Option<ClosId>,
-    /// Whether its monitoring group stands below that class.
+    /// Whether its monitoring group exists below that class.
     stands: bool,
     last: Option<(Monotonic, Readings)>,
     figures: Figures,
@@ -156,7 +156,7 @@ pub(super) struct CountedPlace {
 }
 
 impl CountedSandboxes {
-    /// None yet, at most `max`.
+    /// No sandbox, and at most `max` counted ones.
     pub(super) fn new(max: usize) -> Self {
         Self { max, sandboxes: HashMap::new(), overflowed: false }
     }
@@ -171,7 +171,7 @@ impl CountedSandboxes {
         self.sandboxes.is_empty()
     }
 
-    /// Takes a sandbox in, in its first invocation before it is put into a class.
+    /// Registers a sandbox at its first invocation, before it is put into a class.
     pub(super) fn watch(&mut self, tasks: &Members, sandbox: SandboxId, function: &Function) {
         if self.sandboxes.contains_key(tasks) {
             return;
@@ -189,8 +189,7 @@ impl CountedSandboxes {
         self.sandboxes.insert(tasks.clone(), counted);
     }
 
-    /// The monitoring group that a sandbox takes along when it is moved. One that has none yet gets it later, off the
-    /// path of invocations.
+    /// The monitoring group that moves with the sandbox. A sandbox without one gets it later from the sampler.
     pub(super) fn monitor_of(&self, tasks: &Members) -> Option<GroupName> {
         let counted = self.sandboxes.get(tasks)?;
         counted.stands.then(|| counted.monitor.clone())
@@ -199,7 +198,7 @@ impl CountedSandboxes {
     /// A sandbox was moved to a class, with the monitoring group that it had.
     pub(super) fn moved(&mut self, tasks: &Members, clos: ClosId, bound: &BindResult) {
         let Some(counted) = self.sandboxes.get_mut(tasks) else { return };
-        // Another monitoring id counts from anew; a renamed group keeps its own.
+        // A new monitoring id starts at zero; a renamed group keeps its id.
         if counted.clos != Some(clos) && !bound.renamed {
             counted.last = None;
         }
@@ -207,21 +206,21 @@ impl CountedSandboxes {
         counted.stands = bound.monitored;
     }
 
-    /// A move broke off: where the sandbox is now is not known.
+    /// A move failed: the sandbox's class is unknown.
     pub(super) fn astray(&mut self, tasks: &Members) {
         if let Some(counted) = self.sandboxes.get_mut(tasks) {
             (counted.clos, counted.stands, counted.last) = (None, false, None);
         }
     }
 
-    /// Classes are gone, and with them the monitoring groups below: who was in them is in the default class.
+    /// Classes were removed with their monitoring groups. Their sandboxes are in the default class.
     pub(super) fn removed(&mut self, is_gone: impl Fn(ClosId) -> bool) {
         for counted in self.sandboxes.values_mut().filter(|counted| counted.clos.is_some_and(&is_gone)) {
             (counted.clos, counted.stands, counted.last) = (Some(ClosId::DEFAULT), false, None);
         }
     }
 
-    /// Sandboxes whose monitoring group is to be made, as many as may be.
+    /// Sandboxes that need a monitoring group, up to the limit.
     pub(super) fn unmade(&self) -> Vec<CountedPlace> {
         let mut unmade = self.places(false);
         let standing = self.sandboxes.values().filter(|counted| counted.stands).count();
@@ -229,7 +228,7 @@ impl CountedSandboxes {
         unmade
     }
 
-    /// Whether a sandbox is still there, without a monitoring group.
+    /// Whether a sandbox is still registered and has no monitoring group.
     pub(super) fn is_unmade(&self, place: &CountedPlace) -> bool {
         self.sandboxes.get(&place.tasks).is_some_and(|counted| !counted.stands && counted.clos == Some(place.clos))
     }
@@ -247,17 +246,17 @@ impl CountedSandboxes {
         wanted.filter_map(place).collect()
     }
 
-    /// Every sandbox, to be asked whether it still is.
+    /// All sandboxes.
     pub(super) fn all(&self) -> Vec<Members> {
         self.sandboxes.keys().cloned().collect()
     }
 
-    /// A sandbox has ended. The name of its monitoring group, which may still stand somewhere.
+    /// Forgets an ended sandbox. Returns the name of its monitoring group, which may still exist.
     pub(super) fn forget(&mut self, tasks: &Members) -> Option<GroupName> {
         self.sandboxes.remove(tasks).map(|counted| counted.monitor)
     }
 
-    /// Takes a reading in. One of a place that the sandbox has left meanwhile says nothing.
+    /// Takes a reading. A reading of a class that the sandbox has left is ignored.
     pub(super) fn take(&mut self, of: &CountedPlace, at: Monotonic, now: Readings) {
         let Some(counted) = self.sandboxes.get_mut(&of.tasks) else { return };
         if !counted.stands || counted.clos != Some(of.clos) {
@@ -276,7 +275,7 @@ impl CountedSandboxes {
         counted.last = Some((at, now));
     }
 
-    /// What is known of each function, by name.
+    /// The cache use of each function, by name.
     pub(super) fn by_function(&self) -> Vec<FunctionUse> {
         let mut functions: BTreeMap<(&Namespace, &FunctionName), Vec<&MonitoredSandbox>> = BTreeMap::new();
         for counted in self.sandboxes.values() {

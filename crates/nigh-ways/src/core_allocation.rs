@@ -1,4 +1,4 @@
-//! Which core a running invocation gets for itself, where sandboxes are bound by cores. Pure.
+//! Chooses the core of a running invocation, if sandboxes are bound by cores. Pure.
 //!
 //! A core keeps its class when it is given back, so that the next invocation of that class finds nothing to write: best
 //! is the sandbox's own last core in the right class, then any in the right class, then its own last core, then one of
@@ -17,7 +17,7 @@ pub(super) struct Core(pub(super) u32);
 struct State {
     clos: ClosId,
     taken: bool,
-    /// It could not be put into a class: somebody else's group has it, or it is off line.
+    /// The core could not be put into a class: another group has it, or it is offline.
     refused: bool,
 }
 
@@ -26,16 +26,17 @@ struct State {
 pub(super) struct Cores(BTreeMap<Core, State>);
 
 impl Cores {
-    /// All free, all in the default class.
+    /// All cores free and in the default class.
     pub(super) fn new(all: &CpuList) -> Self {
         let free = State { clos: ClosId::DEFAULT, taken: false, refused: false };
         Self(all.0.iter().map(|&cpu| (Core(cpu), free)).collect())
     }
 
-    /// Takes the best free core for an invocation in this class, whose sandbox ran last on `last`; none, if none is free.
+    /// Takes the best free core for an invocation of class `clos` whose sandbox ran last on `last`; none if no core is
+    /// free.
     pub(super) fn take(&mut self, clos: ClosId, last: Option<Core>) -> Option<Core> {
         let free = self.0.iter().filter(|(_, state)| !state.taken && !state.refused).rev();
-        // Of equals the last one counts: the lowest number.
+        // Among equals the last one wins, which has the lowest number.
         let worth =
             |(core, state): &(&Core, &State)| (state.clos == clos, last == Some(**core), state.clos == ClosId::DEFAULT);
         let core = *free.max_by_key(worth)?.0;
@@ -50,7 +51,7 @@ impl Cores {
         }
     }
 
-    /// A core that was taken could not be put into its class: it is given to nobody until the classes change.
+    /// A taken core could not be put into its class. It is not used until the classes change.
     pub(super) fn refuse(&mut self, core: Core) {
         if let Some(state) = self.0.get_mut(&core) {
             (state.taken, state.refused) = (false, true);

@@ -1,24 +1,22 @@
-//! Binding by cores, as CASY does (section IV): a running invocation has a core of its own by its sandbox's cpuset, and
-//! that core is in its class. Forks need no care, and no thread is moved.
+//! Binding by cores, as CASY does (section IV). A running invocation has its own core: the sandbox's cpuset confines
+//! it, and the core is in the invocation's class. Forked tasks are covered, and no thread is moved.
 //!
-//! Where no core is free the invocation is bound by its tasks, and runs on all cores. The core goes back at the end; an
-//! idle sandbox stays confined to it until it runs again, which then costs nothing if the core is still free. A class of
-//! tasks comes before that of a core (resctrl.rst), so tasks on a core of their own are in the default class.
+//! If no core is free, the invocation is bound by its tasks and runs on all cores. The core is free again after the
+//! run. An idle sandbox stays confined to its last core: if that core is free at the next run, nothing needs to be
+//! written. The class of a task overrides the class of its core (resctrl.rst), so tasks with their own core are in the
+//! default class.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use nigh_invoke::hooks::{InvocationHook, Run};
 use nigh_llc::resctrl::{AppliedChange, CpuList, Members};
 use nigh_sandbox::cgroup::cpuset::SandboxCpus;
-use nigh_schedule::activation::Activation;
 use nigh_terms::{ClosId, InvocationId};
 use parking_lot::Mutex;
 
+use super::class_groups::{ClassGroups, group, is_removed};
 use super::core_allocation::{Core, Cores};
-use super::resctrl_classes::{ResctrlClasses, group, is_removed};
 
-/// Sandboxes known at a time; the invocations of one more are bound by their tasks.
+/// Sandboxes known at a time. Invocations of further sandboxes are bound by their tasks.
 const KNOWN_MAX: usize = 4096;
 
 /// Binds by cores.
@@ -33,13 +31,13 @@ struct Books {
     running: HashMap<InvocationId, Members>,
 }
 
-/// What is known of a sandbox.
+/// A sandbox and where it is bound.
 struct BoundSandbox {
-    /// The class that it should be in.
+    /// The class that the sandbox belongs to.
     clos: ClosId,
-    /// The class of its tasks; none, where a move broke off.
+    /// The class of its tasks; none after a move that failed.
     tasks_in: Option<ClosId>,
-    /// The core that it is confined to; none for all.
+    /// The core that the sandbox is confined to; none if it may use all cores.
     confined: Option<Core>,
     now: RunBinding,
 }
@@ -51,11 +49,11 @@ enum RunBinding {
     ByTasks,
 }
 
-/// As every sandbox is born.
+/// The state of a new sandbox.
 const NEWBORN: BoundSandbox =
     BoundSandbox { clos: ClosId::DEFAULT, tasks_in: Some(ClosId::DEFAULT), confined: None, now: RunBinding::Idle };
 
-/// A sandbox, taken in if it is new; none, if too many are known.
+/// The entry of a sandbox, added if it is new; none at the limit.
 fn known<'a>(sandboxes: &'a mut HashMap<Members, BoundSandbox>, tasks: &Members) -> Option<&'a mut BoundSandbox> {
     if sandboxes.len() >= KNOWN_MAX && !sandboxes.contains_key(tasks) {
         return None;
@@ -64,14 +62,14 @@ fn known<'a>(sandboxes: &'a mut HashMap<Members, BoundSandbox>, tasks: &Members)
 }
 
 impl CoreBinding {
-    /// On these processors.
+    /// Binds to cores among `cpus`.
     pub(super) fn new(cpus: SandboxCpus) -> Self {
         let books = Books { cores: Cores::new(cpus.all()), sandboxes: HashMap::new(), running: HashMap::new() };
         Self { cpus, books: Mutex::new(books) }
     }
 
-    /// Has the classes changed while nobody begins. The cores of those that are gone, and who was in them, are in the
-    /// default class then.
+    /// Runs `change`, which changes the classes. No invocation begins meanwhile. Cores and sandboxes of removed classes
+    /// are in the default class afterwards.
     pub(super) fn change(
         &self,
         change: impl FnOnce() -> Result<AppliedChange, String>,
@@ -98,36 +96,35 @@ impl CoreBinding {
 
     /// Forgets sandboxes that have ended.
     pub(super) fn forget_ended(&self, has_ended: impl Fn(&Members) -> bool) {
-        // Not asked under the lock, which invocations wait for.
+        // `has_ended` makes system calls, and invocations wait for the lock.
         let known: Vec<Members> = self.books.lock().sandboxes.keys().cloned().collect();
         let ended: Vec<Members> = known.into_iter().filter(has_ended).collect();
         let mut books = self.books.lock();
         for tasks in ended {
-            // One whose invocation is still to be told of its end gives its core back first.
+            // A sandbox with a run keeps its entry until the end of the run frees its core.
             if books.sandboxes.get(&tasks).is_some_and(|sandbox| sandbox.now == RunBinding::Idle) {
                 books.sandboxes.remove(&tasks);
             }
         }
     }
-}
 
-impl ResctrlClasses {
-    /// Puts a sandbox into a class: now, if an invocation of it runs, else when one begins.
-    pub(super) fn class_by_core(&self, by_core: &CoreBinding, tasks: &Members, clos: ClosId) -> Result<(), String> {
-        let mut books = by_core.books.lock();
+    /// Puts a sandbox into a class: at once if an invocation runs in it, else when the next one begins.
+    pub(super) fn bind(&self, groups: &ClassGroups, tasks: &Members, clos: ClosId) -> Result<(), String> {
+        let mut books = self.books.lock();
         let Books { cores, sandboxes, .. } = &mut *books;
-        let Some(sandbox) = known(sandboxes, tasks) else { return self.move_tasks(tasks, clos) };
+        let Some(sandbox) = known(sandboxes, tasks) else { return groups.move_tasks(tasks, clos) };
         sandbox.clos = clos;
         match sandbox.now {
             RunBinding::Idle => Ok(()),
-            RunBinding::ByTasks => self.tasks_into(sandbox, tasks, clos),
-            RunBinding::OnCore(core) => self.core_into(cores, core, clos),
+            RunBinding::ByTasks => sandbox.move_tasks(groups, tasks, clos),
+            RunBinding::OnCore(core) => move_core(groups, cores, core, clos),
         }
     }
 
-    /// An invocation begins: gives it a core in its sandbox's class, or binds it by its tasks. What was done, in words.
-    fn begin_on_core(&self, by_core: &CoreBinding, invocation: InvocationId, tasks: &Members) -> String {
-        let mut books = by_core.books.lock();
+    /// An invocation begins. Gives it a core in its sandbox's class, or binds it by its tasks if no core is free.
+    /// Returns what was done, in words.
+    pub(super) fn begin(&self, groups: &ClassGroups, invocation: InvocationId, tasks: &Members) -> String {
+        let mut books = self.books.lock();
         let Books { cores, sandboxes, running } = &mut *books;
         let Some(sandbox) = known(sandboxes, tasks) else {
             return "on all cores, by tasks: too many sandboxes are known".to_owned();
@@ -135,26 +132,26 @@ impl ResctrlClasses {
         running.insert(invocation, tasks.clone());
         let why_not = loop {
             let Some(core) = cores.take(sandbox.clos, sandbox.confined) else { break "no core is free".to_owned() };
-            if let Err(reason) = self.core_into(cores, core, sandbox.clos) {
+            if let Err(reason) = move_core(groups, cores, core, sandbox.clos) {
                 cores.refuse(core);
-                tracing::warn!(core = core.0, reason, "a core cannot be in a class; it is left out");
+                tracing::warn!(core = core.0, reason, "a core cannot be put into a class; it is not used for binding");
                 continue;
             }
-            match self.onto_core(by_core, sandbox, tasks, core) {
+            match self.onto_core(groups, sandbox, tasks, core) {
                 Ok(()) => {
                     sandbox.now = RunBinding::OnCore(core);
                     return format!("core {} is its own", core.0);
                 }
                 Err(reason) => {
                     cores.give_back(core);
-                    tracing::warn!(reason, %tasks, "an invocation has no core of its own");
+                    tracing::warn!(reason, %tasks, "an invocation did not get its own core");
                     break reason;
                 }
             }
         };
         metrics::counter!("nigh_llc_runs_without_core_total").increment(1);
         sandbox.now = RunBinding::ByTasks;
-        match self.onto_all_cores(by_core, sandbox, tasks) {
+        match self.onto_all_cores(groups, sandbox, tasks) {
             Ok(()) => format!("on all cores, by tasks: {why_not}"),
             Err(reason) => format!("{why_not}; not bound: {reason}"),
         }
@@ -162,55 +159,30 @@ impl ResctrlClasses {
 
     fn onto_core(
         &self,
-        by_core: &CoreBinding,
+        groups: &ClassGroups,
         sandbox: &mut BoundSandbox,
         tasks: &Members,
         core: Core,
     ) -> Result<(), String> {
-        self.tasks_into(sandbox, tasks, ClosId::DEFAULT)?;
+        sandbox.move_tasks(groups, tasks, ClosId::DEFAULT)?;
         if sandbox.confined != Some(core) {
-            by_core.cpus.confine(tasks, &only(core)).map_err(|error| error.to_string())?;
+            self.cpus.confine(tasks, &only(core)).map_err(|error| error.to_string())?;
             sandbox.confined = Some(core);
         }
         Ok(())
     }
 
-    fn onto_all_cores(&self, by_core: &CoreBinding, sandbox: &mut BoundSandbox, tasks: &Members) -> Result<(), String> {
+    fn onto_all_cores(&self, groups: &ClassGroups, sandbox: &mut BoundSandbox, tasks: &Members) -> Result<(), String> {
         if sandbox.confined.is_some() {
-            by_core.cpus.confine(tasks, by_core.cpus.all()).map_err(|error| error.to_string())?;
+            self.cpus.confine(tasks, self.cpus.all()).map_err(|error| error.to_string())?;
             sandbox.confined = None;
         }
         let clos = sandbox.clos;
-        self.tasks_into(sandbox, tasks, clos)
+        sandbox.move_tasks(groups, tasks, clos)
     }
 
-    fn tasks_into(&self, sandbox: &mut BoundSandbox, tasks: &Members, clos: ClosId) -> Result<(), String> {
-        if sandbox.tasks_in == Some(clos) {
-            return Ok(());
-        }
-        sandbox.tasks_in = None;
-        self.move_tasks(tasks, clos)?;
-        sandbox.tasks_in = Some(clos);
-        Ok(())
-    }
-
-    fn core_into(&self, cores: &mut Cores, core: Core, clos: ClosId) -> Result<(), String> {
-        let before = cores.clos(core);
-        if before == clos {
-            return Ok(());
-        }
-        let written = match (group(clos), group(before)) {
-            (Some(into), _) => self.resctrl.bind_cpus(&into, &only(core)),
-            (None, Some(from)) => self.resctrl.release_cpus(&from, &only(core)),
-            (None, None) => Ok(false),
-        };
-        written.map_err(|error| error.to_string())?;
-        cores.put(core, clos);
-        Ok(())
-    }
-
-    fn end_on_core(by_core: &CoreBinding, invocation: InvocationId) {
-        let mut books = by_core.books.lock();
+    pub(super) fn end(&self, invocation: InvocationId) {
+        let mut books = self.books.lock();
         let Books { cores, sandboxes, running } = &mut *books;
         let Some(sandbox) = running.remove(&invocation).and_then(|tasks| sandboxes.get_mut(&tasks)) else { return };
         if let RunBinding::OnCore(core) = std::mem::replace(&mut sandbox.now, RunBinding::Idle) {
@@ -219,45 +191,52 @@ impl ResctrlClasses {
     }
 }
 
-fn only(core: Core) -> CpuList {
-    CpuList([core.0].into())
+impl BoundSandbox {
+    fn move_tasks(&mut self, groups: &ClassGroups, tasks: &Members, clos: ClosId) -> Result<(), String> {
+        if self.tasks_in == Some(clos) {
+            return Ok(());
+        }
+        self.tasks_in = None;
+        groups.move_tasks(tasks, clos)?;
+        self.tasks_in = Some(clos);
+        Ok(())
+    }
 }
 
-/// Stands in the path after [`super::CacheWays`], which says the class: gives the invocation its core.
-pub struct CoreStation(pub Arc<ResctrlClasses>);
-
-impl InvocationHook for CoreStation {
-    fn name(&self) -> &'static str {
-        "cache core"
+/// Puts a core into a class.
+fn move_core(groups: &ClassGroups, cores: &mut Cores, core: Core, clos: ClosId) -> Result<(), String> {
+    let before = cores.clos(core);
+    if before == clos {
+        return Ok(());
     }
+    let written = match (group(clos), group(before)) {
+        (Some(into), _) => groups.resctrl.bind_cpus(&into, &only(core)),
+        (None, Some(from)) => groups.resctrl.release_cpus(&from, &only(core)),
+        (None, None) => Ok(false),
+    };
+    written.map_err(|error| error.to_string())?;
+    cores.put(core, clos);
+    Ok(())
+}
 
-    fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
-        let (Some(by_core), Some(tasks)) = (&self.0.by_core, &run.tasks) else { return None };
-        Some(self.0.begin_on_core(by_core, run.invocation, tasks))
-    }
-
-    fn after_run(&self, activation: &Activation) {
-        self.not_run(activation.id);
-    }
-
-    fn not_run(&self, invocation: InvocationId) {
-        if let Some(by_core) = &self.0.by_core {
-            ResctrlClasses::end_on_core(by_core, invocation);
-        }
-    }
+fn only(core: Core) -> CpuList {
+    CpuList([core.0].into())
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
     use nigh_llc::resctrl::emulator::{Dialect, Emulator, Fault, MachineConfig};
     use nigh_llc::resctrl::{Resctrl, ResctrlFs, StartTime, TaskView, Tid};
     use nigh_llc::{CasyRequest, ClosLayout};
     use nigh_terms::{SandboxId, Ways};
 
+    use nigh_invoke::hooks::{InvocationHook as _, Run};
+
     use super::*;
-    use crate::{ClosBinder, WayAllocation, cache_shape};
+    use crate::{ClosBinder, CoreHook, ResctrlClasses, WayAllocation, cache_shape};
     use nigh_functions::test_support::function;
     use nigh_sandbox::cgroup::cpuset::fake_cpusets;
 
@@ -318,11 +297,11 @@ mod tests {
             let (invocation, deployed) = (InvocationId::now(), function("f"));
             let run = Run::new(invocation, &deployed, b"{}", SandboxId::random());
             let mut run = Run { tasks: Some(Self::tasks(pid)), ..run };
-            (invocation, CoreStation(Arc::clone(&self.classes)).before_run(&mut run).unwrap())
+            (invocation, CoreHook(Arc::clone(&self.classes)).before_run(&mut run).unwrap())
         }
 
         fn end(&self, invocation: InvocationId) {
-            CoreStation(Arc::clone(&self.classes)).not_run(invocation);
+            CoreHook(Arc::clone(&self.classes)).not_run(invocation);
         }
 
         fn confined(&self, pid: u32) -> String {

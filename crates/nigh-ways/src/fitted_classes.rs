@@ -1,8 +1,8 @@
-//! The classes of service fitted to what runs, while it runs: Nigh's own policy at work on a node.
+//! Nigh's own policy: the classes of service are fitted to the running invocations.
 //!
-//! An invocation is placed at its start into the classes there are; whenever one starts or ends, the classes are fitted
-//! to what runs then and who belongs elsewhere is moved, beside the path of invocations. Functions of whose need only a
-//! number of ways is known, and no curves, cannot be weighed so: while one runs the classes are CASY's.
+//! An invocation is placed at its start into the present classes. Whenever one starts or ends, a background task fits
+//! the classes again and moves invocations that belong elsewhere. The fit needs miss curves. While a function runs
+//! whose model has none, the classes are CASY's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,18 +14,19 @@ use nigh_llc::{
 use nigh_terms::{ClosId, InvocationId};
 
 use super::CacheWays;
-use super::books::{Books, Classes, Kind};
+use super::books::{Books, Classes};
+use super::running_invocation::InvocationKind;
 
-/// What a refit did.
+/// The result of a refit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefitResult {
-    /// Classes beside the default there are now.
+    /// Present classes without the default class.
     pub classes: usize,
     /// Running invocations that were moved to another class.
     pub moved: usize,
 }
 
-/// New classes, and where everybody belongs.
+/// New classes, and the class of each running invocation.
 struct Plan {
     layout: ClosLayout,
     classes: Classes,
@@ -33,15 +34,16 @@ struct Plan {
 }
 
 impl CacheWays {
-    /// Returns when an invocation that the classes may be fitted to has started or ended since this returned last.
+    /// Waits until an invocation that the classes may be fitted to has started or ended since the last return.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Fits the classes to what runs now. It blocks for the time of some system calls: not for the path of invocations.
+    /// Fits the classes to the running invocations. Makes blocking system calls; must not be called during an
+    /// invocation.
     ///
     /// # Errors
-    /// The machine's reason; the classes are as they were.
+    /// The system's reason. The classes are unchanged.
     pub fn refit(&self) -> Result<Option<RefitResult>, String> {
         let Some(guard) = self.parts.fit_guard else { return Ok(None) };
         let _gate = self.gate.lock();
@@ -62,7 +64,7 @@ impl CacheWays {
             }
             books.classes = classes;
             for (ticket, clos) in places {
-                // Who has ended meanwhile is not moved.
+                // An invocation that has ended meanwhile is not moved.
                 let _ = books.loads.move_to(ticket, clos);
             }
             books.follow_classes(self.parts.clock.monotonic());
@@ -74,7 +76,7 @@ impl CacheWays {
         Ok(Some(RefitResult { classes: beside_the_default, moved }))
     }
 
-    /// Moves a running invocation's tasks where the books have it; `false` if it has ended, or they stay.
+    /// Moves a running invocation's tasks to its class. `false` if the invocation has ended or the move failed.
     fn follow(&self, invocation: InvocationId) -> bool {
         let Some(binder) = &self.parts.binder else { return false };
         let Some((sandbox, tasks, clos)) = self.books.lock().move_of(invocation) else { return false };
@@ -85,8 +87,8 @@ impl CacheWays {
         if let Err(reason) = bound {
             metrics::counter!("nigh_llc_bind_failures_total").increment(1);
             tracing::warn!(%sandbox, reason, "a running sandbox was not moved to its class of service");
-            if let Some(course) = books.running.get_mut(&invocation) {
-                course.stay.refused(reason);
+            if let Some(running) = books.running.get_mut(&invocation) {
+                running.class.refused(reason);
             }
         }
         is_bound
@@ -98,10 +100,10 @@ impl CacheWays {
         if running.iter().any(by_ways_alone) {
             return if books.classes == Classes::Casy { Ok(None) } else { self.back_to_casy(books).map(Some) };
         }
-        let kind_of: HashMap<Ticket, &Kind> =
+        let kind_of: HashMap<Ticket, &InvocationKind> =
             books.running.values().filter_map(|one| Some((one.ticket, one.kind.as_ref()?))).collect();
-        // Kinds in the order of their longest running invocation.
-        let mut places: HashMap<&Kind, usize> = HashMap::new();
+        // Kinds, ordered by their longest running invocation.
+        let mut places: HashMap<&InvocationKind, usize> = HashMap::new();
         let mut kinds: Vec<(RunningKind, Vec<Ticket>)> = Vec::new();
         let mut without_a_model = 0.0_f32;
         for one in running {
@@ -135,7 +137,7 @@ impl CacheWays {
         Ok(Some(Plan { layout, classes: Classes::Fitted, places: places.collect() }))
     }
 
-    /// CASY's classes for the present split, everybody placed anew in the order of their starts.
+    /// CASY's classes for the present split. All running invocations are placed again, in the order of their starts.
     fn back_to_casy(&self, books: &Books) -> Result<Plan, String> {
         let shape = *books.loads.layout().shape();
         let request = CasyRequest::of(shape, books.split.insensitive());

@@ -1,7 +1,7 @@
-//! A function's profile, run: CASY's algorithm 1 asks for runs (`nigh_llc::Profiler`), an invoker of the profile's own
-//! makes them, and the time of each is what the handler spent neither reading nor writing. Where the machine counts
-//! memory traffic, each run's is kept as so many lines missed: those of its data calls are among them, and what the
-//! hardware prefetched.
+//! Runs a function's profile. CASY's algorithm 1 chooses the runs (`nigh_llc::Profiler`), the profile's own invoker
+//! makes them, and the time of a run is the handler's time without reads and writes. If the machine counts memory
+//! traffic, the lines fetched in each run are kept too; they include those of data calls and of the hardware
+//! prefetcher.
 //!
 //! The caller sees to the rest: that the cache is idle, and that the invoker's objects are scratch ones.
 
@@ -20,7 +20,7 @@ use thiserror::Error;
 
 /// The part of the cache that a profile gives its runs.
 pub trait WayAllocation: Send + Sync {
-    /// Gives it so many ways from now on.
+    /// Sets the number of ways.
     ///
     /// # Errors
     /// The system's reason.
@@ -30,7 +30,7 @@ pub trait WayAllocation: Send + Sync {
     /// # Errors
     /// The system's reason.
     fn bind(&self, tasks: &Members) -> Result<(), String>;
-    /// What has been moved between it and memory so far; nothing where the machine does not count.
+    /// The memory traffic so far; nothing if the machine does not count.
     fn traffic(&self) -> MemoryTraffic {
         MemoryTraffic::default()
     }
@@ -39,7 +39,7 @@ pub trait WayAllocation: Send + Sync {
 /// Bytes of one line, on every processor with way allocation.
 const LINE_BYTES: f64 = 64.0;
 
-/// Why a profile broke off; what was measured is kept.
+/// Why a profile stopped. Its measurements are kept.
 #[derive(Debug, Error)]
 pub enum ProfileRunError {
     /// The cache could not be given.
@@ -53,7 +53,7 @@ pub enum ProfileRunError {
     /// The sandbox ran outside the ways it was to be timed with.
     #[error("the sandbox could not be put into the profile's class: {0}")]
     Binding(String),
-    /// Nothing could be run at all.
+    /// No run was possible.
     #[error(transparent)]
     Invoke(#[from] InvokeError),
     /// The profiler refuses.
@@ -61,8 +61,8 @@ pub enum ProfileRunError {
     Profile(#[from] ProfileError),
 }
 
-/// Stands in the path of a profile's invocations: binds them, and keeps the record of the last.
-pub struct ProfileStation {
+/// The hook of a profile's invocations: binds their sandboxes and keeps the record of the last one.
+pub struct ProfileHook {
     allocation: Arc<dyn WayAllocation>,
     last: Mutex<LastRun>,
 }
@@ -78,21 +78,21 @@ struct LastRun {
 
 /// One invocation that has ended.
 struct ProfiledRun {
-    /// Its record, if it came to that.
+    /// The record, if there is one.
     record: Option<Activation>,
     answer: Bytes,
     moved: Option<ByteSize>,
 }
 
-impl ProfileStation {
-    /// A station that binds to `allocation`.
+impl ProfileHook {
+    /// A hook that binds to `allocation`.
     #[must_use]
     pub fn new(allocation: Arc<dyn WayAllocation>) -> Self {
         Self { allocation, last: Mutex::default() }
     }
 }
 
-impl InvocationHook for ProfileStation {
+impl InvocationHook for ProfileHook {
     fn name(&self) -> &'static str {
         "profile"
     }
@@ -121,10 +121,10 @@ impl InvocationHook for ProfileStation {
 
 /// What a profile runs.
 pub struct ProfileRuns<'a> {
-    /// The profile's own invoker, with `station` in its path.
+    /// The profile's own invoker, with `station` as its hook.
     pub invoke: &'a dyn Invoke,
-    /// Its station.
-    pub station: &'a ProfileStation,
+    /// The hook of that invoker.
+    pub station: &'a ProfileHook,
     /// On whose behalf.
     pub who: Principal,
     /// What.
@@ -138,7 +138,7 @@ impl ProfileRuns<'_> {
     /// crash. The first run of each input is not timed: it loads what later runs find loaded.
     ///
     /// # Errors
-    /// What keeps it from going on; the profiler keeps what it has.
+    /// Why the profile cannot continue. The profiler keeps its results.
     pub async fn complete(
         &self,
         profiler: &mut Profiler,
@@ -163,7 +163,7 @@ impl ProfileRuns<'_> {
     /// Runs once, for its record; what the handler answered, if it failed.
     ///
     /// # Errors
-    /// What keeps it from being run.
+    /// Why the run is not possible.
     pub async fn trial(&self, payload: Bytes) -> Result<Result<Activation, String>, ProfileRunError> {
         let ProfiledRun { record, answer, .. } = self.invoked(payload).await?;
         let answered = record.filter(|record| record.outcome == Outcome::Answered);
@@ -172,7 +172,7 @@ impl ProfileRuns<'_> {
 
     /// Runs once, timed: how it ended, and what it moved between the cache and memory.
     async fn run(&self, payload: Bytes, limit: Duration) -> Result<(Observation, Option<ByteSize>), ProfileRunError> {
-        // Beyond the limit the invocation goes on to its function's own time-out, unheard.
+        // After the limit nothing waits for the invocation, which ends at its function's own time-out.
         let Ok(invoked) = tokio::time::timeout(limit, self.invoked(payload)).await else {
             return Ok((Observation::StillRunning(limit), None));
         };
@@ -280,7 +280,7 @@ mod tests {
 
     /// An invoker whose runs take the time that the machine's ways give, the very first much longer.
     struct TimedInvoker {
-        station: ProfileStation,
+        station: ProfileHook,
         machine: Arc<Machine>,
         runs: Mutex<u32>,
         outcome: Outcome,
@@ -330,7 +330,7 @@ mod tests {
 
     fn timed(machine: Machine, outcome: Outcome) -> TimedInvoker {
         let machine = Arc::new(machine);
-        let station = ProfileStation::new(Arc::clone(&machine) as Arc<dyn WayAllocation>);
+        let station = ProfileHook::new(Arc::clone(&machine) as Arc<dyn WayAllocation>);
         TimedInvoker { station, machine, runs: Mutex::default(), outcome }
     }
 

@@ -1,121 +1,103 @@
-//! The machine's own classes of service: one group of resctrl's a class, named by its number.
+//! The machine's classes of service: one resctrl group for each class, named by the class's number.
 //!
-//! The default class is resctrl's root group, which is nobody's to change. Sandboxes are bound by their tasks, or by a
-//! core each (`core_binding`). Classes of insensitive functions may have less memory bandwidth; who gains nothing from
-//! the cache and streams takes that from the others too. Groups found of an earlier life are taken over by the next layout, and all are removed when the node ends.
+//! The default class is resctrl's root group, which Nigh never changes. Sandboxes are bound by their tasks, or by their
+//! own core (`core_binding`). Classes of insensitive functions can be limited in memory bandwidth: a function that
+//! streams through memory gains nothing from the cache and takes bandwidth from the others. The next layout takes over
+//! groups that an earlier process left, and the node removes all its groups at its end.
 
+use std::sync::Arc;
+
+use nigh_invoke::hooks::{InvocationHook, Run};
 use nigh_llc::resctrl::{
-    AppliedChange, BandwidthLimit, BandwidthRefusal, GroupName, Members, MemoryTraffic, Probe, Resctrl, TaskTarget,
-    WantedGroup, WantedLayout,
+    BandwidthLimit, BandwidthRefusal, GroupName, Members, MemoryTraffic, Probe, Resctrl, TaskTarget, WantedGroup,
+    WantedLayout,
 };
 use nigh_llc::{CacheShape, Clos, ClosKind, ClosLayout};
 use nigh_sandbox::cgroup::cpuset::SandboxCpus;
-use nigh_terms::{CacheDomain, ClosId, WayMask, Ways};
+use nigh_schedule::activation::Activation;
+use nigh_terms::{CacheDomain, ClosId, InvocationId, WayMask, Ways};
 use parking_lot::Mutex;
 
 use super::cache_use::{CountedSandboxes, counted_max};
+use super::class_groups::{ClassGroups, group, is_removed};
 use super::core_binding::CoreBinding;
 use super::{ClosBinder, WayAllocation};
 
-/// resctrl as the binder of classes.
+/// Binds sandboxes to classes by resctrl.
 pub struct ResctrlClasses {
-    pub(super) resctrl: Resctrl,
+    pub(super) groups: ClassGroups,
     domains: Vec<CacheDomain>,
-    /// Held while tasks are moved, so that the books say where they are.
-    pub(super) counted: Mutex<CountedSandboxes>,
-    /// Binds by cores, if that was asked for.
+    /// None if sandboxes are bound by their tasks.
     pub(super) by_core: Option<CoreBinding>,
-    /// Where memory bandwidth can be limited, and what insensitive functions have of it.
+    /// Domains whose memory bandwidth can be limited.
     bandwidth_domains: Vec<CacheDomain>,
     insensitive_bandwidth: BandwidthLimit,
 }
 
-/// What a layout may use of a machine's cache, by its probe; nothing, if there is no L3 to allocate.
+/// The part of the probed machine's cache that a layout may use; none if its L3 cannot be allocated.
 #[must_use]
 pub fn cache_shape(probe: &Probe) -> Option<CacheShape> {
     let l3 = probe.l3.as_ref()?;
     Some(CacheShape {
         ways: l3.full.count(),
-        // The root group, and what others leave; classes of more are never of use.
+        // The root group and the free class ids; more than CLASSES_MAX are never useful.
         classes: u8::try_from(probe.closids.available() + 1).unwrap_or(u8::MAX).min(nigh_llc::CLASSES_MAX),
         min_ways: l3.min_ways,
         shareable: l3.shareable,
     })
 }
 
-/// The group of a class; none for the default class.
-pub(super) fn group(clos: ClosId) -> Option<GroupName> {
-    (clos != ClosId::DEFAULT).then(|| GroupName::new(format!("nigh-clos-{clos}")).ok()).flatten()
-}
-
 impl ResctrlClasses {
-    /// The classes of a machine that `probe` was read of.
+    /// The classes of the machine that was probed.
     #[must_use]
     pub fn new(resctrl: Resctrl, probe: &Probe) -> Self {
         let domains = probe.l3.as_ref().map_or_else(Vec::new, |l3| l3.domains.clone());
-        // A limit that an earlier life left in a group is lifted where limits can be set at all.
+        // A limit that an earlier process left in a group is removed, if this machine can set limits.
         let limited = probe.mb.as_ref().filter(|mb| BandwidthLimit::Unlimited.value(Some(mb)).is_ok());
         Self {
-            resctrl,
+            groups: ClassGroups { resctrl, counted: Mutex::new(CountedSandboxes::new(counted_max(probe))) },
             domains,
-            counted: Mutex::new(CountedSandboxes::new(counted_max(probe))),
             by_core: None,
             bandwidth_domains: limited.map_or_else(Vec::new, |mb| mb.domains.clone()),
             insensitive_bandwidth: BandwidthLimit::Unlimited,
         }
     }
 
-    /// As they are, but each running invocation is bound by a core of its own, one of `cpus`.
+    /// Binds each running invocation by its own core, one of `cpus`.
     #[must_use]
     pub fn by_cores(self, cpus: SandboxCpus) -> Self {
         Self { by_core: Some(CoreBinding::new(cpus)), ..self }
     }
 
-    /// As they are, but the classes of insensitive functions have this much memory bandwidth, in the machine's own unit.
+    /// Limits the memory bandwidth of the classes of insensitive functions, in the machine's own unit.
     ///
     /// # Errors
-    /// If this machine cannot limit it, or not so.
+    /// If this machine cannot limit bandwidth, or not to this value.
     pub fn with_insensitive_bandwidth(self, value: u32, probe: &Probe) -> Result<Self, BandwidthRefusal> {
         let limit = BandwidthLimit::InOwnUnit(value);
         limit.value(probe.mb.as_ref())?;
         Ok(Self { insensitive_bandwidth: limit, ..self })
     }
 
-    /// Removes every group of Nigh's: at the node's end.
+    /// Removes all groups that Nigh made.
     ///
     /// # Errors
-    /// The system's reason, and what stayed.
+    /// The system's reason, with the groups that are left.
     pub fn remove_all(&self) -> Result<usize, String> {
-        self.resctrl.remove_all().map(|removed| removed.len()).map_err(|error| error.to_string())
+        self.groups.resctrl.remove_all().map(|removed| removed.len()).map_err(|error| error.to_string())
     }
 
-    /// Makes the groups those of `layout`. Who was in one that is gone is in the default class.
+    /// Changes the groups to those of `layout`. Sandboxes of removed groups are in the default class.
     fn apply(&self, layout: &WantedLayout) -> Result<(), String> {
         let change = || {
-            let mut counted = self.counted.lock();
-            let applied = self.resctrl.apply(layout).map_err(|error| error.to_string())?;
+            let mut counted = self.groups.counted.lock();
+            let applied = self.groups.resctrl.apply(layout).map_err(|error| error.to_string())?;
             counted.removed(|clos| is_removed(clos, &applied));
             Ok(applied)
         };
         match &self.by_core {
             Some(by_core) => by_core.change(change).map(drop),
             None => change().map(drop),
-        }
-    }
-
-    /// Moves every task of a sandbox, with its monitoring group.
-    pub(super) fn move_tasks(&self, tasks: &Members, clos: ClosId) -> Result<(), String> {
-        let mut counted = self.counted.lock();
-        let target = TaskTarget { group: group(clos), monitor: counted.monitor_of(tasks) };
-        match self.resctrl.bind_tasks(tasks, &target) {
-            Ok(bound) => {
-                counted.moved(tasks, clos, &bound);
-                Ok(())
-            }
-            Err(error) => {
-                counted.astray(tasks);
-                Err(error.to_string())
-            }
         }
     }
 
@@ -137,15 +119,10 @@ impl ResctrlClasses {
     }
 }
 
-/// Whether a change has removed a class's group.
-pub(super) fn is_removed(clos: ClosId, applied: &AppliedChange) -> bool {
-    group(clos).is_some_and(|group| applied.removed.contains(&group))
-}
-
-/// The group of a profile, alone while it lasts: the classes come back with the next layout.
+/// The only group during a profile. The next layout brings the classes back.
 const PROFILE_GROUP: &str = "nigh-profile";
 
-/// Where a profile's sandboxes are.
+/// The group of a profile's sandboxes.
 fn profile_target() -> Result<TaskTarget, String> {
     let group = GroupName::new(PROFILE_GROUP).map_err(|error| error.to_string())?;
     Ok(TaskTarget { group: Some(group), monitor: None })
@@ -159,13 +136,13 @@ impl WayAllocation for ResctrlClasses {
     }
 
     fn bind(&self, tasks: &Members) -> Result<(), String> {
-        self.resctrl.bind_tasks(tasks, &profile_target()?).map(drop).map_err(|error| error.to_string())
+        self.groups.resctrl.bind_tasks(tasks, &profile_target()?).map(drop).map_err(|error| error.to_string())
     }
 
     fn traffic(&self) -> MemoryTraffic {
-        let read = |target| self.resctrl.traffic(&target).map_err(|error| error.to_string());
+        let read = |target| self.groups.resctrl.traffic(&target).map_err(|error| error.to_string());
         profile_target().and_then(read).unwrap_or_else(|error| {
-            tracing::debug!(%error, "the memory traffic of a profile is not counted");
+            tracing::debug!(%error, "the memory traffic of a profile cannot be counted");
             MemoryTraffic::default()
         })
     }
@@ -179,16 +156,38 @@ impl ClosBinder for ResctrlClasses {
 
     fn bind(&self, tasks: &Members, clos: ClosId) -> Result<(), String> {
         match &self.by_core {
-            Some(by_core) => self.class_by_core(by_core, tasks, clos),
-            None => self.move_tasks(tasks, clos),
+            Some(by_core) => by_core.bind(&self.groups, tasks, clos),
+            None => self.groups.move_tasks(tasks, clos),
+        }
+    }
+}
+
+/// Gives each invocation its core. It comes after [`crate::CacheWays`], which chooses the class.
+pub struct CoreHook(pub Arc<ResctrlClasses>);
+
+impl InvocationHook for CoreHook {
+    fn name(&self) -> &'static str {
+        "cache core"
+    }
+
+    fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
+        let (Some(by_core), Some(tasks)) = (&self.0.by_core, &run.tasks) else { return None };
+        Some(by_core.begin(&self.0.groups, run.invocation, tasks))
+    }
+
+    fn after_run(&self, activation: &Activation) {
+        self.not_run(activation.id);
+    }
+
+    fn not_run(&self, invocation: InvocationId) {
+        if let Some(by_core) = &self.0.by_core {
+            by_core.end(invocation);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use nigh_llc::CasyRequest;
     use nigh_llc::resctrl::emulator::{Dialect, Emulator, Fault, MachineConfig};

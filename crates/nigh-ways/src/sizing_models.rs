@@ -1,7 +1,7 @@
 //! The models of how many cache ways each function's invocations need, kept in the registry.
 //!
-//! A model belongs to one version of a function's code: another version has none until it is profiled. Which of the
-//! objects that an input names are its data was learned by the profile and is kept with the model.
+//! A model belongs to one version of a function's code; another version has none until it is profiled. The profile also
+//! learns which objects named by an input are its data, and that is stored with the model.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -40,7 +40,8 @@ pub enum SizingModelsError {
 pub struct FunctionModel {
     /// The need by size.
     pub model: SizingModel,
-    /// The paths of the input that name its data (`nigh_schedule::named_objects`); if none, all that name objects.
+    /// The paths of the input that name its data (`nigh_schedule::named_objects`). If empty, all paths that name
+    /// objects.
     pub inputs: BTreeSet<String>,
 }
 
@@ -77,7 +78,8 @@ fn read(document: &[u8]) -> Result<FunctionModel, SizingModelsError> {
 }
 
 impl SizingModels {
-    /// The models of earlier lives. One that cannot be read is left out with a warning: its function is profiled anew.
+    /// Loads the models that earlier processes stored. A model that cannot be read is left out with a warning, and its
+    /// function is profiled again.
     ///
     /// # Errors
     /// If the registry cannot be read.
@@ -105,7 +107,7 @@ impl SizingModels {
         (*model.model.rows().version() == FunctionModel::version(function)).then(|| Arc::clone(model))
     }
 
-    /// Keeps a function's model, in place of any it had.
+    /// Stores a function's model in place of its present one.
     ///
     /// # Errors
     /// If it cannot be stored, or there are too many.
@@ -129,7 +131,7 @@ impl SizingModels {
             let found = self.registry.get(TABLE, &key).await?.map(|revised| revised.revision);
             match self.registry.put(TABLE, &key, document.clone(), found).await {
                 Ok(_) => break,
-                // The last profile stands; whoever came between is replaced.
+                // The last profile wins over a concurrent one.
                 Err(RegistryError::Conflict { .. }) => {}
                 Err(other) => return Err(other.into()),
             }

@@ -1,4 +1,4 @@
-//! The station in the path, with a binder that keeps what it was told.
+//! The hook, with a binder that records its calls.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,14 +6,18 @@ use std::path::PathBuf;
 use nigh_data::{ObjectEvent, ObjectObserver, ServeOutcome};
 use nigh_functions::function::Function;
 use nigh_functions::test_support::function;
+use nigh_invoke::hooks::{InvocationHook as _, Run};
 use nigh_llc::resctrl::emulator::{Dialect, Emulator, Fault, MachineConfig};
 use nigh_llc::resctrl::{ProcessRef, Resctrl, ResctrlFs, TaskView, Tid};
 use nigh_llc::{
     CacheClass, CacheShape, Casy, CasyRequest, CpiModel, MissCurve, ModelKind, OneRunRule, PredictedNeed,
-    SharedPlacement, SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows, Work,
+    SharedPlacement, SizingInput, SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows, Work,
 };
-use nigh_schedule::vacancy::WarmFunction;
-use nigh_terms::{BucketName, ManualClock, Monotonic, ObjectKey, Principal, SandboxId, Token, WayMask, Ways};
+use nigh_schedule::vacancy::{Vacancy, WarmFunction};
+use nigh_terms::{
+    BucketName, ByteSize, InvocationId, ManualClock, Monotonic, ObjectKey, Principal, SandboxId, Token, WayMask,
+};
+use parking_lot::Mutex;
 
 use super::*;
 

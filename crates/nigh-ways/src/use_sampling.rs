@@ -1,8 +1,8 @@
-//! Occupancy and bandwidth of each function's sandboxes, read from the machine once a second.
+//! Reads occupancy and bandwidth of each function's sandboxes once a second.
 //!
-//! Nothing of it is on an invocation's path but a look-up: monitoring groups are made, read and removed by the sampler.
-//! Only a sandbox that is moved takes its group along there and then, with one rename where the kernel has it. Where
-//! ids run out a sandbox is not counted, a meter says so, and it is tried again.
+//! An invocation only looks its sandbox up: the sampler makes, reads and removes monitoring groups. A sandbox that
+//! changes its class takes its group along, by one rename if the kernel can do that. When monitoring ids run out, a
+//! sandbox is not counted, a metric counts the case, and the sampler tries again.
 
 use std::sync::Arc;
 
@@ -12,19 +12,20 @@ use nigh_schedule::activation::Activation;
 use nigh_terms::{InvocationId, Monotonic};
 
 use super::cache_use::{CountedPlace, FunctionUse};
-use super::resctrl_classes::{ResctrlClasses, group};
+use super::class_groups::group;
+use super::resctrl_classes::ResctrlClasses;
 
-/// Stands in the path before [`super::CacheWays`]: takes each new sandbox in.
-pub struct UseStation(pub Arc<ResctrlClasses>);
+/// Registers each new sandbox for counting. It comes before [`super::CacheWays`].
+pub struct CacheUseHook(pub Arc<ResctrlClasses>);
 
-impl InvocationHook for UseStation {
+impl InvocationHook for CacheUseHook {
     fn name(&self) -> &'static str {
         "cache use"
     }
 
     fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
         if let Some(tasks) = &run.tasks {
-            let mut counted = self.0.counted.lock();
+            let mut counted = self.0.groups.counted.lock();
             if counted.can_count() {
                 counted.watch(tasks, run.sandbox, run.function);
             }
@@ -42,74 +43,76 @@ fn target(place: &CountedPlace) -> TaskTarget {
 }
 
 impl ResctrlClasses {
-    /// Removes the monitoring groups of an earlier life, whose ids nobody else would free.
+    /// Removes the monitoring groups that an earlier process left, to free their ids.
     ///
     /// # Errors
-    /// The system's reason; what stays is removed when the node ends.
+    /// The system's reason. The node removes the rest at its end.
     pub fn drop_earlier_counts(&self) -> Result<usize, String> {
-        self.resctrl.remove_monitors().map_err(|error| error.to_string())
+        self.groups.resctrl.remove_monitors().map_err(|error| error.to_string())
     }
 
-    /// Whether this machine counts anything.
+    /// Whether this machine can count.
     #[must_use]
     pub fn counts_use(&self) -> bool {
-        self.counted.lock().can_count()
+        self.groups.counted.lock().can_count()
     }
 
-    /// Whether any sandbox is to be watched over.
+    /// Whether any sandbox is registered.
     #[must_use]
     pub fn has_sandboxes(&self) -> bool {
-        self.by_core.as_ref().is_some_and(|by_core| by_core.has_sandboxes()) || !self.counted.lock().is_empty()
+        self.by_core.as_ref().is_some_and(|by_core| by_core.has_sandboxes()) || !self.groups.counted.lock().is_empty()
     }
 
-    /// Each function's use of the cache as it was last read.
+    /// Each function's use of the cache at the last reading.
     #[must_use]
     pub fn use_by_function(&self) -> Vec<FunctionUse> {
-        self.counted.lock().by_function()
+        self.groups.counted.lock().by_function()
     }
 
-    /// Drops what has ended, makes the monitoring groups that are missing, and reads all. To be called every second;
-    /// it blocks for some system calls a sandbox. `now` gives the time of each reading.
+    /// Forgets ended sandboxes, makes missing monitoring groups, and reads all counters. Called every second. Makes
+    /// several blocking system calls for each sandbox. `now` gives the time of each reading.
     pub fn sample_use(&self, now: impl Fn() -> Monotonic) {
         if let Some(by_core) = &self.by_core {
             by_core.forget_ended(|tasks| self.has_ended(tasks));
         }
         self.drop_ended();
         self.make_missing();
-        let standing = self.counted.lock().standing();
-        // Unlocked: a reading of a place that the sandbox has left meanwhile is not taken.
+        let standing = self.groups.counted.lock().standing();
+        // Without the lock: `take` ignores the reading if the sandbox has moved meanwhile.
         for place in standing {
-            match self.resctrl.counters(&target(&place)) {
-                Ok(readings) => self.counted.lock().take(&place, now(), readings),
-                Err(error) => tracing::debug!(%error, tasks = %place.tasks, "its use of the cache cannot be read"),
+            match self.groups.resctrl.counters(&target(&place)) {
+                Ok(readings) => self.groups.counted.lock().take(&place, now(), readings),
+                Err(error) => {
+                    tracing::debug!(%error, tasks = %place.tasks, "a sandbox's use of the cache cannot be read")
+                }
             }
         }
     }
 
-    /// What cannot be asked of is taken for living, and asked again.
+    /// A sandbox whose state cannot be read counts as alive until the next call.
     fn has_ended(&self, tasks: &Members) -> bool {
-        self.resctrl.has_ended(tasks).unwrap_or(false)
+        self.groups.resctrl.has_ended(tasks).unwrap_or(false)
     }
 
     fn drop_ended(&self) {
-        let all = self.counted.lock().all();
+        let all = self.groups.counted.lock().all();
         for tasks in all.into_iter().filter(|tasks| self.has_ended(tasks)) {
-            let Some(monitor) = self.counted.lock().forget(&tasks) else { continue };
-            if let Err(error) = self.resctrl.remove_monitor(&monitor) {
+            let Some(monitor) = self.groups.counted.lock().forget(&tasks) else { continue };
+            if let Err(error) = self.groups.resctrl.remove_monitor(&monitor) {
                 tracing::warn!(%error, %monitor, "the monitoring group of an ended sandbox stays until the node ends");
             }
         }
     }
 
     fn make_missing(&self) {
-        let unmade = self.counted.lock().unmade();
+        let unmade = self.groups.counted.lock().unmade();
         for place in unmade {
-            // Locked throughout: nobody moves the sandbox meanwhile.
-            let mut counted = self.counted.lock();
+            // The lock keeps others from moving the sandbox meanwhile.
+            let mut counted = self.groups.counted.lock();
             if !counted.is_unmade(&place) {
                 continue;
             }
-            match self.resctrl.bind_tasks(&place.tasks, &target(&place)) {
+            match self.groups.resctrl.bind_tasks(&place.tasks, &target(&place)) {
                 Ok(bound) if bound.monitored => counted.moved(&place.tasks, place.clos, &bound),
                 Ok(_no_id_left) => {
                     metrics::counter!("nigh_llc_monitor_ids_short_total").increment(1);
@@ -117,7 +120,7 @@ impl ResctrlClasses {
                 }
                 Err(error) => {
                     counted.astray(&place.tasks);
-                    tracing::debug!(%error, tasks = %place.tasks, "its use of the cache is not counted");
+                    tracing::debug!(%error, tasks = %place.tasks, "a sandbox's use of the cache is not counted");
                 }
             }
         }
@@ -163,7 +166,7 @@ mod tests {
             let tasks = Members::Tree(ProcessRef { pid: Tid(pid), started });
             let deployed = function("f");
             let run = Run::new(InvocationId::now(), &deployed, b"{}", SandboxId::random());
-            UseStation(Arc::clone(&self.classes)).before_run(&mut Run { tasks: Some(tasks.clone()), ..run });
+            CacheUseHook(Arc::clone(&self.classes)).before_run(&mut Run { tasks: Some(tasks.clone()), ..run });
             tasks
         }
 

@@ -1,7 +1,7 @@
-//! Which functions want a profile, and with what: events they were invoked with, of different sizes. Pure.
+//! Remembers which functions need a profile, with events of different sizes that they were invoked with. Pure.
 //!
-//! A function wants one if it has no model of its present code, or was asked for a size beyond its model's. It is tried
-//! once a version of its code and set of sizes; one that cannot be profiled is not tried again.
+//! A function needs a profile if its present code has no model, or if an input was outside the model's sizes. Each
+//! version of the code is tried once for each set of sizes; after a failed profile it is not tried again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,16 +11,16 @@ use nigh_terms::{ByteSize, FunctionName, Namespace};
 
 /// Functions that may wait at a time.
 const FUNCTIONS_MAX: usize = 64;
-/// Events kept of a function, each of another size.
+/// The events kept of a function, each of another size.
 const EVENTS_MAX: usize = 4;
-/// Sizes that tell something: with fewer there is nothing to learn from.
+/// The fewest sizes that a model can be learned from.
 const EVENTS_MIN: usize = 2;
 /// Larger events are not kept.
 const EVENT_BYTES_MAX: usize = 64 * 1024;
 /// Versions that are remembered as tried; beyond it all are forgotten.
 const TRIED_MAX: usize = 4096;
 
-/// A profile that somebody should make.
+/// A profile that should be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedProfile {
     /// Whose function.
@@ -45,7 +45,7 @@ pub(super) struct WantedProfiles {
     tried: HashSet<String>,
 }
 
-/// Two sizes tell the same if their logarithm is.
+/// Two sizes with the same logarithm count as one.
 fn magnitude(size: ByteSize) -> u32 {
     size.0.checked_ilog2().unwrap_or(0)
 }

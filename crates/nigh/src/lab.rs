@@ -1,8 +1,8 @@
-//! `nigh bench`, `check`, `experiment`, `load`, `profile` and `llc selftest --vm` start `nigh-lab`, a program of its own, so
-//! that a node carries no peers, charts and checkers.
+//! Starts `nigh-lab`, a program of its own, so that a node carries no peers, charts, checkers and simulators.
 //!
-//! It takes this process' place and gets the words as they were given. What it cannot know, the node and its keys, is in
-//! its environment, by the names that the AWS SDKs use: other users of the machine see command lines.
+//! `nigh bench`, `check`, `experiment`, `load`, `profile`, `llc selftest --vm` and `llc pack-trace` replace this process by
+//! nigh-lab and pass it the words as given. The node and its keys are passed in the environment, under the names that the
+//! AWS SDKs use, because other users of the machine can see command lines. `nigh llc learn --trace` reads nigh-lab's output.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -12,11 +12,11 @@ use std::process::Command;
 use clap::{Args, FromArgMatches};
 
 use crate::context::Globals;
-use crate::error::CliError;
+use crate::error::{CliError, USAGE};
 
 const PROGRAM: &str = "nigh-lab";
 
-/// The words that are nigh-lab's to read.
+/// The words that nigh-lab parses.
 #[derive(Args)]
 pub(crate) struct LabArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
@@ -38,6 +38,19 @@ impl LabArgs {
 /// Goes on as nigh-lab; returns only if that cannot be.
 pub(crate) fn run() -> CliError {
     start(Vec::new())
+}
+
+/// Runs nigh-lab with `words` and returns what it prints.
+pub(crate) fn answer(words: &[String]) -> Result<Vec<u8>, CliError> {
+    let own = std::env::current_exe().unwrap_or_default();
+    let program = find(&own, std::env::var_os("PATH").as_deref()).ok_or(CliError::NoLab { beside: own })?;
+    let ran = Command::new(&program).args(words).output().map_err(CliError::local(program.display()))?;
+    if ran.status.success() {
+        return Ok(ran.stdout);
+    }
+    let reason = String::from_utf8_lossy(&ran.stderr).trim().trim_start_matches("nigh: ").to_owned();
+    let is_usage = ran.status.code() == Some(USAGE.into());
+    Err(if is_usage { CliError::Usage(reason) } else { CliError::Failed(reason) })
 }
 
 /// Goes on as nigh-lab, whose load goes to the node of `globals`; returns only if that cannot be.

@@ -4,7 +4,6 @@ mod explain;
 mod export_oci;
 mod guard;
 mod learn;
-mod pack_trace;
 mod profile;
 mod sample_objects;
 mod selftest;
@@ -16,19 +15,21 @@ use clap::Subcommand;
 
 use crate::context::Globals;
 use crate::error::CliError;
+use crate::lab;
 
 #[derive(Subcommand)]
 pub(crate) enum LlcCommand {
-    /// Show whether the level is on, and what is known of functions
+    /// Show whether the level is on, and the models of functions
     Status,
     /// Show the classes of service over the cache's ways, with their loads
     Layout,
     /// Measure how many ways a function needs, and keep the model
     Profile(profile::ProfileArgs),
-    /// Make a function's model of memory traces, or of rows that were measured elsewhere
+    /// Make a function's model from memory traces, or from rows that were measured elsewhere
     Learn(learn::LearnArgs),
-    /// Make a memory trace of what the tracer recorded
-    PackTrace(pack_trace::PackArgs),
+    /// Make a memory trace of a tracer's recording
+    #[command(disable_help_flag = true)]
+    PackTrace(lab::LabArgs),
     /// Show which ways one invocation was given, and why
     Explain(explain::ExplainArgs),
     /// Keep a latency-critical service within its objective with the fewest cache ways
@@ -39,14 +40,13 @@ pub(crate) enum LlcCommand {
     Selftest(selftest::SelftestArgs),
 }
 
-/// Does what is asked.
 pub(crate) async fn run(command: LlcCommand, globals: &Globals) -> Result<ExitCode, CliError> {
     match command {
         LlcCommand::Status => status::status(globals).await?,
         LlcCommand::Layout => status::layout(globals).await?,
         LlcCommand::Profile(args) => profile::run(args, globals).await?,
         LlcCommand::Learn(args) => learn::run(args, globals).await?,
-        LlcCommand::PackTrace(args) => pack_trace::run(&args, globals)?,
+        LlcCommand::PackTrace(_) => return Err(lab::run()),
         LlcCommand::Explain(args) => explain::run(&args, globals).await?,
         LlcCommand::Guard(args) => guard::run(*args, globals).await?,
         LlcCommand::ExportOci(args) => export_oci::run(&args, globals)?,

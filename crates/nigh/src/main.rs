@@ -146,9 +146,17 @@ enum Command {
 }
 
 impl Command {
-    /// nigh-lab does it, and reads what stands behind it.
+    /// nigh-lab runs the command and parses the words after it.
     const fn is_the_laboratorys(&self) -> bool {
-        matches!(self, Self::Load(_) | Self::Bench(_) | Self::Check(_) | Self::Experiment(_) | Self::Profile(_))
+        matches!(
+            self,
+            Self::Load(_)
+                | Self::Bench(_)
+                | Self::Check(_)
+                | Self::Experiment(_)
+                | Self::Profile(_)
+                | Self::Llc(llc::LlcCommand::PackTrace(_))
+        )
     }
 }
 

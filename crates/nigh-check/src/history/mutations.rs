@@ -2,12 +2,12 @@
 
 use super::{History, Operation, OperationResult, State};
 
-/// What is done to a history.
+/// The mutations of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
     /// A read shows what had been overwritten before it began.
     StaleRead,
-    /// From an acknowledged write on, every read shows what was there before it.
+    /// After an acknowledged write, all reads show the state before it.
     LostWrite,
     /// Two reads, one after the other, show each what the other did.
     SwappedValues,
@@ -28,7 +28,7 @@ impl Mutation {
     }
 }
 
-/// A read of a client outside that was told a value.
+/// A read of a client outside that got a value.
 fn told(operation: &Operation) -> Option<State> {
     match operation.found {
         OperationResult::Is(state @ Some(_)) if operation.made.is_none() && operation.invocation.is_none() => {
@@ -38,7 +38,7 @@ fn told(operation: &Operation) -> Option<State> {
     }
 }
 
-/// The history with `mutation` done to it at the first place where it breaks a promise; none if it has no such place.
+/// The history with `mutation` at the first place where it breaks a promise; none if there is no such place.
 #[must_use]
 pub fn mutated(history: &History, mutation: Mutation) -> Option<History> {
     let operations = &history.operations;

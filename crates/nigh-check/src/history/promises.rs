@@ -1,8 +1,8 @@
-//! What a read had to show, and did not: the contract's promises on a recorded history.
+//! Checks the contract's promises on a recorded history: finds reads that did not show what they had to.
 //!
-//! A write is *older* than another if its effect was known before the other began: by its own answer, or by a reader's. A
-//! read of a client outside must be of nothing older than what was known before it began. A read in an invocation must be of
-//! nothing older than
+//! A write is *older* than another if its effect was known before the other began: by its own answer, or by a reader's.
+//! A read of a client outside must be of nothing older than what was known before it began. A read in an invocation
+//! must be of nothing older than
 //! - what was settled before the invocation was called: written by clients outside, or seen or written by an invocation that
 //!   had ended (P1);
 //! - what the invocation had seen, its caller's and its callees' part among it (P4);
@@ -37,9 +37,9 @@ pub struct Missed {
     pub kind: MissedKind,
     /// The read, by its index in the history.
     pub read: usize,
-    /// What it was shown.
+    /// The state that it got.
     pub shown: State,
-    /// What it had to show, or newer.
+    /// The oldest state that it could show.
     pub instead: State,
 }
 
@@ -59,7 +59,7 @@ fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
     [one, other].into_iter().flatten().min()
 }
 
-/// What an operation came to see, or made.
+/// What an operation saw or wrote.
 fn saw(operation: &Operation) -> Option<State> {
     match (operation.made, operation.found) {
         (Some(made), _) => Some(made),
@@ -71,9 +71,9 @@ fn saw(operation: &Operation) -> Option<State> {
 struct HistoryIndex<'h> {
     history: &'h History,
     writes: BTreeMap<&'h str, Vec<Write>>,
-    /// Where a value was written.
+    /// The write of a value.
     by_value: BTreeMap<Value, usize>,
-    /// What each invocation did, by time.
+    /// The operations of each invocation, by time.
     by_invocation: Vec<Vec<usize>>,
     callees: Vec<Vec<usize>>,
 }
@@ -127,8 +127,8 @@ impl<'h> HistoryIndex<'h> {
         known
     }
 
-    /// When what was shown was known at the latest, whichever of the writes that make it so it is of: what began after that
-    /// is newer. None if that cannot be told.
+    /// When what was shown was known at the latest, whichever of the writes that make it so it is of: what began after
+    /// that is newer. None if that cannot be told.
     fn known(&self, object: &str, shown: State, shown_by: Moment) -> Option<Moment> {
         let writes = self.writes.get(object).map_or(&[][..], Vec::as_slice);
         match shown {
@@ -136,7 +136,7 @@ impl<'h> HistoryIndex<'h> {
                 let index = self.by_value.get(&value)?;
                 writes.iter().find(|write| write.index == *index)?.known
             }
-            // Every object begins as nothing.
+            // Each object is absent at first.
             None => writes
                 .iter()
                 .filter(|write| write.state.is_none() && write.begin < shown_by)
@@ -183,13 +183,13 @@ impl<'h> HistoryIndex<'h> {
         all.difference(part).copied().collect()
     }
 
-    /// A write that stands for what an operation saw: it was seen, so it is known.
+    /// The write that an operation saw.
     fn as_write(&self, index: usize) -> Option<Write> {
         let operation = &self.history.operations[index];
         let state = saw(operation).filter(|_| operation.end.is_some())?;
         let begin = match state {
             Some(value) => self.history.operations[*self.by_value.get(&value)?].begin,
-            // Which deletion was seen is not known, unless it is one's own.
+            // Which deletion was seen is unknown, unless it is the client's own.
             None => operation.made.map(|_| operation.begin)?,
         };
         Some(Write { state, begin, known: operation.end, settled: None, index })
@@ -224,10 +224,10 @@ impl<'h> HistoryIndex<'h> {
     }
 }
 
-/// Every read that missed what it had to show, with the first such write.
+/// All reads that missed a write, each with the first such write.
 ///
 /// # Panics
-/// If an operation names an invocation that is none.
+/// If an operation names an unknown invocation.
 #[must_use]
 pub fn missed(history: &History) -> Vec<Missed> {
     let known = HistoryIndex::of(history);

@@ -1,14 +1,14 @@
 //! Linearizability of one object: just-in-time linearization, after Lowe ("Testing for linearizability", 2017).
 //!
-//! Time is walked through once. Kept is every way in which what has ended can have been ordered: the object's state, and
-//! which of the open operations have taken place. When one ends, each way is driven on until that one has taken place; those
-//! in which it cannot fall away. A read that fits takes place at once, for it can only help.
+//! One pass through time. It keeps all possible orders of the ended operations, each as the object's state and the set
+//! of open operations that have taken place. When an operation ends, each order is extended until that operation has
+//! taken place, and orders without it are dropped. A matching read takes place at once, since that can only help.
 
 use std::collections::HashSet;
 
 use super::{Operation, State};
 
-/// Ways that are followed at a time; beyond it nothing is said of the object.
+/// The most orders at a time. Above it the object has no verdict.
 const WAYS_MAX: usize = 400_000;
 /// Operations that may be open at a time, those without an answer among them.
 const OPEN_MAX: u32 = 128;
@@ -38,7 +38,7 @@ struct OpenOperation<'o> {
     operation: &'o Operation,
 }
 
-/// Whether one order of `operations`, all of one object that is absent at first, explains what each found.
+/// Whether one order of `operations` explains what each found. All are of one object that is absent at first.
 #[must_use]
 pub fn judge(operations: &[Operation]) -> Judgement {
     let mut events: Vec<(u64, bool, usize)> = Vec::new();
@@ -72,13 +72,13 @@ pub fn judge(operations: &[Operation]) -> Judgement {
     Judgement::Fits
 }
 
-/// Has every open read take place that fits.
+/// Lets all matching open reads take place.
 fn with_reads((state, done): Way, open: &[OpenOperation<'_>]) -> Way {
     let fits = open.iter().filter(|one| one.operation.made.is_none() && one.operation.found.fits(state));
     (state, fits.fold(done, |done, one| done | 1 << one.slot))
 }
 
-/// All ways in which the operation of `slot` has taken place; none if they are too many.
+/// All orders in which the operation of `slot` has taken place; none if there are too many.
 fn followed(ways: &HashSet<Way>, open: &[OpenOperation<'_>], slot: u32) -> Option<HashSet<Way>> {
     let mut arrived = HashSet::new();
     let mut met: HashSet<Way> = ways.clone();

@@ -38,7 +38,7 @@ pub fn murphi_models() -> Vec<MurphiModel> {
     .concat()
 }
 
-/// Apta's rules as published, with what shows that they do not suffice, and mended.
+/// Apta's rules as published, with counterexamples, and corrected.
 fn published() -> Vec<MurphiModel> {
     vec![
         apta("apta", ExpectedVerdict::Holds, "as published: no data, no crash, all puts alike", &[]),
@@ -229,7 +229,7 @@ fn calls_and_parts() -> Vec<MurphiModel> {
     ]
 }
 
-/// A home that is replaced, nodes that are lost and begin anew.
+/// A home that is replaced, and nodes that are lost and start again.
 fn lives_and_reigns() -> Vec<MurphiModel> {
     let of = |rule, breaks, about, constants| {
         let size: &[(&str, u32)] = &[("EPOCHS", 2), ("INCARNATIONS", 2), ("STEPS", 1)];

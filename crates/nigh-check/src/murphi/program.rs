@@ -2,8 +2,8 @@
 
 use super::{MurphiModel, MurphiSource};
 
-/// Constants of `nigh.m` that bound what happens and not what there is: the start state sets them. Each is a field of
-/// that name, in small letters, of `given` or `left`.
+/// Constants of `nigh.m` that bound events, not sizes; the start state sets them. Each is a field of `given` or `left`
+/// with the same name in lower case.
 const CHOSEN: [&str; 19] = [
     "STEPS",
     "WRITES",
@@ -76,7 +76,7 @@ fn text_for(models: &[MurphiModel]) -> String {
         }
     }
     for (name, value) in largest {
-        // Who does not say it has the file's own.
+        // A model without a value uses the file's value.
         let usual = if is_chosen(&models[0], name) { constant(&text, name) } else { None };
         text = with_constant(&text, name, value.max(usual.unwrap_or_default()));
     }
@@ -98,7 +98,7 @@ impl MurphiModel {
         self.source == other.source && size(self) == size(other)
     }
 
-    /// What its program is told at its start, by names and numbers in its environment.
+    /// The environment of its program: names and numbers.
     #[must_use]
     pub fn chosen(&self) -> Vec<(String, String)> {
         let text = self.source.text();
@@ -115,8 +115,8 @@ impl MurphiModel {
     }
 }
 
-/// A verifier's C program, of `nigh.m`, that takes what is chosen out of its environment. None if it is not as expected:
-/// another version of rumur wrote it.
+/// A verifier's C program of `nigh.m` that reads the choices from its environment. None if the program is not as
+/// expected, because another version of rumur wrote it.
 #[must_use]
 pub fn with_choices(program: &str) -> Option<String> {
     let mut found = 0;

@@ -1,9 +1,9 @@
-//! What a verifier printed, read.
+//! Parses a verifier's report.
 
 /// The property that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokenProperty {
-    /// What stands before the colon of its name; the verifier's own words for an error that is no property's.
+    /// The name before the colon, or the verifier's message for an error without a property.
     pub property: String,
     /// The rules that were taken on the way to it, in order. The shortest way, if one thread went it.
     pub steps: Vec<String>,
@@ -14,14 +14,14 @@ pub struct BrokenProperty {
 pub struct MurphiReport {
     /// Different states; of a search that was cut, those of its last word.
     pub states: u64,
-    /// Whether the search came to its end.
+    /// Whether the search was completed.
     pub complete: bool,
     /// The first property that failed.
     pub broken: Option<BrokenProperty>,
 }
 
 impl MurphiReport {
-    /// Reads what a verifier printed, whole or cut off.
+    /// Parses a verifier's output, complete or not.
     #[must_use]
     pub fn read(xml: &str) -> Self {
         let count = |tag: &str| {

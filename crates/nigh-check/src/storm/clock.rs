@@ -7,20 +7,20 @@ pub(super) const MS: u64 = 1_000_000;
 /// Parts of a million.
 const WHOLE: u64 = 1_000_000;
 
-/// What one machine takes for the time.
+/// The clock of one machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostClock {
-    /// When it was last set, in the storm's own time, and what it said then; nanoseconds.
+    /// The time of the last setting, in the storm's time, and the value set; nanoseconds.
     set_at: u64,
     said: u64,
-    /// Its rate, in millionths.
+    /// Its drift, in millionths.
     rate: u64,
 }
 
 impl HostClock {
     pub(super) const TRUE: Self = Self { set_at: 0, said: 0, rate: WHOLE };
 
-    /// What it says at `now` of the storm's time.
+    /// Its value at `now` of the storm's time.
     pub(super) const fn read(&self, now: u64) -> Monotonic {
         Monotonic(self.said + (now - self.set_at) / 1000 * self.rate / 1000)
     }
@@ -29,7 +29,7 @@ impl HostClock {
         *self = Self { set_at: now, said: self.read(now).0 + ahead, rate: self.rate };
     }
 
-    /// From now on it gains so many millionths; loses, if negative.
+    /// Sets the drift: positive runs fast.
     pub(super) const fn run(&mut self, now: u64, gains: i64) {
         *self = Self { set_at: now, said: self.read(now).0, rate: WHOLE.saturating_add_signed(gains) };
     }

@@ -13,7 +13,7 @@ pub enum FaultKind {
     Partition,
     /// One group does not reach the other, which reaches it.
     OneWayPartition,
-    /// A machine stands still, and does all that came meanwhile when it goes on.
+    /// A machine pauses, and handles all received messages when it continues.
     Pause,
     /// A clock jumps ahead.
     ClockJump,
@@ -27,7 +27,7 @@ pub enum FaultKind {
     ZombieHome,
     /// A scheduler crashes, and its successor takes over.
     SchedulerCrash,
-    /// A home gives up a node that lives.
+    /// A home declares a live node dead.
     Suspicion,
     /// A node that lives is taken for lost: it is fenced, and what it runs is declared ended.
     FalseLoss,
@@ -37,7 +37,7 @@ pub enum FaultKind {
     Eviction,
     /// A home forgets what it may forget.
     Forgetting,
-    /// The ledger crashes: of what was not synced a prefix is there.
+    /// The ledger crashes; a prefix of the unsynced records survives.
     LedgerTorn,
     /// The ledger's answers are lost.
     LedgerSilent,
@@ -45,13 +45,13 @@ pub enum FaultKind {
     LedgerFull,
     /// The store refuses, and does nothing.
     StoreRefuses,
-    /// The store does what it was asked and does not say so.
+    /// The store executes a call and does not respond.
     StoreSilent,
-    /// The store does not answer, and does seconds later what it was asked.
+    /// The store does not respond, and executes the call seconds later.
     StoreLate,
     /// The store is down.
     StoreDown,
-    /// Somebody else writes in the store.
+    /// An outsider writes into the store.
     OutsideWrite,
 }
 
@@ -123,15 +123,15 @@ impl FaultKind {
 pub struct Fault {
     /// When it begins, milliseconds.
     pub at_ms: u64,
-    /// How long it lasts, milliseconds; what happens in a moment lasts none.
+    /// Its duration in milliseconds; 0 for an instant fault.
     pub lasts_ms: u64,
     /// What it is.
     pub kind: FaultKind,
-    /// Whom it strikes and how hard, drawn when the plan was made.
+    /// Its target and strength, drawn with the plan.
     pub pick: u64,
 }
 
-/// How often each kind has struck: every message that was lost counts, every node that crashed.
+/// The count of each kind of fault: each lost message, each crashed node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strikes([u64; FaultKind::ALL.len()]);
 

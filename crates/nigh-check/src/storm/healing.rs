@@ -1,5 +1,5 @@
-//! After the faults: all that was begun must be finished, every node must see the newest of all, and the store must
-//! hold it, with nothing kept that nobody needs.
+//! After the faults: all started work must finish, each node must see the newest state of everything, the store must
+//! hold it, and nothing unneeded may be kept.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ impl Storm {
         self.unfinished().is_empty()
     }
 
-    /// What is not finished, in words; empty if all is.
+    /// The unfinished work, in words; empty if there is none.
     pub(super) fn unfinished(&self) -> String {
         let mut left: Vec<String> = Vec::new();
         let mut unless = |done: bool, what: &dyn Fn() -> String| {
@@ -52,7 +52,7 @@ impl Storm {
         left.join("; ")
     }
 
-    /// Every node is asked for everything.
+    /// Each node is asked for all objects.
     pub(super) fn verify(&mut self) {
         for namespace in 0..self.plan.namespaces {
             let reads = self.plan.objects_of(namespace).into_iter().map(Step::Get);
@@ -63,7 +63,7 @@ impl Storm {
         }
     }
 
-    /// What is in the store, in the ledgers and in the directories, when nothing is under way.
+    /// Checks the store, the ledgers and the directories when no work is under way.
     pub(super) fn check_what_is_left(&mut self) {
         let theirs = self.plan.theirs();
         for object in (0..self.plan.objects).filter(|object| !theirs.contains(object)) {
@@ -88,8 +88,8 @@ impl Storm {
             let mut held = Vec::new();
             for item in self.ledgers[usize::from(at.shard.0)].records() {
                 let LedgerRecord::Write { object, writer, .. } = &item.replayed.record else { continue };
-                // A node that lives says with its next put that it has the answer of its last; until then newer records
-                // of the object stay too.
+                // A live node confirms the response to its last put with its next put; until then newer records of the
+                // object stay, too.
                 if self.life(*writer).is_some() {
                     held.push(*object);
                 } else if !held.contains(object) {

@@ -1,6 +1,6 @@
-//! The ledger of one shard, by its contract: one epoch may append at a time, in the order in which its home asked; what
-//! is acknowledged is durable, a request that was carried out gets its answer of then. A crash leaves a prefix of what
-//! was not synced, and that whole.
+//! The ledger of one shard, by its contract: one epoch may append at a time, in the order of its home's requests.
+//! Acknowledged records are durable, and a repeated request gets its first response. After a crash a prefix of the
+//! unsynced records survives, each whole or not at all.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(super) struct Item {
     settled: bool,
 }
 
-/// What a home has the ledger keep.
+/// A record of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Turn {
     pub(super) append: AppendId,
@@ -29,7 +29,7 @@ pub(super) struct Turn {
     pub(super) op: Option<Op>,
 }
 
-/// What becomes of a request to append.
+/// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AppendReply {
     /// It is durable already.
@@ -38,7 +38,7 @@ pub(super) enum AppendReply {
     Waits,
     /// One before it has not come.
     Early,
-    /// There is no room: it is not carried out, nor will it be.
+    /// The ledger is full: the request is not executed, and never will be.
     Refused,
     /// Another home has the shard.
     Fenced,
@@ -52,14 +52,14 @@ pub(super) struct VirtualLedger {
     items: Vec<Item>,
     /// Written and not synced.
     buffered: Vec<Item>,
-    /// What became of the requests of this epoch, in their order; none of one that was refused.
+    /// The results of this epoch's requests, in order; none for a refused request.
     answered: Vec<Option<Version>>,
-    /// Nobody answers until then, nanoseconds.
+    /// No response until then, in nanoseconds.
     pub(super) down_until: u64,
 }
 
 impl VirtualLedger {
-    /// The newest version there is, or can be said to be.
+    /// The newest known version.
     pub(super) fn end(&self) -> Version {
         Version { epoch: self.epoch, sequence: Sequence(self.last.0 - self.buffered.len() as u64) }
     }
@@ -98,7 +98,7 @@ impl VirtualLedger {
         synced
     }
 
-    /// How much is not synced.
+    /// The number of unsynced records.
     pub(super) fn unsynced(&self) -> usize {
         self.buffered.len()
     }
@@ -109,7 +109,7 @@ impl VirtualLedger {
         self.buffered.clear();
     }
 
-    /// Another home takes the shard. All that was synced stands.
+    /// Another home takes the shard. All synced records stay.
     pub(super) fn take(&mut self) -> Epoch {
         self.tear();
         self.epoch = self.epoch.next();
@@ -123,8 +123,8 @@ impl VirtualLedger {
         &self.items
     }
 
-    /// The store holds these versions, or newer ones of their objects; those will not be asked for again. What is both
-    /// goes, of an object the older before the newer: a home that found the older alone would take it for the newest.
+    /// The store holds these versions or newer ones, so they are not read again. Records that are in both are removed,
+    /// of an object the older before the newer: a home that found only the older one would take it for the newest.
     pub(super) fn trim(&mut self, stored: &[Version], settled: &[Version]) {
         for version in stored {
             let object = self.items.iter().find(|item| item.replayed.version == *version).and_then(Item::object);

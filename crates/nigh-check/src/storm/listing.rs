@@ -1,4 +1,4 @@
-//! Listings at a node: each home says what it has, and it is shown when the node covers that.
+//! Listings at a node: each home reports its objects, and the listing is shown when the node covers the reports.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::packet::{HomeProcess, ListId, ListPart, Packet, Requester};
 use super::world::Storm;
 use crate::ghost::Object;
 
-/// True if the node has met a reign of `shard` above `epoch`.
+/// Whether the node knows an epoch of `shard` above `epoch`.
 fn has_met_more(cache: &Cache, shard: ShardId, epoch: Epoch) -> bool {
     let mut next = Token::empty();
     next.see(shard, Version { epoch: epoch.next(), sequence: Sequence(0) });
@@ -26,7 +26,7 @@ impl Storm {
         self.ask_parts(me, list);
     }
 
-    /// Asks the homes that have not said what they have.
+    /// Asks the homes that have not reported.
     fn ask_parts(&mut self, me: Member, list: ListId) {
         let Some(listing) = self.life(me).and_then(|life| life.listings.get(&list)) else { return };
         let namespace = listing.namespace;
@@ -46,7 +46,7 @@ impl Storm {
         }
     }
 
-    /// A home has said what it has.
+    /// A home has reported.
     pub(super) fn listed(&mut self, at: HomeProcess, to: Member, list: ListId, part: ListPart) {
         let now = self.clock(host(to));
         let mut out = CacheOutputs::new();
@@ -62,7 +62,7 @@ impl Storm {
         self.look_at_what_waits(to);
     }
 
-    /// What waits for coverage is shown when there is coverage: listings, and the answers of children.
+    /// Shows what the node covers now: listings, and the responses of children.
     pub(super) fn look_at_what_waits(&mut self, me: Member) {
         let (shards, now) = (usize::from(self.plan.shards), self.clock(host(me)));
         let mut out = CacheOutputs::new();

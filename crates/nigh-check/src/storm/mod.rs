@@ -1,9 +1,9 @@
-//! Storms: whole clusters in virtual time, under many faults at once, decided by one seed.
+//! Storms: whole clusters in virtual time, under many faults at once, all determined by one seed.
 //!
-//! The machines are the production types: home, node cache, gate and frontier of the protocol; of what stands behind
-//! them the order of appends, what waits for the store and when it is pushed, and the pages of listings. Network,
-//! ledger, store, clocks and the engine's view of who lives are modelled by their contracts. An observer who sees no
-//! machine judges the history. docs/design/coherence.md, "Storms".
+//! The machines are the production types: home, node cache, gate and frontier of the protocol, and the production code
+//! for the order of appends, the queue of pushes and the pages of listings. Network, ledger, store, clocks and
+//! membership are models of their contracts. An observer that sees no machine judges the history.
+//! docs/design/coherence.md, "Storms".
 
 mod clock;
 mod dice;
@@ -34,14 +34,14 @@ use self::plan::Plan;
 pub use self::shrink::{ShrunkStorm, shrink};
 use self::world::Storm;
 
-/// What those who drive the machines owe them beyond one process, and can be seen to be missed.
+/// Duties of the shell around the machines in a cluster; leaving one out is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Duty {
-    /// What a home has found in the store counts if its epoch stands after that.
+    /// A result from the store counts only if the home's epoch is still valid afterwards.
     LookStands,
-    /// Who asks the home whatever copy there is, is answered if the home's epoch stands after the question.
+    /// A request for any copy is answered only if the home's epoch is still valid after the request.
     CheckedAnswerStands,
-    /// A push begins when the home's epoch stands.
+    /// A push starts only after the home's epoch is confirmed.
     PushStands,
 }
 
@@ -50,7 +50,7 @@ impl Duty {
     pub const ALL: [Self; 3] = [Self::LookStands, Self::CheckedAnswerStands, Self::PushStands];
 }
 
-/// What is left out, to be missed.
+/// The duty or rule that is left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeftOut {
     /// Nothing.
@@ -58,7 +58,7 @@ pub enum LeftOut {
     Nothing,
     /// A rule of the machines.
     Rule(Rule),
-    /// A duty of those who drive them.
+    /// A duty of the shell.
     Duty(Duty),
 }
 
@@ -68,22 +68,22 @@ impl LeftOut {
     }
 }
 
-/// How a storm ended.
+/// The result of a storm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StormEnd {
     /// The first broken promise.
     pub violation: Option<Violation>,
-    /// How often each fault struck.
+    /// The count of each fault.
     pub strikes: Strikes,
     /// Reads, writes, listings and invocations that came to their end.
     pub operations: u64,
     /// Events of any kind.
     pub events: u64,
-    /// How long it was in its own time.
+    /// Its duration in virtual time.
     pub virtual_seconds: f64,
-    /// Of all events: equal seeds have equal ones.
+    /// The digest of all events; the same for the same seed.
     pub trace_hash: u64,
-    /// Every event, if that was asked for.
+    /// All events, if requested.
     pub trace: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ pub fn storm(seed: u64, left_out: LeftOut) -> StormEnd {
     Storm::new(Plan::of(seed), left_out, false).play()
 }
 
-/// As [`storm`], with every event told.
+/// The same as [`storm`], with all events in the result.
 #[must_use]
 pub fn traced(seed: u64, left_out: LeftOut) -> StormEnd {
     Storm::new(Plan::of(seed), left_out, true).play()

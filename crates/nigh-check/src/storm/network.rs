@@ -35,7 +35,7 @@ impl Storm {
         self.after(wait, Event::Arrive(to, packet));
     }
 
-    /// What keeps packets from one machine to another, if anything does.
+    /// The reason why packets cannot pass between two machines, if any.
     fn cut(&self, from: Host, to: Host) -> Option<FaultKind> {
         let faults = self.active.iter().map(|index| self.plan.faults[*index]);
         let mut cuts = faults.filter(|fault| {

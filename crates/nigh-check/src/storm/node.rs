@@ -1,4 +1,4 @@
-//! The shell of a node: it carries what its cache and its gate want done, and asks again for what got no answer.
+//! The shell of a node: carries out the outputs of its cache and gate, and repeats unanswered requests.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) type CacheOutputs = Vec<CacheOutput<Object, Op>>;
 /// Ticks between two tellings of the same.
 const TELL_EVERY: u64 = 4;
 
-/// How an attempt stands at its node.
+/// The state of an attempt at its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AttemptState {
     /// It waits at the gate, or runs.
@@ -47,7 +47,7 @@ pub(super) struct Run {
 pub(super) struct Listing {
     pub(super) who: Requester,
     pub(super) namespace: u8,
-    /// What each home has said, until the node covers it.
+    /// The homes' reports, until the node covers them.
     pub(super) parts: BTreeMap<ShardId, super::packet::ListPart>,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Life {
     pub(super) handing: BTreeMap<Op, HandingOver>,
     pub(super) answers: Vec<ChildAnswer>,
     ticks: u64,
-    /// It was given up, and begins anew.
+    /// It was declared dead and starts again.
     pub(super) leaving: bool,
 }
 
@@ -144,7 +144,7 @@ impl Storm {
         self.carry_out(me, out);
     }
 
-    /// Does what a node's cache wants done.
+    /// Carries out a cache's outputs.
     pub(super) fn carry_out(&mut self, me: Member, outputs: CacheOutputs) {
         for output in outputs {
             match output {
@@ -178,7 +178,7 @@ impl Storm {
         }
     }
 
-    /// Between a node and the home in its process nothing is lost.
+    /// No message is lost between a node and a home in the same process.
     fn say_to_home(&mut self, me: Member, at: HomeProcess, to: Host, packet: Packet) {
         if self.seat_of(at).is_some_and(|seat| seat.resident == Some(me)) {
             self.say_within(to, packet);
@@ -187,7 +187,7 @@ impl Storm {
         }
     }
 
-    /// The node was given up: soon it begins anew.
+    /// The node was declared dead, and starts again soon.
     pub(super) fn leaves(&mut self, me: Member) {
         let wait = self.chance.between(1, 50) * MS;
         let Some(life) = self.life_mut(me) else { return };
@@ -265,7 +265,7 @@ impl Storm {
         self.send(host(me), to, packet);
     }
 
-    /// The gate looks who may begin.
+    /// The gate checks which dispatches may start.
     pub(super) fn look(&mut self, me: Member) {
         let now = self.clock(host(me));
         let (mut out, mut told) = (CacheOutputs::new(), Vec::new());
@@ -300,7 +300,7 @@ impl Storm {
         self.tell_scheduler(me, namespace, packet);
     }
 
-    /// Does what a node's gate says.
+    /// Carries out a gate's outputs.
     pub(super) fn tell(&mut self, me: Member, outputs: Vec<GateOutput<Author>>) {
         for output in outputs {
             let Some(life) = self.life_mut(me) else { return };
@@ -348,7 +348,7 @@ impl Storm {
         }
     }
 
-    /// Says again what nobody has answered.
+    /// Repeats unanswered messages.
     fn tell_again(&mut self, me: Member) {
         let Some(life) = self.life(me) else { return };
         let ended = life.standing.iter().filter_map(|(attempt, standing)| match standing {
@@ -372,7 +372,7 @@ impl Storm {
         self.list_again(me);
     }
 
-    /// A node hears who has a shard.
+    /// A node learns the home of a shard.
     pub(super) fn hear_map(&mut self, node: u8, shard: ShardId) {
         let (at, to) = self.map[usize::from(shard.0)];
         let now = self.clock(node);

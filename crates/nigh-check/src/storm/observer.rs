@@ -1,8 +1,7 @@
-//! The checker of a storm's history: it is told what every reader was shown and what took place, and says which promise
-//! that breaks. It sees no machine.
+//! The checker of a storm's history: it gets all reads and writes and reports broken promises. It sees no machine.
 //!
-//! Versions are its measure, for the ledger orders all writes of an object. Of an object that outsiders write it knows
-//! the order in which they wrote, and which of their writes Nigh has been told of by which version.
+//! It measures by versions, since the ledger orders all writes of an object. For an object that outsiders write, it
+//! knows the order of their writes, and which of these Nigh has learned of by which version.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,11 +13,11 @@ use crate::ghost::{Marks, Object, Promise, SeenMarks};
 /// Objects that a storm may have.
 pub(super) const OBJECTS_MAX: usize = 20;
 
-/// A write, whoever began it: no two have the same.
+/// A write, with a unique number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Op(pub(super) u32);
 
-/// One who reads and writes: an attempt to run an invocation, or a request of a client at a door.
+/// A reader and writer: an attempt of an invocation, or a request of a client at a door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Author(pub(super) u32);
 
@@ -33,7 +32,7 @@ pub enum Breach {
     Stuck,
     /// The store differs from the newest writes when all is pushed.
     Store,
-    /// Records or entries that nobody needs are kept for ever.
+    /// Unneeded records or entries are never removed.
     Kept,
 }
 
@@ -42,7 +41,7 @@ pub enum Breach {
 pub struct Violation {
     /// Which promise.
     pub breach: Breach,
-    /// What was shown, and what should have been.
+    /// The shown and the expected state.
     pub what: String,
 }
 
@@ -82,7 +81,7 @@ pub(super) struct Observer {
     outside: BTreeMap<Op, usize>,
     outsiders: BTreeMap<Object, usize>,
     authors: Vec<AuthorRecord>,
-    /// What whoever is dispatched now must see, by namespace.
+    /// What an invocation that is dispatched now must see, by namespace.
     ended: Vec<Knowledge>,
     pub(super) reads: u64,
     pub(super) broken: Option<Violation>,
@@ -103,7 +102,7 @@ impl Observer {
         }
     }
 
-    /// Somebody is dispatched, or comes to a door. From outside nobody carries a token.
+    /// An author is dispatched, or comes to a door. Clients outside carry no token.
     pub(super) fn author(&mut self, namespace: u8, from_outside: bool) -> Author {
         let namespace = usize::from(namespace);
         let mut seen = self.ended[namespace];
@@ -118,7 +117,8 @@ impl Observer {
         &mut self.authors[author.0 as usize]
     }
 
-    /// A write begins. What a client outside has seen goes with no write of its: nobody who reads that must see it (P6).
+    /// A write starts. The reads of a client outside do not go with its write: a reader of the write need not see them
+    /// (P6).
     pub(super) fn begins(&mut self, author: Author, object: Object) -> Op {
         let AuthorRecord { from_outside, seen, .. } = self.known(author);
         let knew = if *from_outside { ObjectMarks::default() } else { seen.all() };
@@ -210,8 +210,8 @@ impl Observer {
         }
     }
 
-    /// `author` is shown a listing: of each object whether it is there. It is no picture of one moment, so what one
-    /// entry shows says nothing of the others.
+    /// `author` is shown a listing: whether each object exists. A listing is not one moment, so its entries are
+    /// independent.
     pub(super) fn listed(&mut self, author: Author, shown: &[(Object, bool)]) {
         let must = self.known(author).seen.all();
         for &(object, present) in shown {
@@ -249,7 +249,7 @@ impl Observer {
         }
     }
 
-    /// `author` calls another: who is dispatched from now on has seen what it has.
+    /// `author` calls another invocation: later dispatches have seen what `author` has.
     pub(super) fn calls(&mut self, author: Author) {
         let AuthorRecord { namespace, seen, .. } = *self.known(author);
         self.ended[namespace].chain.join(&seen.chain);
@@ -282,7 +282,7 @@ impl Observer {
         }
     }
 
-    /// What the store must hold of an object in the end; none if nothing.
+    /// The state of an object that the store must hold in the end; none if it must not exist.
     pub(super) fn newest(&self, object: Object) -> Option<Op> {
         let (_, happened) = self.log[usize::from(object)].last_key_value()?;
         (!happened.delete).then_some(happened.op)

@@ -1,4 +1,4 @@
-//! What the parties of a storm say to each other, and what happens by itself.
+//! The messages between the parties of a storm, and the events without a message.
 
 use nigh_protocol::{AppendId, Dispatch, Member, Reply, Request, RequestId};
 use nigh_terms::{Epoch, ShardId, Token, Version};
@@ -26,7 +26,7 @@ pub(super) struct HomeProcess {
     pub(super) epoch: Epoch,
 }
 
-/// What a home asks elsewhere, to be matched by the answer.
+/// Identifies a home's request for its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ticket(pub(super) u64);
 
@@ -148,7 +148,7 @@ pub(super) enum Packet {
         stored: Vec<Version>,
         settled: Vec<Version>,
     },
-    /// Does my epoch stand?
+    /// Asks whether the home's epoch is valid.
     Stand {
         at: HomeProcess,
         ticket: Ticket,
@@ -211,12 +211,12 @@ pub(super) enum Event {
     Verify,
 }
 
-/// Who waits for what a node's cache has asked for.
+/// What waits for a request of a node's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Requester {
     Attempt(Author),
     Client(u8, Author),
-    /// Somebody has told the node of what an outsider wrote.
+    /// The node was told of an outsider's write.
     Notice,
 }
 

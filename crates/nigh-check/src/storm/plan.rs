@@ -1,4 +1,4 @@
-//! What a seed means: how large the cluster is, how patient its machines are, who works, and which faults strike when.
+//! The plan of a seed: the size of the cluster, the machines' time-outs, the load, and the faults with their times.
 //!
 //! Seeds differ widely on purpose: each storm has some kinds of faults and not others, so that rare sequences are not
 //! always broken up by something else.
@@ -13,12 +13,12 @@ use super::fault::{Fault, FaultKind};
 use super::observer::OBJECTS_MAX;
 use crate::ghost::Object;
 
-/// What a put that got no answer may do later than this nobody has to fear: two waits for an answer, each on a machine
-/// that stands still, the longest way, the latest landing, and clocks that run fast and jump meanwhile.
+/// The time after which a put without a response can have no more effect: two time-outs, each on a paused machine, the
+/// longest transfer, the latest landing, and clocks that run fast and jump meanwhile.
 const LANDS_WITHIN: Duration = Duration::from_secs(40);
-/// The same where none of that happens but the waits.
+/// The same without faults: only the time-outs.
 const LANDS_PROMPTLY: Duration = Duration::from_secs(5);
-/// What cannot strike where writes land promptly.
+/// The faults that cannot happen if writes land promptly.
 const DELAYS: [FaultKind; 5] =
     [FaultKind::Pause, FaultKind::ClockJump, FaultKind::ClockSkew, FaultKind::StoreLate, FaultKind::MessageLate];
 
@@ -30,27 +30,27 @@ pub(super) struct Plan {
     pub(super) shards: u16,
     pub(super) namespaces: u8,
     pub(super) objects: u8,
-    /// Every fourth object is written by outsiders alone.
+    /// Every fourth object is written only by outsiders.
     pub(super) outsiders: bool,
     /// Clients that have one request under way at a time.
     pub(super) actors: u8,
-    /// How long one of them waits between requests at most, milliseconds.
+    /// The longest pause of a client between requests, in milliseconds.
     pub(super) think_ms: u64,
     /// Homes are within nodes.
     pub(super) residents: bool,
-    /// How long a message takes at most where nothing strikes it, milliseconds.
+    /// The longest transfer of a message without faults, in milliseconds.
     pub(super) jitter_ms: u64,
-    /// How long a node does not know who has a shard at most, milliseconds.
+    /// The longest time until a node knows the home of a shard, in milliseconds.
     pub(super) news_ms: u64,
     /// Writes that got no answer land soon or never.
     pub(super) prompt: bool,
-    /// When the last fault ends, and nobody begins anything new.
+    /// The end of the last fault, after which no new work starts.
     pub(super) storm_ms: u64,
     pub(super) home: HomeLimits,
     pub(super) cache: CacheLimits,
     pub(super) gate: GateLimits,
     pub(super) dirty: DirtyLimits,
-    /// How often a home asks the ledger whether it still is one.
+    /// How often a home asks the ledger whether its epoch is valid.
     pub(super) heartbeat: Duration,
     pub(super) faults: Vec<Fault>,
 }

@@ -1,5 +1,5 @@
-//! The schedulers: one a namespace at a time. Each dispatches what is ready, hears of ends, and has the homes fence what
-//! is lost before it declares anything ended.
+//! The schedulers: one a namespace at a time. Each dispatches what is ready, hears of ends, and has the homes fence
+//! what is lost before it declares anything ended.
 
 use nigh_protocol::{Frontier, Member, Rule};
 use nigh_terms::{Epoch, ShardId, Token, Version};
@@ -107,7 +107,7 @@ impl Storm {
         }
     }
 
-    /// Dispatches what is ready, each to a node that nobody takes for lost.
+    /// Dispatches what is ready, each to a node that is not known to be lost.
     pub(super) fn dispatch_ready(&mut self, namespace: u8) {
         let nodes: Vec<Member> =
             self.nodes.iter().map(|node| node.me).filter(|member| !self.lost.contains(member)).collect();
@@ -142,7 +142,7 @@ impl Storm {
     pub(super) fn end_told(&mut self, attempt: Author, token: &Token) {
         let Some(Attempt { namespace, dispatch, .. }) = self.work.attempts.get(&attempt) else { return };
         let (namespace, to) = (*namespace, dispatch.to);
-        // What a node says that was declared lost is joined too.
+        // A report of a node that was declared lost is merged, too.
         self.scheduler(namespace).frontier.see(token);
         if let Some((request, _)) = self.work.finish_attempt(attempt) {
             self.observer.ends(attempt, false);
@@ -152,7 +152,7 @@ impl Storm {
         self.send(from, host(to), Packet::EndHeard { attempt, to });
     }
 
-    /// A request is over: who waits for it goes on.
+    /// A request has ended; its waiters continue.
     fn conclude(&mut self, request: usize, outcome: Outcome) {
         self.operations += 1;
         let asked = &mut self.work.requests[request];
@@ -212,7 +212,8 @@ impl Storm {
         }
     }
 
-    /// A home has fenced a member; when each has, what ran there is declared ended, and run again if it may be.
+    /// A home has fenced a member. When all homes have, the member's attempts are declared ended, and run again if
+    /// permitted.
     pub(super) fn fenced(&mut self, namespace: u8, shard: ShardId, member: Member, through: Version) {
         if !self.scheduler(namespace).frontier.fenced(member, shard, through) {
             return;

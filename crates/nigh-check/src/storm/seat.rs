@@ -23,13 +23,13 @@ use crate::ghost::Object;
 
 /// The bytes of every object.
 pub(super) const SIZE: u64 = 100;
-/// After so long without an answer the ledger is asked again.
+/// The ledger is asked again after this time without a response.
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// A record on its way to the ledger.
 #[derive(Clone)]
 struct PendingRecord {
-    /// Its place among all that this home has asked for.
+    /// Its index among this home's requests.
     place: usize,
     turn: Turn,
     asked: AppendNumber,
@@ -47,13 +47,13 @@ pub(super) struct Seat {
     asking: BTreeMap<AppendId, PendingRecord>,
     /// How many records were asked for.
     places: usize,
-    /// What all writers had seen whose writes a listing may show.
+    /// What the writers of all listed writes had seen.
     pub(super) seen: Token,
     /// Fetches of those who ask the home whatever they have.
     pub(super) checked: BTreeSet<(Member, Attempt)>,
     pub(super) tickets: BTreeMap<Ticket, (Monotonic, PendingQuestion)>,
     pub(super) pushing: usize,
-    /// What the ledger has not said that it knows.
+    /// What the ledger has not confirmed.
     pub(super) stored: BTreeSet<Version>,
     settled: BTreeSet<Version>,
     pub(super) heard: Monotonic,
@@ -69,7 +69,7 @@ impl Seat {
     }
 }
 
-/// What a write makes of its object, as write-back knows it. The bytes of a put are named by its entity tag.
+/// The effect of a write on its object, as write-back sees it. The entity tag identifies the bytes of a put.
 fn becomes(write: Write, op: Option<Op>, version: Version) -> ObjectState {
     match (write, op) {
         (Write::Put, Some(op)) => ObjectState::Put(std::sync::Arc::new(ObjectMeta {
@@ -109,7 +109,7 @@ impl Storm {
         if self.plan.residents { self.chance.pick(&living).unwrap_or(apart) } else { apart }
     }
 
-    /// Another home takes the shard: it fences the one before, and begins when it has read all it needs.
+    /// Another home takes the shard. It fences the former home, and starts when it has read all that it needs.
     pub(super) fn take_over(&mut self, shard: ShardId) {
         let ledger = &self.ledgers[usize::from(shard.0)];
         if ledger.down_until > self.now {
@@ -305,7 +305,7 @@ impl Storm {
         self.hear_in_order(at, now);
     }
 
-    /// Tells a home of its writes, each in its turn. Who reads behind it sees a write before it is told.
+    /// Reports writes to the home in their order. A later read sees a write before the report.
     fn hear_in_order(&mut self, at: HomeProcess, now: Monotonic) {
         while let Some(seat) = self.seats.iter_mut().find(|seat| seat.at == at)
             && let Some((version, Turn { append, record, op })) = seat.order.next_to_tell()
@@ -365,7 +365,7 @@ impl Storm {
         self.push_what_is_due(at);
     }
 
-    /// Sends what a home says, when what goes with it is in hand.
+    /// Sends a home's message when the bytes that belong to it are available.
     pub(super) fn deliver(&mut self, at: HomeProcess, reply: Reply<Object>, value: Option<Op>) {
         let Some(seat) = self.seat_of(at) else { return };
         let (from, to) = (seat.host, host(reply.to));

@@ -1,9 +1,8 @@
-//! What a home asks the store and the ledger besides appends: looks, bytes, listings, pushes, and whether it still is a
-//! home.
+//! A home's requests to the store and the ledger other than appends: look-ups, bytes, listings, pushes, and whether its
+//! epoch is valid.
 //!
-//! What was found in the store counts only if the ledger says afterwards that the home's epoch stands: the store may
-//! show what the next home has written. So it is with answers to those who ask the home whatever copy they have, and
-//! with the right to push.
+//! A result from the store counts only if the ledger confirms the home's epoch afterwards: the store may show the next
+//! home's writes. The same holds for requests for any copy, and for the right to push.
 
 use nigh_data::{ETag, ListedObject};
 use nigh_objects::behind::{
@@ -24,12 +23,12 @@ use crate::ghost::Object;
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(1_500);
 /// Pushes under way at a time.
 const PUSHES_MAX: usize = 4;
-/// From this share of the room on, what waits is pushed before it is due.
+/// From this share of the limit on, unpushed writes are pushed before they are due.
 const HURRY: f64 = 0.5;
 /// Objects of a page.
 const PAGE: usize = 3;
 
-/// What was asked, and goes on with the answer.
+/// A request that continues with its response.
 #[derive(Clone, Debug)]
 pub(super) enum PendingQuestion {
     Look(Object),
@@ -63,7 +62,7 @@ impl Storm {
         }
     }
 
-    /// Asks the ledger whether the home's epoch stands; goes on at once where that duty is left out.
+    /// Asks the ledger whether the home's epoch is valid. Continues at once if that duty is left out.
     fn ask_standing(&mut self, at: HomeProcess, duty: Option<Duty>, ask: PendingQuestion) {
         if duty.is_some_and(|duty| self.left_out.leaves_out(duty)) {
             return self.standing(at, ask);
@@ -92,7 +91,7 @@ impl Storm {
         }
     }
 
-    /// The home's epoch stands: what waited for that goes on.
+    /// The home's epoch is valid: what waited for that continues.
     fn standing(&mut self, at: HomeProcess, ask: PendingQuestion) {
         match ask {
             PendingQuestion::LookStands(object, absent) => {
@@ -147,7 +146,7 @@ impl Storm {
             Some(UnpushedWrite { version: newest, becomes: ObjectState::Put(meta), .. }) if *newest <= version => {
                 op_of(&meta.etag)
             }
-            // What is behind is newer than what was found: it will be asked for again.
+            // The store is newer than the result, so it is asked again.
             Some(_) => return,
             None => {
                 let noted = seat.home.version_of(&object);
@@ -250,7 +249,7 @@ impl Storm {
         }
     }
 
-    /// Nothing came, or a refusal; `attempted` if what was asked may have been done, or may be yet.
+    /// No response, or a refusal; `attempted` if the request may have been executed, or may still be.
     fn unanswered(&mut self, at: HomeProcess, ask: PendingQuestion, attempted: bool) {
         match ask {
             PendingQuestion::Look(object) | PendingQuestion::LookStands(object, _) => {
@@ -260,7 +259,7 @@ impl Storm {
                 self.has_not_pushed(at, &push, false)
             }
             PendingQuestion::Push(push) => self.has_not_pushed(at, &push, attempted),
-            // Who still wants it asks again.
+            // Waiting readers ask again.
             PendingQuestion::Bytes(..)
             | PendingQuestion::Answer(..)
             | PendingQuestion::List(..)

@@ -36,7 +36,7 @@ impl Storm {
         self.answer_seat(here, at, answer);
     }
 
-    /// A home tells the ledger what it may trim. A deposed one may be wrong: whom it has answered may not listen to it.
+    /// A home tells the ledger what it may trim. A former home may be wrong, since its responses may have been ignored.
     pub(super) fn ledger_trim(&mut self, at: HomeProcess, stored: Vec<Version>, settled: Vec<Version>) {
         let ledger = &mut self.ledgers[usize::from(at.shard.0)];
         if ledger.down_until > self.now {
@@ -84,7 +84,7 @@ impl Storm {
         self.answer_seat(here, at, packet);
     }
 
-    /// What the stores and ledgers answer a home, where that is now.
+    /// Delivers responses of stores and ledgers to a home, where it is now.
     pub(super) fn answer_seat(&mut self, from: Host, at: HomeProcess, packet: Packet) {
         if let Some(host) = self.seat_of(at).map(|seat| seat.host) {
             self.send(from, host, packet);
@@ -115,7 +115,7 @@ impl Storm {
         self.answer_seat(STORE, at, Packet::StoreSays { at, ticket, answer });
     }
 
-    /// What the store did not answer happens.
+    /// The store executes an unanswered call.
     pub(super) fn land(&mut self, call: &StoreCall) {
         self.store_does(call);
     }

@@ -12,11 +12,11 @@ const TRIES_MAX: usize = 200;
 pub struct ShrunkStorm {
     /// The faults that are left.
     pub faults: Vec<Fault>,
-    /// How it ends, with its trace.
+    /// The result with its trace.
     pub end: StormEnd,
 }
 
-/// The storm of `seed`, with as few faults as still break the same; none if it breaks nothing.
+/// The storm of `seed` with the fewest faults that break the same promise; none if nothing is broken.
 #[must_use]
 pub fn shrink(seed: u64, left_out: LeftOut) -> Option<ShrunkStorm> {
     let whole = Plan::of(seed);

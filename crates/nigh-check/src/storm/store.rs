@@ -1,5 +1,5 @@
-//! The system of record, by its contract: it holds one state of an object, does what it is asked whole or not at all,
-//! and may do it late, or without saying so. It orders nothing and fences nobody.
+//! The system of record, by its contract: it holds one state of each object, executes a call completely or not at all,
+//! and may do so late or without a response. It neither orders nor fences.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) enum StoreAnswer {
     Holds(Option<StoredObject>),
     Done,
     Listed(Vec<(Object, Op)>),
-    /// Nothing was done, nor will it be.
+    /// The call was not executed, and never will be.
     Refused,
 }
 

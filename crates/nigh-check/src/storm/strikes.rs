@@ -49,7 +49,7 @@ impl Storm {
             | FaultKind::StoreSilent
             | FaultKind::StoreLate
             | FaultKind::StoreDown => {
-                // Each message that one of these strikes is counted when it is struck.
+                // Faults of messages are counted for each message.
                 self.active.push(index);
                 self.after(lasts_ms * MS, Event::Relieve(index));
                 return;
@@ -94,7 +94,7 @@ impl Storm {
         }
     }
 
-    /// What lasted is over.
+    /// A lasting fault ends.
     pub(super) fn relieve(&mut self, index: usize) {
         self.active.retain(|active| *active != index);
         let Fault { kind, .. } = self.plan.faults[index];
@@ -205,7 +205,7 @@ impl Storm {
         true
     }
 
-    /// Somebody else writes in the store; sooner or later a node hears of it.
+    /// An outsider writes into the store; a node hears of it later.
     pub(super) fn outsider_writes(&mut self, object: Object) {
         let op = self.observer.outsider_wrote(object);
         let stored = StoredObject { op, version: nigh_terms::Version::OUTSIDE };

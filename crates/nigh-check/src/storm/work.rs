@@ -16,7 +16,7 @@ use super::plan::Plan;
 use super::world::Storm;
 use crate::ghost::Object;
 
-/// What an invocation does next.
+/// The next step of an invocation.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Get(Object),
@@ -31,7 +31,7 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Actor {
     pub(super) namespace: u8,
-    /// It comes to the nodes' doors; else it invokes.
+    /// Whether it is a client at the nodes' doors; if not, it invokes.
     is_outside: bool,
     pub(super) waits: bool,
     /// At whose door it is.
@@ -44,7 +44,7 @@ impl Actor {
     }
 }
 
-/// How a request ended: by whom, if it was told, and with which token.
+/// The end of a request: the node that reported it, if any, and its token.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) callee: Option<Author>,
@@ -78,9 +78,9 @@ pub(super) struct Work {
     pub(super) actors: Vec<Actor>,
     pub(super) requests: Vec<Request>,
     pub(super) attempts: BTreeMap<Author, Attempt>,
-    /// Of each namespace, the attempts that are not over.
+    /// The open attempts of each namespace.
     pub(super) outstanding: Vec<BTreeSet<Author>>,
-    /// Of each namespace, the requests to be dispatched.
+    /// The waiting requests of each namespace.
     pub(super) ready: Vec<Vec<usize>>,
     pub(super) calls: BTreeMap<(Author, u32), usize>,
 }
@@ -145,7 +145,7 @@ impl Work {
         Some(self.requests.len() - 1)
     }
 
-    /// What an invocation does: one in three builds on what it sees, or looks twice; the others do anything.
+    /// The work of an invocation: one in three builds on what it reads, or reads twice; the others do anything.
     fn program(&mut self, plan: &Plan, namespace: u8, deep: u32) -> Rc<[Step]> {
         let objects = plan.objects_of(namespace);
         let (Some(cause), Some(effect)) = (self.dice.pick(&objects), self.dice.pick(&objects)) else {
@@ -228,7 +228,7 @@ impl Storm {
         self.dispatch_ready(namespace);
     }
 
-    /// A client has its answer, or will have none.
+    /// A client has its response, or will never have one.
     pub(super) fn client_done(&mut self, number: u8) {
         let actor = &mut self.work.actors[usize::from(number)];
         if std::mem::replace(&mut actor.waits, false) {
@@ -294,7 +294,7 @@ impl Storm {
         goes_on
     }
 
-    /// What an attempt has waited for has come.
+    /// What an attempt waited for has arrived.
     pub(super) fn goes_on(&mut self, me: Member, attempt: Author) {
         if self.resume(me, attempt) {
             let wait = if self.work.dice.chance(800) {
@@ -306,7 +306,7 @@ impl Storm {
         }
     }
 
-    /// Tells the scheduler what an attempt calls, if it is a call that it waits for.
+    /// Reports an attempt's call to the scheduler, if the attempt waits for it.
     pub(super) fn call_again(&mut self, me: Member, attempt: Author, place: usize) {
         let calls = self.work.program_of(attempt).and_then(|program| program.get(place));
         if !matches!(calls, Some(Step::Call(_))) {
@@ -352,7 +352,7 @@ impl Storm {
     pub(super) fn notice(&mut self, node: u8, object: Object, op: Op) {
         match self.nodes[usize::from(node)].life.as_ref().map(|life| life.me) {
             Some(me) => self.write(me, Requester::Notice, object, op, Write::Outside),
-            // Whoever tells it tells another node.
+            // A repeated report goes to another node.
             None => self.after(200 * MS, Event::Notice((node + 1) % self.plan.nodes, object, op)),
         }
     }
@@ -373,13 +373,13 @@ impl Storm {
         self.carry_out(me, out);
     }
 
-    /// Somebody is shown a version.
+    /// An author is shown a version.
     pub(super) fn shown(&mut self, me: Member, who: Requester, object: Object, stamp: &Stamp, value: Option<Op>) {
         let shard = ShardId(self.plan.shard_of(object));
         match who {
             Requester::Attempt(attempt) => {
                 let Some(life) = self.life_mut(me) else { return };
-                // One that was killed is shown nothing.
+                // A killed attempt is shown nothing.
                 if life.runs.contains_key(&attempt) {
                     life.gate.has_read(attempt, shard, stamp);
                     self.operations += 1;

@@ -24,14 +24,14 @@ use super::{LeftOut, StormEnd};
 use crate::configuration::MutatedRules;
 use crate::ghost::Object;
 
-/// How often a machine looks at what is overdue.
+/// How often a machine checks its time-outs.
 const TICK: u64 = 100 * MS;
 /// After the last fault all that was begun must be finished within this: what the patience of all, the doubts about
 /// unanswered writes and the clocks that lag ask for, with room to spare.
 const HEALING: u64 = 240_000 * MS;
 /// Events of any kind after which a storm that has not ended never will: some twenty times what one has.
 const STEPS_MAX: u64 = 200_000;
-/// How often it is looked whether all is finished.
+/// How often the end of all work is checked.
 const LOOK: u64 = 500 * MS;
 
 struct ScheduledEvent(u64, u64, Event);
@@ -64,7 +64,7 @@ pub(super) struct Storm {
     pub(super) now: u64,
     queue: BinaryHeap<Reverse<ScheduledEvent>>,
     queued: u64,
-    /// What is said within one process.
+    /// Messages within one process.
     within: VecDeque<(Host, Packet)>,
     pub(super) net: Dice,
     pub(super) chance: Dice,
@@ -74,14 +74,14 @@ pub(super) struct Storm {
     pub(super) active: Vec<usize>,
     pub(super) nodes: Vec<Node>,
     pub(super) seats: Vec<Seat>,
-    /// Who has each shard, as the engine knows it.
+    /// The home of each shard, as the engine knows it.
     pub(super) map: Vec<(HomeProcess, Host)>,
     pub(super) homes_begun: u64,
     pub(super) ledgers: Vec<VirtualLedger>,
     pub(super) store: VirtualStore,
     pub(super) names: Vec<ObjectId>,
     pub(super) schedulers: Vec<Scheduler>,
-    /// Incarnations that the engine says are lost.
+    /// The incarnations that the engine reports as lost.
     pub(super) lost: BTreeSet<Member>,
     pub(super) work: Work,
     pub(super) tickets: u64,
@@ -181,7 +181,7 @@ impl Storm {
         self.without().hold(rule)
     }
 
-    /// What a machine takes for the time.
+    /// The clock of a machine.
     pub(super) fn clock(&self, host: Host) -> Monotonic {
         self.clocks[usize::from(host)].read(self.now)
     }
@@ -195,7 +195,7 @@ impl Storm {
         self.at(self.now + wait, event);
     }
 
-    /// Says something within one process: at once, in order, and never lost.
+    /// Sends a message within one process: immediate, in order, never lost.
     pub(super) fn say_within(&mut self, host: Host, packet: Packet) {
         self.within.push_back((host, packet));
     }
@@ -345,7 +345,7 @@ impl Storm {
         }
     }
 
-    /// A packet arrives at a machine: what is not there any more does not take it.
+    /// A packet arrives at a machine. A process that has ended ignores it.
     fn arrive(&mut self, host: Host, packet: Packet) {
         if self.has_moved(host, &packet) {
             return;
@@ -389,5 +389,5 @@ fn name_of(plan: &Plan, object: Object) -> Option<ObjectId> {
     })
 }
 
-/// The routes that a node has: who it takes for the home of each shard.
+/// The routes of a node: the home of each shard, as the node knows it.
 pub(super) type Routes = BTreeMap<ShardId, (HomeProcess, Host)>;

@@ -7,10 +7,10 @@ use nigh_llc::{
     CodeVersion, MissCurve, RunCurves, SizingInput, SizingModel, SizingRule, TimeCurve, Tolerance, TrainingRow,
     TrainingRows, Work,
 };
-use nigh_node::one_run;
-pub(crate) use nigh_node::one_run::{HERTZ, cycles};
 use nigh_sim::llc::{CoreTiming, LINE_BYTES, LlcGeometry, MachineConfig, ReplayTrace, Warmth, alone_by_ways};
 
+use super::one_run;
+pub(crate) use super::one_run::{HERTZ, cycles};
 use super::trace_library::RecordedInput;
 use crate::LabError;
 

@@ -13,6 +13,7 @@ pub(crate) mod machine;
 pub(crate) mod made_up;
 pub(crate) mod measured_sizes;
 pub mod node_under_test;
+pub(crate) mod one_run;
 pub(crate) mod parallel;
 pub mod peer;
 pub(crate) mod phase_log;

@@ -11,14 +11,14 @@ use crate::sample::{Sample, fold_of, megabytes};
 use crate::schema::Schema;
 
 const FOLDS: usize = 5;
-/// How strict the line is about its terms: one that takes what is plain and leaves steps to the tree, and one that
-/// takes what helps. What a function is like decides.
+/// The strictness of the choice of terms: a strict line leaves steps to the tree, a loose one takes all helpful terms.
+/// The function's rows decide.
 const STRICTNESSES: [f64; 2] = [50.0, 1.0];
 const DEPTH: usize = 6;
 /// A term that is never larger is none.
 const SCALE_MIN: f64 = 1e-12;
-/// Errors beyond this many units of the scale count no more when kinds are compared: one run that nothing foretells
-/// must not choose the model.
+/// Larger errors, in units of the scale, do not count more in a comparison of kinds: one unpredictable run must not
+/// choose the model.
 const LOSS_MAX: f64 = 8.0;
 
 /// The rows as the fit works on them.
@@ -36,7 +36,7 @@ struct Rows<'s> {
 impl LinTree {
     /// Fits a model, with the margin of [`LinTree::MARGIN_SHARE`]; without rows it predicts nothing.
     ///
-    /// A row that is only a lower bound takes part where the model without it says less.
+    /// A row that is only a lower bound is used if the model without it predicts less.
     #[must_use]
     pub fn fit(schema: &Schema, samples: &[Sample]) -> Self {
         let (known, bounds): (Vec<Sample>, Vec<Sample>) = samples.iter().partition(|sample| !sample.bound);

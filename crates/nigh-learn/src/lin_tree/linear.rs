@@ -7,7 +7,7 @@ use super::terms::{Basis, Term, Values};
 
 /// Terms of a model at most.
 pub(super) const CHOSEN_MAX: usize = 32;
-/// A term whose own part, beside those taken already, is less than this share of it says nothing new.
+/// A term is left out if its part independent of the chosen terms is less than this share.
 const OWN_SHARE_MIN: f64 = 1e-6;
 
 /// A fitted sum of terms.

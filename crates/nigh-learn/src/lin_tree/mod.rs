@@ -22,12 +22,12 @@ use self::tree::Tree;
 use crate::sample::of_megabytes;
 use crate::schema::EncodedRow;
 
-/// Residuals that are kept for margins at most.
+/// The most residuals kept for margins.
 const RESIDUALS_MAX: usize = 4096;
 /// The unit of a margin: a fixed part in megabytes, as page cache and allocators err, and a share of the prediction.
 const SCALE_MEGABYTES: f64 = 2.0;
 const SCALE_SHARE: f64 = 0.05;
-/// Beyond the largest peak seen a line is believed so far.
+/// How far above the largest seen peak a line is trusted.
 const EXTRAPOLATION_MAX: f64 = 8.0;
 
 /// A fitted model.
@@ -38,14 +38,14 @@ pub struct LinTree {
     tree: Tree,
     /// The smallest and the largest peak seen, in megabytes.
     seen: (f64, f64),
-    /// What rows exceeded the prediction of a model without them, in units of the scale, in order.
+    /// The excess of each row over the prediction of a model without it, in units of the scale, sorted.
     residuals: Vec<f64>,
     /// The margin granted, in units of the scale.
     margin: f64,
 }
 
 impl LinTree {
-    /// The share of invocations whose need a grant should hold, where nobody says otherwise.
+    /// The default share of invocations whose need the grant should cover.
     pub const MARGIN_SHARE: f64 = 0.85;
 
     /// The need that is predicted, as likely too low as too high.
@@ -75,7 +75,7 @@ impl LinTree {
         self
     }
 
-    /// The same model with its margin as it is, for good: without the residuals.
+    /// The same model with its present margin fixed, without the residuals.
     #[must_use]
     pub(crate) fn lean(mut self) -> Self {
         self.residuals = Vec::new();
@@ -112,8 +112,7 @@ impl LinTree {
     }
 }
 
-/// Between the least peak seen and some times the largest; where features are so absurd that it is no number, the
-/// largest.
+/// Between the least seen peak and a multiple of the largest; the largest if extreme features give NaN.
 fn believable(point: f64, seen: (f64, f64)) -> f64 {
     if point.is_nan() { seen.1 } else { point.clamp(seen.0, seen.1 * EXTRAPOLATION_MAX) }
 }

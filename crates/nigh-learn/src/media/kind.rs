@@ -1,7 +1,7 @@
-//! What kind of data an object is, by its first bytes alone.
+//! Recognises the kind of an object's data by its first bytes.
 //!
-//! It compares a few bytes and parses nothing, so that it may run anywhere: what is of no kind known here, as most of
-//! what is random or encrypted, is not looked at any further.
+//! It compares a few bytes and parses nothing, so it is safe anywhere. Data of an unknown kind, as most random or
+//! encrypted data, is not looked at further.
 
 /// First bytes that tell the kind.
 pub const KIND_BYTES: usize = 512;
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Zstd,
     Npy,
     Text,
-    /// A format of which no more is told than its name.
+    /// A format with no features but its name.
     Named(&'static str),
     Unknown,
 }
@@ -112,7 +112,7 @@ impl Kind {
     }
 }
 
-/// Whether more than its size can be told of an object that begins so.
+/// Whether an object with this beginning has features besides its size.
 #[must_use]
 pub fn is_readable(beginning: &[u8]) -> bool {
     Kind::of(beginning) != Kind::Unknown

@@ -1,10 +1,10 @@
-//! What an object's header says of the data in it: format, pixels, seconds, rows, entries; the features of inputs.
+//! Reads the features of inputs from objects' headers: format, pixels, seconds, rows, entries.
 //!
-//! Pure: some bytes of an object come in, features go out, or the wish for further bytes, so that whoever has the object
-//! reads its header and never the whole. Nothing is decoded or unpacked: a size that a header states is taken as stated.
-//! What the bytes say is the tenant's and may be anything: it is read within bounds, and run where it can do no harm.
-//! Formats: PNG, JPEG, GIF, BMP, WebP, TIFF here, further pictures by `imagesize`; WAV here, further sound by `lofty`;
-//! MP4, Matroska, AVI and Y4M here, as those who read them want all of their tables; zip by `zip`.
+//! Pure: takes some bytes of an object, returns features or asks for further bytes, so that the caller reads the header
+//! and never the whole object. Nothing is decoded or unpacked: sizes are taken from the header. The bytes are
+//! untrusted: they are parsed within limits, in a process that can do no harm. Formats: PNG, JPEG, GIF, BMP, WebP and
+//! TIFF here, further pictures by `imagesize`; WAV here, further sound by `lofty`; MP4, Matroska, AVI and Y4M here,
+//! because libraries need the complete tables; zip by `zip`.
 
 mod archive;
 mod facts;
@@ -30,16 +30,16 @@ use crate::feature::FeatureRow;
 /// Bytes that are wished for at a time at most.
 pub const WANTED_BYTES_MAX: u64 = 64 * 1024;
 
-/// What a look at an object's bytes has given.
+/// The result of a look at an object's bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Look {
-    /// What is known so far, as `in_...`; empty for what is no format known here.
+    /// The features so far, as `in_...`; empty for an unknown format.
     pub row: FeatureRow,
-    /// Bytes that would tell more, at most [`WANTED_BYTES_MAX`] and none of those that were there.
+    /// The bytes that would give more features: at most [`WANTED_BYTES_MAX`], all of them missing so far.
     pub wants: Option<Range<u64>>,
 }
 
-/// Looks at the bytes of an object that are at hand.
+/// Looks at the available bytes of an object.
 #[must_use]
 pub fn look(object: &ObjectHead<'_>) -> Look {
     let mut facts = Facts::default();

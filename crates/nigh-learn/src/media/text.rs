@@ -1,5 +1,5 @@
-//! Texts: lines and words; rows and fields of tables and of JSON. Of a long one the beginning is read, and the rest taken
-//! in proportion.
+//! Texts: lines and words; rows and fields of tables and of JSON. Of a long one the beginning is read, and the rest
+//! taken in proportion.
 
 use super::facts::Facts;
 use super::window::{ObjectHead, Stop};

@@ -1,6 +1,6 @@
 //! The bytes of an object that are at hand, as a parser asks for them: by place, or as a reader that goes on.
 //!
-//! A parser that asks for others ends with the wish for them; it is asked again when they are there, from the beginning.
+//! A parser that needs missing bytes stops and asks for them. It runs again from the beginning when they are available.
 
 use std::io::{BufRead, Error, ErrorKind, Read, Result as IoResult, Seek, SeekFrom};
 use std::ops::Range;

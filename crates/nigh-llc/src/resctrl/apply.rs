@@ -1,8 +1,8 @@
-//! A layout change as a transaction: planned from the live state under the mount's lock, carried out step by step,
-//! checked, and undone step by step when one fails.
+//! A layout change as a transaction: planned from the live state under the mount's lock, executed step by step,
+//! checked, and undone step by step after a failure.
 //!
-//! Two users of the lock never meet half-way. Users without it (an administrator's `rmdir`) are met as failures of
-//! single commands, or by the check at the end.
+//! Users of the lock never see a half-made change. Users without it (an administrator's `rmdir`) appear as failures of
+//! single commands, or in the check at the end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ use super::probe::Probe;
 use super::schemata::Schemata;
 use super::task_view::is_gone;
 
-/// What a change did.
+/// The result of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AppliedChange {
     /// Groups made.
@@ -30,13 +30,13 @@ pub struct AppliedChange {
 }
 
 impl AppliedChange {
-    /// Whether everything was as wanted already.
+    /// Whether nothing had to change.
     pub fn is_unchanged(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// How an undoing went.
+/// The result of undoing a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rollback {
     /// All is as before.
@@ -57,10 +57,10 @@ impl std::fmt::Display for Rollback {
 /// Why a layout was not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// resctrl is not there (any more); the kernel has put everything back itself.
+    /// resctrl is not mounted (any more). The kernel has reset everything itself.
     #[error("the layout was not applied: {0}")]
     Unavailable(#[from] UnavailableReason),
-    /// The layout cannot be.
+    /// The layout is not possible.
     #[error("the layout was not applied: {0}")]
     Refused(#[from] Refusal),
     /// The mount could not be read.
@@ -71,19 +71,19 @@ pub enum ApplyError {
     Command {
         /// The command, errno and status.
         source: Box<CommandError>,
-        /// What became of the steps before it.
+        /// The result of undoing the steps before.
         rollback: Rollback,
     },
-    /// Everything was written, but the kernel shows something else: somebody wrote at the same time.
+    /// After all writes the kernel shows another value: somebody else wrote at the same time.
     #[error("the layout was not applied: {group} shows {shown:?} instead of {wanted:?}; {rollback}")]
     Differs {
         /// The group.
         group: GroupName,
-        /// What it should show.
+        /// The value that it should show.
         wanted: String,
-        /// What it shows.
+        /// The value that it shows.
         shown: String,
-        /// What became of the steps.
+        /// The result of undoing the steps.
         rollback: Rollback,
     },
 }
@@ -95,7 +95,7 @@ enum Undo {
     Remake(Box<RemovedGroup>),
 }
 
-/// What a group held when it was removed.
+/// The state of a group at its removal.
 struct RemovedGroup {
     name: GroupName,
     schemata: Schemata,
@@ -135,7 +135,7 @@ fn unmounted<T>(fs: &dyn ResctrlFs, error: io::Error) -> Result<T, ApplyError> {
     }
 }
 
-/// Compares what the kernel shows with what was wanted.
+/// Compares the kernel's values with the wanted ones.
 fn check(fs: &dyn ResctrlFs, probe: &Probe, wanted: &WantedLayout, change: &mut Change<'_>) -> Result<(), ApplyError> {
     let live = LiveState::read(fs).or_else(|error| unmounted(fs, error))?;
     let l3 = probe.l3.as_ref().ok_or(Refusal::NoCache)?;
@@ -175,7 +175,7 @@ impl Change<'_> {
                 let now = self.values.entry(name.clone()).or_default();
                 let before = now.restricted_to(&values);
                 values.iter().for_each(|(of, domain, value)| now.set(of.clone(), domain, value.clone()));
-                // A group made by this change has nothing to restore: it goes as a whole.
+                // A group made by this change has nothing to restore: undoing removes it.
                 if !before.is_empty() {
                     self.undo.push(Undo::Restore(name.clone(), before));
                 }
@@ -194,7 +194,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// What a group holds; a group that cannot be read could not be put back, and is not removed.
+    /// The state of a group. A group that cannot be read could not be restored, so it is not removed.
     fn remains(&self, name: &GroupName) -> io::Result<RemovedGroup> {
         let lines =
             |path: String| -> io::Result<Vec<String>> { Ok(self.fs.read(&path)?.lines().map(str::to_owned).collect()) };
@@ -216,7 +216,7 @@ impl Change<'_> {
         })
     }
 
-    /// Undoes every step, the last first; one that fails is named and does not stop the others.
+    /// Undoes all steps, the last first. A failure is reported and does not stop the others.
     fn roll_back(&mut self) -> Rollback {
         let mut left = Vec::new();
         while let Some(undo) = self.undo.pop() {
@@ -254,7 +254,7 @@ impl Change<'_> {
     }
 }
 
-/// Writes a task's id; one that has ended meanwhile is no failure.
+/// Writes a task's id. A task that has ended meanwhile is no failure.
 fn move_if_there(fs: &dyn ResctrlFs, path: String, task: &str) -> Result<(), CommandError> {
     match command::write(fs, path, task.to_owned()) {
         Err(error) if error.errno() == Some(Errno::SRCH) => Ok(()),

@@ -1,15 +1,15 @@
-//! Putting a sandbox into a class, in one of two ways.
+//! Puts a sandbox into a class, in one of two ways.
 //!
-//! *By CPUs*: the sandbox is pinned by its cpuset, and its class gets those CPUs with one write of `cpus_list`; forks
-//! need no care (CASY, section IV). *By tasks*: every thread is moved, in passes, until two passes a moment apart find
-//! none to move: a task that was being forked while its parent moved has the old class and shows later. (A fork that takes
-//! longer than that moment, on a machine that has no time for it, is left to [`verify`] and another move.) If
-//! the sandbox has a monitoring group of its own, a kernel that can rename it into another class moves all threads
-//! at once (Linux 6.5 on, x86 alone: elsewhere a monitoring id means nothing without its class), and the passes find
-//! only threads that were being forked. Nothing is written for what is already in place.
+//! *By CPUs*: the sandbox is pinned by its cpuset, and its class gets those CPUs with one write to `cpus_list`; forks
+//! are covered (CASY, section IV). *By tasks*: all threads are moved in passes, until two passes a moment apart find
+//! none to move. A task that was being forked during the move of its parent has the old class and appears later. (If a
+//! fork takes longer than that moment, on an overloaded machine, [`verify`] finds the task, and another move is
+//! needed.) If the sandbox has its own monitoring group, a kernel that can rename the group into another class moves
+//! all threads at once (Linux 6.5 and later, x86 only: elsewhere a monitoring id belongs to one class). Then the passes
+//! find only threads that were being forked. Nothing is written for threads that are in place.
 //!
-//! An id is guarded against reuse by the start time of its task, read before and after the write: a stranger moved in
-//! that gap is put back where its parent is.
+//! Start times, read before and after the write, detect a reused id: a stranger that was moved is put back into its
+//! parent's group.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,18 +23,18 @@ use super::fs::ResctrlFs;
 use super::groups::{GroupName, LiveState};
 use super::task_view::{Members, StartTime, TaskView, Tid, is_gone};
 
-/// Most passes over a sandbox's threads before it is given up as forking faster than it can be moved.
+/// The most passes over a sandbox's threads. A sandbox that still has threads to move forks too fast.
 pub const PASSES_MAX: usize = 16;
 
-/// How long a task that is being forked has to show before the last pass. A fork takes a tenth of it.
+/// The time before the last pass, in which a task that is being forked appears. A fork takes a tenth of it.
 const FORK_SHOWS_WITHIN: Duration = Duration::from_micros(500);
 
-/// Where a sandbox should be.
+/// The target of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskTarget {
     /// Its class; none for the default group.
     pub group: Option<GroupName>,
-    /// Its own monitoring group below the class, if its use is to be counted by itself.
+    /// The sandbox's monitoring group below the class, if its use is counted.
     pub monitor: Option<GroupName>,
 }
 
@@ -57,25 +57,25 @@ fn below(group: &str, file: &str) -> String {
     if group.is_empty() { file.to_owned() } else { format!("{group}/{file}") }
 }
 
-/// What a move by tasks did.
+/// The result of a move by tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BindResult {
     /// Threads moved one by one.
     pub moved: usize,
-    /// Passes over the threads, the last two of which found none to move; one if none was.
+    /// The passes over the threads. The last two found none to move; one pass if all threads were in place.
     pub passes: usize,
     /// Whether a monitoring group was renamed into the class.
     pub renamed: bool,
-    /// Whether the sandbox has the monitoring group it asked for; not, if monitoring ids ran out.
+    /// Whether the sandbox has its monitoring group; false if monitoring ids ran out.
     pub monitored: bool,
     /// Strangers moved through a reused id, and put back.
     pub put_back: usize,
 }
 
-/// What the kernel says of a sandbox's threads.
+/// The groups of a sandbox's threads, from the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BindCheck {
-    /// Threads asked.
+    /// The threads checked.
     pub checked: usize,
     /// Those in another group.
     pub astray: Vec<Tid>,
@@ -84,10 +84,10 @@ pub struct BindCheck {
 /// Why a sandbox was not put into a class.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// It is gone, or its id names another process now.
+    /// It has ended, or its id belongs to another process now.
     #[error("{0} has ended")]
     Ended(Members),
-    /// It starts threads faster than they can be moved.
+    /// It forks faster than its threads can be moved.
     #[error("{members}: {left} threads still not moved after {PASSES_MAX} passes (hint: freeze it first)")]
     StillForking {
         /// The sandbox.
@@ -95,7 +95,7 @@ pub enum BindError {
         /// Threads the last pass moved.
         left: usize,
     },
-    /// The CPUs belong to somebody else's group.
+    /// The CPUs belong to a foreign group.
     #[error("the CPUs {cpus} belong to the group {holder}, which is not Nigh's")]
     Foreign {
         /// The CPUs.
@@ -162,7 +162,7 @@ fn monitors(fs: &dyn ResctrlFs) -> io::Result<Vec<(GroupName, String)>> {
     Ok(found)
 }
 
-/// Where a monitoring group of this name stands.
+/// The path of the monitoring group with this name.
 fn find_monitor(fs: &dyn ResctrlFs, monitor: &GroupName) -> io::Result<Option<String>> {
     Ok(monitors(fs)?.into_iter().find_map(|(name, path)| (name == *monitor).then_some(path)))
 }
@@ -181,7 +181,7 @@ pub(super) fn remove_monitors(fs: &dyn ResctrlFs, wanted: impl Fn(&GroupName) ->
     Ok(removed)
 }
 
-/// Whether a sandbox is gone with all its tasks.
+/// Whether a sandbox has ended with all its tasks.
 pub(super) fn has_ended(tasks: &dyn TaskView, members: &Members) -> io::Result<bool> {
     match members {
         Members::Cgroup(path) => path.try_exists().map(|exists| !exists),
@@ -199,7 +199,7 @@ fn placement(text: &str) -> (&str, &str) {
     (field("res:").trim_start_matches('/'), field("mon:"))
 }
 
-/// Asks of every thread where it is.
+/// Reads the group of each thread.
 pub(super) fn verify(tasks: &dyn TaskView, members: &Members, target: &TaskTarget) -> Result<BindCheck, BindError> {
     let mut verified = BindCheck::default();
     let wanted = (target.group_path(), target.monitor.as_ref().map_or("", GroupName::as_str));
@@ -232,7 +232,7 @@ pub(super) fn bind_tasks(
     while binding.bound.passes < PASSES_MAX {
         binding.bound.passes += 1;
         left = binding.pass()?;
-        // Where nothing was moved no parent was either.
+        // If nothing was moved, no parent was moved.
         if left == 0 && (settled || (binding.bound.moved == 0 && !binding.bound.renamed)) {
             return Ok(binding.bound);
         }
@@ -253,16 +253,16 @@ struct Binding<'a> {
 }
 
 impl Binding<'_> {
-    /// The sandbox must still be the one that was meant.
+    /// The id must still belong to the same sandbox.
     fn check_alive(&self) -> Result<(), BindError> {
-        // A cgroup that is gone shows where its members are read.
+        // For a removed cgroup, reading the members fails.
         if matches!(self.members, Members::Tree(_)) && has_ended(self.tasks, self.members)? {
             return Err(BindError::Ended(self.members.clone()));
         }
         Ok(())
     }
 
-    /// Sees to it that the sandbox's monitoring group is below the class: there already, renamed into it, or made.
+    /// Ensures that the sandbox's monitoring group is below the class: there already, renamed, or made.
     fn place_monitor(&mut self) -> Result<(), BindError> {
         let Some(monitor) = self.target.monitor.clone() else { return Ok(()) };
         let wanted = self.target.path();
@@ -277,7 +277,7 @@ impl Binding<'_> {
                         self.bound.renamed = true;
                         return Ok(());
                     }
-                    // What an older kernel answers to any rename.
+                    // An older kernel refuses any rename with this error.
                     Err(error) if error.errno() == Some(Errno::PERM) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -286,7 +286,7 @@ impl Binding<'_> {
         }
         match command::run(self.fs, Command::Make(wanted)) {
             Ok(()) => Ok(()),
-            // No monitoring, or no id left: the class matters more than the count.
+            // No monitoring, or no id left. The class matters more than the counter.
             Err(error) if matches!(error.errno(), Some(Errno::NOSPC | Errno::BUSY | Errno::NOENT)) => {
                 self.bound.monitored = false;
                 self.target.monitor = None;
@@ -296,7 +296,7 @@ impl Binding<'_> {
         }
     }
 
-    /// Moves every thread that is not in place; returns how many that were.
+    /// Moves all threads that are not in place. Returns their number.
     fn pass(&mut self) -> Result<usize, BindError> {
         self.check_alive()?;
         let inside: BTreeSet<Tid> = self
@@ -318,7 +318,7 @@ impl Binding<'_> {
         if outside.is_empty() {
             return Ok(0);
         }
-        // A start time read of an id reused since the list was made is no member's: only members listed after it count.
+        // An id may have been reused since the list was read; only ids that are still listed count.
         let still: BTreeSet<Tid> = self.tasks.members(self.members)?.into_iter().collect();
         let mut moved = 0;
         for (tid, started) in outside.into_iter().filter(|(tid, _)| still.contains(tid)) {
@@ -358,7 +358,7 @@ impl Binding<'_> {
         Ok(true)
     }
 
-    /// Puts a stranger where its parent is: that is where it was forked.
+    /// Puts a stranger into its parent's group, in which it was forked.
     fn put_back(&mut self, tid: Tid) -> Result<(), BindError> {
         let groups = self.tasks.parent(tid).and_then(|parent| self.tasks.groups(parent));
         let groups = match groups {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::fs::ResctrlFs;
 
-/// What was asked of the kernel.
+/// A command to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// A group made.
@@ -46,11 +46,11 @@ impl fmt::Display for Command {
 #[derive(Debug, thiserror::Error)]
 #[error("{command}: {source}; last_cmd_status: {}{}", .status.trim_end(), hint(.source))]
 pub struct CommandError {
-    /// What was asked.
+    /// The command.
     pub command: Command,
     /// The kernel's errno.
     pub source: io::Error,
-    /// The kernel's words; `ok` where it had none.
+    /// The kernel's message; `ok` if there is none.
     pub status: String,
 }
 
@@ -61,7 +61,7 @@ impl CommandError {
     }
 }
 
-/// What to do about an errno.
+/// A hint for an errno.
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOSPC) => " (hint: classes of service or monitoring ids are used up; remove unused groups)",

@@ -1,28 +1,18 @@
-//! Sets of CPUs as the kernel lists them (`0-3,8`), and which CPUs share which last-level cache.
-//!
-//! Source: cpuset(7), "List format"; Documentation/ABI/testing/sysfs-devices-system-cpu (`cache/index*`).
+//! Sets of CPUs as the kernel lists them (`0-3,8`). Source: cpuset(7), "List format".
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
-use std::io;
-use std::path::Path;
 use std::str::FromStr;
 
-use nigh_terms::CacheDomain;
-
-/// Greatest CPU number a list may hold: beyond what Linux can be built for.
+/// The greatest CPU number of a list; more than Linux supports.
 pub const CPU_MAX: u32 = 65_535;
-/// Where the kernel tells of CPUs and their caches.
-pub const CPU_ROOT: &str = "/sys/devices/system/cpu";
-
 /// A set of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CpuList(pub BTreeSet<u32>);
 
-/// Why a text is no list of CPUs.
+/// The text is not a list of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no list of CPUs such as 0-3,8")]
+#[error("{text:?} is not a list of CPUs; write one like 0-3,8")]
 pub struct CpuListError {
     text: String,
 }
@@ -63,25 +53,6 @@ impl fmt::Display for CpuList {
     }
 }
 
-/// The CPUs of every last-level cache, from a directory such as [`CPU_ROOT`]. CPUs off line, or whose cache has no
-/// id, are left out.
-pub fn l3_domains(cpu_root: &Path) -> io::Result<BTreeMap<CacheDomain, CpuList>> {
-    let mut domains: BTreeMap<CacheDomain, CpuList> = BTreeMap::new();
-    for entry in fs::read_dir(cpu_root)?.flatten() {
-        let name = entry.file_name();
-        let digits = name.to_str().and_then(|name| name.strip_prefix("cpu"));
-        let Some(cpu) = digits.and_then(|digits| digits.parse().ok()) else { continue };
-        let Ok(caches) = fs::read_dir(entry.path().join("cache")) else { continue };
-        for cache in caches.flatten() {
-            let number = |file: &str| fs::read_to_string(cache.path().join(file)).ok()?.trim().parse::<u32>().ok();
-            if let (Some(3), Some(id)) = (number("level"), number("id")) {
-                domains.entry(CacheDomain(id)).or_default().0.insert(cpu);
-            }
-        }
-    }
-    Ok(domains)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -94,23 +65,6 @@ mod tests {
             assert!(text.parse::<CpuList>().is_err(), "{text}");
         }
         assert_eq!("\n".parse::<CpuList>().unwrap(), CpuList::default());
-    }
-
-    #[test]
-    fn cpus_are_grouped_by_their_l3() {
-        let root = tempfile::tempdir().unwrap();
-        for cpu in 0..4 {
-            for (index, level, id) in [(0, 1, cpu), (3, 3, cpu / 2)] {
-                let cache = root.path().join(format!("cpu{cpu}/cache/index{index}"));
-                fs::create_dir_all(&cache).unwrap();
-                fs::write(cache.join("level"), format!("{level}\n")).unwrap();
-                fs::write(cache.join("id"), format!("{id}\n")).unwrap();
-            }
-        }
-        fs::create_dir_all(root.path().join("cpufreq")).unwrap();
-        let domains = l3_domains(root.path()).unwrap();
-        assert_eq!(domains[&CacheDomain(1)].to_string(), "2-3");
-        assert_eq!(domains.len(), 2);
     }
 
     proptest! {

@@ -1,7 +1,7 @@
-//! The driver's face: what the platform asks of resctrl, each operation under the mount's lock.
+//! The driver's interface: the operations that Nigh uses, each under the mount's lock.
 //!
-//! It keeps no picture of the mount between operations: whoever holds the lock reads the live state anew, so that
-//! other users, crashes and remounts are met as they are.
+//! It keeps no state between operations. Each operation reads the live state under the lock, so other users, crashes
+//! and remounts are handled as found.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,7 +23,7 @@ use super::monitoring::{self, DomainCounters, MemoryTraffic};
 use super::probe::Probe;
 use super::task_view::{Members, ProcTasks, TaskView, is_gone};
 
-/// Why there is no cache allocation here: one line for `nigh status`.
+/// Why this machine has no cache allocation, in one line for `nigh status`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnavailableReason {
     /// The kernel knows no resctrl: built without, or the processor lacks it.
@@ -38,7 +38,7 @@ pub enum UnavailableReason {
     /// Mounted, but not for this user.
     #[error("no permission to write resctrl (hint: run as root)")]
     NotPermitted,
-    /// Others hold every class.
+    /// Others hold all classes.
     #[error("every class of service is taken by others: {}", .foreign.join(", "))]
     NoClass {
         /// Their groups.
@@ -76,7 +76,7 @@ impl Resctrl {
             let has = known.lines().any(|line| line.split_whitespace().last() == Some("resctrl"));
             return Err(if has { UnavailableReason::NotMounted } else { UnavailableReason::NoKernelSupport });
         };
-        // Whatever else is wrong with it shows where it is read.
+        // Other errors appear when it is read.
         let writable = rustix::fs::access(kernel.path().join("tasks"), Access::WRITE_OK);
         if matches!(writable, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS)) {
             return Err(UnavailableReason::NotPermitted);
@@ -97,7 +97,7 @@ impl Resctrl {
         Ok(this)
     }
 
-    /// What the mount can do, and who uses it.
+    /// The mount's capabilities and users.
     pub fn probe(&self) -> Result<Probe, UnavailableReason> {
         let read = || -> io::Result<Option<Probe>> {
             if self.fs.mount_options()?.is_none() {
@@ -118,33 +118,33 @@ impl Resctrl {
         LiveState::read(&*self.fs)
     }
 
-    /// Makes Nigh's groups what `wanted` says, or changes nothing.
+    /// Changes Nigh's groups to `wanted`, or changes nothing.
     pub fn apply(&self, wanted: &WantedLayout) -> Result<AppliedChange, ApplyError> {
         let _lock = self.fs.lock()?;
         apply::apply(&*self.fs, wanted)
     }
 
-    /// Gives a group these CPUs beside its own: what runs there, and is in no other group, is in its class. Returns
-    /// whether anything was written.
+    /// Adds CPUs to a group. Tasks on them that are in no other group are in its class. Returns whether anything was
+    /// written.
     pub fn bind_cpus(&self, group: &GroupName, cpus: &CpuList) -> Result<bool, BindError> {
         let _lock = self.fs.lock()?;
         binding::bind_cpus(&*self.fs, group, cpus)
     }
 
-    /// Gives CPUs of a group back to the default group. Returns whether anything was written.
+    /// Returns CPUs of a group to the default group. Returns whether anything was written.
     pub fn release_cpus(&self, group: &GroupName, cpus: &CpuList) -> Result<bool, BindError> {
         let _lock = self.fs.lock()?;
         binding::release_cpus(&*self.fs, group, cpus)
     }
 
-    /// Moves every thread of a sandbox, those it starts meanwhile too, to a group.
+    /// Moves all threads of a sandbox to a group, also those that it starts meanwhile.
     pub fn bind_tasks(&self, members: &Members, target: &TaskTarget) -> Result<BindResult, BindError> {
         let _lock = self.fs.lock()?;
         binding::bind_tasks(&*self.fs, &*self.tasks, members, target)
     }
 
-    /// Asks the kernel of every thread of a sandbox whether it is in a group. For a sandbox that was bound without the
-    /// monitoring group it asked for, the target must name none.
+    /// Checks for each thread of a sandbox whether it is in a group. For a sandbox that was bound without its
+    /// monitoring group, the target must name none.
     pub fn verify(&self, members: &Members, target: &TaskTarget) -> Result<BindCheck, BindError> {
         binding::verify(&*self.tasks, members, target)
     }
@@ -154,13 +154,13 @@ impl Resctrl {
         monitoring::read(&*self.fs, &of.path())
     }
 
-    /// What everything in one of Nigh's groups has moved to and from memory so far.
+    /// The memory traffic of one of Nigh's groups so far.
     pub fn traffic(&self, of: &TaskTarget) -> io::Result<MemoryTraffic> {
         Ok(MemoryTraffic::of(&self.counters(of)?))
     }
 
-    /// Removes a monitoring group of Nigh's, wherever it stands; its tasks stay in their class. Returns whether there was
-    /// one.
+    /// Removes a monitoring group of Nigh's, wherever it stands; its tasks stay in their class. Returns whether there
+    /// was one.
     pub fn remove_monitor(&self, monitor: &GroupName) -> Result<bool, BindError> {
         let _lock = self.fs.lock()?;
         binding::remove_monitors(&*self.fs, |name| name == monitor).map(|removed| removed > 0)

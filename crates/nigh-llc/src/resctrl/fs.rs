@@ -1,4 +1,4 @@
-//! The operations a resctrl mount takes; behind them stand the kernel or the emulator.
+//! The operations of a resctrl mount, implemented by the kernel and by the emulator.
 //!
 //! Paths are relative to the mount ("", "info/L3/cbm_mask", "group/tasks"). Errors are the kernel's errno, unchanged;
 //! `info/last_cmd_status` is an ordinary file to be read after a failure, under the same lock.
@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 
-/// What the mount was asked for.
+/// The options of the mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MountOptions {
     /// Separate masks for code and data in the L3.
@@ -35,12 +35,12 @@ impl fmt::Display for MountOptions {
     }
 }
 
-/// What the holder of the mount's lock holds; dropped, it is released.
+/// The mount's lock. Dropping it releases the lock.
 pub trait FsLock: Send {}
 
 /// A resctrl mount.
 pub trait ResctrlFs: Send + Sync {
-    /// The options it is mounted with now; `None` when it is not mounted (any more).
+    /// The present mount options; `None` if it is not mounted (any more).
     fn mount_options(&self) -> io::Result<Option<MountOptions>>;
     /// Reads a whole file.
     fn read(&self, path: &str) -> io::Result<String>;
@@ -54,6 +54,6 @@ pub trait ResctrlFs: Send + Sync {
     fn rename_group(&self, from: &str, to: &str) -> io::Result<()>;
     /// The names in a directory, sorted, directories marked by a trailing `/`.
     fn list(&self, path: &str) -> io::Result<Vec<String>>;
-    /// Takes the lock applications agree on: `flock(LOCK_EX)` on the mount's directory.
+    /// Takes the lock that applications agree on: `flock(LOCK_EX)` on the mount's directory.
     fn lock(&self) -> io::Result<Box<dyn FsLock + '_>>;
 }

@@ -1,6 +1,6 @@
-//! Groups as they are: which are Nigh's (by the prefix of their name), which are others', and what each holds.
+//! The present groups: which are Nigh's (by the prefix of their name), which are foreign, and their values.
 //!
-//! A group of Nigh's is found again after a crash by its name alone; nobody else's is ever changed.
+//! After a crash Nigh finds its groups by their names alone. Foreign groups are never changed.
 
 use std::fmt;
 use std::io;
@@ -11,11 +11,11 @@ use super::fs::ResctrlFs;
 use super::schemata::Schemata;
 use super::task_view::is_gone;
 
-/// What the names of Nigh's groups begin with.
+/// The prefix of the names of Nigh's groups.
 pub const OWNED_PREFIX: &str = "nigh-";
 /// Longest group name, in bytes; the kernel's own limit is 255.
 pub const NAME_MAX: usize = 64;
-/// Directories at the root that are no groups.
+/// Directories at the root that are not groups.
 const NO_GROUPS: [&str; 3] = ["info", "mon_data", "mon_groups"];
 
 /// The name of one of Nigh's groups: the prefix, then lower-case letters, digits and hyphens.
@@ -105,13 +105,13 @@ impl LiveGroup {
         GroupName::new(self.name.as_str()).ok()
     }
 
-    /// What a message calls it.
+    /// Its name in messages.
     pub fn title(&self) -> &str {
         if self.name.is_empty() { "the default group" } else { &self.name }
     }
 }
 
-/// All control groups as they are now, the root apart.
+/// All present control groups, the root separately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveState {
     /// The default class.
@@ -121,7 +121,7 @@ pub struct LiveState {
 }
 
 impl LiveState {
-    /// Reads every group. One that somebody removes meanwhile is left out.
+    /// Reads all groups. A group that is removed meanwhile is left out.
     pub(super) fn read(fs: &dyn ResctrlFs) -> io::Result<Self> {
         let mut groups = Vec::new();
         for name in fs.list("")? {

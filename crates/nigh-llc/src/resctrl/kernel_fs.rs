@@ -1,8 +1,8 @@
 //! A real mount: the kernel behind [`ResctrlFs`].
 //!
-//! It decides nothing. Each write is one `write(2)` (the kernel takes each as one command), reads are bounded, the
-//! lock is `flock(LOCK_EX)` on the mount's directory, as Documentation/filesystems/resctrl.rst asks of applications.
-//! No descriptor is held between operations, so that an administrator can unmount.
+//! It makes no decisions. Each write is one `write(2)`, since the kernel takes each as one command; reads are bounded.
+//! The lock is `flock(LOCK_EX)` on the mount's directory, as Documentation/filesystems/resctrl.rst asks. No descriptor
+//! stays open between operations, so that an administrator can unmount.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -30,9 +30,9 @@ struct Flock(File);
 impl FsLock for Flock {}
 
 impl Drop for Flock {
-    /// Closing would not do: a child that is forked meanwhile has the file too until it runs its program.
+    /// Closing is not enough: a child forked meanwhile has the file open until it runs its program.
     fn drop(&mut self) {
-        // It can fail on no descriptor that was locked (flock(2)).
+        // Unlocking a locked descriptor cannot fail (flock(2)).
         let _ = self.0.unlock();
     }
 }
@@ -116,7 +116,7 @@ impl ResctrlFs for KernelFs {
         let mut file = OpenOptions::new().write(true).open(self.at(path))?;
         let written = file.write(text.as_bytes())?;
         if written < text.len() {
-            // The kernel takes a command whole or not at all.
+            // The kernel takes a command completely or not at all.
             return Err(io::Error::new(io::ErrorKind::WriteZero, format!("{written} of {} bytes taken", text.len())));
         }
         Ok(())

@@ -1,14 +1,14 @@
-//! From the groups there are to the groups there should be: the steps, in an order that is safe at every point, or a
-//! refusal with the reason. Pure.
+//! Plans the steps from the present groups to the wanted ones, in an order that is safe at every point, or refuses with
+//! a reason. Pure.
 //!
-//! Order: shrink what shrinks, remove only as many groups as the new ones need classes, make and set the new, grow
-//! what grows, remove the rest. So no two classes hold a way together that did not before and will not after, unless
-//! a mask moves to ways none of which it had: it cannot be empty meanwhile, and moves in the growing phase. Others'
-//! groups and the default group are never in a plan.
+//! The order: shrink masks, remove only as many groups as the new ones need classes, make and set new groups, grow
+//! masks, remove the rest. So during the change no two classes share a way that do not share it before or after. One
+//! exception: a mask that moves to completely other ways cannot be empty in between, and moves in the growing phase.
+//! Foreign groups and the default group are never in a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nigh_terms::{CacheDomain, WayMask};
+use nigh_terms::{CacheDomain, WayMask, invariant};
 
 use super::bandwidth::{BandwidthLimit, BandwidthRefusal};
 use super::groups::{GroupMode, GroupName, LiveState};
@@ -20,13 +20,13 @@ use super::schemata::{Resource, Schemata, Value};
 pub struct WantedGroup {
     /// Its name.
     pub name: GroupName,
-    /// Its ways of each L3; a domain not named keeps what it has (the kernel's first mask in a new group).
+    /// Its ways in each L3. A domain that is not named keeps its mask (in a new group, the kernel's first mask).
     pub masks: BTreeMap<CacheDomain, WayMask>,
-    /// Its bandwidth limit in each L3's domain; one not named keeps what it has.
+    /// Its bandwidth limit in each L3's domain. A domain that is not named keeps its limit.
     pub bandwidth: BTreeMap<CacheDomain, BandwidthLimit>,
 }
 
-/// All of Nigh's classes as they should be; one not named is removed. The default class is not part of it.
+/// All of Nigh's wanted classes. A class that is not named is removed. The default class is not included.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WantedLayout {
     /// The classes.
@@ -44,16 +44,16 @@ pub enum Step {
     Write(GroupName, Schemata),
 }
 
-/// Why a layout cannot be.
+/// Why a layout is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// There is no L3 to allocate.
+    /// No L3 can be allocated.
     #[error("the L3 cannot be allocated here")]
     NoCache,
     /// A name twice.
     #[error("the group {0} is named twice")]
     Twice(GroupName),
-    /// More classes than there are.
+    /// More classes are wanted than available.
     #[error(
         "{wanted} classes are wanted, {available} can be had{} (hint: fewer classes, or remove others' groups)",
         others(.foreign)
@@ -66,7 +66,7 @@ pub enum Refusal {
         /// Others' groups.
         foreign: Vec<String>,
     },
-    /// A domain that is not there.
+    /// The domain does not exist.
     #[error("{group}: there is no L3 {domain} on line (there are {known:?})")]
     NoDomain {
         /// The group.
@@ -76,7 +76,7 @@ pub enum Refusal {
         /// Those on line.
         known: Vec<u32>,
     },
-    /// A mask that is none.
+    /// The mask is invalid.
     #[error("{group}: {mask} cannot be a mask of L3 {domain}: {reason}")]
     NoMask {
         /// The group.
@@ -88,7 +88,7 @@ pub enum Refusal {
         /// Why not.
         reason: String,
     },
-    /// Ways that somebody has for itself.
+    /// A foreign group has these ways exclusively.
     #[error("{group}: {mask} of L3 {domain} overlaps {holder}, which is exclusive")]
     Exclusive {
         /// The group.
@@ -100,7 +100,7 @@ pub enum Refusal {
         /// Who holds it.
         holder: String,
     },
-    /// A limit that cannot be set.
+    /// The limit cannot be set.
     #[error("{group}: bandwidth of domain {domain}: {reason}")]
     Bandwidth {
         /// The group.
@@ -110,7 +110,7 @@ pub enum Refusal {
         /// Why not.
         reason: BandwidthRefusal,
     },
-    /// One of Nigh's groups holds locked ways; somebody else made it so.
+    /// One of Nigh's groups was pseudo-locked by somebody else.
     #[error("{0} is pseudo-locked (hint: remove it by hand)")]
     Locked(GroupName),
 }
@@ -160,7 +160,15 @@ pub fn plan(probe: &Probe, live: &LiveState, wanted: &WantedLayout) -> Result<Ve
     let made = make.iter().filter(|step| matches!(step, Step::Make(_))).count();
     let later = old.split_off(made.saturating_sub(probe.closids.free()).min(old.len()));
     let remove = |names: Vec<GroupName>| names.into_iter().map(Step::Remove);
-    Ok(shrink.into_iter().chain(remove(old)).chain(make).chain(grow).chain(remove(later)).collect())
+    let steps: Vec<Step> = shrink.into_iter().chain(remove(old)).chain(make).chain(grow).chain(remove(later)).collect();
+    for step in &steps {
+        let Step::Write(group, values) = step else { continue };
+        for (_, domain, value) in values.iter() {
+            let Value::Mask(mask) = value else { continue };
+            invariant!(l3.wrong(*mask).is_none(), "{group}: the kernel takes no mask {mask} in L3 {domain}");
+        }
+    }
+    Ok(steps)
 }
 
 /// The values a group should have, both halves of the cache under CDP.
@@ -208,7 +216,7 @@ pub(super) fn target(
     Ok(values)
 }
 
-/// The values that can shrink first: a mask to what it keeps, where that is a mask, and a lower bandwidth.
+/// The values that can shrink first: a mask to the part that it keeps, if that is a valid mask, and a lower bandwidth.
 fn shrunk(l3: &CacheInfo, now: &Schemata, target: &Schemata) -> Schemata {
     let mut values = Schemata::default();
     for (resource, domain, value) in target.iter() {

@@ -24,7 +24,7 @@ pub use apply::{AppliedChange, ApplyError, Rollback};
 pub use bandwidth::{BandwidthLimit, BandwidthRefusal};
 pub use binding::{BindCheck, BindError, BindResult, PASSES_MAX, TaskTarget};
 pub use command::{Command, CommandError};
-pub use cpu_list::{CPU_MAX, CPU_ROOT, CpuList, CpuListError, l3_domains};
+pub use cpu_list::{CPU_MAX, CpuList, CpuListError};
 pub use driver::{RemoveError, Resctrl, UnavailableReason};
 pub use fs::{FsLock, MountOptions, ResctrlFs};
 pub use groups::{GroupMode, GroupName, GroupNameError, LiveGroup, LiveState, NAME_MAX, OWNED_PREFIX};

@@ -1,7 +1,7 @@
 //! Occupancy and bandwidth of a group, per L3, where the hardware counts them.
 //!
-//! A counter answers a figure or a word; a word is kept as what it says, never taken for zero. Under sub-NUMA
-//! clustering the files of the L3's directory are the kernel's sums over its nodes.
+//! A counter gives a figure or a word; a word is kept and never counts as zero. Under sub-NUMA clustering the files in
+//! the L3's directory are the kernel's sums over its nodes.
 //!
 //! Source: Documentation/filesystems/resctrl.rst, "mon_data".
 
@@ -13,7 +13,7 @@ use nigh_terms::{ByteSize, CacheDomain};
 
 use super::fs::ResctrlFs;
 
-/// What a counter answers.
+/// The value of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counter {
     /// A figure.
@@ -27,7 +27,7 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// Reads a counter's text; `None` for one that is none of these.
+    /// Parses a counter's text; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         match text.trim() {
             "Unavailable" => Some(Self::Unavailable),
@@ -60,9 +60,9 @@ pub struct DomainCounters {
 /// Bytes moved between the L3s and memory so far, by everything in a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryTraffic {
-    /// To and from each L3's own memory; `None` where some L3 has no figure.
+    /// Traffic with each L3's own memory; `None` if an L3 has no figure.
     pub local: Option<ByteSize>,
-    /// To and from all memory; `None` where some L3 has no figure.
+    /// Traffic with all memory; `None` if an L3 has no figure.
     pub total: Option<ByteSize>,
 }
 
@@ -76,8 +76,8 @@ impl MemoryTraffic {
         Self { local: sum(|counters| counters.local), total: sum(|counters| counters.total) }
     }
 
-    /// What was moved since an earlier reading: the local bytes where those were counted all the time, else all; `None`
-    /// where neither was.
+    /// The traffic since an earlier reading: the local bytes if they were counted all the time, else all; `None` if
+    /// neither was.
     #[must_use]
     pub fn since(self, before: Self) -> Option<ByteSize> {
         let grown = |before: Option<ByteSize>, now: Option<ByteSize>| now?.0.checked_sub(before?.0).map(ByteSize);

@@ -1,5 +1,5 @@
-//! Nigh's classes for other runtimes: what to write into a container's configuration so that it runs in a group Nigh
-//! made, and owns none itself. Pure.
+//! Exports Nigh's classes to other runtimes: the configuration with which a container runs in a group that Nigh made,
+//! and does not own it. Pure.
 //!
 //! Source: OCI runtime specification v1.3, `linux.intelRdt` (a closID alone: the directory must exist, and the
 //! runtime neither changes nor removes it); goresctrl, doc/rdt.md (classes named by their directory, absolute masks).
@@ -17,10 +17,10 @@ pub fn intel_rdt(group: &GroupName) -> Json {
     json!({ "linux": { "intelRdt": { "closID": group.as_str() } } })
 }
 
-/// A goresctrl configuration (containerd's and CRI-O's `rdt_config_file`) naming every class of Nigh's, and the
-/// default group, with the values they have, so that loading it changes none.
+/// A goresctrl configuration (`rdt_config_file` of containerd and CRI-O) with all of Nigh's classes and the default
+/// group, with their present values, so that loading it changes nothing.
 ///
-/// The second part names the groups that are left out: their masks have holes, which goresctrl does not take.
+/// The second part names the groups that are left out: goresctrl does not accept masks with holes.
 pub fn goresctrl_classes(probe: &Probe, live: &LiveState) -> (String, Vec<String>) {
     let mut text = String::from(
         "# Classes made by Nigh, with the values they have now. Made anew after every layout change.\n\
@@ -41,13 +41,13 @@ pub fn goresctrl_classes(probe: &Probe, live: &LiveState) -> (String, Vec<String
     (text, left_out)
 }
 
-/// One class; `None` if it cannot be said.
+/// One class; `None` if it cannot be expressed.
 fn class(probe: &Probe, group: &LiveGroup) -> Option<String> {
     let name = if group.name.is_empty() { "DEFAULT" } else { &group.name };
     let mut text = format!("      {name}:\n");
     if let Some(l3) = &probe.l3 {
         text += "        l3Allocation:\n";
-        // `all` must be given, and stands for domains not named: none.
+        // `all` is required, and holds for domains that are not named: there are none.
         _ = writeln!(text, "          all: \"0x{:x}\"", l3.full);
         for &domain in &l3.domains {
             let masks: Vec<_> = l3.resources(&Resource::L3).iter().map(|of| group.schemata.mask(of, domain)).collect();

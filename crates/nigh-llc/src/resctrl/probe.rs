@@ -1,5 +1,4 @@
-//! What this machine's resctrl can do, and what is left of it after others took their share. Reads alone; it changes
-//! nothing.
+//! The capabilities of this machine's resctrl, without the part that others use. Only reads.
 //!
 //! Source: Documentation/filesystems/resctrl.rst, "Info directory".
 
@@ -43,7 +42,7 @@ impl CacheInfo {
         }
     }
 
-    /// Why a mask is none for this cache; `None` when it is one.
+    /// Why a mask is invalid for this cache; `None` if it is valid.
     pub fn wrong(&self, mask: WayMask) -> Option<String> {
         if mask.is_empty() {
             return Some("it holds no way".to_owned());
@@ -114,7 +113,7 @@ pub struct MonitoringInfo {
 /// Who holds the classes of service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClosBudget {
-    /// All there are: the least of all resources' counts.
+    /// All class ids: the least count of all resources.
     pub total: usize,
     /// Held by others' groups, which are named.
     pub foreign: Vec<String>,
@@ -136,7 +135,7 @@ impl ClosBudget {
     }
 }
 
-/// Everything known of the mount.
+/// The properties of the mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
     /// How it is mounted.
@@ -158,7 +157,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Reads it all. `Ok(None)` when resctrl is not mounted (any more).
+    /// Reads everything. `Ok(None)` if resctrl is not mounted (any more).
     pub(super) fn read(fs: &dyn ResctrlFs, live: &LiveState) -> io::Result<Option<Self>> {
         let Some(options) = fs.mount_options()? else { return Ok(None) };
         let names = fs.list("info")?;
@@ -226,7 +225,7 @@ fn read_cache(fs: &dyn ResctrlFs, name: &str, cdp: bool, domains: Vec<CacheDomai
     Ok(CacheInfo {
         cdp,
         full: WayMask::from_bits(number32(fs, &path("cbm_mask"), 16)?),
-        // AMD says 0; a class without a way is of no use, so one way is the least here.
+        // AMD reports 0. A class without ways is useless, so the least here is one way.
         min_ways: Ways(min.clamp(1, 32) as u8),
         closids: number32(fs, &path("num_closids"), 10)?,
         shareable: WayMask::from_bits(number32(fs, &path("shareable_bits"), 16)?),

@@ -1,4 +1,4 @@
-//! What the driver must see of tasks: who belongs to a sandbox, when a task started, which groups it is in.
+//! The driver's view of tasks: the members of a sandbox, the start time of a task, and its groups.
 //!
 //! [`ProcTasks`] reads `/proc`; the emulator answers for its own tasks. Nothing here moves a task.
 //!
@@ -26,7 +26,7 @@ impl fmt::Display for Tid {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StartTime(pub u64);
 
-/// A process that cannot be mistaken for a later one of the same id.
+/// A process, distinct from a later one with the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProcessRef {
     /// Its id.
@@ -61,11 +61,11 @@ pub trait TaskView: Send + Sync {
     fn parent(&self, tid: Tid) -> io::Result<Tid>;
     /// The text of `/proc/<tid>/cpu_resctrl_groups`.
     fn groups(&self, tid: Tid) -> io::Result<String>;
-    /// Every thread of a sandbox now; those that end while it is read may be missing.
+    /// All threads of a sandbox. Threads that end during the read may be missing.
     fn members(&self, of: &Members) -> io::Result<Vec<Tid>>;
 }
 
-/// Whether an error says that the task is gone.
+/// Whether an error means that the task has ended.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     let raw = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(raw, Some(Errno::SRCH | Errno::NOENT))

@@ -1,8 +1,8 @@
-//! Inputs to profile a function with where its owner has none at hand: of a kind, of about a size, always the same.
+//! Makes inputs to profile a function, for an owner without examples: of a kind and about a size, always the same.
 //!
-//! They are made, not found: their content is of no meaning, their form is that of the kind, and they compress about as
-//! real ones do, so that the work of a function that decodes them goes with their size as it would with real ones.
-//! Kinds whose work hangs on what is in them (speech, video) are not made up. Pure.
+//! The content is meaningless, but the format is right, and the inputs compress about as real ones do. So the work of a
+//! function that decodes them grows with their size as with real ones. Kinds whose work depends on the content (speech,
+//! video) are not made. Pure.
 
 mod picture;
 mod sound;
@@ -21,7 +21,7 @@ pub const SAMPLE_BYTES_MIN: ByteSize = ByteSize::kib(1);
 /// The largest: it is made in memory.
 pub const SAMPLE_BYTES_MAX: ByteSize = ByteSize::mib(256);
 
-/// What the inputs are made of: any number, always the same.
+/// The seed of the inputs; constant.
 const SEED: u64 = 0x6e69_6768;
 
 /// A kind of input.
@@ -41,7 +41,7 @@ pub enum SampleKind {
 const KINDS: [(&str, SampleKind); 4] =
     [("png", SampleKind::Png), ("wav", SampleKind::Wav), ("text", SampleKind::Text), ("bytes", SampleKind::Bytes)];
 
-/// Why there is no such input.
+/// Why an input cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SampleError {
     /// A kind that is not made.
@@ -87,7 +87,7 @@ impl fmt::Display for SampleKind {
 }
 
 impl SampleKind {
-    /// What its files' names end in.
+    /// The extension of its files.
     #[must_use]
     pub const fn suffix(self) -> &'static str {
         match self {
@@ -112,7 +112,7 @@ impl SampleKind {
     /// An input of this kind and about this size.
     ///
     /// # Errors
-    /// If the size is out of the limits.
+    /// If the size is outside the limits.
     pub fn make(self, size: ByteSize) -> Result<Vec<u8>, SampleError> {
         if !(SAMPLE_BYTES_MIN..=SAMPLE_BYTES_MAX).contains(&size) {
             return Err(SampleError::Size { size });

@@ -14,7 +14,7 @@ const COLOURS: usize = 3;
 
 /// Bytes that a pixel takes here, about: where the search for the right number of pixels begins.
 const BYTES_PER_PIXEL: f64 = 1.6;
-/// How far off a size may be, and how often it is tried.
+/// The tolerance of the size, and the number of tries.
 const SIZE_TOLERANCE: f64 = 0.02;
 const TRIES_MAX: usize = 6;
 

@@ -1,4 +1,5 @@
-//! A text of made-up words, in lines: a few words are most of it and most words are rare (Zipf's law), as in any language.
+//! A text of made-up words, in lines: a few words are most of it and most words are rare (Zipf's law), as in any
+//! language.
 
 use rand::Rng;
 

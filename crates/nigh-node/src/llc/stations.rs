@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nigh_invoke::hooks::InvocationHook;
 use nigh_terms::Clock;
-use nigh_ways::{CoreStation, FunctionUse, UseStation};
+use nigh_ways::{CacheUseHook, CoreHook, FunctionUse};
 
 use super::Llc;
 
@@ -14,7 +14,7 @@ impl Llc {
         let Some(station) = &self.station else { return Vec::new() };
         let ways = Arc::clone(station) as Arc<dyn InvocationHook>;
         let Some(classes) = &self.classes else { return vec![ways] };
-        vec![Arc::new(UseStation(Arc::clone(classes))), ways, Arc::new(CoreStation(Arc::clone(classes)))]
+        vec![Arc::new(CacheUseHook(Arc::clone(classes))), ways, Arc::new(CoreHook(Arc::clone(classes)))]
     }
 
     /// Whether `sample_use` has anything to do.

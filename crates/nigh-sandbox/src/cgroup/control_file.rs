@@ -1,5 +1,5 @@
-//! One file of a cgroup, kept open: a read or a write of it is one system call of about a microsecond, opening it
-//! each time would be ten.
+//! A file of a cgroup, kept open: a read or write is one system call of about a microsecond; opening the file each time
+//! would take ten.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Longer than any file of a group that is read whole here (`memory.events`, `cgroup.events`, `memory.oom_control`).
+/// More than the length of any file that is read here (`memory.events`, `cgroup.events`, `memory.oom_control`).
 const TEXT_MAX_BYTES: usize = 4096;
 
 /// An open file of a cgroup.
@@ -49,7 +49,7 @@ impl ControlFile {
         &self.path
     }
 
-    /// What it says now.
+    /// Its present text.
     pub(crate) fn text(&self) -> io::Result<String> {
         let mut buffer = [0; TEXT_MAX_BYTES];
         let length = self.file.read_at(&mut buffer, 0)?;

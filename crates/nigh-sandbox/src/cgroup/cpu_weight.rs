@@ -1,11 +1,11 @@
-//! How much of the processors a sandbox gets where they are short: in proportion to the memory it books.
+//! A sandbox's share of busy processors: in proportion to its booked memory.
 //!
 //! AWS Lambda does the same: a function with 1769 MB has one vCPU (developer guide, "Configure function memory"). A
 //! weight is no limit: what others leave is anybody's. Follows Documentation/scheduler/sched-design-CFS.rst (v1,
 //! `cpu.shares`) and Documentation/admin-guide/cgroup-v2.rst (`cpu.weight`).
 //!
-//! All sandboxes together weigh as much as the machine has processors; Nigh itself, beside their group, weighs as one.
-//! So sandboxes cannot starve the node, however many run, nor the other way round.
+//! All sandboxes together weigh as much as the machine has processors, and Nigh itself, beside their group, weighs as
+//! much as one. So neither can starve the other, however many sandboxes run.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -15,7 +15,7 @@ use nigh_terms::ByteSize;
 
 use super::control_file::write_once;
 
-/// The memory that stands for one processor.
+/// The memory that weighs as much as one processor.
 const MIB_PER_CPU: u64 = 1769;
 /// v1's file, what it holds for one processor, and what the kernel takes.
 const SHARES: &str = "cpu.shares";
@@ -28,17 +28,17 @@ const WEIGHT_PER_CPU: u64 = 100;
 const WEIGHT_MIN: u64 = 1;
 const WEIGHT_MAX: u64 = 10_000;
 
-/// A group's weight against those beside it, in memory that stands for processors.
+/// A group's weight relative to its siblings, as an amount of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CpuWeight(ByteSize);
 
 impl CpuWeight {
-    /// Of a sandbox that books this.
+    /// The weight of a sandbox with this booking.
     pub(super) const fn of_sandbox(booked: ByteSize) -> Self {
         Self(booked)
     }
 
-    /// Of all sandboxes together, on a machine with so many processors.
+    /// The weight of all sandboxes together on a machine with `processors` processors.
     pub(super) fn of_all_sandboxes(processors: NonZeroU32) -> Self {
         Self(ByteSize::mib(MIB_PER_CPU * u64::from(processors.get())))
     }

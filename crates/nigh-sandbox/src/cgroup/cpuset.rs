@@ -1,4 +1,4 @@
-//! Which processors each sandbox may run on: all that Nigh may, or one of its own while an invocation is pinned.
+//! The processors of each sandbox: all of Nigh's, or one of its own while an invocation is pinned.
 //!
 //! Follows Documentation/admin-guide/cgroup-v1/cpusets.rst and Documentation/admin-guide/cgroup-v2.rst, "Cpuset". A v1
 //! group takes no process before it has processors and memory nodes, so each gets its parent's; a v2 group has its
@@ -16,19 +16,19 @@ use super::{CgroupError, because};
 /// The same in both versions.
 const CPUS: &str = "cpuset.cpus";
 const MEMS: &str = "cpuset.mems";
-/// What a group may really use: v1's file, then v2's.
+/// The file with the processors that a group may really use: in v1, in v2.
 const EFFECTIVE: [&str; 2] = ["cpuset.effective_cpus", "cpuset.cpus.effective"];
 
 /// Whether sandboxes have a cpuset each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cpusets {
-    /// They have none, and run wherever Nigh does.
+    /// They have none and run on all of Nigh's processors.
     Unused,
     /// Each has one.
     OneEach,
 }
 
-/// Gives a v1 group what its parent has.
+/// Gives a v1 group the processors of its parent.
 pub(super) fn inherit_v1(group: &Path) -> io::Result<()> {
     let parent = group.parent().unwrap_or(group);
     for file in [MEMS, CPUS] {
@@ -46,7 +46,7 @@ pub struct SandboxCpus {
 }
 
 impl SandboxCpus {
-    /// Of the sandboxes whose cpusets are below `parent`.
+    /// For the sandboxes with cpusets below `parent`.
     pub fn below(parent: &Path) -> Result<Self, String> {
         let text = EFFECTIVE.iter().find_map(|file| fs::read_to_string(parent.join(file)).ok());
         let text = text.ok_or_else(|| format!("{} does not say which processors it has", parent.display()))?;
@@ -63,10 +63,10 @@ impl SandboxCpus {
         &self.all
     }
 
-    /// Lets a sandbox run on these alone, forks and all, from the return on.
+    /// Confines a sandbox with all its processes to `cpus`, effective at the return.
     ///
     /// # Errors
-    /// If the sandbox has no cgroup, or the kernel refuses; it may run where it could before.
+    /// If the sandbox has no cgroup or the kernel refuses. Its processors are unchanged then.
     pub fn confine(&self, sandbox: &Members, cpus: &CpuList) -> Result<(), CgroupError> {
         let folder = match sandbox {
             Members::Cgroup(path) => path.file_name().map(|name| self.parent.join(name)),

@@ -17,9 +17,9 @@ use super::{CgroupError, PROCS, because, control_file, cpuset, v1, v2};
 
 /// The same in both versions.
 const PIDS_MAX: &str = "pids.max";
-/// How long the processes of a group may take to stand still.
+/// The time that the processes of a group have to stop.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a group may stay busy after its last process was killed.
+/// The time that a group may stay busy after its last process was killed.
 pub(super) const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) const REMOVE_POLL: Duration = Duration::from_millis(1);
 
@@ -36,15 +36,15 @@ enum Memory {
     Uncontrolled,
 }
 
-/// The group of one sandbox. One that is dropped without having ended is ended in the background.
+/// The group of one sandbox. If it is dropped before its end, it is ended in the background.
 #[derive(Debug)]
 pub struct Group {
     folders: Vec<PathBuf>,
     memory: Memory,
     freezer: Option<Freezer>,
-    /// The folder whose processes are counted.
+    /// The folder that limits processes.
     pids: Option<PathBuf>,
-    /// The folder whose share of the processors is weighed.
+    /// The folder with the share of processors.
     cpu: Option<PathBuf>,
     v2: bool,
     ended: AtomicBool,
@@ -97,7 +97,7 @@ impl Group {
         Ok(())
     }
 
-    /// Groups in trees where nothing of the sandbox is controlled.
+    /// Adds groups in trees that control nothing.
     pub(super) fn add_beside(&mut self, others: &[PathBuf], name: &str) -> Result<(), CgroupError> {
         others.iter().try_for_each(|parent| self.add_folder(parent.join(name)).map(drop))
     }
@@ -114,8 +114,8 @@ impl Group {
         Ok(())
     }
 
-    /// Sets the first limits of memory and of processes and threads, and the weight at the processors: what is booked
-    /// decides that, whatever memory is granted now.
+    /// Sets the first limits of memory, processes and threads, and the share of processors, which follows the booking
+    /// and not the grant.
     ///
     /// # Errors
     /// If the kernel refuses them.
@@ -156,7 +156,7 @@ impl Group {
         self.folders.iter().map(|folder| folder.join(PROCS))
     }
 
-    /// The file and the word that let processes run which no signal reaches because they are frozen (v1).
+    /// The file and the word that thaw frozen processes, which get no signals (v1).
     #[must_use]
     pub fn thaw_before_death(&self) -> Option<(PathBuf, &'static str)> {
         match self.freezer {
@@ -170,7 +170,7 @@ impl Group {
         }
     }
 
-    /// Its memory; answers `NotControlled` where there is no control.
+    /// Its memory; `NotControlled` without a memory controller.
     #[must_use]
     pub fn memory(&self) -> &dyn SandboxMemory {
         match &self.memory {
@@ -186,10 +186,10 @@ impl Group {
         self.freezer.is_some()
     }
 
-    /// Stops all processes; they stand still when it returns. Does nothing without a freezer.
+    /// Stops all processes before it returns. Does nothing without a freezer.
     ///
     /// # Errors
-    /// If they do not stand still in time (they run on then), or the group is gone.
+    /// If they do not stop in time (then they continue), or the group is gone.
     pub async fn freeze(&self) -> Result<(), CgroupError> {
         let outcome = match &self.freezer {
             Some(Freezer::V1(freezer)) => freezer.freeze(FREEZE_PATIENCE).await,
@@ -199,7 +199,7 @@ impl Group {
         outcome.map_err(|source| self.failed("freeze", source))
     }
 
-    /// Lets the processes run on.
+    /// Continues the processes.
     ///
     /// # Errors
     /// If the group is gone.
@@ -216,8 +216,8 @@ impl Group {
         CgroupError { what, path: self.folders.first().cloned().unwrap_or_default(), source }
     }
 
-    /// Ends all its processes and removes it; blocks for milliseconds, at most `REMOVE_PATIENCE`. What is left then
-    /// is the next sweep's. True if nothing is left.
+    /// Kills all its processes and removes it. Blocks for milliseconds, at most `REMOVE_PATIENCE`; the next sweep
+    /// removes the rest. True if nothing is left.
     pub fn end(&self) -> bool {
         let gone = end_folders(&self.folders, self.v2);
         self.ended.store(gone, Ordering::Release);
@@ -231,7 +231,8 @@ impl Drop for Group {
             return;
         }
         let (folders, v2, parents) = (std::mem::take(&mut self.folders), self.v2, Arc::clone(&self.parents));
-        // A thread of its own: the async runtime may be what is going. Without one the next sweep finds the group.
+        // A new thread, because the async runtime may be shutting down. If it does not start, the next sweep ends the
+        // group.
         let _no_thread = std::thread::Builder::new().name("end-cgroup".to_owned()).spawn(move || {
             end_folders(&folders, v2);
             drop(parents);
@@ -239,7 +240,7 @@ impl Drop for Group {
     }
 }
 
-/// Kills, thaws and removes until the folders are gone or the patience is.
+/// Kills, thaws and removes until the folders are gone or the time is over.
 pub(super) fn end_folders(folders: &[PathBuf], v2: bool) -> bool {
     let until = Instant::now() + REMOVE_PATIENCE;
     loop {
@@ -251,7 +252,7 @@ pub(super) fn end_folders(folders: &[PathBuf], v2: bool) -> bool {
             if !(v2 && v2::kill_all(folder)) {
                 kill_members(folder);
             }
-            // Frozen v1 processes die only when they run again. Absent in the other trees.
+            // Frozen v1 processes die only when they run again. Other trees have no such file.
             let _no_freezer = control_file::write_once(folder, v1::FREEZER_STATE, v1::THAWED);
         }
         std::thread::sleep(REMOVE_POLL);
@@ -270,12 +271,12 @@ pub(super) fn removed(folder: &Path) -> bool {
 pub fn kill_members(folder: &Path) {
     let members = fs::read_to_string(folder.join(PROCS)).unwrap_or_default();
     for pid in members.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
-        // It may have ended by itself meanwhile.
+        // The process may have ended meanwhile.
         let _ended = kill_process(pid, Signal::KILL);
     }
 }
 
-/// Stands for the memory of a sandbox that has no memory group.
+/// The memory of a sandbox without a memory group.
 struct UncontrolledMemory;
 
 const UNCONTROLLED: SandboxMemoryError =

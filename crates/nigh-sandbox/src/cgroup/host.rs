@@ -1,4 +1,4 @@
-//! Makes, and finds again, the groups of one Nigh's sandboxes.
+//! Makes and finds the groups of one Nigh's sandboxes.
 
 use std::fs;
 use std::io;
@@ -24,21 +24,21 @@ pub struct CgroupHost {
 }
 
 impl CgroupHost {
-    /// Reads where this process stands and prepares the parent groups. `instance` tells this Nigh from others on the
-    /// machine, the same at each start: letters and digits only.
+    /// Finds this process's own groups and makes the parents. `instance` distinguishes this Nigh from others on the
+    /// machine. It is the same at each start; letters and digits only.
     #[must_use]
     pub fn detect(instance: &str, cpusets: Cpusets, trees: Trees) -> Self {
-        // Unreadable files mean the same as empty ones: no group can be made.
+        // Unreadable files count as empty ones: no group can be made.
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let layout = locate(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"), |group| {
             fs::read_to_string(group.join(v2::CONTROLLERS)).unwrap_or_default()
         });
-        // One where it cannot be told: the node then has as much as all sandboxes.
+        // One processor if the number is unknown: then the node weighs as much as all sandboxes.
         let processors = std::thread::available_parallelism().ok().and_then(|count| NonZeroU32::try_from(count).ok());
         Self::open(instance, layout, processors.unwrap_or(NonZeroU32::MIN), cpusets, trees)
     }
 
-    /// As `detect`, with the places and the number of processors given.
+    /// `detect` with given places and number of processors.
     #[must_use]
     pub fn open(instance: &str, layout: Layout, processors: NonZeroU32, cpusets: Cpusets, trees: Trees) -> Self {
         let parents = Parents::make(&layout, &format!("{PREFIX}{instance}"), processors, cpusets, trees);
@@ -52,7 +52,7 @@ impl CgroupHost {
         self.parents.controls()
     }
 
-    /// The processors of its groups, by which a sandbox can be confined.
+    /// The cpusets of its groups, which can confine a sandbox.
     ///
     /// # Errors
     /// Why it cannot.
@@ -60,17 +60,19 @@ impl CgroupHost {
         self.parents.sandbox_cpus()
     }
 
-    /// Makes the group of one sandbox; `Group::bound` sets its limits. What this machine cannot control is left out.
+    /// Makes the group of one sandbox; `Group::bound` sets its limits. Controllers that this machine lacks are left
+    /// out.
     ///
     /// # Errors
-    /// If the kernel refuses a folder or a file of it; nothing is left then.
+    /// If the kernel refuses a folder or file. Nothing is left then.
     pub fn create(&self, name: &str) -> Result<Group, CgroupError> {
         match self.try_create(name) {
             Err(error) if error.source.kind() == io::ErrorKind::NotFound => {
-                // The last keeper of an earlier life of this Nigh has removed the parents, which have the same names.
+                // The last keeper of an earlier process of this Nigh has removed the parents, which have the same
+                // names.
                 let name_of_all = format!("{PREFIX}{}", self.instance);
                 let again = Parents::make(&self.layout, &name_of_all, self.processors, self.cpusets, self.trees);
-                // Those that are there already remove them.
+                // The existing owners remove them.
                 std::mem::forget(again);
                 self.try_create(name)
             }
@@ -99,8 +101,8 @@ impl CgroupHost {
         }
     }
 
-    /// How a container runtime finds the group called `name`: below Nigh's own group in each v1 tree, or from the top
-    /// of the v2 tree.
+    /// The path of the group `name` for a container runtime: below Nigh's own group in each v1 tree, or from the top of
+    /// the v2 tree.
     ///
     /// # Errors
     /// Why no group can be made.
@@ -116,8 +118,8 @@ impl CgroupHost {
         }
     }
 
-    /// Removes Nigh's own groups as soon as no group of a sandbox is left: for the end of a process, which drops nothing.
-    /// Blocks for at most `REMOVE_PATIENCE`; what is left then is the next sweep's.
+    /// Removes Nigh's own groups when no sandbox's group is left; for the end of a process, which drops nothing. Blocks
+    /// for at most `REMOVE_PATIENCE`. The next sweep removes the rest.
     pub fn close(&self) {
         let until = Instant::now() + REMOVE_PATIENCE;
         while Arc::strong_count(&self.parents) > 1 && Instant::now() < until {
@@ -126,8 +128,8 @@ impl CgroupHost {
         self.parents.remove();
     }
 
-    /// Ends all processes in groups that an earlier process of this Nigh left, and removes the groups; those that
-    /// `living` names are passed over. Returns the number of sandboxes found.
+    /// Kills all processes in groups that an earlier process of this Nigh left, and removes the groups, except those
+    /// that `living` names. Returns the number of sandboxes found.
     #[must_use]
     pub fn sweep(&self, living: &dyn Fn(&str) -> bool) -> usize {
         sweep::sweep(&self.layout, &format!("{PREFIX}{}", self.instance), &self.parents.folders(), living)
@@ -181,7 +183,7 @@ mod tests {
     fn a_v2_group_of_our_own_passes_its_controllers_down() {
         let tree = tempfile::tempdir().unwrap();
         let own = tree.path().join("nigh.service");
-        // A real tree fills new folders with files by itself.
+        // The kernel fills new folders of a real tree with files.
         for folder in [own.join("nigh-test"), own.join("nigh-test-self")] {
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join(v2::SUBTREE_CONTROL), "").unwrap();

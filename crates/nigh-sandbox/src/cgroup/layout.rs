@@ -1,4 +1,4 @@
-//! Where this process stands in the kernel's cgroup trees: read from `/proc/self/cgroup` and `/proc/self/mountinfo`.
+//! Finds this process's groups in the kernel's cgroup trees: read from `/proc/self/cgroup` and `/proc/self/mountinfo`.
 //!
 //! Pure: text in, places out. Follows cgroups(7) and Documentation/admin-guide/cgroup-v2.rst. A machine may mount v1
 //! trees and a v2 tree side by side ("hybrid"); v2 counts only if it has the memory controller.
@@ -18,7 +18,7 @@ pub struct Place {
 #[expect(clippy::large_enum_variant, reason = "there is one a process")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// One tree a controller; those that are absent are none.
+    /// One tree for each controller; none if it is absent.
     V1 {
         /// The memory controller's.
         memory: Option<Place>,
@@ -30,7 +30,7 @@ pub enum Layout {
         cpu: Option<Place>,
         /// The processors themselves'.
         cpuset: Option<Place>,
-        /// All others, v2's too: nothing is controlled there, but a container runtime makes groups in each.
+        /// All other trees, with v2's: Nigh controls nothing there, but a container runtime makes groups in each.
         others: Vec<Place>,
     },
     /// One tree for all.

@@ -1,8 +1,8 @@
 //! The kernel's groups of processes: one for each sandbox, with its memory limit, its process limit, its processor
 //! weight and its freezer.
 //!
-//! Groups are made as `<Nigh's own group>/nigh-<instance>/<sandbox>`, in each v1 tree that serves or in the one v2
-//! tree. What cannot be had is said as a reason, never taken as granted. Groups not named so are never touched.
+//! Groups are made as `<Nigh's own group>/nigh-<instance>/<sandbox>`, in each usable v1 tree or in the v2 tree. A
+//! missing controller is reported with its reason. Groups with other names are never touched.
 
 mod control_file;
 mod cpu_weight;
@@ -27,13 +27,13 @@ pub use self::host::CgroupHost;
 pub use self::layout::{Layout, Place, locate};
 pub use self::parents::{Controls, Trees};
 
-/// What the folders of all Nighs begin with.
+/// The prefix of all Nighs' folders.
 const PREFIX: &str = "nigh-";
 /// The v2 leaf that Nigh itself moves to: a v2 group that has groups below must have no processes.
 const SELF_SUFFIX: &str = "-self";
 const PROCS: &str = "cgroup.procs";
 
-/// Why a group cannot be made or driven.
+/// Why a group cannot be made or controlled.
 #[derive(Debug, Error)]
 #[error("cgroup {path}: cannot {what}: {source}")]
 pub struct CgroupError {

@@ -1,7 +1,7 @@
-//! The groups below which the sandboxes' groups are made, one in each tree, and what can be controlled there.
+//! The parents of the sandboxes' groups, one in each tree, and what they can control.
 //!
-//! In v1 each controller is a tree of its own and may be absent alone. In v2 controllers are passed down from group to
-//! group, and only a group without processes passes them: Nigh moves itself into a leaf, if it is alone in its group.
+//! In v1 each controller has its own tree, and each may be absent. In v2 controllers are passed from group to group,
+//! and only a group without processes can pass them: Nigh moves itself into a leaf if it is alone in its group.
 
 use std::fs;
 use std::io;
@@ -15,13 +15,13 @@ use super::cpuset::{self, Cpusets, SandboxCpus};
 use super::layout::{Layout, Place};
 use super::{PROCS, SELF_SUFFIX, control_file, v2};
 
-/// Why there are no cpusets where nobody asked for them.
+/// Why there are no cpusets without the setting.
 const NO_CPUSETS: &str = "sandboxes have no cpusets of their own";
 
-/// A folder under which groups can be made, or why there is none.
+/// The parent folder, or why there is none.
 pub(super) type Parent = Result<PathBuf, String>;
 
-/// The folders; they are removed when this is dropped.
+/// The parents. Dropping this removes them.
 #[derive(Debug)]
 pub(super) enum Parents {
     V1 {
@@ -41,16 +41,16 @@ pub(super) enum Parents {
     },
 }
 
-/// In which trees a sandbox has a group.
+/// The trees in which a sandbox gets a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trees {
-    /// Where something of it is controlled.
+    /// The trees that control something.
     Controlled,
-    /// In all that are mounted, as a container runtime has it.
+    /// All mounted trees, as with a container runtime.
     All,
 }
 
-/// What the groups made here control, each with the reason if not.
+/// What the groups control; each with the reason if not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controls {
     /// `cgroup v1` or `cgroup v2`.
@@ -61,12 +61,12 @@ pub struct Controls {
     pub processes: Result<(), String>,
     /// The freezer.
     pub freezer: Result<(), String>,
-    /// The share of the processors where they are short.
+    /// The share of busy processors.
     pub cpu: Result<(), String>,
 }
 
 impl Parents {
-    /// Makes what can be made of `folder` in the trees of `layout`, on a machine with so many processors.
+    /// Makes `folder` in the trees of `layout` that allow it, on a machine with `processors` processors.
     pub(super) fn make(layout: &Layout, folder: &str, processors: NonZeroU32, cpusets: Cpusets, trees: Trees) -> Self {
         let all = CpuWeight::of_all_sandboxes(processors);
         match layout {
@@ -83,7 +83,7 @@ impl Parents {
                     Ok(()) => Ok(group),
                     Err(error) => Err(format!("{} takes no processors: {error}", group.display())),
                 };
-                // Processors are a runtime's to give where they are not ours.
+                // Without our own cpusets the container runtime assigns processors.
                 let others = others.iter().chain(cpuset.iter().filter(|_| cpusets == Cpusets::Unused));
                 let others = match trees {
                     Trees::All => others.filter_map(|place| make(&place.own.join(folder)).ok()).collect(),
@@ -116,7 +116,7 @@ impl Parents {
         }
     }
 
-    /// What groups made below control.
+    /// What the groups below control.
     pub(super) fn controls(&self) -> Controls {
         let had = |parent: &Parent| parent.as_ref().map(drop).map_err(Clone::clone);
         match self {
@@ -137,7 +137,7 @@ impl Parents {
         }
     }
 
-    /// The processors of groups made below, if each has a cpuset.
+    /// The processors of the groups below, if each has a cpuset.
     pub(super) fn sandbox_cpus(&self) -> Result<SandboxCpus, String> {
         let parent = match self {
             Self::V1 { cpuset, .. } => cpuset.clone(),
@@ -146,7 +146,7 @@ impl Parents {
         SandboxCpus::below(&parent?)
     }
 
-    /// Those that were made.
+    /// The parents that exist.
     pub(super) fn folders(&self) -> Vec<&PathBuf> {
         let (parents, others) = match self {
             Self::V1 { memory, freezer, pids, cpu, cpuset, others } => {
@@ -159,7 +159,7 @@ impl Parents {
 }
 
 impl Parents {
-    /// Removes those that are empty. One is not if a group could not be removed: both are the next sweep's.
+    /// Removes the empty ones. The next sweep removes the others.
     pub(super) fn remove(&self) {
         for folder in self.folders() {
             let _still_used = fs::remove_dir(folder);
@@ -167,7 +167,7 @@ impl Parents {
     }
 }
 
-/// The host and each of its groups hold the parents: the last one removes them.
+/// The host and each group share the parents; the last one removes them.
 impl Drop for Parents {
     fn drop(&mut self) {
         self.remove();
@@ -176,7 +176,7 @@ impl Drop for Parents {
 
 fn make(folder: &Path) -> Parent {
     let made = fs::create_dir(folder).or_else(|error| match error.kind() {
-        // One that an earlier life left says nothing of what can be made in it now.
+        // A parent left by an earlier process may have other controllers now.
         io::ErrorKind::AlreadyExists => access(folder, Access::WRITE_OK).map_err(io::Error::from),
         _ => Err(error),
     });
@@ -190,7 +190,7 @@ fn not_weighed(group: &Path, error: &io::Error) -> String {
 /// Makes the v2 parent and passes the controllers down to it.
 fn delegate(place: &Place, folder: &str, all: CpuWeight, cpusets: Cpusets) -> Parents {
     let leaf = format!("{folder}{SELF_SUFFIX}");
-    // A second engine of this process finds itself in the leaf that the first one made.
+    // A second engine of this process is in the leaf that the first one made.
     let own = match place.own.parent() {
         Some(parent) if place.own.ends_with(&leaf) => parent,
         _ => &place.own,
@@ -228,7 +228,7 @@ fn has(group: &Path, file: &str, controller: &str) -> bool {
     fs::read_to_string(group.join(file)).is_ok_and(|text| text.split_whitespace().any(|one| one == controller))
 }
 
-/// Moves this process out of `own` into a group below, if it is alone there: other processes are not ours to move.
+/// Moves this process out of `own` into a group below, if it is alone there. Other processes are never moved.
 fn move_to_leaf(own: &Path, leaf: &str) -> Result<(), String> {
     let this = std::process::id().to_string();
     let procs = fs::read_to_string(own.join(PROCS)).map_err(|error| format!("{}: {error}", own.display()))?;

@@ -1,16 +1,15 @@
-//! The most memory that a v2 group has used since its measurement was begun anew.
+//! The peak memory of a v2 group since the last reset.
 //!
-//! From Linux 6.12 on the kernel measures that itself: a write to `memory.peak` begins anew for that open file. Before,
-//! `memory.peak` holds the most since the group was made. Then this is known: if that number has grown since the
-//! beginning, it is the peak; if not, the peak lies between what was in use at both ends and that number. Within these
-//! bounds it is what is in use now and what the group's processes have given back since their own peaks, each of which
-//! `clear_refs` begins anew (proc(5), `VmHWM`). What was used and given back by processes that have ended, or become
-//! another program, in between is not seen then.
+//! From Linux 6.12 on the kernel can reset the peak: a write to `memory.peak` resets it for that open file. Before,
+//! `memory.peak` is the peak since the group was made. If that value has grown since the reset, it is the new peak. If
+//! not, the peak is between the use at both ends of the measurement and that value. The estimate in this range is the
+//! present use plus the memory that the group's processes have freed since their own peaks. `clear_refs` resets each
+//! process's peak (proc(5), `VmHWM`). The estimate misses memory that was used and freed by processes that have ended,
+//! or that run another program now.
 //!
-//! A fresh child group for each measurement would not tell it: a process that is moved leaves what it has charged where
-//! it was (cgroup-v2.rst, Memory Ownership), so the child's own peak counts only what came since; every move waits
-//! until all processors have passed through the scheduler, and every group that was left stays in the kernel for as long
-//! as a page of it.
+//! A new child group for each measurement would not work. A moved process leaves its charged pages in the old group
+//! (cgroup-v2.rst, Memory Ownership), so the child's peak counts only later pages. Each move waits for an RCU grace
+//! period, and each old group stays in the kernel as long as one of its pages.
 
 use std::fs;
 use std::io;
@@ -22,17 +21,17 @@ use super::PROCS;
 use super::control_file::ControlFile;
 
 const PEAK: &str = "memory.peak";
-/// Begins a process's `VmHWM` anew.
+/// Resets a process's `VmHWM`.
 const CLEAR_PEAK: &str = "5";
-/// Processes whose peaks are asked for; a group with more has no estimate.
+/// The most processes whose peaks are read. A group with more has no estimate.
 const PROCESSES_MAX: usize = 64;
 
-/// Where a measurement began, in bytes.
+/// The state at a reset, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Beginning {
-    /// The group's most ever.
+    /// The group's peak since it was made.
     ever: u64,
-    /// What was in use.
+    /// The memory in use.
     used: u64,
 }
 
@@ -41,7 +40,7 @@ struct Beginning {
 pub(super) struct PeakMeter {
     file: ControlFile,
     group: PathBuf,
-    /// The kernel itself begins anew.
+    /// The kernel can reset the peak.
     resets: bool,
     began: Mutex<Option<Beginning>>,
 }
@@ -50,7 +49,7 @@ impl PeakMeter {
     /// The meter of `group`; none before Linux 5.19, which has no `memory.peak`.
     pub(super) fn open(group: &Path) -> Option<Self> {
         let (file, resets) = match ControlFile::writable(group, PEAK) {
-            // Who may write everything may open it on every kernel.
+            // Root can open the file for writing on every kernel.
             Ok(file) => {
                 let resets = file.set(b"0").is_ok();
                 (file, resets)
@@ -64,21 +63,22 @@ impl PeakMeter {
         &self.file
     }
 
-    /// Begins anew; `used` is in use now.
+    /// Resets the peak; `used` is the present use.
     pub(super) fn reset(&self, used: impl FnOnce() -> io::Result<u64>) -> io::Result<()> {
         if self.resets {
             return self.file.set(b"0");
         }
         let ever = self.file.number()?;
         for process in self.processes()? {
-            // One that has ended has no peak; one that refuses keeps its own, which is too much rather than too little.
+            // An ended process has no peak. If the reset fails, the old peak stays, and the estimate is too high rather
+            // than too low.
             let _ = fs::write(process.join("clear_refs"), CLEAR_PEAK);
         }
         *self.began.lock() = Some(Beginning { ever, used: used()? });
         Ok(())
     }
 
-    /// The peak since the last beginning.
+    /// The peak since the last reset.
     pub(super) fn peak(&self, used: impl FnOnce() -> io::Result<u64>) -> io::Result<u64> {
         let ever = self.file.number()?;
         let began = *self.began.lock();
@@ -103,12 +103,13 @@ impl PeakMeter {
     }
 }
 
-/// The peak since `began`, where the group's most ever has not grown: `used` now, `given_back` since the processes' own.
+/// The peak since `began` if the group's total peak has not grown: `used` is the present use, `given_back` the memory
+/// freed since the processes' own peaks.
 fn estimate(began: Beginning, used: u64, given_back: u64) -> u64 {
     used.saturating_add(given_back).max(began.used).min(began.ever)
 }
 
-/// What a process has given back since its peak, by its `status`; nothing if it does not say.
+/// The memory that a process has freed since its peak, by its `status`; 0 if that does not say.
 fn given_back(status: &str) -> u64 {
     let kib = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -145,7 +146,7 @@ mod tests {
         assert!(PeakMeter::open(folder.path()).is_none());
         write(PEAK, "1000\n");
         write(PROCS, "");
-        // A plain file takes every write, as kernels since 6.12 do.
+        // A plain file accepts every write, as kernels since 6.12 do.
         let meter = PeakMeter { resets: false, ..PeakMeter::open(folder.path()).unwrap() };
         write(PEAK, "1000\n");
         assert_eq!(meter.peak(|| Ok(5)).unwrap(), 1000, "nothing was begun");

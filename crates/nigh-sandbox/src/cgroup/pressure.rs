@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 
 use super::control_file::ControlFile;
 
-/// Tells from the text of a file whether it changed in a way that counts.
+/// Decides from the text of a file whether the change counts.
 pub(super) type Counts = Box<dyn FnMut(&str) -> bool + Send>;
 
-/// What the kernel wakes us by.
+/// The kernel's notification.
 pub(super) enum Wake {
     /// An eventfd it adds to (v1).
     Counter(OwnedFd),
@@ -53,7 +53,7 @@ impl Wake {
     }
 }
 
-/// At most one waiter; it ends with its owner, with its group, or when the next begins.
+/// At most one waiter. It ends with its owner, with its group, or when the next one starts.
 #[derive(Default)]
 pub(super) struct PressureWatch(Mutex<Option<Waiter>>);
 
@@ -66,7 +66,7 @@ impl Drop for Waiter {
 }
 
 impl PressureWatch {
-    /// Calls `notice` with what `used` reads each time `wake` tells. Must be called within the async runtime.
+    /// Calls `notice` with the value of `used` at each notification of `wake`. Must be called within the async runtime.
     pub(super) fn begin(
         &self,
         wake: Wake,

@@ -1,7 +1,7 @@
 //! Finds and ends the groups that an earlier process of this Nigh left.
 //!
-//! The earlier process may have stood elsewhere in the tree (another session, another service), so the whole tree is
-//! searched for the instance's name, which no other Nigh and nobody else uses.
+//! The earlier process may have been elsewhere in the tree (another session, another service), so the whole tree is
+//! searched for the instance's name, which only this Nigh uses.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -11,10 +11,10 @@ use super::SELF_SUFFIX;
 use super::group::{end_folders, removed};
 use super::layout::Layout;
 
-/// Groups looked at in one tree; a machine has hundreds. What lies beyond is not found.
+/// The most groups visited in one tree; a machine has hundreds. Groups beyond the limit are not found.
 const GROUPS_MAX: usize = 50_000;
 
-/// See `CgroupHost::sweep`. `keep` are the folders that the caller makes its own groups in.
+/// See `CgroupHost::sweep`. `keep` are the parents of the caller's own groups.
 pub(super) fn sweep(layout: &Layout, name: &str, keep: &[&PathBuf], living: &dyn Fn(&str) -> bool) -> usize {
     let (mounts, v2): (BTreeSet<&PathBuf>, bool) = match layout {
         Layout::V1 { memory, freezer, pids, cpu, cpuset, others } => {
@@ -40,13 +40,13 @@ pub(super) fn sweep(layout: &Layout, name: &str, keep: &[&PathBuf], living: &dyn
         }
     }
     for parent in parents.iter().filter(|parent| !keep.contains(parent)) {
-        // Busy when another process of this Nigh stands in it; then it is not left over.
+        // Busy if another process of this Nigh is in it; then it is in use.
         removed(parent);
     }
     sandboxes.len()
 }
 
-/// The folders called `name`, and the leaves beside them, in a tree; each level before the next.
+/// The folders called `name` and the leaves beside them, level by level.
 fn find(root: &Path, name: &str) -> Vec<PathBuf> {
     let leaf = format!("{name}{SELF_SUFFIX}");
     let mut found = Vec::new();
@@ -70,7 +70,7 @@ fn find(root: &Path, name: &str) -> Vec<PathBuf> {
 }
 
 fn children(group: &Path) -> Vec<PathBuf> {
-    // A group may go while the tree is read.
+    // A group may be removed while the tree is read.
     let Ok(entries) = fs::read_dir(group) else { return Vec::new() };
     entries
         .filter_map(Result::ok)

@@ -1,11 +1,11 @@
 //! cgroup v1: one tree a controller. Follows Documentation/admin-guide/cgroup-v1/{memory,freezer-subsystem,pids}.rst.
 //!
-//! The grant is `memory.limit_in_bytes`. Where somebody hears of a sandbox that comes to it, and gives it more, the kernel's
-//! killer is held back below what is booked (`memory.oom_control`): page faults wait. Else the killer stays on: a sandbox
-//! at its limit loses a process.
+//! The grant is `memory.limit_in_bytes`. If Nigh listens for a sandbox at its limit, to give it more, the kernel's
+//! out-of-memory killer is held back below the booking (`memory.oom_control`), and page faults wait. If not, the killer
+//! stays on, and a sandbox at its limit loses a process.
 //!
-//! Thresholds of `memory.usage_in_bytes` are not used: each that is registered, and none can be moved, waits for all
-//! processors to pass through the scheduler, for milliseconds.
+//! Thresholds of `memory.usage_in_bytes` are not used: they cannot be moved, and registering one waits for an RCU grace
+//! period, for milliseconds.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -34,12 +34,12 @@ const STAT: &str = "memory.stat";
 const FILE_PAGES: [&str; 2] = ["inactive_file", "active_file"];
 const LIMIT_HITS: &str = "memory.failcnt";
 const FORCE_EMPTY: &str = "memory.force_empty";
-/// The kernel's own, while a sandbox stands still and may be swapped.
+/// The kernel's default, while a sandbox is frozen and may be swapped.
 const SWAPPINESS_IDLE: &str = "60";
 /// The freezer's switch.
 pub(super) const FREEZER_STATE: &str = "freezer.state";
 const FROZEN: &str = "FROZEN";
-/// What is written to the freezer's switch to let processes run.
+/// The freezer's value that lets processes run.
 pub(super) const THAWED: &str = "THAWED";
 const FREEZER_POLL: Duration = Duration::from_micros(500);
 
@@ -63,7 +63,7 @@ pub struct Memory {
 struct Killer {
     limit: ByteSize,
     ceiling: ByteSize,
-    /// Somebody hears of a sandbox that comes to its limit.
+    /// Nigh listens for a sandbox at its limit.
     is_heard: bool,
     is_held_back: bool,
 }
@@ -78,7 +78,7 @@ impl Killer {
 impl Memory {
     /// Opens the files and keeps swap out.
     pub(super) fn open(group: &Path) -> io::Result<Self> {
-        // Absent where the kernel has no swap; a function shall not grow into swap beyond its limit.
+        // Absent if the kernel has no swap. A function must not grow into swap beyond its limit.
         match write_once(group, SWAPPINESS, "0") {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -110,7 +110,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Holds the killer back, or lets it go, if that is not so already; who waits then goes on, or ends.
+    /// Holds the killer back or releases it, if that is a change. A waiting process then continues or is killed.
     fn hold_back(&self, killer: &mut Killer, hold: bool) -> Result<(), SandboxMemoryError> {
         if killer.is_held_back != hold {
             let word: &[u8] = if hold { b"1" } else { b"0" };
@@ -230,7 +230,7 @@ impl Freezer {
         ControlFile::writable(group, FREEZER_STATE).map(Self)
     }
 
-    /// Stops all processes; returns when the kernel says that all stand still, or `TimedOut`.
+    /// Stops all processes. Returns when the kernel reports that all are stopped, or `TimedOut`.
     pub(super) async fn freeze(&self, patience: Duration) -> io::Result<()> {
         let until = Instant::now() + patience;
         loop {

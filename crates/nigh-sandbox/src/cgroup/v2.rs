@@ -1,7 +1,7 @@
 //! cgroup v2: one tree. Follows Documentation/admin-guide/cgroup-v2.rst.
 //!
-//! The grant is `memory.high`, where the kernel slows a sandbox down and takes pages back; what is booked is
-//! `memory.max`, where it kills. A limit that the kernel cannot reach by taking pages back is put back as it was.
+//! The grant is `memory.high`: there the kernel slows the sandbox down and reclaims pages. The booking is `memory.max`:
+//! there the kernel kills. If the kernel cannot reclaim enough pages for a lower limit, the limit is set back.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub struct Memory {
     events: ControlFile,
     stat: ControlFile,
     group: PathBuf,
-    /// What `memory.high` holds; the lock makes a lowering and its taking back one step.
+    /// The value of `memory.high`. The lock makes lowering it and setting it back one step.
     grant: Mutex<ByteSize>,
     pressure: PressureWatch,
 }
@@ -91,7 +91,7 @@ impl SandboxMemory for Memory {
         let mut grant = self.grant.lock();
         self.high.set_number(limit.bytes()).map_err(|source| failed(&self.high, source))?;
         if limit < *grant {
-            // The write has taken back what it could.
+            // The write has reclaimed what it could.
             let used = self.used()?;
             if used > limit {
                 self.high.set_number(grant.bytes()).map_err(|source| failed(&self.high, source))?;
@@ -135,10 +135,10 @@ impl SandboxMemory for Memory {
             write_once(&self.group, name, value)
                 .map_err(|source| SandboxMemoryError::Io { path: self.group.join(name), source })
         };
-        // Absent where the kernel has no swap, as at the beginning.
+        // Absent if the kernel has no swap.
         let may_swap = write(SWAP_MAX, "max").is_ok();
         let outcome = match write(RECLAIM, &used.bytes().to_string()) {
-            // It took back less than all.
+            // It reclaimed too little.
             Err(SandboxMemoryError::Io { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => Ok(()),
             outcome => outcome,
         };
@@ -153,7 +153,7 @@ impl SandboxMemory for Memory {
             let events = self.events.try_clone()?;
             let current = self.current.try_clone()?;
             let mut seen = at_limit(&events.text()?);
-            // The file also changes for reasons that are no pressure: only the counters at a limit count.
+            // The file also changes without pressure; only the counters at a limit count.
             let grown = move |text: &str| std::mem::replace(&mut seen, at_limit(text)) != seen;
             self.pressure.begin(Wake::Changes(events, Box::new(grown)), move || current.number().map(ByteSize), notice)
         };
@@ -161,7 +161,7 @@ impl SandboxMemory for Memory {
     }
 }
 
-/// How often a group has come to `memory.high`, to `memory.max`.
+/// How often a group has reached `memory.high` and `memory.max`.
 fn at_limit(events: &str) -> (Option<u64>, Option<u64>) {
     (named_number(events, "high"), named_number(events, "max"))
 }
@@ -182,7 +182,7 @@ impl Freezer {
         Ok(Self { freeze: ControlFile::writable(group, FREEZE)?, events: ControlFile::readable(group, GROUP_EVENTS)? })
     }
 
-    /// Stops all processes; returns when the kernel says that all stand still, or `TimedOut`.
+    /// Stops all processes. Returns when the kernel reports that all are stopped, or `TimedOut`.
     pub(super) async fn freeze(&self, patience: Duration) -> io::Result<()> {
         self.freeze.set(b"1")?;
         let until = Instant::now() + patience;
@@ -201,7 +201,7 @@ impl Freezer {
     }
 }
 
-/// Ends all processes of a group, frozen ones too. False before Linux 5.14, which has no such file.
+/// Kills all processes of a group, frozen ones too. False before Linux 5.14, which has no such file.
 pub(super) fn kill_all(group: &Path) -> bool {
     write_once(group, KILL, "1").is_ok()
 }

@@ -6,12 +6,12 @@ use hyper::body::{Body as _, Incoming};
 
 use super::RESPONSE_BYTES_MAX;
 
-/// How much of a larger answer is read and thrown away, so that its sender can read the refusal.
+/// The bytes of a too large response that are read and discarded, so that its sender can read the refusal.
 const DISCARD_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How much of the body of a request that is refused for other reasons is read.
+/// The bytes of the body of an otherwise refused request that are read.
 const REFUSED_BYTES_MAX: usize = 64 * 1024;
 
-/// Reads a refused body, if it is small: its connection can then be used again.
+/// Reads a refused body if it is small, so that its connection can be used again.
 pub(super) async fn discard(mut body: Incoming) {
     let mut size = 0;
     while let Some(Ok(frame)) = body.frame().await {
@@ -30,7 +30,7 @@ pub(super) enum ReadBody {
     TooLarge,
 }
 
-/// Reads a body; of one that is too large only so much that its sender can read the refusal.
+/// Reads a body. Of a too large one it reads only as much as its sender needs to read the refusal.
 pub(super) async fn read(mut body: Incoming) -> Result<ReadBody, hyper::Error> {
     let mut size = 0;
     let mut first = Bytes::new();
@@ -47,7 +47,7 @@ pub(super) async fn read(mut body: Incoming) -> Result<ReadBody, hyper::Error> {
         } else if size == data.len() {
             first = data;
         } else {
-            // Only an answer that comes in pieces is copied together.
+            // Only a response in several pieces is copied.
             if whole.is_empty() {
                 whole.reserve(expected.min(RESPONSE_BYTES_MAX).max(size));
                 whole.extend_from_slice(&first);

@@ -1,4 +1,4 @@
-//! What a runtime client is told, in the words of Lambda's own Runtime API.
+//! Responses to the runtime client, in the words of Lambda's own Runtime API.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};

@@ -1,4 +1,4 @@
-//! The HTTP side of a Runtime API: connections, paths, and what each request does to the sandbox's seats.
+//! The HTTP part of a Runtime API: connections, paths, and the effect of each request.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::body::{ReadBody, discard};
+use super::input::Input;
 use super::response::{JSON, accepted, error, internal, not_found, refused, superseded, too_large};
 use super::{InitOutcome, Reply, RuntimeApiState, TimedReply};
-use crate::runtime_input::Input;
 use crate::runtime_protocol::{NextReply, Refusal};
 
-/// Connections that a sandbox may hold; further ones wait to be accepted.
+/// The most connections of a sandbox. Further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16;
 
 const PREFIX: &str = "/2018-06-01/runtime/";
@@ -38,7 +38,7 @@ const ERROR_TYPE: HeaderName = HeaderName::from_static("lambda-runtime-function-
 
 type AnswerBody = http_body_util::Either<Full<Bytes>, Input>;
 
-/// Serves the connections that come, until `until`.
+/// Accepts and serves connections until `until`.
 pub(super) async fn accept(shared: &Arc<RuntimeApiState>, listener: &TcpListener, until: &CancellationToken) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -46,7 +46,7 @@ pub(super) async fn accept(shared: &Arc<RuntimeApiState>, listener: &TcpListener
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of file descriptors, for example: others may give some back.
+                // For example no file descriptors are left; some may be closed later.
                 tracing::warn!(%error, "the runtime interface of a sandbox cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
@@ -64,7 +64,7 @@ pub(super) async fn accept(shared: &Arc<RuntimeApiState>, listener: &TcpListener
 }
 
 async fn serve_connection(shared: Arc<RuntimeApiState>, stream: TcpStream) {
-    // Without it each answer in two writes would wait 40 ms for a delayed acknowledgement.
+    // Without this, a response in two writes waits 40 ms for a delayed acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY cannot be set");
     }
@@ -72,10 +72,11 @@ async fn serve_connection(shared: Arc<RuntimeApiState>, stream: TcpStream) {
         let waits_for_input = route(request.uri().path()) == Some(Route::Next);
         let answered = answer(Arc::clone(&shared), request);
         if waits_for_input {
-            // It ends with its connection: nobody would take the input.
+            // It ends with its connection: nothing else would take the input.
             return Either::Left(answered.map(Ok::<_, Infallible>));
         }
-        // What a client has sent counts though it hangs up before it hears so; the sandbox's end waits for this task.
+        // A complete request counts even if the client closes before the response. The sandbox's end waits for this
+        // task.
         let heard = shared.connections.spawn(answered);
         Either::Right(
             heard.map(|heard| Ok(heard.unwrap_or_else(|lost| internal(&lost.to_string()).map(AnswerBody::Left)))),
@@ -86,7 +87,7 @@ async fn serve_connection(shared: Arc<RuntimeApiState>, stream: TcpStream) {
     }
 }
 
-/// What a path asks for.
+/// The operation of a path.
 #[derive(Debug, PartialEq, Eq)]
 enum Route<'a> {
     Next,
@@ -144,7 +145,7 @@ pub(super) async fn next(shared: &Arc<RuntimeApiState>) -> Response<AnswerBody> 
     };
     match waiting.await {
         Ok(handed) => input(handed),
-        // A later poll took its place, or the sandbox is to end.
+        // A later request replaced this one, or the sandbox must end.
         Err(_) => refused(&Refusal::InvalidStateTransition { from: "Ready", to: "Ready" }).map(AnswerBody::Left),
     }
 }
@@ -165,7 +166,7 @@ fn input(mut input: Input) -> Response<AnswerBody> {
             headers.insert(CLIENT_CONTEXT, context.clone());
         }
     }
-    // A body without bytes is not asked for them: it is taken by being answered.
+    // hyper never polls an empty body, so the input counts as taken with the response.
     if input.dispatch().is_some_and(|dispatch| dispatch.payload.is_empty()) {
         drop(input.take());
     }
@@ -207,7 +208,7 @@ async fn invocation_answer(
     error_type: Option<String>,
     body: Incoming,
 ) -> Response<Full<Bytes>> {
-    // Before the body is read, so that only the one who may answer costs memory; and again after it.
+    // Checked before the body is read, so that only a permitted request costs memory, and again afterwards.
     let allowed = shared.seats.lock().protocol.check_answer(id);
     if let Err(refusal) = allowed {
         discard(body).await;

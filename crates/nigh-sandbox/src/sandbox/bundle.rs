@@ -1,8 +1,8 @@
 //! The folders that runc works with: the root that all sandboxes share, and a bundle for each.
 //!
-//! All lie in one folder of this life of Nigh, below a folder of this Nigh, which no other uses: so a sweep knows what
-//! an earlier life left. The folders can be passed by everyone and listed by root alone, since runc enters them as the
-//! sandbox's root; nothing secret is in them, for a blank belongs to no function.
+//! All bundles are in a folder of this process, below a folder of this Nigh that no other uses, so a sweep finds what
+//! an earlier process left. Everyone may enter the folders and only root may list them, because runc enters them as the
+//! sandbox's root. They hold no secrets: a blank sandbox belongs to no function.
 
 use std::fs;
 use std::io;
@@ -12,20 +12,20 @@ use std::process::{Command, Stdio};
 
 use nigh_terms::SandboxId;
 
-use super::blank::StepFailure;
 use super::launch::Container;
 use super::oci_config::{ContainerSpec, INIT, config};
 use super::root_tree::{Entry, entries, tmp_options, users};
+use super::step_failure::StepFailure;
 
 /// The bundles' folder in that of a life.
 const BUNDLES: &str = "bundles";
-/// A file that is there as long as new bundles may be made.
+/// A file that exists as long as new bundles may be made.
 const LIVES: &str = "lives";
-/// Until its function is known a sandbox's /tmp has this size.
+/// The size of a sandbox's /tmp until its function is known.
 const BLANK_TMP_BYTES: u64 = 1 << 20;
 /// Sandboxes looked at in what an earlier life left.
 const LEFT_MAX: usize = 100_000;
-/// Folders whose mounts are the sandbox's own: what shall appear below is made there, not in the shared root.
+/// Folders with the sandbox's own mounts: places below them are made there, not in the shared root.
 const OWN: [&str; 3] = ["tmp", "dev", "proc"];
 
 /// Makes bundles.
@@ -38,7 +38,7 @@ pub(super) struct Bundles {
     runtime: PathBuf,
     shown: Vec<PathBuf>,
     init: PathBuf,
-    /// How far above its user a sandbox's root is; none: no user namespace.
+    /// The distance from a sandbox's user to its root user; none without a user namespace.
     root_uid_offset: Option<u32>,
 }
 
@@ -90,7 +90,7 @@ impl Bundles {
         for (path, _) in users(0) {
             file(&self.at(path), "")?;
         }
-        // runc gives what it mounts there the mode it finds.
+        // runc gives its mount the mode that it finds there.
         fs::set_permissions(self.at("tmp"), fs::Permissions::from_mode(0o1777))?;
         file(&self.at(INIT), "")
     }
@@ -133,7 +133,7 @@ impl Bundles {
         })
     }
 
-    /// Writes what the sandbox `name` shall have at `path` instead of what all have; gives where it is.
+    /// Writes the sandbox's own text of the file `path`. Returns the place on the host.
     pub(super) fn write_beside(&self, name: &str, path: &str, text: &str) -> io::Result<PathBuf> {
         let source = self.life.join(BUNDLES).join(name).join(path.trim_start_matches("/etc/"));
         file(&source, text)?;
@@ -145,7 +145,7 @@ impl Bundles {
         let _keeper_was_first = fs::remove_dir_all(self.life.join(BUNDLES).join(name));
     }
 
-    /// Why the runtime cannot be run, if its program is not there.
+    /// The reason why the runtime cannot run, if its program is missing.
     pub(super) fn runtime_missing(&self) -> Option<String> {
         let error = fs::metadata(&self.runtime).err()?;
         Some(format!("{} is missing ({error}): install it again", self.runtime.display()))
@@ -169,14 +169,14 @@ impl Bundles {
         Ok(())
     }
 
-    /// No bundle is made from now on: the folder of this life goes, or the last keeper removes it.
+    /// No bundle is made from now on. Removes the folder of this process, or leaves that to the last keeper.
     pub(super) fn end_life(&self) {
         let _gone_already = fs::remove_file(self.life.join(LIVES));
         remove_if_last(&self.life);
     }
 
-    /// Removes what earlier lives of this Nigh left. Their processes are ended by their cgroups; returns how many
-    /// sandboxes there were.
+    /// Removes the folders that earlier processes of this Nigh left. Their cgroups end the processes. Returns the
+    /// number of sandboxes.
     pub(super) fn sweep(&self) -> usize {
         let lives = folders(&self.instance).into_iter().filter(|life| *life != self.life);
         lives.map(|life| sweep_life(&self.runtime, &life)).sum()
@@ -189,8 +189,8 @@ impl Drop for Bundles {
     }
 }
 
-/// Removes the folder of the life that `bundle` belongs to, if it was its last and no engine makes more: `killed` tells
-/// of an engine that could not say so.
+/// Removes the folder of the process that `bundle` belongs to, if this was its last bundle and no engine makes more.
+/// `killed` says that the engine could not report its end.
 pub fn remove_life_of(bundle: &Path, killed: bool) {
     let Some(life) = bundle.parent().and_then(Path::parent) else { return };
     if killed || !life.join(LIVES).exists() {
@@ -242,7 +242,7 @@ fn folders(parent: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A folder that everyone may pass and nobody but its owner may list.
+/// A folder that everyone may enter and only its owner may list.
 fn passage(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

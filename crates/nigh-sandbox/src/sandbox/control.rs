@@ -13,7 +13,7 @@ use super::launch::{DESCRIPTORS_MAX, InitMessage, decode};
 
 const READ_BYTES: usize = 4096;
 
-/// What stands in a sandbox's network, and nobody serves yet.
+/// The listeners in a sandbox's network, before anything serves them.
 #[derive(Debug)]
 pub(super) struct Listeners {
     /// The Runtime API's.
@@ -41,20 +41,20 @@ impl Control {
         Ok((Self { stream, received: Vec::new(), descriptors: Vec::new() }, theirs.into()))
     }
 
-    /// Says something to the keeper or the init.
+    /// Sends a message to the keeper or the init.
     pub(super) async fn send(&mut self, message: &[u8]) -> io::Result<()> {
         self.stream.write_all(message).await
     }
 
-    /// True if the other end is closed or says something, though nobody asked it: a sandbox that awaits its launch has
-    /// nothing to say but its end.
+    /// Whether the other end is closed or has sent something. A sandbox that waits for its launch sends nothing but its
+    /// end.
     pub(super) fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(&self.stream, PollFlags::IN | PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut fds, Some(&now)).is_ok_and(|raised| raised > 0)
     }
 
-    /// The next report; none when the sandbox has ended. May be dropped and called again.
+    /// The next message; none when the sandbox has ended. Cancel safe.
     pub(super) async fn report(&mut self) -> io::Result<Option<InitMessage>> {
         loop {
             if let Some(report) = decode(&mut self.received)? {
@@ -80,7 +80,7 @@ impl Control {
                 Ok(0) => return Ok(None),
                 Ok(length) => self.received.extend_from_slice(&buffer[..length]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The other end went while we had unread words for it: the same as its end.
+                // The other end closed with unread data: the same as its end.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(error) => return Err(error),
             }
@@ -104,14 +104,14 @@ impl Control {
         Ok(Listeners { runtime: tcp()?, data: tcp()?, fast: descriptors.next() })
     }
 
-    /// Says one word to the init.
+    /// Sends one byte to the init.
     pub(super) fn say(&self, word: u8) -> io::Result<()> {
         self.stream.try_write(&[word]).map(drop)
     }
 
-    /// Asks the keeper to end the sandbox; its last reports can still be read.
+    /// Tells the keeper to end the sandbox. Its last messages can still be read.
     pub(super) fn end(&self) {
-        // Fails only if the other end is gone already.
+        // Fails only if the other end is closed already.
         let _gone = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write);
     }
 }

@@ -1,4 +1,4 @@
-//! What keeps the sandboxes of this machine apart, and what does not: found once, said in one line.
+//! The isolation of this machine's sandboxes: what is on, and what is not and why. Found once, at the start.
 
 use std::fmt;
 
@@ -10,20 +10,20 @@ use crate::cgroup::Controls;
 pub struct Runtime {
     /// Its name and version: `runc 1.1.5`.
     pub version: String,
-    /// True if each sandbox has a user namespace.
+    /// Whether each sandbox has a user namespace.
     pub user_namespace: bool,
 }
 
 /// What is on, what is off and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Isolation {
-    /// The walls; the users in it stand for any of the range.
+    /// The isolation, with example users.
     pub walls: Walls,
-    /// The container runtime that raises them, if one does.
+    /// The container runtime that isolates, if any.
     pub runtime: Option<Runtime>,
-    /// Whether system calls are bounded, or why not.
+    /// Whether system calls are filtered, or why not.
     pub filter: Result<(), String>,
-    /// Stronger walls that were tried, each with the reason why they cannot be had.
+    /// Stronger isolation that does not work here, with the reasons.
     pub refused: Vec<String>,
     /// What the cgroups control.
     pub controls: Controls,

@@ -1,10 +1,10 @@
-//! Moves a function into a sandbox whose walls stand already and inside which nobody may mount: its code, its
-//! runtime's folders and files that are its own are shown there from outside, read-only, and its /tmp gets its size.
+//! Mounts a function's folders in a sandbox that is isolated already and that cannot mount by itself: the code, the
+//! runtime's folders and the function's own files appear read-only, and /tmp gets its size.
 //!
-//! Each folder is cloned into a mount that stands nowhere, restricted, and then moved to its place by a thread that
-//! has entered the sandbox's mount namespace and ends there. So nothing is ever mounted on the host, whatever crashes.
-//! See mount_namespaces(7), open_tree(2), move_mount(2) and setns(2): an own `fs_struct` is what lets one thread of
-//! many enter a mount namespace.
+//! Each folder is cloned into a detached mount, restricted, and attached in its place by a thread that has entered the
+//! sandbox's mount namespace and ends there. So nothing is mounted on the host, even after a crash. See
+//! mount_namespaces(7), open_tree(2), move_mount(2) and setns(2). A thread can enter a mount namespace only with its
+//! own `fs_struct`.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,20 +20,20 @@ use rustix::thread::{
 };
 use tokio::sync::oneshot;
 
-use super::blank::StepFailure;
 use super::mounts::{NO_DEVICES, NO_SET_UID, READ_ONLY, restrict};
 use super::root_tree::{NEW_ROOT, tmp_options};
+use super::step_failure::StepFailure;
 
 /// The mount namespace of a sandbox.
 #[derive(Clone, Debug)]
 pub(super) struct MountNamespace {
     namespace: Arc<OwnedFd>,
-    /// Where in it the sandbox's root is.
+    /// The sandbox's root in that namespace.
     root: &'static str,
 }
 
 impl MountNamespace {
-    /// That of a process, which must stand in the cgroup called `group`: a number alone may be another's by now.
+    /// The namespace of a process. The process must be in the cgroup `group`, because its id may have been reused.
     pub(super) fn of(process: u32, group: &str) -> io::Result<Self> {
         let namespace = File::open(format!("/proc/{process}/ns/mnt"))?;
         let groups = fs::read_to_string(format!("/proc/{process}/cgroup"))?;
@@ -43,7 +43,7 @@ impl MountNamespace {
         }
     }
 
-    /// That of a sandbox whose init has built its root itself.
+    /// The namespace of a sandbox whose init built the root.
     pub(super) fn of_init(namespace: OwnedFd) -> Self {
         Self { namespace: Arc::new(namespace), root: NEW_ROOT }
     }
@@ -53,25 +53,25 @@ impl MountNamespace {
     }
 }
 
-/// What moves in.
+/// What is mounted.
 #[derive(Clone, Debug)]
 pub(super) struct Belongings {
-    /// Folders and files of the host, and where each shall appear.
+    /// Folders and files of the host, each with its place inside.
     pub(super) shown: Vec<(PathBuf, PathBuf)>,
     /// The size of /tmp.
     pub(super) tmp_bytes: u64,
-    /// The user of the host that the sandbox runs as: owns what must be made below /tmp to mount onto.
+    /// The sandbox's user on the host. It owns the folders made below /tmp as mount points.
     pub(super) uid: u32,
 }
 
-/// Moves in.
+/// Mounts everything.
 pub(super) async fn move_in(namespace: MountNamespace, belongings: Belongings) -> Result<(), StepFailure> {
     let (tell, told) = oneshot::channel();
     let work = move || {
-        // The caller may have given up.
+        // The caller may have stopped waiting.
         let _nobody = tell.send(enter_and_mount(&namespace, &belongings));
     };
-    // A thread of its own, never one of a pool: it does not come back from the namespace.
+    // A new thread, not one of a pool: it cannot leave the namespace again.
     std::thread::Builder::new()
         .name("move-in".to_owned())
         .spawn(work)
@@ -105,7 +105,7 @@ fn enter_and_mount(namespace: &MountNamespace, belongings: &Belongings) -> Resul
         .map_err(|error| StepFailure::at("size /tmp", error))
 }
 
-/// Below /tmp nothing of another user can be made: its file system knows the sandbox's users only.
+/// Below /tmp only the sandbox's users can own files.
 fn make_folder(path: &Path, uid: u32) -> io::Result<()> {
     if path.exists() {
         return Ok(());

@@ -1,22 +1,21 @@
-//! What the engine and the sandbox's init (`nigh-sandbox`) say to each other over one socket.
+//! Messages between the engine and the sandbox's init (`nigh-sandbox`) over one socket.
 //!
-//! Each message is a length (u32, little endian) and that many bytes of JSON. The engine says `Prepare`: the keeper
-//! makes the init, which raises the walls that are the same for every function and answers `Ready`; the descriptor of
-//! its network comes with that, if it has one of its own. The engine may let it stand so until a sandbox is wanted, then
-//! gives the order to `Launch`: the init builds the root, starts the command and answers `Running`, which carries the
-//! descriptors of the listeners: the Runtime API's, the data door's and, where the network is the sandbox's own, the
-//! fast path's.
-//! After that the engine may say single bytes, `STOP` and `CONTINUE`. When the engine's end closes, for whatever
-//! reason, the sandbox ends.
+//! Each message is a length (u32, little endian) and that many bytes of JSON. The engine sends `Prepare`: the keeper
+//! makes the init, which sets up the part of the isolation that is the same for every function and sends `Ready`, with
+//! the descriptor of its network if it has its own. The engine keeps this blank sandbox until one is needed and then
+//! sends `Launch`: the init builds the root, starts the command and sends `Running` with the descriptors of the
+//! listeners: of the Runtime API, of the data door and, in the sandbox's own network, of the fast path. After that the
+//! engine may send the single bytes `STOP` and `CONTINUE`. When the engine's end of the socket closes, for any reason,
+//! the sandbox ends.
 //!
-//! With a `Container` in `Prepare` the keeper has a container runtime raise the walls and start the init inside them,
-//! and says `Contained` beside the init's `Ready`; before `Launch` the engine moves the function's folders in. At the
-//! end the keeper says `Over`, and has the runtime delete the container when the engine has hung up.
+//! With a `Container` in `Prepare`, the keeper lets a container runtime isolate the sandbox and start the init inside,
+//! and sends `Contained` beside the init's `Ready`. Before `Launch` the engine mounts the function's folders. At the
+//! end the keeper sends `Over`, and lets the runtime delete the container when the engine has closed the socket.
 //!
-//! Before the function is known the engine may order to `Warm`: the init builds the root without code, starts a stem
-//! (`runtimes/python/nigh_stem.py`) and answers `Warmed` when that is ready. The engine moves the code in from outside
-//! (`late_mount`). The order to `Launch` that follows goes to the stem as `stem_message`; only its command and
-//! environment count.
+//! Before the function is known the engine may send `Warm`: the init builds the root without code, starts a stem
+//! (`runtimes/python/nigh_stem.py`) and sends `Warmed` when that is ready. The engine mounts the code from outside
+//! (`late_mount`). The `Launch` that follows goes to the stem as `stem_message`; only its command and environment
+//! count.
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -33,34 +32,34 @@ pub const MESSAGE_MAX_BYTES: usize = 16 << 20;
 pub const LENGTH_BYTES: usize = 4;
 /// The most descriptors that come with one report.
 pub const DESCRIPTORS_MAX: usize = 3;
-/// The engine's word to stop all processes, where no freezer does.
+/// The engine's byte to stop all processes, without a freezer.
 pub const STOP: u8 = b'S';
-/// The engine's word to let them run on.
+/// The engine's byte to continue them.
 pub const CONTINUE: u8 = b'C';
-/// The argument that tells the init that a container runtime has raised its walls.
+/// The argument that tells the init that a container runtime has isolated it.
 pub const INSIDE: &str = "inside";
-/// Under want of memory in the whole machine a function goes before Nigh and before what is not Nigh's.
+/// When the whole machine runs out of memory, functions are killed before Nigh and before other programs.
 pub const OOM_SCORE: i32 = 500;
-/// What a sandbox with its own network calls itself.
+/// The host name of a sandbox with its own network.
 pub const OWN_NETWORK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// How a sandbox is kept apart.
+/// The isolation of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Walls {
-    /// Its own user of the host, and its own view of files, processes and network: needs root.
+    /// A user of its own on the host, and its own view of files, processes and network. Needs root.
     UserAndNamespaces {
         /// The user's and the group's number.
         uid: u32,
     },
-    /// As `UserAndNamespaces`, and more; raised by a container runtime before the init begins, which is that user
-    /// already and has no privilege to give up.
+    /// As `UserAndNamespaces`, and more. A container runtime sets it up before the init starts; the init is that user
+    /// already and has no privileges.
     Container {
         /// The user's and the group's number.
         uid: u32,
     },
     /// Its own view of users, files, processes and network.
     Namespaces,
-    /// Its own user of the host only.
+    /// Only a user of its own on the host.
     User {
         /// The user's and the group's number.
         uid: u32,
@@ -76,7 +75,7 @@ impl Walls {
         matches!(self, Self::UserAndNamespaces { .. } | Self::Container { .. } | Self::Namespaces)
     }
 
-    /// How many processes of ours RLIMIT_NPROC counts beside the function's; none if it counts others' too.
+    /// Nigh's processes that RLIMIT_NPROC counts beside the function's; none if it also counts processes of others.
     #[must_use]
     pub const fn own_processes(self) -> Option<u32> {
         match self {
@@ -98,12 +97,12 @@ impl Walls {
     }
 }
 
-/// What is known before the function is.
+/// What the init needs before the function is known.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Prepare {
     /// How the sandbox is kept apart.
     pub walls: Walls,
-    /// Where the listeners stand.
+    /// The address of the listeners.
     pub address: Ipv4Addr,
     /// Files that a process writes `0` to, to join the sandbox's cgroups.
     pub join: Vec<OsString>,
@@ -111,12 +110,12 @@ pub struct Prepare {
     pub thaw: Option<(OsString, String)>,
     /// The cgroup's folders, removed at the end if the engine is gone.
     pub folders: Vec<OsString>,
-    /// Who raises the walls, if the init does not.
+    /// The container runtime that isolates; none if the init does.
     pub container: Option<Container>,
 }
 
 impl Prepare {
-    /// What the init of a container knows without being told.
+    /// The values for the init of a container.
     #[must_use]
     pub fn inside_container(uid: u32) -> Self {
         Self {
@@ -130,7 +129,7 @@ impl Prepare {
     }
 }
 
-/// How a container runtime makes the sandbox.
+/// The container of the sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Container {
     /// The program: runc.
@@ -143,20 +142,20 @@ pub struct Container {
     pub name: String,
 }
 
-/// What comes after `Ready`. No `Debug`, as `Launch`.
+/// The order after `Ready`. Without `Debug`, like `Launch`.
 #[derive(Serialize, Deserialize)]
 pub enum Order {
-    /// Become the function's sandbox; `code` is there.
+    /// Become the function's sandbox; its code is mounted.
     Launch(Launch),
-    /// Start a stem: a process that becomes the function's later. The number of the descriptor at which it is told
-    /// what to become is added to its command.
+    /// Start a stem: a process that becomes the function's later. The number of the descriptor for its order is
+    /// appended to its command.
     Warm(Launch),
 }
 
 /// The function. No `Debug`: the environment holds the sandbox's secret key.
 #[derive(Serialize, Deserialize)]
 pub struct Launch {
-    /// The program and its arguments. Empty: stop after the walls stand (a probe).
+    /// The program and its arguments. Empty for a probe, which stops after the isolation.
     pub command: Vec<OsString>,
     /// The whole environment.
     pub environment: Vec<(OsString, OsString)>,
@@ -178,7 +177,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// No function at all: the init goes as far as it can without a command.
+    /// A launch without a command, for a probe.
     #[must_use]
     pub fn probe(code: &Path, tmp_bytes: u64) -> Self {
         Self {
@@ -195,19 +194,20 @@ impl Launch {
     }
 }
 
-/// What the init tells the engine.
+/// A message of the init.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InitMessage {
-    /// The walls stand; a launch is awaited. Where they bound the network, its descriptor comes with this message.
+    /// The isolation is complete and the init waits for an order. The descriptor of the network comes with this
+    /// message, if the network is its own.
     Ready,
-    /// From the keeper: a container runtime has done its work; this is the init's process.
+    /// From the keeper: the container runtime has started the init, with this process.
     Contained {
-        /// Its number where the engine is.
+        /// The process id as the engine sees it.
         process: u32,
     },
-    /// A stem waits. Where the init has built the root, the descriptor of its mount namespace comes with this message.
+    /// A stem waits. If the init has built the root, the descriptor of its mount namespace comes with this message.
     Warmed {
-        /// What it says: the modules that it has not.
+        /// Its report: the modules that it lacks.
         said: String,
     },
     /// The command runs; the listeners' descriptors come with this message.
@@ -246,7 +246,7 @@ pub fn encode(message: &impl Serialize) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Takes the first whole message off `bytes`, if there is one.
+/// Removes the first complete message from `bytes` and returns it, if there is one.
 ///
 /// # Errors
 /// If it is longer than `MESSAGE_MAX_BYTES` or is not the message expected.
@@ -262,7 +262,7 @@ pub fn decode<M: DeserializeOwned>(bytes: &mut Vec<u8>) -> std::io::Result<Optio
     Ok(Some(message))
 }
 
-/// What a stem is told: a length, the number of words in the command, then the words and the lines `NAME=VALUE`, each
+/// The order to a stem: a length, the number of words in the command, then the words and the lines `NAME=VALUE`, each
 /// ended by a zero byte.
 #[must_use]
 pub fn stem_message(launch: &Launch) -> Vec<u8> {

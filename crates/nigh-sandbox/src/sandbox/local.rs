@@ -1,7 +1,7 @@
-//! The sandboxes of this machine, behind the strongest walls that it gives: made by runc, or by Nigh itself.
+//! The sandbox engine of this machine, with the strongest isolation that is possible here: by runc, or by Nigh itself.
 //!
-//! Which of the two is settled once, at the start, by raising walls around nothing. From then on both are one engine:
-//! the same init, the same stock of blanks, the same supervision.
+//! The choice is made once, at the start, by a trial. After that both work the same: one init, one stock of blank
+//! sandboxes, one supervision.
 
 use std::io;
 use std::ops::Range;
@@ -13,65 +13,68 @@ use nigh_functions::function_network::FunctionNetwork;
 use nigh_terms::SandboxId;
 use serde::{Deserialize, Serialize};
 
-use super::blank::{LaunchedSandbox, Maker, SandboxProcesses, StepFailure};
+use super::blank::LaunchedSandbox;
 use super::control::Listeners;
+use super::factory::SandboxFactory;
 use super::isolation::Isolation;
 use super::log_lines::Output;
 use super::outbound::{OutboundNetwork, OutboundSettings};
+use super::processes::SandboxProcesses;
 use super::slots::DEFAULT_UIDS;
+use super::step_failure::StepFailure;
 use super::supervise::{LocalSandbox, SupervisedSandbox};
 use super::{SandboxEngine, SandboxError, SandboxSpec, StartedSandbox, Stem, StemSpec, process, runc};
 use crate::cgroup::cpuset::{Cpusets, SandboxCpus};
 
-/// The name of the sandboxes' init, beside Nigh's own program.
+/// The program of the sandboxes' init; it is beside Nigh's own program.
 const INIT: &str = "nigh-sandbox";
-/// Blank sandboxes kept ready, unless set otherwise; one is two sleeping processes of about a megabyte together.
+/// The default number of blank sandboxes kept ready. One is two sleeping processes of about a megabyte together.
 const DEFAULT_BLANKS: usize = 2;
-/// Where folders that live as long as the machine runs are kept (Filesystem Hierarchy Standard, 3.15).
+/// The parent of folders that last until a reboot (Filesystem Hierarchy Standard, 3.15).
 const RUNTIME_FOLDER: &str = "/run";
 
 /// Who makes the sandboxes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineChoice {
-    /// runc where it works, else Nigh.
+    /// runc if it works, else Nigh.
     #[default]
     Auto,
-    /// runc, or nobody.
+    /// runc only.
     Runc,
     /// Nigh itself.
     Process,
 }
 
-/// Why an engine gives no way out that was not told to.
+/// Why an engine without the setting gives no outbound network.
 pub(super) const NOT_TOLD: &str = "the engine is not told to give any";
 
-/// What the engine is told.
+/// Settings of the engine.
 #[derive(Clone, Debug)]
 pub struct EngineSettings {
     /// Who makes the sandboxes.
     pub choice: EngineChoice,
-    /// Tells this Nigh from others on the machine, the same at each start: letters and digits only.
+    /// Distinguishes this Nigh from others on the machine. The same at each start; letters and digits only.
     pub instance: String,
-    /// The program `nigh-sandbox`; none: looked for beside the running program.
+    /// The program `nigh-sandbox`; none: the one beside the running program.
     pub init: Option<PathBuf>,
-    /// The program runc; none: looked for where programs are.
+    /// The program runc; none: the one in PATH.
     pub runc: Option<PathBuf>,
-    /// Where the folder is made that runc works in.
+    /// The parent of runc's working folder.
     pub runtime_folder: PathBuf,
-    /// The users that sandboxes run as, when Nigh is root. runc's take half of them for their own roots.
+    /// The users that sandboxes run as if Nigh is root. With runc, half of them are the roots of user namespaces.
     pub uids: Range<u32>,
-    /// Run functions also where nothing keeps them apart.
+    /// Run functions even without any isolation.
     pub trust_functions: bool,
-    /// Where Nigh keeps its state: named when it is not protected.
+    /// Nigh's state folder, for the warning that it is not protected.
     pub state: PathBuf,
-    /// Blank sandboxes to keep ready: a start then has the kernel's slowest step behind it.
+    /// The number of blank sandboxes to keep ready. A start from one skips the kernel's slowest step.
     pub blanks: usize,
-    /// Tell functions of the fast path; whoever makes the node serves it.
+    /// Tell functions of the fast path, which the node serves.
     pub fast_path: bool,
-    /// Give each sandbox a cpuset, so that it can be confined to processors.
+    /// Give each sandbox a cpuset, which can confine it to processors.
     pub cpusets: Cpusets,
-    /// How sandboxes that are to have a way out to the network get it; none: they do not.
+    /// Settings of the outbound network; none: sandboxes have none.
     pub outbound: Option<OutboundSettings>,
 }
 
@@ -102,17 +105,17 @@ impl EngineSettings {
 pub struct LocalEngine {
     pub(super) kind: &'static str,
     pub(super) isolation: Isolation,
-    pub(super) maker: Arc<Maker>,
+    pub(super) factory: Arc<SandboxFactory>,
     pub(super) cpus: Result<SandboxCpus, String>,
     pub(super) outbound: Result<OutboundNetwork, String>,
 }
 
 impl LocalEngine {
-    /// Finds out which walls can be had, by raising them, and takes the strongest.
+    /// Tries which isolation is possible and takes the strongest.
     ///
     /// # Errors
-    /// `Unsupported` if there are none and functions are not trusted, if runc is demanded and does not work, or
-    /// `nigh-sandbox` cannot be found.
+    /// `Unsupported` if no isolation is possible and functions are not trusted, if runc is required and does not work,
+    /// or if `nigh-sandbox` is missing.
     pub async fn open(settings: EngineSettings) -> Result<Self, SandboxError> {
         let init = match &settings.init {
             Some(init) => init.clone(),
@@ -129,25 +132,24 @@ impl LocalEngine {
             },
         };
         if let Some(outbound) = &settings.outbound {
-            engine.outbound = OutboundNetwork::open(outbound, engine.maker.walls()).await;
+            engine.outbound = OutboundNetwork::open(outbound, engine.factory.walls()).await;
         }
-        engine.maker.restock();
+        engine.factory.restock();
         Ok(engine)
     }
 
-    /// Ends what is kept ready, and makes no more of it. When this returns nothing is left of it, nor, where no sandbox
-    /// lives, of Nigh's cgroups.
+    /// Ends the blank sandboxes and makes no more. If no other sandbox lives, Nigh's cgroups are removed too.
     pub async fn close(&self) {
-        self.maker.close().await;
+        self.factory.close().await;
     }
 
-    /// What keeps its sandboxes apart.
+    /// The isolation of its sandboxes.
     #[must_use]
     pub fn probe(&self) -> &Isolation {
         &self.isolation
     }
 
-    /// The processors of its sandboxes, by which one can be confined.
+    /// The cpusets of its sandboxes, which can confine one to processors.
     ///
     /// # Errors
     /// Why it cannot.
@@ -167,7 +169,7 @@ impl SandboxEngine for LocalEngine {
     }
 
     fn trouble(&self) -> Option<String> {
-        self.maker.trouble()
+        self.factory.trouble()
     }
 
     fn outbound(&self) -> Result<String, String> {
@@ -186,27 +188,27 @@ impl SandboxEngine for LocalEngine {
                 Err(why) => return Err(StepFailure::at("give it a way out to the network", why).into_error(id)),
             },
         };
-        let outcome = self.maker.make(&spec, outbound).await;
-        self.maker.restock();
+        let outcome = self.factory.make(&spec, outbound).await;
+        self.factory.restock();
         outcome.map(|made| started(made, spec)).map_err(|failed| failed.into_error(id))
     }
 
     fn makes_stems(&self) -> Result<(), String> {
-        self.maker.no_stems().map_or(Ok(()), |why| Err(why.to_owned()))
+        self.factory.no_stems().map_or(Ok(()), |why| Err(why.to_owned()))
     }
 
     async fn warm(&self, spec: &StemSpec) -> Result<Stem, SandboxError> {
         self.makes_stems().map_err(SandboxError::Unsupported)?;
-        self.maker.warm(spec).await.map_err(|failed| failed.into_error(SandboxId::random()))
+        self.factory.warm(spec).await.map_err(|failed| failed.into_error(SandboxId::random()))
     }
 
     async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError> {
         if spec.network != FunctionNetwork::None {
-            // The runtime of a stem may have looked for name servers already, and found none.
+            // A pre-warmed runtime may have read an empty list of name servers already.
             stem.end().await;
             return self.start(spec).await;
         }
-        match self.maker.adopt(stem, &spec).await {
+        match self.factory.adopt(stem, &spec).await {
             Ok(made) => Ok(started(made, spec)),
             Err(failed) => {
                 let why = failed.sentence();
@@ -217,22 +219,22 @@ impl SandboxEngine for LocalEngine {
     }
 
     async fn sweep(&self) -> Result<usize, SandboxError> {
-        let maker = Arc::clone(&self.maker);
-        blocking(move || maker.sweep()).await
+        let factory = Arc::clone(&self.factory);
+        blocking(move || factory.sweep()).await
     }
 }
 
-/// Begins to watch over what was made.
+/// Starts the supervision of a new sandbox.
 fn started(made: LaunchedSandbox, spec: SandboxSpec) -> StartedSandbox {
-    let LaunchedSandbox { begun, group, lease, network, steps } = made;
-    let SandboxProcesses { keeper, control, output, listeners, process: _, network: _ } = begun;
+    let LaunchedSandbox { processes, group, lease, network, steps } = made;
+    let SandboxProcesses { keeper, control, output, listeners, process: _, network: _ } = processes;
     let Listeners { runtime, data, fast } = listeners;
     let output = Output::new(output, spec.log);
     let running = SupervisedSandbox { id: spec.id, control, keeper, output, group, lease, network };
     StartedSandbox { sandbox: Arc::new(LocalSandbox::supervise(running)), runtime, data, fast, steps }
 }
 
-/// Beside the running program, or beside the folder it is in (where Cargo puts tests).
+/// The init beside the running program, or in the parent folder (where Cargo puts tests).
 fn find_init() -> Result<PathBuf, SandboxError> {
     let this = std::env::current_exe()
         .map_err(|source| SandboxError::Io { what: "find the running program".to_owned(), source })?;
@@ -244,7 +246,7 @@ fn find_init() -> Result<PathBuf, SandboxError> {
     })
 }
 
-/// Runs what blocks for up to milliseconds off the async threads.
+/// Runs `work`, which blocks for milliseconds, outside the async threads.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, SandboxError> {
     tokio::task::spawn_blocking(work)
         .await
@@ -270,7 +272,7 @@ mod tests {
     async fn a_demanded_runc_that_is_not_there_is_named_and_nothing_else_is_taken() {
         let error = LocalEngine::open(settings(EngineChoice::Runc)).await.unwrap_err();
         assert!(matches!(error, SandboxError::Unsupported(_)), "{error}");
-        // Who is not root hears of that first.
+        // Without root, the error names that first.
         assert!(error.to_string().contains("/absent/runc") || error.to_string().contains("root"), "{error}");
     }
 }

@@ -30,7 +30,7 @@ impl Output {
         let mut buffer = vec![0; READ_BYTES];
         while self.pipe.readable().await.is_ok() {
             match self.read(&mut buffer, |buffer| self.pipe.try_read(buffer)) {
-                // Who prints without end shall not keep the thread from everybody else.
+                // Yields, so that endless output does not keep the thread from others.
                 Ok(1..) => tokio::task::yield_now().await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // A pipe has no error but its end.
@@ -40,25 +40,25 @@ impl Output {
         self.finish_line();
     }
 
-    /// What is in the pipe has come to the sink when this returns. A line without its end comes as one: what is printed from
-    /// here on belongs to somebody else and must not be joined to it. An invocation's end waits for this, so it waits for
-    /// nobody: it reads what there is now, and no more, itself.
+    /// Delivers everything in the pipe to the sink before it returns. An unfinished line is delivered as a line: later
+    /// output belongs to another invocation and must not be joined to it. The end of an invocation waits for this, so
+    /// it reads only what is in the pipe now, and waits for nothing else.
     pub(super) fn drain(&self) {
         let mut left = rustix::io::ioctl_fionread(&self.pipe).map_or(0, |bytes| bytes as usize);
         let mut buffer = vec![0; left.min(READ_BYTES)];
         while left > 0 {
             let most = left.min(READ_BYTES);
-            // Not by the runtime, which may not have heard yet that there is something.
+            // Read directly: the async runtime may not have noticed the data yet.
             match self.read(&mut buffer[..most], |buffer| Ok(rustix::io::read(&self.pipe, buffer)?)) {
                 Ok(length @ 1..) => left -= length,
-                // The other reader has it.
+                // The other reader has read it.
                 Ok(0) | Err(_) => break,
             }
         }
         self.finish_line();
     }
 
-    /// Has `take` take bytes out of the pipe, and gives their lines to the sink.
+    /// Reads bytes by `take` and gives their lines to the sink.
     fn read(&self, buffer: &mut [u8], take: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<usize> {
         let mut lines = self.lines.lock();
         let length = take(buffer)?;

@@ -14,7 +14,7 @@ use super::seccomp_profile;
 
 /// Where the init's program appears.
 pub(super) const INIT: &str = "/nigh-sandbox";
-/// What of /proc tells of the host, or could act on it.
+/// Files in /proc that reveal the host or act on it.
 const MASKED: [&str; 11] = [
     "/proc/acpi",
     "/proc/asound",
@@ -28,17 +28,17 @@ const MASKED: [&str; 11] = [
     "/proc/timer_stats",
     "/proc/kmsg",
 ];
-/// What of /proc programs read and nobody inside shall write.
+/// Files in /proc that programs may read but not write.
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// What differs from sandbox to sandbox, and from machine to machine.
+/// The values that differ between sandboxes and machines.
 #[derive(Clone, Debug)]
 pub(super) struct ContainerSpec<'a> {
     /// The folder that becomes the root.
     pub(super) root: &'a Path,
-    /// What of the host is shown in it, at the same path.
+    /// Folders of the host that appear at the same path.
     pub(super) shown: &'a [PathBuf],
-    /// Files that stand for others: where they are, and where they appear.
+    /// Files that replace others: the place on the host, and the place inside.
     pub(super) files: &'a [(PathBuf, PathBuf)],
     /// The user and the group it runs as, in the sandbox and on the host.
     pub(super) uid: u32,
@@ -100,7 +100,7 @@ pub(super) fn config(walled: &ContainerSpec<'_>) -> Value {
             "namespaces": namespaces,
             "uidMappings": map,
             "gidMappings": map,
-            // runc itself adds those of DEVICES and the like, as the specification wants it.
+            // runc adds the default devices itself, as the specification requires.
             "resources": { "devices": [{ "allow": false, "access": "rwm" }] },
             "maskedPaths": MASKED,
             "readonlyPaths": READ_ONLY,

@@ -1,10 +1,9 @@
-//! The way out of a sandbox whose function may have one: connections to others and names, none from outside to it.
+//! The outbound network of a sandbox: connections to other hosts and name resolution, but no connections from outside.
 //!
-//! A sandbox has a network of its own in any case, with Nigh's two doors in it. Before the function's command runs,
-//! routes in it are barred (`barred`), a program is started that carries packets out of it (`tool`), and the sandbox is
-//! told which name servers it can ask (`resolvers`). The program stands in the sandbox's cgroup: it is frozen, counted
-//! and ended with it. A sandbox without its way out is no longer what was asked for, so the end of the one is the end of
-//! the other.
+//! A sandbox has its own network namespace with Nigh's two doors in it. Before the function's command runs, some routes
+//! are barred (`barred`), a program is started that forwards packets (`tool`), and the sandbox gets its name servers
+//! (`resolvers`). The program is in the sandbox's cgroup, so it is frozen, counted and ended with the sandbox. When the
+//! program ends, the sandbox ends too, since the function needs the network.
 
 mod barred;
 mod resolvers;
@@ -20,26 +19,26 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use self::tool::{CarrierProcess, Tool};
-use super::blank::StepFailure;
 use super::launch::Walls;
+use super::step_failure::StepFailure;
 
-/// What of the kernel makes interfaces for it.
+/// The kernel's device for network interfaces.
 const TUN: &str = "/dev/net/tun";
-/// Processes that it may need: it makes a second one for a moment.
+/// The most processes of the program; it starts a second one briefly.
 pub(super) const PROCESSES: u32 = 2;
-/// How long it may take to end once it is killed.
+/// The time that the program has to end after it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is told of the way out.
+/// Settings of the outbound network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboundSettings {
-    /// The program; none: looked for where programs are.
+    /// The program; none: the one in PATH.
     pub tool: Option<PathBuf>,
-    /// The name servers that sandboxes ask; none: those of the host that they can reach.
+    /// The name servers of sandboxes; none: the host's, if sandboxes can reach them.
     pub resolvers: Vec<IpAddr>,
 }
 
-/// Gives sandboxes their way out.
+/// Gives sandboxes their outbound network.
 #[derive(Debug)]
 pub(super) struct OutboundNetwork {
     tool: Tool,
@@ -47,7 +46,7 @@ pub(super) struct OutboundNetwork {
     attached: Arc<AtomicUsize>,
 }
 
-/// The way out of one sandbox. It is gone when this is dropped.
+/// The outbound network of one sandbox. Dropping it ends the network.
 #[derive(Debug)]
 pub(super) struct OutboundLink {
     carrying: CarrierProcess,
@@ -55,7 +54,7 @@ pub(super) struct OutboundLink {
 }
 
 impl OutboundNetwork {
-    /// Finds out whether it can be given to sandboxes with these walls.
+    /// Checks whether sandboxes with this isolation can have it.
     pub(super) async fn open(settings: &OutboundSettings, walls: Walls) -> Result<Self, String> {
         match walls {
             Walls::UserAndNamespaces { .. } | Walls::Container { .. } => {}
@@ -79,7 +78,7 @@ impl OutboundNetwork {
         Ok(Self { tool, resolvers, attached: Arc::default() })
     }
 
-    /// In one line for people: by what, who answers names, and how many have it.
+    /// One line for people: the program, the name servers, and the number of sandboxes with an outbound network.
     pub(super) fn line(&self) -> String {
         let names = match &*self.resolvers {
             [] => "no names: no name server of this machine can be reached from a sandbox; set \
@@ -98,12 +97,12 @@ impl OutboundNetwork {
         resolvers::text(&self.resolvers)
     }
 
-    /// Gives the sandbox of the network namespace `network` its way out. `join` are the files of its cgroup.
+    /// Gives the sandbox with the network namespace `network` its outbound network. `join` are the files of its cgroup.
     pub(super) async fn attach(&self, network: OwnedFd, join: Vec<PathBuf>) -> Result<OutboundLink, StepFailure> {
         let of_routes = network.try_clone().map_err(|error| StepFailure::at("find its network", error))?;
         barred::bar(of_routes).await?;
         let carrying = self.tool.carry(&network).await?;
-        // Only now: the cgroup of a container lets nobody open the kernel's device.
+        // The program joins only now: inside a container's cgroup it could not open the kernel's device.
         if let Some(process) = carrying.process.id() {
             let joined = tokio::task::spawn_blocking(move || {
                 join.iter().try_for_each(|file| {
@@ -119,16 +118,16 @@ impl OutboundNetwork {
     }
 }
 
-/// The host's own name servers, as far as a sandbox can reach them.
+/// The host's name servers that a sandbox can reach.
 fn of_the_host() -> Vec<Ipv4Addr> {
     let lists = resolvers::LISTS.iter().filter_map(|list| std::fs::read_to_string(Path::new(list)).ok());
     lists.map(|text| resolvers::listed(&text)).find(|listed| !listed.is_empty()).unwrap_or_default()
 }
 
 impl OutboundLink {
-    /// Returns when it has ended by itself.
+    /// Returns when the program has ended by itself.
     pub(super) async fn lost(&mut self) {
-        // An error would be that it is no child of ours any more.
+        // The only error is that the program is no longer our child.
         let _ended = self.carrying.process.wait().await;
     }
 

@@ -1,24 +1,25 @@
-//! The engine `process`: each sandbox a process tree of its own behind the kernel's walls, no container runtime.
+//! The engine `process`: each sandbox is a process tree isolated by the kernel, without a container runtime.
 //!
-//! This side decides which walls can be had; what happens inside is `nigh-sandbox`'s. See `launch` for what they say
-//! to each other.
+//! This side decides which isolation is possible; `nigh-sandbox` does the work inside. `launch` has their messages.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::SandboxError;
-use super::blank::{BlankParts, IsolationMethod, Maker, START_PATIENCE, SandboxProcesses};
+use super::factory::{FactoryParts, IsolationMethod, SandboxFactory};
 use super::isolation::Isolation;
 use super::launch::{Launch, OWN_NETWORK, Prepare, Walls};
 use super::local::{EngineSettings, LocalEngine, NOT_TOLD, blocking};
+use super::processes::SandboxProcesses;
 use super::seccomp_profile;
 use super::slots::probe_address;
+use super::step_failure::START_PATIENCE;
 use crate::cgroup::{CgroupHost, Trees};
 
-/// The size of /tmp while walls are tried.
+/// The size of /tmp in a trial.
 const PROBE_TMP_BYTES: u64 = 1 << 20;
 
-/// Takes the strongest walls that stand. `stronger` says what would have been stronger still, and why it is not.
+/// Takes the strongest isolation that works. `stronger` names stronger ones and why they do not work.
 pub(super) async fn open(
     settings: &EngineSettings,
     init: PathBuf,
@@ -38,7 +39,7 @@ pub(super) async fn open(
         _ => return Err(SandboxError::Unsupported(untrusted(settings, &refused))),
     };
     let filter = seccomp_profile::available();
-    let making = BlankParts {
+    let making = FactoryParts {
         init,
         raising: IsolationMethod::ByInit(walls),
         uids: settings.uids.clone(),
@@ -52,16 +53,17 @@ pub(super) async fn open(
     Ok(LocalEngine {
         kind: "process",
         isolation,
-        maker: Arc::new(Maker::new(making)),
+        factory: Arc::new(SandboxFactory::new(making)),
         cpus,
         outbound: Err(NOT_TOLD.to_owned()),
     })
 }
 
-/// Raises walls around nothing, the strongest first; returns the first that stand, and why the others do not.
+/// Tries each isolation on an empty sandbox, the strongest first. Returns the first that works, and why the others do
+/// not.
 async fn probe(init: &Path, uid: u32) -> (Option<Walls>, Vec<String>) {
     let root = rustix::process::geteuid().is_root();
-    // For root a user namespace alone is no wall: inside, its user would still be the host's root.
+    // For root a user namespace alone does not isolate: inside, the user is still the host's root.
     let candidates: &[(&str, Walls)] = if root {
         &[("own user and namespaces", Walls::UserAndNamespaces { uid }), ("own user", Walls::User { uid })]
     } else {
@@ -71,14 +73,14 @@ async fn probe(init: &Path, uid: u32) -> (Option<Walls>, Vec<String>) {
     for (name, walls) in candidates {
         let prepare = Prepare {
             walls: *walls,
-            // On a shared network another Nigh may probe at the same time.
+            // On a shared network another Nigh may run a probe at the same time.
             address: if walls.has_namespaces() { OWN_NETWORK } else { probe_address(rand::random()) },
             join: Vec::new(),
             thaw: None,
             folders: Vec::new(),
             container: None,
         };
-        // Any folder that every user sees.
+        // A folder that every user can read.
         let launch = Launch::probe(Path::new("/usr"), PROBE_TMP_BYTES);
         let raise = async { SandboxProcesses::prepare(init, &prepare).await?.probe(launch).await };
         match tokio::time::timeout(START_PATIENCE, raise).await {
@@ -90,7 +92,7 @@ async fn probe(init: &Path, uid: u32) -> (Option<Walls>, Vec<String>) {
     (None, refused)
 }
 
-/// What a function could do where nothing keeps it apart.
+/// What a function can do without isolation.
 fn untrusted(settings: &EngineSettings, refused: &[String]) -> String {
     format!(
         "{}. A function could read and change whatever Nigh's own user can: its home folder, Nigh's state in {} with \

@@ -1,7 +1,8 @@
-//! The tree of files that a sandbox sees, whoever builds it: what of the host is shown, what is Nigh's own text, and
-//! how large what can be written may grow.
+//! The file tree of a sandbox: the parts of the host that it sees, Nigh's own files, and the limits of writable
+//! folders.
 //!
-//! It decides; `nigh-sandbox` builds it by mounting (engine `process`), `bundle` as a folder that runc mounts onto.
+//! This file only describes the tree. `nigh-sandbox` builds it by mounting (engine `process`), and `bundle` builds it
+//! as a folder in which runc mounts.
 
 use std::fs;
 use std::io;
@@ -11,11 +12,11 @@ use std::path::{Path, PathBuf};
 pub const CODE: &str = "/var/task";
 /// Where its layers appear.
 pub const LAYERS: &str = "/opt";
-/// Where the tree stands in the mount namespace that `nigh-sandbox` makes: its processes have that for their root.
+/// The place of the tree in the mount namespace that `nigh-sandbox` makes; it is the root of the processes there.
 pub const NEW_ROOT: &str = "/new";
 /// The system's programs and libraries.
 const SYSTEM: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
-/// What programs need of the host's /etc: the linker's cache, Debian's links, certificates, fonts, time zone.
+/// The parts of the host's /etc that programs need: the linker's cache, Debian's links, certificates, fonts, time zone.
 const SETTINGS: [&str; 13] = [
     "alternatives",
     "ca-certificates",
@@ -31,7 +32,7 @@ const SETTINGS: [&str; 13] = [
     "ssl",
     "timezone",
 ];
-/// Where programs look names up.
+/// The files for name resolution.
 const NAME_SOURCES: &str = "passwd: files\ngroup: files\nhosts: files\nservices: files\n";
 /// The line of it for hosts.
 const FILES_ALONE: &str = "hosts: files";
@@ -48,7 +49,7 @@ pub const DEVICE_LINKS: [(&str, &str); 4] = [
 pub const DEVICES_OPTIONS: &str = "mode=0755,size=64k,nr_inodes=64";
 /// Options of /dev/shm. Shared memory is the sandbox's own memory: its cgroup counts it too.
 pub const SHARED_MEMORY_OPTIONS: &str = "mode=1777,size=64m,nr_inodes=4096";
-/// /tmp has a file for each so many bytes, so that empty files are bounded too.
+/// /tmp may have one file for each of this many bytes, so that empty files are bounded too.
 const TMP_BYTES_PER_FILE: u64 = 16 << 10;
 const TMP_FILES_MIN: u64 = 1024;
 
@@ -87,11 +88,11 @@ pub enum Entry {
     },
 }
 
-/// All that is the same for every function, in the order in which it can be built: a folder before what is in it.
-/// `host` is where the host's root is found. The users are `users`.
+/// Everything that is the same for all functions, in building order: a folder before its content. `host` is the place
+/// of the host's root. The users are `users`.
 ///
 /// # Errors
-/// If a folder of the host cannot be looked at.
+/// If a folder of the host cannot be read.
 pub fn entries(host: &Path) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for name in SYSTEM {
@@ -125,7 +126,8 @@ fn as_on_host(host: &Path, path: &Path) -> io::Result<Option<Entry>> {
     }))
 }
 
-/// The files of a sandbox that asks name servers, as `resolv_conf` says; the others know no names but their own.
+/// The name resolution files of a sandbox with the name servers in `resolv_conf`; other sandboxes know only their own
+/// names.
 #[must_use]
 pub fn names(resolv_conf: &str) -> [(&'static str, String); 2] {
     [

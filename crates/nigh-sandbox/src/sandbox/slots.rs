@@ -1,5 +1,5 @@
-//! Numbers lent to living sandboxes: none is lent twice at a time. A slot gives a sandbox its user and, where the
-//! network is shared, its own loopback address.
+//! Numbers of living sandboxes; no two have the same. A slot gives a sandbox its user and, on a shared network, its
+//! loopback address.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The users sandboxes run as, unless set otherwise. No distribution hands these numbers out (systemd's list of users
-/// and groups marks the region as unused), and they fit a signed 32-bit number.
+/// The default users of sandboxes. No distribution assigns these numbers (systemd's list of users and groups marks the
+/// range as unused), and they fit a signed 32-bit number.
 pub(super) const DEFAULT_UIDS: Range<u32> = 2_000_000_000..2_000_032_768;
-/// The loopback addresses of sandboxes that share the host's network begin so.
+/// The first bytes of the loopback addresses of sandboxes that share the host's network.
 const SHARED_NETWORK: [u8; 2] = [127, 77];
-/// Those of probes begin so: they never meet a sandbox's.
+/// The first bytes of the addresses of probes, which differ from those of sandboxes.
 const PROBES: [u8; 2] = [127, 76];
 
 /// The address of a probe on a shared network.
@@ -22,11 +22,11 @@ pub(super) const fn probe_address(number: u16) -> Ipv4Addr {
     Ipv4Addr::new(PROBES[0], PROBES[1], high, low)
 }
 
-/// Lends slots. The next one begins behind the last, so that a number rests as long as it can.
+/// Assigns slots in order, so that a freed number rests as long as possible.
 #[derive(Debug)]
 pub(super) struct Slots {
     count: u16,
-    /// Where its addresses begin: two Nighs that share a network shall not meet.
+    /// The first address: two Nighs on one network must not use the same.
     addresses: u16,
     state: Mutex<State>,
 }
@@ -38,7 +38,7 @@ struct State {
 }
 
 impl Slots {
-    /// `count` slots, beginning at `first`: a random one keeps clear of what an earlier process lent last.
+    /// `count` slots from `first` on. A random `first` avoids the numbers that an earlier process assigned last.
     pub(super) fn new(count: u16, first: u16) -> Arc<Self> {
         Arc::new(Self {
             count,
@@ -47,7 +47,7 @@ impl Slots {
         })
     }
 
-    /// A free slot, or none if all are lent.
+    /// A free slot, or none.
     pub(super) fn lend(self: &Arc<Self>) -> Option<Slot> {
         let mut state = self.state.lock();
         for _ in 0..self.count {
@@ -61,7 +61,7 @@ impl Slots {
     }
 }
 
-/// A slot; dropping it gives it back.
+/// A slot. Dropping it frees the number.
 #[derive(Debug)]
 pub(super) struct Slot {
     number: u16,
@@ -74,10 +74,10 @@ impl Slot {
         uids.start + u32::from(self.number)
     }
 
-    /// Its address where the network is shared.
+    /// Its address on a shared network.
     pub(super) fn address(&self) -> Ipv4Addr {
         let [high, low] = self.number.wrapping_add(self.slots.addresses).to_be_bytes();
-        // Neither .0 nor .255 at the end would matter on loopback; 127.0.0.1 itself is never lent.
+        // A last byte of 0 or 255 is valid on loopback. 127.0.0.1 itself is never assigned.
         Ipv4Addr::new(SHARED_NETWORK[0], SHARED_NETWORK[1], high, low)
     }
 }

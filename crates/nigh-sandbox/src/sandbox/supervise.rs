@@ -1,4 +1,4 @@
-//! One running sandbox: a task that waits for its end and clears up after it, and the handle that others hold.
+//! A running sandbox: a task that waits for its end and cleans up, and the handle for others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,17 +21,17 @@ use super::outbound::OutboundLink;
 use super::{Sandbox, SandboxEnd, SandboxError};
 use crate::cgroup::Group;
 
-/// How long the keeper may take to end a sandbox before its processes are ended from outside.
+/// The time that the keeper has to end a sandbox. Then its processes are killed from outside.
 const END_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the last lines may take to be read after the last process has ended.
+/// The time to read the last lines after the last process has ended.
 const OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
-/// How long processes may take to stop where no freezer stops them.
+/// The time that processes have to stop without a freezer.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
-/// Words to the init that may wait; each caller of freeze or thaw has one.
+/// Queued messages to the init; each caller of freeze or thaw has one.
 const WORDS_MAX: usize = 16;
 const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();
 
-/// All that belongs to a sandbox that has begun.
+/// The parts of a started sandbox.
 pub(super) struct SupervisedSandbox {
     pub(super) id: SandboxId,
     pub(super) control: Control,
@@ -39,11 +39,11 @@ pub(super) struct SupervisedSandbox {
     pub(super) output: Output,
     pub(super) group: Group,
     pub(super) lease: Lease,
-    /// Its way out, if it has one.
+    /// Its outbound network, if it has one.
     pub(super) network: Option<OutboundLink>,
 }
 
-/// A running sandbox, whoever raised its walls.
+/// A running sandbox, isolated by runc or by Nigh.
 pub(super) struct LocalSandbox {
     id: SandboxId,
     group: Arc<Group>,
@@ -53,12 +53,12 @@ pub(super) struct LocalSandbox {
     stopped: watch::Receiver<bool>,
     end: watch::Receiver<Option<SandboxEnd>>,
     cleared: watch::Receiver<bool>,
-    /// Processes that the kernel had ended for want of memory when the last invocation began.
+    /// The out-of-memory kills up to the start of the last invocation.
     oom_kills: Arc<AtomicU64>,
 }
 
 impl LocalSandbox {
-    /// Begins to watch over it.
+    /// Starts the supervision.
     pub(super) fn supervise(running: SupervisedSandbox) -> Self {
         let SupervisedSandbox { id, control, keeper, output, group, lease, network } = running;
         let output = Arc::new(output);
@@ -87,7 +87,7 @@ impl LocalSandbox {
                 // A container runtime deletes only what is empty.
                 network.end().await;
             }
-            // The keeper of a container has waited for this, and has the runtime delete it now.
+            // The keeper of a container has waited for this, and lets the runtime delete the container now.
             control.end();
             let _late_lines_are_lost = timeout(OUTPUT_PATIENCE, passed_on).await;
             says_end.send_replace(Some(end));
@@ -104,7 +104,7 @@ impl LocalSandbox {
         Self { id, group, output, stop, words, stopped, end, cleared, oom_kills }
     }
 
-    /// Has the init stop its processes, or let them run on.
+    /// Tells the init to stop or continue its processes.
     async fn say(&self, word: u8) -> Result<(), SandboxError> {
         let ended = SandboxError::Ended(self.id);
         if self.words.send(word).await.is_err() {
@@ -124,7 +124,7 @@ impl LocalSandbox {
 
     fn frozen_or_ended(&self, outcome: Result<(), crate::cgroup::CgroupError>) -> Result<(), SandboxError> {
         match outcome {
-            // The group of an ended sandbox is gone.
+            // An ended sandbox has no group.
             Err(_) if self.stop.is_cancelled() || self.end.borrow().is_some() => Err(SandboxError::Ended(self.id)),
             outcome => outcome.map_err(|error| SandboxError::Io { what: error.to_string(), source: error.source }),
         }
@@ -166,7 +166,7 @@ impl Sandbox for LocalSandbox {
     async fn destroy(&self) {
         self.stop.cancel();
         let mut cleared = self.cleared.clone();
-        // Fails only if the task is gone, with the whole runtime.
+        // Fails only if the async runtime is gone.
         let _runtime_gone = cleared.wait_for(|cleared| *cleared).await;
     }
 
@@ -185,7 +185,7 @@ impl Drop for LocalSandbox {
     }
 }
 
-/// Listens to the init until the sandbox has ended.
+/// Reads the init's messages until the sandbox has ended.
 struct Watcher {
     control: Control,
     to_say: mpsc::Receiver<u8>,
@@ -196,7 +196,7 @@ struct Watcher {
     network: Option<OutboundLink>,
 }
 
-/// Returns when a sandbox that had a way out has none any more.
+/// Returns when the outbound network of the sandbox has ended. Never returns without one.
 async fn lost(network: &mut Option<OutboundLink>) {
     match network {
         Some(network) => network.lost().await,
@@ -224,7 +224,7 @@ impl Watcher {
                     )) => {
                         tracing::debug!(?other, "a late report of a sandbox");
                     }
-                    // The init is gone and with it all processes; the keeper has nothing more to say.
+                    // The init and all processes have ended; the keeper sends nothing more.
                     Ok(Some(InitMessage::Over) | None) | Err(_) => break,
                 },
                 () = self.stop.cancelled(), if !stopping => {
@@ -238,7 +238,7 @@ impl Watcher {
                     self.control.end();
                 }
                 () = sleep(END_PATIENCE), if stopping => {
-                    // The keeper itself was stopped or killed: the group ends the rest.
+                    // The keeper itself was stopped or killed. The group kills the other processes.
                     let _gone = keeper.start_kill();
                     let group = Arc::clone(&self.group);
                     let _ended = tokio::task::spawn_blocking(move || group.end()).await;
@@ -252,7 +252,7 @@ impl Watcher {
         }
         let killed = matches!(end, None | Some(SandboxEnd::Signalled(SIGKILL)));
         let earlier = self.oom_kills.load(Ordering::Acquire);
-        // None: the init itself went, which nobody inside can do.
+        // None: the init has ended, which no process inside can cause.
         let end = match self.group.memory().oom_kills() {
             Ok(kills) if killed && kills > earlier => SandboxEnd::OutOfMemory,
             _ => end.unwrap_or(SandboxEnd::Signalled(SIGKILL)),

@@ -1,4 +1,5 @@
-//! What is runc's alone: its user namespace, what happens when it goes away and comes back, and what a crash leaves of it.
+//! What is runc's alone: its user namespace, what happens when it goes away and comes back, and what a crash leaves of
+//! it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,8 +16,8 @@ use crate::harness::{INIT_VARIABLE, destroy, output, run, script, settings, skip
 const CHILD_INSTANCE: &str = "NIGH_TEST_CHILD_INSTANCE";
 const CHILD_FOLDER: &str = "NIGH_TEST_CHILD_FOLDER";
 
-/// Makes `program` of what is in `source`. Another process writes it: what this one has open for writing, a process that
-/// another test forks meanwhile has open too, and it cannot be run until that becomes a program itself.
+/// Makes `program` of what is in `source`. Another process writes it: what this one has open for writing, a process
+/// that another test forks meanwhile has open too, and it cannot be run until that becomes a program itself.
 fn install(source: &Path, program: &Path) {
     assert!(Command::new("install").args(["-m", "755"]).args([source, program]).status().unwrap().success());
 }

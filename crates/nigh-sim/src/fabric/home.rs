@@ -1,4 +1,4 @@
-//! The memory server's directory, and what each compute server holds. State only: who acts on it is the engine.
+//! The memory server's directory, and the copies of each compute server. State only; the engine acts on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

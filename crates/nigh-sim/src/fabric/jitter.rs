@@ -19,7 +19,8 @@ pub struct Jitter {
 pub enum JitteredPart {
     /// Each message's: a stream's first and last line, each round trip of lines, each invalidation.
     Messages,
-    /// These, and the pace of streams, as the published simulator has it: a latency for each window that fills the link.
+    /// These, and the pace of streams, as the published simulator has it: a latency for each window that fills the
+    /// link.
     MessagesAndStreams,
 }
 

@@ -1,11 +1,12 @@
 //! The fabric between compute servers and a memory server: how long workflows of functions take on it, by protocol.
 //!
-//! A discrete-event model of Apta's study (DSN 2023, section IV): servers with one link each to a memory server, objects
-//! that are read whole and written whole, and what each [`System`] does about copies. [`simulate`] runs one [`Workflow`];
-//! [`workflows`] has the paper's six. Time is in whole picoseconds, so that equal runs are equal to the last digit.
+//! A discrete-event model of Apta's study (DSN 2023, section IV): servers with one link each to a memory server,
+//! objects that are read whole and written whole, and what each [`System`] does about copies. [`simulate`] runs one
+//! [`Workflow`]; [`workflows`] has the paper's six. Time is in whole picoseconds, so that equal runs are equal to the
+//! last digit.
 //!
-//! It does not model processors: how long a function computes is given. Where the paper gives a mechanism (outstanding
-//! lines, logging before writing) it is modelled, and the paper's percentages are compared (docs/design/fabric.md).
+//! Processors are not modelled: computing times are given. Mechanisms in the paper (outstanding lines, logging before
+//! writing) are modelled, and the paper's percentages are compared (docs/design/fabric.md).
 
 mod engine;
 mod hardware;

@@ -1,9 +1,9 @@
-//! What a run gave.
+//! The result of a run.
 
 use super::picos::Picos;
 use super::workflow::{ObjectId, Server};
 
-/// Where one function's time went.
+/// The parts of a function's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FunctionTimes {
     /// Until its server may run it.
@@ -53,7 +53,7 @@ pub struct Traffic {
     pub invalidations: u32,
 }
 
-/// Who cannot go on: every event has happened and it still waits.
+/// A function that is blocked: all events have happened and it still waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockedFunction {
     /// Its place in the workflow's list.

@@ -33,8 +33,8 @@ pub enum System {
 /// What one request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granularity {
-    /// Lines: as many as may be outstanding make a round trip, and a put writes a log first, for many lines are not written
-    /// at once.
+    /// Lines: as many as may be outstanding make a round trip, and a put writes a log first, for many lines are not
+    /// written at once.
     Line,
     /// The whole object, streamed, written at once.
     Object,
@@ -49,8 +49,8 @@ pub(super) enum Coherence {
     VersionCheck,
     /// A put waits for every sharer.
     Eager,
-    /// Apta's: acknowledged before the sharers know; nothing is dispatched to a server with invalidations pending; a put
-    /// waits while an earlier one of its object has them pending (the published table).
+    /// Apta's: acknowledged before the sharers know; nothing is dispatched to a server with invalidations pending; a
+    /// put waits while an earlier one of its object has them pending (the published table).
     Lazy,
     /// Nigh's: as Apta's, but puts never wait, and a dispatch needs only that its server covers what was seen.
     Covered,

@@ -1,6 +1,7 @@
-//! How an object travels: streamed in pieces, or in round trips of lines; and a put's log before its bytes.
+//! Transfers of an object: streamed in pieces, or in round trips of lines, with a put's log before its bytes.
 //!
-//! Each server's link is one for all its functions, in each direction; the memory server's channel is one for all servers.
+//! Each server's link is one for all its functions, in each direction; the memory server's channel is one for all
+//! servers.
 
 use super::engine::{Engine, Event};
 use super::hardware::LINE_BYTES;
@@ -13,7 +14,8 @@ use super::workflow::ObjectId;
 const PIECE_BYTES: u64 = 16_384;
 
 impl Engine<'_> {
-    /// With a varying pace, what fills the link for one latency: the published simulator adds a latency for each of these.
+    /// With a varying pace, what fills the link for one latency: the published simulator adds a latency for each of
+    /// these.
     fn piece_bytes(&self) -> u64 {
         match self.run.jitter {
             Some(Jitter { part: JitteredPart::MessagesAndStreams, .. }) => {

@@ -1,4 +1,4 @@
-//! What runs: functions on servers, stage by stage, each a list of gets, computing and puts.
+//! A workflow: functions on servers, stage by stage, each a list of gets, computing and puts.
 
 use super::hardware::Hardware;
 use super::jitter::Jitter;

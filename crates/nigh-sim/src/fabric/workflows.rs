@@ -1,7 +1,9 @@
-//! The paper's six workflows: patterns and schedule from its table III and figure 7, sizes measured on the public sources.
+//! The paper's six workflows: patterns and schedule from its table III and figure 7, sizes measured on the public
+//! sources.
 //!
-//! Computing is what each function took in plain Python on two cores, with the (de)serialisation in its reads and writes;
-//! a run scales all of a workflow alike, so only proportions matter. Where nothing was measured, none is made up.
+//! Computing is what each function took in plain Python on two cores, with the (de)serialisation in its reads and
+//! writes; a run scales all of a workflow alike, so only proportions matter. Where nothing was measured, none is made
+//! up.
 
 use super::workflow::{Function, Object, ObjectId, Server, Step, Workflow};
 
@@ -107,7 +109,7 @@ fn video() -> Workflow {
     let functions = vec![
         function(0, "locateKeyFrame", C1, &[film], 76.9, &[frame]),
         function(1, "splitVideo", C1, &[film], 7_628.8, &[first, second]),
-        // Each writes its segment anew, nearly as large; the second one is in the cache of c1, which split it.
+        // Each writes its segment again, nearly as large; the second one is in the cache of c1, which split it.
         function(2, "AnalyzeProcess", C1, &[first], 2_717.3, &[first]),
         function(2, "AnalyzeProcess", C2, &[second], 2_300.5, &[second]),
         function(3, "validate", C3, &[], 0.0, &[verdict]),

@@ -3,7 +3,7 @@
 /// Bytes of a cache line.
 pub const LINE_BYTES: u64 = 64;
 
-/// What the private caches ask of the last-level cache.
+/// The requests of the private caches to the last-level cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AccessKind {
     /// An instruction fetch missed the second level.

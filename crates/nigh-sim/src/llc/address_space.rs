@@ -1,8 +1,8 @@
-//! Where a process's pages lie in physical memory: a random 4 KiB frame for each page, decided by the seed.
+//! The places of a process's pages in physical memory: a random 4 KiB frame for each page, determined by the seed.
 //!
-//! A last-level cache is indexed by physical addresses, so two runs of one program meet different conflicts. Frames never
-//! repeat within one allocator, so that two address spaces share no line. Physical memory is 256 GiB, which lets a line's
-//! whole number be its 32-bit tag: a tag is exact, never partial.
+//! A last-level cache is indexed by physical addresses, so two runs of one program meet different conflicts. Frames
+//! never repeat within one allocator, so that two address spaces share no line. Physical memory is 256 GiB, which lets
+//! a line's whole number be its 32-bit tag: a tag is exact, never partial.
 
 use thiserror::Error;
 
@@ -64,7 +64,7 @@ pub struct OutOfFrames {
     pub left: u32,
 }
 
-/// Gives out frames in an order that its seed decides, each once.
+/// Assigns each frame once, in an order determined by the seed.
 #[derive(Debug, Clone)]
 pub struct FrameAllocator {
     round_keys: [u32; 4],

@@ -1,7 +1,7 @@
 //! One job alone, at every number of ways: the sweep that sensitivity and the need of ways are read from.
 //!
-//! With no other job in the cache or at the memory, a run's time follows from its misses. Under LRU one
-//! pass gives them for all numbers of ways (stack distances); other policies are replayed once for each number.
+//! Without other jobs in the cache or at the memory, the misses determine a run's time. Under LRU one pass gives the
+//! misses for all numbers of ways (stack distances); other policies are replayed once for each number.
 
 use nigh_terms::{ClosId, WayMask, Ways};
 
@@ -15,12 +15,12 @@ use super::replay_trace::ReplayTrace;
 use super::sim_time::SimTime;
 use super::stack_distance::StackDistances;
 
-/// What the cache holds when the run begins.
+/// The content of the cache before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Warmth {
     /// Nothing.
     Cold,
-    /// What a run of the same job just before left: the run of a warm sandbox.
+    /// The lines of a previous run of the same job, as in a warm sandbox.
     Warm,
 }
 

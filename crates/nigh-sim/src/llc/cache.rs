@@ -1,8 +1,8 @@
 //! A set-associative last-level cache shared by classes of service, each with a mask of ways it may fill.
 //!
-//! As Cache Allocation Technology does it (Intel SDM vol. 3, 19.19): a hit is served from any way, a miss fills only a way of
-//! the class's mask, masks may overlap, and a mask change moves no line. Evictions of the levels above are not modelled:
-//! a line is filled when it is asked for, as in an inclusive or non-inclusive cache, not as in a victim cache.
+//! As Cache Allocation Technology does (Intel SDM vol. 3, 19.19): a hit is served from any way, a miss fills only ways
+//! of the class's mask, masks may overlap, and a change of masks moves no lines. Evictions by the upper levels are not
+//! modelled: a line is filled at its request, as in an inclusive or non-inclusive cache, unlike a victim cache.
 
 use nigh_terms::{ClosId, WayMask, Ways};
 use thiserror::Error;
@@ -16,7 +16,7 @@ use super::set_array::{Access, SetArray};
 /// The most classes of service a cache tells apart; the kernel's interface has at most as many.
 pub const CLOS_MAX: u8 = 16;
 
-/// How many requests ahead a replay asks for the sets it will need.
+/// How many requests ahead a replay prefetches the sets.
 const REPLAY_BLOCK: usize = 32;
 
 /// Why a mask cannot be set.
@@ -51,7 +51,7 @@ pub enum MaskError {
 pub struct LlcRequest {
     /// The line asked for.
     pub line: PhysicalLine,
-    /// Who asks; must be below [`CLOS_MAX`].
+    /// The class of the requester; below [`CLOS_MAX`].
     pub clos: ClosId,
 }
 
@@ -99,7 +99,7 @@ macro_rules! with_sets {
 pub struct WayPartitionedCache {
     geometry: LlcGeometry,
     policy: ReplacementPolicy,
-    /// By class; every class may fill every way until told otherwise.
+    /// The mask of each class; at first all ways.
     masks: [WayMask; CLOS_MAX as usize],
     sets: Sets,
 }
@@ -126,7 +126,7 @@ impl WayPartitionedCache {
         self.geometry
     }
 
-    /// How it chooses a victim.
+    /// Its replacement policy.
     pub const fn policy(&self) -> ReplacementPolicy {
         self.policy
     }
@@ -140,7 +140,7 @@ impl WayPartitionedCache {
         self.masks[clos.0 as usize]
     }
 
-    /// Lets `clos` fill the ways of `mask` from now on; lines elsewhere stay until others push them out.
+    /// Sets the ways that `clos` fills from now on. Lines in other ways stay until they are evicted.
     pub const fn set_mask(&mut self, clos: ClosId, mask: WayMask) -> Result<(), MaskError> {
         if clos.0 >= CLOS_MAX {
             return Err(MaskError::NoSuchClos { clos });
@@ -166,7 +166,7 @@ impl WayPartitionedCache {
         with_sets!(&mut self.sets, sets => sets.access(set, line, allowed))
     }
 
-    /// All of `requests`, in order: the fast way through a stream that is known beforehand.
+    /// Serves all of `requests` in order; faster than single calls for a known stream.
     ///
     /// # Panics
     /// When a request's class is not below [`CLOS_MAX`].

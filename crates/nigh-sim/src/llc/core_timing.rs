@@ -1,5 +1,5 @@
-//! How long a core takes: so many cycles an instruction while its own caches serve it, and a stall for each request to the
-//! last level. In order and one stall at a time; what out-of-order cores hide is in the constants, to be calibrated.
+//! The time of a core: a number of cycles for each instruction, and a stall for each request to the last level. In
+//! order, one stall at a time; the overlap in out-of-order cores is part of the constants, to be calibrated.
 
 use super::replay_trace::ReplayTrace;
 use super::sim_time::SimTime;
@@ -13,22 +13,22 @@ pub struct CoreTiming {
     pub hit_cycles: u32,
     /// Cycles more when it misses, without waiting for a busy memory.
     pub miss_cycles: u32,
-    /// Cycles more instead, for a miss on a line whose neighbour was asked for shortly before, which a prefetcher would have
-    /// asked for; none to charge all misses alike.
+    /// Cycles more instead, for a miss on a line whose neighbour was asked for shortly before, which a prefetcher would
+    /// have asked for; none to charge all misses alike.
     pub neighbour_miss_cycles: Option<u32>,
 }
 
 impl CoreTiming {
-    /// Cascade Lake at 2.4 GHz without a prefetcher: an instruction in 0.62 cycles, 50 to the last level, 200 (83 ns) more to
-    /// memory.
+    /// Cascade Lake at 2.4 GHz without a prefetcher: an instruction in 0.62 cycles, 50 to the last level, 200 (83 ns)
+    /// more to memory.
     pub const CASCADE_LAKE: Self =
         Self { base_cpi_milli: 620, hit_cycles: 50, miss_cycles: 200, neighbour_miss_cycles: None };
 
     /// The same with a prefetcher that hides 140 of the 200 cycles of a miss on a neighbour line.
     pub const CASCADE_LAKE_PREFETCHING: Self = Self { neighbour_miss_cycles: Some(60), ..Self::CASCADE_LAKE };
 
-    /// Broadwell-EP at 2.1 GHz without a prefetcher: an instruction in 0.62 cycles, 50 to the last level, 160 (76 ns) more to
-    /// memory.
+    /// Broadwell-EP at 2.1 GHz without a prefetcher: an instruction in 0.62 cycles, 50 to the last level, 160 (76 ns)
+    /// more to memory.
     pub const BROADWELL_EP: Self = Self { miss_cycles: 160, ..Self::CASCADE_LAKE };
 
     /// Whether it can only be applied to traces that know neighbours.

@@ -1,8 +1,8 @@
 //! The shape of a last-level cache: slices, sets, ways, and which set a physical line belongs to.
 //!
-//! A slice is chosen by a hash over the whole line number, so that any number of slices is possible; within a slice the low
-//! bits choose the set. The hash of Intel's processors is not published for ten slices: this one spreads as evenly, it
-//! does not reproduce their placement. Ten slices of 2048 sets are 1.25 MiB a way, as the Xeon Silver 4210R has it.
+//! A hash of the whole line number chooses the slice, so any number of slices is possible; within a slice the low bits
+//! choose the set. Intel's hash for ten slices is not published: this one spreads as evenly, but does not reproduce the
+//! placement. Ten slices of 2048 sets are 1.25 MiB for each way, as in the Xeon Silver 4210R.
 
 use nigh_terms::Ways;
 use thiserror::Error;
@@ -23,7 +23,7 @@ const SLICE_SETS: u32 = 2048;
 /// From so many slices on, rounding to a whole one changes a way by three parts in a hundred at most.
 const SLICES_FOR_PRECISION: u32 = 16;
 
-/// Why a geometry cannot be.
+/// Why a geometry is not possible.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GeometryError {
     /// No slice, or too many.
@@ -108,9 +108,9 @@ impl LlcGeometry {
         Ok(Self { slices, sets_per_slice, ways, sampled: SampleRate::ALL })
     }
 
-    /// A cache whose ways have about `way_lines` lines, in slices of 2048 sets where that comes out, as most processors'
-    /// have: what a machine says of its cache is its size and its ways, never its slices. Exact where `way_lines` is such
-    /// a multiple, else the nearest to it.
+    /// A cache whose ways have about `way_lines` lines, in slices of 2048 sets if that is a multiple, as in most
+    /// processors: a machine reports the size and the ways of its cache, but not its slices. If it is not a multiple,
+    /// the nearest number.
     pub fn of_way_lines(way_lines: u32, ways: Ways) -> Result<Self, GeometryError> {
         let mut sets = SLICE_SETS;
         while sets > 1 && !way_lines.is_multiple_of(sets) && way_lines / sets < SLICES_FOR_PRECISION {
@@ -174,7 +174,8 @@ impl LlcGeometry {
         }
     }
 
-    /// The cache that 1 line in `rate` of this one's lines sees as those see this one: fewer sets, as many slices and ways.
+    /// The cache that 1 line in `rate` of this one's lines sees as those see this one: fewer sets, as many slices and
+    /// ways.
     pub const fn scaled_down(self, rate: SampleRate) -> Result<Self, GeometryError> {
         let refused = GeometryError::TooFewSetsToScale { sets: self.sets_per_slice, rate };
         if rate.one_in() > self.sets_per_slice {

@@ -1,4 +1,4 @@
-//! What a simulated machine runs, and what it says about each run.
+//! The jobs of a simulated machine, and their results.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -19,7 +19,7 @@ impl fmt::Display for JobId {
     }
 }
 
-/// How often a job runs its trace.
+/// The repetitions of a job's trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Passes {
     /// So many times, one after the other in the same address space.
@@ -44,7 +44,7 @@ pub struct Job<'t> {
     pub passes: Passes,
 }
 
-/// What became of a job.
+/// The result of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobReport {
     /// The core it ran on; 0 for one that got no core before the others had ended.
@@ -59,7 +59,7 @@ pub struct JobReport {
     pub instructions: u64,
     /// Its requests to the last level; those of a sampled trace times what each stands for.
     pub requests: Tally,
-    /// What it waited for a busy memory.
+    /// The time that it waited for the busy memory.
     pub memory_wait: SimTime,
 }
 
@@ -80,12 +80,6 @@ impl JobReport {
     /// How long it ran.
     pub const fn time(&self) -> SimTime {
         self.ended.since(self.started)
-    }
-
-    /// Instructions a cycle; 0 for a job of no length.
-    pub fn instructions_per_cycle(&self) -> f64 {
-        let cycles = self.time().cycles();
-        if cycles > 0.0 { self.instructions as f64 / cycles } else { 0.0 }
     }
 }
 
@@ -135,7 +129,8 @@ pub(super) const fn check_class(clos: ClosId) -> Result<(), MaskError> {
     if clos.0 < super::cache::CLOS_MAX { Ok(()) } else { Err(MaskError::NoSuchClos { clos }) }
 }
 
-/// Decides, from outside the simulator, which class of service a job runs in. A closure is one that only acts on starts.
+/// Decides, from outside the simulator, which class of service a job runs in. A closure is one that only acts on
+/// starts.
 pub trait Binder {
     /// `job` gets a core at `now`; the class it runs in. Masks and other jobs may be changed on the occasion.
     fn start(&mut self, job: JobId, now: SimTime, classes: &mut Classes<'_>) -> Result<ClosId, MaskError>;

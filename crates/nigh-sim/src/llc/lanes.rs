@@ -1,7 +1,8 @@
 //! The three inner steps of a cache set, 16 lanes at once: find a tag, find the oldest allowed way, age the others.
 //!
-//! The compiler makes scalar code of parts of the plain loops, which halves the simulator's speed; so x86-64, which always
-//! has SSE2, gets the instructions by name. Everywhere else the plain loops serve, and the tests hold both equal.
+//! The compiler makes scalar code of parts of the plain loops, which halves the simulator's speed; so x86-64, which
+//! always has SSE2, gets the instructions by name. Everywhere else the plain loops serve, and the tests hold both
+//! equal.
 
 /// Lanes of a row.
 pub(super) const LANES: usize = 16;

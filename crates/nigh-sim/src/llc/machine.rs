@@ -1,9 +1,10 @@
-//! Many cores that share one last-level cache and one memory, each replaying a job's trace, in the order of their times.
+//! Many cores that share one last-level cache and one memory, each replaying a job's trace, in the order of their
+//! times.
 //!
-//! The core whose next request is earliest goes next (the lower number on a tie), so that the order of requests at the cache
-//! is that of simulated time and depends on nothing else: equal inputs and seeds give equal reports. A job's start binds it
-//! to a class of service through a [`Binder`], which belongs to whoever runs the simulation; here nothing is decided about
-//! classes. Not modelled: the operating system, coherence, a job's move between cores.
+//! The core with the earliest next request goes next (the lower number on a tie), so the order of requests at the cache
+//! is the order of simulated time: equal inputs and seeds give equal reports. A job's start binds it to a class of
+//! service through a [`Binder`] of the caller; nothing here decides about classes. Not modelled: the operating system,
+//! coherence, and moves of jobs between cores.
 
 use nigh_terms::ClosId;
 
@@ -46,7 +47,7 @@ struct RunningJob<'t> {
     clos: ClosId,
     /// The access that comes next; past the last one, the end of the pass.
     position: usize,
-    /// Where that access goes, found out beforehand so that the host can fetch the set meanwhile.
+    /// The place of that access, computed in advance so that the host can prefetch the set.
     next_line: Option<PhysicalLine>,
     report: JobReport,
 }
@@ -142,7 +143,7 @@ impl<'t, 'b> Machine<'t, 'b> {
         Ok(())
     }
 
-    /// Lets the binder act, and takes over what it changed.
+    /// Calls the binder and applies its changes.
     fn tell<R>(
         &mut self,
         job: JobId,
@@ -158,7 +159,8 @@ impl<'t, 'b> Machine<'t, 'b> {
         Ok(result)
     }
 
-    /// Runs one core until its next event lies at or after `until` (time, core), or its pass ends. Gives the time reached.
+    /// Runs one core until its next event lies at or after `until` (time, core), or its pass ends. Gives the time
+    /// reached.
     fn advance(&mut self, core: usize, until: (u64, usize)) -> Result<u64, MachineError> {
         let Some(running) = &mut self.cores[core] else { return Ok(self.due[core]) };
         let weight = u64::from(self.config.rate.one_in());
@@ -212,7 +214,7 @@ impl<'t, 'b> Machine<'t, 'b> {
         self.tell(id, |binder, classes| binder.end(id, now, classes))
     }
 
-    /// Every timed job has ended: the others are cut short, those that never got a core report nothing done.
+    /// All timed jobs have ended: the others are cut off, and jobs that never got a core report no work.
     fn finish(mut self, now: SimTime) -> Result<MachineReport, MachineError> {
         for running in self.cores.iter().flatten() {
             self.reports[running.id.0 as usize] = Some(JobReport { ended: now, ..running.report });
@@ -224,7 +226,8 @@ impl<'t, 'b> Machine<'t, 'b> {
 }
 
 impl RunningJob<'_> {
-    /// The time until the next access or the end of the pass, in thousandths of a cycle; its set is asked for meanwhile.
+    /// The time until the next access or the end of the pass, in thousandths of a cycle; its set is asked for
+    /// meanwhile.
     #[inline]
     fn look_ahead(&mut self, timing: &CoreTiming, cache: &WayPartitionedCache) -> u64 {
         let Some(access) = self.job.trace.accesses().get(self.position) else {

@@ -1,4 +1,4 @@
-//! What a simulated machine is, and why it may refuse to run a list of jobs.
+//! The configuration of a simulated machine, and the reasons to refuse a list of jobs.
 
 use thiserror::Error;
 
@@ -34,7 +34,7 @@ pub struct MachineConfig {
     pub timing: CoreTiming,
     /// The memory they share.
     pub memory: MemoryTiming,
-    /// What every job's trace holds of its lines: all samples must be of the same sets.
+    /// The sample of lines in all traces; all must be of the same sets.
     pub rate: SampleRate,
     /// Decides where the jobs' pages lie.
     pub seed: u64,
@@ -132,7 +132,7 @@ pub enum MachineError {
     /// The jobs touch more memory than there is.
     #[error(transparent)]
     Frames(#[from] OutOfFrames),
-    /// The binder asked for a mask or a class that cannot be.
+    /// The binder asked for an invalid mask or class.
     #[error("job {job}: its policy asked for what the cache refuses: {reason}")]
     Refused {
         /// Whose start or end it was.

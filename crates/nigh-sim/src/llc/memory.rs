@@ -1,9 +1,10 @@
-//! The memory behind the last level, shared by all cores: what a line costs in latency is the core's, here it waits its turn.
+//! The memory behind the last level, shared by all cores: what a line costs in latency is the core's, here it waits its
+//! turn.
 
 use super::access::LINE_BYTES;
 use super::sim_time::{MILLI, SimTime};
 
-/// How fast the memory serves: one line after the other.
+/// The speed of the memory, which serves one line after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MemoryTiming {
     /// Thousandths of a core cycle for which one line occupies the memory.
@@ -23,8 +24,8 @@ impl MemoryTiming {
 
 /// A memory that serves requests in the order they come, each for a fixed time: the D of M/D/1.
 ///
-/// A sampled request stands for `weight` real ones. It occupies the memory for as long as all of them, and the wait it meets
-/// is that of all of them together: stretching an M/D/1 queue's times by a factor stretches its waits by the same.
+/// A sampled request stands for `weight` real ones. It occupies the memory as long as all of them together and waits as
+/// long as all of them: stretching the times of an M/D/1 queue by a factor stretches its waits by the same factor.
 #[derive(Debug, Clone)]
 pub struct MemoryQueue {
     occupied_by_request: u64,

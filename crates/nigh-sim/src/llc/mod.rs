@@ -1,11 +1,11 @@
 //! The last-level cache: a way-partitioned, set-associative cache shared by many cores.
 //!
 //! A [`ReplayTrace`] is what one function asked of it. [`WayPartitionedCache`] serves requests under masks of ways;
-//! [`StackDistances`] and [`SampledCurve`] give the misses at every number of ways in one pass; [`alone_by_ways`] turns them
-//! into times; [`simulate`] runs many jobs on many cores under a policy that is given from outside ([`Binder`]).
+//! [`StackDistances`] and [`SampledCurve`] give the misses at every number of ways in one pass; [`alone_by_ways`] turns
+//! them into times; [`simulate`] runs many jobs on many cores under a policy that is given from outside ([`Binder`]).
 //!
-//! Why to believe it: `tests/llc_oracles` holds misses to cachegrind and pycachesim, `tests/llc_machine.rs` and the properties
-//! beside the code hold everything else to plain models.
+//! Why to believe it: `tests/llc_oracles` holds misses to cachegrind and pycachesim, `tests/llc_machine.rs` and the
+//! properties beside the code hold everything else to plain models.
 
 mod access;
 mod address_space;

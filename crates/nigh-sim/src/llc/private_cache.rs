@@ -1,8 +1,8 @@
 //! The caches above the last level, which belong to one core: they take out of a stream what never reaches it.
 //!
-//! For streams that are not filtered yet. Exact LRU over whole line numbers, indexed by them as they come (virtual for a
-//! traced program, as in cachegrind); small on purpose, so each set is a list in order of use. Only requests are passed on:
-//! what these caches give up is not, since the last level is filled by requests alone.
+//! For streams that are not filtered yet. Exact LRU over whole line numbers, which also index the sets (virtual numbers
+//! for a traced program, as in cachegrind). The caches are small, so each set is a list in order of use. Only requests
+//! are passed on: evictions do not matter, since only requests fill the last level.
 
 use nigh_terms::Ways;
 
@@ -69,8 +69,8 @@ impl PrivateHierarchy {
         Ok(Self { second: Some(PrivateCache::new(256 << 10, Ways(8))?), ..Self::cascade_lake()? })
     }
 
-    /// Asks for a line; whether the request goes on to the last level. What the second level gives up never reaches these
-    /// caches, so [`AccessKind::CleanEviction`] and [`AccessKind::DirtyEviction`] always go on.
+    /// Asks for a line; whether the request goes on to the last level. What the second level gives up never reaches
+    /// these caches, so [`AccessKind::CleanEviction`] and [`AccessKind::DirtyEviction`] always go on.
     pub fn passes_on(&mut self, line: u64, kind: AccessKind) -> bool {
         let first = match kind {
             AccessKind::Fetch => &mut self.instructions,

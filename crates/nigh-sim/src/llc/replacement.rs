@@ -1,8 +1,8 @@
-//! Which line a full set gives up: LRU, tree-PLRU and SRRIP, each within the ways that a class of service may fill.
+//! Chooses the victim in a full set: LRU, tree-PLRU and SRRIP, each within the ways that the class of service may fill.
 //!
 //! A hit updates the state wherever the line is; a victim is looked for among the allowed ways only (Intel SDM vol. 3,
-//! 19.19.2: a mask restricts allocation, not look-up). What a real processor does to the state of ways outside the mask is
-//! not published: here they do not age by another class's misses (SRRIP) and steer no choice (tree-PLRU).
+//! 19.19.2: a mask restricts allocation, not look-up). What a real processor does to the state of ways outside the mask
+//! is not published: here they do not age by another class's misses (SRRIP) and steer no choice (tree-PLRU).
 
 use super::geometry::WAYS_MAX;
 use super::lanes::{self, LANES};
@@ -34,8 +34,8 @@ pub(super) trait Replacement {
 
 /// Exact LRU: for every way its age rank (0 for the newest) and, below it, its own number, as one sortable key.
 ///
-/// Hit and miss run the same few vector instructions over a fixed number of lanes, without a branch: which of the two it
-/// will be cannot be foreseen, and a wrong guess costs more than both ways of working.
+/// Hits and misses run the same few vector instructions over a fixed number of lanes, without a branch: the branch
+/// could not be predicted, and a wrong prediction costs more than the extra work.
 pub(super) struct Lru<const ROWS: usize>;
 
 /// The rank's place in a key: above the 5 bits of the way.
@@ -52,7 +52,7 @@ impl<const ROWS: usize> Replacement for Lru<ROWS> {
 
     #[inline]
     fn serve(&self, keys: &mut Self::State, found: u32, _: impl FnOnce() -> u32, allowed: u32) -> u32 {
-        // A hit is the choice among one way. Vacant ways need no look: none of them was used, so they are the oldest.
+        // A hit is a choice among one way. Vacant ways need no check: they were never used, so they are the oldest.
         let choice = if found != 0 { found } else { allowed };
         let mut oldest = 0;
         for (row, keys) in keys.iter().enumerate() {
@@ -76,8 +76,8 @@ fn choose(found: u32, vacant: impl FnOnce() -> u32, allowed: u32, victim: impl F
     (if vacant != 0 { vacant.trailing_zeros() } else { victim() }, false)
 }
 
-/// One bit a node of a binary tree over the ways; node n has the children 2n and 2n+1, the root is 1. A set bit points to
-/// the right half as the next victim.
+/// One bit a node of a binary tree over the ways; node n has the children 2n and 2n+1, the root is 1. A set bit points
+/// to the right half as the next victim.
 pub(super) struct TreePlru {
     levels: u32,
 }

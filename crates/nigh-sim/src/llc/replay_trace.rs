@@ -1,9 +1,10 @@
 //! A trace made ready for replay: pages numbered densely, evictions dropped, eight bytes an access.
 //!
-//! Made once and shared by all jobs that run it; each job brings an address space of its own. A sampled trace keeps all
-//! instructions: those of a dropped access go to the next kept one. Samples are of whole sets, chosen by a line's place in
-//! its page, which virtual and physical address share: a cache of full size then does in those sets just what it would have
-//! done, and each request stands for as many as the rate says (Kessler, Hill and Wood, IEEE ToC 43(6), 1994).
+//! Made once and shared by all jobs that run it; each job has its own address space. A sampled trace keeps all
+//! instructions: those of a dropped access go to the next kept one. Samples are of whole sets, chosen by a line's place
+//! in its page, which is the same in virtual and physical addresses. In those sets a cache of full size then behaves
+//! exactly as with the whole trace, and each request stands for as many as the rate says (Kessler, Hill and Wood, IEEE
+//! ToC 43(6), 1994).
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ use super::sample_rate::SampleRate;
 /// The most accesses of one trace: 2 GiB of memory.
 pub const REPLAY_ACCESSES_MAX: usize = 1 << 28;
 
-/// A prefetcher is taken to know this many of the last lines asked for.
+/// The number of last requested lines that the assumed prefetcher remembers.
 const STREAMS: usize = 16;
 
 /// Why a trace cannot be replayed.
@@ -38,8 +39,8 @@ pub enum ReplayTraceError {
     },
 }
 
-/// One access: the line in the low half; above it whether a neighbour line was asked for shortly before, whether this is
-/// only a pause, and the instructions since the access before.
+/// One access: the line in the low half; above it whether a neighbour line was asked for shortly before, whether this
+/// is only a pause, and the instructions since the access before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReplayAccess(u64);
 
@@ -142,8 +143,8 @@ impl ReplayTrace {
         Ok(())
     }
 
-    /// One line in `rate` of this whole trace: those whose virtual line number `keeps` names, by its place in its page alone.
-    /// Traces that are to share a cache must be sampled alike. Neighbours stay as the whole trace has them.
+    /// One line in `rate` of this whole trace: those whose virtual line number `keeps` names, by its place in its page
+    /// alone. Traces that are to share a cache must be sampled alike. Neighbours stay as the whole trace has them.
     pub fn sampled(&self, rate: SampleRate, keeps: impl Fn(u64) -> bool) -> Result<Self, ReplayTraceError> {
         if self.rate() != SampleRate::ALL {
             return Err(ReplayTraceError::AlreadySampled { held: self.rate(), wanted: rate });

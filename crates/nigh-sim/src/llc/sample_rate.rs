@@ -1,9 +1,9 @@
-//! Which lines a sampled stream keeps: one in a power of two, chosen by a hash (SHARDS: Waldspurger et al., FAST'15).
+//! Chooses the lines of a sampled stream: one in a power of two, by a hash (SHARDS: Waldspurger et al., FAST'15).
 //!
-//! Sampling in space keeps every access to a kept line, so that distances between its accesses shrink by the rate and a
-//! cache with as many times fewer sets behaves as the whole one. Unlike there, the choice is stratified: of every two
-//! neighbours one stays, again and again, so that each aligned group of lines keeps exactly one. A working set of whole
-//! pages then shrinks by exactly the rate, which leaves much less to chance than a hash of each line alone.
+//! Sampling in space keeps all accesses to a kept line, so distances between its accesses shrink by the rate, and a
+//! cache with as many times fewer sets behaves like the whole one. Unlike SHARDS, the choice is stratified: of each two
+//! neighbours one is kept, repeatedly, so that each aligned group of lines keeps exactly one. A working set of whole
+//! pages then shrinks by exactly the rate, with much less variance than a hash of each line alone.
 
 use std::fmt;
 

@@ -1,10 +1,10 @@
 //! Misses at every number of ways from a sample of the lines (SHARDS: Waldspurger et al., FAST'15).
 //!
-//! Only lines whose hash falls below a threshold are followed, in as many times fewer sets; every access to a followed line
-//! stands for as many as the rate leaves out. The bounded form starts with all lines and halves its rate whenever it follows
-//! too many, so that a small working set is counted exactly and a large one costs no more memory. What the sample over- or
-//! underestimates in accesses is taken from, or given to, the nearest place (SHARDS-adj, section 4.2 there): the busiest
-//! lines are what a sample of lines hits or misses by luck.
+//! Only lines with a hash below a threshold are followed, in as many times fewer sets; each access to a followed line
+//! stands for as many as the rate leaves out. The bounded form starts with all lines and halves its rate whenever it
+//! follows too many: a small working set is counted exactly, and a large one needs no more memory. The error in the
+//! number of accesses is corrected at the nearest distance (SHARDS-adj, section 4.2 there): whether a sample includes
+//! the busiest lines is chance.
 
 use super::address_space::PhysicalLine;
 use super::geometry::{GeometryError, LlcGeometry};
@@ -48,8 +48,8 @@ impl SampledCurve {
         Ok(Self::new(geometry.scaled_down(rate)?, rate, rate, usize::MAX))
     }
 
-    /// Follows all lines at first and at most `lines_max` at any time; but never less than a list of the geometry's ways
-    /// for each slice.
+    /// Follows all lines at first and at most `lines_max` at any time; but never less than a list of the geometry's
+    /// ways for each slice.
     pub fn bounded(geometry: LlcGeometry, lines_max: usize) -> Self {
         let mut rate_max = SampleRate::ALL;
         while let Some(next) = rate_max.halved()
@@ -122,8 +122,8 @@ impl SampledCurve {
         self.followed = self.sets.iter().map(Vec::len).sum();
     }
 
-    /// Counts from here on only; the lines that were used stay in the lists. A run that follows another of the same kind
-    /// is a warm one.
+    /// Counts from here on only; the lines that were used stay in the lists. A run that follows another of the same
+    /// kind is a warm one.
     pub fn count_anew(&mut self) {
         (self.warming, self.sampled) = (self.accesses, 0);
         self.found.fill(0);

@@ -23,7 +23,7 @@ pub enum Access {
     Hit,
     /// It was not, and is now; `evicted` went for it.
     Miss {
-        /// The line given up; none where a way was empty.
+        /// The evicted line; none if a way was empty.
         evicted: Option<PhysicalLine>,
     },
 }

@@ -1,5 +1,5 @@
-//! Simulated time: thousandths of a core cycle since the start of the simulation, in whole numbers, so that equal runs are
-//! equal to the last digit.
+//! Simulated time: thousandths of a core cycle since the start of the simulation, in whole numbers, so that equal runs
+//! are equal to the last digit.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! A small seeded generator of 64-bit numbers (SplitMix64: Steele, Lea, Flood, OOPSLA 2014): equal seeds give equal runs.
+//! A small seeded generator of 64-bit numbers (SplitMix64: Steele, Lea, Flood, OOPSLA 2014): equal seeds give equal
+//! runs.
 //!
 //! For keys and for made-up streams; never for secrets.
 

@@ -1,7 +1,7 @@
 //! Misses at every number of ways from one pass over a stream (Mattson et al., IBM Systems Journal 1970).
 //!
-//! LRU keeps, in w ways, the w lines of a set used last; so a line found at place d of the set's list of use hits in every
-//! cache of more than d ways. Exact for LRU in a set-associative cache where a class has w ways to itself.
+//! LRU keeps, in w ways, the w lines of a set used last; so a line found at place d of the set's list of use hits in
+//! every cache of more than d ways. Exact for LRU in a set-associative cache where a class has w ways to itself.
 
 use nigh_terms::Ways;
 
@@ -17,8 +17,8 @@ pub struct WayCurve {
 }
 
 impl WayCurve {
-    /// The curve of `accesses` accesses of which `found[d]` were at place d of their set's list, `found.len()` being the
-    /// most ways.
+    /// The curve of `accesses` accesses of which `found[d]` were at place d of their set's list, `found.len()` being
+    /// the most ways.
     pub(super) fn from_places(accesses: f64, found: &[f64]) -> Self {
         let mut left = accesses;
         let misses = found.iter().map(|hits| {

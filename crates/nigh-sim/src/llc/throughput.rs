@@ -1,5 +1,5 @@
-//! The stream that the simulator's speed is measured on: eight classes with masks of their own, half of the requests to hot
-//! lines that fit, half spread over four times the cache, so that hits, misses and masked victims are all frequent.
+//! The stream that the simulator's speed is measured on: eight classes with masks of their own, half of the requests to
+//! hot lines that fit, half spread over four times the cache, so that hits, misses and masked victims are all frequent.
 //!
 //! It is made beforehand; who measures times [`WayPartitionedCache::replay`] alone.
 

@@ -1,8 +1,8 @@
 //! The simulated caches against two simulators that others wrote, on streams of real programs, miss for miss.
 //!
-//! cachegrind counts a program's misses at each number of ways; lackey, of the same tool suite, gives the program's accesses,
-//! which go through the caches here. pycachesim then gets the lines that reach the last level. Both are run, never
-//! linked. Where one is not installed its test says so and passes.
+//! cachegrind counts a program's misses at each number of ways; lackey, of the same tool suite, gives the program's
+//! accesses, which go through the caches here. pycachesim then gets the lines that reach the last level. Both are run,
+//! never linked. Where one is not installed its test says so and passes.
 
 #![expect(
     clippy::unwrap_used,
@@ -68,8 +68,8 @@ impl VirtualIndex {
 
 /// The references that miss the first level, each with the lines it asks the last level for.
 ///
-/// A reference across a line border is one reference to both lines: it misses when either does, and it asks the last level
-/// for both then, as cachegrind does.
+/// A reference across a line border is one reference to both lines: it misses when either does, and it asks the last
+/// level for both then, as cachegrind does.
 fn first_level(references: &[Reference]) -> (Counts, Vec<(Kind, Vec<u64>)>) {
     let cache = || PrivateCache::new(FIRST_LEVEL.0, FIRST_LEVEL.1).unwrap();
     let (mut instructions, mut data) = (cache(), cache());
@@ -135,7 +135,8 @@ fn cachegrind(recording: &Recording, ways: Ways) -> Counts {
     Counts { references: column(0), first_level_misses: column(1), last_level_misses: column(2) }
 }
 
-/// Holds both ways to count the last level's misses to cachegrind's at each of `ways`; gives the misses at 1, 2, ... ways.
+/// Holds both ways to count the last level's misses to cachegrind's at each of `ways`; gives the misses at 1, 2, ...
+/// ways.
 fn compare_with_cachegrind(recording: &Recording, ways: impl Iterator<Item = u8>) -> Vec<u64> {
     let (first, missed) = first_level(&recording.references);
     let index = VirtualIndex::new(missed.iter().flat_map(|(_, lines)| lines).copied());

@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 use nigh_sim::llc::LINE_BYTES;
 use tempfile::TempDir;
 
-/// What a reference does. A read and a write of one instruction to one place count as a read, as cachegrind counts them.
+/// What a reference does. A read and a write of one instruction to one place count as a read, as cachegrind counts
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Instruction,

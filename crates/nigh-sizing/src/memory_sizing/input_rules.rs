@@ -1,10 +1,10 @@
-//! Which arguments of a function name the objects that it reads: learned from the calls that follow. Pure.
+//! Learns which arguments of a function name the objects that it reads, from the invocation's data calls. Pure.
 //!
-//! Objects that an input names in a known form (`named_objects`) are told apart by where they stand: those that are read
-//! are inputs. A word in an argument of its own is the key of an object if the invocation read an object of that key;
-//! its bucket is another argument's word, or the one that was read from. Until something was learned every named object
-//! counts as an input. What is learned is bounded, and belongs to one version of the code. A function may also say it
-//! itself, by a variable of its environment; then that counts and nothing is learned.
+//! An object named in a known form (`named_objects`) is recognised by its place in the input: the places whose objects
+//! are read are inputs. An argument that is a single word is an object's key if the invocation read an object with that
+//! key. Its bucket is the word of another argument, or the bucket that was read from. Until something is learned, every
+//! named object counts as an input. The rules are bounded and belong to one version of the code. A function may declare
+//! its inputs by a variable of its environment; then the declaration counts and nothing is learned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,9 +16,9 @@ use nigh_terms::{BucketName, ObjectKey};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The variable by which a function says where its inputs stand: words between blanks. `/input` is a place where an
-/// object is named, `file@photos` an argument that is a key in that bucket, `file@.source` one in the bucket that another
-/// argument is.
+/// The variable by which a function declares its inputs, as words between blanks. `/input` is a place where an object
+/// is named, `file@photos` an argument that is a key in that bucket, `file@.source` an argument that is a key in the
+/// bucket that argument `source` names.
 pub const INPUTS_VARIABLE: &str = "NIGH_INPUTS";
 /// Places of inputs that are remembered.
 const PATHS_MAX: usize = 32;
@@ -30,13 +30,13 @@ const INPUTS_MAX: usize = 16;
 /// A place that no input has: no member is called so.
 const NOWHERE: &str = "-";
 
-/// Where the bucket of a key stands.
+/// The source of a key's bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum BucketOf {
     /// In this argument.
     Argument(Box<str>),
-    /// In the code: it was this one.
+    /// In the code: always this bucket.
     Code(BucketName),
 }
 
@@ -47,30 +47,30 @@ struct KeyArgument {
     bucket: BucketOf,
 }
 
-/// The variable does not say where inputs stand.
+/// The variable has an invalid word.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "{INPUTS_VARIABLE}: {word:?} is no place of an input; name up to {KEYS_MAX} as /member/member, argument@bucket or \
      argument@.argument"
 )]
 pub struct UnknownInputs {
-    /// What stands there.
+    /// The word.
     word: String,
 }
 
-/// What is known of a function's arguments.
+/// The rules for a function's arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputRules {
-    /// Of the objects named in a known form: those that were read stand here.
+    /// The places of objects in a known form that were read.
     read: BTreeSet<String>,
     keys: Vec<KeyArgument>,
 }
 
 impl InputRules {
-    /// What a function with this environment says itself; none where it says nothing.
+    /// The declaration in this environment; none without the variable.
     ///
     /// # Errors
-    /// If it says what is no place.
+    /// If a word is invalid.
     pub fn declared(environment: &BTreeMap<String, String>) -> Result<Option<Self>, UnknownInputs> {
         let Some(text) = environment.get(INPUTS_VARIABLE) else { return Ok(None) };
         let argument = |name: &str| format!("{ARGUMENT_PREFIX}{name}").into_boxed_str();
@@ -93,7 +93,7 @@ impl InputRules {
                 _ => return Err(wrong()),
             }
         }
-        // One who names keys alone means no named object.
+        // A declaration with keys alone excludes named objects.
         if rules.read.is_empty() && !rules.keys.is_empty() {
             rules.read.insert(NOWHERE.to_owned());
         }
@@ -114,7 +114,7 @@ impl InputRules {
         named.chain(by_key).take(INPUTS_MAX).collect()
     }
 
-    /// True if the argument of that name says where an object is: no feature of what is to be done.
+    /// Whether the argument names an object, and so is no feature of the work.
     pub(super) fn is_name(&self, argument: &str) -> bool {
         self.keys.iter().any(|rule| {
             *rule.argument == *argument || matches!(&rule.bucket, BucketOf::Argument(bucket) if **bucket == *argument)
@@ -149,7 +149,7 @@ impl InputRules {
         learned
     }
 
-    /// Where inputs stand, in words: places of objects, arguments that are keys.
+    /// The rules in words: places of objects, arguments that are keys.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let places = self
@@ -160,7 +160,7 @@ impl InputRules {
         places.chain(self.keys.iter().map(|rule| rule.argument.to_string())).collect()
     }
 
-    /// What it takes in memory, about.
+    /// Its approximate memory.
     pub(super) fn bytes(&self) -> usize {
         let read: usize = self.read.iter().map(|path| size_of::<String>() + path.len()).sum();
         read + self.keys.iter().map(|rule| size_of::<KeyArgument>() + rule.argument.len()).sum::<usize>()
@@ -172,7 +172,7 @@ impl InputRules {
     }
 }
 
-/// The whole text of an argument that is a word.
+/// The text of an argument that is a single word.
 fn word<'w>(walk: &'w PayloadWalk, argument: &str) -> Option<&'w str> {
     if let Some((_, text)) = walk.long_words.iter().find(|(name, _)| **name == *argument) {
         return Some(text);

@@ -1,7 +1,7 @@
-//! What is known of an invocation before it runs, as one row: its data, its arguments, how its sandbox begins. Pure.
+//! The features of an invocation before it runs, as one row: its data, its arguments, and its kind of start. Pure.
 //!
-//! Of several inputs the sizes add up, and the first that was looked into says the rest. What does not fit is left out:
-//! what is known of the data and the sandbox comes before arguments.
+//! The sizes of several inputs are added, and the first one with recorded features gives the other features. Features
+//! of the data and the sandbox come before arguments; what exceeds the row is left out.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ fn of_data(run: &Run<'_>, namespace: &Namespace, rules: &InputRules, objects: &d
     let (mut sum, mut count, mut row) = (size(&first), 1.0, Arc::unwrap_or_clone(first));
     for other in std::iter::once(second).chain(known) {
         (sum, count) = (sum + size(&other), count + 1.0);
-        // Beside its size it says nothing: another may.
+        // Only its size is known; another input may have more features.
         if row.len() <= 1 {
             row = Arc::unwrap_or_clone(other);
         }

@@ -1,4 +1,4 @@
-//! What is known of a function's memory, as people and programs are told.
+//! The status of a function's memory model, for people and programs.
 
 use nigh_learn::{Learner, Predictor};
 use nigh_terms::{FunctionName, Namespace};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::input_rules::InputRules;
 use super::loaded_models::Name;
 
-/// What is learned of one version of a function's code.
+/// The model of one version of a function's code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnedStatus {
     /// Whose.
@@ -16,27 +16,27 @@ pub struct LearnedStatus {
     pub function: FunctionName,
     /// The version of its code.
     pub version: String,
-    /// How its model is fitted.
+    /// The learner.
     pub learner: String,
-    /// True if the model may be believed.
+    /// Whether the model is mature.
     pub mature: bool,
-    /// The invocation at which it could be first, of those that were foretold.
+    /// The first predicted invocation at which the model was mature.
     pub matured_at: Option<u64>,
-    /// Invocations that were foretold, and judged afterwards.
+    /// Predicted invocations that were compared with their result.
     pub judged: u64,
-    /// Rows that are kept.
+    /// Training rows.
     pub rows: usize,
-    /// Those of them that came since the last fit.
+    /// Training rows since the last fit.
     pub fresh: usize,
     /// Rows that came in all.
     pub offered: u64,
     /// Inputs that get at least what an equal one was seen to need.
     pub floors: usize,
-    /// Whether caching pays is told, too.
+    /// Whether the model also predicts if caching pays.
     pub tells_benefit: bool,
-    /// Where inputs stand: places of named objects, arguments that are keys.
+    /// The inputs: places of named objects, arguments that are keys.
     pub inputs: Vec<String>,
-    /// What the model takes in memory, about.
+    /// The model's approximate memory.
     pub bytes: usize,
 }
 

@@ -1,8 +1,8 @@
 //! The models that are at hand: bounded in number and in bytes, the one used longest ago goes first.
 //!
-//! It decides what is dropped and never does I/O: what is not here is brought by the keeper (`model_keeper`), off the
-//! path, and what is dropped is stored by it first. A model is of one version of a function's code; one of a version that
-//! was deployed later takes its place.
+//! This table decides which models are dropped and does no I/O. The keeper (`model_keeper`) loads missing models in the
+//! background and stores a model before it is dropped. A model belongs to one version of a function's code; the model
+//! of a later deployed version replaces it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,34 +16,34 @@ use super::input_rules::InputRules;
 
 /// Functions whose models are at hand at most.
 pub const LOADED_MAX: usize = 10_000;
-/// What they may take together: models, and rows that wait to be stored.
+/// The most memory of models and unstored rows together.
 pub const LOADED_BYTES_MAX: usize = 128 << 20;
 /// Rows of a function that wait to be learned from; then the oldest that was no miss goes.
 const PENDING_MAX: usize = 64;
-/// One in so many is dropped when there is no room, so that not every newcomer looks for one.
+/// When the table is full, this part of it is dropped at once, so that not every new model has to drop one.
 const DROPPED_ONE_IN: usize = 16;
 
 /// A function's name.
 pub(super) type Name = (Namespace, FunctionName);
 
-/// What is at hand of one function.
+/// The loaded state of one function.
 #[derive(Clone, Debug)]
 pub(super) struct CachedModel {
     pub(super) predictor: Predictor,
     pub(super) rules: InputRules,
     /// Rows that no stored set has yet.
     pub(super) pending: Vec<TrainingRow>,
-    /// It differs from what is stored.
+    /// Whether it differs from the stored state.
     pub(super) dirty: bool,
-    /// The keeper was told to fit it and has not begun.
+    /// Whether the keeper has a job to fit it.
     pub(super) queued: bool,
     /// When it was fitted last.
     pub(super) fitted_at: Monotonic,
     /// When this version was deployed.
     pub(super) deployed: Timestamp,
-    /// Of `predictor`, which is counted when it changes as a whole.
+    /// The bytes of `predictor`, counted when it is replaced.
     pub(super) model_bytes: usize,
-    /// It was put out of the table: who still has it writes for nobody.
+    /// Whether it was dropped from the table. Changes to a dropped state are lost.
     pub(super) dropped: bool,
 }
 
@@ -107,13 +107,13 @@ impl LoadedModels {
         Some(slot)
     }
 
-    /// The same, for who does not use it.
+    /// The same, without counting as a use.
     pub(super) fn peek(&self, name: &Name) -> Option<Arc<Slot>> {
         self.slots.read().get(name).cloned()
     }
 
-    /// Puts a model in the place of any that the function has. What has to go for it: those with their names that are to
-    /// be stored.
+    /// Puts a model in the place of any that the function has. What has to go for it: those with their names that are
+    /// to be stored.
     pub(super) fn put(&self, name: Name, loaded: CachedModel) -> (Arc<Slot>, Vec<(Name, CachedModel)>) {
         let bytes = loaded.bytes();
         let used = AtomicU64::new(self.uses.fetch_add(1, Ordering::Relaxed));
@@ -144,7 +144,7 @@ impl LoadedModels {
         (slot, gone)
     }
 
-    /// Takes a function's model out; true if there was one.
+    /// Removes a function's model. True if there was one.
     pub(super) fn remove(&self, name: &Name) -> bool {
         self.take_out(&mut self.slots.write(), name.clone()).is_some()
     }
@@ -154,7 +154,7 @@ impl LoadedModels {
         Some((name, self.put_out(&slot)))
     }
 
-    /// Nobody counts it any more: under its lock, as `recount` counts.
+    /// Marked under its lock, so that `recount` no longer counts it.
     fn put_out(&self, slot: &Slot) -> CachedModel {
         let mut loaded = slot.loaded.lock();
         self.bytes.fetch_sub(slot.counted.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -162,7 +162,7 @@ impl LoadedModels {
         loaded.clone()
     }
 
-    /// Counts a model's bytes anew after it has changed.
+    /// Updates the count of a changed model's bytes.
     pub(super) fn recount(&self, slot: &Slot, loaded: &CachedModel) {
         if loaded.dropped {
             return;
@@ -180,7 +180,7 @@ impl LoadedModels {
         dirty.map(|(name, _)| name.clone()).take(max).collect()
     }
 
-    /// How many there are, and what they take.
+    /// The number of models and their bytes.
     pub(super) fn taken(&self) -> (usize, usize) {
         (self.slots.read().len(), self.bytes.load(Ordering::Relaxed))
     }

@@ -1,10 +1,12 @@
-//! Sizes each run: foretells the memory that it needs and whether caching pays, and learns from its end (OFC section 5).
+//! The hook that sizes runs: predicts the memory of each run and whether caching pays, and learns from the run's end
+//! (OFC section 5).
 //!
-//! Before a run the features of the invocation are looked up and its function's model is asked; while that is not mature,
-//! or not at hand, all that is booked is granted and what is read feeds the cache. After it the record becomes a row, a
-//! miss a floor at once, and the keeper is told when it is time to fit again. Nothing here waits for anything, and no
-//! invocation fails by it: what cannot be known is left out. What the kernel does about a grant is not decided here.
+//! Before a run, the invocation's features go to its function's model. While the model is not mature or not loaded, the
+//! run is granted its booking, and its reads feed the cache. After the run, its record becomes a training row, an
+//! under-prediction becomes a floor at once, and the keeper is told when to fit again. Nothing here waits, and no
+//! invocation fails because of it: unknown features are left out. How the kernel enforces a grant is decided elsewhere.
 
+mod code_version;
 mod input_rules;
 mod invocation_features;
 mod learned_status;
@@ -14,7 +16,6 @@ mod observed_need;
 mod store_costs;
 mod stored_model;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub use self::learned_status::LearnedStatus;
 pub use self::loaded_models::{LOADED_BYTES_MAX, LOADED_MAX};
 pub use self::stored_model::MemorySizingError;
 
+use self::code_version::version;
 use self::invocation_features::features;
 use self::loaded_models::{LoadedModels, Name, Slot};
 use self::model_keeper::{Deployment, JOBS_MAX, Job, Keeper};
@@ -44,70 +46,68 @@ use self::store_costs::StoreCosts;
 use self::stored_model::ModelShelf;
 use crate::object_features::ObjectFeatures;
 
-/// No sandbox is granted less: what a runtime takes by itself.
+/// The least grant: the memory of a runtime alone.
 const RUNTIME_FLOOR: ByteSize = ByteSize::mib(16);
-/// What a warm sandbox is granted at least beyond what it uses already: a limit below that would cost the kernel a search.
+/// A warm sandbox is granted at least this much above its present use. With a lower limit the kernel would have to
+/// search for memory to reclaim.
 const BEYOND_USED: ByteSize = ByteSize::mib(4);
-/// Grants are whole multiples of this.
+/// The unit of grants, in bytes.
 const GRANT_STEP: u64 = 1 << 20;
-/// The model of a function that may be believed is fitted anew this often at most.
+/// The least time between two fits of a mature model.
 const REFIT_EVERY: Duration = Duration::from_secs(1);
-/// Runs whose ends are awaited; further ones are not learned from.
+/// The most running invocations that are tracked. Further ones are not learned from.
 const RUNNING_MAX: usize = 16_384;
-/// A version's name in models: that of its archive, and what its layers are.
-const VERSION_BYTES_MAX: usize = 100;
-
-/// What is done with what is foretold.
+/// How predictions are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizingMode {
-    /// It is granted.
+    /// Runs are granted the prediction.
     Grants,
-    /// It is said, and all that is booked is granted.
+    /// Predictions are reported, and runs are granted their booking.
     Watches,
 }
 
-/// What sizing stands on.
+/// What [`MemorySizing`] is made of.
 pub struct MemorySizingParts {
-    /// Keeps what is learned.
+    /// Stores models and rows.
     pub registry: Arc<dyn Registry>,
-    /// Which functions there are.
+    /// The deployed functions.
     pub functions: Arc<dyn FunctionSource>,
-    /// What is known of objects.
+    /// Features of objects.
     pub objects: Arc<dyn ObjectFeatures>,
-    /// How models are fitted.
+    /// Fits models.
     pub learner: Learner,
-    /// Whether runs are sized by them.
+    /// How predictions are used.
     pub mode: SizingMode,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }
 
-/// A run whose end is awaited.
-struct InCourse {
+/// A run that has not ended.
+struct RunningInvocation {
     slot: Option<Arc<Slot>>,
     name: Name,
     version: String,
     features: FeatureRow,
-    /// What its input says, for learning which of it names inputs.
+    /// The fields of its input, for learning which of them name objects.
     arguments: FeatureRow,
     named: Vec<NamedObject>,
-    /// Its function says itself where its inputs stand.
+    /// Whether the function declares which fields name objects.
     declared: bool,
     said: Option<ByteSize>,
 }
 
-/// What is foretold of a run.
+/// A run with its prediction.
 struct SizedRun {
     slot: Option<Arc<Slot>>,
     name: Name,
     version: String,
     features: FeatureRow,
     foreseen: RunPrediction,
-    /// In words, why.
+    /// The prediction and its reason, in words.
     words: String,
 }
 
-/// The station that sizes runs.
+/// The hook that sizes runs.
 pub struct MemorySizing {
     models: Arc<LoadedModels>,
     jobs: mpsc::Sender<Job>,
@@ -115,12 +115,12 @@ pub struct MemorySizing {
     learner: Learner,
     mode: SizingMode,
     clock: Arc<dyn Clock>,
-    running: Mutex<HashMap<InvocationId, InCourse>>,
+    running: Mutex<HashMap<InvocationId, RunningInvocation>>,
     costs: Mutex<StoreCosts>,
 }
 
 impl MemorySizing {
-    /// The station, and its keeper, a task of the runtime that this is called in; it ends when the station is dropped.
+    /// Starts the keeper as a task of the current async runtime. The keeper ends when this hook is dropped.
     #[must_use]
     pub fn new(parts: MemorySizingParts) -> Self {
         Self::bounded(parts, LoadedModels::new(LOADED_MAX, LOADED_BYTES_MAX))
@@ -142,61 +142,61 @@ impl MemorySizing {
         Self { models, jobs, objects, learner, mode, clock, running, costs }
     }
 
-    /// What is learned of a function as it is deployed.
+    /// The model of a function's deployed version.
     ///
     /// # Errors
-    /// If nothing is, or it cannot be read.
+    /// If there is none, or it cannot be read.
     pub async fn show(&self, function: &Function) -> Result<LearnedStatus, MemorySizingError> {
-        self.ask(|reply| Job::Show(deployment(function), reply)).await
+        self.ask(|reply| Job::Show(Deployment::of(function), reply)).await
     }
 
-    /// The rows of a function as it is deployed, as CSV.
+    /// The rows of a function's deployed version, as CSV.
     ///
     /// # Errors
     /// If there are none, or they cannot be read.
     pub async fn export(&self, function: &Function) -> Result<String, MemorySizingError> {
-        self.ask(|reply| Job::Export(deployment(function), reply)).await
+        self.ask(|reply| Job::Export(Deployment::of(function), reply)).await
     }
 
-    /// Learns rows, of a function as it is deployed, in the place of those that it has.
+    /// Replaces the rows of a function's deployed version.
     ///
     /// # Errors
-    /// If they are no rows, or cannot be stored.
+    /// If `csv` has no valid rows, or they cannot be stored.
     pub async fn import(&self, function: &Function, csv: String) -> Result<LearnedStatus, MemorySizingError> {
-        self.ask(|reply| Job::Import(deployment(function), csv, reply)).await
+        self.ask(|reply| Job::Import(Deployment::of(function), csv, reply)).await
     }
 
-    /// Forgets what is learned of a function; false if nothing was.
+    /// Removes a function's model and rows. False if there were none.
     ///
     /// # Errors
-    /// If it cannot be removed.
+    /// If they cannot be removed.
     pub async fn forget(&self, namespace: &Namespace, function: &FunctionName) -> Result<bool, MemorySizingError> {
         let name = (namespace.clone(), function.clone());
         self.ask(|reply| Job::Forget(name, reply)).await
     }
 
-    /// Returns when all that was learned is stored.
+    /// Waits until all models and rows are stored.
     pub async fn flush(&self) {
         let (reply, stored) = oneshot::channel();
         if self.jobs.send(Job::Flush(reply)).await.is_ok() {
-            // A keeper that has ended has stored it.
+            // A keeper that has ended has stored everything.
             let _ended = stored.await;
         }
     }
 
-    /// How many models are at hand, and what they take, about.
+    /// The number of loaded models and their approximate memory.
     #[must_use]
     pub fn at_hand(&self) -> (usize, ByteSize) {
         let (count, bytes) = self.models.taken();
         (count, ByteSize(bytes as u64))
     }
 
-    /// How runs are sized, in one line for people.
+    /// The mode and the learner, in one line for people.
     #[must_use]
     pub fn words(&self) -> String {
         let what = match self.mode {
-            SizingMode::Grants => "runs are granted what models say",
-            SizingMode::Watches => "models only watch, runs are granted what is booked",
+            SizingMode::Grants => "runs are granted what models predict",
+            SizingMode::Watches => "models are only watched, runs are granted what is booked",
         };
         format!("{what}, learned by {}", self.learner)
     }
@@ -210,7 +210,7 @@ impl MemorySizing {
         answer.await.unwrap_or(Err(MemorySizingError::Ended))
     }
 
-    /// The model of this version, if it is at hand; else the keeper is asked for it.
+    /// The model of this version if it is loaded. If not, the keeper is asked to load it.
     fn model(&self, name: &Name, version: &str, function: &Function) -> Option<Arc<Slot>> {
         if let Some(slot) = self.models.find(name) {
             let is_it = slot.loaded.lock().predictor.version() == version;
@@ -218,23 +218,23 @@ impl MemorySizing {
                 return Some(slot);
             }
         }
-        // Where many ask, a later invocation asks again.
-        let _asked_again_later = self.jobs.try_send(Job::Load(deployment(function)));
+        // If the keeper's queue is full, a later invocation asks again.
+        let _asked_again_later = self.jobs.try_send(Job::Load(Deployment::of(function)));
         None
     }
 
-    /// What is foretold of `run`, with its features.
-    fn foresee(
+    /// The features of `run`, its prediction, and the reason in words.
+    fn predict(
         &self,
         run: &Run<'_>,
         slot: Option<&Arc<Slot>>,
         version: &str,
     ) -> (FeatureRow, Option<RunPrediction>, String) {
-        // A word that the door would refuse says nothing.
+        // A declaration that the door would reject is ignored.
         let declared = InputRules::declared(&run.function.environment).ok().flatten();
         let Some(slot) = slot else {
             let row = features(run, &declared.unwrap_or_default(), &*self.objects);
-            return (row, None, "all booked: what is learned of its code is not at hand yet".to_owned());
+            return (row, None, "all booked: the model of this code is not loaded yet".to_owned());
         };
         let loaded = slot.loaded.lock();
         let row = features(run, declared.as_ref().unwrap_or(&loaded.rules), &*self.objects);
@@ -244,27 +244,27 @@ impl MemorySizing {
         (row, Some(foreseen), words)
     }
 
-    /// What is foretold, and why, in words.
+    /// A prediction and its reason, in words.
     fn words_of(&self, foreseen: &RunPrediction, predictor: &Predictor) -> String {
         let mut text = String::new();
         let (rows, _, _) = predictor.rows();
-        // Writing to a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = match (foreseen.need, foreseen.said) {
             (Need::Booked(_), None) => write!(text, "all booked: {rows} runs are known, too few for a model"),
             (Need::Booked(_), Some(said)) => {
                 let judged = predictor.maturity().judged();
-                write!(text, "all booked: the model is not mature after {judged} runs that it foretold; it says {said}")
+                write!(text, "all booked: the model is not mature after {judged} predicted runs; it predicts {said}")
             }
             (Need::Learned(need), said) => {
                 let (verb, said) = match self.mode {
                     SizingMode::Grants => ("granted", said.unwrap_or(need)),
                     SizingMode::Watches => ("watched only; would be granted", said.unwrap_or(need)),
                 };
-                write!(text, "{verb} {}: {} of {rows} runs says {said}", whole_steps(need), self.learner)
+                write!(text, "{verb} {}: {} of {rows} runs predicts {said}", whole_steps(need), self.learner)
             }
             (Need::Beyond { booked, needed }, _) => write!(
                 text,
-                "all booked: {} of {rows} runs says {needed}, more than the {booked} booked; book {} MiB",
+                "all booked: {} of {rows} runs predicts {needed}, more than the {booked} booked; book {} MiB",
                 self.learner,
                 needed.mib_ceil()
             ),
@@ -272,12 +272,12 @@ impl MemorySizing {
         text
     }
 
-    /// Has `run` granted what is foretold of it.
+    /// Predicts the need of `run` and sets its grant.
     fn size(&self, run: &mut Run<'_>) -> SizedRun {
         let function = run.function;
         let (name, version) = ((function.namespace.clone(), function.name.clone()), version(function));
         let slot = self.model(&name, &version, function);
-        let (features, foreseen, words) = self.foresee(run, slot.as_ref(), &version);
+        let (features, foreseen, words) = self.predict(run, slot.as_ref(), &version);
         let foreseen =
             foreseen.unwrap_or(RunPrediction { need: Need::Booked(function.memory), said: None, benefits: None });
         if let (SizingMode::Grants, Need::Learned(need)) = (self.mode, foreseen.need) {
@@ -286,26 +286,26 @@ impl MemorySizing {
         SizedRun { slot, name, version: version.into_owned(), features, foreseen, words }
     }
 
-    fn learn(&self, course: InCourse, activation: &Activation) {
-        let Some(slot) = course.slot.or_else(|| self.models.peek(&course.name)) else { return };
+    fn learn(&self, running: RunningInvocation, activation: &Activation) {
+        let Some(slot) = running.slot.or_else(|| self.models.peek(&running.name)) else { return };
         let times = {
             let mut costs = self.costs.lock();
             costs.learn(&activation.namespace, &activation.data_calls);
             costs.times(activation)
         };
         let mut loaded = slot.loaded.lock();
-        if loaded.predictor.version() != course.version {
+        if loaded.predictor.version() != running.version {
             return;
         }
-        if !course.declared && loaded.rules.learn(&course.named, &course.arguments, &activation.data_calls) {
+        if !running.declared && loaded.rules.learn(&running.named, &running.arguments, &activation.data_calls) {
             loaded.dirty = true;
         }
         if activation.outcome == Outcome::OutOfMemory && activation.granted < activation.booked {
-            loaded.predictor.set_floor(&course.features, activation.booked);
+            loaded.predictor.set_floor(&running.features, activation.booked);
             loaded.dirty = true;
         }
-        let Some(row) = observed_need::row(activation, course.features, times, course.said) else { return };
-        let Ok((learned, row)) = loaded.predictor.ended(&course.version, row) else { return };
+        let Some(row) = observed_need::row(activation, running.features, times, running.said) else { return };
+        let Ok((learned, row)) = loaded.predictor.ended(&running.version, row) else { return };
         loaded.dirty = true;
         if let Some(row) = row {
             loaded.keep(row);
@@ -313,11 +313,11 @@ impl MemorySizing {
         let now = self.clock.monotonic();
         let rests = loaded.predictor.maturity().is_mature() && now.since(loaded.fitted_at) < REFIT_EVERY;
         if learned.refit && !loaded.queued && !rests {
-            loaded.queued = self.jobs.try_send(Job::Fit(course.name)).is_ok();
+            loaded.queued = self.jobs.try_send(Job::Fit(running.name)).is_ok();
         }
         self.models.recount(&slot, &loaded);
         drop(loaded);
-        if learned.missed && course.said.is_some() {
+        if learned.missed && running.said.is_some() {
             metrics::counter!("nigh_memory_missed_total").increment(1);
         }
         match learned.maturity {
@@ -327,36 +327,14 @@ impl MemorySizing {
         }
     }
 
-    fn take_course(&self, invocation: InvocationId) -> Option<InCourse> {
+    fn take_running(&self, invocation: InvocationId) -> Option<RunningInvocation> {
         self.running.lock().remove(&invocation)
     }
 }
 
-/// A grant as it is written: whole steps, upward.
+/// Rounds a grant up to whole steps.
 fn whole_steps(need: ByteSize) -> ByteSize {
     ByteSize(need.bytes().div_ceil(GRANT_STEP).saturating_mul(GRANT_STEP))
-}
-
-/// The version of a function's code that models know: its archive and its layers.
-fn version(function: &Function) -> Cow<'_, str> {
-    let is_name = (1..=VERSION_BYTES_MAX).contains(&function.code_sha256.len());
-    if function.layers.is_empty() && is_name {
-        return Cow::Borrowed(&function.code_sha256);
-    }
-    let layers: Vec<&str> = function.layers.iter().map(|layer| layer.sha256.as_str()).collect();
-    let code: String = function.code_sha256.chars().take(VERSION_BYTES_MAX / 4).collect();
-    Cow::Owned(format!(
-        "{code}+{:016x}",
-        hash_bytes(format!("{} {}", function.code_sha256, layers.join(" ")).as_bytes())
-    ))
-}
-
-fn deployment(function: &Function) -> Deployment {
-    Deployment {
-        name: (function.namespace.clone(), function.name.clone()),
-        version: version(function).into_owned(),
-        deployed: function.modified,
-    }
 }
 
 impl InvocationHook for MemorySizing {
@@ -371,19 +349,19 @@ impl InvocationHook for MemorySizing {
     fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
         let function = run.function;
         let SizedRun { slot, name, version, features, foreseen, mut words } = self.size(run);
-        // What a function says of itself counts.
+        // A function's own setting overrides the prediction.
         let says = function_caching::said(&function.environment).ok().flatten();
         if let (SizingMode::Grants, Some(false), None) = (self.mode, foreseen.benefits, says) {
             let (admission, said) = if Benefit::explores(hash_bytes(run.invocation.as_bytes())) {
-                (Admission::Always, "; caching should not pay, and is tried")
+                (Admission::Always, "; caching is not expected to pay, and is tried")
             } else {
-                (Admission::Spare, "; caching does not pay: only into memory that is free")
+                (Admission::Spare, "; caching does not pay: objects go only into free memory")
             };
             run.admission = admission;
             words.push_str(said);
         }
         let walk = run.walk();
-        let course = InCourse {
+        let running = RunningInvocation {
             slot,
             name,
             version,
@@ -393,21 +371,21 @@ impl InvocationHook for MemorySizing {
             declared: function.environment.contains_key(INPUTS_VARIABLE),
             said: foreseen.said,
         };
-        let mut running = self.running.lock();
-        if running.len() < RUNNING_MAX {
-            running.insert(run.invocation, course);
+        let mut all = self.running.lock();
+        if all.len() < RUNNING_MAX {
+            all.insert(run.invocation, running);
         }
         Some(words)
     }
 
     fn after_run(&self, activation: &Activation) {
-        if let Some(course) = self.take_course(activation.id) {
-            self.learn(course, activation);
+        if let Some(running) = self.take_running(activation.id) {
+            self.learn(running, activation);
         }
     }
 
     fn not_run(&self, invocation: InvocationId) {
-        drop(self.take_course(invocation));
+        drop(self.take_running(invocation));
     }
 }
 

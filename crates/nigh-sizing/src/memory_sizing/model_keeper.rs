@@ -1,30 +1,30 @@
-//! Brings models to hand, fits them anew and stores them: one after the other, off the path of invocations.
+//! Loads, fits and stores models, one after the other, in the background.
 //!
-//! It is one task behind a bounded queue. What an invocation asks for and finds no room is asked for again by the next
-//! one. Fitting and reading of documents go to a thread that may block; the new model takes the old one's place at once.
-//! What changed and was not fitted is stored now and then, when it is dropped, and at the end: a crash costs what came
-//! in the last half minute.
+//! One task behind a bounded queue. If the queue is full, the next invocation asks again. Fits and reads of documents
+//! run on a blocking thread, and the new model replaces the old one at once. Changes without a fit are stored
+//! periodically, when a model is dropped, and at the end. A crash loses the last half minute.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use nigh_functions::function::FunctionSource;
+use nigh_functions::function::{Function, FunctionSource};
 use nigh_learn::{FunctionModel, Interval, Learner, TrainingRow, TrainingSet};
 use nigh_terms::{Clock, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
+use super::code_version::version;
 use super::input_rules::InputRules;
 use super::learned_status::LearnedStatus;
 use super::loaded_models::{CachedModel, LoadedModels, Name, Slot};
 use super::stored_model::{MemorySizingError, ModelShelf, StoredModel};
 
-/// What may wait for the keeper.
+/// The most queued jobs.
 pub(super) const JOBS_MAX: usize = 1024;
-/// How often what changed is stored.
+/// How often changes are stored.
 const STORE_EVERY: Duration = Duration::from_secs(30);
 /// And how many functions of it each time.
 const STORED_AT_ONCE: usize = 256;
-/// After so many times, what is stored of functions that are gone is removed.
+/// After this many stores, the documents of removed functions are deleted.
 const SWEEP_AFTER: u32 = 120;
 
 /// A version of a function's code, and when it was deployed.
@@ -35,23 +35,34 @@ pub(super) struct Deployment {
     pub(super) deployed: Timestamp,
 }
 
+impl Deployment {
+    /// The deployed version of `function`.
+    pub(super) fn of(function: &Function) -> Self {
+        Self {
+            name: (function.namespace.clone(), function.name.clone()),
+            version: version(function).into_owned(),
+            deployed: function.modified,
+        }
+    }
+}
+
 type Reply<T> = oneshot::Sender<Result<T, MemorySizingError>>;
 
-/// What the keeper is asked.
+/// A job of the keeper.
 pub(super) enum Job {
     /// An invocation found no model of its code.
     Load(Deployment),
-    /// There are rows to fit to.
+    /// Fit a function's model to its rows.
     Fit(Name),
-    /// What is known of a function.
+    /// Show a function's status.
     Show(Deployment, Reply<LearnedStatus>),
-    /// Its rows as CSV.
+    /// Export its rows as CSV.
     Export(Deployment, Reply<String>),
     /// Rows in the place of those that it has.
     Import(Deployment, String, Reply<LearnedStatus>),
-    /// Nothing of it shall be known.
+    /// Remove its model and rows.
     Forget(Name, Reply<bool>),
-    /// Everything shall be stored.
+    /// Store everything.
     Flush(oneshot::Sender<()>),
 }
 
@@ -65,7 +76,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Does what it is asked until nobody can ask any more; then it stores what is left.
+    /// Works until all senders are dropped, then stores everything.
     pub(super) async fn keep(self, mut jobs: mpsc::Receiver<Job>) {
         let mut tick = tokio::time::interval(STORE_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -89,7 +100,7 @@ impl Keeper {
     }
 
     async fn run(&self, job: Job) {
-        // Who has hung up needs no answer.
+        // A caller that has stopped waiting needs no answer.
         match job {
             Job::Load(deployment) => {
                 warn("what is learned of a function's memory is not at hand", self.load(&deployment).await.map(drop));
@@ -134,7 +145,7 @@ impl Keeper {
         Ok(StoredModel { model, rules: InputRules::default() })
     }
 
-    /// What is stored of this version, with this node's learner.
+    /// The stored state of this version, with this node's learner.
     async fn stored(&self, deployment: &Deployment) -> Result<Option<StoredModel>, MemorySizingError> {
         let Some(document) = self.shelf.read(&deployment.name).await? else { return Ok(None) };
         let (version, learner) = (deployment.version.clone(), self.learner);
@@ -159,7 +170,7 @@ impl Keeper {
         slot
     }
 
-    /// Stores what has changed of a function; with `fit` after fitting its model anew.
+    /// Stores a function's changes; with `fit`, after fitting its model.
     async fn store(&self, name: &Name, fit: bool) -> Result<(), MemorySizingError> {
         let Some(slot) = self.models.peek(name) else { return Ok(()) };
         let (snapshot, rows) = {
@@ -182,7 +193,7 @@ impl Keeper {
                 Ok(())
             }
             Err(error) => {
-                // They wait for another time.
+                // They are stored later.
                 let came_meanwhile = std::mem::replace(&mut loaded.pending, rows);
                 for row in came_meanwhile {
                     loaded.keep(row);
@@ -204,7 +215,7 @@ impl Keeper {
     ) -> Result<FunctionModel, MemorySizingError> {
         let version = loaded.predictor.version().to_owned();
         let deployment = Deployment { name: name.clone(), version, deployed: loaded.deployed };
-        // What cannot be read was said when it was loaded.
+        // The failed read was reported when the model was loaded.
         let before = match self.stored(&deployment).await {
             Ok(Some(stored)) => stored,
             Err(MemorySizingError::Registry(error)) => return Err(error.into()),
@@ -262,7 +273,7 @@ impl Keeper {
             Ok(FunctionModel::replayed(&set, learner, Interval::OFC)?)
         })
         .await?;
-        // Where its inputs stand is known as before.
+        // The rules for its inputs stay.
         let rules = self.load(deployment).await?.loaded.lock().rules.clone();
         let stored = StoredModel { model, rules };
         self.shelf.write(&deployment.name, stored.encode()?).await?;

@@ -1,9 +1,9 @@
-//! What an invocation needed, from its record: a row to learn from, or none. Pure.
+//! An invocation's need from its record, as a training row or nothing. Pure.
 //!
-//! A peak is a need where the handler answered and nothing held it back. One that came to its limit, or ended in any other
-//! way, needed at least its peak: it is learned from only where that is more than was foretold. Page cache is given back
-//! under pressure and is no need, but a function without any would read its files again and again: so much of it as
-//! [`PAGE_CACHE_ROOM`] counts as need, the rest does not.
+//! The peak is the need if the handler returned and no limit was reached. An invocation that reached its limit or
+//! failed needed at least its peak: a row is learned only if the peak exceeds the prediction. The kernel reclaims page
+//! cache under pressure, so page cache is no need. But a function without any would read its files again and again, so
+//! up to [`PAGE_CACHE_ROOM`] of page cache counts as need.
 
 use nigh_learn::{FeatureRow, PhaseTimes, TrainingRow};
 use nigh_schedule::activation::{Activation, Outcome};
@@ -11,7 +11,7 @@ use nigh_terms::ByteSize;
 
 /// Page cache that a grant has room for, if runs were seen to use it.
 pub(super) const PAGE_CACHE_ROOM: ByteSize = ByteSize::mib(32);
-/// The row that `activation` gives, of which the model said `said`; none if nothing is to be learned from it.
+/// The training row of `activation`, for which the model predicted `said`; none if there is nothing to learn.
 pub(super) fn row(
     activation: &Activation,
     features: FeatureRow,
@@ -26,7 +26,7 @@ pub(super) fn row(
     if touched_limit && said.is_some_and(|said| said >= peak) {
         return None;
     }
-    // What failed before it could need anything tells nothing.
+    // A failure before the handler ran gives no row.
     if !answered && said.is_none() && activation.outcome != Outcome::OutOfMemory {
         return None;
     }
@@ -35,7 +35,7 @@ pub(super) fn row(
     Some(TrainingRow { features, peak, touched_limit, page_cache, missed: false, input, times })
 }
 
-/// True if there is reason to think that it would have used more. One whose limit was raised had what it needed.
+/// Whether the invocation may have needed more than it used. If its limit was raised, it had what it needed.
 fn held_back(activation: &Activation) -> bool {
     let memory = &activation.memory;
     let at_grant = memory.came_short && memory.grown == 0;

@@ -1,9 +1,9 @@
-//! What an invocation would have spent on data if the store had served it all (OFC section 5.2). Pure.
+//! The time that an invocation would have spent on data if the store had served everything (OFC section 5.2). Pure.
 //!
-//! A read that went to the store took what the store takes. One that memory served is counted as the store's time for as
-//! many bytes, which is learned from those that went there; a write, which the journal acknowledges, likewise, and never
-//! less than it took. Where the store's time is not known yet, nothing is said. Stores differ by namespace, so times are
-//! learned by namespace.
+//! A read from the store counts with its measured time. A read from memory counts with the store's time for the same
+//! bytes, learned from reads of the store. A write, which the journal acknowledges, counts in the same way, but at
+//! least with its measured time. While the store's time is unknown there is no result. Stores differ by namespace, so
+//! times are learned by namespace.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use nigh_terms::Namespace;
 
 /// Namespaces whose store is known; of further ones nothing is learned.
 const NAMESPACES_MAX: usize = 1024;
-/// Answers after which the line through them is drawn anew.
+/// The responses after which the regression line is computed again.
 const DRAWN_EVERY: u32 = 16;
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ struct OfStore {
 pub(super) struct StoreCosts(HashMap<Namespace, OfStore>);
 
 impl StoreCosts {
-    /// Takes in what the store was seen to take.
+    /// Learns from measured times of the store.
     pub(super) fn learn(&mut self, namespace: &Namespace, calls: &[DataCallRecord]) {
         let mut asked = calls.iter().filter(|call| went_to_store(call)).peekable();
         if asked.peek().is_none() || (self.0.len() >= NAMESPACES_MAX && !self.0.contains_key(namespace)) {
@@ -45,7 +45,7 @@ impl StoreCosts {
         }
     }
 
-    /// What `activation` would have spent with the store alone; none where that is not known.
+    /// The time that `activation` would have spent with the store alone; none if the store's time is unknown.
     pub(super) fn times(&self, activation: &Activation) -> Option<PhaseTimes> {
         let line = self.0.get(&activation.namespace).and_then(|store| store.line);
         let (mut read, mut wrote) = (PhaseCost::default(), PhaseCost::default());
@@ -86,7 +86,7 @@ impl PhaseCost {
         self.would_us += would_us;
     }
 
-    /// What the phase would have lasted: calls that overlapped, or are not listed, count as they did in `phase_us`.
+    /// The duration of the phase. Calls that overlapped or are not listed count as in `phase_us`.
     fn of_phase(&self, phase_us: u64) -> f64 {
         if self.took_us > 0.0 { phase_us as f64 * self.would_us / self.took_us } else { self.would_us }
     }

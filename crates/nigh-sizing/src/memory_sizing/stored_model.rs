@@ -1,7 +1,7 @@
-//! What the registry keeps of one function: all rows and the model, which of its arguments name inputs.
+//! The registry's document of one function: its rows, its model, and which arguments name inputs.
 //!
-//! One document a function, of the version learned last; format 1 (docs/design/formats.md). It is derived data: one
-//! that is damaged, or of a newer Nigh, is left out with its reason, and the function is learned anew.
+//! One document for each function, for the version learned last; format 1 (docs/design/formats.md). The data is
+//! derived: a damaged document, or one of a newer Nigh, is ignored with a message, and the function is learned again.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use super::loaded_models::Name;
 const TABLE: &str = "memory_models";
 const FORMAT: u32 = 1;
 
-/// Why a model is not kept, or not given.
+/// Why a model cannot be stored or read.
 #[derive(Debug, Error)]
 pub enum MemorySizingError {
     /// The registry's reason.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// It cannot be written or read.
+    /// The registry failed.
     #[error(transparent)]
     Model(#[from] ModelError),
     /// No document.
@@ -38,13 +38,13 @@ pub enum MemorySizingError {
     /// Damaged.
     #[error("what is learned is damaged: more arguments are inputs than there can be; the function is learned anew")]
     Unsound,
-    /// Rows that are none.
+    /// The rows are invalid.
     #[error(transparent)]
     Csv(#[from] TrainingCsvError),
-    /// A version that is none.
+    /// The version is invalid.
     #[error(transparent)]
     Set(#[from] TrainingSetError),
-    /// Nothing is known of it.
+    /// Nothing was learned.
     #[error("nothing is learned of {0} yet: it must run, or be taught (`nigh learn import`)")]
     Nothing(FunctionName),
     /// The node is ending, or a fit has failed.
@@ -52,7 +52,7 @@ pub enum MemorySizingError {
     Ended,
 }
 
-/// What is stored of a function.
+/// The stored state of a function.
 #[derive(Debug, PartialEq)]
 pub(super) struct StoredModel {
     pub(super) model: FunctionModel,
@@ -112,7 +112,7 @@ impl ModelShelf {
         loop {
             let found = self.0.get(TABLE, &key).await?.map(|revised| revised.revision);
             match self.0.put(TABLE, &key, document.clone(), found).await {
-                // Only this node's keeper writes here: who came between is an earlier life's last write.
+                // Only this node's keeper writes here. A conflict is the last write of an earlier process.
                 Err(RegistryError::Conflict { .. }) => {}
                 outcome => return outcome.map(drop).map_err(Into::into),
             }

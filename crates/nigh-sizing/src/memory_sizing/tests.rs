@@ -188,7 +188,7 @@ fn need(size: u64) -> ByteSize {
 async fn a_grant_follows_the_input_once_the_model_is_mature_and_is_all_booked_before() {
     let bench = Bench::new(SizingMode::Grants).await;
     let first = bench.run(1_000_000, |_| {}).await;
-    assert!(first.grant == BOOKED && first.note.contains("not at hand"), "{}", first.note);
+    assert!(first.grant == BOOKED && first.note.contains("not loaded"), "{}", first.note);
     let second = bench.run(1_000_000, |record| record.peak_memory = Some(need(1_000_000))).await;
     assert!(second.grant == BOOKED && second.note.contains("too few"), "{}", second.note);
     let young = bench.runs(10).await;
@@ -387,7 +387,7 @@ async fn a_model_that_made_room_for_others_is_stored_first_and_comes_back() {
     bench.sizing.before_run(&mut of_other);
     bench.sizing.flush().await;
     assert_eq!(bench.sizing.at_hand().0, 1);
-    assert!(bench.run(2_000_000, |_| {}).await.note.contains("not at hand"));
+    assert!(bench.run(2_000_000, |_| {}).await.note.contains("not loaded"));
     let ran = bench.run(2_000_000, |_| {}).await;
     assert!(ran.note.starts_with("granted"), "{}", ran.note);
 }
@@ -398,7 +398,7 @@ fn a_version_is_its_code_and_its_layers_and_short() {
     assert_eq!(version(&plain), "code-1");
     let long = Function { code_sha256: "x".repeat(1000), ..function("f") };
     let empty = Function { code_sha256: String::new(), ..function("f") };
-    assert!(version(&long).len() <= VERSION_BYTES_MAX && !version(&empty).is_empty());
+    assert!(version(&long).len() <= code_version::VERSION_BYTES_MAX && !version(&empty).is_empty());
     let layer = |sha256: &str| nigh_functions::function::LayerUse {
         arn: String::new(),
         name: FunctionName::new("l").unwrap(),

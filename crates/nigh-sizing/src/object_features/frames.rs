@@ -1,8 +1,8 @@
-//! What a recorder and a parser process say to each other: frames of a length and so many bytes.
+//! Messages between the recorder and a parser process: frames of a length and that many bytes.
 //!
-//! A question is an object's bytes that are at hand; it comes from the node, and the process takes it for what it is. An
-//! answer is JSON from a process that has read a tenant's bytes, and may be anything: it is bounded, its numbers and names
-//! are checked as they are read, and a name that is no `in_...` is refused. All numbers are little endian.
+//! A question is an object's bytes that are at hand; it comes from the node, and the process takes it for what it is.
+//! An answer is JSON from a process that has read a tenant's bytes, and may be anything: it is bounded, its numbers and
+//! names are checked as they are read, and a name that is no `in_...` is refused. All numbers are little endian.
 //!
 //! ```text
 //! frame     u32 length, then so many bytes
@@ -25,39 +25,39 @@ pub const QUESTION_MAX: usize = 512 * 1024;
 pub const ANSWER_MAX: usize = 32 * 1024;
 /// Windows of a question at most.
 pub const WINDOWS_MAX: usize = 8;
-/// Bytes of a name or a content type that are told: the end of the one, the beginning of the other.
+/// The most bytes of a name or content type that are sent: the end of the name, the beginning of the type.
 const WORD_MAX: usize = 256;
 
 /// Why a frame is not taken.
 #[derive(Debug, Error)]
 pub enum FrameError {
-    /// It ends before what it announces, or goes on behind it.
+    /// The frame is shorter or longer than its lengths say.
     #[error("a frame is cut or too long")]
     Length,
     /// A word is no text.
     #[error("a frame's word is not UTF-8")]
     Word,
-    /// More than may be asked or answered at a time.
+    /// The message is longer than the limit.
     #[error("a frame is larger than {0} bytes")]
     Large(usize),
-    /// An answer that is none.
+    /// The answer is invalid.
     #[error("an answer is not understood: {0}")]
     Answer(String),
 }
 
-/// What a process says.
+/// A message of a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ParserMessage {
-    /// Its walls stand.
+    /// The process is isolated and ready.
     Ready(bool),
-    /// They do not, or what it was asked broke it; why.
+    /// The isolation or a question failed, for this reason.
     Failed(String),
-    /// What it has seen.
+    /// The result of a look.
     Looked {
-        /// What is known.
+        /// The features found.
         row: FeatureRow,
-        /// What would tell more.
+        /// The range of bytes that would give more features.
         wants: Option<(u64, u64)>,
     },
 }
@@ -75,7 +75,7 @@ impl From<Look> for ParserMessage {
 pub fn question(object: &ObjectHead<'_>) -> Result<Vec<u8>, FrameError> {
     let mut frame = vec![0; LENGTH_BYTES];
     frame.extend(object.size.to_le_bytes());
-    // A name is told by its end, where a file's kind stands.
+    // The end of a name is sent, since it shows the kind of file.
     let tail = object.name.len().saturating_sub(WORD_MAX);
     let name = (tail..).find_map(|at| object.name.get(at..)).unwrap_or_default();
     let content_type = if object.content_type.len() > WORD_MAX { "" } else { object.content_type };
@@ -100,7 +100,7 @@ pub fn question(object: &ObjectHead<'_>) -> Result<Vec<u8>, FrameError> {
     Ok(frame)
 }
 
-/// Takes bytes off the front of a frame.
+/// Reads bytes from the front of a frame.
 struct Cutter<'f>(&'f [u8]);
 
 impl<'f> Cutter<'f> {
@@ -122,10 +122,10 @@ impl<'f> Cutter<'f> {
     }
 }
 
-/// Looks at the object of a question, which stands without its length, and says what was seen.
+/// Looks at the object of a question (the frame without its length). Returns the result.
 ///
 /// # Errors
-/// If it is none.
+/// If the question is invalid.
 pub fn answer_to(question: &[u8]) -> Result<ParserMessage, FrameError> {
     let mut cutter = Cutter(question);
     let size = u64::from_le_bytes(cutter.array()?);
@@ -146,7 +146,7 @@ pub fn answer_to(question: &[u8]) -> Result<ParserMessage, FrameError> {
     Ok(nigh_learn::media::look(&ObjectHead { size, windows: &windows, name, content_type }).into())
 }
 
-/// What a process says, as a frame.
+/// A message as a frame.
 ///
 /// # Errors
 /// `Answer` if it cannot be written, which no row can cause.
@@ -158,10 +158,10 @@ pub fn frame_of(said: &ParserMessage) -> Result<Vec<u8>, FrameError> {
     Ok([&(json.len() as u32).to_le_bytes()[..], &json].concat())
 }
 
-/// What a process has said, out of a frame without its length.
+/// A message from a frame without its length.
 ///
 /// # Errors
-/// `Answer` for what is none, or names what is no feature of an object.
+/// `Answer` if the message is invalid or names a feature that objects do not have.
 pub fn said_of(frame: &[u8]) -> Result<ParserMessage, FrameError> {
     let said: ParserMessage = serde_json::from_slice(frame).map_err(|error| FrameError::Answer(error.to_string()))?;
     if let ParserMessage::Looked { row, .. } = &said
@@ -172,7 +172,7 @@ pub fn said_of(frame: &[u8]) -> Result<ParserMessage, FrameError> {
     Ok(said)
 }
 
-/// The part of `wanted` that may be read of an object of `size` bytes; none if it is none.
+/// The part of `wanted` within the limits of an object of `size` bytes; none if that is empty.
 #[must_use]
 pub fn permitted(wanted: Option<(u64, u64)>, size: u64) -> Option<Range<u64>> {
     let (from, to) = wanted?;

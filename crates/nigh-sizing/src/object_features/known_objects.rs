@@ -1,9 +1,8 @@
-//! The features that are known, of so many objects in so many bytes. Pure: what is to be kept or removed elsewhere comes
-//! back to whoever changes it.
+//! Known features of objects, bounded in number and bytes. Pure: returns what the caller must store or remove
+//! elsewhere.
 //!
-//! It is asked on the path of invocations: a look is one hash and one comparison of names. What has not been asked for
-//! longest gives way (second chance); a version that is not the object's present one is forgotten as soon as it is known
-//! not to be.
+//! Read during invocations: a look-up is one hash and one comparison of names. At the limit the entry that was not used
+//! for longest is removed (second chance). Features of an old version are removed as soon as a new version is known.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -13,12 +12,12 @@ use nigh_data::ObjectId;
 use nigh_learn::{FeatureRow, FeatureValue};
 use nigh_terms::{BucketName, ByteSize, Namespace, ObjectKey, Version};
 
-/// Objects at most, whatever their bytes.
+/// The most objects.
 pub const OBJECTS_MAX: usize = 65_536;
-/// What an object takes beside its names and its row: the entry, its place in both tables.
+/// The bytes of an object's entry without its names and features.
 const ENTRY_BYTES: usize = 256;
 
-/// What is known of one version of an object.
+/// The features of one version of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownObject {
     /// Which.
@@ -32,16 +31,16 @@ pub struct KnownObject {
 struct Entry {
     known: KnownObject,
     bytes: usize,
-    /// Asked for since it was last passed by.
+    /// Whether it was used since the last pass.
     asked: bool,
 }
 
 /// The objects that are known.
 pub struct KnownObjects {
-    /// With a secret of its own: nobody can make many names meet.
+    /// Keyed with a random secret, so nobody can make names collide.
     hasher: RandomState,
     entries: HashMap<u64, Entry>,
-    /// From the one that was kept or spared longest ago. Names that are gone may stand in it still.
+    /// The entries in the order of their insertion or last pass. It may still hold removed entries.
     order: VecDeque<u64>,
     bytes: usize,
     bytes_max: usize,
@@ -71,7 +70,7 @@ impl KnownObject {
 }
 
 impl KnownObjects {
-    /// None yet; in time so many bytes of them.
+    /// Empty, for at most `bytes_max` bytes.
     #[must_use]
     pub fn new(bytes_max: ByteSize) -> Self {
         Self {
@@ -91,13 +90,13 @@ impl KnownObjects {
         self.place(&object.namespace, &object.bucket, &object.key)
     }
 
-    /// The objects, and what they take.
+    /// The number of objects and their bytes.
     #[must_use]
     pub fn usage(&self) -> (usize, ByteSize) {
         (self.entries.len(), ByteSize(self.bytes as u64))
     }
 
-    /// What is known of an object; it counts as asked for.
+    /// The features of an object. Counts as a use.
     pub fn ask(&mut self, namespace: &Namespace, bucket: &BucketName, key: &ObjectKey) -> Option<Arc<FeatureRow>> {
         let place = self.place(namespace, bucket, key);
         let entry = self.entries.get_mut(&place)?;
@@ -109,21 +108,21 @@ impl KnownObjects {
         Some(Arc::clone(&entry.known.row))
     }
 
-    /// The same, for whoever only looks.
+    /// The same, without counting as a use.
     #[must_use]
     pub fn peek(&self, object: &ObjectId) -> Option<&KnownObject> {
         let entry = self.entries.get(&self.place_of(object))?;
         (entry.known.object == *object).then_some(&entry.known)
     }
 
-    /// Keeps what is known of an object, in the place of what was. Gives what had to go for it.
+    /// Stores the features of an object in place of its present ones. Returns the objects that were removed for it.
     pub fn keep(&mut self, known: KnownObject) -> Vec<ObjectId> {
         let place = self.place_of(&known.object);
         let bytes = known.bytes();
         self.bytes += bytes;
         let mut gone = Vec::new();
         match self.entries.insert(place, Entry { known, bytes, asked: false }) {
-            // Another of the same hash goes, once in 2^48.
+            // An object with the same hash is removed (once in 2^48).
             Some(before) => {
                 self.bytes -= before.bytes;
                 if self.entries.get(&place).is_some_and(|now| now.known.object != before.known.object) {
@@ -153,7 +152,7 @@ impl KnownObjects {
         Some(entry.known.object)
     }
 
-    /// Forgets what is known of an object unless it is of this version; true if there was something to forget.
+    /// Removes the features of an object unless they are of this version. True if there were any.
     pub fn forget_other(&mut self, object: &ObjectId, version: Option<Version>) -> bool {
         let place = self.place_of(object);
         let is_old = |entry: &Entry| entry.known.object == *object && Some(entry.known.version) != version;
@@ -165,7 +164,7 @@ impl KnownObjects {
         forgets
     }
 
-    /// Keeps the order from growing by names that come and go.
+    /// Removes old entries from the order, so that it stays bounded.
     fn tidy(&mut self) {
         if self.order.len() > 2 * self.entries.len() + 64 {
             let mut seen = std::collections::HashSet::with_capacity(self.entries.len());

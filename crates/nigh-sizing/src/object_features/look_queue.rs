@@ -1,7 +1,7 @@
-//! Which object is looked at next. Pure: objects and namespaces that are busy come in, the next one comes out.
+//! Chooses the next object to look at. Pure.
 //!
-//! Each namespace has a line of its own, and they have their turns one after the other: one that stores much, or whose
-//! objects take long, holds only itself up. A line that is full gives up its oldest; an urgent one goes first.
+//! Each namespace has its own queue, and the queues take turns, so a namespace with many or slow objects delays only
+//! itself. A full queue drops its oldest object. Urgent objects go first.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,7 +18,7 @@ pub const LINES_MAX: usize = 1024;
 pub struct LookRequest {
     /// Which.
     pub object: ObjectId,
-    /// Whether it may be asked of the store: somebody waits for it.
+    /// Whether the object may be read from the store, because a trigger waits for it.
     pub from_store: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct LookQueue {
 }
 
 impl LookQueue {
-    /// Adds an object: at the end of its line, or at the front if somebody waits for it.
+    /// Adds an object at the end of its queue, or at the front if a trigger waits for it.
     pub fn push(&mut self, wanted: LookRequest) {
         let namespace = &wanted.object.namespace;
         if !self.lines.contains_key(namespace) {
@@ -53,7 +53,7 @@ impl LookQueue {
             line.push_back(wanted);
         }
         if line.len() > LINE_MAX {
-            // The oldest that nobody waits for.
+            // The oldest one without a waiting trigger.
             let oldest = line.iter().position(|one| !one.from_store).unwrap_or(0);
             line.remove(oldest);
             self.dropped += 1;
@@ -74,7 +74,7 @@ impl LookQueue {
         wanted
     }
 
-    /// How many wait, and how many were given up.
+    /// The numbers of queued and of dropped objects.
     #[must_use]
     pub fn counts(&self) -> (usize, u64) {
         (self.lines.values().map(VecDeque::len).sum(), self.dropped)

@@ -1,5 +1,5 @@
-//! The bytes of an object for whoever looks at it beside its readers: of its copy in memory, without making that more
-//! recent; of the store only where somebody waits for it, and then past the cache.
+//! The bytes of an object for a look: from its copy in memory, without making the copy more recent; from the store only
+//! if a trigger waits, and then without caching.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ pub(super) struct ObjectBytes<'m> {
     memory: &'m ObjectMemory,
     object: &'m ObjectId,
     pub(super) meta: Arc<ObjectMeta>,
-    /// Its copy in memory; without one it is asked of the store.
+    /// Its copy in memory; without a copy the store is read.
     segment: Option<Segment>,
 }
 
-/// On whose behalf objects are read from the store: nobody gains by a copy.
+/// The principal for reads from the store, without caching.
 fn reader(object: &ObjectId) -> Principal {
     Principal { admission: Admission::Never, ..Principal::outside(object.namespace.clone()) }
 }
 
 impl<'m> ObjectBytes<'m> {
-    /// The object as it is now; none if it is not there, or not in memory and not to be asked of the store.
+    /// The present object; none if it does not exist, or if it is not in memory and must not be read from the store.
     pub(super) async fn of(memory: &'m ObjectMemory, wanted: &'m LookRequest) -> Option<Self> {
         let object = &wanted.object;
         let (meta, segment) = match memory.peek(object) {
@@ -41,7 +41,7 @@ impl<'m> ObjectBytes<'m> {
         Some(Self { memory, object, meta, segment })
     }
 
-    /// Whether the object has another version by now, as far as memory knows.
+    /// Whether memory knows another version of the object by now.
     pub(super) fn is_old(&self) -> bool {
         self.memory.peek(self.object).is_some_and(|(meta, _)| meta.version != self.meta.version)
     }

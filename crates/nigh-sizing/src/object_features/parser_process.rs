@@ -1,8 +1,8 @@
 //! One process that reads headers of one namespace's objects, and can do nothing else.
 //!
-//! The program `nigh-features` raises its own walls before it reads a byte of an object (its own head says which). What it
-//! costs is bounded from here, too: a look that takes too long ends with the process, and so does an answer that is none.
-//! A process whose standard input ends, ends: none outlives the node.
+//! The program `nigh-features` isolates itself before it reads a byte of an object (its own documentation says how).
+//! Its cost is bounded from here, too: after a timeout or an invalid answer the process is killed. A process ends when
+//! its standard input ends, so none outlives the node.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,11 +20,11 @@ use super::frames::{ANSWER_MAX, FrameError, LENGTH_BYTES, ParserMessage, questio
 
 /// The program's name, beside Nigh's own.
 const PROGRAM: &str = "nigh-features";
-/// How long a process may take until its walls stand; the machine may be busy.
+/// The time that a process has to start, on a busy machine too.
 const START_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a look may take: a header takes a millisecond.
+/// The time of a look; a header takes a millisecond.
 const LOOK_PATIENCE: Duration = Duration::from_millis(500);
-/// Looks after which a process is replaced by a fresh one: its processor time is bounded for its whole life.
+/// The looks after which a process is replaced, because its processor time is bounded.
 const LOOKS_MAX: u32 = 1000;
 
 /// The program, and as whom it runs.
@@ -39,7 +39,7 @@ pub struct ParserProgram {
 /// Why a process gives no answer.
 #[derive(Debug, Error)]
 pub enum ParserError {
-    /// It does not start.
+    /// The process does not start.
     #[error("{program}: {reason}; `make install` puts {PROGRAM} beside nigh, memory.features = \"off\" goes without")]
     Start {
         /// The program.
@@ -47,13 +47,13 @@ pub enum ParserError {
         /// The system's reason, or its own.
         reason: String,
     },
-    /// It took too long.
+    /// The look took too long.
     #[error("a look took longer than {LOOK_PATIENCE:?}")]
     Slow,
-    /// It has ended, or its pipe is broken.
+    /// The process has ended, or its pipe is broken.
     #[error("the process has ended: {0}")]
     Ended(#[from] io::Error),
-    /// It said what is no answer.
+    /// The answer is invalid.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The parser gave up.
@@ -62,17 +62,17 @@ pub enum ParserError {
 }
 
 impl ParserError {
-    /// Whether the process can be asked again.
+    /// Whether the process can be used again.
     pub(super) const fn spares_the_process(&self) -> bool {
         matches!(self, Self::Parser(_) | Self::Frame(FrameError::Large(_)))
     }
 }
 
-/// What a process says of its walls (`nigh-features check`).
+/// The result of `nigh-features check`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct IsolationCheck {
-    /// What it tried and could do.
+    /// The forbidden actions that succeeded.
     open: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl ParserProgram {
         ParserError::Start { program: self.path.clone(), reason: reason.to_string() }
     }
 
-    /// Has the program raise its walls and try what it must not be able to do.
+    /// Runs the program's check: it isolates itself and tries forbidden actions.
     ///
     /// # Errors
     /// `Start` if it does not run here, cannot raise them, or something stays open.
@@ -132,7 +132,7 @@ impl ParserProgram {
         Err(self.failed(format!("behind its walls it can still {}", said.open.join(", "))))
     }
 
-    /// Starts a process; when this returns its walls stand.
+    /// Starts a process and waits until it is isolated.
     ///
     /// # Errors
     /// `Start`, and why.
@@ -165,19 +165,19 @@ impl ParserProcess {
         Ok(said_of(&frame)?)
     }
 
-    /// Its number, while it lives.
+    /// Its process id, while it lives.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Whether it has looked at as much as a process may.
+    /// Whether the process has made all its looks.
     #[must_use]
     pub const fn is_worn(&self) -> bool {
         self.looks >= LOOKS_MAX
     }
 
-    /// Has it look at an object. After an error that does not spare it, it is of no use any more.
+    /// Asks the process to look at an object. After some errors it must not be used again (`spares_the_process`).
     ///
     /// # Errors
     /// Why there is no answer.

@@ -1,8 +1,8 @@
-//! Records what objects are: hears of them as they are stored or brought into memory, has their headers looked at in the
-//! background, and keeps what was seen. The shell around `look_queue` and `known_objects`.
+//! Records the features of objects: observes objects that are stored or read into memory, lets parser processes look at
+//! their headers in the background, and keeps the result. The shell around `look_queue` and `known_objects`.
 //!
-//! It never slows a data call down, whose end it hears of on the call's own thread: an object that waits is a name in a
-//! bounded queue. Nor does it ask the store, but for an object whose own trigger waits (`trigger_features`).
+//! A data call only adds a name to a bounded queue. The recorder asks the store only for an object whose trigger waits
+//! for its features (`trigger_features`).
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,44 +25,35 @@ use tokio_util::sync::CancellationToken;
 
 use super::frames::{ParserMessage, permitted};
 use super::known_objects::{KnownObject, KnownObjects};
+use super::lanes::{Lane, LookEnd, PROCESSES_MAX, make_room};
 use super::look_queue::{LookQueue, LookRequest};
 use super::object_bytes::ObjectBytes;
 use super::parser_process::{ParserError, ParserProcess, ParserProgram};
 use super::stored_rows::{self, Changes};
 use super::{INPUT_SIZE, ObjectFeatures};
 
-/// Processes at a time, of as many namespaces.
-const PROCESSES_MAX: usize = 4;
-/// Bytes of an object that are looked at first.
+/// The first bytes of an object that a parser gets.
 const HEAD_BYTES: u64 = 16 * 1024;
-/// How often a process may be asked about one object: it may wish for further bytes all but the last time.
+/// Rounds of a look. In all but the last a parser may ask for further bytes.
 const ROUNDS_MAX: usize = 4;
-/// How long a process is kept without work.
-const IDLE: Duration = Duration::from_secs(10);
-/// How often what has changed is written, and idle processes end.
+/// How often changes are written and idle processes are ended.
 const TICK: Duration = Duration::from_millis(500);
-/// How long a namespace rests after its process had to be ended, at first and at most.
-const REST: Duration = Duration::from_secs(1);
-const REST_MAX: Duration = Duration::from_secs(60);
-/// How many times as long as a look took its namespace rests after it: looks take a fifth of one core for it at most.
-const PACE: u32 = 4;
-
-/// What has been recorded.
+/// Counts of a recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FeaturesStatus {
-    /// Objects of which something is known now.
+    /// Objects with known features.
     pub objects: usize,
-    /// What that takes.
+    /// The memory that the features take.
     pub bytes: ByteSize,
-    /// Objects whose header was looked at since the start.
+    /// Objects looked at since the start.
     pub looked: u64,
-    /// Those among them at which a parser failed: of them only the size is known.
+    /// Looks in which the parser failed. Only the size of these objects is known.
     pub failed: u64,
-    /// Objects that were not looked at, as too many waited.
+    /// Objects that were not looked at because the queue was full.
     pub dropped: u64,
-    /// Objects that wait now.
+    /// Objects in the queue.
     pub waiting: usize,
-    /// Processes that look at headers now.
+    /// Parser processes.
     pub processes: usize,
 }
 
@@ -79,37 +70,19 @@ struct FeatureRecorderState {
     known: Mutex<KnownObjects>,
     queue: Mutex<LookQueue>,
     changes: Mutex<Changes>,
-    /// Something waits.
+    /// The queue has an object.
     waiting: Notify,
     /// A look has ended.
     landed: Notify,
     counts: Counts,
 }
 
-/// Records what objects are. A clone is another handle to the same.
+/// Records features of objects. Clones share one state.
 #[derive(Clone)]
 pub struct FeatureRecorder(Arc<FeatureRecorderState>);
 
-/// A namespace's process, and how long the namespace rests.
-#[derive(Default)]
-struct Lane {
-    process: Option<(ParserProcess, Instant)>,
-    rests_until: Option<Instant>,
-    rest: Duration,
-}
-
-/// How a look has ended.
-struct LookEnd {
-    namespace: Namespace,
-    /// The process, if it can be asked again.
-    process: Option<ParserProcess>,
-    /// It had to be ended.
-    trouble: bool,
-    took: Duration,
-}
-
 impl FeatureRecorder {
-    /// Takes up what the registry has. `program` looks at headers; `memory` is what the rows may take.
+    /// Loads the recorded features from the registry. `program` parses headers; `memory` bounds the features' memory.
     ///
     /// # Errors
     /// If the registry cannot be read.
@@ -132,13 +105,13 @@ impl FeatureRecorder {
         })))
     }
 
-    /// The program that looks at headers.
+    /// The program that parses headers.
     #[must_use]
     pub fn program(&self) -> &Path {
         &self.0.program.path
     }
 
-    /// What has been recorded.
+    /// The present counts.
     #[must_use]
     pub fn status(&self) -> FeaturesStatus {
         let (objects, bytes) = self.0.known.lock().usage();
@@ -155,15 +128,15 @@ impl FeatureRecorder {
         }
     }
 
-    /// What is known of an object, and of which version.
+    /// An object's features and the version that they describe.
     #[must_use]
     pub fn recorded(&self, object: &ObjectId) -> Option<(Version, Arc<FeatureRow>)> {
         let known = self.0.known.lock();
         known.peek(object).map(|known| (known.version, Arc::clone(&known.row)))
     }
 
-    /// Has these objects looked at next, asking the store where it must, and waits until they have been, but not longer
-    /// than `within`. True if something is known of each.
+    /// Puts these objects at the head of the queue, reads them from the store if necessary, and waits until all have
+    /// features, at most for `within`. True if all have.
     pub async fn await_looks(&self, objects: &[ObjectId], within: Duration) -> bool {
         let until = Instant::now() + within;
         let unknown = |inner: &FeatureRecorderState| -> Vec<ObjectId> {
@@ -176,7 +149,7 @@ impl FeatureRecorder {
         loop {
             let landed = self.0.landed.notified();
             tokio::pin!(landed);
-            // From here on no end of a look is missed.
+            // From here on the end of a look is not missed.
             landed.as_mut().enable();
             if unknown(&self.0).is_empty() {
                 return true;
@@ -187,7 +160,7 @@ impl FeatureRecorder {
         }
     }
 
-    /// Looks at what waits, until `stop`. To be run once.
+    /// Works on the queue until `stop`. Called once.
     pub async fn run(self, memory: ObjectMemory, stop: CancellationToken) {
         let inner = self.0;
         let mut lanes: HashMap<Namespace, Lane> = HashMap::new();
@@ -228,12 +201,12 @@ impl FeatureRecorder {
                 Some(ended) = looks.join_next_with_id() => match ended {
                     Ok((id, ended)) => {
                         busy.remove(&id);
-                        lanes.entry(ended.namespace.clone()).or_default().has_ended(ended);
+                        lanes.entry(ended.namespace.clone()).or_default().look_ended(ended);
                         inner.landed.notify_waiters();
                     }
                     Err(error) => {
                         busy.remove(&error.id());
-                        tracing::error!(%error, "looking at an object's header failed");
+                        tracing::error!(%error, "a look at an object's header panicked");
                     }
                 },
             }
@@ -242,53 +215,16 @@ impl FeatureRecorder {
     }
 }
 
-/// Ends the process that has been idle longest, if with `busy` ones there are as many as may be.
-fn make_room(lanes: &mut HashMap<Namespace, Lane>, busy: usize) {
-    let idle = lanes.values().filter(|lane| lane.process.is_some()).count();
-    if idle + busy < PROCESSES_MAX {
-        return;
-    }
-    let longest = lanes.values_mut().filter(|lane| lane.process.is_some());
-    if let Some(lane) = longest.min_by_key(|lane| lane.process.as_ref().map(|(_, since)| *since)) {
-        lane.process = None;
-    }
-}
-
-impl Lane {
-    fn has_ended(&mut self, ended: LookEnd) {
-        let now = Instant::now();
-        self.process = ended.process.filter(|process| !process.is_worn()).map(|process| (process, now));
-        if ended.trouble {
-            self.rest = (self.rest * 2).clamp(REST, REST_MAX);
-            self.rests_until = Some(now + self.rest);
-        } else {
-            if self.process.is_some() {
-                self.rest = Duration::ZERO;
-            }
-            self.rests_until = Some(now + ended.took * PACE);
-        }
-    }
-
-    /// Ends its process if that is idle; false if nothing of it is left.
-    fn is_of_use(&mut self, now: Instant) -> bool {
-        if self.process.as_ref().is_some_and(|(_, since)| now.duration_since(*since) > IDLE) {
-            self.process = None;
-        }
-        // A namespace that was in trouble is remembered a while longer than it rests, so that the next rest is longer.
-        self.process.is_some() || self.rests_until.is_some_and(|until| now < until + REST_MAX)
-    }
-}
-
 impl FeatureRecorderState {
     fn want(&self, object: ObjectId, from_store: bool) {
-        // A name that ends so is a folder's mark.
+        // A key with this end marks a folder.
         if !object.key.as_str().ends_with('/') {
             self.queue.lock().push(LookRequest { object, from_store });
             self.waiting.notify_one();
         }
     }
 
-    /// Forgets what is known of another version than this; of every one without.
+    /// Forgets the features of other versions than `version`; without a version, of all.
     fn forget_other(&self, object: &ObjectId, version: Option<Version>) {
         if self.known.lock().forget_other(object, version) {
             self.changes.lock().set(object, None);
@@ -308,7 +244,7 @@ impl FeatureRecorderState {
     async fn write_changes(&self) {
         let changes = std::mem::take(&mut *self.changes.lock());
         if let Err(error) = stored_rows::write(&*self.registry, changes).await {
-            tracing::warn!(%error, "features of objects are not kept; they are looked at again after the next start");
+            tracing::warn!(%error, "features of objects cannot be stored; the objects are looked at again after the next start");
         }
     }
 
@@ -334,10 +270,10 @@ impl FeatureRecorderState {
         }
         let mut row = match self.look_at(&bytes, wanted, ended).await {
             Ok(row) => row,
-            // It is gone or another by now.
+            // The object was deleted or overwritten meanwhile.
             Err(error) => return tracing::debug!(object = %wanted.object, %error, "an object was not looked at"),
         };
-        // A row has room for all that is told of a header and its size.
+        // A row has room for all features of a header and the size.
         let _full = row.set_number(INPUT_SIZE, bytes.meta.size as f64);
         self.keep(KnownObject { object: wanted.object.clone(), version, row: Arc::new(row) });
         if bytes.is_old() {
@@ -345,7 +281,7 @@ impl FeatureRecorderState {
         }
     }
 
-    /// What the object's header says; nothing, if its first bytes are of no kind that is known, or a parser fails at it.
+    /// The features in an object's header; none if the kind of file is not known or the parser fails.
     async fn look_at(
         &self,
         bytes: &ObjectBytes<'_>,
@@ -371,7 +307,7 @@ impl FeatureRecorderState {
                 Ok(_) => None,
                 Err(error) => {
                     self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                    tracing::debug!(object = %wanted.object, %error, "of an object only the size is known");
+                    tracing::debug!(object = %wanted.object, %error, "a parser failed; only the object's size is known");
                     return Ok(FeatureRow::default());
                 }
             };
@@ -381,7 +317,7 @@ impl FeatureRecorderState {
         Ok(row)
     }
 
-    /// Asks the namespace's process, which is started if there is none.
+    /// Asks the namespace's process, and starts it if there is none.
     async fn ask(&self, head: &ObjectHead<'_>, ended: &mut LookEnd) -> Result<ParserMessage, ParserError> {
         let process = match ended.process.take() {
             Some(process) => Ok(process),
@@ -389,7 +325,7 @@ impl FeatureRecorderState {
         };
         let mut process = process.inspect_err(|error| {
             ended.trouble = true;
-            tracing::warn!(%error, "headers of objects are not looked at");
+            tracing::warn!(%error, "the parser of objects' headers cannot be started");
         })?;
         let said = process.look(head).await;
         match &said {
@@ -414,12 +350,12 @@ impl ObjectObserver for FeatureRecorder {
             ServeOutcome::Hit | ServeOutcome::Miss | ServeOutcome::Past | ServeOutcome::Metadata => {
                 let Some(version) = event.version else { return };
                 let known = self.0.known.lock().peek(&object).map(|known| known.version);
-                // Others wrote it, or its tags have changed.
+                // Somebody wrote it outside Nigh, or its tags have changed.
                 let is_other = known.is_some_and(|known| known != version);
                 if is_other {
                     self.0.forget_other(&object, Some(version));
                 }
-                // What was not in memory could not be looked at; now it is.
+                // A miss has brought the object into memory, where it can be looked at.
                 if is_other || (known.is_none() && event.served == ServeOutcome::Miss) {
                     self.0.want(object, false);
                 }

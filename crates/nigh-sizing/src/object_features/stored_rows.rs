@@ -1,7 +1,8 @@
 //! The features of objects as the registry keeps them: one document an object, in the place of the version before.
 //!
-//! They can be made anew: a document of another form is left out and removed, and what a crash loses is looked at again
-//! when it is read. Changes are gathered and written by and by, in one transaction, the last of an object only.
+//! The rows are derived data. A document in another format is ignored and removed, and an object lost in a crash is
+//! looked at again at its next read. Changes are collected and written periodically in one transaction; only the last
+//! change of an object counts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,12 +29,12 @@ struct Document {
     row: FeatureRow,
 }
 
-/// What is to be written.
+/// Unwritten changes.
 #[derive(Default)]
 pub(super) struct Changes(HashMap<ObjectId, Option<KnownObject>>);
 
 impl Changes {
-    /// This is known of an object now; or nothing. What only tells its size is not kept.
+    /// Sets or removes an object's features. The size alone is not stored.
     pub(super) fn set(&mut self, object: &ObjectId, known: Option<KnownObject>) {
         if self.0.len() < CHANGES_MAX || self.0.contains_key(object) {
             self.0.insert(object.clone(), known.filter(KnownObject::tells_more_than_size));
@@ -75,7 +76,8 @@ pub(super) async fn load(registry: &dyn Registry, known: &mut KnownObjects) -> R
 /// Writes what waits.
 ///
 /// # Errors
-/// If it cannot be written; it is gone then, and looked at again when it is read after the next start.
+/// If they cannot be written. They are lost then, and the objects are looked at again at their next read after a
+/// restart.
 pub(super) async fn write(registry: &dyn Registry, changes: Changes) -> Result<(), RegistryError> {
     if changes.0.is_empty() {
         return Ok(());

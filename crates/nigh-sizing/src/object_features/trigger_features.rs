@@ -1,7 +1,7 @@
-//! Has an object looked at before the function runs that its storing triggers: of what everybody else reads later, the
-//! features come in the background; the trigger's own invocation would be predicted without.
+//! Looks at an object before the function runs that the object's event triggers. For later reads the features come in
+//! the background; without this, the triggered invocation would be predicted without features.
 //!
-//! A station before the invoker. It waits for so long and no longer, and goes on in any case.
+//! A stage before the invoker. It waits for a bounded time and continues in any case.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
 
 use super::recorder::FeatureRecorder;
 
-/// How long an event waits for the features of its objects.
+/// The longest time that an event waits for the features of its objects.
 const WITHIN: Duration = Duration::from_millis(20);
-/// What every notification has in it, and few other events.
+/// A text in every notification and in few other events.
 const MARK: &[u8] = b"\"aws:s3\"";
 
 /// An invoker of events that waits for the features of what triggers them.
@@ -26,7 +26,7 @@ pub struct TriggerFeatures {
 }
 
 impl TriggerFeatures {
-    /// The station before `invoke`.
+    /// The stage before `invoke`.
     #[must_use]
     pub const fn new(features: FeatureRecorder, invoke: Arc<dyn Invoke>) -> Self {
         Self { features, invoke }

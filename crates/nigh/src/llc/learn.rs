@@ -1,33 +1,31 @@
-//! `nigh llc learn`: a function's model from memory traces of single runs, or from rows that were measured elsewhere.
+//! `nigh llc learn`: makes a function's model from memory traces of single runs, or from rows that were measured elsewhere.
 //!
-//! All of it is read and priced before the node hears of any: one broken trace, and nothing is learned.
+//! `nigh-lab` makes the rows of traces. The node gets all rows at once: if one trace is broken, nothing is learned.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use nigh_llc::TrainingRow;
 use nigh_node::llc::LlcStatus;
-use nigh_node::one_run;
 use nigh_node::profiling::ModelRows;
-use nigh_sim::llc::TRACE_BYTES_MAX;
 use nigh_terms::{ByteSize, FunctionName, Ways};
 use serde::Serialize;
 
 use crate::context::Globals;
 use crate::error::CliError;
-use crate::output;
+use crate::{lab, output};
 
 /// Options of `nigh llc learn`.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  nigh llc learn blur --trace blur-124k.trace.zst --trace blur-1.4m.trace.zst\n  \
 nigh llc learn blur --trace mine.trace@700KiB\n  nigh llc learn blur --rows blur.json\n\n\
-A trace is of one run of the function on one input; give some of different sizes. `nigh llc pack-trace` makes one of\n\
-what a tracer recorded. The model replaces the one that was there.\n\
+A trace records one run of the function on one input; give several of different sizes. `nigh llc pack-trace` makes\n\
+a trace of a tracer's recording. The model replaces the function's present model.\n\
 A row: {\"input\": {\"size\": 361000}, \"ways\": 4, \"class\": \"sensitive\"}")]
 pub(crate) struct LearnArgs {
-    /// The function; what is learned is taken to be of its code as it is deployed
+    /// The function; the model is for its code as deployed now
     function: FunctionName,
-    /// A memory trace, and the size of the input if it is another than the trace names; may be given more than once
+    /// A memory trace, with the input's size if the trace names another; may be given more than once
     #[arg(long = "trace", value_name = "FILE[@SIZE]", required_unless_present = "rows")]
     traces: Vec<String>,
     /// A file with a JSON list of rows
@@ -35,41 +33,25 @@ pub(crate) struct LearnArgs {
     rows: Option<PathBuf>,
 }
 
-/// A row, as it is reported.
+/// A row of the report.
 #[derive(Serialize)]
 struct LearnedRow {
     bytes: u64,
     ways: Ways,
     class: String,
-    /// Milliseconds with the whole cache, and with one way; none where the row has no curve.
+    /// Milliseconds with the whole cache and with one way; none if the row has no curve.
     best_ms: Option<f64>,
     one_way_ms: Option<f64>,
 }
 
-/// A file and the size that was given with it. A file whose own name ends like a size is meant as a whole.
-fn named(text: &str) -> Result<(PathBuf, Option<ByteSize>), CliError> {
-    let whole = Path::new(text);
-    match text.rsplit_once('@') {
-        Some((file, size)) if !whole.exists() && size.starts_with(|c: char| c.is_ascii_digit()) => {
-            let size = size.parse().map_err(|error| CliError::Usage(format!("--trace {text}: {error}")))?;
-            Ok((PathBuf::from(file), Some(size)))
-        }
-        _ => Ok((whole.to_owned(), None)),
-    }
-}
-
-/// Learns.
 pub(super) async fn run(args: LearnArgs, globals: &Globals) -> Result<(), CliError> {
     let mut rows = args.rows.as_deref().map_or_else(|| Ok(Vec::new()), read_rows)?;
     if !args.traces.is_empty() {
         let status: LlcStatus = globals.admin()?.get("/llc").await?;
         let (Some(shape), Some(lines_per_way)) = (status.shape, status.lines_per_way) else {
-            return Err(CliError::Failed(format!("nothing can be learned for this node: {}", status.level.detail)));
+            return Err(CliError::Failed(format!("this node cannot learn from traces: {}", status.level.detail)));
         };
-        for text in &args.traces {
-            let (file, size) = named(text)?;
-            rows.push(read_trace(&file, size, shape.ways, lines_per_way)?);
-        }
+        rows.extend(price_traces(&args.traces, shape.ways, lines_per_way)?);
     }
     let learned: Vec<_> = rows.iter().map(LearnedRow::from).collect();
     let given = ModelRows { namespace: globals.namespace().await?, function: args.function, rows };
@@ -92,16 +74,16 @@ fn read_rows(file: &Path) -> Result<Vec<TrainingRow>, CliError> {
     Ok(rows)
 }
 
-fn read_trace(file: &Path, size: Option<ByteSize>, ways: Ways, lines_per_way: f64) -> Result<TrainingRow, CliError> {
-    let what = file.display();
-    let bytes = std::fs::metadata(file).map_err(CliError::local(&what))?.len();
-    if bytes > TRACE_BYTES_MAX as u64 {
-        let (bytes, limit) = (ByteSize(bytes), ByteSize(TRACE_BYTES_MAX as u64));
-        return Err(CliError::Failed(format!("{what} has {bytes}, a trace {limit} at most; nothing is learned")));
-    }
-    let bytes = std::fs::read(file).map_err(CliError::local(&what))?;
-    one_run::of_file(&bytes, size, ways, lines_per_way)
-        .map_err(|error| CliError::Failed(format!("{what}: {error}; nothing is learned")))
+/// The rows of traces, made by nigh-lab for a cache of `ways` ways with `lines_per_way`.
+fn price_traces(traces: &[String], ways: Ways, lines_per_way: f64) -> Result<Vec<TrainingRow>, CliError> {
+    let mut words = ["llc", "price-traces", "--ways"].map(str::to_owned).to_vec();
+    words.extend([ways.to_string(), "--lines-per-way".to_owned(), lines_per_way.to_string(), "--".to_owned()]);
+    words.extend_from_slice(traces);
+    let rows = lab::answer(&words).map_err(|error| match error {
+        CliError::Failed(reason) => CliError::Failed(format!("{reason}; nothing is learned")),
+        other => other,
+    })?;
+    Ok(serde_json::from_slice(&rows)?)
 }
 
 impl From<&TrainingRow> for LearnedRow {
@@ -131,30 +113,4 @@ fn show(learned: &[LearnedRow]) -> Result<(), CliError> {
         ]);
     }
     output::print_table(&table)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_traces_size_follows_its_name() {
-        let named = |text: &str| {
-            let (file, size) = named(text).unwrap();
-            (file.display().to_string(), size)
-        };
-        assert_eq!(named("a/blur.trace.zst"), ("a/blur.trace.zst".to_owned(), None));
-        assert_eq!(named("blur.trace@100KiB"), ("blur.trace".to_owned(), Some(ByteSize::kib(100))));
-        assert_eq!(named("me@home/blur.trace"), ("me@home/blur.trace".to_owned(), None));
-        assert_eq!(named("me@home/blur@7"), ("me@home/blur".to_owned(), Some(ByteSize(7))));
-        assert!(super::named("blur@7 parsecs").unwrap_err().to_string().contains("7 parsecs"));
-    }
-
-    #[test]
-    fn a_file_whose_own_name_ends_like_a_size_is_meant_as_a_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("blur@7");
-        std::fs::write(&file, "").unwrap();
-        assert_eq!(named(file.to_str().unwrap()).unwrap(), (file, None));
-    }
 }

@@ -22,8 +22,6 @@ pub(crate) fn build_programs() -> PathBuf {
                 "-p",
                 "nigh-lambda",
                 "-p",
-                "nigh-llc",
-                "-p",
                 "nigh-lab",
                 "--bins",
             ];

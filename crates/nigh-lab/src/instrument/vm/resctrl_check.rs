@@ -18,7 +18,7 @@ const GUEST_PROGRAM: &str = "nigh-resctrl-guest";
 /// Intel's own reader of resctrl, asked what it sees of Nigh's groups.
 const PQOS: &str = "/usr/sbin/pqos";
 const HINT: &str = "run scripts/install-vm.sh as root (Debian: intel-cmt-cat)";
-const GUEST_HINT: &str = "it is installed beside nigh; build it by: cargo build -p nigh-llc --bin nigh-resctrl-guest";
+const GUEST_HINT: &str = "it is installed beside nigh; build it by: cargo build -p nigh-lab --bin nigh-resctrl-guest";
 /// Per boot, beside what the sequences take; ten times what it takes on a machine without other work.
 const BOOT_WITHIN: Duration = Duration::from_secs(300);
 /// Per sequence, on a machine that has other work.

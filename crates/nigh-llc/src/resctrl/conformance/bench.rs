@@ -1,4 +1,4 @@
-//! What the conformance cases stand on: the mount's figures, groups of their own, and the comparison of answers.
+//! The basis of the conformance cases: the mount's figures, the cases' own groups, and the comparison of answers.
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ pub(super) const PREFIX: &str = "nigh-conformance-";
 /// Why a case ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// What it needs is not here.
+    /// The machine lacks what the case needs.
     NotApplicable(String),
     /// An answer was not as expected.
     Failed(String),
@@ -217,7 +217,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// What must be the same before and after: every group's schemata, mode and CPUs.
+    /// The state that must be the same before and after: each group's schemata, mode and CPUs.
     pub(super) fn snapshot(&self) -> io::Result<Vec<(String, String)>> {
         let mut seen = Vec::new();
         let groups = self.fs.list("")?;

@@ -1,8 +1,8 @@
 //! Monitoring ids that were freed and may not be used yet.
 //!
-//! A freed id stays in limbo until the kernel's worker, which looks once a second, finds its lines gone from the cache;
-//! newer kernels send every freed id there. While no other is free, making a group is refused with EBUSY, and whether
-//! that happens depends on the clock alone. So who compares answers waits (fs/resctrl/monitor.c).
+//! A freed id stays in limbo until the kernel's worker, which runs every second, finds its lines gone from the cache;
+//! newer kernels send each freed id there. While no other id is free, making a group is refused with EBUSY, which
+//! depends on the clock alone. So comparisons wait (fs/resctrl/monitor.c).
 
 use std::io;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) const LIMBO_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks.
 const LIMBO_STEP: Duration = Duration::from_millis(100);
 
-/// Whether an error says that monitoring ids are in limbo.
+/// Whether an error means that monitoring ids are in limbo.
 pub(super) fn is_limbo(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::BUSY.raw_os_error())
 }

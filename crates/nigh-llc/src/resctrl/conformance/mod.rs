@@ -1,9 +1,9 @@
-//! What a resctrl must answer, as a list of named cases that run against any [`ResctrlFs`]: the emulator in unit
-//! tests, a real kernel in a virtual machine or on this host.
+//! The required behaviour of resctrl as a list of named cases, which run against any [`ResctrlFs`]: the emulator in
+//! unit tests, a real kernel in a virtual machine or on this host.
 //!
-//! Every case works in groups of its own (named `nigh-conformance-*`), made for it and removed after it, and leaves
-//! the mount as it found it. Cases that must change the root group for a moment run only where the caller says that
-//! nobody else is there. A case whose hardware or kernel is absent says so and counts as neither passed nor failed.
+//! Each case uses its own groups (named `nigh-conformance-*`), which are removed afterwards, and leaves the mount as
+//! before. Cases that briefly change the root group run only if the caller says that nobody else uses the mount. A case
+//! that the hardware or kernel does not support says so, and counts as neither passed nor failed.
 //!
 //! Rules are numbered by subject: 1-5 mount, writes and ids; 6-9 `info/`; 10-15 `schemata` and `size`; 16-17 `mode`;
 //! 18-21 tasks and CPUs; 22-26 making, removing, renaming; 27-30 monitoring and I/O. Source: fs/resctrl of the kernel.
@@ -23,21 +23,21 @@ pub use self::limbo::make_group;
 use super::fs::ResctrlFs;
 use super::task_view::{TaskView, Tid};
 
-/// How much of the mount the cases may touch.
+/// The part of the mount that the cases may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// Groups of their own alone: others use this mount.
     OwnGroups,
-    /// The root group too, for a moment: nobody else is there.
+    /// Also the root group, briefly: nobody else uses the mount.
     WholeMount,
 }
 
 /// How a case ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Every answer was as expected.
+    /// All answers were as expected.
     Passed,
-    /// What it needs is not here.
+    /// The machine lacks what the case needs.
     NotApplicable(String),
     /// An answer was not as expected, or the mount was not left as found.
     Failed(String),
@@ -74,7 +74,7 @@ const fn root_case(rule: u8, name: &'static str, run: fn(&Bench<'_>) -> Result<(
 
 /// Runs every case. `task` is a thread that the cases may move, and that ends in the root group.
 ///
-/// An error is one of the mount itself: it is not there, or cannot be read.
+/// If the mount does not exist or cannot be read.
 pub fn run(fs: &dyn ResctrlFs, tasks: &dyn TaskView, task: Tid, extent: Extent) -> io::Result<Vec<CaseResult>> {
     let bench = Bench::new(fs, tasks, task)?;
     let _lock = fs.lock()?;

@@ -1,5 +1,5 @@
-//! What befalls an emulated machine from outside: other users of resctrl, hot plug, processes that come and go, and
-//! commands that fail. Injected now, or scheduled for a later command.
+//! Events that happen to an emulated machine: other users of resctrl, hot plug, processes that start and end, and
+//! failing commands. Injected at once, or scheduled for a later command.
 
 use rustix::io::Errno;
 
@@ -59,7 +59,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Plays it; a foreign command's own failure is nobody's business.
+    /// Applies the fault. A failure of a foreign command is ignored.
     pub(super) fn happen(self, state: &mut State) {
         match self {
             Self::Spawn { pid, uid } => state.processes.spawn(pid, uid),
@@ -81,7 +81,7 @@ impl Fault {
     }
 }
 
-/// What is still to happen, each with the number of commands before it.
+/// Scheduled faults, each with the number of commands before it.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     waiting: Vec<(usize, Fault)>,

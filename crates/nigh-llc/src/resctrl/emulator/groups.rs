@@ -20,7 +20,7 @@ impl State {
         if name.len() > NAME_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        // The name is looked up before the file system is asked, so that its own word never comes to it.
+        // The kernel looks the name up first, so resctrl's own message never appears.
         if self.child(&Node::Dir(parent), name).is_some() {
             return Err(Errno::EXIST);
         }
@@ -87,7 +87,7 @@ impl State {
         }
     }
 
-    /// Gives a new class its first values; nothing is changed if a domain has no room.
+    /// Gives a new class its first values. Nothing changes if a domain has no room.
     fn init_values(&mut self, closid: u32) -> CommandResult<()> {
         for at in 0..self.schemas.len() {
             let schema = &self.schemas[at];
@@ -177,7 +177,7 @@ impl State {
         let (parent, name) = self.split(to)?;
         let target = self.child(&Node::Dir(parent), name);
         match (&source, &target) {
-            // The file systems' common layer refuses before any of them is asked.
+            // The kernel's VFS refuses before resctrl is called.
             (Node::Dir(_), _) if to.strip_prefix(from).is_some_and(|below| below.starts_with('/')) => {
                 return Err(Errno::INVAL);
             }

@@ -1,23 +1,24 @@
-//! The machines that patched kernels are told they run on: two sockets of one CPU, caches of the size QEMU gives them.
+//! The machines that patched kernels are made to see: two sockets of one CPU, with caches of the size that QEMU gives
+//! them.
 //!
-//! What the processor is made to report and what the emulator is configured with come from here, so that the two
-//! can be compared.
+//! The processor's reports and the emulator's configuration both come from here, so that the two can be compared.
 
 use super::machine::{BandwidthConfig, CacheConfig, Dialect, MachineConfig, MonitoringConfig, Vendor};
 
 /// QEMU's caches of an Intel processor without cache description.
 const L3_BYTES: u32 = 16 << 20;
 const L2_BYTES: u32 = 4 << 20;
-/// More ids than all cases free in a second, which is how long one stays in limbo; and bytes a counted unit, so few that
-/// an id's share of the cache, the occupancy below which it leaves limbo, does not round to 0: it would never leave.
+/// More ids than all cases free in a second, which is how long one stays in limbo; and bytes a counted unit, so few
+/// that an id's share of the cache, the occupancy below which it leaves limbo, does not round to 0: it would never
+/// leave.
 const RMIDS: u32 = 2048;
 const RMID_SCALE: u32 = 4096;
 
 /// A machine of this kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestMachine {
-    /// As the paper's servers: 11 ways, two of them shared with devices, 8 classes, CDP, bandwidth in percent, and all
-    /// counters. It has so many monitoring ids that none is waited for.
+    /// The paper's servers: 11 ways, two of them shared with devices, 8 classes, CDP, bandwidth in percent, and all
+    /// counters. It has enough monitoring ids that a test never waits for one.
     CascadeLake,
     /// A newer part: masks with holes, ways shared with devices at both ends, an L2 to share out, fewer classes than
     /// groups; and six monitoring ids without occupancy, hence without limbo: they run out, always at the same step.
@@ -41,7 +42,7 @@ impl GuestMachine {
         Self::ALL.into_iter().find(|machine| machine.name() == name)
     }
 
-    /// What the emulator is to play, with a kernel of this dialect.
+    /// The emulator's configuration, with a kernel of this dialect.
     pub fn config(self, dialect: Dialect) -> MachineConfig {
         let cpus = MachineConfig::cpus(2, 1);
         let common = |l3| MachineConfig {

@@ -3,7 +3,7 @@
 //!
 //! Source: the figures the kernel takes from CPUID leaves 0x10 and 0xf (Intel SDM vol. 3, 19.17 to 19.19).
 
-/// Which kernel's texts and abilities are emulated.
+/// The emulated kernel's texts and abilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// Linux 6.1: zero-padded masks, one task per write, no rename, status kept over mkdir, rmdir and cpus writes.
@@ -12,7 +12,7 @@ pub enum Dialect {
     Linux7,
 }
 
-/// Whose processor it is: the two differ in what masks and bandwidth values mean.
+/// The vendor of the processor. The two differ in the meaning of masks and bandwidth values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vendor {
     /// Throttling in percent; empty masks refused.
@@ -76,8 +76,8 @@ pub struct MonitoringConfig {
     pub sub_numa: bool,
     /// Bytes of one occupancy unit.
     pub scale: u32,
-    /// Whether a freed id leaves limbo at once when its occupancy allows, as after the kernel's one-second worker;
-    /// else only by `Emulator::run_limbo_worker`.
+    /// Whether a freed id leaves limbo as soon as its occupancy allows, as after the kernel's worker, which runs every
+    /// second; if not, only `Emulator::run_limbo_worker` frees it.
     pub limbo_drains_at_once: bool,
 }
 

@@ -1,9 +1,8 @@
 //! An in-memory resctrl that answers as the kernel does: same files, same texts, same errno.
 //!
-//! It holds no cache and measures nothing. What it decides is a pure state machine ([`state::State`] and the modules
-//! beside it); this file is the shell: a mutex, the [`ResctrlFs`] trait, and what tests need to play the machine's
-//! part (processes, hot plug, other users of resctrl, counters). Pseudo-locking is refused as on a processor the
-//! kernel cannot lock on.
+//! It has no cache and measures nothing. Its decisions are a pure state machine ([`state::State`] and the modules
+//! beside it). This file is the shell: a mutex, the [`ResctrlFs`] trait, and the machine's part in tests (processes,
+//! hot plug, other users of resctrl, counters). Pseudo-locking is refused as on a processor without it.
 //!
 //! Source: fs/resctrl of Linux 7 and arch/x86/kernel/cpu/resctrl of Linux 6.1, by behaviour.
 
@@ -75,7 +74,7 @@ impl Emulator {
     /// A machine with resctrl mounted without options.
     pub fn new(machine: MachineConfig) -> Self {
         let emulator = Self::unmounted(machine);
-        // A machine without any resource cannot be mounted, and is of use as just that.
+        // A machine without resources cannot be mounted; tests use it for that.
         _ = held(&emulator.shared.inner).state.mount(MountOptions::default());
         emulator
     }
@@ -96,13 +95,13 @@ impl Emulator {
         Ok(self.state(State::unmount)?)
     }
 
-    /// Has `fault` happen just before the `after`-th command from now (0: the next). Commands are writes, mkdirs,
-    /// rmdirs and renames; reads do not count.
+    /// Schedules `fault` just before the `after`-th command from now (0: the next). Commands are writes, mkdirs, rmdirs
+    /// and renames; reads do not count.
     pub fn schedule(&self, after: usize, fault: Fault) {
         held(&self.shared.inner).schedule.add(after, fault);
     }
 
-    /// Has something happen now.
+    /// Applies a fault now.
     pub fn inject(&self, fault: Fault) {
         self.state(|state| fault.happen(state));
     }
@@ -119,7 +118,7 @@ impl Emulator {
         })?)
     }
 
-    /// Lets the kernel's limbo worker look once.
+    /// Runs the kernel's limbo worker once.
     pub fn run_limbo_worker(&self) {
         self.state(State::run_limbo_worker);
     }

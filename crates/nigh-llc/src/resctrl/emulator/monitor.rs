@@ -15,7 +15,7 @@ use super::state::{CommandResult, GroupAt, State};
 pub enum Reading {
     /// A figure, in bytes.
     Value(u64),
-    /// The hardware has none yet.
+    /// The hardware has no value yet.
     Unavailable,
     /// As `Unavailable`, for one read; then zero.
     UnavailableOnce,
@@ -47,7 +47,7 @@ impl Event {
     }
 }
 
-/// Where a file of `mon_data` counts.
+/// The part of the machine that a file in `mon_data` counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// One monitoring domain.
@@ -166,7 +166,7 @@ impl State {
         }
     }
 
-    /// Gives an id back; it waits in limbo while its lines are in a cache.
+    /// Frees an id, which stays in limbo while its lines are in a cache.
     pub(super) fn free_rmid(&mut self, rmid: u32) {
         let Some(monitoring) = &self.machine.monitoring else { return };
         if rmid == 0 {

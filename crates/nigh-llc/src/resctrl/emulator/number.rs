@@ -1,4 +1,4 @@
-//! How the kernel reads numbers and lists: `kstrto*`, `strim`, CPU masks and lists. Pure.
+//! Parses numbers and lists as the kernel does: `kstrto*`, `strim`, CPU masks and lists. Pure.
 //!
 //! Source: lib/kstrtox.c and lib/bitmap-str.c of the kernel, by behaviour.
 
@@ -61,8 +61,8 @@ pub(super) fn boolean(text: &str) -> Result<bool, Errno> {
     }
 }
 
-/// CPUs by a hexadecimal mask, groups of at most 8 digits between commas or blanks; only the first line counts. Read
-/// from its end, as lib/bitmap.c does: what is wrong further right is what is said.
+/// CPUs as a hexadecimal mask: groups of at most 8 digits between commas or blanks; only the first line counts. Parsed
+/// from its end as in lib/bitmap.c, so the rightmost error is reported.
 pub(super) fn cpu_mask(text: &str, bits: u32) -> Result<BTreeSet<u32>, Errno> {
     let line = text.split('\n').next().unwrap_or_default();
     let mut cpus = BTreeSet::new();

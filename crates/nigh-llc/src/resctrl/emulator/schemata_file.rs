@@ -69,7 +69,7 @@ impl State {
         lines.collect()
     }
 
-    /// Takes a write of `schemata`: everything parsed first, then applied; an error applies nothing.
+    /// Takes a write of `schemata`: parses everything, then applies it. After an error nothing is applied.
     pub(super) fn write_schemata(&mut self, at: GroupAt, text: &str) -> CommandResult<()> {
         let Some(text) = text.strip_suffix('\n') else { return Err(Errno::INVAL) };
         self.clear_status();

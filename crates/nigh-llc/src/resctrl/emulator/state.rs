@@ -11,7 +11,7 @@ use super::monitor::Counters;
 use super::process::Processes;
 use crate::resctrl::fs::MountOptions;
 
-/// What a command answers inside the emulator.
+/// The result of a command inside the emulator.
 pub(super) type CommandResult<T> = Result<T, Errno>;
 
 /// Room of the kernel's status text, its final NUL included.
@@ -26,7 +26,7 @@ pub(super) enum Resource {
     Smba,
 }
 
-/// Which half of a cache a schema rules under CDP.
+/// The half of a cache that a schema sets under CDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CacheHalf {
     Whole,
@@ -86,7 +86,7 @@ pub(super) struct GroupAt {
     pub(super) mon: Option<usize>,
 }
 
-/// Everything the emulated kernel knows.
+/// The state of the emulated kernel.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) machine: MachineConfig,
@@ -242,7 +242,7 @@ impl State {
         registered
     }
 
-    /// What a schema's value is before anybody writes it.
+    /// A schema's first value.
     pub(super) fn default_value(&self, schema: &Schema) -> u32 {
         match schema.resource {
             Resource::Mb if self.options().mba_mbps => u32::MAX,
@@ -287,7 +287,7 @@ impl State {
         self.schemas.iter().find(|other| other.resource == schema.resource && other.half != schema.half)
     }
 
-    /// The mode of the group that holds a class; none where no group does.
+    /// The mode of the group with a class; none if no group has it.
     pub(super) fn mode_of(&self, closid: u32) -> Option<Mode> {
         self.groups.iter().find(|group| group.closid == closid).map(|group| group.mode)
     }
@@ -310,13 +310,13 @@ impl State {
         self.status.push_str(&text[..cut]);
     }
 
-    /// Says why and refuses.
+    /// Sets the status and refuses.
     pub(super) fn refuse<T>(&mut self, errno: Errno, text: &str) -> CommandResult<T> {
         self.say(text);
         Err(errno)
     }
 
-    /// What `last_cmd_status` shows.
+    /// The text of `last_cmd_status`.
     pub(super) fn status(&self) -> String {
         if self.status.is_empty() { "ok\n".to_owned() } else { self.status.clone() }
     }
@@ -327,7 +327,7 @@ impl State {
         (group.closid, at.mon.map_or(group.rmid, |mon| group.mon[mon].rmid))
     }
 
-    /// Takes a CPU off or on line, with what follows for groups and domains.
+    /// Takes a CPU offline or online, with the effects on groups and domains.
     pub(super) fn set_cpu_online(&mut self, cpu: u32, online: bool) {
         if self.machine.cpus.iter().all(|known| known.cpu != cpu) || self.online.contains(&cpu) == online {
             return;

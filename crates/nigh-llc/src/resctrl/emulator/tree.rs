@@ -1,5 +1,5 @@
-//! The emulated mount as a tree of directories and files: one list of entries says what exists, to look-ups, reads,
-//! writes and listings alike.
+//! The emulated mount as a tree of directories and files. One list of entries serves look-ups, reads, writes and
+//! listings.
 
 use rustix::io::Errno;
 

@@ -1,5 +1,5 @@
-//! A sandbox whose walls a container runtime raises: the keeper has runc start the init inside them, and delete what
-//! it made when the init has ended. The runtime itself runs for milliseconds at either end and never in between.
+//! A sandbox that a container runtime isolates: the keeper lets runc start the init inside, and delete the container
+//! when the init has ended. The runtime runs for milliseconds at the start and the end, and never in between.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -16,11 +16,11 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::failure::{Failure, Step as _};
 use crate::sys;
 
-/// What is read of the runtime's log to say why it failed.
+/// The most bytes read of the runtime's log, for the reason of a failure.
 const LOG_MAX_BYTES: u64 = 64 << 10;
 
-/// Has the runtime start the init, with `control` and `keeper` as its descriptors; returns its process, which is this
-/// one's child since the runtime has ended. Gives up when the engine does.
+/// Lets the runtime start the init with the descriptors `control` and `keeper`. Returns the init's process, which is a
+/// child of this one after the runtime's end. Stops when the engine ends.
 pub(crate) fn begin(container: &Container, control: &UnixStream, keeper: &OwnedFd) -> Result<Pid, Failure> {
     let process_file = Path::new(&container.bundle).join("pid");
     let mut command = call(container, "run");
@@ -41,7 +41,7 @@ pub(crate) fn begin(container: &Container, control: &UnixStream, keeper: &OwnedF
     number.ok_or_else(|| format!("{} says {text:?}", process_file.display())).step("find the init")
 }
 
-/// Removes what the runtime made, whether the container ever began or not. What cannot be removed the next sweep does.
+/// Removes everything that the runtime made, whether the container started or not. The next sweep removes the rest.
 pub(crate) fn delete(container: &Container) {
     let mut command = call(container, "delete");
     command.args(["--force", &container.name]);
@@ -64,7 +64,7 @@ fn log(container: &Container) -> PathBuf {
     Path::new(&container.bundle).join("log")
 }
 
-/// True if it did what it was asked to.
+/// Whether it succeeded.
 fn await_runtime(mut runtime: Child, control: &UnixStream) -> Result<bool, Failure> {
     let number = Pid::from_child(&runtime);
     let process = pidfd_open(number, PidfdFlags::empty()).step("watch the container runtime")?;

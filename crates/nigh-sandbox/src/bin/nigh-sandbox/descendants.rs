@@ -19,7 +19,7 @@ pub(crate) fn of_this_process() -> HashSet<Pid> {
     found
 }
 
-/// Ends all processes below this one, which must be their sub-reaper: whoever loses its parent becomes our child.
+/// Ends all processes below this one. This process must be their sub-reaper, so that orphans become its children.
 pub(crate) fn end_all() {
     loop {
         for pid in of_this_process() {

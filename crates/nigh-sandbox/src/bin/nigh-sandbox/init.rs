@@ -1,5 +1,5 @@
-//! The first process of a sandbox: raises the walls, starts the command, reaps what the command leaves, and tells how
-//! it ended. When it ends the kernel ends all processes of its pid namespace.
+//! The first process of a sandbox: sets up the isolation, starts the command, reaps orphans, and reports the end. When
+//! it ends, the kernel ends all processes of its pid namespace.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
@@ -37,8 +37,8 @@ const HOST_NAME: &[u8] = b"sandbox";
 /// Connections to the fast path that wait to be accepted.
 const FAST_PATH_BACKLOG: i32 = 128;
 
-/// Raises the walls, awaits the function, runs its command to the end and says how it ended. `keeper` hangs up when
-/// the keeper is gone.
+/// Sets up the isolation, waits for the function, runs its command and reports its end. `keeper` closes when the keeper
+/// is gone.
 pub(crate) fn run(prepare: &Prepare, mut control: UnixStream, keeper: &OwnedFd) -> Result<(), Failure> {
     let listeners = raise_walls(prepare, keeper)?;
     let network = match prepare.walls.has_namespaces() {
@@ -81,7 +81,7 @@ pub(crate) fn send(control: &mut UnixStream, report: &InitMessage) -> Result<(),
     control.write_all(&bytes).step("report to the engine")
 }
 
-/// All that is the same for every function. Returns the listeners, in the order of `InitMessage::Running`.
+/// Sets up the part that is the same for all functions. Returns the listeners in the order of `InitMessage::Running`.
 fn raise_walls(prepare: &Prepare, keeper: &OwnedFd) -> Result<Vec<OwnedFd>, Failure> {
     if matches!(prepare.walls, Walls::Container { .. }) {
         // They stand.
@@ -92,7 +92,7 @@ fn raise_walls(prepare: &Prepare, keeper: &OwnedFd) -> Result<Vec<OwnedFd>, Fail
     for file in &prepare.join {
         fs::write(file, "0").step(format_args!("join {}", file.display()))?;
     }
-    // Raising one's own score is always allowed; where /proc is odd, the kernel's own choice stands.
+    // A process may always raise its own score; if /proc is unusual, the kernel's choice stays.
     let _kernel_chooses = fs::write("/proc/self/oom_score_adj", OOM_SCORE.to_string());
     if prepare.walls.has_namespaces() {
         let flags = UnshareFlags::NEWNS
@@ -115,7 +115,7 @@ fn listeners(prepare: &Prepare) -> Result<Vec<OwnedFd>, Failure> {
         Ok::<_, Failure>(OwnedFd::from(listener.step(format_args!("listen at {}:{port}", prepare.address))?))
     };
     let mut listeners = vec![tcp(RUNTIME_PORT)?, tcp(DATA_PORT)?];
-    // On a network that is shared the name would be everybody's.
+    // On a shared network the name would be visible to all.
     if prepare.walls.has_namespaces() {
         listeners.push(fast_path().step(format_args!("listen at @{FAST_PATH}"))?);
     }
@@ -130,7 +130,7 @@ fn fast_path() -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Enters the function's root and gives up every privilege.
+/// Enters the function's root and drops all privileges.
 fn move_in(walls: Walls, launch: &Launch, keeper: &OwnedFd) -> Result<(), Failure> {
     if matches!(walls, Walls::Container { .. }) {
         chdir(CODE).step("enter the code's folder")?;
@@ -148,7 +148,7 @@ fn move_in(walls: Walls, launch: &Launch, keeper: &OwnedFd) -> Result<(), Failur
     // this for the command; becoming another user has undone the death signal.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).step("refuse to be traced")?;
     match walls {
-        // Its parent may still be the runtime, which ends at once. `attend` looks at the keeper.
+        // Its parent may still be the runtime, which ends at once. `attend` watches the keeper.
         Walls::Container { .. } => Ok(()),
         _ => die_with(keeper),
     }
@@ -191,7 +191,7 @@ pub(crate) fn start(launch: &Launch, passed: Option<&OwnedFd>) -> Result<Pid, Fa
     let Some(command) = sys::fork().step("make the first process")? else {
         let error = become_command(&arguments, &environment, filters.as_ref(), passed);
         let number = error.raw_os_error().unwrap_or_default().to_ne_bytes();
-        // The reader may be gone; there is nobody else to tell.
+        // The reader may be gone; there is no other.
         let _nobody = rustix::io::write(&tell, &number);
         std::process::exit(127);
     };

@@ -1,11 +1,11 @@
 //! `nigh-sandbox`: makes one sandbox and keeps it. Started by Nigh's process engine, never by hand.
 //!
-//! Two processes: the *keeper*, here, stays outside the walls and outside the sandbox's cgroup; the *init* is the
-//! first process inside. The engine talks to both over one socket, which is descriptor 0 at the start. When the
-//! engine's end of it closes (it was asked to, it crashed, it was killed) the keeper ends the sandbox. So nothing
-//! runs on without Nigh, and no thread of Nigh must outlive another for that.
+//! Two processes: the *keeper*, here, stays outside the isolation and the sandbox's cgroup; the *init* is the first
+//! process inside. The engine talks to both over one socket, descriptor 0 at the start. When the engine's end of the
+//! socket closes (on purpose, by a crash or a kill), the keeper ends the sandbox. So nothing runs on without Nigh, and
+//! no thread of Nigh has to survive for that.
 //!
-//! Where a container runtime raises the walls, it starts the same program with the word `inside` as the init.
+//! A container runtime starts the same program with the argument `inside` as the init.
 
 mod container;
 mod descendants;
@@ -41,14 +41,14 @@ use serde::de::DeserializeOwned;
 
 use crate::failure::{Failure, Step as _};
 
-/// How long a cgroup may stay busy after its last process ended.
+/// The time that a cgroup may stay busy after the end of its last process.
 const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a dying engine may take from closing its sockets to its end.
+/// The time that a dying engine may take from closing its sockets to its end.
 const DEATH_PATIENCE: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(2);
-/// How long the engine may take to ask how a sandbox ended.
+/// The time that the engine may take to ask for a sandbox's end.
 const LEAVE_PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
-/// How often a frozen sandbox that shall end is thawed.
+/// How often a frozen sandbox that must end is thawed.
 const THAW_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 fn main() -> ExitCode {
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
     let mut control = match take_control() {
         Ok(control) => control,
-        // There is nobody to tell but whoever started this by hand.
+        // Only a person who started this by hand can read it.
         Err(_) => return ExitCode::FAILURE,
     };
     match keep(&mut control) {
@@ -155,7 +155,7 @@ fn keep(control: &mut UnixStream) -> Result<(), Failure> {
     watch(&prepare, control, engine, init)
 }
 
-/// Root of a namespace that knows one user: whoever started Nigh.
+/// Root of a user namespace whose only user is the one that started Nigh.
 fn own_user_namespace() -> Result<(), Failure> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     sys::unshare(UnshareFlags::NEWUSER)
@@ -182,7 +182,7 @@ fn watch(prepare: &Prepare, control: &mut UnixStream, engine: Option<Pid>, init:
     let _ended = pidfd_send_signal(&process, Signal::KILL);
     loop {
         if let Some((file, word)) = &prepare.thaw {
-            // Gone when the engine has removed the group, which it can only when nobody is in it.
+            // Missing if the engine has removed the group, which it can do only when the group is empty.
             let _removed = fs::write(file, word);
         }
         let mut fds = [PollFd::new(&process, PollFlags::IN)];
@@ -196,7 +196,8 @@ fn watch(prepare: &Prepare, control: &mut UnixStream, engine: Option<Pid>, init:
         descendants::end_all();
     }
     if engine_is_gone(control) {
-        // The sandbox's way out stands outside its other walls, and may be frozen, so that it has not heard of the end.
+        // The program of the outbound network is outside the rest of the isolation and may be frozen, so it may not
+        // have noticed the end.
         for folder in &prepare.folders {
             kill_members(Path::new(folder));
         }
@@ -213,7 +214,7 @@ fn watch(prepare: &Prepare, control: &mut UnixStream, engine: Option<Pid>, init:
     Ok(())
 }
 
-/// Removes what is the engine's to remove, if there is no engine any more.
+/// Removes the engine's folders if the engine is gone.
 fn clear_up(prepare: &Prepare, control: &UnixStream, engine: Option<Pid>) {
     if engine_is_gone(control) {
         remove(prepare);
@@ -241,8 +242,8 @@ fn remove(prepare: &Prepare) {
     }
 }
 
-/// Removes the folders that held the cgroups of all sandboxes, if this was the last and the engine's process is gone:
-/// a living one that only let go of this sandbox wants them for its next.
+/// Removes the parents of all sandboxes' cgroups if this was the last sandbox and the engine's process is gone. A
+/// living engine needs them for its next sandbox.
 fn remove_parents(prepare: &Prepare, engine: Option<Pid>) {
     let until = Instant::now() + DEATH_PATIENCE;
     // A process that dies closes its sockets a moment before its children get another parent.

@@ -1,4 +1,4 @@
-//! Gives up, for good, all that a function does not need. Follows capabilities(7) and credentials(7).
+//! Drops, irrevocably, all privileges that a function does not need. Follows capabilities(7) and credentials(7).
 
 use nigh_sandbox::sandbox::launch::Walls;
 use rustix::fs::{Gid, Uid};
@@ -13,7 +13,7 @@ use crate::sys;
 
 /// Open files of one process, as Lambda has it.
 const OPEN_FILES_MAX: u64 = 1024;
-/// No kernel has as many capabilities as this.
+/// More than the number of capabilities of any kernel.
 const CAPABILITIES_MAX: u32 = 64;
 
 /// Bounds what the kernel lets the command use; a bound that is tighter already stays.

@@ -22,7 +22,7 @@ use rustix::process::{chdir, chroot, pivot_root};
 
 use crate::failure::{Failure, Step as _};
 
-/// Any folder that is always there; it is covered only until the old root is left.
+/// A folder that always exists; it is covered only until the old root is left.
 const STAGE: &str = "/proc";
 const OLD: &str = "/old";
 const ROOT_OPTIONS: &str = "mode=0755,size=4m,nr_inodes=8192";
@@ -106,7 +106,7 @@ fn show(source: &Path, target: impl AsRef<Path>) -> Result<(), Failure> {
 }
 
 fn show_folder(source: &Path, target: &Path) -> Result<(), Failure> {
-    // It may be part of what is there already: the read-only system, or another folder shown before.
+    // The place may exist already, in the read-only system or in another folder.
     if !inside(target).is_dir() {
         folder(&inside(target))?;
     }

@@ -1,6 +1,6 @@
 //! A stem: a runtime's process that has its imports behind it and waits to become the function's.
 //!
-//! It holds nothing of any function until `become_function`, and everything of one from then on.
+//! A stem holds nothing of any function until `become_function`, and then belongs to one function.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -14,9 +14,9 @@ use rustix::process::{Pid, WaitOptions, wait};
 use crate::failure::{Failure, Step as _};
 use crate::init;
 
-/// What a stem says when it waits, before a length and a text.
+/// The byte of a waiting stem, before a length and a text.
 const READY: u8 = b'R';
-/// What it says when it has heard what to become.
+/// The byte of a stem that has got its order.
 const BECOMES: u8 = b'B';
 /// The longest text that it may say.
 const SAID_MAX: usize = 64 << 10;
@@ -28,7 +28,7 @@ pub(crate) struct Stem {
     said: String,
 }
 
-/// Starts the stem and waits until it is ready. The root is entered, and every privilege given up.
+/// Starts the stem and waits until it is ready. The root is entered and all privileges are dropped.
 pub(crate) fn start(launch: &Launch) -> Result<Stem, Failure> {
     let (mut socket, theirs) = UnixStream::pair().step("make a socket for the stem")?;
     let theirs = OwnedFd::from(theirs);
@@ -48,7 +48,7 @@ pub(crate) fn start(launch: &Launch) -> Result<Stem, Failure> {
 }
 
 impl Stem {
-    /// Tells the engine that it waits. Who entered a root of its own has the engine find it.
+    /// Reports that it waits. If the init has entered its own root, it sends the engine its mount namespace.
     pub(crate) fn announce(&self, walls: Walls, control: &UnixStream) -> Result<(), Failure> {
         let report = InitMessage::Warmed { said: self.said.clone() };
         if matches!(walls, Walls::Container { .. }) {
@@ -93,7 +93,7 @@ impl Stem {
         };
         self.socket.write_all(&stem_message(&launch)).step("tell the stem what to become")?;
         let mut word = [0];
-        // One that was ended in this moment is replaced, and no caller hears of it.
+        // A stem killed at this moment is replaced, unnoticed by callers.
         self.socket.read_exact(&mut word).step("have the stem become it")?;
         if word != [BECOMES] {
             return Err("it says something else").step("have the stem become it");

@@ -23,7 +23,7 @@ pub(crate) fn fork() -> io::Result<Option<Pid>> {
 
 /// The first descriptors after the three that every process has.
 const FIRST_PASSED: i32 = 3;
-/// How often a program that is open for writing is tried again, and after what.
+/// The retries, and the pause, for a program that is open for writing.
 const BUSY_TRIES: u32 = 400;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
@@ -91,15 +91,15 @@ pub(crate) fn default_signals() {
     }
 }
 
-/// Closes all descriptors but the first three when the program starts, whoever opened them.
+/// Closes all descriptors except the first three when the program starts.
 pub(crate) fn close_others_on_exec() -> io::Result<()> {
     // SAFETY: only marks descriptors; closes none now.
     let result = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     checked(result).map(drop)
 }
 
-/// Becomes another program. Returns only if it cannot. One that somebody has open for writing is waited for a moment: a
-/// process that was forked while it was unpacked has it open until it becomes a program itself.
+/// Replaces this process by another program. Returns only after a failure. Retries briefly if the program is open for
+/// writing: a process forked while the program was unpacked has it open until it becomes a program itself.
 pub(crate) fn execute(arguments: &[CString], environment: &[CString]) -> io::Error {
     let Some(program) = arguments.first() else { return io::ErrorKind::InvalidInput.into() };
     let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
@@ -119,7 +119,7 @@ pub(crate) fn execute(arguments: &[CString], environment: &[CString]) -> io::Err
     }
 }
 
-/// Takes a capability out of the set that any program could gain. False if the kernel knows no such capability.
+/// Removes a capability from the bounding set. False if the kernel does not know the capability.
 pub(crate) fn forget_capability(capability: u32) -> io::Result<bool> {
     // SAFETY: takes numbers only.
     let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
@@ -129,7 +129,7 @@ pub(crate) fn forget_capability(capability: u32) -> io::Result<bool> {
     }
 }
 
-/// Begins an empty keyring for the session, so that the parent's keys are out of reach.
+/// Starts an empty session keyring, so that the parent's keys are out of reach.
 pub(crate) fn new_session_keyring() -> io::Result<()> {
     const JOIN_SESSION_KEYRING: libc::c_long = 1;
     // SAFETY: a null name asks for an unnamed keyring.

@@ -1,9 +1,9 @@
-//! What a sandbox with a way out must not reach, as routes of its own network: the kernel refuses it before a packet is
-//! made, and nobody inside may change a route.
+//! The addresses that a sandbox with an outbound network must not reach, as routes of its own network: the kernel
+//! rejects a packet before it is made, and the sandbox cannot change routes.
 //!
-//! Barred are link-local addresses, where clouds answer with an instance's identity and credentials to whoever asks,
-//! the other addresses at which some do, multicast, and all of IPv6, in which there is no way out. The rest of what is
-//! out of reach is so by the tool's options (`tool`). The messages are rtnetlink(7)'s.
+//! Barred are link-local addresses, where clouds give an instance's identity and credentials to anyone, further such
+//! addresses of some clouds, multicast, and all of IPv6, which has no outbound network. Options of the tool bar the
+//! rest (`tool`). The messages follow rtnetlink(7).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::sync::oneshot;
 
-use crate::sandbox::blank::StepFailure;
+use crate::sandbox::step_failure::StepFailure;
 
 /// A network: an address and how many of its bits count.
 type Network<A> = (A, u8);
@@ -26,7 +26,7 @@ const BARRED_V4: [Network<Ipv4Addr>; 5] = [
     // Oracle Cloud.
     (Ipv4Addr::new(192, 0, 0, 192), 32),
     (Ipv4Addr::new(224, 0, 0, 0), 4),
-    // The tool's own name server, which it is told not to be: it would look for the address in the host's network.
+    // The tool's own name server. It is switched off, so the tool would look for the address in the host's network.
     (Ipv4Addr::new(198, 18, 254, 3), 32),
 ];
 const BARRED_V6: Network<Ipv6Addr> = (Ipv6Addr::UNSPECIFIED, 0);
@@ -40,14 +40,14 @@ pub(super) fn is_barred(address: Ipv4Addr) -> bool {
     BARRED_V4.iter().any(|(network, bits)| (address.to_bits() ^ network.to_bits()) >> (32 - bits) == 0)
 }
 
-/// Bars all of them in `network`, a network namespace.
+/// Bars all of them in the network namespace `network`.
 pub(super) async fn bar(network: OwnedFd) -> Result<(), StepFailure> {
     let (tell, told) = oneshot::channel();
     let work = move || {
-        // The caller may have given up.
+        // The caller may have stopped waiting.
         let _nobody = tell.send(enter_and_bar(&network));
     };
-    // A thread of its own, never one of a pool: it does not come back from the namespace.
+    // A new thread, not one of a pool: it cannot leave the namespace again.
     std::thread::Builder::new()
         .name("bar-routes".to_owned())
         .spawn(work)
@@ -66,7 +66,7 @@ fn enter_and_bar(network: &OwnedFd) -> Result<(), StepFailure> {
     }
     let (address, bits) = BARRED_V6;
     match add(&socket, address.into(), bits) {
-        // A kernel without IPv6 has no way out in it.
+        // A kernel without IPv6 needs no bar.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)) => Ok(()),
         outcome => outcome.map_err(|error| StepFailure::at("bar IPv6", error)),
     }
@@ -96,7 +96,7 @@ fn message(address: IpAddr, bits: u8) -> Vec<u8> {
     message.extend_from_slice(&((28 + attributes.len()) as u32).to_ne_bytes());
     message.extend_from_slice(&libc::RTM_NEWROUTE.to_ne_bytes());
     message.extend_from_slice(&flags.to_ne_bytes());
-    // Its number, and who asks: the answer comes over the same socket.
+    // The sequence number and the sender; the response comes over the same socket.
     message.extend_from_slice(&[0; 8]);
     message.extend_from_slice(&[
         family as u8,
@@ -113,7 +113,7 @@ fn message(address: IpAddr, bits: u8) -> Vec<u8> {
     message
 }
 
-/// What the kernel says: struct nlmsghdr, then a negative error number, or 0.
+/// The kernel's response: struct nlmsghdr, then a negative error number, or 0.
 fn outcome(answer: &[u8]) -> io::Result<()> {
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is no answer");
     let kind = answer.get(4..6).and_then(|two| two.try_into().ok()).map(u16::from_ne_bytes);

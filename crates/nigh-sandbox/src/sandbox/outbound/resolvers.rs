@@ -1,14 +1,14 @@
-//! Which name servers a sandbox with a way out asks. Pure: texts in, addresses and texts out.
+//! Chooses the name servers of a sandbox with an outbound network. Pure.
 //!
-//! Those of the host, as resolv.conf(5) lists them, that can be reached from a sandbox: not the host's own loopback,
-//! and nothing that is barred. A host that runs systemd-resolved names a loopback address there and keeps what that
-//! itself asks in a second file (systemd-resolved(8), "/etc/resolv.conf").
+//! The host's name servers in resolv.conf(5) that a sandbox can reach: not the host's own loopback, and nothing that is
+//! barred. A host with systemd-resolved lists a loopback address there, and the real servers in a second file
+//! (systemd-resolved(8), "/etc/resolv.conf").
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::barred;
 
-/// Where name servers may be listed; the first file with one that can be reached counts.
+/// The files with name servers; the first with a reachable one counts.
 pub(super) const LISTS: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
 /// The C library asks no more (resolv.conf(5), MAXNS).
 const RESOLVERS_MAX: usize = 3;
@@ -20,7 +20,7 @@ pub(super) fn reachable(address: IpAddr) -> Option<Ipv4Addr> {
             let outside = !address.is_loopback() && !address.is_unspecified() && !barred::is_barred(address);
             outside.then_some(address)
         }
-        // The way out is IPv4's.
+        // The outbound network is IPv4.
         IpAddr::V6(_) => None,
     }
 }

@@ -1,10 +1,9 @@
 //! The program that carries packets between a sandbox's network and the host's sockets: slirp4netns.
 //!
-//! It needs no configuration of the host: what leaves a sandbox leaves as a connection of an ordinary process. It needs
-//! root's rights for the moment in which it enters the sandbox's network, and gives them up then by its own
-//! `--enable-sandbox` and `--enable-seccomp`. It keeps root's user, without its capabilities; so it begins behind walls
-//! of ours too: it sees nothing of /etc and /run, and may neither signal anybody nor open a Unix socket.
-//! See slirp4netns(1).
+//! It needs no configuration of the host: a sandbox's connections leave as those of an ordinary process. It needs
+//! root's rights only to enter the sandbox's network, and then drops them by its own `--enable-sandbox` and
+//! `--enable-seccomp`. It stays root's user, without capabilities. So Nigh isolates it, too: it does not see /etc and
+//! /run, and can neither send signals nor open Unix sockets. See slirp4netns(1).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,28 +25,25 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::timeout;
 
-use crate::sandbox::blank::{START_PATIENCE, StepFailure};
+use crate::sandbox::external_program::ExternalProgram;
+use crate::sandbox::step_failure::{START_PATIENCE, StepFailure};
 
-/// Its name.
-const NAME: &str = "slirp4netns";
-/// Where it may be beside the folders of `PATH`, which services have without them.
-const FOLDERS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/usr/sbin"];
-/// The first version that can refuse to forward to the host's own name server, at whatever port.
-const OLDEST: (u32, u32) = (1, 1);
-/// What a sandbox calls its interface to the outside.
+/// The oldest version that can refuse to forward to the host's own name server, at any port.
+const SLIRP: ExternalProgram = ExternalProgram { name: "slirp4netns", oldest: (1, 1) };
+/// The name of the sandbox's outbound interface.
 const INTERFACE: &str = "tap0";
 /// The sandbox's own network, in a range for measurements between networks that no host should be in (RFC 2544).
 const OWN_NETWORK: &str = "198.18.254.0/24";
 /// The largest packet between the sandbox and the tool; on the wire the host's own limits hold.
 const PACKET_BYTES: &str = "65520";
-/// Connections that a sandbox may have at a time take a descriptor each; further ones are refused.
+/// The most open files; each connection of a sandbox takes one, and further ones are refused.
 const OPEN_FILES_MAX: u64 = 1024;
-/// What it wrote before it failed.
+/// The most bytes read of its error messages.
 const LAST_WORDS_BYTES: u64 = 4096;
-/// Folders that it does not see.
+/// Folders that the program does not see.
 const COVERED: [&std::ffi::CStr; 2] = [c"/etc", c"/run"];
 
-/// A version of it that can be used.
+/// A usable version of the program.
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
     program: PathBuf,
@@ -56,47 +52,32 @@ pub(super) struct Tool {
     filter: BpfProgram,
 }
 
-/// It carries packets. Its process ends when this is dropped, or when this process ends, however.
+/// The running program. It ends when this is dropped, or when this process ends.
 #[derive(Debug)]
 pub(super) struct CarrierProcess {
     pub(super) process: Child,
-    /// It ends when nobody holds this any more.
+    /// The program ends when this is closed.
     _alive: OwnedFd,
 }
 
 impl Tool {
-    /// Looks for it: `named`, else where programs are.
+    /// Finds the program: `named`, else in PATH.
     pub(super) async fn find(named: Option<&Path>) -> Result<Self, String> {
         let program = match named {
             Some(named) if named.is_file() => named.to_owned(),
             Some(named) => return Err(format!("{} is no program (functions.network_tool)", named.display())),
-            None => {
-                let path = std::env::var_os("PATH").unwrap_or_default();
-                let folders = std::env::split_paths(&path).chain(FOLDERS.map(PathBuf::from));
-                folders.map(|folder| folder.join(NAME)).find(|program| program.is_file()).ok_or_else(|| {
-                    format!(
-                        "{NAME} is not installed (the package `{NAME}` of most distributions); then start Nigh again"
-                    )
-                })?
-            }
+            None => SLIRP.find().ok_or(
+                "slirp4netns is not installed (the package `slirp4netns` of most distributions); then start Nigh again",
+            )?,
         };
-        // A link may lead through a folder that it does not see.
+        // A link may go through a folder that the program does not see.
         let program = std::fs::canonicalize(&program).map_err(|error| format!("{}: {error}", program.display()))?;
-        let asked = Command::new(&program).arg("--version").stdin(Stdio::null()).kill_on_drop(true).output();
-        let said = match timeout(START_PATIENCE, asked).await {
-            Ok(Ok(said)) => String::from_utf8_lossy(&said.stdout).into_owned(),
-            Ok(Err(error)) => return Err(format!("{} does not run: {error}", program.display())),
-            Err(_) => return Err(format!("{} does not answer", program.display())),
-        };
-        let (version, number) = parse_version(&said).ok_or_else(|| format!("{} says no version", program.display()))?;
-        if number < OLDEST {
-            return Err(format!("{version} is older than {}.{}", OLDEST.0, OLDEST.1));
-        }
-        let filter = filter().map_err(|error| format!("{NAME} cannot be kept apart: {error}"))?;
+        let version = SLIRP.version(&program).await?;
+        let filter = filter().map_err(|error| format!("slirp4netns cannot be isolated: {error}"))?;
         Ok(Self { program, version, filter })
     }
 
-    /// Has it make and serve an interface in `network`, a network namespace; returns when packets can go.
+    /// Lets the program make and serve an interface in the network namespace `network`. Returns when packets can flow.
     pub(super) async fn carry(&self, network: &OwnedFd) -> Result<CarrierProcess, StepFailure> {
         let step = format!("start {}", self.program.display());
         let (mut carrying, mut ready) = self.spawn(network).map_err(|error| StepFailure::at(&step, error))?;
@@ -108,7 +89,7 @@ impl Tool {
             Err(_) => return Err(StepFailure::at(&step, format!("it is not ready after {START_PATIENCE:?}"))),
         }
         if let Some(mut stderr) = stderr {
-            // It would stand still if nobody read what it says; of that nothing is the sandbox's or ours to tell.
+            // Its output must be read, or it would block. Nothing in it is worth a report.
             tokio::spawn(async move { tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await });
         }
         Ok(carrying)
@@ -149,7 +130,7 @@ impl Tool {
     }
 }
 
-/// What it has said, after it has ended.
+/// Its output, after its end.
 async fn last_words(stderr: Option<ChildStderr>) -> String {
     let mut said = Vec::new();
     if let Some(stderr) = stderr {
@@ -161,7 +142,7 @@ async fn last_words(stderr: Option<ChildStderr>) -> String {
     last.map_or_else(|| "it ended without a word".to_owned(), |line| format!("it ended, and said: {line}"))
 }
 
-/// In the new process, before the program: files covered, descriptors bounded, calls refused.
+/// In the new process, before the program starts: covers folders, limits descriptors, filters system calls.
 fn keep_apart(filter: &BpfProgram) -> io::Result<()> {
     // SAFETY: this process has one thread and shares no descriptor table; the flag is not FILES.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
@@ -178,7 +159,7 @@ fn keep_apart(filter: &BpfProgram) -> io::Result<()> {
     })
 }
 
-/// Refuses, with EPERM, what would let it act on processes of the host's root: its own filter does not.
+/// Refuses, with EPERM, the calls that act on processes of the host's root; the program's own filter does not.
 fn filter() -> Result<BpfProgram, String> {
     let said = |error: seccompiler::BackendError| error.to_string();
     let signals = [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo];
@@ -193,27 +174,9 @@ fn filter() -> Result<BpfProgram, String> {
     filter.try_into().map_err(said)
 }
 
-/// `slirp4netns 1.2.0` and (1, 2) of what `slirp4netns --version` prints.
-fn parse_version(said: &str) -> Option<(String, (u32, u32))> {
-    let text = said.lines().next()?.strip_prefix("slirp4netns version ")?;
-    let text = text.split(['+', '-', '~', ' ']).next()?;
-    let mut parts = text.split('.').map(|part| part.parse().ok());
-    let number = (parts.next()??, parts.next()??);
-    Some((format!("{NAME} {text}"), number))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_read_as_it_prints_them() {
-        let said = "slirp4netns version 1.2.0\ncommit: 656041d45cfca7a4176f6b7eed9e4fe6c11e8383\nlibslirp: 4.7.0\n";
-        assert_eq!(parse_version(said), Some(("slirp4netns 1.2.0".to_owned(), (1, 2))));
-        assert_eq!(parse_version("slirp4netns version 1.3.1+dev\n").map(|(_, number)| number), Some((1, 3)));
-        assert_eq!(parse_version("pasta 2023_03_09\n"), None);
-        assert!((1, 0) < OLDEST && (1, 1) >= OLDEST);
-    }
 
     #[tokio::test]
     async fn a_program_that_is_absent_or_another_is_named() {

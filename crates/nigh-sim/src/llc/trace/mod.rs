@@ -1,8 +1,8 @@
-//! A recorded memory trace: what one function asked of the last-level cache, after the private caches of its core.
+//! A recorded memory trace: one function's requests to the last-level cache, after the private caches of its core.
 //!
-//! It holds the accesses in their order and what is needed to read them honestly: which input, how many instructions,
-//! which lines were kept, and which part of the whole work was recorded. It never simulates anything, and it knows
-//! files only as bytes. How traces are recorded: `experiments/llc-traces`; the recorded ones: `data/llc-traces`.
+//! It holds the accesses in order and their context: the input, the number of instructions, the kept lines, and the
+//! recorded part of the work. It simulates nothing, and knows files only as bytes. `experiments/llc-traces` records
+//! traces; `data/llc-traces` has the recorded ones.
 
 mod format;
 mod raw;

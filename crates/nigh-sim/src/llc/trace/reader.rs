@@ -1,5 +1,5 @@
-//! Bytes as a trace. They may come from anywhere: whatever they are, the answer is a trace that could have been
-//! written, or an error that says what is wrong, and memory stays within the limits of `format`.
+//! Parses untrusted bytes as a trace. The result is a trace that could have been written, or an error that says what is
+//! wrong; memory stays within the limits of `format`.
 
 use std::io::Read;
 

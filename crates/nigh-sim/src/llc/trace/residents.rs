@@ -1,8 +1,8 @@
 //! A guess at what the second level holds, so that an eviction can be written as a small number.
 //!
-//! What a cache gives up it was once given, and its sets are small: most evicted lines are among the few that missed
-//! last in their set, and often the oldest of them. Writer and reader keep the same lists, so a line that is in one is
-//! named by its place there. Guessing wrong costs bytes, never correctness: any line can be written in full.
+//! A cache evicts only lines that it was given, and its sets are small: most evicted lines are among the last few
+//! misses of their set, and often the oldest. Writer and reader keep the same lists, so a line in a list is named by
+//! its index. A wrong guess costs bytes, never correctness, because each line can be written in full.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::format::is_eviction;
 const SETS: u64 = 1024;
 const WAYS: usize = 16;
 
-/// The lines that each set was given and has not given up, the oldest first.
+/// The lines that each set was given and has not evicted, the oldest first.
 pub(super) struct Residents {
     sets: Vec<VecDeque<u64>>,
 }

@@ -1,10 +1,10 @@
-//! Which lines of a trace are kept: whole sets of the cache, chosen by a line's place in its page.
+//! Chooses the kept lines of a trace: whole sets of the cache, by a line's place in its page.
 //!
-//! A page of 4 KiB has 64 lines, and a line's place among them is the same in virtual and in physical memory, so it
-//! says the low six bits of the set that the line maps to, whatever frame the page lies in. Keeping some places keeps
-//! all lines of some sets and none of the others: a full-size cache that is given the kept lines does in those sets
-//! just what it would have done with all of them. Each kept access then stands for so many, in misses and in their time;
-//! instructions are all there, so they are not to be scaled. (Set sampling: Kessler, Hill and Wood, IEEE Transactions on Computers 43(6), 1994.)
+//! A page of 4 KiB has 64 lines. A line's place in its page is the same in virtual and physical memory and gives the
+//! low six bits of its set, in whatever frame the page is. Keeping some places keeps all lines of some sets and none of
+//! the others: in those sets a full-size cache behaves exactly as with all lines. Each kept access then stands for
+//! several, in misses and in their time. Instructions are complete and must not be scaled. (Set sampling: Kessler, Hill
+//! and Wood, IEEE Transactions on Computers 43(6), 1994.)
 
 use std::fmt;
 

@@ -1,10 +1,11 @@
 //! `nigh-features`: reads headers of one namespace's objects, and can do nothing else. Started by Nigh, never by hand.
 //!
-//! Its walls stand before it reads a byte of an object (`walls`): it can read its standard input, write to its standard
-//! output, and compute, in bounded memory and for a bounded time. What is found in the bytes of objects goes out as words
-//! and numbers (`frames`), and is checked by whoever asked. It ends with its standard input.
+//! It isolates itself before it reads a byte of an object (`walls`): it can read its standard input, write to its
+//! standard output, and compute, in bounded memory and for a bounded time. Its findings are words and numbers
+//! (`frames`), which the recorder checks. It ends with its standard input.
 //!
-//! `nigh-features serve [USER]` answers questions; `nigh-features check [USER]` tries what must fail and says what did not.
+//! `nigh-features serve [USER]` answers questions. `nigh-features check [USER]` tries forbidden actions and reports
+//! those that succeeded.
 
 mod walls;
 
@@ -17,7 +18,7 @@ use nigh_sizing::object_features::frames::{LENGTH_BYTES, ParserMessage, QUESTION
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let (word, user) = (arguments.next(), arguments.next().and_then(|user| user.parse().ok()));
-    // A parser that panics says so by its answer; the words are for whoever mends it, and nobody reads them here.
+    // A panic is reported in the answer; nobody reads the panic's message here.
     std::panic::set_hook(Box::new(|_| {}));
     let raised = walls::raise(user);
     let done = match (word.as_deref(), raised) {
@@ -60,7 +61,7 @@ fn serve() -> io::Result<()> {
         }
         question.resize(length, 0);
         input.read_exact(&mut question)?;
-        // Nothing outlives a look but what it allocated.
+        // A look leaves nothing behind except allocated memory.
         let said = catch_unwind(AssertUnwindSafe(|| answer_to(&question)));
         tell(&match said {
             Ok(Ok(said)) => said,

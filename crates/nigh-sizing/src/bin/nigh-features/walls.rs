@@ -1,5 +1,5 @@
-//! The walls around what reads tenants' bytes: limits, no privilege, and a filter of system calls that leaves reading from
-//! standard input, writing to standard output, and memory. Follows seccomp(2), setrlimit(2) and credentials(7).
+//! The walls around what reads tenants' bytes: limits, no privilege, and a filter of system calls that leaves reading
+//! from standard input, writing to standard output, and memory. Follows seccomp(2), setrlimit(2) and credentials(7).
 //!
 //! The process has one thread throughout.
 
@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 
 /// Address space: parsers take a few megabytes.
 const MEMORY_MAX: u64 = 256 << 20;
-/// Processor time of its whole life, in seconds: a look takes a millisecond, and a process looks a thousand times.
+/// The processor time of a process, in seconds: a look takes a millisecond, and a process makes a thousand.
 const PROCESSOR_SECONDS_MAX: u64 = 20;
-/// Open files: the three there are.
+/// Open files: the three standard ones.
 const FILES_MAX: u64 = 3;
 /// Functions go first.
 const NICE: i32 = 10;
 
-/// Calls that are allowed whatever their arguments: memory, what threads and the language's own run-time need, the end.
+/// Calls that are allowed with any arguments: for memory, threads, Rust's runtime and the exit.
 const ALLOWED: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_munmap,
@@ -62,7 +62,7 @@ pub(crate) fn raise(user: Option<u32>) -> Result<(), String> {
         (Resource::Memlock, 0),
     ];
     for (resource, bound) in bounds {
-        // One that is tighter stays.
+        // A tighter limit stays.
         let bound = getrlimit(resource).maximum.map_or(bound, |maximum| maximum.min(bound));
         step("limit itself", setrlimit(resource, Rlimit { current: Some(bound), maximum: Some(bound) }))?;
     }
@@ -78,7 +78,7 @@ pub(crate) fn raise(user: Option<u32>) -> Result<(), String> {
     step("set the filter of system calls", apply_filter(&filter))
 }
 
-/// What is not allowed is refused.
+/// All other calls are refused.
 fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     let argument = |number: u8, operator, value: u64| -> Result<SeccompRule, seccompiler::BackendError> {
         SeccompRule::new(vec![SeccompCondition::new(number, SeccompCmpArgLen::Dword, operator, value)?])
@@ -118,8 +118,8 @@ pub(crate) fn open() -> Value {
         ("control its descriptors", libc::SYS_ioctl, [0, 0, 0, 0, 0, 0]),
     ];
     let is_open = |call: i64, with: [i64; 6]| {
-        // SAFETY: the filter refuses each of these before the kernel looks at an argument; were one let through, each has
-        // null or constant pointers only, which the kernel checks.
+        // SAFETY: the filter refuses each of these before the kernel looks at an argument; were one let through, each
+        // has null or constant pointers only, which the kernel checks.
         let outcome = unsafe { libc::syscall(call, with[0], with[1], with[2], with[3], with[4], with[5]) };
         !(outcome == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM))
     };

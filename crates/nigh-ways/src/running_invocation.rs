@@ -1,24 +1,44 @@
-//! An invocation in its course: the class that it was placed into, and what became of that while it ran. Pure.
+//! A running invocation: the class that it was placed into, and how that class changed during the run. Pure.
 
+use nigh_functions::function::Function;
 use nigh_llc::resctrl::Members;
 use nigh_llc::{ClosLayout, PlacementDecision, Ticket};
-use nigh_terms::{ClosId, Monotonic, SandboxId, WayMask};
+use nigh_terms::{ClosId, FunctionName, Monotonic, Namespace, SandboxId, WayMask};
 
-use super::books::Kind;
-
-/// An invocation in its course.
-#[derive(Debug)]
-pub(super) struct InCourse {
-    pub(super) ticket: Ticket,
-    pub(super) sandbox: SandboxId,
-    /// Its tasks, where its engine knows them.
-    pub(super) tasks: Option<Members>,
-    /// None where nothing is known of its need.
-    pub(super) kind: Option<Kind>,
-    pub(super) stay: CurrentClass,
+/// Invocations with the same code and about the same size of data. They share their curves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct InvocationKind {
+    namespace: Namespace,
+    function: FunctionName,
+    code_sha256: String,
+    /// The logarithm to base 2 of the bytes of data, rounded down.
+    size_octave: u32,
 }
 
-/// Where an invocation is: a class, by the ways that it has now. Both may change while it runs.
+impl InvocationKind {
+    pub(super) fn of(function: &Function, bytes: u64) -> Self {
+        Self {
+            namespace: function.namespace.clone(),
+            function: function.name.clone(),
+            code_sha256: function.code_sha256.clone(),
+            size_octave: bytes.max(1).ilog2(),
+        }
+    }
+}
+
+/// An invocation that runs.
+#[derive(Debug)]
+pub(super) struct RunningInvocation {
+    pub(super) ticket: Ticket,
+    pub(super) sandbox: SandboxId,
+    /// The sandbox's tasks; none if the sandbox engine does not know them.
+    pub(super) tasks: Option<Members>,
+    /// None if no need is predicted.
+    pub(super) kind: Option<InvocationKind>,
+    pub(super) class: CurrentClass,
+}
+
+/// The class of a running invocation and the class's ways. Both may change during the run.
 #[derive(Debug)]
 pub(super) struct CurrentClass {
     clos: ClosId,
@@ -26,17 +46,17 @@ pub(super) struct CurrentClass {
     placed: Monotonic,
     since: Monotonic,
     changes: u32,
-    /// Why the machine did not make the last change.
+    /// Why the system refused the last change.
     refused: Option<String>,
 }
 
 impl CurrentClass {
-    /// From `now` on in the class that it was placed into.
+    /// The class that the invocation was placed into at `now`.
     pub(super) const fn new(placed: &PlacementDecision, now: Monotonic) -> Self {
         Self { clos: placed.clos, mask: placed.mask, placed: now, since: now, changes: 0, refused: None }
     }
 
-    /// It belongs into `clos` of `layout` now.
+    /// The invocation belongs to class `clos` of `layout` now.
     pub(super) fn follow(&mut self, layout: &ClosLayout, clos: ClosId, now: Monotonic) {
         let Some(class) = layout.class(clos) else { return };
         if (self.clos, self.mask) != (clos, class.mask) {
@@ -45,12 +65,12 @@ impl CurrentClass {
         }
     }
 
-    /// The machine left it where it was.
+    /// The system refused the change.
     pub(super) fn refused(&mut self, reason: String) {
         self.refused = Some(reason);
     }
 
-    /// What has changed since it was placed; none, if nothing has.
+    /// The changes since the placement, in words; none if nothing has changed.
     pub(super) fn words(&self) -> Option<String> {
         let how = match self.changes {
             0 => return None,
@@ -85,7 +105,7 @@ mod tests {
         let mut stay = CurrentClass::new(&placed, at(100));
         stay.follow(&before, clos, at(101));
         assert_eq!(stay.words(), None);
-        // The same class with other ways, then another one.
+        // The same class gets other ways; then the invocation gets another class.
         let ways = after.class(clos).unwrap().mask;
         stay.follow(&after, clos, at(112));
         stay.follow(&after, clos, at(113));

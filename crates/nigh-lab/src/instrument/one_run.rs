@@ -1,9 +1,9 @@
-//! The one-run profile: what one recorded run tells of a function's need, where no cache can be allocated to time it.
+//! The one-run profile: a function's need from one recorded run, for machines that cannot allocate cache.
 //!
-//! A memory trace gives the misses with 1, 2, ... ways of this node's cache, by a sampled curve of a warm run; a linear
-//! model of cycles turns them into times (`nigh_llc::CpiModel`), and times into a training row with both curves. Nothing
-//! is run and nothing is timed: the cycles are those of the simulator's core (`CoreTiming::CASCADE_LAKE`), so times are
-//! estimates, and needs are as good as the ratio of a miss to an instruction. Pure.
+//! A sampled curve of the replayed trace, warm, gives the misses with 1, 2, ... ways of a node's cache. A linear model of
+//! cycles turns misses into times (`nigh_llc::CpiModel`), and both curves become a training row. Nothing is run or timed:
+//! the cycles are those of the simulator's core (`CoreTiming::CASCADE_LAKE`). Times are estimates, and a need is as good as
+//! the assumed ratio of a miss to an instruction. Pure.
 
 use nigh_llc::{CpiModel, CurveError, MissCurve, OneRunRule, SizingInput, Tolerance, TrainingRow, Work};
 use nigh_sim::llc::{
@@ -13,17 +13,16 @@ use nigh_sim::llc::{
 use nigh_terms::{ByteSize, Ways};
 use thiserror::Error;
 
-/// Cycles a second of the core that times are given for.
-pub const HERTZ: f64 = 2.4e9;
-/// Lines that a curve follows at most: error and memory of the sample (SHARDS).
+/// Cycles per second of the modelled core.
+pub(crate) const HERTZ: f64 = 2.4e9;
+/// The most lines that a curve follows; bounds the error and the memory of the sample (SHARDS).
 const FOLLOWED_MAX: usize = 1 << 16;
-/// Where pages lie in the simulated memory; any number does.
+/// The seed of the pages' places in the simulated memory.
 const FRAMES_SEED: u64 = 1;
 
 /// Why a trace gives no row.
 #[derive(Debug, Error)]
-#[expect(missing_docs, reason = "each says what it holds by its own words")]
-pub enum OneRunError {
+pub(crate) enum OneRunError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
@@ -38,9 +37,8 @@ pub enum OneRunError {
     Curve(#[from] CurveError),
 }
 
-/// The core's costs in the terms of the models: there a hit's cycles are part of a miss.
-#[must_use]
-pub fn cycles(timing: &CoreTiming) -> CpiModel {
+/// The core's costs for the model, where the cycles of a miss include those of a hit.
+pub(crate) fn cycles(timing: &CoreTiming) -> CpiModel {
     let whole = |cycles: u32| f64::from(timing.hit_cycles + cycles);
     CpiModel {
         cycles_per_instruction: f64::from(timing.base_cpi_milli) / 1e3,
@@ -51,11 +49,8 @@ pub fn cycles(timing: &CoreTiming) -> CpiModel {
     }
 }
 
-/// The row of a run of known misses and instructions; `lines_per_way` is of the cache that they were counted for.
-///
-/// # Errors
-/// If the counts are no curve.
-pub fn priced(
+/// The row of a run with these misses and instructions, counted for a cache with `lines_per_way`.
+pub(crate) fn priced(
     input: SizingInput,
     misses: MissCurve,
     instructions: f64,
@@ -67,18 +62,15 @@ pub fn priced(
     TrainingRow::one_run(input, misses, &work, &rule)
 }
 
-/// The trace in a file's bytes, and the row it gives for an input of `size` bytes (the header's, where none is given) on
-/// a cache of so many ways and lines of one.
-///
-/// # Errors
-/// If the bytes are no whole trace, or the trace cannot be replayed.
-pub fn of_file(
+/// The row that the trace in `file` gives on a cache of `ways` ways with `lines_per_way`, for an input of `size` bytes (by
+/// default the size in the trace's header).
+pub(crate) fn of_file(
     file: &[u8],
     size: Option<ByteSize>,
     ways: Ways,
     lines_per_way: f64,
 ) -> Result<TrainingRow, OneRunError> {
-    // Lines of a way fit by far: the whole cache's bytes do not reach 2^38.
+    // The lines of a way fit in 32 bits: no cache has 2^38 bytes.
     let geometry = LlcGeometry::of_way_lines(lines_per_way.round() as u32, ways)?;
     let trace = Trace::decode(file)?;
     of_trace(&trace, size.unwrap_or(trace.header.input_bytes), geometry)
@@ -90,17 +82,17 @@ fn of_trace(trace: &Trace, size: ByteSize, geometry: LlcGeometry) -> Result<Trai
     let rate = SampleRate::new(header.sampling.number())?;
     let replay = ReplayTrace::new(trace.accesses.iter().copied(), header.instructions - counted, rate)?;
     let space = FrameAllocator::new(FRAMES_SEED).allocate(replay.pages())?;
-    // A trace of some sets is a sample already, and neighbouring sets of it are not alike: every line of it is followed.
+    // A trace with some of the sets is a sample already, and its neighbouring sets differ: follow every line.
     let mut curve = match header.sampling {
         Sampling::ALL => SampledCurve::bounded(geometry, FOLLOWED_MAX),
         _ => SampledCurve::at_rate(geometry, SampleRate::ALL)?,
     };
     replay.lines().for_each(|line| curve.access(space.physical(line)));
-    // The next run of a warm sandbox.
+    // Replay again: the run in a warm sandbox.
     curve.count_anew();
     replay.lines().for_each(|line| curve.access(space.physical(line)));
     let curve = curve.curve();
-    // Of the whole input and of all its lines, where a stretch or some lines were recorded.
+    // Scale to the whole input and all lines if a stretch or some lines were recorded.
     let scale = f64::from(rate.one_in()) / header.share();
     let misses = (1..=geometry.ways().0).map(|ways| curve.misses(Ways(ways)) * scale).collect();
     let misses = MissCurve::new(curve.accesses() * scale, misses)?;
