@@ -9,7 +9,7 @@ mod fabric;
 mod learn;
 mod lies;
 mod llc;
-pub(crate) mod llc_tail;
+mod llc_tail;
 mod mixed_load;
 mod outside;
 mod pipelines;

@@ -34,10 +34,6 @@ pub(super) fn page(report: &TailReport) -> Result<String, LabError> {
             table(set),
         );
     }
-    let real = report
-        .real
-        .as_ref()
-        .map_or_else(String::new, |real| format!("<h2>On this machine</h2><pre>{}</pre>", escape(&real.text())));
     let machine = &report.machine;
     Ok(format!(
         "<!doctype html><html lang=en><meta charset=utf-8><title>Nigh: tail latency beside a batch job</title>\
@@ -47,8 +43,8 @@ pub(super) fn page(report: &TailReport) -> Result<String, LabError> {
          td:first-child,th:first-child{{text-align:left}}figure{{margin:2em 0}}figcaption{{font-weight:600}}\
          svg{{max-width:100%;height:auto}}</style>\
          <h1>Tail latency of a key-value store beside a training job</h1>\
-         <p>Simulated, except where it says otherwise. The paper's figures are maxima over an axis it does not state, so these \
-         are findings of our own beside them, not a reproduction.</p>{sets}{real}\
+         <p>Simulated. The paper's figures are maxima over an axis it does not state, so these \
+         are findings of our own beside them, not a reproduction.</p>{sets}\
          <p>{} x {}, load {}, Linux {}, {}. <code>{}</code></p></html>",
         machine.cores,
         escape(&machine.cpu),
@@ -181,6 +177,7 @@ fn lines_chart(lines: &[Line], logarithmic: bool, axis: &str) -> Result<String, 
 mod tests {
     use super::super::findings::{best, larger_is_worse, reaches, tests::rows};
     use super::super::report::{PAPER, SetReport, TailReport};
+    use super::super::server_machine::SIMULATED_MACHINE;
     use super::*;
     use crate::instrument::machine::Machine;
 
@@ -204,12 +201,11 @@ mod tests {
         let report = TailReport {
             machine: Machine::read("nigh experiment llc-tail".to_owned()),
             paper: PAPER,
-            simulated: None,
+            simulated: SIMULATED_MACHINE,
             quick: true,
             slo_us: 70.0,
             seconds: 1.0,
             sets: vec![set],
-            real: None,
         };
         let page = page(&report).unwrap();
         assert_eq!(page.matches("<svg").count(), 3);

@@ -7,8 +7,7 @@ use nigh_terms::Ways;
 use serde::Serialize;
 
 use super::findings::{BestTail, GuardResult, LargerIsWorse, Reach, SLO_US};
-use super::live::LiveReport;
-use super::simulated_server::SimulatedMachine;
+use super::server_machine::SimulatedMachine;
 use super::sweep::Row;
 use crate::instrument::machine::Machine;
 
@@ -53,15 +52,11 @@ pub(super) struct SetReport {
 pub(super) struct TailReport {
     pub(super) machine: Machine,
     pub(super) paper: Paper,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) simulated: Option<SimulatedMachine>,
+    pub(super) simulated: SimulatedMachine,
     pub(super) quick: bool,
     pub(super) slo_us: f64,
     pub(super) seconds: f64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) sets: Vec<SetReport>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) real: Option<LiveReport>,
 }
 
 pub(super) fn percent(share: f64) -> String {
@@ -178,9 +173,6 @@ impl TailReport {
                 set.table(),
                 set.sentences().join("\n")
             );
-        }
-        if let Some(real) = &self.real {
-            let _ = writeln!(text, "{}", real.text());
         }
         let machine = &self.machine;
         let _ = write!(

@@ -8,7 +8,7 @@ const RUN_LINES_MAX: u64 = 64;
 
 /// An array of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Region {
+pub(super) enum Region {
     /// The store's index.
     Index,
     /// The store's items.
@@ -22,7 +22,7 @@ pub(crate) enum Region {
 }
 
 /// Takes note of what a program does to memory.
-pub(crate) trait Touch {
+pub(super) trait Touch {
     /// `bytes` bytes from byte `first` of an array are read, or written if `store`.
     fn touch(&mut self, region: Region, first: u64, bytes: u64, store: bool);
     /// So many multiply-adds were done on what was touched last.
@@ -31,7 +31,7 @@ pub(crate) trait Touch {
 
 /// Nobody takes note.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NoRecording;
+pub(super) struct NoRecording;
 
 impl Touch for NoRecording {
     #[inline]
@@ -42,24 +42,24 @@ impl Touch for NoRecording {
 
 /// Neighbouring lines, touched in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(super) struct Run {
     /// Where.
-    pub(crate) region: Region,
+    pub(super) region: Region,
     /// The first line of the array.
-    pub(crate) first_line: u64,
+    pub(super) first_line: u64,
     /// How many, from 1 to 64.
-    pub(crate) lines: u8,
+    pub(super) lines: u8,
     /// Whether they are written.
-    pub(crate) store: bool,
+    pub(super) store: bool,
     /// Multiply-adds done on them.
-    pub(crate) multiply_adds: u64,
+    pub(super) multiply_adds: u64,
 }
 
 /// Everything that was touched, in order; whoever records bounds it by what it runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recorder {
+pub(super) struct Recorder {
     /// Run after run.
-    pub(crate) runs: Vec<Run>,
+    pub(super) runs: Vec<Run>,
 }
 
 impl Touch for Recorder {
