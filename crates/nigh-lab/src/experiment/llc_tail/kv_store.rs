@@ -6,7 +6,6 @@
 
 use super::touch::{Region, Touch};
 
-/// Slots of a bucket: one line.
 const SLOTS: usize = 16;
 /// Bits of a slot that are the item's position.
 const POSITION_BITS: u32 = 26;
@@ -14,9 +13,7 @@ const POSITION_BITS: u32 = 26;
 pub(super) const ENTRIES_MAX: u32 = 1 << POSITION_BITS;
 /// Items for each bucket: half its slots, so that few keys are forgotten.
 const ENTRIES_PER_BUCKET: u32 = 8;
-/// Bytes of an item: its key and its value.
 pub(super) const ITEM_BYTES: u64 = 16;
-/// Bytes of a bucket.
 pub(super) const BUCKET_BYTES: u64 = 64;
 /// No item: its tag would be 63, which no key has.
 const EMPTY: u32 = u32::MAX;
@@ -31,7 +28,6 @@ struct Item {
     value: u64,
 }
 
-/// The store.
 pub(super) struct KvStore {
     index: Vec<Bucket>,
     log: Vec<Item>,
@@ -55,12 +51,10 @@ impl Entries {
         fits.then_some(Self(entries))
     }
 
-    /// The number.
     pub(super) const fn get(self) -> u32 {
         self.0
     }
 
-    /// Buckets of the index.
     pub(super) const fn buckets(self) -> u32 {
         self.0 / ENTRIES_PER_BUCKET
     }
@@ -79,7 +73,6 @@ const fn position(slot: u32) -> u32 {
 }
 
 impl KvStore {
-    /// An empty store.
     pub(super) fn new(entries: Entries) -> Self {
         Self {
             index: vec![Bucket([EMPTY; SLOTS]); entries.buckets() as usize],
@@ -117,13 +110,11 @@ impl KvStore {
         None
     }
 
-    /// The key's value, unless it was forgotten or never put.
     pub(super) fn get(&self, key: u64, touch: &mut impl Touch) -> Option<u64> {
         let (bucket, tag) = self.place(key);
         self.find(key, bucket, tag, touch).map(|at| self.log[at as usize].value)
     }
 
-    /// Sets the key's value.
     pub(super) fn put(&mut self, key: u64, value: u64, touch: &mut impl Touch) {
         let (bucket, tag) = self.place(key);
         if let Some(at) = self.find(key, bucket, tag, touch) {

@@ -33,7 +33,7 @@ use self::training_job::HIDDEN;
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
-use crate::instrument::report::{print_report, write_page};
+use crate::instrument::report_text::tell_with_page;
 
 /// Digits of the simulated training job: the training set of MNIST.
 const DIGITS: usize = 60_000;
@@ -42,7 +42,6 @@ const NEAR_NO_CONTENTION: f64 = 1.1;
 /// Requests of its windows, over those that its percentile takes: a tenth is less than what a tail of ten requests varies by.
 const NEAR_SAMPLES: f64 = 4.0;
 
-/// What `nigh experiment llc-tail` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct LlcTailArgs {
     /// Write the page with the charts to this file
@@ -56,14 +55,12 @@ pub(super) struct LlcTailArgs {
     progress: Option<PathBuf>,
 }
 
-/// A store to look at.
 struct WorkingSet {
     name: &'static str,
     entries: Entries,
     paper_ratio: Option<f64>,
 }
 
-/// How much is recorded.
 struct RecordingSize {
     requests: usize,
     steps: usize,
@@ -87,10 +84,7 @@ impl LlcTailArgs {
             seconds: begin.elapsed().as_secs_f64(),
             sets,
         };
-        if let Some(path) = &self.html {
-            write_page(path, &page::page(&report)?)?;
-        }
-        print_report(&report, || report.text(), json)?;
+        tell_with_page(&report, self.html.as_deref(), page::page, json)?;
         kept.map_or(Ok(()), TailProgress::finish)
     }
 

@@ -15,7 +15,6 @@ use crate::LabError;
 
 /// Requests before those kept: the private caches fill.
 const WARMING_REQUESTS: usize = 100_000;
-/// Steps before those kept.
 const WARMING_STEPS: usize = 2;
 const PAGE_BYTES: u64 = PAGE_LINES as u64 * LINE_BYTES;
 
@@ -27,9 +26,7 @@ const fn pages(bytes: u64) -> u32 {
     bytes.div_ceil(PAGE_BYTES) as u32
 }
 
-/// The store's requests, one after the other.
 pub(super) struct ServiceStream {
-    /// Pages of the store.
     pub(super) pages: u32,
     /// By request: where its lines begin in `lines`; one more at the end.
     starts: Vec<u32>,
@@ -67,12 +64,10 @@ impl ServiceStream {
         Ok(Self { pages: index_pages + items_pages, starts, lines, near })
     }
 
-    /// How many requests.
     pub(super) fn len(&self) -> usize {
         self.near.len()
     }
 
-    /// The lines of request `at`.
     pub(super) fn lines(&self, at: usize) -> &[u32] {
         &self.lines[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
@@ -82,7 +77,6 @@ impl ServiceStream {
         u32::from(self.near[at])
     }
 
-    /// Lines of all requests, in order.
     pub(super) fn all_lines(&self) -> &[u32] {
         &self.lines
     }
@@ -97,19 +91,14 @@ pub(super) struct TrainingRun {
     pub(super) own: bool,
     /// Bit i: line i goes on to the last level.
     pub(super) far: u64,
-    /// Whether they are written.
     pub(super) store: bool,
-    /// Multiply-adds on them.
     pub(super) multiply_adds: u32,
 }
 
-/// The steps of one training thread.
 pub(super) struct TrainingStream {
     /// Pages that all threads share: weights, then digits.
     pub(super) shared_pages: u32,
-    /// Pages of each thread's own.
     pub(super) own_pages: u32,
-    /// Run after run.
     pub(super) runs: Vec<TrainingRun>,
 }
 

@@ -8,17 +8,13 @@ use super::kv_store::{Entries, KvStore};
 use super::touch::Touch;
 use crate::LabError;
 
-/// Zipf's exponent.
 pub(super) const ZIPF: f64 = 0.99;
 /// Gets among all requests.
 pub(super) const GETS: f64 = 0.5;
 
-/// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KvRequest {
-    /// Reads a key.
     Get(u64),
-    /// Sets a key.
     Put(u64, u64),
 }
 
@@ -52,7 +48,6 @@ impl RequestMix {
         Ok(Self { random: StdRng::seed_from_u64(seed), rank, entries })
     }
 
-    /// The next request.
     pub(super) fn next(&mut self) -> KvRequest {
         let rank = self.rank.sample(&mut self.random) as u64 - 1;
         // Popular keys lie anywhere: an odd factor is one to one on a power of two.

@@ -15,12 +15,10 @@ use super::simulated_server::{MULTIPLY_ADDS_PER_CYCLE, NETWORK, REQUEST_CYCLES, 
 pub(super) const CORES: usize = 16;
 /// Training threads: the other cores.
 pub(super) const BATCH_THREADS: usize = CORES - 1;
-/// Cycles a second.
 pub(super) const HERTZ: f64 = 2.1e9;
 pub(super) const GEOMETRY: LlcGeometry = LlcGeometry::BROADWELL_EP_16;
 /// Ways that the device writes to: the two highest.
 pub(super) const DEVICE_WAYS: WayMask = WayMask::from_bits(0xc_0000);
-/// Classes of service.
 pub(super) const CLASSES: u8 = 16;
 pub(super) const TIMING: CoreTiming = CoreTiming::BROADWELL_EP;
 /// What the memory delivers.
@@ -29,7 +27,6 @@ pub(super) const MEMORY_GB_PER_S: f64 = 60.0;
 pub(super) const PARTITIONS: [Ways; 11] =
     [Ways(1), Ways(2), Ways(3), Ways(4), Ways(5), Ways(6), Ways(7), Ways(8), Ways(9), Ways(10), Ways(18)];
 
-/// The simulated machine, as the report states it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct SimulatedMachine {
     cores: usize,

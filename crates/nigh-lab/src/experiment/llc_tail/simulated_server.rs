@@ -56,12 +56,10 @@ const fn paged(line: u32) -> PagedLine {
     PagedLine::new(line / PAGE_LINES, line % PAGE_LINES)
 }
 
-/// What happened in a stretch of time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stretch {
     /// From a request's arrival at the client's network card to its answer there.
     pub(super) latency: LatencyHistogram,
-    /// Requests that came.
     pub(super) arrived: u64,
     /// Those of them that found the ring full.
     pub(super) dropped: u64,
@@ -86,11 +84,9 @@ impl Stretch {
     }
 }
 
-/// Everything both sides do, and what the machine is.
 #[derive(Clone, Copy)]
 pub(super) struct Workload<'s> {
     pub(super) service: &'s ServiceStream,
-    /// One training thread's steps.
     pub(super) training: &'s TrainingStream,
     /// Whether the training threads run beside the store.
     pub(super) is_shared: bool,
@@ -108,7 +104,6 @@ struct Service<'s> {
     queue: VecDeque<Arrival>,
     /// The request in service: when its service began, and its next line; none while it is idle.
     serving: Option<(u64, usize)>,
-    /// The next request of the stream.
     request: usize,
     slot: u32,
 }
@@ -125,7 +120,6 @@ struct Thread<'s> {
     line_work: u64,
 }
 
-/// The machine.
 pub(super) struct SimulatedServer<'s> {
     cache: WayPartitionedCache,
     memory: MemoryQueue,

@@ -26,14 +26,12 @@ const SLOW_POINT: u32 = 5;
 /// Windows without a change after which the guard is at rest.
 const REST_WINDOWS: usize = 20;
 
-/// What one run of the experiment simulates.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// Loads in requests a second, lowest first.
     pub(super) loads: Vec<f64>,
     /// What the store serves beside the batch side without a partition; infinite until it was measured.
     pub(super) capacity: f64,
-    /// The store's partitions.
     pub(super) partitions: Vec<Ways>,
     /// A point counts at least so many requests ...
     pub(super) requests: u64,
@@ -148,7 +146,6 @@ pub(super) struct Point {
     pub(super) batch_loss: Option<f64>,
 }
 
-/// A configuration at all loads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) configuration: Configuration,
@@ -181,10 +178,8 @@ fn point(load: f64, stretch: &Stretch) -> Result<Point, LabError> {
     })
 }
 
-/// The streams of one working set.
 pub(super) struct Streams {
     pub(super) service: ServiceStream,
-    /// One training thread's steps.
     pub(super) training: TrainingStream,
 }
 
@@ -194,7 +189,6 @@ impl Streams {
     }
 }
 
-/// Settings of a guard of the simulated machine.
 pub(super) fn guard_settings(limit: Duration, slack: f64) -> Result<GuardSettings, LabError> {
     let shape = CacheShape { ways: GEOMETRY.ways(), classes: CLASSES, min_ways: Ways(1), shareable: DEVICE_WAYS };
     let objective = Objective { percentile: percentile(99.9)?, limit };
@@ -283,7 +277,6 @@ fn add_losses(rows: &mut [Row]) {
     }
 }
 
-/// What the guard did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct GuardRun {
     /// 99.9 % of the latencies are to be at most this.
@@ -291,7 +284,6 @@ pub(super) struct GuardRun {
     /// A tail at or below this part of the limit lets it try a smaller partition.
     pub(super) slack: f64,
     pub(super) load_mops: f64,
-    /// The sizes it went through.
     pub(super) sizes: Vec<Ways>,
     /// Where it came to rest.
     pub(super) ways: Ways,

@@ -1,7 +1,6 @@
 //! Which bytes a program touches, told by the program itself: the store and the training job run the same code in production,
 //! where a touch compiles to nothing, and under the recorder, which turns it into the lines of a simulated cache.
 
-/// A line's bytes.
 const LINE: u64 = nigh_sim::llc::LINE_BYTES;
 /// Lines of one run at most: a run's lines are the bits of a `u64`.
 const RUN_LINES_MAX: u64 = 64;
@@ -9,9 +8,7 @@ const RUN_LINES_MAX: u64 = 64;
 /// An array of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Region {
-    /// The store's index.
     Index,
-    /// The store's items.
     Items,
     /// The network's weights, shared by all threads.
     Weights,
@@ -43,22 +40,18 @@ impl Touch for NoRecording {
 /// Neighbouring lines, touched in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Where.
     pub(super) region: Region,
     /// The first line of the array.
     pub(super) first_line: u64,
     /// How many, from 1 to 64.
     pub(super) lines: u8,
-    /// Whether they are written.
     pub(super) store: bool,
-    /// Multiply-adds done on them.
     pub(super) multiply_adds: u64,
 }
 
 /// Everything that was touched, in order; whoever records bounds it by what it runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorder {
-    /// Run after run.
     pub(super) runs: Vec<Run>,
 }
 

@@ -10,17 +10,13 @@ use rand::{Rng, SeedableRng};
 
 use super::touch::{Region, Touch};
 
-/// Pixels of a digit.
 const PIXELS: usize = 28 * 28;
 /// Hidden units of the job that experiments run.
 pub(super) const HIDDEN: usize = 1024;
-/// Digits to tell apart.
 const CLASSES: usize = 10;
-/// Digits of one minibatch.
 const MINIBATCH: usize = 8;
 /// Bytes of a row of weights; whole lines.
 const ROW_BYTES: u64 = (PIXELS * size_of::<f32>()) as u64;
-/// Bytes of a digit.
 pub(super) const DIGIT_BYTES: u64 = PIXELS as u64;
 /// The part of hidden units that a minibatch uses.
 const KEPT: f64 = 0.5;
@@ -82,7 +78,6 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Small random weights.
     pub(super) fn new(hidden: usize, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let mut weight = |inputs: usize| random.random_range(-1.0..1.0) / (inputs as f32).sqrt();
@@ -98,7 +93,6 @@ impl Network {
     }
 }
 
-/// One thread's part of the training.
 pub(super) struct Trainer {
     random: StdRng,
     inputs: Vec<[f32; PIXELS]>,

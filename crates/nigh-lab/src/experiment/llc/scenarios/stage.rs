@@ -20,7 +20,6 @@ use crate::LabError;
 use crate::instrument::cache_sizing::{self, HERTZ, LINES_PER_WAY};
 use crate::instrument::trace_library::TraceLibrary;
 
-/// One of table IV's functions, ready to run.
 pub(super) struct Kind {
     pub(super) acronym: String,
     pub(super) trace: ReplayTrace,
@@ -75,7 +74,6 @@ impl Stage {
         Ok(Play { stage: self, scenario: scenario.clone(), invocations, counts })
     }
 
-    /// CASY's layout.
     pub(super) fn casy_layout(&self) -> Result<Arc<ClosLayout>, LabError> {
         let request = CasyRequest::of(self.shape, Ways(self.plan.machine.casy_insensitive));
         ClosLayout::casy(&request).map(Arc::new).map_err(|error| failed("CASY's layout", &error))
@@ -195,7 +193,6 @@ impl Play<'_> {
         Ok((seconds, binder.moves()))
     }
 
-    /// Kinds that are invoked.
     pub(super) fn present(&self) -> impl Iterator<Item = usize> {
         (0..self.counts.len()).filter(|&kind| self.counts[kind] > 0)
     }
