@@ -50,11 +50,14 @@ fn from_project(path: &str) -> PathBuf {
     PathBuf::from(if cfg!(test) { "../.." } else { "." }).join(path)
 }
 
+/// A bar's name and its height in a row.
+type Bar<R> = (&'static str, fn(&R) -> f64);
+
 /// A figure of bars for each of the paper's functions that has rows: a group for each row, a bar for each series.
 fn bars_by_function<R>(
     rows: &[R],
     named: impl Fn(&R) -> (String, String),
-    series: &[(&str, fn(&R) -> f64)],
+    series: &[Bar<R>],
     y_name: &str,
 ) -> Result<String, LabError> {
     let mut figures = String::new();

@@ -9,7 +9,7 @@ use nigh_sim::llc::CoreTiming;
 use nigh_terms::Ways;
 use serde::Serialize;
 
-use super::{PageArgs, bars_by_function, paper, traces};
+use super::{Bar, PageArgs, bars_by_function, paper, traces};
 use crate::LabError;
 use crate::instrument::cache_sizing::{self, RULE};
 use crate::instrument::chart;
@@ -158,7 +158,7 @@ fn score<'r>(rows: impl IntoIterator<Item = &'r Row>, of: fn(&Row) -> &JudgedPre
 
 fn page(report: &PredictionReport) -> Result<String, LabError> {
     let named = |row: &Row| (row.function.clone(), format!("{} ({})", row.input, row.nigh.ways));
-    let series: [(&str, fn(&Row) -> f64); 3] = [
+    let series: [Bar<Row>; 3] = [
         ("all ways", |_| 1.0),
         ("ways predicted by Nigh", |row| row.nigh.time),
         ("ways predicted by CASY's k-NN", |row| row.casy.time),

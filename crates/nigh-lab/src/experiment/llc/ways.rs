@@ -9,7 +9,7 @@ use nigh_llc::{CacheClass, RunCurves, TimeCurve, Tolerance, Work};
 use nigh_sim::llc::{CoreTiming, MachineConfig};
 use serde::Serialize;
 
-use super::{WaysArgs, bars_by_function, paper, traces};
+use super::{Bar, WaysArgs, bars_by_function, paper, traces};
 use crate::LabError;
 use crate::instrument::cache_sizing::{self, LINES_PER_WAY, RULE};
 use crate::instrument::chart;
@@ -123,7 +123,7 @@ fn all_neighbours(input: &RecordedInput, curves: &RunCurves, timing: &CoreTiming
 
 fn page(report: &WaysReport) -> Result<String, LabError> {
     let compared: Vec<_> = report.rows.iter().filter(|row| row.paper.is_some()).cloned().collect();
-    let series: [(&str, fn(&Row) -> f64); 4] = [
+    let series: [Bar<Row>; 4] = [
         ("paper", |row| row.paper.unwrap_or_default().into()),
         ("ours, 5 %", |row| row.simulated.at_5_percent.into()),
         ("ours, 5 %, prefetched", |row| row.prefetched.at_5_percent.into()),

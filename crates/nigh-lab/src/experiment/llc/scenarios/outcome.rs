@@ -117,8 +117,7 @@ impl ScenarioOutcome {
 
 fn bounds(play: &Play<'_>) -> Result<Bounds, LabError> {
     let free = Tolerance(f64::from(u8::MAX));
-    let (present, clusters) = play.clustered(free)?;
-    let (_, overlapping) = play.fitted(free)?;
+    let (present, [clusters, overlapping]) = play.proposed(free)?;
     let ways = play.stage.shape.ways;
     let without = present
         .iter()
