@@ -6,7 +6,7 @@ use plotters::prelude::*;
 use super::report::{SetReport, TailReport};
 use super::sweep::{Configuration, Row};
 use crate::LabError;
-use crate::instrument::chart::{self, chart_error};
+use crate::instrument::chart;
 use crate::instrument::report_text::html_of;
 
 const SIZE: (u32, u32) = (960, 380);
@@ -17,6 +17,10 @@ const FEWEST: RGBColor = RGBColor(38, 104, 168);
 const MOST: RGBColor = RGBColor(214, 118, 31);
 
 type Line = (String, RGBColor, Vec<(f64, f64)>);
+
+fn chart_error(error: impl std::fmt::Display) -> LabError {
+    LabError::Chart(error.to_string())
+}
 
 pub(super) fn page(report: &TailReport) -> Result<String, LabError> {
     let mut body = String::new();
