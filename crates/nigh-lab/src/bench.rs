@@ -2,6 +2,7 @@
 
 mod coherence;
 mod coldstart;
+mod commits;
 mod contention;
 mod functions;
 mod grant;
@@ -21,6 +22,7 @@ mod shrink;
 mod workflow;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -29,10 +31,11 @@ use serde::Serialize;
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::report::show;
-use crate::instrument::table::table_of;
+use crate::instrument::platform::Deployment;
+use crate::instrument::report_text::tell;
+use crate::instrument::stats::Sample;
 
-/// What `nigh bench` takes.
+/// Options of `nigh bench`.
 #[derive(Clone, Debug, Args)]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -94,35 +97,50 @@ impl Length {
     }
 }
 
-/// One figure.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
-    /// What was done.
-    pub what: String,
-    /// To whom.
-    pub server: String,
-    /// Bytes of each object or payload.
-    pub bytes: u64,
-    /// Clients at once.
-    pub clients: usize,
-    /// Median latency in microseconds.
-    pub p50_us: f64,
-    /// 99th percentile of the latency.
-    pub p99_us: f64,
-    /// Processor time of the server for each operation, microseconds; absent if it was not measured.
+struct Row {
+    what: String,
+    server: String,
+    /// Of each object or input.
+    bytes: u64,
+    clients: usize,
+    p50_us: f64,
+    p99_us: f64,
+    /// Processor time of the server for each operation; absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_us: Option<f64>,
-    /// Operations a second.
-    pub per_second: f64,
-    /// Beside whom.
-    pub peer: Option<String>,
-    /// What the ratio compares, and what is asked of it.
-    pub compares: Option<&'static str>,
+    cpu_us: Option<f64>,
+    per_second: f64,
+    peer: Option<String>,
+    /// What the ratio compares, and its target.
+    compares: Option<&'static str>,
     /// This server's figure over the peer's: the median of the rounds' ratios.
-    pub ratio: Option<f64>,
+    ratio: Option<f64>,
 }
 
-/// What is asked of a ratio.
+impl Row {
+    /// Of one client, whose operations follow each other.
+    fn of(what: impl Into<String>, server: &str, bytes: usize, latencies_us: Vec<f64>) -> Self {
+        let latencies = Sample::new(latencies_us);
+        Self {
+            what: what.into(),
+            server: server.to_owned(),
+            bytes: bytes as u64,
+            clients: 1,
+            p50_us: latencies.median(),
+            p99_us: latencies.percentile(0.99),
+            cpu_us: None,
+            per_second: 1e6 / latencies.median(),
+            peer: None,
+            compares: None,
+            ratio: None,
+        }
+    }
+
+    fn beside(self, peer: &str, compares: &'static str, ratio: f64) -> Self {
+        Self { peer: Some(peer.to_owned()), compares: Some(compares), ratio: Some(ratio), ..self }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum RatioTarget {
@@ -130,25 +148,57 @@ enum RatioTarget {
     AtLeast(f64),
 }
 
-impl std::fmt::Display for RatioTarget {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::AtMost(bound) => write!(f, "<= {bound}"),
-            Self::AtLeast(bound) => write!(f, ">= {bound}"),
-        }
+/// Named figures and their targets.
+#[derive(Debug, Default, Serialize)]
+struct Figures {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    summary: BTreeMap<String, f64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    asked: BTreeMap<String, RatioTarget>,
+}
+
+impl Figures {
+    fn add(&mut self, name: impl Into<String>, figure: f64, asked: RatioTarget) {
+        let name = name.into();
+        self.summary.insert(name.clone(), figure);
+        self.asked.insert(name, asked);
     }
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct BenchReport {
     machine: Machine,
     rows: Vec<Row>,
-    /// Ratios by name; of some benches.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    summary: BTreeMap<&'static str, f64>,
-    /// What is asked of each.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    asked: BTreeMap<&'static str, RatioTarget>,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+/// A handler that returns its event.
+const ECHO: &str = "def handler(event, context):\n    return event\n";
+
+/// A new folder below `folder` with `module` as its `app.py`.
+fn code_folder(folder: &Path, name: &str, module: &str) -> Result<PathBuf, LabError> {
+    let code = folder.join(name);
+    std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), module)).at(&code)?;
+    Ok(code)
+}
+
+/// A function whose handler is `handler` in `app.py`.
+const fn deployment<'a>(name: &'a str, code: &'a Path, memory_mb: u64) -> Deployment<'a> {
+    Deployment { name, code, handler: "app.handler", memory_mb, timeout_s: 30, environment: BTreeMap::new() }
+}
+
+fn us(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn median(values: Vec<f64>) -> f64 {
+    Sample::new(values).median()
+}
+
+fn process_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 impl BenchArgs {
@@ -158,73 +208,24 @@ impl BenchArgs {
     /// If something it needs is missing or fails.
     pub async fn run(self, json: bool) -> Result<(), LabError> {
         let machine = Machine::of_this_command();
-        let s3::Outcome { rows, summary, asked } = match self.what {
-            BenchCommand::S3(length) => s3::run(length).await?,
-            BenchCommand::Invoke(length) => s3::Outcome { rows: invoke::run(length).await?, ..s3::Outcome::default() },
-            BenchCommand::Workflow(length) => workflow::run(length).await?,
-            BenchCommand::Coldstart(length) => {
-                return show(coldstart::run(&length, machine).await, coldstart::text, json);
-            }
-            BenchCommand::Contention(args) => {
-                return show(contention::run(&args, machine).await, contention::text, json);
-            }
-            BenchCommand::Functions(many) => return show(functions::run(&many, machine).await, functions::text, json),
-            BenchCommand::Journal(length) => return show(journal::run(&length, machine).await, journal::text, json),
-            BenchCommand::Ledger(length) => return show(ledger::run(&length, machine).await, ledger::text, json),
-            BenchCommand::Rpc(length) => return show(rpc::run(&length, machine).await, rpc::text, json),
-            BenchCommand::Objects(length) => return show(objects::run(&length, machine), objects::text, json),
-            BenchCommand::Shrink(length) => return show(shrink::run(&length, machine).await, shrink::text, json),
-            BenchCommand::Reelect(length) => return show(reelect::run(&length, machine).await, reelect::text, json),
-            BenchCommand::Grant(length) => return show(grant::run(&length, machine).await, grant::text, json),
-            BenchCommand::Memory(length) => return show(memory::run(&length, machine).await, memory::text, json),
-            BenchCommand::Predict(length) => return show(predict::run(&length, machine), predict::text, json),
-            BenchCommand::Coherence(length) => return show(coherence::run(&length, machine), coherence::text, json),
-            BenchCommand::Llc(length) => return show(llc::run(&length, machine), llc::text, json),
-        };
-        print(&BenchReport { machine, rows, summary, asked }, json)
+        match self.what {
+            BenchCommand::S3(length) => tell(&s3::run(length, machine).await?, json),
+            BenchCommand::Invoke(length) => tell(&invoke::run(length, machine).await?, json),
+            BenchCommand::Workflow(length) => tell(&workflow::run(length, machine).await?, json),
+            BenchCommand::Coldstart(length) => tell(&coldstart::run(&length, machine).await?, json),
+            BenchCommand::Contention(args) => tell(&contention::run(&args, machine).await?, json),
+            BenchCommand::Functions(many) => tell(&functions::run(&many, machine).await?, json),
+            BenchCommand::Journal(length) => tell(&journal::run(&length, machine).await?, json),
+            BenchCommand::Ledger(length) => tell(&ledger::run(&length, machine).await?, json),
+            BenchCommand::Rpc(length) => tell(&rpc::run(&length, machine).await?, json),
+            BenchCommand::Objects(length) => tell(&objects::run(&length, machine)?, json),
+            BenchCommand::Shrink(length) => tell(&shrink::run(&length, machine).await?, json),
+            BenchCommand::Reelect(length) => tell(&reelect::run(&length, machine).await?, json),
+            BenchCommand::Grant(length) => tell(&grant::run(&length, machine).await?, json),
+            BenchCommand::Memory(length) => tell(&memory::run(&length, machine).await?, json),
+            BenchCommand::Predict(length) => tell(&predict::run(&length, machine)?, json),
+            BenchCommand::Coherence(length) => tell(&coherence::run(&length, machine)?, json),
+            BenchCommand::Llc(length) => tell(&llc::run(&length, machine)?, json),
+        }
     }
-}
-
-#[expect(clippy::print_stdout, reason = "the report is the command's output")]
-fn print(report: &BenchReport, json: bool) -> Result<(), LabError> {
-    if json {
-        let text = serde_json::to_string_pretty(report).at("report")?;
-        println!("{text}");
-        return Ok(());
-    }
-    let mut table = table_of("what | server | bytes | clients | p50 us | p99 us | cpu us | 1/s | ratio | of");
-    for row in &report.rows {
-        let number =
-            |value: Option<f64>, digits: usize| value.map_or_else(String::new, |value| format!("{value:.digits$}"));
-        let of = match (&row.peer, row.compares) {
-            (Some(peer), Some(compares)) => format!("{peer}: {compares}"),
-            _ => String::new(),
-        };
-        table.add_row([
-            row.what.clone(),
-            row.server.clone(),
-            row.bytes.to_string(),
-            row.clients.to_string(),
-            number(Some(row.p50_us), 0),
-            number(Some(row.p99_us), 0),
-            number(row.cpu_us, 1),
-            number(Some(row.per_second), 0),
-            number(row.ratio, 2),
-            of,
-        ]);
-    }
-    let machine = &report.machine;
-    let ratios: String = report
-        .summary
-        .iter()
-        .map(|(name, ratio)| {
-            let asked = report.asked.get(name).map(RatioTarget::to_string).unwrap_or_default();
-            format!("{name}: {ratio:.2} {asked}\n")
-        })
-        .collect();
-    println!(
-        "{table}\n{ratios}{} x {}, load {}, Linux {}, {}",
-        machine.cores, machine.cpu, machine.load, machine.kernel, machine.date
-    );
-    Ok(())
 }

@@ -22,8 +22,7 @@ use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::{Machine, memory_available};
 use crate::instrument::peer::installed::cache_folder;
 use crate::instrument::report::print_report;
-
-use crate::instrument::table::table_of;
+use crate::instrument::report_text::tell;
 use murphi::MurphiRow;
 
 /// What `nigh check` takes.
@@ -52,7 +51,6 @@ pub struct CheckArgs {
     memory: Option<ByteSize>,
 }
 
-/// What the finished worlds of a long form are worlds of.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct CheckParameters {
     seconds: u64,
@@ -229,13 +227,12 @@ impl CheckArgs {
             weakened,
             seconds: began.elapsed().as_secs_f64(),
         };
-        print_report(&report, || text(&report), json)?;
+        tell(&report, json)?;
         // A part of the worlds is no end of the run.
         kept.filter(|_| self.only.is_none()).map_or(Ok(()), KeptProgress::finish)?;
         Self::verdict(&report)
     }
 
-    /// What an earlier run of the long form has explored.
     fn kept(&self) -> Result<Option<KeptProgress<CheckParameters, Row>>, LabError> {
         if !self.long {
             return Ok(None);
@@ -263,7 +260,7 @@ impl CheckArgs {
             murphi: rows,
             seconds: began.elapsed().as_secs_f64(),
         };
-        print_report(&report, || murphi::text(&report.murphi), json)?;
+        tell(&report, json)?;
         let broken = report.murphi.iter().filter(|row| row.is_wrong()).count();
         let unfinished = report.murphi.iter().filter(|row| row.is_cut()).count();
         if broken + unfinished > 0 {
@@ -314,34 +311,4 @@ fn unconfirmed(broken: usize, unfinished: usize, unmissed: usize) -> LabError {
         "{broken} worlds break a promise or cannot finish, {unfinished} were not explored whole, and {unmissed} rules can \
          be left out unnoticed"
     ))
-}
-
-fn text(report: &CheckReport) -> String {
-    let mut worlds = table_of("configuration | states | depth | complete | violations | stuck | s");
-    for row in &report.configurations {
-        let broken: Vec<&str> = row.violations.iter().map(|violation| violation.promise.as_str()).collect();
-        worlds.add_row([
-            row.name.clone(),
-            row.states.to_string(),
-            row.depth.to_string(),
-            match &row.cut {
-                Some(cut) => format!("no: {cut}"),
-                None => if row.complete { "yes" } else { "no" }.to_owned(),
-            },
-            if broken.is_empty() { "0".to_owned() } else { broken.join(" ") },
-            row.stuck.map_or_else(String::new, |stuck| stuck.to_string()),
-            format!("{:.1}", row.seconds),
-        ]);
-    }
-    let mut rules = table_of("left out | breaks | steps | what goes wrong | s");
-    for row in &report.weakened {
-        rules.add_row([
-            row.rule.clone(),
-            row.breaks.clone(),
-            row.counterexample_steps.map_or_else(|| "not found".to_owned(), |steps| steps.to_string()),
-            row.about.to_owned(),
-            format!("{:.1}", row.seconds),
-        ]);
-    }
-    format!("{worlds}\n{rules}\n{} states in complete configurations, {:.1} s", report.states, report.seconds)
 }

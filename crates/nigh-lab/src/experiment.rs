@@ -1,6 +1,7 @@
 //! `nigh experiment`: tables and figures beside the papers', each by one command.
 
 mod all;
+mod client_calls;
 mod cluster_faults;
 mod crash;
 mod escape;
@@ -9,7 +10,7 @@ mod fabric;
 mod learn;
 mod lies;
 mod llc;
-pub(crate) mod llc_tail;
+mod llc_tail;
 mod mixed_load;
 mod outside;
 mod pipelines;
@@ -74,9 +75,9 @@ enum ExperimentCommand {
     /// Ways that each recorded input needs, with and without a prefetcher; simulated (CASY table III)
     LlcWays(llc::WaysArgs),
     /// Ways and class of inputs that no model has seen; simulated (CASY figure 5)
-    LlcPrediction(llc::PredictionArgs),
+    LlcPrediction(llc::PageArgs),
     /// Time of each function by the ways it has; simulated (CASY figure 2)
-    LlcSensitivity(llc::SensitivityArgs),
+    LlcSensitivity(llc::PageArgs),
     /// Tail latency of a key-value store beside a training job, by load and cache partition (CMU poster)
     LlcTail(llc_tail::LlcTailArgs),
     /// Workflows on a memory server by RDMA and CXL, with copies and without, under Nigh's protocol; simulated (Apta)
@@ -116,9 +117,9 @@ impl ExperimentArgs {
             ExperimentCommand::ShrinkImpact(impact) => Box::pin(impact.run(machine, json)).await,
             ExperimentCommand::LlcScenarios(scenarios) => scenarios.run(machine, json),
             ExperimentCommand::LlcContention(contention) => contention.run(machine, json),
-            ExperimentCommand::LlcWays(ways) => ways.run(machine, json),
-            ExperimentCommand::LlcPrediction(prediction) => prediction.run(machine, json),
-            ExperimentCommand::LlcSensitivity(sensitivity) => sensitivity.run(machine, json),
+            ExperimentCommand::LlcWays(ways) => llc::run_ways(&ways, machine, json),
+            ExperimentCommand::LlcPrediction(prediction) => llc::run_prediction(&prediction, machine, json),
+            ExperimentCommand::LlcSensitivity(sensitivity) => llc::run_sensitivity(&sensitivity, machine, json),
             ExperimentCommand::LlcTail(tail) => tail.run(machine, json),
             ExperimentCommand::Fabric(fabric) => fabric.run(machine, json),
             ExperimentCommand::Workflows(workflows) => Box::pin(workflows.run(machine, json)).await,

@@ -33,12 +33,7 @@ pub use only_demo::ExperimentArgs;
 
 #[cfg(feature = "all")]
 pub use {
-    bench::BenchArgs,
-    check::CheckArgs,
-    experiment::ExperimentArgs,
-    experiment::llc_tail::{kv_server, training_server},
-    load::LoadArgs,
-    profile::ProfileArgs,
+    bench::BenchArgs, check::CheckArgs, experiment::ExperimentArgs, load::LoadArgs, profile::ProfileArgs,
     selftest::SelftestArgs,
     traces::{PackTraceArgs, PriceTracesArgs},
 };

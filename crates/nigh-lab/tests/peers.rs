@@ -11,10 +11,9 @@ use http::Method;
 use nigh_engine::Registry as _;
 use nigh_engine::nats::{Cluster, NatsRegistry};
 use nigh_lab::instrument::http_load::Connection;
-use nigh_lab::instrument::peer::minio::Minio;
-use nigh_lab::instrument::peer::nats::{Nats, NatsCluster};
+use nigh_lab::instrument::peer::nats::NatsCluster;
 use nigh_lab::instrument::peer::redis::Redis;
-use nigh_lab::instrument::peer::versitygw::VersityGw;
+use nigh_lab::instrument::peer::s3_server::S3Server;
 use nigh_lab::instrument::peer::{Peer, PeerError, S3Access};
 use nigh_lab::instrument::sign::Signer;
 
@@ -63,7 +62,7 @@ async fn keeps_objects(s3: &S3Access) {
 async fn minio_keeps_objects_and_leaves_no_process_behind() {
     let folder = tempfile::tempdir().unwrap();
     let test = "minio_keeps_objects_and_leaves_no_process_behind";
-    let Some(minio) = started(test, Minio::start(folder.path())) else { return };
+    let Some(minio) = started(test, S3Server::minio(folder.path())) else { return };
     keeps_objects(minio.s3()).await;
     ends_with_all_its_processes(minio);
 }
@@ -72,7 +71,7 @@ async fn minio_keeps_objects_and_leaves_no_process_behind() {
 async fn versitygw_keeps_objects_and_leaves_no_process_behind() {
     let folder = tempfile::tempdir().unwrap();
     let test = "versitygw_keeps_objects_and_leaves_no_process_behind";
-    let Some(versity) = started(test, VersityGw::start(folder.path())) else { return };
+    let Some(versity) = started(test, S3Server::versitygw(folder.path())) else { return };
     keeps_objects(versity.s3()).await;
     ends_with_all_its_processes(versity);
 }
@@ -121,9 +120,10 @@ fn a_cluster_of_nats_servers_answers_and_leaves_no_process_behind() {
 fn nats_answers_who_shows_the_token_and_leaves_no_process_behind() {
     let folder = tempfile::tempdir().unwrap();
     let test = "nats_answers_who_shows_the_token_and_leaves_no_process_behind";
-    let Some(nats) = started(test, Nats::start(folder.path())) else { return };
+    let Some(nats) = started(test, NatsCluster::start(folder.path())) else { return };
+    let address = nats.settings().servers[0].trim_start_matches("nats://").to_owned();
     let answer = |token: &str| {
-        let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", nats.port())).unwrap());
+        let mut stream = BufReader::new(TcpStream::connect(&address).unwrap());
         stream.get_ref().set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let (mut info, mut answer) = (String::new(), String::new());
         stream.read_line(&mut info).unwrap();

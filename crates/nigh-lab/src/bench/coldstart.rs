@@ -3,7 +3,6 @@
 //! Each round asks every node, prewarmed and not, for every handler once, in turn; the vendor's runtime client against a
 //! bare server, without any sandbox, stands beside them. Where the time goes is told by the invocations' own records.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,15 +10,16 @@ use clap::Args;
 use nigh_node::{Activation, SandboxStart};
 use serde::Serialize;
 
+use super::{ECHO, code_folder, deployment};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python, set, settings};
 use crate::instrument::peer::bare_runtime::BareRuntime;
-use crate::instrument::platform::{Deployment, LambdaClient, activations, status};
+use crate::instrument::platform::{LambdaClient, activations, status};
 use crate::instrument::stats::Sample;
-use crate::instrument::table::table_of;
 
+const ENGINES: [&str; 2] = ["process", "runc"];
 const PAYLOAD: &[u8] = b"{\"ping\":1}";
 /// What is called, and what its module does when it is loaded.
 const HANDLERS: [(&str, &str); 3] = [
@@ -27,7 +27,6 @@ const HANDLERS: [(&str, &str); 3] = [
     ("imports boto3", "import boto3\n"),
     ("imports boto3, makes an S3 client", "import boto3\nclient = boto3.client('s3')\n"),
 ];
-const HANDLER: &str = "def handler(event, context):\n    return event\n";
 /// How long a node may take to have a stem ready.
 const STEM_PATIENCE: Duration = Duration::from_secs(30);
 /// Between two starts: what the last one left to be done is done.
@@ -40,15 +39,11 @@ const PEER_ENVIRONMENT: [(&str, &str); 4] = [
     ("AWS_SECRET_ACCESS_KEY", "secret"),
 ];
 
-/// What `nigh bench coldstart` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ColdLength {
     /// Starts of each row
     #[arg(long, default_value_t = 40)]
     rounds: usize,
-    /// Who makes the sandboxes, in turn
-    #[arg(long, value_delimiter = ',', default_value = "process,runc")]
-    engines: Vec<String>,
 }
 
 /// Where the time of the median start went: medians of each part, so that they add up only nearly.
@@ -70,11 +65,10 @@ pub(super) struct Parts {
     rest_ms: f64,
 }
 
-/// One kind of start.
 #[derive(Debug, Serialize)]
 pub(super) struct ColdRow {
     /// What makes the sandboxes; `none` for the peer without any.
-    engine: String,
+    engine: &'static str,
     /// `plain` or `prewarmed`.
     start: &'static str,
     handler: &'static str,
@@ -88,24 +82,20 @@ pub(super) struct ColdRow {
     peak_mib: Option<f64>,
 }
 
-/// What the bench measures.
 #[derive(Debug, Serialize)]
 pub(super) struct ColdReport {
     machine: Machine,
     rows: Vec<ColdRow>,
 }
 
-/// A node whose sandboxes start in one way.
 struct Candidate {
-    engine: String,
+    engine: &'static str,
     start: &'static str,
     node: NodeUnderTest,
     lambda: LambdaClient,
-    /// For each handler.
     starts: Vec<Vec<Start>>,
 }
 
-/// One start, in milliseconds.
 struct Start {
     total: f64,
     parts: Parts,
@@ -115,16 +105,13 @@ struct Start {
 pub(super) async fn run(length: &ColdLength, machine: Machine) -> Result<ColdReport, LabError> {
     let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let python = python()?;
-    let codes = HANDLERS.iter().enumerate().map(|(index, (_, loads))| {
-        let code = folder.path().join(format!("code-{index}"));
-        std::fs::create_dir(&code)
-            .and_then(|()| std::fs::write(code.join("app.py"), format!("{loads}{HANDLER}")))
-            .at(&code)?;
-        Ok(code)
-    });
+    let codes = HANDLERS
+        .iter()
+        .enumerate()
+        .map(|(index, (_, loads))| code_folder(folder.path(), &format!("code-{index}"), &format!("{loads}{ECHO}")));
     let codes = codes.collect::<Result<Vec<PathBuf>, LabError>>()?;
     let mut candidates = Vec::new();
-    for engine in &length.engines {
+    for engine in ENGINES {
         for (start, prewarm) in [("plain", "off"), ("prewarmed", "on")] {
             let folder = folder.path().join(format!("{engine}-{start}"));
             candidates.push(candidate(&folder, &python, engine, start, prewarm)?);
@@ -145,7 +132,7 @@ pub(super) async fn run(length: &ColdLength, machine: Machine) -> Result<ColdRep
         let starts = Sample::new(starts);
         let (p50_ms, p99_ms) = (starts.median(), starts.percentile(0.99));
         ColdRow {
-            engine: "none".to_owned(),
+            engine: "none",
             start: "plain",
             handler,
             starts: starts.len(),
@@ -161,7 +148,7 @@ pub(super) async fn run(length: &ColdLength, machine: Machine) -> Result<ColdRep
 fn candidate(
     folder: &Path,
     python: &Path,
-    engine: &str,
+    engine: &'static str,
     start: &'static str,
     prewarm: &str,
 ) -> Result<Candidate, LabError> {
@@ -172,28 +159,13 @@ fn candidate(
     set(&mut settings, &own);
     let node = NodeUnderTest::start(folder, &settings)?;
     let lambda = LambdaClient::connect(&node)?;
-    Ok(Candidate {
-        engine: engine.to_owned(),
-        start,
-        node,
-        lambda,
-        starts: HANDLERS.iter().map(|_| Vec::new()).collect(),
-    })
+    Ok(Candidate { engine, start, node, lambda, starts: HANDLERS.iter().map(|_| Vec::new()).collect() })
 }
 
 impl Candidate {
-    /// Invokes a function that has never been.
     async fn cold(&mut self, round: usize, handler: usize, code: &Path) -> Result<Start, LabError> {
         let name = format!("cold-{handler}-{round}");
-        let deployment = Deployment {
-            name: &name,
-            code,
-            handler: "app.handler",
-            memory_mb: 256,
-            timeout_s: 30,
-            environment: BTreeMap::new(),
-        };
-        self.lambda.deploy(&deployment).await?;
+        self.lambda.deploy(&deployment(&name, code, 256)).await?;
         let request = self.lambda.invocation(&name, PAYLOAD).await?;
         let wanted = if self.start == "prewarmed" { SandboxStart::Prewarmed } else { SandboxStart::Cold };
         if wanted == SandboxStart::Prewarmed {
@@ -256,7 +228,7 @@ impl Candidate {
             let totals = Sample::new(starts.iter().map(|start| start.total).collect());
             let peaks = Sample::new(starts.iter().filter_map(|start| start.peak_mib).collect());
             ColdRow {
-                engine: self.engine.clone(),
+                engine: self.engine,
                 start: self.start,
                 handler,
                 starts: totals.len(),
@@ -285,35 +257,4 @@ fn bare(python: &Path, code: &Path) -> Result<f64, LabError> {
     bare.invoke(PAYLOAD)
         .map_err(|error| LabError::Request { what: "a bare cold start".to_owned(), reason: error.to_string() })?;
     Ok(begin.elapsed().as_secs_f64() * 1e3)
-}
-
-/// The report for people.
-pub(super) fn text(report: &ColdReport) -> String {
-    let mut table = table_of(
-        "engine | start | handler | p50 ms | p99 ms | wait | walls | mount | launch | load | run | rest | MiB",
-    );
-    for row in &report.rows {
-        let part =
-            |of: fn(&Parts) -> f64| row.parts.as_ref().map_or_else(String::new, |parts| format!("{:.1}", of(parts)));
-        table.add_row([
-            row.engine.clone(),
-            row.start.to_owned(),
-            row.handler.to_owned(),
-            format!("{:.1}", row.p50_ms),
-            format!("{:.1}", row.p99_ms),
-            part(|parts| parts.wait_ms),
-            part(|parts| parts.walls_ms),
-            part(|parts| parts.mount_ms),
-            part(|parts| parts.launch_ms),
-            part(|parts| parts.load_ms),
-            part(|parts| parts.run_ms),
-            part(|parts| parts.rest_ms),
-            row.peak_mib.map_or_else(String::new, |peak| format!("{peak:.0}")),
-        ]);
-    }
-    let machine = &report.machine;
-    format!(
-        "{table}\n{} x {}, load {}, Linux {}, {}",
-        machine.cores, machine.cpu, machine.load, machine.kernel, machine.date
-    )
 }

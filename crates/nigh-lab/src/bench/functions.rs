@@ -4,25 +4,24 @@
 //! name. Then they are listed, the node is ended and started again, and the one created last is invoked. The same is done
 //! with the first function alone, so that the difference is what their number costs.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
 
+use super::{code_folder, deployment};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python, set, settings};
-use crate::instrument::platform::{Deployment, LambdaClient, zip_folder};
+use crate::instrument::platform::{LambdaClient, zip_folder};
 use crate::instrument::stats::Sample;
 
 const HANDLER: &str = "def handler(event, context):\n    return context.function_name\n";
 /// A namespace has no more.
 const COUNT_MAX: u64 = 10_000;
 
-/// What `nigh bench functions` takes.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct FunctionsArgs {
     /// Functions that are created
@@ -30,18 +29,15 @@ pub(super) struct FunctionsArgs {
     count: u64,
 }
 
-/// What the bench measures.
 #[derive(Debug, Serialize)]
 pub(super) struct ManyReport {
     machine: Machine,
-    /// Functions created.
     functions: u64,
     create_p50_ms: f64,
     create_p99_ms: f64,
     /// The median of the last tenth over that of the first: 1 if a function costs the same however many there are.
     create_last_over_first: f64,
     create_total_s: f64,
-    /// Processor time of the node for each.
     create_cpu_ms: f64,
     /// All of them, in pages of 50.
     list_ms: f64,
@@ -69,8 +65,7 @@ struct RestartTimes {
 
 pub(super) async fn run(many: &FunctionsArgs, machine: Machine) -> Result<ManyReport, LabError> {
     let folder = tempfile::tempdir().at(std::env::temp_dir())?;
-    let code = folder.path().join("code");
-    std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), HANDLER)).at(&code)?;
+    let code = code_folder(folder.path(), "code", HANDLER)?;
     let archive = zip_folder(&code)?;
     let mut settings = settings(None, &python()?);
     // A cold start then is the same whenever it comes.
@@ -133,15 +128,7 @@ async fn create(
     let mut took = Vec::new();
     for number in numbers {
         let name = name(number);
-        let deployment = Deployment {
-            name: &name,
-            code,
-            handler: "app.handler",
-            memory_mb: 128,
-            timeout_s: 30,
-            environment: BTreeMap::new(),
-        };
-        let request = lambda.creation(&deployment, archive).await?;
+        let request = lambda.creation(&deployment(&name, code, 128), archive).await?;
         let begin = Instant::now();
         lambda.send(&name, &request)?;
         took.push(begin.elapsed().as_secs_f64() * 1e3);
@@ -149,7 +136,6 @@ async fn create(
     Ok(took)
 }
 
-/// Starts the node of `folder` again, reads its memory and invokes the function `number`.
 async fn restart(folder: &Path, number: u64) -> Result<(NodeUnderTest, RestartTimes), LabError> {
     let begin = Instant::now();
     let node = NodeUnderTest::start_again(folder)?;
@@ -175,37 +161,4 @@ fn resident(pid: u32) -> Result<u64, LabError> {
     let kib =
         status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
     kib.map(|kib: u64| kib * 1024).ok_or_else(|| LabError::file(&path, &"it has no VmRSS"))
-}
-
-/// The report for people.
-pub(super) fn text(report: &ManyReport) -> String {
-    let machine = &report.machine;
-    format!(
-        "{} functions\n\
-         create   p50 {:.1} ms, p99 {:.1} ms, {:.1} s in all; processor {:.2} ms each; last tenth over first {:.2}\n\
-         list     {:.0} ms\n\
-         restart  {:.0} ms (with one function {:.0} ms)\n\
-         memory   {:.0} MiB (with one function {:.0} MiB): {:.0} bytes each\n\
-         invoke   {:.0} ms, cold, the one created last (the only one: {:.0} ms)\n\
-         {} x {}, load {}, Linux {}, {}",
-        report.functions,
-        report.create_p50_ms,
-        report.create_p99_ms,
-        report.create_total_s,
-        report.create_cpu_ms,
-        report.create_last_over_first,
-        report.list_ms,
-        report.restart_ms,
-        report.restart_one_ms,
-        report.rss_mib,
-        report.rss_one_mib,
-        report.rss_per_function_bytes,
-        report.invoke_last_ms,
-        report.invoke_one_ms,
-        machine.cores,
-        machine.cpu,
-        machine.load,
-        machine.kernel,
-        machine.date
-    )
 }

@@ -22,28 +22,24 @@ use nigh_terms::{ByteSize, SandboxId};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::RatioTarget;
+use super::{ECHO, Figures, RatioTarget, code_folder, deployment, us};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
+use crate::instrument::made_up::failed;
 use crate::instrument::node_under_test::{NodeUnderTest, python, settings};
-use crate::instrument::platform::{Deployment, LambdaClient, activations};
+use crate::instrument::platform::{LambdaClient, activations};
 use crate::instrument::stats::Sample;
-use crate::instrument::table::table_of;
 
-/// Writes of a limit that are timed.
 const WRITES: usize = 20_000;
-/// The limits that take turns.
 const LIMITS: [ByteSize; 2] = [ByteSize::mib(64), ByteSize::mib(96)];
 /// What a sandbox that comes to its limit has at first, is given more each time, and books.
 const FIRST: ByteSize = ByteSize::mib(32);
 const MORE: ByteSize = ByteSize::mib(32);
 const BOOKED: ByteSize = ByteSize::mib(512);
-/// What it touches.
 const TOUCHED_MIB: u64 = 256;
 /// Longer than a sandbox is looked at after its answer before it is frozen (`functions.freeze_grace`).
 const REST: Duration = Duration::from_millis(100);
-/// How long a sandbox of the bench may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Touches page after page and prints the longest times between two of them, in microseconds.
 const TOUCHES: &str = "
@@ -60,10 +56,8 @@ for at in range(0, size, mmap.PAGESIZE):
 print('gaps', *sorted(gaps)[::-1], flush=True)
 time.sleep(1000)
 ";
-const HANDLER: &str = "def handler(event, context):\n    return event\n";
 const FUNCTION: &str = "granted";
 
-/// What `nigh bench grant` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct GrantLength {
     /// Runs whose step is read
@@ -74,7 +68,6 @@ pub(super) struct GrantLength {
     rounds: usize,
 }
 
-/// Times of one thing, in microseconds.
 #[derive(Debug, Serialize)]
 struct Times {
     what: &'static str,
@@ -86,11 +79,10 @@ struct Times {
 #[derive(Debug, Serialize)]
 pub(super) struct GrantReport {
     machine: Machine,
-    /// The kernel's interface.
     cgroup: &'static str,
     rows: Vec<Times>,
-    summary: BTreeMap<&'static str, f64>,
-    asked: BTreeMap<&'static str, RatioTarget>,
+    #[serde(flatten)]
+    figures: Figures,
 }
 
 impl Times {
@@ -100,11 +92,6 @@ impl Times {
     }
 }
 
-fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
-    LabError::Request { what: what.to_owned(), reason: reason.to_string() }
-}
-
-/// Keeps what a sandbox prints.
 #[derive(Default)]
 struct PrintedLog(Mutex<String>);
 
@@ -162,7 +149,6 @@ fn folder_of(python: &Path) -> Option<PathBuf> {
     (!folder.starts_with("/usr")).then(|| folder.to_owned())
 }
 
-/// Times writes of the limit of a sandbox at rest.
 async fn writes(engine: &LocalEngine, python: &Path) -> Result<Vec<f64>, LabError> {
     let sleeps = "import time; time.sleep(1000)";
     let begun = BenchSandbox::start(engine, python, sleeps, Grant::full(BOOKED)).await?;
@@ -171,7 +157,7 @@ async fn writes(engine: &LocalEngine, python: &Path) -> Result<Vec<f64>, LabErro
     for limit in LIMITS.iter().cycle().take(WRITES) {
         let began = Instant::now();
         memory.set_limit(*limit).map_err(|error| failed("a limit", &error))?;
-        times.push(began.elapsed().as_secs_f64() * 1e6);
+        times.push(us(began.elapsed()));
     }
     begun.sandbox().destroy().await;
     Ok(times)
@@ -212,17 +198,12 @@ async fn waits(engine: &LocalEngine, python: &Path) -> Result<Vec<f64>, LabError
     Ok(line.split(' ').filter_map(|gap| gap.parse().ok()).take(raised as usize).collect())
 }
 
-/// What a node's records say of the step before each run.
 async fn steps(count: usize, python: &Path) -> Result<Vec<f64>, LabError> {
     let folder = tempfile::tempdir().at(std::env::temp_dir())?;
-    let code = folder.path().join("code");
-    std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), HANDLER)).at(&code)?;
+    let code = code_folder(folder.path(), "code", ECHO)?;
     let node = NodeUnderTest::start(folder.path(), &settings(None, python))?;
     let mut lambda = LambdaClient::connect(&node)?;
-    let environment = BTreeMap::new();
-    let (handler, memory_mb, timeout_s) = ("app.handler", 256, 30);
-    let deployment = Deployment { name: FUNCTION, code: &code, handler, memory_mb, timeout_s, environment };
-    lambda.deploy(&deployment).await?;
+    lambda.deploy(&deployment(FUNCTION, &code, 256)).await?;
     let request = lambda.invocation(FUNCTION, b"{}").await?;
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
@@ -254,25 +235,9 @@ pub(super) async fn run(length: &GrantLength, machine: Machine) -> Result<GrantR
     engine.close().await;
     let waits = Times::of("at its limit until it runs on", gaps);
     let steps = Times::of("step before a run", steps(length.steps.max(2), &python).await?);
-    let named = [
-        ("write_p50_us", writes.p50_us, RatioTarget::AtMost(5.0)),
-        ("step_p50_us", steps.p50_us, RatioTarget::AtMost(50.0)),
-        ("wait_p50_us", waits.p50_us, RatioTarget::AtMost(1000.0)),
-    ];
-    let asked = named.iter().map(|(name, _, asked)| (*name, *asked)).collect();
-    let summary = named.into_iter().map(|(name, figure, _)| (name, figure)).collect();
-    Ok(GrantReport { machine, cgroup, rows: vec![writes, steps, waits], summary, asked })
-}
-
-pub(super) fn text(report: &GrantReport) -> String {
-    let mut table = table_of("what | count | p50 us | p99 us");
-    for Times { what, count, p50_us, p99_us } in &report.rows {
-        let times = [p50_us, p99_us].map(|us| format!("{us:.1}"));
-        table.add_row([vec![(*what).to_owned(), count.to_string()], times.into()].concat());
-    }
-    let named = report.summary.iter().map(|(name, figure)| {
-        let asked = report.asked.get(name).map(RatioTarget::to_string).unwrap_or_default();
-        format!("\n{name}: {figure:.1} {asked}")
-    });
-    format!("{table}\n{}{}", report.cgroup, named.collect::<String>())
+    let mut figures = Figures::default();
+    figures.add("write_p50_us", writes.p50_us, RatioTarget::AtMost(5.0));
+    figures.add("step_p50_us", steps.p50_us, RatioTarget::AtMost(50.0));
+    figures.add("wait_p50_us", waits.p50_us, RatioTarget::AtMost(1000.0));
+    Ok(GrantReport { machine, cgroup, rows: vec![writes, steps, waits], figures })
 }

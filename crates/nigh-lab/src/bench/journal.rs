@@ -13,36 +13,26 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clap::Args;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use nigh_engine::journal::OnDamage;
-use nigh_engine::{
-    Body, Change, INLINE_MAX_BYTES, Journal, JournalSettings, Ledger as _, LedgerError, PIECE_MAX_BYTES, Record,
-    RequestId,
-};
-use nigh_terms::{BucketName, ByteSize, Epoch, Namespace, ObjectKey, ShardId};
+use nigh_engine::{Journal, JournalSettings};
+use nigh_terms::{ByteSize, Epoch};
 use serde::Serialize;
 
+use super::commits::{TOGETHER_BYTES, WRITERS, commit};
+use super::{median, process_time, us};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
+use crate::instrument::made_up::failed;
 use crate::instrument::stats::Sample;
-use crate::instrument::table::table_of;
 
-const SHARD: ShardId = ShardId(0);
-/// What a writer says of an object, bytes: about what its metadata takes.
-const ABOUT_BYTES: usize = 200;
-/// The bare loop's file.
 const BARE_BYTES: u64 = 64 << 20;
 /// Pieces of a body on their way at a time, while the next arrives.
 const STAGED_AT_ONCE: usize = 3;
 /// Sizes of bodies with one writer, and commits of each in a round.
 const ALONE: [(&str, usize, usize); 4] =
     [("1kib", 1 << 10, 60), ("64kib", 64 << 10, 40), ("1mib", 1 << 20, 12), ("10mib", 10 << 20, 4)];
-/// Many writers, and the bytes of each body.
-const WRITERS: usize = 64;
-const TOGETHER_BYTES: usize = 1 << 10;
 
-/// How long, and where.
 #[derive(Clone, Debug, Args)]
 pub(super) struct JournalLength {
     /// Rounds of each measurement; the journal and the bare loop take turns
@@ -56,7 +46,6 @@ pub(super) struct JournalLength {
     folder: Option<PathBuf>,
 }
 
-/// One figure.
 #[derive(Debug, Serialize)]
 struct JournalRow {
     bytes: usize,
@@ -71,7 +60,6 @@ struct JournalRow {
     ratio: f64,
 }
 
-/// What the bench measures.
 #[derive(Debug, Serialize)]
 pub(super) struct JournalReport {
     machine: Machine,
@@ -79,15 +67,10 @@ pub(super) struct JournalReport {
     summary: BTreeMap<String, f64>,
 }
 
-/// One side's measurements.
 #[derive(Default)]
 struct Side {
     latencies_us: Vec<f64>,
     cpu_us: Vec<f64>,
-}
-
-fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
-    LabError::Request { what: what.to_owned(), reason: reason.to_string() }
 }
 
 /// A bare loop's file: zeroed, written over and over from its begin.
@@ -121,46 +104,6 @@ impl BareFile {
         self.at += bytes.len() as u64;
         Ok(took)
     }
-}
-
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
-}
-
-fn record(request: u128) -> Result<Record, LabError> {
-    let bad = |error| failed("a name", &error);
-    Ok(Record {
-        request: RequestId(request),
-        namespace: Namespace::new("bench").map_err(bad)?,
-        bucket: BucketName::new("bench-bucket").map_err(bad)?,
-        key: ObjectKey::new(&format!("object-{}", request % 997)).map_err(bad)?,
-        change: Change::Put { about: Bytes::from(vec![b'a'; ABOUT_BYTES]) },
-    })
-}
-
-/// One durable write of `body`, and the news that the store has it.
-async fn commit(journal: &Journal, request: u128, body: &Bytes) -> Result<Duration, LabError> {
-    let record = record(request)?;
-    let refused = |error: LedgerError| failed("a commit", &error);
-    let begun = Instant::now();
-    let body = if body.len() <= INLINE_MAX_BYTES {
-        Body::Inline(body.clone())
-    } else {
-        let pieces = (0..body.len()).step_by(PIECE_MAX_BYTES).map(|at| {
-            let piece = body.slice(at..body.len().min(at + PIECE_MAX_BYTES));
-            journal.stage(SHARD, piece)
-        });
-        Body::Staged(stream::iter(pieces).buffered(STAGED_AT_ONCE).try_collect().await.map_err(refused)?)
-    };
-    let appended = journal.append(SHARD, record, body).await.map_err(refused)?;
-    let took = begun.elapsed();
-    journal.stored(SHARD, appended.version).await.map_err(refused)?;
-    Ok(took)
-}
-
-fn us(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
 }
 
 pub(super) async fn run(length: &JournalLength, machine: Machine) -> Result<JournalReport, LabError> {
@@ -205,24 +148,24 @@ async fn alone(
         let (mut here, mut there) = (Vec::new(), Vec::new());
         for _ in 0..commits {
             *request += 1;
-            let before = cpu_time();
-            here.push(us(commit(journal, *request, &body).await?));
-            own.cpu_us.push(us(cpu_time().saturating_sub(before)));
+            let before = process_time();
+            here.push(us(commit(&**journal, *request, &body, STAGED_AT_ONCE).await?));
+            own.cpu_us.push(us(process_time().saturating_sub(before)));
             there.push(us(bare.write(&body)?));
         }
-        ratios.push(Sample::new(here.clone()).median() / Sample::new(there.clone()).median());
+        ratios.push(median(here.clone()) / median(there.clone()));
         own.latencies_us.extend(here);
         other.latencies_us.extend(there);
     }
-    let (own, latencies) = (Sample::new(own.latencies_us), Sample::new(own.cpu_us));
+    let latencies = Sample::new(own.latencies_us);
     Ok(JournalRow {
         bytes,
         writers: 1,
-        p50_us: own.median(),
-        p99_us: own.percentile(0.99),
-        cpu_us: latencies.median(),
-        bare_p50_us: Sample::new(other.latencies_us).median(),
-        ratio: Sample::new(ratios).median(),
+        p50_us: latencies.median(),
+        p99_us: latencies.percentile(0.99),
+        cpu_us: median(own.cpu_us),
+        bare_p50_us: median(other.latencies_us),
+        ratio: median(ratios),
     })
 }
 
@@ -237,7 +180,7 @@ async fn together(
     let round = Duration::from_secs_f64(length.seconds.clamp(0.05, 60.0));
     let (mut own, mut batches_us, mut ratios, mut batch_sizes) = (Side::default(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..length.rounds.max(1) {
-        let (before, cpu, begun) = (journal.usage(), cpu_time(), Instant::now());
+        let (before, cpu, begun) = (journal.usage(), process_time(), Instant::now());
         let mut writers = tokio::task::JoinSet::new();
         for writer in 0..WRITERS as u128 {
             let (journal, body, first) = (Arc::clone(journal), body.clone(), *request + (writer << 64));
@@ -245,7 +188,7 @@ async fn together(
                 let mut latencies = Vec::new();
                 while begun.elapsed() < round {
                     let next = first + latencies.len() as u128 + 1;
-                    latencies.push(us(commit(&journal, next, &body).await?));
+                    latencies.push(us(commit(&*journal, next, &body, STAGED_AT_ONCE).await?));
                 }
                 Ok::<_, LabError>(latencies)
             });
@@ -258,7 +201,7 @@ async fn together(
         }
         let (took, after) = (begun.elapsed(), journal.usage());
         *request += commits as u128;
-        own.cpu_us.push(us(cpu_time().saturating_sub(cpu)) / commits as f64);
+        own.cpu_us.push(us(process_time().saturating_sub(cpu)) / commits as f64);
         let syncs = (after.syncs - before.syncs).max(1) as usize;
         batch_sizes.push(commits as f64 / syncs as f64);
 
@@ -275,31 +218,9 @@ async fn together(
         writers: WRITERS,
         p50_us: latencies.median(),
         p99_us: latencies.percentile(0.99),
-        cpu_us: Sample::new(own.cpu_us).median(),
-        bare_p50_us: Sample::new(batches_us).median(),
-        ratio: Sample::new(ratios).median(),
+        cpu_us: median(own.cpu_us),
+        bare_p50_us: median(batches_us),
+        ratio: median(ratios),
     };
-    Ok((row, Sample::new(batch_sizes).median()))
-}
-
-pub(super) fn text(report: &JournalReport) -> String {
-    let mut table = table_of("bytes | writers | p50 us | p99 us | cpu us | bare p50 us | ratio");
-    for row in &report.rows {
-        let figures = [row.p50_us, row.p99_us, row.cpu_us, row.bare_p50_us].map(|value| format!("{value:.0}"));
-        let mut cells = vec![row.bytes.to_string(), row.writers.to_string()];
-        cells.extend(figures);
-        cells.push(format!("{:.2}", row.ratio));
-        table.add_row(cells);
-    }
-    let machine = &report.machine;
-    let summary: Vec<String> = report.summary.iter().map(|(name, value)| format!("{name} {value:.2}")).collect();
-    format!(
-        "{table}\n{}\n{} x {}, load {}, Linux {}, {}",
-        summary.join(", "),
-        machine.cores,
-        machine.cpu,
-        machine.load,
-        machine.kernel,
-        machine.date
-    )
+    Ok((row, median(batch_sizes)))
 }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream;
@@ -15,38 +16,28 @@ use bytes::Bytes;
 use clap::Args;
 use futures::future::try_join_all;
 use nigh_engine::nats::{Claim, Cluster, LedgerSettings, NatsLedger};
-use nigh_engine::{Body, Change, INLINE_MAX_BYTES, Ledger as _, LedgerError, PIECE_MAX_BYTES, Record, RequestId};
-use nigh_terms::{BucketName, Incarnation, Namespace, NodeId, ObjectKey, ShardId};
+use nigh_terms::{Incarnation, NodeId};
 use serde::Serialize;
 
-use super::RatioTarget;
+use super::commits::{SHARD, TOGETHER_BYTES, WRITERS, commit};
+use super::{RatioTarget, median, us};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
+use crate::instrument::made_up::failed;
 use crate::instrument::peer::Peer as _;
 use crate::instrument::peer::nats::NatsCluster;
 use crate::instrument::stats::Sample;
-use crate::instrument::table::table_of;
 
-const SHARD: ShardId = ShardId(0);
-/// What a writer says of an object, bytes: about what its metadata takes.
-const ABOUT_BYTES: usize = 200;
 const BARE: &str = "bare";
-/// The bare stream drops what is older.
 const BARE_MAX_BYTES: i64 = 256 << 20;
 const BARE_CHUNK_BYTES: usize = 512 << 10;
-/// How long the bare stream may take to be made.
 const MADE_WITHIN: Duration = Duration::from_secs(45);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Sizes of bodies with one writer, and commits of each in a round.
 const ALONE: [(&str, usize, usize); 3] = [("1kib", 1 << 10, 60), ("64kib", 64 << 10, 20), ("1mib", 1 << 20, 6)];
-/// Many writers, and the bytes of each body.
-const WRITERS: usize = 64;
-const TOGETHER_BYTES: usize = 1 << 10;
 /// A commit of 1 KiB over a bare publish of as much.
 const ASKED: (&str, RatioTarget) = ("ratio_1kib", RatioTarget::AtMost(1.2));
 
-/// How long, and where.
 #[derive(Clone, Debug, Args)]
 pub(super) struct LedgerLength {
     /// Rounds of each measurement; the ledger and the bare client take turns
@@ -60,7 +51,6 @@ pub(super) struct LedgerLength {
     folder: Option<PathBuf>,
 }
 
-/// One figure.
 #[derive(Debug, Serialize)]
 struct LedgerRow {
     bytes: usize,
@@ -75,7 +65,6 @@ struct LedgerRow {
     ratio: f64,
 }
 
-/// What the bench measures.
 #[derive(Debug, Serialize)]
 pub(super) struct LedgerReport {
     machine: Machine,
@@ -85,7 +74,6 @@ pub(super) struct LedgerReport {
     asked: BTreeMap<&'static str, RatioTarget>,
 }
 
-/// Latencies of one side, in microseconds, and the seconds that all took.
 #[derive(Default)]
 struct Side {
     latencies_us: Vec<f64>,
@@ -100,47 +88,16 @@ impl Side {
     }
 }
 
-fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
-    LabError::Request { what: what.to_owned(), reason: reason.to_string() }
-}
-
-fn us(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
-/// Both sides, each with a connection of its own.
 struct Sides {
     ledger: NatsLedger,
     bare: jetstream::Context,
-    requests: std::sync::atomic::AtomicU64,
+    requests: AtomicU64,
 }
 
 impl Sides {
     async fn commit(&self, body: &Bytes) -> Result<Duration, LabError> {
-        let refused = |error: LedgerError| failed("a commit", &error);
-        let request = self.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = |error: nigh_terms::NameError| failed("a name", &error);
-        let record = Record {
-            request: RequestId(u128::from(request)),
-            namespace: Namespace::new("bench").map_err(name)?,
-            bucket: BucketName::new("bucket").map_err(name)?,
-            key: ObjectKey::new(&format!("object-{request}")).map_err(name)?,
-            change: Change::Put { about: Bytes::from(vec![b'a'; ABOUT_BYTES]) },
-        };
-        let begun = Instant::now();
-        let body = if body.len() <= INLINE_MAX_BYTES {
-            Body::Inline(body.clone())
-        } else {
-            let pieces = (0..body.len()).step_by(PIECE_MAX_BYTES).map(|from| {
-                let piece = body.slice(from..body.len().min(from + PIECE_MAX_BYTES));
-                self.ledger.stage(SHARD, piece)
-            });
-            Body::Staged(try_join_all(pieces).await.map_err(refused)?)
-        };
-        let appended = self.ledger.append(SHARD, record, body).await.map_err(refused)?;
-        let took = begun.elapsed();
-        self.ledger.stored(SHARD, appended.version).await.map_err(refused)?;
-        Ok(took)
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        commit(&self.ledger, u128::from(request), body, usize::MAX).await
     }
 
     async fn publish(&self, body: &Bytes) -> Result<Duration, LabError> {
@@ -198,7 +155,7 @@ async fn begin(servers: &NatsCluster) -> Result<Sides, LabError> {
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(Sides { ledger, bare, requests: std::sync::atomic::AtomicU64::new(0) })
+    Ok(Sides { ledger, bare, requests: AtomicU64::new(0) })
 }
 
 /// One writer: a commit and a bare publish in turn, so that both meet the same weather.
@@ -211,7 +168,7 @@ async fn alone(sides: &Sides, bytes: usize, commits: usize, rounds: usize) -> Re
             here.push(us(sides.commit(&body).await?));
             there.push(us(sides.publish(&body).await?));
         }
-        ratios.push(Sample::new(here.clone()).median() / Sample::new(there.clone()).median());
+        ratios.push(median(here.clone()) / median(there.clone()));
         for (side, took) in [(&mut own, here), (&mut other, there)] {
             side.seconds += took.iter().sum::<f64>() / 1e6;
             side.latencies_us.extend(took);
@@ -256,34 +213,6 @@ async fn together(sides: &Arc<Sides>, length: &LedgerLength) -> Result<LedgerRow
 fn row(bytes: usize, writers: usize, own: Side, other: Side, ratios: Vec<f64>) -> LedgerRow {
     let (p50_us, p99_us, per_second) = own.figures();
     let (bare_p50_us, bare_p99_us, bare_per_second) = other.figures();
-    let ratio = Sample::new(ratios).median();
+    let ratio = median(ratios);
     LedgerRow { bytes, writers, p50_us, p99_us, per_second, bare_p50_us, bare_p99_us, bare_per_second, ratio }
-}
-
-pub(super) fn text(report: &LedgerReport) -> String {
-    let mut table = table_of("bytes | writers | p50 us | p99 us | 1/s | bare p50 us | bare p99 us | bare 1/s | ratio");
-    for row in &report.rows {
-        let own = [row.p50_us, row.p99_us, row.per_second];
-        let figures = own.into_iter().chain([row.bare_p50_us, row.bare_p99_us, row.bare_per_second]);
-        let mut cells = vec![row.bytes.to_string(), row.writers.to_string()];
-        cells.extend(figures.map(|value| format!("{value:.0}")));
-        cells.push(format!("{:.2}", row.ratio));
-        table.add_row(cells);
-    }
-    let machine = &report.machine;
-    let told = |(name, value): (&String, &f64)| {
-        let asked = report.asked.get(name.as_str()).map(|asked| format!(" ({asked} asked)")).unwrap_or_default();
-        format!("{name} {value:.2}{asked}")
-    };
-    let summary: Vec<String> = report.summary.iter().map(told).collect();
-    format!(
-        "{table}\n{}\n{}\n{} x {}, load {}, Linux {}, {}",
-        summary.join(", "),
-        report.servers,
-        machine.cores,
-        machine.cpu,
-        machine.load,
-        machine.kernel,
-        machine.date
-    )
 }

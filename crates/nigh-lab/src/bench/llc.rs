@@ -25,30 +25,23 @@ use crate::instrument::machine::Machine;
 use crate::instrument::stats::Sample;
 use crate::instrument::trace_library::TraceLibrary;
 
-/// Requests of one round of the simulator.
 const REQUESTS: usize = 4_000_000;
-/// Functions that run while one more is placed.
 const RUNNING: usize = 10;
-/// Placements of one round.
 const PLACEMENTS: u32 = 2_000;
-/// Changes of layout that are timed.
 const CHANGES: usize = 200;
 /// Lines that the sampled curve follows at most.
 const FOLLOWED: usize = 16_384;
 /// Recordings whose curves are taken exactly and by sample: whole ones, as a sample of a sample tells nothing.
 const CURVES: [&str; 3] = ["blur-361k", "blur-699k", "blur-1.4m"];
-/// What the placed functions are.
 const PLACED: [&str; 4] = ["effect-26m", "blur-1.4m", "speech-79m", "resize-61m"];
 /// What classes are fitted to: the functions of CASY's table IV.
 const FITTED: [&str; 8] =
     ["blur-4.6m", "blur-6.4m", "blur-9.5m", "resize-31m", "resize-61m", "resize-127m", "speech-79m", "effect-100m"];
-/// Layouts fitted in one round.
 const FITS: u32 = 50;
 /// The Xeon Silver 4210R, as its kernel reports it.
 const SHAPE: CacheShape =
     CacheShape { ways: Ways(11), classes: 8, min_ways: Ways(1), shareable: WayMask::from_bits(0x600) };
 
-/// What `nigh bench llc` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct LlcLength {
     /// Rounds of each measurement; the median is told
@@ -59,7 +52,6 @@ pub(super) struct LlcLength {
     traces: PathBuf,
 }
 
-/// What the bench measures.
 #[derive(Debug, Serialize)]
 pub(super) struct LlcReport {
     machine: Machine,
@@ -67,7 +59,6 @@ pub(super) struct LlcReport {
     sim_accesses_per_s: f64,
     /// The greatest mean absolute error of a sampled miss-ratio curve against the exact one.
     curve_error: f64,
-    /// By recording.
     curve_errors: BTreeMap<String, f64>,
     /// Microseconds of a placement by Nigh's own policy beside ten that run; CASY's layout of eight classes.
     place_us: f64,
@@ -78,7 +69,6 @@ pub(super) struct LlcReport {
     /// A process put into another class on this machine's own kernel; none where it has no CAT.
     #[serde(skip_serializing_if = "Option::is_none")]
     binding: Option<BindingTimes>,
-    /// Why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     binding_skipped: Option<String>,
 }
@@ -209,34 +199,6 @@ fn layout_change() -> Result<f64, LabError> {
         times.push(begun.elapsed());
     }
     Ok(Sample::new(times.iter().map(|time| time.as_secs_f64() * 1e3).collect()).median())
-}
-
-/// The report for people.
-pub(super) fn text(report: &LlcReport) -> String {
-    let machine = &report.machine;
-    let binding = match (&report.binding, &report.binding_skipped) {
-        (Some(times), _) => times.to_string(),
-        (None, reason) => reason.clone().unwrap_or_default(),
-    };
-    format!(
-        "simulator            {:>8.1} M accesses/s   (asked: 25 or more)\n\
-         sampled curve error  {:>8.4}                (0.01 or less)\n\
-         placement            {:>8.2} us             (5 or less)\n\
-         fitting the classes  {:>8.3} ms             (eight kinds of function)\n\
-         layout change        {:>8.3} ms             (2 or less, on the emulated kernel)\n\
-         binding              {binding}\n\
-         {} x {}, load {}, Linux {}, {}",
-        report.sim_accesses_per_s / 1e6,
-        report.curve_error,
-        report.place_us,
-        report.fit_ms,
-        report.apply_ms,
-        machine.cores,
-        machine.cpu,
-        machine.load,
-        machine.kernel,
-        machine.date,
-    )
 }
 
 #[cfg(test)]

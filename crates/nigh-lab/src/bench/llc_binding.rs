@@ -13,14 +13,11 @@ use serde::Serialize;
 
 use crate::instrument::stats::Sample;
 
-/// Moves of each kind that are timed.
 const MOVES: usize = 200;
-/// The bench's classes.
 const GROUPS: [&str; 2] = ["nigh-bench-a", "nigh-bench-b"];
 /// What is moved: a process of one thread that outlives the bench.
 const MOVED: [&str; 2] = ["sleep", "600"];
 
-/// Microseconds of a move, in the median.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct BindingTimes {
     /// Of all tasks of a process of one thread, looked for twice.
@@ -35,7 +32,6 @@ impl std::fmt::Display for BindingTimes {
     }
 }
 
-/// Measures both, or says why not.
 pub(super) fn measure() -> Result<BindingTimes, String> {
     let driver = Resctrl::open_kernel().map_err(|error| format!("not measured: no CAT: {error}"))?;
     let failed = |error: &dyn std::fmt::Display| format!("not measured: {error}");
@@ -48,7 +44,6 @@ pub(super) fn measure() -> Result<BindingTimes, String> {
     timed(&driver, &Members::Tree(pid), &cpu).map_err(|reason| failed(&reason))
 }
 
-/// A process that is killed when dropped.
 struct Sleeper(Child);
 
 impl Sleeper {

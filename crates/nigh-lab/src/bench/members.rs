@@ -36,7 +36,6 @@ const BROUGHT_AT_ONCE: usize = 256;
 /// What brought the last object lets go of it a moment after it has said so; what is held is not given up.
 const LET_GO_WITHIN: Duration = Duration::from_millis(20);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Calls between two processes at a time.
 const CONNECTIONS_MAX: usize = 64;
 
 struct Door(ObjectMemory);
@@ -60,14 +59,12 @@ struct MemberMemory {
     _events: mpsc::UnboundedReceiver<nigh_objects::cluster::HomeEvent>,
 }
 
-/// What calls between members go over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemberTransport {
     Tcp,
     Tls,
 }
 
-/// The home, and the two others.
 pub(crate) struct Members {
     all: Vec<MemberMemory>,
     stop: CancellationToken,
@@ -195,13 +192,11 @@ impl Members {
         Err(failed("bringing an object into memory", &"it was not brought"))
     }
 
-    /// The bytes of an object in the memory of `member`.
     pub(crate) fn bytes(&self, member: usize, number: u64) -> Result<Option<Vec<u8>>, LabError> {
         let copy = self.all[member].memory.peek(&Self::object(number)?);
         Ok(copy.and_then(|(_, segment)| segment).map(|segment| segment.as_slice().to_vec()))
     }
 
-    /// How many copies `member` has.
     pub(crate) fn copies(&self, member: usize) -> u64 {
         self.all[member].memory.usage().objects
     }

@@ -4,13 +4,11 @@
 //! It tells the process's own memory (RssAnon, proc_pid_status(5)) an object, without the key's text; the objects' bytes
 //! are in shared files, and told beside.
 
-use std::collections::BTreeMap;
-
 use clap::Args;
 use nigh_terms::ByteSize;
 use serde::Serialize;
 
-use super::RatioTarget;
+use super::{Figures, RatioTarget};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
@@ -20,7 +18,6 @@ use crate::instrument::made_up::{FilledMemory, failed, key};
 const OVERHEAD_MAX: f64 = 256.0;
 const LENGTH: u64 = 100;
 
-/// What `nigh bench memory` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct MemoryLength {
     /// How many objects are read into memory
@@ -38,8 +35,8 @@ pub(super) struct MemoryReport {
     overhead_bytes: f64,
     /// What the cache's budget counts for all of them.
     counted_bytes: u64,
-    summary: BTreeMap<&'static str, f64>,
-    asked: BTreeMap<&'static str, RatioTarget>,
+    #[serde(flatten)]
+    figures: Figures,
 }
 
 /// Memory of this process that is no file's and not shared.
@@ -67,7 +64,8 @@ pub(super) async fn run(length: &MemoryLength, machine: Machine) -> Result<Memor
     }
     let key_bytes = key(0)?.as_str().len() as u64;
     let overhead_bytes = after.saturating_sub(before) as f64 / (objects - warm) as f64 - key_bytes as f64;
-    let name = "overhead_bytes_per_object";
+    let mut figures = Figures::default();
+    figures.add("overhead_bytes_per_object", overhead_bytes, RatioTarget::AtMost(OVERHEAD_MAX));
     Ok(MemoryReport {
         machine,
         objects,
@@ -75,18 +73,6 @@ pub(super) async fn run(length: &MemoryLength, machine: Machine) -> Result<Memor
         key_bytes,
         overhead_bytes,
         counted_bytes: usage.living.bytes(),
-        summary: [(name, overhead_bytes)].into(),
-        asked: [(name, RatioTarget::AtMost(OVERHEAD_MAX))].into(),
+        figures,
     })
-}
-
-pub(super) fn text(report: &MemoryReport) -> String {
-    format!(
-        "{} objects of {} bytes: {:.0} bytes each beside pages and key (asked: at most {OVERHEAD_MAX:.0}); the budget \
-         counts {} for all",
-        report.objects,
-        report.object_bytes,
-        report.overhead_bytes,
-        ByteSize(report.counted_bytes)
-    )
 }

@@ -3,7 +3,6 @@
 //! The rows are made up after what image functions need: width, height, channels, format, arguments, how the sandbox begins.
 //! The clock's own reading is in every time and told apart; `nigh experiment learn` times the same on recorded invocations.
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -13,20 +12,17 @@ use nigh_schedule::payload_walk::PayloadWalk;
 use nigh_terms::ByteSize;
 use serde::Serialize;
 
-use super::RatioTarget;
+use super::{Figures, RatioTarget};
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::stats::Sample as Measured;
-use crate::instrument::table::grid;
 
-/// Rows that are fitted to, and predictions of a round.
 const ROWS: u64 = 500;
 const PREDICTIONS: usize = 20_000;
 /// What is booked, and no model foretells.
 const BOOKED: ByteSize = ByteSize::gib(2);
 const VERSION: &str = "1";
 
-/// What `nigh bench predict` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct PredictLength {
     /// Rounds of each measurement; all of them together are told, of fits the median
@@ -34,11 +30,9 @@ pub(super) struct PredictLength {
     rounds: usize,
 }
 
-/// One learner's times.
 #[derive(Debug, Serialize)]
 struct LearnerTimes {
     learner: String,
-    /// The model alone.
     predict_p50_ns: f64,
     predict_p99_ns: f64,
     /// The payload walked through, the row put together, the model asked, its maturity and floors looked at.
@@ -57,12 +51,11 @@ pub(super) struct PredictReport {
     clock_ns: f64,
     payload_bytes: usize,
     learners: Vec<LearnerTimes>,
-    /// The figures that something is asked of, of the default learner.
-    summary: BTreeMap<&'static str, f64>,
-    asked: BTreeMap<&'static str, RatioTarget>,
+    /// Of the default learner.
+    #[serde(flatten)]
+    figures: Figures,
 }
 
-/// What an event of a function says.
 fn payload(at: u64) -> String {
     format!(
         "{{\"input\":{{\"bucket\":\"photos\",\"key\":\"in/{at}.png\"}},\"output\":{{\"bucket\":\"photos\",\
@@ -72,14 +65,12 @@ fn payload(at: u64) -> String {
     )
 }
 
-/// What is known of its object.
 fn object(at: u64) -> Vec<(&'static str, f64)> {
     let (width, height) = (100 + at * 7919 % 3000, 100 + at * 104_729 % 3000);
     let size = width * height / 5 + at * 7 % 1000;
     vec![("in_width", width as f64), ("in_height", height as f64), ("in_channels", 3.0), ("input_size", size as f64)]
 }
 
-/// The row of an invocation, from its payload on.
 fn features(walk: PayloadWalk, object: &[(&'static str, f64)], at: u64) -> FeatureRow {
     let mut row = walk.arguments;
     for (name, value) in object {
@@ -109,20 +100,13 @@ pub(super) fn run(length: &PredictLength, machine: Machine) -> Result<PredictRep
     let clock = Measured::new((0..PREDICTIONS).map(|_| nanoseconds(|| ())).collect()).median();
     let learners = ["lintree", "j48", "j48-next"];
     let learners = learners.into_iter().map(|name| times(name, rounds)).collect::<Result<Vec<_>, _>>()?;
-    let mut summary = BTreeMap::new();
+    let mut figures = Figures::default();
     if let Some(default) = learners.first() {
-        summary.extend([
-            ("predict_p99_ns", default.predict_p99_ns),
-            ("with_features_p50_ns", default.with_features_p50_ns),
-            ("fit500_ms", default.fit500_ms),
-        ]);
+        figures.add("predict_p99_ns", default.predict_p99_ns, RatioTarget::AtMost(250.0));
+        figures.add("with_features_p50_ns", default.with_features_p50_ns, RatioTarget::AtMost(1000.0));
+        figures.add("fit500_ms", default.fit500_ms, RatioTarget::AtMost(5.0));
     }
-    let asked = BTreeMap::from([
-        ("predict_p99_ns", RatioTarget::AtMost(250.0)),
-        ("with_features_p50_ns", RatioTarget::AtMost(1000.0)),
-        ("fit500_ms", RatioTarget::AtMost(5.0)),
-    ]);
-    Ok(PredictReport { machine, clock_ns: clock, payload_bytes: payload(0).len(), learners, summary, asked })
+    Ok(PredictReport { machine, clock_ns: clock, payload_bytes: payload(0).len(), learners, figures })
 }
 
 fn times(name: &str, rounds: usize) -> Result<LearnerTimes, LabError> {
@@ -190,31 +174,6 @@ fn nanoseconds<T>(work: impl FnOnce() -> T) -> f64 {
     let took = begun.elapsed().as_nanos() as f64;
     drop(made);
     took
-}
-
-/// The report for people.
-pub(super) fn text(report: &PredictReport) -> String {
-    let table = grid(
-        ["model", "predict p50 ns", "p99 ns", "with features p50 ns", "p99 ns", "fit of 500 ms", "model"],
-        report.learners.iter().map(|one| {
-            [
-                one.learner.clone(),
-                format!("{:.0}", one.predict_p50_ns),
-                format!("{:.0}", one.predict_p99_ns),
-                format!("{:.0}", one.with_features_p50_ns),
-                format!("{:.0}", one.with_features_p99_ns),
-                format!("{:.2}", one.fit500_ms),
-                ByteSize(one.model_bytes as u64).to_string(),
-            ]
-        }),
-    );
-    let asked = report.asked.iter().map(|(name, asked)| {
-        let is = report.summary.get(name).copied().unwrap_or(f64::NAN);
-        format!("{name}: {is:.1}, asked {asked}")
-    });
-    let clock =
-        format!("{:.0} ns of each time are the clock's; payloads of {} B", report.clock_ns, report.payload_bytes);
-    std::iter::once(table.to_string()).chain([clock]).chain(asked).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

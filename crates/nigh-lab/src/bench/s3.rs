@@ -3,18 +3,18 @@
 //!
 //! Requests are presigned, so both sides of the s3s comparison check a signature each time.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
 use http::Method;
 
-use super::{Length, RatioTarget, Row};
+use super::{BenchReport, Figures, Length, RatioTarget, Row};
 use crate::LabError;
 use crate::instrument::cpu_time;
 use crate::instrument::error::Tried;
 use crate::instrument::http_load::{Connection, closed_loop};
+use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::NodeUnderTest;
 use crate::instrument::peer::{PeerProcess, bare_s3s, canned};
 use crate::instrument::programs;
@@ -31,7 +31,6 @@ struct Server {
     signer: Option<Signer>,
 }
 
-/// One server's measurements of one case, a value a round.
 #[derive(Default)]
 struct ServerMeasurements {
     latencies: Vec<f64>,
@@ -48,10 +47,8 @@ struct Case {
     compared: &'static [S3Comparison],
 }
 
-/// Nigh's figure over a peer's.
 struct S3Comparison {
     peer: &'static str,
-    /// In words, with what is asked.
     says: &'static str,
     figure: Figure,
     /// Its name in the summary, and what is asked.
@@ -60,7 +57,6 @@ struct S3Comparison {
 
 #[derive(Clone, Copy)]
 enum Figure {
-    /// Processor time of an operation.
     Cpu,
     Throughput,
 }
@@ -124,15 +120,7 @@ const CASES: [Case; 7] = [
     Case { what: "put durable", method: Method::PUT, bytes: 1 << 20, clients: 1, compared: &[THROUGHPUT_OF_BARE] },
 ];
 
-/// What the bench gives: rows, and named ratios with what is asked of them.
-#[derive(Default)]
-pub(super) struct Outcome {
-    pub(super) rows: Vec<Row>,
-    pub(super) summary: BTreeMap<&'static str, f64>,
-    pub(super) asked: BTreeMap<&'static str, RatioTarget>,
-}
-
-pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
+pub(super) async fn run(length: Length, machine: Machine) -> Result<BenchReport, LabError> {
     let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let node = NodeUnderTest::start(folder.path(), &toml::Table::new())?;
     let peer_program = programs::nigh_peer()?;
@@ -147,7 +135,7 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
     let bucket = node.signer("s3").signed(Method::PUT, node.s3()?, &format!("/{BUCKET}"), &[], b"").await?;
     exchange(node.s3()?, &bucket)?;
 
-    let mut outcome = Outcome::default();
+    let mut outcome = BenchReport { machine, rows: Vec::new(), figures: Figures::default() };
     for case in &CASES {
         measure(case, &servers, length, &mut outcome).await?;
     }
@@ -176,7 +164,7 @@ async fn prepare(case: &Case, server: &Server) -> Result<Option<Vec<u8>>, LabErr
     signer.presigned(Method::GET, server.address, &path).await.map(Some)
 }
 
-async fn measure(case: &Case, servers: &[Server], length: Length, outcome: &mut Outcome) -> Result<(), LabError> {
+async fn measure(case: &Case, servers: &[Server], length: Length, outcome: &mut BenchReport) -> Result<(), LabError> {
     let takes_part =
         |server: &&Server| server.name == NIGH || case.compared.iter().any(|compared| compared.peer == server.name);
     let mut contestants = Vec::new();
@@ -203,26 +191,21 @@ async fn measure(case: &Case, servers: &[Server], length: Length, outcome: &mut 
     };
     for compared in case.compared {
         if let (Some((name, asked)), Some(ratio)) = (compared.summary, ratio_of(compared)) {
-            outcome.summary.insert(name, ratio);
-            outcome.asked.insert(name, asked);
+            outcome.figures.add(name, ratio, asked);
         }
     }
     let rows = contestants.iter().map(|(server, _, measured)| {
         let compared = case.compared.first().filter(|_| server.name == NIGH);
         let compared = compared.and_then(|compared| Some((compared, ratio_of(compared)?)));
-        let latencies = Sample::new(measured.latencies.clone());
-        Row {
-            what: case.what.to_owned(),
-            server: server.name.to_owned(),
-            bytes: case.bytes,
+        let row = Row {
             clients: case.clients,
-            p50_us: latencies.median(),
-            p99_us: latencies.percentile(0.99),
             cpu_us: Some(Sample::new(measured.cpu_us.clone()).median()),
             per_second: Sample::new(measured.per_second.clone()).median(),
-            peer: compared.map(|(compared, _)| compared.peer.to_owned()),
-            compares: compared.map(|(compared, _)| compared.says),
-            ratio: compared.map(|(_, ratio)| ratio),
+            ..Row::of(case.what, server.name, case.bytes as usize, measured.latencies.clone())
+        };
+        match compared {
+            Some((compared, ratio)) => row.beside(compared.peer, compared.says, ratio),
+            None => row,
         }
     });
     outcome.rows.extend(rows);
@@ -230,7 +213,6 @@ async fn measure(case: &Case, servers: &[Server], length: Length, outcome: &mut 
 }
 
 impl Server {
-    /// The processor time that it has taken so far.
     fn cpu_time(&self) -> std::io::Result<Duration> {
         match self.signer {
             Some(_) => cpu_time::of_process(self.pid),

@@ -3,7 +3,6 @@
 //!
 //! The copies are clean, as those are that go first.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::time::Instant;
@@ -14,16 +13,14 @@ use nigh_terms::ByteSize;
 use rustix::fs::MemfdFlags;
 use serde::Serialize;
 
-use super::RatioTarget;
+use super::{Figures, RatioTarget, median};
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::made_up::{FilledMemory, failed};
 use crate::instrument::stats::Sample;
-use crate::instrument::table::table_of;
 
 /// How many objects there are while one in a hundred is given up.
 const COUNTS: [u64; 3] = [1_000, 10_000, 100_000];
-/// Bytes of each.
 const SMALL_BYTES: u64 = 1 << 10;
 /// The part that is given up at a time: one in so many.
 const PART: u64 = 100;
@@ -32,7 +29,6 @@ const WHOLE: [(u64, u64); 3] = [(64 << 10, 1024), (1 << 20, 128), (10 << 20, 24)
 /// Rounds at most: each takes another part of the objects.
 const ROUNDS_MAX: usize = 50;
 
-/// What `nigh bench shrink` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ShrinkLength {
     /// Rounds of each measurement; the median is told
@@ -40,11 +36,9 @@ pub(super) struct ShrinkLength {
     rounds: usize,
 }
 
-/// A decision among so many objects.
 #[derive(Debug, Serialize)]
 struct DecisionRow {
     objects: u64,
-    /// Copies given up at a time.
     copies: u64,
     /// The longest decision: some copies are chosen and taken out with the cache locked, then others have their turn.
     /// Microseconds.
@@ -53,7 +47,6 @@ struct DecisionRow {
     decisions_us: f64,
 }
 
-/// The whole, for objects of one size.
 #[derive(Debug, Serialize)]
 struct WholeRow {
     object_bytes: u64,
@@ -61,7 +54,6 @@ struct WholeRow {
     total_ms: f64,
     /// Closing files in memory of as many bytes.
     close_ms: f64,
-    /// The median of the rounds' ratios.
     ratio: f64,
 }
 
@@ -70,9 +62,8 @@ pub(super) struct ShrinkReport {
     machine: Machine,
     decisions: Vec<DecisionRow>,
     whole: Vec<WholeRow>,
-    /// The figures that something is asked of, by name.
-    summary: BTreeMap<String, f64>,
-    asked: BTreeMap<String, RatioTarget>,
+    #[serde(flatten)]
+    figures: Figures,
 }
 
 async fn fill(count: u64, bytes: u64) -> Result<FilledMemory, LabError> {
@@ -135,7 +126,6 @@ async fn whole(bytes: u64, count: u64, rounds: usize) -> Result<WholeRow, LabErr
         closes.push(close);
         ratios.push(total / close);
     }
-    let median = |values| Sample::new(values).median();
     Ok(WholeRow {
         object_bytes: bytes,
         freed_bytes: freed,
@@ -154,38 +144,14 @@ pub(super) async fn run(length: &ShrinkLength, machine: Machine) -> Result<Shrin
     for (bytes, count) in WHOLE {
         wholes.push(whole(bytes, count, rounds).await?);
     }
-    // The decision among the most objects, and the whole at each size.
-    let mut named: Vec<(String, f64, RatioTarget)> = wholes
-        .iter()
-        .map(|row| (format!("whole_over_close_{}_kib", row.object_bytes >> 10), row.ratio, RatioTarget::AtMost(1.2)))
-        .collect();
+    let mut figures = Figures::default();
+    for row in &wholes {
+        let name = format!("whole_over_close_{}_kib", row.object_bytes >> 10);
+        figures.add(name, row.ratio, RatioTarget::AtMost(1.2));
+    }
     if let Some(row) = decisions.last() {
-        named.push((format!("decision_us_{}_objects", row.objects), row.decision_us, RatioTarget::AtMost(100.0)));
+        let name = format!("decision_us_{}_objects", row.objects);
+        figures.add(name, row.decision_us, RatioTarget::AtMost(100.0));
     }
-    let asked = named.iter().map(|(name, _, asked)| (name.clone(), *asked)).collect();
-    let summary = named.into_iter().map(|(name, figure, _)| (name, figure)).collect();
-    Ok(ShrinkReport { machine, decisions, whole: wholes, summary, asked })
-}
-
-pub(super) fn text(report: &ShrinkReport) -> String {
-    let mut decisions = table_of("objects | copies given up | decision us | all us");
-    for row in &report.decisions {
-        let times = [row.decision_us, row.decisions_us].map(|us| format!("{us:.1}"));
-        decisions.add_row([vec![row.objects.to_string(), row.copies.to_string()], times.into()].concat());
-    }
-    let mut whole = table_of("object | freed | ms | closing ms | ratio");
-    for row in &report.whole {
-        whole.add_row([
-            ByteSize(row.object_bytes).to_string(),
-            ByteSize(row.freed_bytes).to_string(),
-            format!("{:.2}", row.total_ms),
-            format!("{:.2}", row.close_ms),
-            format!("{:.2}", row.ratio),
-        ]);
-    }
-    let named = report.summary.iter().map(|(name, figure)| {
-        let asked = report.asked.get(name).map(RatioTarget::to_string).unwrap_or_default();
-        format!("\n{name}: {figure:.2} {asked}")
-    });
-    format!("{decisions}\n{whole}{}", named.collect::<String>())
+    Ok(ShrinkReport { machine, decisions, whole: wholes, figures })
 }

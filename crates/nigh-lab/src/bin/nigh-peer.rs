@@ -1,5 +1,5 @@
 //! The peers of the benches that are our own programs, each in a process of its own: `nigh-peer bare-s3s`,
-//! `nigh-peer kv <entries>`, `nigh-peer train <threads>`, `nigh-peer fault-proxy <upstream> <plan>`.
+//! `nigh-peer fault-proxy <upstream> <plan>`.
 
 use std::process::ExitCode;
 
@@ -10,11 +10,9 @@ async fn main() -> ExitCode {
     let (peer, argument) = (std::env::args().nth(1), std::env::args().nth(2));
     let served = match peer.as_deref() {
         Some("bare-s3s") => nigh_lab::instrument::peer::bare_s3s::serve().await,
-        Some("kv") => nigh_lab::kv_server::serve(argument),
-        Some("train") => nigh_lab::training_server::serve(argument),
         Some("fault-proxy") => nigh_lab::instrument::fault_proxy::run(argument, std::env::args().nth(3)).await,
         other => {
-            let there_are = "bare-s3s, kv, train, fault-proxy";
+            let there_are = "bare-s3s, fault-proxy";
             Err(std::io::Error::other(format!("unknown peer {other:?}; there are: {there_are}")))
         }
     };

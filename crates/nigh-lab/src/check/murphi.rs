@@ -13,7 +13,6 @@ use serde::Serialize;
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::parallel::in_parallel;
-use crate::instrument::table::table_of;
 
 /// Bytes of address space a verifier may take; then it ends, and its search counts as cut.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
@@ -155,22 +154,6 @@ fn verify(verifier: &Path, model: &MurphiModel, seconds: u64) -> std::io::Result
     let limited = format!("ulimit -v {}; exec timeout --foreground \"$1\" \"$2\"", MEMORY_BYTES_MAX / 1024);
     let mut command = Command::new("sh");
     command.args(["-c", &limited, "sh", &seconds.to_string()]).arg(verifier).envs(model.chosen()).output()
-}
-
-pub(super) fn text(rows: &[MurphiRow]) -> String {
-    let mut table = table_of("murphi | states | violations | steps | expected | s");
-    for row in rows {
-        let broken = row.violations.first();
-        table.add_row([
-            row.name.to_owned(),
-            format!("{}{}", row.states, if row.complete { "" } else { " (cut)" }),
-            broken.map_or_else(|| "0".to_owned(), |broken| broken.property.clone()),
-            broken.map_or_else(String::new, |broken| broken.steps.len().to_string()),
-            format!("{}{}", row.expected, if row.as_expected { "" } else { ": NOT SO" }),
-            format!("{:.1}", row.seconds),
-        ]);
-    }
-    table.to_string()
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub(crate) mod programs;
 pub(crate) mod progress;
 pub(crate) mod recorded_invocations;
 pub(crate) mod report;
+pub(crate) mod report_text;
 pub(crate) mod s3_door;
 pub(crate) mod sample_function;
 pub(crate) mod settled_cluster;

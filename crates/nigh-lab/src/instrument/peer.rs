@@ -27,15 +27,14 @@ pub mod bare_s3s;
 pub mod canned;
 pub mod installed;
 pub mod keystone;
-pub mod minio;
 pub mod nats;
 #[cfg(feature = "all")]
 pub mod porcupine;
 pub mod redis;
+pub mod s3_server;
 mod servers;
 pub mod started;
 pub mod swift;
-pub mod versitygw;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

@@ -24,12 +24,6 @@ pub(crate) fn write_page(path: &Path, page: &str) -> Result<(), LabError> {
     std::fs::write(path, page).at(path)
 }
 
-/// Prints the report of a bench, if it was made.
-pub(crate) fn show<R: Serialize>(ran: Result<R, LabError>, text: fn(&R) -> String, json: bool) -> Result<(), LabError> {
-    let report = ran?;
-    print_report(&report, || text(&report), json)
-}
-
 /// Writes the page of a report, if one is wanted, and prints the report.
 pub(crate) fn publish<R: Serialize>(
     report: &R,

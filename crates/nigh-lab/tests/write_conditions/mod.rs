@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use nigh_data::{Attributes, ETag, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
-use nigh_lab::instrument::peer::minio::Minio;
-use nigh_lab::instrument::peer::versitygw::VersityGw;
+use nigh_lab::instrument::peer::s3_server::S3Server;
 use nigh_lab::instrument::peer::{Peer, PeerError, S3Access};
 use nigh_stores::remote::{RemoteConfig, RemoteStore};
 use nigh_stores::{NetworkLimits, Payload, Store};
@@ -102,7 +101,7 @@ fn started<P: Peer>(test: &str, peer: Result<P, PeerError>) -> Option<P> {
 async fn minio_keeps_what_a_shared_bucket_needs() {
     let folder = tempfile::tempdir().unwrap();
     let test = "minio_keeps_what_a_shared_bucket_needs";
-    let Some(peer) = started(test, Minio::start(folder.path())) else { return };
+    let Some(peer) = started(test, S3Server::minio(folder.path())) else { return };
     keeps_what_a_shared_bucket_needs(peer.s3(), folder.path()).await;
 }
 
@@ -110,6 +109,6 @@ async fn minio_keeps_what_a_shared_bucket_needs() {
 async fn versitygw_keeps_what_a_shared_bucket_needs() {
     let folder = tempfile::tempdir().unwrap();
     let test = "versitygw_keeps_what_a_shared_bucket_needs";
-    let Some(peer) = started(test, VersityGw::start(folder.path())) else { return };
+    let Some(peer) = started(test, S3Server::versitygw(folder.path())) else { return };
     keeps_what_a_shared_bucket_needs(peer.s3(), folder.path()).await;
 }

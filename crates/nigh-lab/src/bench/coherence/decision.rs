@@ -14,21 +14,17 @@ use serde::Serialize;
 use crate::instrument::cpu_time::of_this_thread;
 use crate::instrument::stats::Sample;
 
-/// Clusters of so many nodes.
 const NODES: [u16; 3] = [10, 100, 1_000];
-/// Decisions of a round.
 const DECISIONS: usize = 2_000;
-/// Inputs of an invocation.
 const INPUTS: u32 = 4;
 /// Nodes that have an idle sandbox of the function: one in so many.
 const WARM: u16 = 20;
 
-/// Over so many nodes.
 #[derive(Debug, Serialize)]
 pub(super) struct DecisionRow {
-    pub(super) nodes: u16,
+    nodes: u16,
     pub(super) objects: u64,
-    pub(super) inputs: u32,
+    inputs: u32,
     /// Nodes with an idle sandbox of the function; those of half of the functions are elsewhere, so that they are placed anew.
     warm: u16,
     pub(super) p50_us: f64,

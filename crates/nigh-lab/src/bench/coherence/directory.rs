@@ -8,7 +8,6 @@ use super::home_steps::{DrivenHome, NODES};
 use crate::LabError;
 use crate::bench::memory::own_memory;
 
-/// Among so many objects.
 #[derive(Debug, Serialize)]
 pub(super) struct DirectoryRow {
     pub(super) objects: u64,

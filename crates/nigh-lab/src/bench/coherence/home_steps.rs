@@ -18,20 +18,16 @@ use crate::instrument::cpu_time::of_this_thread;
 use crate::instrument::made_up::failed;
 use crate::instrument::stats::Sample;
 
-/// Nodes that ask.
 pub(super) const NODES: u32 = 64;
 /// Of ten operations so many are fetches; the rest are puts.
 const FETCHES: u32 = 7;
 
-/// One kind of names, one size of the directory.
 #[derive(Debug, Serialize)]
 pub(super) struct StepsRow {
     pub(super) objects: u64,
-    /// What names an object.
     pub(super) names: &'static str,
     pub(super) ns_per_step: f64,
     pub(super) per_second: f64,
-    /// Of a round's steps.
     fetches: u64,
     puts: u64,
     appends: u64,
@@ -41,11 +37,9 @@ pub(super) struct StepsRow {
 const NOW: Monotonic = Monotonic(0);
 const EPOCH: Epoch = Epoch(1);
 
-/// A home with those who ask it.
 pub(super) struct DrivenHome<O: ObjectName> {
     pub(super) home: Home<O>,
     out: Vec<HomeOutput<O>>,
-    /// Of each node.
     requests: Vec<RequestId>,
     sequence: u64,
     token: Arc<Token>,
@@ -168,7 +162,6 @@ fn measure<O: ObjectName>(names: &'static str, objects: &[O], length: Length) ->
     })
 }
 
-/// Names as they are in a node.
 pub(super) fn names(count: u64) -> Result<Vec<ObjectId>, LabError> {
     let failed = |error: &dyn std::fmt::Display| failed("a name", error);
     let namespace = "tenant".parse().map_err(|error| failed(&error))?;

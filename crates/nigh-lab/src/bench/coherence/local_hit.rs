@@ -18,7 +18,6 @@ use crate::instrument::cpu_time::of_this_thread;
 use crate::instrument::made_up::failed;
 use crate::instrument::stats::Sample;
 
-/// Among so many copies.
 #[derive(Debug, Serialize)]
 pub(super) struct HitRow {
     pub(super) copies: u64,
@@ -33,7 +32,6 @@ const SHARD: ShardId = ShardId(0);
 const EPOCH: Epoch = Epoch(1);
 const ME: Member = Member { node: NodeNumber(1), incarnation: Incarnation(1) };
 
-/// Has the cache hold a copy of `object`.
 fn fill<O: ObjectName>(
     cache: &mut NodeCache<O, Arc<()>>,
     object: &O,

@@ -19,12 +19,10 @@ use self::decision::DecisionRow;
 use self::directory::DirectoryRow;
 use self::home_steps::StepsRow;
 use self::local_hit::HitRow;
-use super::RatioTarget;
+use super::{Figures, RatioTarget};
 use crate::LabError;
 use crate::instrument::machine::Machine;
-use crate::instrument::table::grid;
 
-/// What `nigh bench coherence` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct CoherenceLength {
     /// Rounds of each measurement; the median is told
@@ -35,11 +33,9 @@ pub(super) struct CoherenceLength {
     objects: u64,
 }
 
-/// How much is measured.
 #[derive(Clone, Copy, Debug)]
 struct Length {
     rounds: usize,
-    /// Of each round.
     operations: usize,
 }
 
@@ -50,10 +46,8 @@ pub(super) struct CoherenceReport {
     directory: Vec<DirectoryRow>,
     decisions: Vec<DecisionRow>,
     hits: Vec<HitRow>,
-    /// The figures that something is asked of, by name.
-    summary: BTreeMap<&'static str, f64>,
-    asked: BTreeMap<&'static str, RatioTarget>,
-    /// What bounds each.
+    #[serde(flatten)]
+    figures: Figures,
     bound_by: BTreeMap<&'static str, &'static str>,
 }
 
@@ -65,70 +59,29 @@ pub(super) fn run(length: &CoherenceLength, machine: Machine) -> Result<Coherenc
     let steps = home_steps::run(&[1_000, fewer, many], length)?;
     let decisions = decision::run(many, length.rounds);
     let hits = local_hit::run(&[1_000, fewer], length)?;
-    let mut figures: Vec<(&'static str, f64, RatioTarget, &'static str)> = Vec::new();
+    let (mut figures, mut bound_by) = (Figures::default(), BTreeMap::new());
+    let mut add = |name, figure, asked, bound| {
+        figures.add(name, figure, asked);
+        bound_by.insert(name, bound);
+    };
     if let Some(row) = steps.iter().find(|row| row.objects == fewer && row.names == "numbers") {
         let bound = "one or two accesses to memory a step of a million objects, 80 to 200 ns; hashing";
-        figures.push(("home_steps_per_second", row.per_second, RatioTarget::AtLeast(2_000_000.0), bound));
+        add("home_steps_per_second", row.per_second, RatioTarget::AtLeast(2_000_000.0), bound);
     }
     if let Some(row) = directory.last() {
         let bound = "40 bytes of an entry, a byte of the table, and the part of the table that is empty: 1/8 to 9/16";
-        figures.push(("directory_bytes_per_object", row.bytes_per_object, RatioTarget::AtMost(128.0), bound));
+        add("directory_bytes_per_object", row.bytes_per_object, RatioTarget::AtMost(128.0), bound);
     }
     if let Some(row) = decisions.last() {
         let bound = "72 KB of the nodes' views read twice, and an access to memory for each input";
-        figures.push(("decision_p50_us", row.p50_us, RatioTarget::AtMost(50.0), bound));
-        figures.push(("decision_p99_us", row.p99_us, RatioTarget::AtMost(50.0), bound));
+        add("decision_p50_us", row.p50_us, RatioTarget::AtMost(50.0), bound);
+        add("decision_p99_us", row.p99_us, RatioTarget::AtMost(50.0), bound);
     }
     if let Some(row) = hits.last() {
         let bound = "no message: the node's own table and coverage answer";
-        figures.push(("messages_per_local_hit", row.messages as f64, RatioTarget::AtMost(0.0), bound));
+        add("messages_per_local_hit", row.messages as f64, RatioTarget::AtMost(0.0), bound);
     }
-    Ok(CoherenceReport {
-        machine,
-        steps,
-        directory,
-        decisions,
-        hits,
-        summary: figures.iter().map(|(name, figure, ..)| (*name, *figure)).collect(),
-        asked: figures.iter().map(|(name, _, asked, _)| (*name, *asked)).collect(),
-        bound_by: figures.iter().map(|(name, .., bound)| (*name, *bound)).collect(),
-    })
-}
-
-/// The report for people.
-pub(super) fn text(report: &CoherenceReport) -> String {
-    let table = |header: &[&str], rows: Vec<Vec<String>>| {
-        let table = grid(header.iter().copied(), rows);
-        table.to_string()
-    };
-    let steps = report.steps.iter().map(|row| {
-        let figures = [format!("{:.0}", row.ns_per_step), format!("{:.2} M", row.per_second / 1e6)];
-        [vec![row.objects.to_string(), row.names.to_owned()], figures.into()].concat()
-    });
-    let directory = report.directory.iter().map(|row| {
-        vec![row.objects.to_string(), format!("{:.0}", row.bytes_per_object), format!("{:.1}", row.fill_seconds)]
-    });
-    let decisions = report.decisions.iter().map(|row| {
-        let times = [row.p50_us, row.p99_us].map(|us| format!("{us:.1}"));
-        [vec![row.nodes.to_string(), row.objects.to_string(), row.inputs.to_string()], times.into()].concat()
-    });
-    let hits = report.hits.iter().map(|row| {
-        vec![row.copies.to_string(), row.names.to_owned(), format!("{:.0}", row.ns), row.messages.to_string()]
-    });
-    let asked = report.asked.iter().map(|(name, asked)| {
-        let is = report.summary.get(name).copied().unwrap_or(f64::NAN);
-        format!("{name}: {is:.1}, asked {asked} ({})", report.bound_by.get(name).copied().unwrap_or_default())
-    });
-    [
-        table(&["home: objects", "named by", "ns a step", "steps a second"], steps.collect()),
-        table(&["directory: objects", "bytes an object", "filled in s"], directory.collect()),
-        table(&["placement: nodes", "objects", "inputs", "p50 us", "p99 us"], decisions.collect()),
-        table(&["hit: copies", "named by", "ns", "messages"], hits.collect()),
-    ]
-    .into_iter()
-    .chain(asked)
-    .collect::<Vec<_>>()
-    .join("\n")
+    Ok(CoherenceReport { machine, steps, directory, decisions, hits, figures, bound_by })
 }
 
 #[cfg(test)]
@@ -139,9 +92,9 @@ mod tests {
     fn a_small_run_has_every_figure_and_hits_send_nothing() {
         let length = CoherenceLength { rounds: 1, objects: 10_000 };
         let report = run(&length, Machine::read("nigh bench coherence".to_owned())).unwrap();
-        assert_eq!(report.summary.len(), 5, "{:?}", report.summary);
-        assert_eq!(report.summary["messages_per_local_hit"], 0.0);
+        let summary = &report.figures.summary;
+        assert_eq!(summary.len(), 5, "{summary:?}");
+        assert_eq!(summary["messages_per_local_hit"], 0.0);
         assert!(report.steps.iter().all(|row| row.per_second > 1000.0), "{:?}", report.steps);
-        assert!(text(&report).contains("steps a second"));
     }
 }

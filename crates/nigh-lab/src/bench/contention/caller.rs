@@ -14,19 +14,14 @@ use super::requests::Requests;
 use super::schedule::{Phases, Schedule};
 use crate::instrument::http_load::{Connection, header};
 
-/// What a door answers that has no room.
 const TOO_MANY_REQUESTS: u16 = 429;
 
-/// What a caller met.
 #[derive(Debug, Default)]
 pub(super) struct CallerOutcome {
-    /// Calls answered in the measured phase.
     pub(super) answered: u64,
-    /// Calls refused in the measured phase (429).
     pub(super) refused: u64,
     /// Calls that failed otherwise, whenever.
     pub(super) failed: u64,
-    /// Why the first of these did.
     pub(super) first_failure: Option<String>,
     /// Functions that answered it, whenever.
     pub(super) functions: BTreeSet<u32>,
@@ -36,21 +31,18 @@ pub(super) struct CallerOutcome {
     pub(super) due_ms: Vec<f64>,
 }
 
-/// What became of a call.
 enum Call {
     Answered,
     Refused,
     Failed(String),
 }
 
-/// A caller.
 pub(super) struct Caller<'a> {
     pub(super) number: u32,
     pub(super) cell: &'a Cell,
     pub(super) doors: &'a [SocketAddr],
     pub(super) requests: &'a Requests<'a>,
     pub(super) schedule: Schedule,
-    /// Set to end the load early.
     pub(super) stop: &'a AtomicBool,
 }
 

@@ -8,7 +8,6 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-/// What each function books.
 pub(super) const BOOKED: ByteSize = ByteSize::mib(256);
 /// Nodes of a cluster, where there is more than one: as many as `nigh cluster up` starts.
 pub(super) const CLUSTER_NODES: u8 = 3;
@@ -17,7 +16,6 @@ const MEMORY_MAX: ByteSize = ByteSize::gib(16);
 const FUNCTIONS_MAX: u32 = 50;
 const CALLERS_MAX: u32 = 200;
 
-/// Ends the name of a cell in which callers change functions.
 const MIXED: &str = "mixed";
 
 /// Nodes, memory in GiB, functions, whether callers change functions, and the callers of each cell.
@@ -48,17 +46,13 @@ const GRID: [Group; 19] = [
 /// Three functions with room for eight sandboxes: from a caller a function to eight times what there is room for.
 const QUICK: [Group; 2] = [(1, 2, 3, false, &[3, 6, 8, 16, 64]), (1, 2, 3, true, &[3, 6, 8, 16, 64])];
 
-/// Nodes, functions and callers of one measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cell {
-    /// Nodes, 1 or 3.
     pub(super) nodes: u8,
     /// `functions.memory` of each node.
     #[serde(rename = "memory_bytes")]
     pub(super) memory: ByteSize,
-    /// Functions, which differ only in their names.
     pub(super) functions: u32,
-    /// Callers.
     pub(super) callers: u32,
     /// True if each call is of a function drawn anew, evenly; else caller `i` always invokes function `i % functions`.
     pub(super) mixed: bool,
@@ -139,12 +133,10 @@ impl FromStr for Cell {
     }
 }
 
-/// The cells of a run that names none.
 pub(super) fn grid() -> Vec<Cell> {
     cells(&GRID)
 }
 
-/// The cells of a quick run.
 pub(super) fn quick() -> Vec<Cell> {
     cells(&QUICK)
 }

@@ -19,10 +19,8 @@ use crate::instrument::stats::Sample;
 
 /// The load begins so long after its callers are started: all are connected then.
 const READY: Duration = Duration::from_millis(300);
-/// How often it is looked whether the load is to end early.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Counts of the nodes and of this process at one moment.
 #[derive(Clone, Copy)]
 struct Reading {
     starts: u64,
@@ -89,7 +87,6 @@ pub(super) async fn measure(
     })
 }
 
-/// The load of a cell.
 struct Load<'a> {
     cell: &'a Cell,
     nodes: &'a Nodes,
@@ -155,32 +152,7 @@ impl Reading {
 }
 
 impl Row {
-    /// A row without figures.
     pub(super) fn unmeasured(cell: Cell) -> Self {
-        Self {
-            cell,
-            has_room_for_all: cell.has_room_for_all(),
-            engine: String::new(),
-            warmup_s: 0.0,
-            offered_per_s: 0.0,
-            offered_over_machine: 0.0,
-            throughput_per_s: 0.0,
-            share_of_best: None,
-            p50_ms: None,
-            p99_ms: None,
-            due_p50_ms: None,
-            due_p99_ms: None,
-            answered: 0,
-            refused: 0,
-            failed: 0,
-            first_failure: None,
-            callers_unanswered: 0,
-            starts: 0,
-            starts_first: 0,
-            starts_measured: 0,
-            cold_per_invocation: 0.0,
-            node_cpu_share: 0.0,
-            client_cpu_share: 0.0,
-        }
+        Self { cell, has_room_for_all: cell.has_room_for_all(), ..Self::default() }
     }
 }

@@ -2,7 +2,7 @@
 //! users have but for the memory of their sandboxes.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use nigh_node::credentials;
@@ -14,10 +14,10 @@ use nigh_node::status::Status;
 use super::cell::{BOOKED, Cell};
 use super::handler;
 use crate::LabError;
+use crate::bench::{code_folder, deployment};
 use crate::instrument::cpu_time;
-use crate::instrument::error::Tried;
 use crate::instrument::node_under_test::{NodeUnderTest, python, socket_address};
-use crate::instrument::platform::{Deployment, LambdaClient, counter, status, zip_folder};
+use crate::instrument::platform::{LambdaClient, counter, status, zip_folder};
 use crate::instrument::programs;
 use crate::instrument::settled_cluster::settled;
 use crate::instrument::sign::Signer;
@@ -35,18 +35,15 @@ enum RunningNodes {
     Cluster(LocalCluster),
 }
 
-/// Nodes that run, with all functions of their cell.
 pub(super) struct Nodes {
     running: RunningNodes,
     endpoints: Vec<Endpoints>,
     pub(super) doors: Vec<SocketAddr>,
     pub(super) signer: Signer,
-    /// Who makes the sandboxes.
     pub(super) engine: String,
 }
 
 impl Nodes {
-    /// Starts them with their files in `folder`.
     pub(super) async fn start(cell: &Cell, folder: &Path) -> Result<Self, LabError> {
         let nodes = if cell.nodes == 1 { Self::one(cell, folder).await? } else { Self::cluster(cell, folder).await? };
         nodes.deploy(cell, folder).await?;
@@ -95,22 +92,13 @@ impl Nodes {
     }
 
     async fn deploy(&self, cell: &Cell, folder: &Path) -> Result<(), LabError> {
-        let code: PathBuf = folder.join("code");
-        std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), handler())).at(&code)?;
+        let code = code_folder(folder, "code", &handler())?;
         let archive = zip_folder(&code)?;
         let Some(&door) = self.doors.first() else { return Err(LabError::Node("there is no node".to_owned())) };
         let mut lambda = LambdaClient::to(door, self.signer.clone())?;
         for function in 0..cell.functions {
             let name = function_name(function);
-            let deployment = Deployment {
-                name: &name,
-                code: &code,
-                handler: "app.handler",
-                memory_mb: BOOKED.bytes() >> 20,
-                timeout_s: 30,
-                environment: std::collections::BTreeMap::new(),
-            };
-            let request = lambda.creation(&deployment, &archive).await?;
+            let request = lambda.creation(&deployment(&name, &code, BOOKED.bytes() >> 20), &archive).await?;
             lambda.send(&name, &request)?;
         }
         if self.doors.len() > 1 {
@@ -131,7 +119,6 @@ impl Nodes {
         all.map_err(|error| LabError::Node(format!("its processor time: {error}")))
     }
 
-    /// Ends them in order.
     pub(super) fn end(self) {
         match self.running {
             RunningNodes::One(node) => drop(node),
@@ -140,12 +127,10 @@ impl Nodes {
     }
 }
 
-/// The name of a cell's function.
 pub(super) fn function_name(number: u32) -> String {
     format!("contender-{number}")
 }
 
-/// Why there is no cluster.
 pub(super) fn no_nats_server() -> LabError {
     LabError::Missing { missing: "nats-server".to_owned(), hint: "run `make peers`, or leave out cells of three nodes" }
 }

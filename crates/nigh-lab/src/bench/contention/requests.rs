@@ -16,10 +16,8 @@ const PAYLOAD: &[u8] = b"{\"ping\":1}";
 /// A request is sent again and again for so long before it is signed anew; a door takes signatures of 15 minutes.
 const SIGNED_FOR: Duration = Duration::from_secs(60);
 
-/// A request for each door and function.
 type SignedRequests = Vec<Vec<Arc<[u8]>>>;
 
-/// The requests of a cell, which callers share.
 pub(super) struct Requests<'a> {
     signer: &'a Signer,
     doors: &'a [SocketAddr],
@@ -28,18 +26,15 @@ pub(super) struct Requests<'a> {
 }
 
 impl<'a> Requests<'a> {
-    /// Signs them.
     pub(super) async fn sign(signer: &'a Signer, doors: &'a [SocketAddr], functions: u32) -> Result<Self, LabError> {
         let signed = RwLock::new((sign(signer, doors, functions).await?, Instant::now()));
         Ok(Self { signer, doors, functions, signed })
     }
 
-    /// The request that invokes a function at a door.
     pub(super) fn of(&self, door: usize, function: u32) -> Arc<[u8]> {
         Arc::clone(&self.signed.read().0[door][function as usize])
     }
 
-    /// Signs them anew if it is time.
     pub(super) async fn renew(&self) -> Result<(), LabError> {
         let is_due = self.signed.read().1.elapsed() > SIGNED_FOR;
         if is_due {

@@ -8,7 +8,6 @@ use super::cell::Cell;
 /// processors.
 const START: Duration = Duration::from_millis(250);
 
-/// The times at which one caller's calls are due, from the beginning of a phase.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     first: Duration,
@@ -22,13 +21,11 @@ impl Schedule {
         Self { first: period.mul_f64(f64::from(caller) / f64::from(cell.callers)), period }
     }
 
-    /// When call `number`, the first being 0, is due.
     pub(super) fn due(&self, number: u32) -> Duration {
         self.first + self.period * number
     }
 }
 
-/// A cell's load in time: warm-up, measured phase, end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phases {
     pub(super) begin: Instant,
@@ -42,7 +39,6 @@ impl Phases {
         Self { begin, measured, end: measured + length }
     }
 
-    /// True of a moment in the measured phase.
     pub(super) fn measures(&self, at: Instant) -> bool {
         (self.measured..self.end).contains(&at)
     }

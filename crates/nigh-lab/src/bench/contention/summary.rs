@@ -11,7 +11,6 @@ const COLD: &str = "cold_per_invocation";
 /// The best of a group, and what is told of a share, have at least so many callers: the throughput of one is its schedule's.
 const CALLERS_MIN: u32 = 2;
 
-/// What is asked of figures of the summary.
 pub(super) fn asked() -> BTreeMap<&'static str, RatioTarget> {
     BTreeMap::from([(WORST_SHARE, RatioTarget::AtLeast(0.9)), (COLD_BELOW_ROOM, RatioTarget::AtMost(0.01))])
 }

@@ -9,13 +9,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nigh_client::{ClientError, Conditions};
-use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Op;
 use crate::LabError;
+use crate::bench::us;
 use crate::instrument::cpu_time;
+use crate::instrument::made_up::failed;
 
 /// What a Python client runs.
 pub(super) const PROGRAM: &str = include_str!("../../../peers/objects_client.py");
@@ -25,7 +26,6 @@ const BUCKET: &str = "bench-bucket";
 const NOT_INHERITED: [&str; 6] =
     ["NIGH_FAST_PATH", "NIGH_HOOK", "PYTHONPATH", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN", "AWS_PROFILE"];
 
-/// A client and the servers that work for it.
 pub(super) struct Contestant {
     pub(super) path: &'static str,
     client: Client,
@@ -38,11 +38,8 @@ enum Client {
     Rust(nigh_client::Client),
 }
 
-/// Calls made one after the other.
 pub(super) struct Calls {
-    /// How long each took, microseconds.
     pub(super) latencies_us: Vec<f64>,
-    /// Processor time of client and servers for each, microseconds.
     pub(super) cpu_us: f64,
 }
 
@@ -60,17 +57,16 @@ impl Contestant {
         match &mut self.client {
             Client::Python(client) => client.ask(&json!({ "do": "prepare", "bytes": bytes })).map(drop),
             Client::Rust(client) => {
-                let failed = |error: ClientError| failed(self.path, &error);
+                let refused = |error: ClientError| failed(self.path, &error);
                 let (key, data) = (key(bytes), vec![b'n'; bytes as usize]);
-                client.put(BUCKET, &key, &data, &nigh_client::Headers::new()).map_err(failed)?;
-                let view = client.get(BUCKET, &key, &Conditions::default()).map_err(failed)?;
+                client.put(BUCKET, &key, &data, &nigh_client::Headers::new()).map_err(refused)?;
+                let view = client.get(BUCKET, &key, &Conditions::default()).map_err(refused)?;
                 let same = *view == *data;
-                same.then_some(()).ok_or_else(|| self::failed(self.path, &"other bytes than were stored"))
+                same.then_some(()).ok_or_else(|| failed(self.path, &"other bytes than were stored"))
             }
         }
     }
 
-    /// Does `op` so many times.
     pub(super) fn call(&mut self, op: Op, bytes: u64, count: usize) -> Result<Calls, LabError> {
         let before = self.servers_time()?;
         let (latencies_us, client_cpu_us) = match &mut self.client {
@@ -101,19 +97,6 @@ fn key(bytes: u64) -> String {
     format!("object-{bytes}")
 }
 
-fn failed(path: &str, reason: &dyn std::fmt::Display) -> LabError {
-    LabError::Request { what: path.to_owned(), reason: reason.to_string() }
-}
-
-fn us(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
-}
-
 /// As the Python program measures: one call that does not count, then each by itself.
 fn rust_calls(
     client: &mut nigh_client::Client,
@@ -133,16 +116,15 @@ fn rust_calls(
     };
     call()?;
     let mut latencies = Vec::with_capacity(count);
-    let before = thread_time();
+    let before = cpu_time::of_this_thread();
     for _ in 0..count {
         let begun = Instant::now();
         call()?;
         latencies.push(us(begun.elapsed()));
     }
-    Ok((latencies, us(thread_time().saturating_sub(before)) / count.max(1) as f64))
+    Ok((latencies, us(cpu_time::of_this_thread().saturating_sub(before)) / count.max(1) as f64))
 }
 
-/// A Python process that is told what to do; ended when dropped.
 #[derive(Debug)]
 pub(super) struct PythonClient {
     path: &'static str,
@@ -170,7 +152,7 @@ impl PythonClient {
         for variable in NOT_INHERITED {
             command.env_remove(variable);
         }
-        let started = command
+        let mut child = command
             .arg(program)
             .arg(store)
             .envs(environment)
@@ -178,7 +160,6 @@ impl PythonClient {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| failed(path, &error))?;
-        let mut child = started;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(orders), Some(answers)) => {
                 Ok(Self { path, child, orders: Some(orders), answers: BufReader::new(answers) })

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_client::Address;
 use serde::Serialize;
 
@@ -20,12 +19,11 @@ use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python};
 use crate::instrument::peer::installed::{client_version, python_clients};
-use crate::instrument::peer::minio::Minio;
 use crate::instrument::peer::redis::Redis;
+use crate::instrument::peer::s3_server::S3Server;
 use crate::instrument::peer::{Peer, PeerError};
 use crate::instrument::platform::runtime_name;
 use crate::instrument::stats::Sample;
-use crate::instrument::table::table_of;
 
 const HOOK: &str = "boto3 by the hook";
 const MINIO: &str = "boto3 + MinIO";
@@ -42,7 +40,6 @@ const QUICK: usize = 4;
 const CALLS_MIN: usize = 2;
 const QUICK_ROUNDS: usize = 2;
 
-/// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Op {
@@ -54,24 +51,20 @@ enum Op {
     Put,
 }
 
-/// One way of doing one thing.
 type Way = (&'static str, Op);
 
 /// Ways that take turns, and what is compared.
 struct Group {
     bytes: u64,
-    /// Of each way in a round.
     calls: usize,
     ways: &'static [Way],
     compared: &'static [ObjectsComparison],
 }
 
-/// How many times faster the first is than the second.
 struct ObjectsComparison {
     name: &'static str,
     own: Way,
     peer: Way,
-    /// At least.
     asked: f64,
 }
 
@@ -128,7 +121,6 @@ const GROUPS: [Group; 8] = [
     },
 ];
 
-/// How long, and where.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ObjectsLength {
     /// Rounds of each measurement; all that are compared take turns within a round
@@ -142,7 +134,6 @@ pub(super) struct ObjectsLength {
     folder: Option<PathBuf>,
 }
 
-/// One way of doing one thing with objects of one size.
 #[derive(Debug, Serialize)]
 struct ObjectsRow {
     path: &'static str,
@@ -156,14 +147,12 @@ struct ObjectsRow {
     peer: Option<&'static str>,
 }
 
-/// Who could not take part.
 #[derive(Debug, Serialize)]
 struct SkippedPath {
     path: &'static str,
     reason: String,
 }
 
-/// What the bench measures.
 #[derive(Debug, Serialize)]
 pub(super) struct ObjectsReport {
     machine: Machine,
@@ -172,7 +161,6 @@ pub(super) struct ObjectsReport {
     rows: Vec<ObjectsRow>,
     /// How many times faster than the peer, by name; null without the peer.
     summary: BTreeMap<&'static str, Option<f64>>,
-    /// What is asked of each: at least.
     asked: BTreeMap<&'static str, f64>,
     skipped: Vec<SkippedPath>,
 }
@@ -189,7 +177,7 @@ struct WayMeasurements {
 struct Stage {
     contestants: Vec<Contestant>,
     skipped: Vec<SkippedPath>,
-    _servers: (NodeUnderTest, Option<Minio>, Option<Redis>),
+    _servers: (NodeUnderTest, Option<S3Server>, Option<Redis>),
 }
 
 pub(super) fn run(length: &ObjectsLength, mut machine: Machine) -> Result<ObjectsReport, LabError> {
@@ -249,7 +237,6 @@ fn if_installed<T>(
     }
 }
 
-/// The project's folder of the Python package.
 fn package() -> Result<PathBuf, LabError> {
     let path = std::env::current_dir().unwrap_or_default().join("runtimes/python");
     if path.join("nigh/hook.py").exists() {
@@ -296,7 +283,7 @@ impl Stage {
             Contestant::rust(RUST, by_rust, vec![node.pid()]),
         ];
 
-        let minio = if_installed(MINIO, Minio::start(&folder.join("minio")), &mut skipped)?;
+        let minio = if_installed(MINIO, S3Server::minio(&folder.join("minio")), &mut skipped)?;
         if let Some(minio) = &minio {
             machine.add_peer(minio);
             let by_boto3 = client(MINIO, "boto3", &mut minio.s3().environment().into_iter())?;
@@ -328,7 +315,6 @@ impl Stage {
         self.contestants.iter_mut().find(|contestant| contestant.path == path)
     }
 
-    /// All ways of a group whose contestants are there, in turn in every round.
     fn measure(&mut self, group: &Group, rounds: usize, calls: usize) -> Result<Vec<(Way, WayMeasurements)>, LabError> {
         let mut measured: Vec<(Way, WayMeasurements)> = Vec::new();
         for &way in group.ways {
@@ -368,41 +354,6 @@ fn settings() -> toml::Table {
         .map(|(name, table)| (name.to_owned(), table.into()))
         .into_iter()
         .collect()
-}
-
-pub(super) fn text(report: &ObjectsReport) -> String {
-    let mut rows = Table::new();
-    let head = ["path", "op", "bytes", "p50 us", "p99 us", "cpu us", "beside"];
-    rows.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(head);
-    for row in &report.rows {
-        let op = format!("{:?}", row.op).to_lowercase();
-        let mut cells = vec![row.path.to_owned(), op, row.bytes.to_string()];
-        cells.extend([row.p50_us, row.p99_us, row.cpu_us].map(|value| format!("{value:.0}")));
-        cells.push(row.peer.unwrap_or_default().to_owned());
-        rows.add_row(cells);
-    }
-    let mut ratios = table_of("times faster | measured | asked");
-    for (name, measured) in &report.summary {
-        let asked = report.asked.get(name).map_or_else(String::new, |asked| format!("{asked:.0}"));
-        ratios.add_row([
-            (*name).to_owned(),
-            measured.map_or_else(String::new, |measured| format!("{measured:.2}")),
-            asked,
-        ]);
-    }
-    let skipped: Vec<String> =
-        report.skipped.iter().map(|SkippedPath { path, reason }| format!("left out: {path}: {reason}\n")).collect();
-    let build = if report.debug_assertions { "\na debug build: not the figures of a release" } else { "" };
-    let machine = &report.machine;
-    format!(
-        "{rows}\n{ratios}\n{}{} x {}, load {}, Linux {}, {}{build}",
-        skipped.concat(),
-        machine.cores,
-        machine.cpu,
-        machine.load,
-        machine.kernel,
-        machine.date
-    )
 }
 
 #[cfg(test)]

@@ -16,16 +16,12 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, Server
 use super::{LOCALHOST, failed};
 use crate::LabError;
 
-/// One that reads.
 pub(super) trait BareReader {
-    /// Fills `into`.
     fn read(&mut self, into: &mut [u8]) -> io::Result<()>;
 }
 
-/// Over TCP.
 pub(super) struct Tcp(TcpStream);
 
-/// Over rustls on TCP.
 pub(super) struct Tls(StreamOwned<ClientConnection, TcpStream>);
 
 /// A connection to a thread that serves it with `serving`.

@@ -27,13 +27,13 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use self::bare::{BareReader, Tcp, Tls};
-use super::RatioTarget;
 use super::members::{MemberTransport, Members};
+use super::{RatioTarget, median, process_time, us};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
+use crate::instrument::made_up::failed;
 use crate::instrument::stats::Sample;
-use crate::instrument::table::table_of;
 
 const CLUSTER: &str = "bench";
 const DAYS: u32 = 2;
@@ -54,7 +54,6 @@ const ASKED: [(&str, RatioTarget); 6] = [
 
 static READ: Method = Method { number: 1, name: "read", head_max: 8, body_max: 0 };
 
-/// How long.
 #[derive(Clone, Debug, Args)]
 pub(super) struct RpcLength {
     /// Rounds of each measurement; nigh-rpc and its bare peer take turns
@@ -62,12 +61,9 @@ pub(super) struct RpcLength {
     rounds: usize,
 }
 
-/// One figure.
 #[derive(Debug, Serialize)]
 struct RpcRow {
-    /// `call`, or `hit` in another node's memory.
     what: &'static str,
-    /// `tcp` or `tls`.
     over: &'static str,
     bytes: usize,
     p50_us: f64,
@@ -82,23 +78,12 @@ struct RpcRow {
     cpu_ratio: f64,
 }
 
-/// What the bench measures.
 #[derive(Debug, Serialize)]
 pub(super) struct RpcReport {
     machine: Machine,
     rows: Vec<RpcRow>,
     summary: BTreeMap<String, f64>,
     asked: BTreeMap<&'static str, RatioTarget>,
-}
-
-fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
-    LabError::Request { what: what.to_owned(), reason: reason.to_string() }
-}
-
-/// The processor time of this process so far.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 /// Answers with as many bytes as the head says.
@@ -120,7 +105,6 @@ impl Handler for BytesHandler {
     }
 }
 
-/// One of Nigh's that reads.
 #[async_trait]
 trait Reader: Send + Sync {
     /// Nothing is read yet.
@@ -211,14 +195,12 @@ fn hello(name: &str) -> Result<Hello, LabError> {
     Ok(Hello { identity: identity(name)?, incarnation: 1 })
 }
 
-/// Times of one side.
 #[derive(Default)]
 struct Side {
     latencies_us: Vec<f64>,
     cpu_us: Vec<f64>,
 }
 
-/// A round of one side.
 struct Round {
     begun: Duration,
     latencies_us: Vec<f64>,
@@ -226,17 +208,17 @@ struct Round {
 
 impl Round {
     fn begin() -> Self {
-        Self { begun: cpu_time(), latencies_us: Vec::new() }
+        Self { begun: process_time(), latencies_us: Vec::new() }
     }
 
     fn timed(&mut self, took: Duration) {
-        self.latencies_us.push(took.as_secs_f64() * 1e6);
+        self.latencies_us.push(us(took));
     }
 
     /// Its median and processor time for each read.
     fn end(self, side: &mut Side) -> (f64, f64) {
-        let cpu = (cpu_time() - self.begun).as_secs_f64() * 1e6 / self.latencies_us.len() as f64;
-        let median = Sample::new(self.latencies_us.clone()).median();
+        let cpu = us(process_time() - self.begun) / self.latencies_us.len() as f64;
+        let median = median(self.latencies_us.clone());
         side.latencies_us.extend(self.latencies_us);
         side.cpu_us.push(cpu);
         (median, cpu)
@@ -324,38 +306,9 @@ async fn compare(
     }
     let figures = |side: Side| {
         let sample = Sample::new(side.latencies_us);
-        (sample.median(), sample.percentile(0.99), Sample::new(side.cpu_us).median())
+        (sample.median(), sample.percentile(0.99), median(side.cpu_us))
     };
     let ((p50_us, p99_us, cpu_us), (bare_p50_us, bare_p99_us, bare_cpu_us)) = (figures(own), figures(other));
-    let (ratio, cpu_ratio) = (Sample::new(ratios).median(), Sample::new(cpu_ratios).median());
+    let (ratio, cpu_ratio) = (median(ratios), median(cpu_ratios));
     Ok(RpcRow { what, over, bytes, p50_us, p99_us, cpu_us, bare_p50_us, bare_p99_us, bare_cpu_us, ratio, cpu_ratio })
-}
-
-pub(super) fn text(report: &RpcReport) -> String {
-    let mut table = table_of(
-        "what | over | bytes | p50 us | p99 us | cpu us | bare p50 us | bare p99 us | bare cpu us | ratio | cpu ratio",
-    );
-    for row in &report.rows {
-        let own = [row.p50_us, row.p99_us, row.cpu_us];
-        let figures = own.into_iter().chain([row.bare_p50_us, row.bare_p99_us, row.bare_cpu_us]);
-        let mut cells = vec![row.what.to_owned(), row.over.to_owned(), row.bytes.to_string()];
-        cells.extend(figures.map(|value| format!("{value:.0}")));
-        cells.extend([row.ratio, row.cpu_ratio].map(|ratio| format!("{ratio:.2}")));
-        table.add_row(cells);
-    }
-    let machine = &report.machine;
-    let told = |(name, asked): (&&str, &RatioTarget)| {
-        let value = report.summary.get(*name).copied().unwrap_or(f64::NAN);
-        format!("{name}: {value:.2} {asked}")
-    };
-    let summary: Vec<String> = report.asked.iter().map(told).collect();
-    format!(
-        "{table}\n{}\n{} x {}, load {}, Linux {}, {}",
-        summary.join("\n"),
-        machine.cores,
-        machine.cpu,
-        machine.load,
-        machine.kernel,
-        machine.date
-    )
 }

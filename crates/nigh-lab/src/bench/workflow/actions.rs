@@ -9,15 +9,14 @@ use serde_json::{Value, json};
 
 use super::{INPUT, SEQUENCE, failed};
 use crate::LabError;
+use crate::bench::us;
 use crate::instrument::http_load::Connection;
 use crate::instrument::node_under_test::NodeUnderTest;
 
 const CODE: &str = "def main(args):\n    return args\n";
 
-/// What calls actions.
 pub(super) struct Actions {
     server: SocketAddr,
-    /// The header that says who calls.
     authorization: String,
     connection: Connection,
     action: Vec<u8>,
@@ -25,7 +24,6 @@ pub(super) struct Actions {
 }
 
 impl Actions {
-    /// Makes the action and the sequence.
     pub(super) fn deploy(node: &NodeUnderTest) -> Result<Self, LabError> {
         let keys = node.s3_access();
         let pair = STANDARD.encode(format!("{}:{}", keys.access_key, keys.secret_key.reveal()));
@@ -58,12 +56,10 @@ impl Actions {
         .into_bytes()
     }
 
-    /// Calls the action: microseconds.
     pub(super) fn invoke(&mut self) -> Result<f64, LabError> {
         timed(&mut self.connection, &self.action, |_| true)
     }
 
-    /// Calls the sequence: microseconds.
     pub(super) fn run(&mut self) -> Result<f64, LabError> {
         timed(&mut self.connection, &self.sequence, |record| {
             record["logs"].as_array().is_some_and(|activations| activations.len() == SEQUENCE)
@@ -75,7 +71,7 @@ impl Actions {
 fn timed(connection: &mut Connection, request: &[u8], whole: fn(&Value) -> bool) -> Result<f64, LabError> {
     let sent = Instant::now();
     let (_, answer) = connection.fetch(request).map_err(failed)?;
-    let took = sent.elapsed().as_secs_f64() * 1e6;
+    let took = us(sent.elapsed());
     let record: Value = serde_json::from_slice(&answer).map_err(failed)?;
     if record["response"]["success"] == true && whole(&record) { Ok(took) } else { Err(failed(record)) }
 }

@@ -15,21 +15,17 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use self::actions::Actions;
-use super::s3::Outcome;
-use super::{Length, RatioTarget, Row};
+use super::{BenchReport, ECHO, Figures, Length, RatioTarget, Row, code_folder, deployment, median, us};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::http_load::Connection;
+use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python};
 use crate::instrument::platform::{Deployment, LambdaClient};
 use crate::instrument::states_door::{StatesDoor, failed};
-use crate::instrument::stats::Sample;
 
-const HANDLER: &str = "def handler(event, context):\n    return event\n";
 const INPUT: &str = "{\"ping\":1}";
-/// Tasks of the sequence.
 const SEQUENCE: usize = 5;
-/// Items of the map.
 const ITEMS: usize = 100;
 fn task(function: &str, next: Option<&str>) -> Value {
     let mut task = json!({ "Type": "Task", "Resource": function });
@@ -55,21 +51,8 @@ fn map(function: &str, at_once: usize) -> Value {
     json!({ "StartAt": "Map", "States": { "Map": map } })
 }
 
-fn row(what: &str, latencies: Vec<f64>) -> Row {
-    let latencies = Sample::new(latencies);
-    Row {
-        what: what.to_owned(),
-        server: "nigh".to_owned(),
-        bytes: INPUT.len() as u64,
-        clients: 1,
-        p50_us: latencies.median(),
-        p99_us: latencies.percentile(0.99),
-        cpu_us: None,
-        per_second: 1e6 / latencies.median(),
-        peer: None,
-        compares: None,
-        ratio: None,
-    }
+fn row(what: impl Into<String>, latencies: Vec<f64>) -> Row {
+    Row::of(what, "nigh", INPUT.len(), latencies)
 }
 
 /// Latencies of one thing, and the ratios of rounds to those of its peer.
@@ -82,20 +65,18 @@ struct Side {
 impl Side {
     /// A round's latencies, beside what the same work takes without a state machine.
     fn add(&mut self, round: Vec<f64>, beside: f64) {
-        self.ratios.push(Sample::new(round.clone()).median() / beside);
+        self.ratios.push(median(round.clone()) / beside);
         self.latencies.extend(round);
     }
 
     fn row(self, what: &str, peer: &str, compares: &'static str) -> Row {
-        let ratio = Sample::new(self.ratios).median();
-        Row { peer: Some(peer.to_owned()), compares: Some(compares), ratio: Some(ratio), ..row(what, self.latencies) }
+        row(what, self.latencies).beside(peer, compares, median(self.ratios))
     }
 }
 
-pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
+pub(super) async fn run(length: Length, machine: Machine) -> Result<BenchReport, LabError> {
     let folder = tempfile::tempdir().at(std::env::temp_dir())?;
-    let (python, code) = (python()?, folder.path().join("code"));
-    std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), HANDLER)).at(&code)?;
+    let (python, code) = (python()?, code_folder(folder.path(), "code", ECHO)?);
     let sandboxes = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let functions = toml::Table::from_iter([
         ("python".to_owned(), python.to_string_lossy().into_owned().into()),
@@ -122,7 +103,7 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
     let mut connection = Connection::open(node.lambda()?).map_err(failed)?;
     let mut invoke = || {
         let sent = Instant::now();
-        connection.exchange(&invocation).map(|_| sent.elapsed().as_secs_f64() * 1e6).map_err(failed)
+        connection.exchange(&invocation).map(|_| us(sent.elapsed())).map_err(failed)
     };
     let mut actions = Actions::deploy(&node)?;
     // Sandboxes are warm from here on.
@@ -165,12 +146,12 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
             kept_round.push(states.run_kept(&kept, INPUT).await?);
             idempotent_round.push(states.run_kept(&kept_idempotent, INPUT).await?);
         }
-        let one = Sample::new(invocations.clone()).median();
+        let one = median(invocations.clone());
         five.add(sequences, one * SEQUENCE as f64);
         standard.add(kept_round, one * SEQUENCE as f64);
         idempotent.add(idempotent_round, one * SEQUENCE as f64);
         hundred.add(maps, one * ITEMS as f64 / sandboxes as f64);
-        let call = Sample::new(calls.clone()).median();
+        let call = median(calls.clone());
         five_actions.add(action_sequences, call * SEQUENCE as f64);
         alone.extend(invocations);
         action_alone.extend(calls);
@@ -185,15 +166,14 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
         row("warm action, blocking", action_alone),
         five_actions.row("sequence of 5 actions, blocking", "5 warm actions, blocking", "p50, at most 1.3"),
     ];
-    let ratio = |n: usize| rows[n].ratio.unwrap_or(f64::NAN);
-    let names = [("sequence_ratio", 1), ("map_ratio", 2), ("action_sequence_ratio", 6)];
-    let summary = names.map(|(name, at)| (name, ratio(at))).into();
-    let asked = names.map(|(name, _)| (name, RatioTarget::AtMost(1.3))).into();
-    Ok(Outcome { rows, summary, asked })
+    let mut figures = Figures::default();
+    for (name, at) in [("sequence_ratio", 1), ("map_ratio", 2), ("action_sequence_ratio", 6)] {
+        figures.add(name, rows[at].ratio.unwrap_or(f64::NAN), RatioTarget::AtMost(1.3));
+    }
+    Ok(BenchReport { machine, rows, figures })
 }
 
 async fn deploy(lambda: &mut LambdaClient, code: &Path, name: &str, idempotent: &str) -> Result<(), LabError> {
     let environment = BTreeMap::from([("NIGH_IDEMPOTENT".to_owned(), idempotent.to_owned())]);
-    let deployment = Deployment { name, code, handler: "app.handler", memory_mb: 256, timeout_s: 30, environment };
-    lambda.deploy(&deployment).await
+    lambda.deploy(&Deployment { environment, ..deployment(name, code, 256) }).await
 }

@@ -17,7 +17,7 @@ use super::clients::{BUCKET, Caller};
 use super::record::{Record, now, write};
 use super::values::body_of;
 use crate::LabError;
-use crate::experiment::crash::s3_calls::CallOutcome;
+use crate::experiment::client_calls::CallOutcome;
 
 /// As many as a local cluster has.
 pub(super) const SHARDS: u16 = 8;
@@ -27,10 +27,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A shard that took a write so long ago is served.
 const SERVED: Duration = Duration::from_millis(500);
 
-/// When each shard took writes, by its number.
 pub(super) type WriteTimes = Vec<Mutex<Vec<Moment>>>;
 
-/// The shard of a key of the one bucket.
 pub(super) fn shard_of(namespace: &Namespace, key: &str) -> Option<ShardId> {
     let shards = Shards::new(NonZeroU16::new(SHARDS)?);
     let (bucket, key) = (BucketName::new(BUCKET).ok()?, ObjectKey::new(key).ok()?);
@@ -42,7 +40,6 @@ pub(super) fn probe_of(namespace: &Namespace, part: u32, door: usize, shard: Sha
     (0..10_000).map(|n| format!("probe-{part}-{door}/{n}")).find(|key| shard_of(namespace, key) == Some(shard))
 }
 
-/// Writes one object by one door until `stop`.
 pub(super) fn probe(
     caller: Caller<'_>,
     record: &Record,
@@ -65,14 +62,12 @@ pub(super) fn probe(
 /// A home that failed, and for how long that alone was so.
 #[derive(Clone, Debug)]
 pub(super) struct FailedHome {
-    /// What struck it.
     pub(super) kind: &'static str,
     pub(super) shards: Vec<ShardId>,
     pub(super) at: Moment,
     pub(super) until: Moment,
 }
 
-/// What became of a failed home's shards.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Outage {
     pub(super) kind: String,

@@ -14,26 +14,22 @@ use super::record::{Record, now, read, write};
 use super::values::{body_of, value_of};
 use super::world::{Access, Doors};
 use crate::LabError;
-use crate::experiment::crash::s3_calls::{CallOutcome, element};
+use crate::experiment::client_calls::{CallOutcome, element, exchange};
 use crate::instrument::http_load::{Connection, header};
 
-/// The one bucket.
 pub(super) const BUCKET: &str = "faults";
 /// Objects that all clients of a part share.
 pub(super) const OBJECTS: usize = 20;
-/// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Between two requests of one client, at most.
 const PAUSE_MAX_MS: u64 = 60;
 /// The share of requests that go to another door than the client's own.
 const ROAMS: f64 = 0.3;
 
-/// The name of an object of a part.
 pub(super) fn key(part: u32, number: usize) -> String {
     format!("part-{part}/{number:02}")
 }
 
-/// One client's way to all doors.
 pub(super) struct Caller<'a> {
     doors: &'a [Doors],
     access: &'a Access,
@@ -48,7 +44,6 @@ impl<'a> Caller<'a> {
         Self { doors, access, handle, connections, patience: PATIENCE }
     }
 
-    /// Waits no longer than this for an answer.
     pub(super) const fn within(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -65,17 +60,7 @@ impl<'a> Caller<'a> {
     ) -> Result<CallOutcome, LabError> {
         let door = self.doors[at].s3;
         let request = self.handle.block_on(self.access.s3.signed(method, door, path, headers, body))?;
-        let connection = match self.connections[at].take() {
-            Some(connection) => Ok(connection),
-            None => Connection::open_within(door, self.patience),
-        };
-        let exchanged = connection.and_then(|mut connection| {
-            let answer = connection.fetch(&request)?;
-            let closes = header(&answer.0, "connection").is_some_and(|said| said.eq_ignore_ascii_case("close"));
-            self.connections[at] = (!closes).then_some(connection);
-            Ok(answer)
-        });
-        Ok(CallOutcome::of_exchange(exchanged))
+        Ok(exchange(&mut self.connections[at], || Connection::open_within(door, self.patience), &request))
     }
 }
 
@@ -92,7 +77,6 @@ fn tag_of(head: &str) -> Option<&str> {
     header(head, "etag")
 }
 
-/// What a client does.
 pub(super) struct Client<'a> {
     caller: Caller<'a>,
     record: &'a Record,
@@ -110,7 +94,6 @@ impl<'a> Client<'a> {
         Self { caller, record, part, home, draw, seen: vec![None; OBJECTS] }
     }
 
-    /// Requests one after another until `stop`.
     pub(super) fn live(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
         while !stop.load(Ordering::Relaxed) {
             self.step()?;

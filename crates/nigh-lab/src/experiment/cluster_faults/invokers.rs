@@ -29,13 +29,11 @@ const CALLER: &str = "caller";
 /// How long an answer is waited for: longer than a function may run.
 const PATIENCE: Duration = Duration::from_secs(45);
 const TIMEOUT_S: u64 = 30;
-/// The share of invocations that call another.
 const CALLS: f64 = 0.25;
 const PAUSE_MAX_MS: u64 = 150;
 /// How long a deployment is tried.
 const DEPLOYED_WITHIN: Duration = Duration::from_secs(60);
 
-/// What a function is told to do.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 enum Step {
@@ -50,7 +48,6 @@ struct Event {
     steps: Vec<Step>,
 }
 
-/// What it says of a step.
 #[derive(Clone, Debug, Deserialize)]
 struct StepRecord {
     begin: Moment,
@@ -76,7 +73,6 @@ struct StepLog {
     log: Vec<StepRecord>,
 }
 
-/// Deploys both functions by the first door.
 pub(super) fn deploy(folder: &Path, doors: &[Doors], access: &Access, handle: &Handle) -> Result<(), LabError> {
     let code = folder.join("code");
     std::fs::create_dir_all(&code).at(&code)?;
@@ -103,7 +99,6 @@ pub(super) fn deploy(folder: &Path, doors: &[Doors], access: &Access, handle: &H
     Ok(())
 }
 
-/// How invocations ended.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     pub(super) answered: AtomicU64,
@@ -112,7 +107,6 @@ pub(super) struct Ends {
     pub(super) nested: AtomicU64,
 }
 
-/// One client.
 pub(super) struct Invoker<'a> {
     doors: &'a [Doors],
     access: &'a Access,
@@ -135,7 +129,6 @@ impl<'a> Invoker<'a> {
         Self { doors, access, handle, record, ends, part, draw }
     }
 
-    /// Invocations one after another until `stop`.
     pub(super) fn live(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
         while !stop.load(Ordering::Relaxed) {
             self.invoke()?;
@@ -189,7 +182,6 @@ impl<'a> Invoker<'a> {
         Ok(())
     }
 
-    /// What an invocation said of its steps.
     fn told(&self, invocation: usize, steps: &[Step], log: &[StepRecord]) {
         let of = Some(invocation);
         for (step, done) in steps.iter().zip(log) {

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use nigh_check::history::{History, Judgement, MissedKind, Mutation, Operation, judge, missed, mutated};
-use nigh_terms::{Clock as _, ShardId, SystemClock};
+use nigh_terms::ShardId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
+use super::NODES;
 use super::availability::{FailedHome, Outage, SHARDS, WriteTimes, probe, probe_of};
 use super::clients::{BUCKET, Caller, Client, OBJECTS, key, look};
 use super::invokers::{Ends, Invoker, deploy};
@@ -20,14 +21,11 @@ use super::record::{Record, now};
 use super::sharers::{PutWithSharersDead, measure};
 use super::world::World;
 use crate::LabError;
-use crate::experiment::crash::s3_calls::CallOutcome;
-use crate::instrument::error::Tried;
+use crate::experiment::client_calls::joined;
 use crate::instrument::peer::porcupine;
 
-/// Clients at the S3 doors, and at the Lambda doors.
 const CLIENTS: usize = 6;
 const INVOKERS: usize = 3;
-/// Load before the first fault.
 const BEFORE: Duration = Duration::from_secs(2);
 /// How long a cluster without faults may take to be whole again.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(120);
@@ -45,23 +43,37 @@ pub(super) struct MutationOutcome {
     pub(super) porcupine: bool,
 }
 
-/// What a part came to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct PartOutcome {
+pub(super) struct Totals {
     pub(super) kinds: BTreeMap<String, u64>,
+    pub(super) seconds: f64,
     pub(super) operations: u64,
-    /// Of these, those whose outcome nobody knows.
+    /// Operations of which nobody knows whether they were done.
     pub(super) unknown: u64,
+    /// Operations within invocations.
+    pub(super) by_invocations: u64,
     pub(super) invocations: u64,
     pub(super) invocations_failed: u64,
+    /// Calls of functions by functions.
     pub(super) nested_calls: u64,
-    pub(super) by_invocations: u64,
+    /// Reads after the faults that miss an acknowledged write.
     pub(super) lost: u64,
+    /// Reads that are older than what they had to show, and objects whose operations no order explains.
     pub(super) stale: u64,
+    /// Objects that are of no one write.
     pub(super) mixed: u64,
-    /// Clusters that were not whole again in time after the faults.
+    /// Clusters or objects that were not whole again in time.
     pub(super) not_recovered: u64,
+    /// Nodes whose life as a member was over, and which were started again.
     pub(super) ended_by_itself: u64,
+    pub(super) mutations: Vec<MutationOutcome>,
+    pub(super) put_with_sharers_dead: Option<PutWithSharersDead>,
+    pub(super) violations: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct PartOutcome {
+    pub(super) totals: Totals,
     pub(super) outages: Vec<Outage>,
     pub(super) recovery_s: Vec<f64>,
     pub(super) objects: u64,
@@ -72,33 +84,39 @@ pub(super) struct PartOutcome {
     pub(super) ours_missed: u64,
     pub(super) porcupine_broken: u64,
     pub(super) porcupine_undecided: u64,
-    pub(super) mutations: Vec<MutationOutcome>,
-    pub(super) sharers: Option<PutWithSharersDead>,
-    pub(super) seconds: f64,
-    pub(super) violations: Vec<String>,
 }
 
 impl PartOutcome {
-    pub(super) fn faults(&self) -> u64 {
-        self.kinds.values().sum()
-    }
-
-    /// Takes another's figures into these.
     pub(super) fn add(&mut self, other: Self) {
-        for (kind, count) in other.kinds {
-            *self.kinds.entry(kind).or_default() += count;
+        let (sum, more) = (&mut self.totals, other.totals);
+        for (kind, count) in more.kinds {
+            *sum.kinds.entry(kind).or_default() += count;
         }
-        self.operations += other.operations;
-        self.unknown += other.unknown;
-        self.invocations += other.invocations;
-        self.invocations_failed += other.invocations_failed;
-        self.nested_calls += other.nested_calls;
-        self.by_invocations += other.by_invocations;
-        self.lost += other.lost;
-        self.stale += other.stale;
-        self.mixed += other.mixed;
-        self.not_recovered += other.not_recovered;
-        self.ended_by_itself += other.ended_by_itself;
+        sum.seconds += more.seconds;
+        sum.operations += more.operations;
+        sum.unknown += more.unknown;
+        sum.by_invocations += more.by_invocations;
+        sum.invocations += more.invocations;
+        sum.invocations_failed += more.invocations_failed;
+        sum.nested_calls += more.nested_calls;
+        sum.lost += more.lost;
+        sum.stale += more.stale;
+        sum.mixed += more.mixed;
+        sum.not_recovered += more.not_recovered;
+        sum.ended_by_itself += more.ended_by_itself;
+        for mutation in more.mutations {
+            match sum.mutations.iter_mut().find(|known| known.kind == mutation.kind) {
+                // A mutation counts as refused if every part refused it.
+                Some(known) => {
+                    known.ours &= mutation.ours;
+                    known.porcupine &= mutation.porcupine;
+                }
+                None => sum.mutations.push(mutation),
+            }
+        }
+        sum.put_with_sharers_dead = sum.put_with_sharers_dead.or(more.put_with_sharers_dead);
+        sum.violations.extend(more.violations);
+        sum.violations.truncate(DETAILS_MAX);
         self.outages.extend(other.outages);
         self.recovery_s.extend(other.recovery_s);
         self.objects += other.objects;
@@ -107,50 +125,34 @@ impl PartOutcome {
         self.ours_missed += other.ours_missed;
         self.porcupine_broken += other.porcupine_broken;
         self.porcupine_undecided += other.porcupine_undecided;
-        for mutation in other.mutations {
-            match self.mutations.iter_mut().find(|known| known.kind == mutation.kind) {
-                // Refused is what every part refused.
-                Some(known) => {
-                    known.ours &= mutation.ours;
-                    known.porcupine &= mutation.porcupine;
-                }
-                None => self.mutations.push(mutation),
-            }
-        }
-        self.sharers = self.sharers.or(other.sharers);
-        self.seconds += other.seconds;
-        self.violations.extend(other.violations);
-        self.violations.truncate(DETAILS_MAX);
     }
 }
 
-/// What a part is asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
-    /// Where the traces of a part go that breaks a promise.
-    pub(super) keep: Option<&'a Path>,
+pub(super) struct Asked {
     pub(super) part: u32,
     pub(super) faults: usize,
-    pub(super) nodes: u8,
     pub(super) seed: u64,
     pub(super) has_netem: bool,
 }
 
 /// Measures a put whose sharers are all stopped, on a cluster of its own.
-pub(super) fn play_sharers(folder: &Path, nodes: u8, handle: &Handle) -> Result<PartOutcome, LabError> {
+pub(super) fn play_sharers(folder: &Path, handle: &Handle) -> Result<PartOutcome, LabError> {
     let begun = Instant::now();
-    let mut world = World::start(folder, nodes, Wiring::Direct, handle)?;
+    let mut world = World::start(folder, Wiring::Direct, handle)?;
     await_whole(&mut world);
     make_bucket(&world, handle)?;
     let measured = measure(&mut world, handle);
     world.end();
-    Ok(PartOutcome { sharers: Some(measured?), seconds: begun.elapsed().as_secs_f64(), ..PartOutcome::default() })
+    let (seconds, put_with_sharers_dead) = (begun.elapsed().as_secs_f64(), Some(measured?));
+    let totals = Totals { seconds, put_with_sharers_dead, ..Totals::default() };
+    Ok(PartOutcome { totals, ..PartOutcome::default() })
 }
 
 /// Plays a part. `told` hears of each blow, how many faults that was, and may end it all.
 pub(super) fn play(
     folder: &Path,
-    asked: Asked<'_>,
+    asked: Asked,
     handle: &Handle,
     told: impl Fn(usize) -> Result<(), LabError>,
 ) -> Result<PartOutcome, LabError> {
@@ -158,8 +160,8 @@ pub(super) fn play(
     let wiring = if asked.part.is_multiple_of(2) { Wiring::Direct } else { Wiring::Relayed };
     let seed = asked.seed.wrapping_add(u64::from(asked.part) << 32);
     let possible = |kind| asked.has_netem || kind != super::plan::Kind::BadPackets;
-    let blows = plan(seed, asked.faults, usize::from(asked.nodes), wiring, possible);
-    let mut world = World::start(folder, asked.nodes, wiring, handle)?;
+    let blows = plan(seed, asked.faults, usize::from(NODES), wiring, possible);
+    let mut world = World::start(folder, wiring, handle)?;
     await_whole(&mut world);
     make_bucket(&world, handle)?;
     deploy(folder, &world.doors, &world.access, handle)?;
@@ -173,8 +175,8 @@ pub(super) fn play(
         .filter_map(|(shard, door)| Some((shard, door, probe_of(&namespace, asked.part, door, ShardId(shard))?)))
         .collect();
     let mut outcome = PartOutcome::default();
-    let (mut failed, mut struck, mut log) = (Vec::new(), Ok(()), Vec::new());
-    let ended: Vec<Result<(), LabError>> = std::thread::scope(|scope| {
+    let (mut failed, mut struck) = (Vec::new(), Ok(()));
+    let ended = std::thread::scope(|scope| {
         let (doors, access, record, ends, stop) = (&doors, &access, &record, &ends, &stop);
         let mut threads = Vec::new();
         for number in 0..CLIENTS {
@@ -192,24 +194,22 @@ pub(super) fn play(
         }
         world.wait(BEFORE);
         for blow in &blows {
-            log.push(format!("{} {:?}", now(), blow.strikes));
-            let blow = strike(&mut world, blow, &mut outcome.kinds, &mut failed);
+            let blow = strike(&mut world, blow, &mut outcome.totals.kinds, &mut failed);
             struck = blow.and_then(&told);
             if struck.is_err() {
                 break;
             }
         }
         stop.store(true, Ordering::Relaxed);
-        let panicked = || Err(LabError::Node("a client panicked".to_owned()));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect()
+        joined(threads)
     });
     struck?;
-    ended.into_iter().collect::<Result<(), LabError>>()?;
+    ended?;
     match await_whole(&mut world) {
         Some(took) => outcome.recovery_s.push(took.as_secs_f64()),
         None => {
-            outcome.not_recovered += 1;
-            outcome.violations.push(format!(
+            outcome.totals.not_recovered += 1;
+            outcome.totals.violations.push(format!(
                 "part {}: the cluster is not whole {} s after the last fault",
                 asked.part,
                 RECOVERED_WITHIN.as_secs()
@@ -218,43 +218,18 @@ pub(super) fn play(
     }
     let keys = (0..OBJECTS).map(|object| key(asked.part, object)).chain(probes.into_iter().map(|(.., key)| key));
     look_at_all(&mut world, handle, &record, keys, &mut outcome)?;
-    outcome.ended_by_itself = world.ended_by_itself;
+    outcome.totals.ended_by_itself = world.ended_by_itself;
     world.end();
     outcome.outages = failed.iter().map(|failed| Outage::of(failed, &taken)).collect();
-    outcome.invocations = ends.answered.into_inner();
-    outcome.invocations_failed = ends.failed.into_inner();
-    outcome.nested_calls = ends.nested.into_inner();
+    outcome.totals.invocations = ends.answered.into_inner();
+    outcome.totals.invocations_failed = ends.failed.into_inner();
+    outcome.totals.nested_calls = ends.nested.into_inner();
     let (history, mixed, first_mixed) = record.take();
-    outcome.mixed = mixed;
-    outcome.violations.extend(first_mixed.map(|what| format!("part {}: {what}", asked.part)));
+    outcome.totals.mixed = mixed;
+    outcome.totals.violations.extend(first_mixed.map(|what| format!("part {}: {what}", asked.part)));
     judged(&history, asked.part, &mut outcome)?;
-    if let Some(keep) = asked.keep.filter(|_| !outcome.violations.is_empty()) {
-        keep_traces(keep, folder, asked.part, &log, &history)?;
-    }
-    outcome.seconds = begun.elapsed().as_secs_f64();
+    outcome.totals.seconds = begun.elapsed().as_secs_f64();
     Ok(outcome)
-}
-
-/// Keeps the logs of a part's processes, when which faults struck, and its history, by time: nanoseconds of the monotonic clock,
-/// of which the first line says which date one of them was.
-fn keep_traces(keep: &Path, folder: &Path, part: u32, blows: &[String], history: &History) -> Result<(), LabError> {
-    let to = keep.join(format!("part-{part}"));
-    std::fs::create_dir_all(&to).at(&to)?;
-    let mut lines = vec![format!("{} {}", now(), SystemClock::new().wall().rfc3339())];
-    lines.extend_from_slice(blows);
-    let mut operations: Vec<&Operation> = history.operations.iter().collect();
-    operations.sort_by_key(|operation| operation.begin);
-    lines.extend(operations.iter().map(|operation| format!("{operation:?}")));
-    lines.extend(history.invocations.iter().enumerate().map(|(at, invocation)| format!("{at} {invocation:?}")));
-    let path = to.join("history");
-    std::fs::write(&path, lines.join("\n")).at(&path)?;
-    for entry in std::fs::read_dir(folder).at(folder)?.flatten() {
-        if entry.path().extension() == Some("log".as_ref()) {
-            let copy = to.join(entry.file_name());
-            std::fs::copy(entry.path(), &copy).at(&copy)?;
-        }
-    }
-    Ok(())
 }
 
 /// One blow: its faults begin one after another, and each is ended when its time is over. So many they were.
@@ -297,10 +272,7 @@ fn await_whole(world: &mut World) -> Option<Duration> {
 
 fn make_bucket(world: &World, handle: &Handle) -> Result<(), LabError> {
     let mut caller = Caller::new(&world.doors, &world.access, handle);
-    match caller.call(0, Method::PUT, &format!("/{BUCKET}"), &[], b"")? {
-        CallOutcome::Done { .. } => Ok(()),
-        other => Err(LabError::Node(format!("the bucket is not made: {other:?}"))),
-    }
+    caller.call(0, Method::PUT, &format!("/{BUCKET}"), &[], b"")?.expect_done("make the bucket")
 }
 
 /// Reads every object at every node, when all is over.
@@ -322,8 +294,11 @@ fn look_at_all(
                     break;
                 }
                 if begun.elapsed() > READ_WITHIN {
-                    outcome.not_recovered += 1;
-                    outcome.violations.push(format!("{key} cannot be read at node {} after the faults", door + 1));
+                    outcome.totals.not_recovered += 1;
+                    outcome
+                        .totals
+                        .violations
+                        .push(format!("{key} cannot be read at node {} after the faults", door + 1));
                     break;
                 }
                 world.wait(LOOK_EVERY);
@@ -347,10 +322,10 @@ fn ours(history: &History) -> (Vec<(String, Operation)>, u64, Vec<nigh_check::hi
 }
 
 fn judged(history: &History, part: u32, outcome: &mut PartOutcome) -> Result<(), LabError> {
-    outcome.operations = history.operations.len() as u64;
+    outcome.totals.operations = history.operations.len() as u64;
     let of = |is: &dyn Fn(&Operation) -> bool| history.operations.iter().filter(|one| is(one)).count() as u64;
-    outcome.unknown = of(&|operation| operation.end.is_none());
-    outcome.by_invocations = of(&|operation| operation.invocation.is_some());
+    outcome.totals.unknown = of(&|operation| operation.end.is_none());
+    outcome.totals.by_invocations = of(&|operation| operation.invocation.is_some());
     let (broken, undecided, missed) = ours(history);
     let theirs = porcupine::judge(history)?;
     outcome.objects = theirs.objects;
@@ -359,28 +334,28 @@ fn judged(history: &History, part: u32, outcome: &mut PartOutcome) -> Result<(),
     outcome.ours_missed = missed.len() as u64;
     outcome.porcupine_broken = theirs.broken.len() as u64;
     outcome.porcupine_undecided = theirs.undecided.len() as u64;
-    outcome.lost = missed.iter().filter(|one| one.kind == MissedKind::Lost).count() as u64;
+    outcome.totals.lost = missed.iter().filter(|one| one.kind == MissedKind::Lost).count() as u64;
     // What only the search for an order found is told with the old reads: nobody can say which of them is.
     let told: std::collections::BTreeSet<&str> =
         missed.iter().map(|one| history.operations[one.read].object.as_str()).collect();
     let unexplained =
         broken.iter().map(|(object, _)| object).chain(&theirs.broken).filter(|object| !told.contains(object.as_str()));
     let unexplained: std::collections::BTreeSet<&String> = unexplained.collect();
-    outcome.stale = missed.len() as u64 - outcome.lost + unexplained.len() as u64;
+    outcome.totals.stale = missed.len() as u64 - outcome.totals.lost + unexplained.len() as u64;
     for one in &missed {
         let read = &history.operations[one.read];
-        outcome.violations.push(format!(
+        outcome.totals.violations.push(format!(
             "part {part}: {:?}: {} shows {:?} instead of {:?}: {read:?}",
             one.kind, read.object, one.shown, one.instead
         ));
     }
     for (object, at) in broken.iter().filter(|(object, _)| unexplained.contains(object)) {
-        outcome.violations.push(format!("part {part}: no order explains {object}, from here on: {at:?}"));
+        outcome.totals.violations.push(format!("part {part}: no order explains {object}, from here on: {at:?}"));
     }
     for object in theirs.broken.iter().filter(|object| !broken.iter().any(|(ours, _)| ours == *object)) {
-        outcome.violations.push(format!("part {part}: porcupine alone refuses {object}"));
+        outcome.totals.violations.push(format!("part {part}: porcupine alone refuses {object}"));
     }
-    outcome.violations.truncate(DETAILS_MAX);
+    outcome.totals.violations.truncate(DETAILS_MAX);
     for mutation in Mutation::ALL {
         // Of the one object alone: a mutation is one change.
         let Some(changed) = mutated(history, mutation) else { continue };
@@ -393,7 +368,11 @@ fn judged(history: &History, part: u32, outcome: &mut PartOutcome) -> Result<(),
         let (broken, _, missed) = ours(&small);
         let porcupine = !porcupine::judge(&small)?.broken.is_empty();
         let kind = mutation.name().to_owned();
-        outcome.mutations.push(MutationOutcome { kind, ours: !broken.is_empty() && !missed.is_empty(), porcupine });
+        outcome.totals.mutations.push(MutationOutcome {
+            kind,
+            ours: !broken.is_empty() && !missed.is_empty(),
+            porcupine,
+        });
     }
     Ok(())
 }
@@ -422,9 +401,18 @@ mod tests {
             Err(LabError::Peer(error)) => println!("SKIPPED: {test}: {error}"),
             other => {
                 other.unwrap();
-                assert_eq!((outcome.lost, outcome.stale, outcome.objects), (0, 0, 1), "{:?}", outcome.violations);
-                assert_eq!(outcome.mutations.len(), Mutation::ALL.len());
-                assert!(outcome.mutations.iter().all(|one| one.ours && one.porcupine), "{:?}", outcome.mutations);
+                assert_eq!(
+                    (outcome.totals.lost, outcome.totals.stale, outcome.objects),
+                    (0, 0, 1),
+                    "{:?}",
+                    outcome.totals.violations
+                );
+                assert_eq!(outcome.totals.mutations.len(), Mutation::ALL.len());
+                assert!(
+                    outcome.totals.mutations.iter().all(|one| one.ours && one.porcupine),
+                    "{:?}",
+                    outcome.totals.mutations
+                );
             }
         }
     }

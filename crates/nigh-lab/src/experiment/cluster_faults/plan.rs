@@ -6,14 +6,11 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{Rng, SeedableRng};
 
-/// NATS servers.
 pub(super) const SERVERS: usize = 3;
 /// After a home was lost alone nothing else strikes for so long: what its shards do is measured.
 const ALONE: Duration = Duration::from_secs(7);
-/// The share of blows of two faults.
 const TWO: f64 = 0.2;
 
-/// What strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     /// A node is killed, and started again.
@@ -64,7 +61,6 @@ pub(super) enum Kind {
     ForgetCalls,
 }
 
-/// How nodes reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wiring {
     /// Directly: the kernel can part them.
@@ -156,7 +152,6 @@ impl Kind {
     }
 }
 
-/// One fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Strike {
     pub(super) kind: Kind,

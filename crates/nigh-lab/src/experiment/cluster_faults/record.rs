@@ -22,7 +22,6 @@ pub(super) struct Record {
     tags: Mutex<BTreeMap<String, Value>>,
     /// Objects whose bytes are of no one write.
     mixed: AtomicU64,
-    /// The first of them.
     first_mixed: Mutex<Option<String>>,
 }
 
@@ -43,7 +42,6 @@ impl Record {
         invocations.len() - 1
     }
 
-    /// Its answer came.
     pub(super) fn ended(&self, invocation: usize, end: Moment) {
         if let Some(invocation) = self.history.lock().invocations.get_mut(invocation) {
             invocation.end = Some(end);
@@ -69,7 +67,6 @@ impl Record {
     }
 }
 
-/// A read that was answered.
 pub(super) fn read(object: &str, invocation: Option<usize>, begin: Moment, end: Moment, state: State) -> Operation {
     let (object, found) = (object.to_owned(), OperationResult::Is(state));
     Operation { object, invocation, begin, end: Some(end), found, made: None, is_last: false }

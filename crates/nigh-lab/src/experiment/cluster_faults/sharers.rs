@@ -15,12 +15,10 @@ use super::availability::shard_of;
 use super::clients::{BUCKET, Caller};
 use super::world::World;
 use crate::LabError;
-use crate::experiment::crash::s3_calls::CallOutcome;
+use crate::experiment::client_calls::CallOutcome;
 use crate::instrument::stats::Sample;
 
-/// Objects that are written in a turn.
 const OBJECTS: usize = 12;
-/// Turns of each kind.
 const TURNS: usize = 16;
 /// The others are stopped for no longer than this: well below their lease.
 const STOPPED_MAX: Duration = Duration::from_millis(1500);
@@ -28,13 +26,11 @@ const STOPPED_MAX: Duration = Duration::from_millis(1500);
 const SETTLE: Duration = Duration::from_millis(1200);
 const BODY: &[u8] = &[7; 1024];
 
-/// Medians, and their ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct PutWithSharersDead {
     pub(super) alive_p50_ms: f64,
     pub(super) dead_p50_ms: f64,
     pub(super) ratio: f64,
-    /// Puts of each kind.
     pub(super) puts: usize,
 }
 

@@ -13,7 +13,6 @@ pub(super) fn size_of(value: Value) -> usize {
     }
 }
 
-/// The object.
 pub(super) fn body_of(value: Value) -> Vec<u8> {
     let (word, size) = (format!("{value};").into_bytes(), size_of(value));
     word.iter().copied().cycle().take(size).collect()

@@ -15,6 +15,7 @@ use nigh_terms::{Namespace, ShardId};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use super::NODES;
 use super::plan::{Kind, SERVERS, Strike, Wiring};
 use crate::LabError;
 use crate::instrument::error::Tried;
@@ -23,13 +24,10 @@ use crate::instrument::programs;
 use crate::instrument::sign::Signer;
 use crate::instrument::tcp_relay::{TcpRelay, Weather};
 
-/// How long a node may take to be well.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long nodes may take to end.
 const DRAIN: Duration = Duration::from_secs(20);
 /// A node that says nothing of itself for so long says nothing.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
-/// How often processes are looked after.
 const TENDED_EVERY: Duration = Duration::from_millis(100);
 /// Of the file system that a node's state has for itself.
 const DISK: &str = "256m";
@@ -109,12 +107,19 @@ pub(super) struct Doors {
     pub(super) lambda: SocketAddr,
 }
 
-/// Who may ask.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     pub(super) s3: Signer,
     pub(super) lambda: Signer,
     pub(super) namespace: Namespace,
+}
+
+/// What begins a fault, or what ends it.
+struct Hands {
+    end: fn(&mut Process) -> io::Result<()>,
+    halt: fn(&mut Process) -> io::Result<()>,
+    cut: fn(&Network, usize) -> io::Result<()>,
+    part: fn(&Network, usize, usize) -> io::Result<()>,
 }
 
 /// The cluster. To be made, hurt and dropped by one thread that lives as long as it does.
@@ -132,18 +137,18 @@ pub(super) struct World {
 
 impl World {
     /// Starts servers, a store and nodes below `folder`. Blocks for many seconds.
-    pub(super) fn start(folder: &Path, nodes: u8, wiring: Wiring, handle: &Handle) -> Result<Self, LabError> {
+    pub(super) fn start(folder: &Path, wiring: Wiring, handle: &Handle) -> Result<Self, LabError> {
         let missing = "nats-server".to_owned();
         let nats_server = find_nats_server().ok_or(LabError::Missing { missing, hint: "run `make peers` first" })?;
         let program = programs::nigh()?;
         let disks: Result<Vec<Disk>, LabError> =
-            (1..=nodes).map(|number| Disk::mount(folder.join(format!("node-{number}")))).collect();
+            (1..=NODES).map(|number| Disk::mount(folder.join(format!("node-{number}")))).collect();
         let disks = disks?;
         let relays = match wiring {
             Wiring::Direct => Vec::new(),
             Wiring::Relayed => {
                 let relay = |_| handle.block_on(TcpRelay::start()).of_node();
-                (0..nodes).map(relay).collect::<Result<Vec<_>, _>>()?
+                (0..NODES).map(relay).collect::<Result<Vec<_>, _>>()?
             }
         };
         let mut set: Vec<String> = SETTINGS.iter().map(|one| (*one).to_owned()).collect();
@@ -151,7 +156,7 @@ impl World {
         let ports = relays.iter().map(TcpRelay::port).collect();
         let settings = LocalClusterSettings {
             folder: folder.to_owned(),
-            nodes,
+            nodes: NODES,
             program,
             nats_server,
             networks: true,
@@ -230,107 +235,86 @@ impl World {
 
     /// Begins a fault. What cannot be hurt because it does not run at the moment is hurt enough.
     pub(super) fn strike(&mut self, strike: &Strike) -> Result<(), LabError> {
-        let Strike { kind, node, other, server, .. } = *strike;
-        let (this, that, next) = (self.machine(node), self.machine(other), (server + 1) % SERVERS);
-        let link = |error: io::Error| LabError::Node(format!("{}: {error}", kind.name()));
-        match kind {
-            Kind::KillNode => drop(self.cluster.nodes()[node].process().kill()),
-            Kind::PauseNode | Kind::StopNode => drop(self.cluster.nodes()[node].process().stop()),
-            Kind::CutNode => self.network()?.cut_off(this).map_err(link)?,
-            Kind::SeparateNodes => self.network()?.separate(this, that).map_err(link)?,
-            Kind::MuteNode => self.network()?.mute(this, that).map_err(link)?,
-            Kind::SeparateFromServers => {
-                for machine in 0..SERVERS {
-                    self.network()?.separate(this, machine).map_err(link)?;
-                }
-            }
-            Kind::KillServer => self.servers(&[server], Process::kill),
-            Kind::StopServer => self.servers(&[server], |server| server.stop()),
-            Kind::CutServer => self.network()?.cut_off(server).map_err(link)?,
-            Kind::KillTwoServers => self.servers(&[server, next], Process::kill),
-            Kind::StopTwoServers => self.servers(&[server, next], |server| server.stop()),
-            Kind::CutTwoServers => {
-                for machine in [server, next] {
-                    self.network()?.cut_off(machine).map_err(link)?;
-                }
-            }
-            Kind::KillStore => self.store(Process::kill),
-            Kind::StopStore => self.store(|process| process.stop()),
-            Kind::LateStore => {
-                self.store(|process| process.stop());
-                self.wait(Duration::from_millis(200));
-                drop(self.cluster.nodes()[node].process().kill());
-            }
-            Kind::FullDisk => self.disks[node].fill().at(&self.disks[node].0)?,
-            Kind::BadPackets => self.netem(this, "add")?,
-            Kind::SlowCalls => self.relays[node].change(|weather| {
-                (weather.delay, weather.jitter) = (Duration::from_millis(30), Duration::from_millis(150));
-            }),
-            Kind::HoldCalls => self.relays[node].change(|weather| weather.holds_calls = true),
-            Kind::HoldAnswers => self.relays[node].change(|weather| weather.holds_answers = true),
-            Kind::ResetCalls => self.relays[node].change(|weather| weather.reset += 1),
-            Kind::ForgetCalls => self.relays[node].change(|weather| weather.forgotten += 1),
-        }
-        Ok(())
+        let hands = Hands {
+            end: Process::kill,
+            halt: |process| process.stop(),
+            cut: Network::cut_off,
+            part: Network::separate,
+        };
+        self.turn(strike, &hands, true)
     }
 
-    /// Ends it.
     pub(super) fn heal(&mut self, strike: &Strike) -> Result<(), LabError> {
+        let hands = Hands {
+            end: Process::run,
+            halt: |process| process.go_on(),
+            cut: Network::reconnect,
+            part: Network::rejoin,
+        };
+        self.turn(strike, &hands, false)
+    }
+
+    fn turn(&mut self, strike: &Strike, hands: &Hands, begins: bool) -> Result<(), LabError> {
         let Strike { kind, node, other, server, .. } = *strike;
         let (this, that, next) = (self.machine(node), self.machine(other), (server + 1) % SERVERS);
-        let link = |error: io::Error| LabError::Node(format!("{}: {error}", kind.name()));
-        let again = |error: io::Error| LabError::Node(format!("starting again after {}: {error}", kind.name()));
+        let failed = |error: io::Error| LabError::Node(format!("{}: {error}", kind.name()));
+        let Hands { end, halt, cut, part } = *hands;
+        let network = self.network()?;
         match kind {
-            Kind::KillNode => self.cluster.nodes()[node].process().run().map_err(again)?,
-            Kind::PauseNode | Kind::StopNode => drop(self.cluster.nodes()[node].process().go_on()),
-            Kind::CutNode => self.network()?.reconnect(this).map_err(link)?,
-            Kind::SeparateNodes => self.network()?.rejoin(this, that).map_err(link)?,
-            Kind::MuteNode => self.network()?.unmute(this, that).map_err(link)?,
-            Kind::SeparateFromServers => {
-                for machine in 0..SERVERS {
-                    self.network()?.rejoin(this, machine).map_err(link)?;
+            Kind::CutNode => cut(network, this).map_err(failed)?,
+            Kind::CutServer => cut(network, server).map_err(failed)?,
+            Kind::CutTwoServers => [server, next].into_iter().try_for_each(|one| cut(network, one)).map_err(failed)?,
+            Kind::SeparateNodes => part(network, this, that).map_err(failed)?,
+            Kind::SeparateFromServers => (0..SERVERS).try_for_each(|one| part(network, this, one)).map_err(failed)?,
+            Kind::MuteNode if begins => network.mute(this, that).map_err(failed)?,
+            Kind::MuteNode => network.unmute(this, that).map_err(failed)?,
+            Kind::BadPackets => self.netem(this, if begins { "add" } else { "del" })?,
+            Kind::PauseNode | Kind::StopNode => drop(halt(self.cluster.nodes()[node].process())),
+            Kind::KillServer => self.servers(&[server], end),
+            Kind::StopServer => self.servers(&[server], halt),
+            Kind::KillTwoServers => self.servers(&[server, next], end),
+            Kind::StopTwoServers => self.servers(&[server, next], halt),
+            Kind::KillStore => self.store(end),
+            Kind::StopStore => self.store(halt),
+            Kind::KillNode | Kind::LateStore => {
+                if kind == Kind::LateStore {
+                    self.store(halt);
+                }
+                if kind == Kind::LateStore && begins {
+                    self.wait(Duration::from_millis(200));
+                }
+                let done = end(self.cluster.nodes()[node].process());
+                // It must come back.
+                if !begins {
+                    done.map_err(failed)?;
                 }
             }
-            Kind::KillServer => self.servers(&[server], Process::run),
-            Kind::StopServer => self.servers(&[server], |server| server.go_on()),
-            Kind::CutServer => self.network()?.reconnect(server).map_err(link)?,
-            Kind::KillTwoServers => self.servers(&[server, next], Process::run),
-            Kind::StopTwoServers => self.servers(&[server, next], |server| server.go_on()),
-            Kind::CutTwoServers => {
-                for machine in [server, next] {
-                    self.network()?.reconnect(machine).map_err(link)?;
-                }
-            }
-            Kind::KillStore => self.store(Process::run),
-            Kind::StopStore => self.store(|process| process.go_on()),
-            Kind::LateStore => {
-                self.store(|process| process.go_on());
-                self.cluster.nodes()[node].process().run().map_err(again)?;
-            }
+            Kind::FullDisk if begins => self.disks[node].fill().at(&self.disks[node].0)?,
             Kind::FullDisk => {
                 let filler = self.disks[node].filler();
                 fs::remove_file(&filler).at(filler)?;
             }
-            Kind::BadPackets => self.netem(this, "del")?,
             Kind::SlowCalls => self.relays[node].change(|weather| {
-                (weather.delay, weather.jitter) = (Duration::ZERO, Duration::ZERO);
+                let slow = if begins { (30, 150) } else { (0, 0) };
+                (weather.delay, weather.jitter) = (Duration::from_millis(slow.0), Duration::from_millis(slow.1));
             }),
-            Kind::HoldCalls => self.relays[node].change(|weather| weather.holds_calls = false),
-            Kind::HoldAnswers => self.relays[node].change(|weather| weather.holds_answers = false),
-            // Once more: those that were made meanwhile.
+            Kind::HoldCalls => self.relays[node].change(|weather| weather.holds_calls = begins),
+            Kind::HoldAnswers => self.relays[node].change(|weather| weather.holds_answers = begins),
+            Kind::ForgetCalls if begins => self.relays[node].change(|weather| weather.forgotten += 1),
+            // Once more at the end: those that were made meanwhile.
             Kind::ResetCalls | Kind::ForgetCalls => self.relays[node].change(|weather| weather.reset += 1),
         }
         Ok(())
     }
 
     // Who does not run is hurt enough, and is started again by who tends the cluster.
-    fn store(&mut self, act: impl FnOnce(&mut Process) -> io::Result<()>) {
+    fn store(&mut self, act: fn(&mut Process) -> io::Result<()>) {
         if let Some(store) = self.cluster.store() {
             let _ = act(store.process());
         }
     }
 
-    fn servers(&mut self, which: &[usize], act: impl Fn(&mut Process) -> io::Result<()>) {
+    fn servers(&mut self, which: &[usize], act: fn(&mut Process) -> io::Result<()>) {
         for at in which {
             let _ = act(&mut self.cluster.servers().servers()[*at]);
         }
@@ -344,7 +328,6 @@ impl World {
         run("tc", &[&["-n", &namespace, "qdisc", what, "dev", "eth0", "root", "netem"], options].concat())
     }
 
-    /// Ends all in order.
     pub(super) fn end(self) {
         let Self { cluster, relays, disks, .. } = self;
         relays.iter().for_each(|relay| relay.change(|weather| *weather = Weather::default()));

@@ -8,7 +8,6 @@ pub(super) const WRITE_HEADER: &str = "x-amz-meta-write";
 /// The metadata that names the content, which an object shorter than its own head cannot.
 pub(super) const CONTENT_HEADER: &str = "x-amz-meta-content";
 
-/// What an object's bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Content {
     /// The key that it was written to first.
@@ -19,7 +18,6 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// As metadata.
     pub(super) fn name(&self) -> String {
         format!("{}:{}:{}:{}", self.key, self.client, self.sequence, self.bytes)
     }
@@ -31,7 +29,6 @@ impl Content {
         Some(Self { key, client, sequence, bytes: words.next()?.parse().ok()? })
     }
 
-    /// The bytes.
     pub(super) fn body(&self) -> Vec<u8> {
         let mut body = self.name().into_bytes();
         body.push(b'\n');
@@ -51,7 +48,6 @@ impl Content {
     }
 }
 
-/// As metadata.
 pub(super) fn write_name(id: WriteId) -> String {
     format!("{}:{}", id.client, id.sequence)
 }

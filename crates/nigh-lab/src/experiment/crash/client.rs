@@ -11,15 +11,15 @@ use rand::{Rng, SeedableRng};
 use super::body::{CONTENT_HEADER, Content, WRITE_HEADER, write_name};
 use super::fast_calls::FastCaller;
 use super::history::{Moment, Place, ReadRecord, Write, WriteId};
-use super::s3_calls::{CallOutcome, Caller, Door, element};
+use super::s3_calls::{Caller, Door};
 use super::{BUCKET, CLIENTS};
 use crate::LabError;
+use crate::experiment::client_calls::{CallOutcome, element};
 
 /// By which AWS SDKs name all attempts of one call.
 const INVOCATION: &str = "amz-sdk-invocation-id";
 const COPY_SOURCE: &str = "x-amz-copy-source";
 const DIRECTIVE: &str = "x-amz-metadata-directive";
-/// Keys that all clients write.
 const SHARED_KEYS: u32 = 12;
 /// Keys that one client writes: it knows what they are, and copies them.
 const OWN_KEYS: u32 = 3;
@@ -32,7 +32,6 @@ const FAST: f64 = 0.4;
 /// Between attempts, and after an answer that the node is busy or gone.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// All keys there may be.
 pub(super) fn keys() -> Vec<String> {
     let own = (0..CLIENTS).flat_map(|client| (0..OWN_KEYS).map(move |n| own_key(client, n)));
     (0..SHARED_KEYS).map(shared_key).chain(own).collect()
@@ -46,12 +45,10 @@ fn own_key(client: u32, n: u32) -> String {
     format!("own/{client}/{n}")
 }
 
-/// The path of a key.
 pub(super) fn path(key: &str) -> String {
     format!("/{BUCKET}/{key}")
 }
 
-/// A client's ways to the node.
 struct Ways<'a> {
     http: Caller<'a>,
     fast: Option<FastCaller<'a>>,
@@ -79,7 +76,6 @@ pub(super) struct Client {
     begun: Instant,
     pub(super) writes: Vec<Write>,
     pub(super) reads: Vec<ReadRecord>,
-    /// Writes that were acknowledged by the fast path.
     pub(super) by_fast_path: u64,
     /// To be repeated before anything else.
     pending: Option<Change>,
@@ -241,7 +237,6 @@ impl Client {
         let parts = if self.draw.random_range(0..8) == 0 { vec![PART_MIN, tail.max(1)] } else { vec![tail] };
         let (at, content) = self.begin_new(&key, parts.iter().sum());
         let names = self.names(at, &content);
-        let names: Vec<(&'static str, &str)> = names.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let Some(made) = done(ways.http.call(&Method::POST, &format!("{}?uploads=", path(&key)), &names, b"")?) else {
             return Ok(false);
         };
@@ -258,9 +253,8 @@ impl Client {
             listed.push_str(&format!("<Part><PartNumber>{}</PartNumber><ETag>{tag}</ETag></Part>", n + 1));
         }
         let complete = format!("<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>");
-        let invocation = self.invocation();
         let target = format!("{}?uploadId={upload}", path(&key));
-        let headers = [(invocation.0, invocation.1.as_str())];
+        let headers = [self.invocation()];
         let done = done(ways.http.call(&Method::POST, &target, &headers, complete.as_bytes())?).is_some();
         if done {
             self.writes[at].acknowledged = Some(self.now());
@@ -277,7 +271,6 @@ impl Client {
         if !self.send(ways, first)? || !self.put_own(ways, n)? {
             return Ok(false);
         }
-        let headers: Vec<(&'static str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         ways.http.call(&method, &path, &headers, &body)?;
         self.read(ways, own_key(self.number, n))
     }
@@ -302,11 +295,7 @@ impl Client {
         let fast_acknowledged = matches!(by_fast_path, Some(CallOutcome::Done { .. }));
         let answer = match by_fast_path {
             Some(answer) => answer,
-            None => {
-                let headers: Vec<(&'static str, &str)> =
-                    change.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-                ways.http.call(&change.method, &change.path, &headers, &change.body)?
-            }
+            None => ways.http.call(&change.method, &change.path, &change.headers, &change.body)?,
         };
         if done(answer).is_some() {
             let now = self.now();

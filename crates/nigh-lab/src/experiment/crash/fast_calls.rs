@@ -9,10 +9,9 @@ use nigh_client::{Address, Client, ClientError, Conditions, Headers};
 use super::BUCKET;
 use super::body::{self, CONTENT_HEADER, WRITE_HEADER};
 use super::history::ReadFinding;
-use super::s3_calls::CallOutcome;
+use crate::experiment::client_calls::CallOutcome;
 use crate::instrument::peer::S3Access;
 
-/// Who asks the node, and where.
 #[derive(Debug)]
 pub(super) struct FastDoor {
     pub(super) socket: PathBuf,

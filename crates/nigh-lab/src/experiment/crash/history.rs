@@ -13,14 +13,12 @@ use super::body::Content;
 /// Nanoseconds since the part of the run began.
 pub(super) type Moment = u64;
 
-/// Which write: the metadata of its object names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct WriteId {
     pub(super) client: u32,
     pub(super) sequence: u64,
 }
 
-/// A write of one key.
 #[derive(Clone, Debug)]
 pub(super) struct Write {
     pub(super) id: WriteId,
@@ -39,7 +37,6 @@ impl Write {
     }
 }
 
-/// What a read found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReadFinding {
     Absent,
@@ -48,7 +45,6 @@ pub(super) enum ReadFinding {
         id: WriteId,
         content: Content,
     },
-    /// One whose bytes are not.
     Torn(String),
 }
 
@@ -72,7 +68,6 @@ pub(super) struct ReadRecord {
     pub(super) place: Place,
 }
 
-/// How a promise was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// An acknowledged write is gone.
@@ -83,7 +78,6 @@ pub(super) enum Kind {
     Mixed,
 }
 
-/// One broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) kind: Kind,
@@ -112,7 +106,6 @@ impl SettledWrites {
     }
 }
 
-/// All that is wrong in a history.
 pub(super) fn check(writes: &[Write], reads: &[ReadRecord]) -> Vec<Violation> {
     let by_id: HashMap<WriteId, &Write> = writes.iter().map(|write| (write.id, write)).collect();
     let mut seen_first: HashMap<WriteId, Moment> = HashMap::new();

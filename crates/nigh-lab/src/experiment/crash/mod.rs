@@ -23,25 +23,21 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
-use self::node_lives::{Lives, PartOutcome};
+use self::node_lives::{Lives, PartOutcome, Totals};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::peer::installed::cache_folder;
-use crate::instrument::report::print_report;
+use crate::instrument::report_text::tell;
 use crate::instrument::stats::Sample;
 
-/// The one bucket.
 const BUCKET: &str = "crash";
-/// Clients at a time.
 const CLIENTS: u32 = 4;
 /// Kills of one state folder. A run that is cut off loses at most these.
 const PART_KILLS: u32 = 25;
-/// Broken promises that the report tells in full.
 const DETAILS_MAX: usize = 20;
 
-/// The store behind the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Store {
@@ -54,7 +50,6 @@ enum Store {
     Swift,
 }
 
-/// What `nigh experiment crash` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct CrashArgs {
     /// How often the node is killed
@@ -74,7 +69,6 @@ pub(super) struct CrashArgs {
     progress: Option<PathBuf>,
 }
 
-/// What a kept run was asked.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct CrashParameters {
     kills: u32,
@@ -88,29 +82,11 @@ struct CrashReport {
     machine: Machine,
     store: Store,
     seed: u64,
-    kills: u32,
-    /// Kills of the store, in some of these lives.
-    store_kills: u32,
-    /// Writes that were acknowledged.
-    acknowledged: u64,
-    /// Of these, puts by the fast path.
-    by_fast_path: u64,
-    /// Writes whose outcome no client learned.
-    unanswered: u64,
-    /// Reads checked: under load, after each start, and of the store.
-    reads: u64,
-    /// Reads after a start or of the store that miss an acknowledged write.
-    lost: u64,
-    /// Reads under load that are older than what was acknowledged before they began.
-    stale: u64,
-    /// Objects that are of no one write.
-    mixed: u64,
-    /// Listings after a start that differ from what is read.
-    listings_wrong: u64,
+    #[serde(flatten)]
+    totals: Totals,
     /// From the start of the program until its doors are open, with the journal of the killed one to recover.
     restart_p50_ms: f64,
     restart_max_ms: f64,
-    /// The first broken promises.
     violations: Vec<String>,
 }
 
@@ -123,8 +99,8 @@ impl CrashArgs {
         let handle = tokio::runtime::Handle::current();
         let played = tokio::task::spawn_blocking(move || self.play(machine, &handle));
         let report = played.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
-        print_report(&report, || report.text(), json)?;
-        let CrashReport { lost, stale, mixed, listings_wrong, .. } = report;
+        tell(&report, json)?;
+        let Totals { lost, stale, mixed, listings_wrong, .. } = report.totals;
         match lost + stale + mixed + listings_wrong {
             0 => Ok(()),
             _ => Err(LabError::Found(format!(
@@ -171,37 +147,10 @@ impl CrashArgs {
             machine,
             store,
             seed,
-            kills: all.kills,
-            store_kills: all.store_kills,
-            acknowledged: all.acknowledged,
-            by_fast_path: all.by_fast_path,
-            unanswered: all.unanswered,
-            reads: all.reads,
-            lost: all.lost,
-            stale: all.stale,
-            mixed: all.mixed,
-            listings_wrong: all.listings_wrong,
+            totals: all.totals,
             restart_p50_ms: restarts.median(),
             restart_max_ms: restarts.percentile(1.0),
             violations: all.violations,
         })
-    }
-}
-
-impl CrashReport {
-    fn text(&self) -> String {
-        let Self { kills, acknowledged, unanswered, reads, lost, stale, mixed, listings_wrong, .. } = self;
-        let mut text = format!(
-            "{kills} kills, {} of the store: {acknowledged} writes acknowledged, {} by the fast path; {unanswered} without \
-             an answer; {reads} reads\n\
-             lost {lost}, stale {stale}, mixed {mixed}, listings wrong {listings_wrong}\n\
-             restart {:.0} ms in the median, {:.0} ms at most",
-            self.store_kills, self.by_fast_path, self.restart_p50_ms, self.restart_max_ms
-        );
-        for violation in &self.violations {
-            text.push('\n');
-            text.push_str(violation);
-        }
-        text
     }
 }

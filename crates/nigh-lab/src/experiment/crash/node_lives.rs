@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http::Method;
-use nigh_node::client::AdminClient;
-use nigh_node::status::Status;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -15,11 +13,12 @@ use tokio::runtime::Handle;
 use super::client::{Client, keys, path};
 use super::fast_calls::FastDoor;
 use super::history::{Kind, Moment, Place, ReadFinding, ReadRecord, Violation, check};
-use super::s3_calls::{CallOutcome, Caller, Door};
+use super::s3_calls::{Caller, Door};
 use super::service::Service;
 use super::store_behind::BackingStore;
 use super::{BUCKET, CLIENTS, DETAILS_MAX, Store};
 use crate::LabError;
+use crate::experiment::client_calls::{await_pushed, joined};
 use crate::instrument::fault_proxy::plan::{Fault, Plan, Rule};
 use crate::instrument::node_under_test::{NodeUnderTest, configure, set, socket_address};
 
@@ -32,45 +31,53 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const CACHE: &str = "16 MiB";
 const JOURNAL: &str = "64 MiB";
 
-/// What a part of the run came to.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct PartOutcome {
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Totals {
     pub(super) kills: u32,
-    #[serde(default)]
+    /// Kills of the store, in some of the lives.
     pub(super) store_kills: u32,
     pub(super) acknowledged: u64,
-    #[serde(default)]
     pub(super) by_fast_path: u64,
+    /// Writes whose outcome no client learned.
     pub(super) unanswered: u64,
+    /// Reads checked: under load, after each start, and of the store.
     pub(super) reads: u64,
+    /// Reads after a start or of the store that miss an acknowledged write.
     pub(super) lost: u64,
+    /// Reads under load that are older than what was acknowledged before they began.
     pub(super) stale: u64,
+    /// Objects that are of no one write.
     pub(super) mixed: u64,
+    /// Listings after a start that differ from what is read.
     pub(super) listings_wrong: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct PartOutcome {
+    pub(super) totals: Totals,
     pub(super) restarts_ms: Vec<f64>,
     pub(super) violations: Vec<String>,
 }
 
 impl PartOutcome {
-    /// Takes another's figures into these.
     pub(super) fn add(&mut self, other: Self) {
-        self.kills += other.kills;
-        self.store_kills += other.store_kills;
-        self.by_fast_path += other.by_fast_path;
-        self.acknowledged += other.acknowledged;
-        self.unanswered += other.unanswered;
-        self.reads += other.reads;
-        self.lost += other.lost;
-        self.stale += other.stale;
-        self.mixed += other.mixed;
-        self.listings_wrong += other.listings_wrong;
+        let (sum, more) = (&mut self.totals, other.totals);
+        sum.kills += more.kills;
+        sum.store_kills += more.store_kills;
+        sum.acknowledged += more.acknowledged;
+        sum.by_fast_path += more.by_fast_path;
+        sum.unanswered += more.unanswered;
+        sum.reads += more.reads;
+        sum.lost += more.lost;
+        sum.stale += more.stale;
+        sum.mixed += more.mixed;
+        sum.listings_wrong += more.listings_wrong;
         self.restarts_ms.extend(other.restarts_ms);
         self.violations.extend(other.violations);
         self.violations.truncate(DETAILS_MAX);
     }
 }
 
-/// A state folder and those who use it.
 pub(super) struct Lives {
     folder: PathBuf,
     service: Option<Service>,
@@ -89,7 +96,6 @@ pub(super) struct Lives {
     listings_wrong: Vec<String>,
 }
 
-/// What the service does in a life.
 struct Weather {
     plan: Plan,
     /// It is killed at this share of the load, and is back only after the node.
@@ -117,10 +123,9 @@ impl Lives {
             listings_wrong: Vec::new(),
         };
         lives.start()?;
-        match Caller::new(&lives.door()?).call(&Method::PUT, &format!("/{BUCKET}"), &[], b"")? {
-            CallOutcome::Done { .. } => Ok(lives),
-            other => Err(LabError::Node(format!("the bucket is not made: {other:?}"))),
-        }
+        let made = Caller::new(&lives.door()?).call(&Method::PUT, &format!("/{BUCKET}"), &[], b"")?;
+        made.expect_done("make the bucket")?;
+        Ok(lives)
     }
 
     /// Load until a moment that is drawn, the kill, a start, and a look at all keys.
@@ -132,7 +137,7 @@ impl Lives {
         }
         let (door, stop, remembers) = (self.door()?, AtomicBool::new(false), self.remembers);
         let (node, service, clients) = (&mut self.node, &mut self.service, &mut self.clients);
-        let ended: Vec<Result<(), LabError>> = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let live = |client| {
                 let (door, stop) = (&door, &stop);
                 scope.spawn(move || Client::live(client, door, remembers, stop))
@@ -147,10 +152,8 @@ impl Lives {
                 node.kill();
             }
             stop.store(true, Ordering::Relaxed);
-            let panicked = || Err(LabError::Node("a client panicked".to_owned()));
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect()
-        });
-        ended.into_iter().collect::<Result<(), LabError>>()?;
+            joined(threads)
+        })?;
         self.kills += 1;
         if let Some(service) = &self.service {
             service.set_plan(Plan::default());
@@ -175,7 +178,9 @@ impl Lives {
         // Nobody writes any more: what Nigh gives now is what must come to the store.
         let through_nigh = self.look()?;
         match &behind {
-            BackingStore::Directory(_) => self.wait_until_pushed()?,
+            BackingStore::Directory(_) => {
+                await_pushed(&self.handle, &self.node()?.endpoints.admin_socket, PUSHED_WITHIN)?;
+            }
             BackingStore::Service(_) => wait_until_held(&behind, &through_nigh)?,
         }
         drop(self.node.take());
@@ -214,7 +219,7 @@ impl Lives {
         let count = |kind: Kind| found.iter().filter(|violation| violation.kind == kind).count() as u64;
         let acknowledged = writes.iter().filter(|write| write.acknowledged.is_some()).count();
         let told = found.iter().map(|violation| format!("{:?}: {}", violation.kind, violation.detail));
-        PartOutcome {
+        let totals = Totals {
             kills: self.kills,
             store_kills: self.store_kills,
             acknowledged: acknowledged as u64,
@@ -225,6 +230,9 @@ impl Lives {
             stale: count(Kind::Stale),
             mixed: count(Kind::Mixed),
             listings_wrong: self.listings_wrong.len() as u64,
+        };
+        PartOutcome {
+            totals,
             restarts_ms: self.restarts_ms,
             violations: told.chain(self.listings_wrong.iter().cloned()).take(DETAILS_MAX).collect(),
         }
@@ -307,25 +315,6 @@ impl Lives {
             self.listings_wrong.push(format!("Listing after kill {}: {listed:?}, read {read:?}", self.kills));
         }
         Ok(all)
-    }
-
-    fn wait_until_pushed(&self) -> Result<(), LabError> {
-        let admin = AdminClient::new(&self.node()?.endpoints.admin_socket);
-        let began = Instant::now();
-        loop {
-            let status: Status = self
-                .handle
-                .block_on(admin.get("/status"))
-                .map_err(|error| LabError::Node(format!("its status: {error}")))?;
-            if status.writes.waiting == 0 {
-                return Ok(());
-            }
-            if began.elapsed() > PUSHED_WITHIN {
-                let waited = PUSHED_WITHIN.as_secs();
-                return Err(LabError::Node(format!("not all is in the store after {waited} s: {:?}", status.writes)));
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
     }
 }
 

@@ -9,46 +9,10 @@ use super::body::{self, CONTENT_HEADER, WRITE_HEADER};
 use super::fast_calls::FastDoor;
 use super::history::ReadFinding;
 use crate::LabError;
+use crate::experiment::client_calls::{CallOutcome, element, exchange};
 use crate::instrument::http_load::{Connection, header};
 use crate::instrument::sign::Signer;
 
-/// A call's answer, and so what is known.
-#[derive(Debug)]
-pub(in crate::experiment) enum CallOutcome {
-    /// It was done.
-    Done { head: String, body: Vec<u8> },
-    /// 404: there is nothing.
-    Absent,
-    /// Another status: refused, or failed midway.
-    Refused(String),
-    /// None came.
-    Broken(String),
-}
-
-impl CallOutcome {
-    /// What a connection gave.
-    pub(in crate::experiment) fn of_exchange(exchanged: std::io::Result<(String, Vec<u8>)>) -> Self {
-        match exchanged {
-            // S3 may find out that it fails when it has begun its answer.
-            Ok((_, body)) if body.windows(7).take(512).any(|window| window == b"<Error>") => {
-                Self::Refused(String::from_utf8_lossy(&body).into_owned())
-            }
-            Ok((head, body)) => Self::Done { head, body },
-            Err(error) => {
-                let text = error.to_string();
-                if text.starts_with("HTTP/1.1 404") {
-                    Self::Absent
-                } else if text.starts_with("HTTP/1.1 ") {
-                    Self::Refused(text)
-                } else {
-                    Self::Broken(text)
-                }
-            }
-        }
-    }
-}
-
-/// Who calls a server.
 #[derive(Debug)]
 pub(in crate::experiment) struct Door {
     pub(in crate::experiment) server: SocketAddr,
@@ -59,7 +23,6 @@ pub(in crate::experiment) struct Door {
 }
 
 impl Door {
-    /// A server that speaks HTTP only.
     pub(in crate::experiment) const fn http(server: SocketAddr, signer: Signer, handle: Handle) -> Self {
         Self { server, signer, handle, fast: None }
     }
@@ -76,28 +39,17 @@ impl<'a> Caller<'a> {
         Self { door, connection: None }
     }
 
-    /// Sends one request and waits for its answer. Blocks.
     pub(in crate::experiment) fn call(
         &mut self,
         method: &Method,
         path: &str,
-        headers: &[(&'static str, &str)],
+        headers: &[(&'static str, String)],
         body: &[u8],
     ) -> Result<CallOutcome, LabError> {
+        let headers: Vec<(&'static str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let Door { server, signer, handle, .. } = self.door;
-        let request = handle.block_on(signer.signed(method.clone(), *server, path, headers, body))?;
-        let exchanged = match self.connection.take() {
-            Some(connection) => Ok(connection),
-            None => Connection::open(*server),
-        };
-        let exchanged = exchanged.and_then(|mut connection| {
-            let answer = connection.fetch(&request)?;
-            // Some servers close after some answers, and say so.
-            let closes = header(&answer.0, "connection").is_some_and(|said| said.eq_ignore_ascii_case("close"));
-            self.connection = (!closes).then_some(connection);
-            Ok(answer)
-        });
-        Ok(CallOutcome::of_exchange(exchanged))
+        let request = handle.block_on(signer.signed(method.clone(), *server, path, &headers, body))?;
+        Ok(exchange(&mut self.connection, || Connection::open(*server), &request))
     }
 
     /// What is at `path`; none if that is not told.
@@ -106,18 +58,16 @@ impl<'a> Caller<'a> {
             CallOutcome::Done { head, body } => {
                 Ok(body::seen(header(&head, WRITE_HEADER), header(&head, CONTENT_HEADER), &body))
             }
-            CallOutcome::Absent => Ok(ReadFinding::Absent),
-            CallOutcome::Refused(why) | CallOutcome::Broken(why) => Err(why),
+            other => other.body().map(|_| ReadFinding::Absent),
         })
     }
 
     /// The keys of a bucket of at most a thousand, with their sizes.
     pub(super) fn list(&mut self, bucket: &str) -> Result<Result<Vec<(String, usize)>, String>, LabError> {
-        Ok(match self.call(&Method::GET, &format!("/{bucket}?list-type=2"), &[], b"")? {
-            CallOutcome::Done { body, .. } => Ok(entries(&String::from_utf8_lossy(&body))),
-            CallOutcome::Absent => Err("404".to_owned()),
-            CallOutcome::Refused(why) | CallOutcome::Broken(why) => Err(why),
-        })
+        let listed = self.call(&Method::GET, &format!("/{bucket}?list-type=2"), &[], b"")?.body();
+        Ok(listed
+            .and_then(|page| page.ok_or_else(|| "404".to_owned()))
+            .map(|page| entries(&String::from_utf8_lossy(&page))))
     }
 }
 
@@ -125,12 +75,6 @@ impl<'a> Caller<'a> {
 fn entries(page: &str) -> Vec<(String, usize)> {
     let entry = |text: &str| Some((element(text, "Key")?.to_owned(), element(text, "Size")?.parse().ok()?));
     page.split("<Contents>").skip(1).filter_map(entry).collect()
-}
-
-/// The text of an XML element.
-pub(in crate::experiment) fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let (_, rest) = text.split_once(&format!("<{name}>"))?;
-    rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
 }
 
 #[cfg(test)]

@@ -10,15 +10,14 @@ use crate::instrument::fault_proxy::FaultProxy;
 use crate::instrument::fault_proxy::plan::Plan;
 use crate::instrument::node_under_test::settings_of_store;
 use crate::instrument::peer::S3Access;
-use crate::instrument::peer::minio::Minio;
+use crate::instrument::peer::s3_server::S3Server;
 use crate::instrument::peer::swift::Swift;
 
 enum Server {
-    Minio(Minio),
+    Minio(S3Server),
     Swift(Swift),
 }
 
-/// A running service.
 pub(super) struct Service {
     server: Server,
     proxy: FaultProxy,
@@ -29,7 +28,7 @@ impl Service {
     pub(super) fn start(store: Store, folder: &Path, handle: &Handle) -> Result<Option<Self>, LabError> {
         let server = match store {
             Store::Directory => return Ok(None),
-            Store::S3 => Server::Minio(Minio::start(&folder.join("minio"))?),
+            Store::S3 => Server::Minio(S3Server::minio(&folder.join("minio"))?),
             Store::Swift => Server::Swift(Swift::start(&folder.join("swift"))?),
         };
         let endpoint = match &server {
@@ -54,7 +53,6 @@ impl Service {
         settings
     }
 
-    /// Its S3 API, past the proxy.
     pub(super) fn access(&self) -> S3Access {
         match &self.server {
             Server::Minio(minio) => minio.s3().clone(),

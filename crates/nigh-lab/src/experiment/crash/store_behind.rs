@@ -14,7 +14,6 @@ use crate::LabError;
 const FOOTER: usize = 40;
 const MAGIC: &[u8; 8] = b"NIGHOBJ\n";
 
-/// Where the truth is.
 pub(super) enum BackingStore {
     /// The folder of the bucket's objects. The node must have ended.
     Directory(PathBuf),

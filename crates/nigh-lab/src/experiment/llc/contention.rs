@@ -1,16 +1,15 @@
 //! `nigh experiment llc-contention`: CASY's figure 1. Its four functions alone, and each while the three others run beside it
-//! without end, on the simulated machine with no partitioning; and with `--real` on this one too (`real_contention`).
+//! without end, on the simulated machine with no partitioning; with `--real` on this machine too (`real_contention`).
 
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 
 use clap::Args;
 use nigh_sim::llc::{Classes, Job, JobId, MachineConfig, Passes, ReplayTrace, SampleRate, SimTime, simulate};
 use nigh_terms::ClosId;
 use serde::Serialize;
 
-use super::paper;
 use super::real_contention::{self, Inputs, RealRuns};
+use super::{PageArgs, paper, traces};
 use crate::LabError;
 use crate::instrument::cache_sizing::HERTZ;
 use crate::instrument::chart::{self, Series};
@@ -18,14 +17,15 @@ use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
 use crate::instrument::progress;
-use crate::instrument::report::publish;
+use crate::instrument::report_text::{html_of, tell_with_page};
 use crate::instrument::stats::{Estimate, Sample};
-use crate::instrument::table::grid;
-use crate::instrument::trace_library::TraceLibrary;
 
 /// One line in so many is simulated: what the sampled recordings hold.
 const SAMPLING: u32 = 32;
 
+/// Repetitions, each with other page frames.
+const REPETITIONS: u64 = 5;
+const REPETITIONS_QUICK: u64 = 2;
 /// Rounds on this machine: one run alone, one together.
 const REAL_ROUNDS: usize = 11;
 const REAL_ROUNDS_QUICK: usize = 3;
@@ -33,24 +33,16 @@ const REAL_ROUNDS_QUICK: usize = 3;
 /// The recordings that stand for the four; the paper does not say which sizes its figure 1 has.
 const INPUTS: [&str; 4] = ["effect-26m", "blur-1.4m", "speech-79m", "resize-61m"];
 
-/// What `nigh experiment llc-contention` takes.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ContentionArgs {
-    /// The folder of the recorded traces
-    #[arg(long, default_value = "data/llc-traces")]
-    traces: PathBuf,
-    /// Repetitions, each with other page frames
-    #[arg(long, default_value_t = 5)]
-    repetitions: usize,
     /// The first tenth of each recording, twice
     #[arg(long)]
     quick: bool,
     /// Run the four on this machine too, on real inputs (`make deps`); takes about two minutes
     #[arg(long)]
     real: bool,
-    /// Writes the report as a page
-    #[arg(long)]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    page: PageArgs,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,11 +52,9 @@ struct Row {
     /// Seconds of the recorded stretch, of the mean of two runs.
     alone: Estimate,
     together: Estimate,
-    /// Time together over time alone.
     ratio: f64,
     /// What section III has in words.
     paper: Option<f64>,
-    /// On this machine, where that was asked for.
     real: Option<RealRuns>,
 }
 
@@ -76,27 +66,26 @@ struct LlcContentionReport {
 
 impl ContentionArgs {
     pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
-        let html = self.html.clone();
-        publish(&self.report(machine)?, html.as_deref(), page, text, json)
+        tell_with_page(&self.report(machine)?, self.page.html.as_deref(), page, json)
     }
 
-    fn report(self, machine: Machine) -> Result<LlcContentionReport, LabError> {
-        let library = TraceLibrary::open(&self.traces)?;
-        let mut traces = Vec::new();
+    fn report(&self, machine: Machine) -> Result<LlcContentionReport, LabError> {
+        let library = traces()?;
+        let mut recorded = Vec::new();
         for name in INPUTS {
             let input = library.input(name)?;
             let instructions = if self.quick { input.instructions / 10 } else { u64::MAX };
-            traces.push(library.trace(input, SAMPLING, instructions)?);
+            recorded.push(library.trace(input, SAMPLING, instructions)?);
         }
-        let repetitions = if self.quick { 2 } else { self.repetitions.max(1) } as u64;
+        let repetitions = if self.quick { REPETITIONS_QUICK } else { REPETITIONS };
         let all: Vec<usize> = (0..INPUTS.len()).collect();
         let real = if self.real { real_runs(self.quick)? } else { Vec::new() };
         let rows = in_parallel(&all, |&at| {
             let measure = |others: &[&ReplayTrace]| {
-                let runs = (0..repetitions).map(|seed| seconds(INPUTS[at], &traces[at], others, seed));
+                let runs = (0..repetitions).map(|seed| seconds(INPUTS[at], &recorded[at], others, seed));
                 Ok::<_, LabError>(Sample::new(runs.collect::<Result<_, _>>()?).mean_estimate(at as u64))
             };
-            let others: Vec<_> = all.iter().filter(|&&other| other != at).map(|&other| &traces[other]).collect();
+            let others: Vec<_> = all.iter().filter(|&&other| other != at).map(|&other| &recorded[other]).collect();
             let (alone, together) = (measure(&[])?, measure(&others)?);
             let function = library.input(INPUTS[at])?.function.clone();
             let paper = paper::CONTENTION.iter().find(|(name, _)| *name == function).and_then(|(_, ratio)| *ratio);
@@ -108,7 +97,6 @@ impl ContentionArgs {
     }
 }
 
-/// The four on this machine.
 fn real_runs(quick: bool) -> Result<Vec<RealRuns>, LabError> {
     let project = std::env::current_dir().at(".")?;
     let progress = progress::bar(0);
@@ -133,24 +121,6 @@ fn seconds(name: &str, trace: &ReplayTrace, others: &[&ReplayTrace], seed: u64) 
     Ok(report.jobs[0].time().seconds(HERTZ) / f64::from(twice.get()))
 }
 
-const HEAD: [&str; 6] = ["input", "alone s", "together s", "together / alone", "paper", "this machine"];
-
-fn cells(row: &Row) -> Vec<String> {
-    vec![
-        row.input.clone(),
-        format!("{:.3}", row.alone.value),
-        format!("{:.3}", row.together.value),
-        format!("{:.2}", row.ratio),
-        row.paper.map_or_else(|| "less impacted".to_owned(), |ratio| format!("{ratio:.2}")),
-        row.real.as_ref().map_or_else(String::new, |real| format!("{:.2} ({})", real.ratio, real.input)),
-    ]
-}
-
-fn text(report: &LlcContentionReport) -> String {
-    let table = grid(HEAD, report.rows.iter().map(cells));
-    format!("{table}\nThe paper's section III says \"decrease\" and means increase; its inputs are not named.\n")
-}
-
 fn page(report: &LlcContentionReport) -> Result<String, LabError> {
     let groups: Vec<String> = report.rows.iter().map(|row| row.input.clone()).collect();
     let series = [
@@ -163,26 +133,23 @@ fn page(report: &LlcContentionReport) -> Result<String, LabError> {
         Series::of_groups("together, paper", report.rows.iter().map(|row| row.paper.unwrap_or(f64::NAN))),
     ];
     let mut body = chart::figure("Time over time alone", &chart::bars(&groups, &series, "time over time alone")?);
-    body += &chart::table(&HEAD, &report.rows.iter().map(cells).collect::<Vec<_>>());
+    body += &html_of(report)?;
     let about = "CASY's figure 1 on a simulated Xeon Silver 4210R, without partitioning: each function alone, and while the \
-                 three others run.";
+                 three others run. The paper's section III says \"decrease\" and means increase; it does not name its inputs.";
     Ok(chart::page("Functions alone and together", about, &body, &report.machine))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
     fn speech_suffers_most_from_the_others_and_effect_least() {
-        let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/llc-traces");
-        let arguments = ContentionArgs { traces, repetitions: 1, quick: true, real: false, html: None };
+        let arguments = ContentionArgs { quick: true, ..ContentionArgs::default() };
         let report = arguments.report(Machine::read("llc-contention --quick".to_owned())).unwrap();
         let ratio = |function: &str| report.rows.iter().find(|row| row.function == function).unwrap().ratio;
         assert!(report.rows.iter().all(|row| row.ratio > 0.99), "{report:?}");
         assert!(ratio("speech") > ratio("blur") && ratio("effect") < 1.02, "{report:?}");
-        assert!(page(&report).unwrap().contains("<svg") && text(&report).contains("less impacted"));
+        assert!(page(&report).unwrap().contains("<svg"));
     }
 }

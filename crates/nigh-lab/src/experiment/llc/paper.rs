@@ -41,7 +41,6 @@ pub(super) fn class_of(function: &str) -> Option<&'static str> {
     }
 }
 
-/// The ways that table III has for a recording.
 pub(super) fn ways_of(recording: &str) -> Option<u8> {
     TABLE_3.iter().find(|(name, _)| *name == recording).map(|(_, ways)| *ways)
 }

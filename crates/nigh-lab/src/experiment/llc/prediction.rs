@@ -4,38 +4,22 @@
 //! Beside Nigh's choice of model, CASY's: the nearest row by size. What a model is told of an input is what a store knows of
 //! an object before the function runs: bytes, pixels, seconds.
 
-use std::path::PathBuf;
-
-use clap::Args;
 use nigh_llc::{Axis, ModelKind, Prediction, SizingModel, TrainedRange, TrainingRow, TrainingRows};
 use nigh_sim::llc::CoreTiming;
 use nigh_terms::Ways;
 use serde::Serialize;
 
-use super::paper;
+use super::{Bar, PageArgs, bars_by_function, paper, traces};
 use crate::LabError;
 use crate::instrument::cache_sizing::{self, RULE};
-use crate::instrument::chart::{self, Series};
+use crate::instrument::chart;
 use crate::instrument::machine::Machine;
-use crate::instrument::report::publish;
-use crate::instrument::table::grid;
-use crate::instrument::trace_library::{RecordedInput, Role, TraceLibrary};
+use crate::instrument::report_text::{html_of, tell_with_page};
+use crate::instrument::trace_library::{RecordedInput, Role};
 
 /// What the time with the predicted ways may be of that with all.
 const TIME_ALLOWED: f64 = 1.05;
 
-/// What `nigh experiment llc-prediction` takes.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct PredictionArgs {
-    /// The folder of the recorded traces
-    #[arg(long, default_value = "data/llc-traces")]
-    traces: PathBuf,
-    /// Writes the report as a page
-    #[arg(long)]
-    html: Option<PathBuf>,
-}
-
-/// What a model said, and what came of it.
 #[derive(Debug, Clone, Serialize)]
 struct JudgedPrediction {
     ways: u8,
@@ -52,7 +36,6 @@ struct Row {
     /// Beyond the trained inputs: the platform would profile it.
     range: TrainedRange,
     model: ModelKind,
-    /// What it goes by.
     axis: Axis,
     /// By the full sweep.
     ways_needed: u8,
@@ -82,32 +65,28 @@ struct Score {
     worst_time: f64,
 }
 
-impl PredictionArgs {
-    pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
-        let html = self.html.clone();
-        publish(&self.report(machine)?, html.as_deref(), page, text, json)
-    }
+pub(crate) fn run(args: &PageArgs, machine: Machine, json: bool) -> Result<(), LabError> {
+    tell_with_page(&report(machine)?, args.html.as_deref(), page, json)
+}
 
-    fn report(self, machine: Machine) -> Result<PredictionReport, LabError> {
-        let library = TraceLibrary::open(&self.traces)?;
-        let mut rows = Vec::new();
-        for function in paper::FUNCTIONS {
-            let trained = paper::TABLE_3.iter().map(|(name, _)| library.input(name));
-            let trained: Vec<_> = trained.filter_map(Result::ok).filter(|input| input.function == function).collect();
-            let held_out: Vec<_> = library.of(function, Role::HeldOut).collect();
-            if trained.is_empty() || held_out.is_empty() {
-                continue;
-            }
+fn report(machine: Machine) -> Result<PredictionReport, LabError> {
+    let library = traces()?;
+    let mut rows = Vec::new();
+    for function in paper::FUNCTIONS {
+        let trained = paper::TABLE_3.iter().map(|(name, _)| library.input(name));
+        let trained: Vec<_> = trained.filter_map(Result::ok).filter(|input| input.function == function).collect();
+        let held_out: Vec<_> = library.of(function, Role::HeldOut).collect();
+        if !trained.is_empty() {
             rows.extend(judge_function(function, &trained, &held_out)?);
         }
-        Ok(PredictionReport {
-            machine,
-            nigh: score(&rows, |row| &row.nigh),
-            casy: score(&rows, |row| &row.casy),
-            nigh_trained: score(rows.iter().filter(|row| row.range == TrainedRange::Trained), |row| &row.nigh),
-            rows,
-        })
     }
+    Ok(PredictionReport {
+        machine,
+        nigh: score(&rows, |row| &row.nigh),
+        casy: score(&rows, |row| &row.casy),
+        nigh_trained: score(rows.iter().filter(|row| row.range == TrainedRange::Trained), |row| &row.nigh),
+        rows,
+    })
 }
 
 fn judge_function(
@@ -154,7 +133,6 @@ fn judge_function(
     held_out.iter().map(row).collect()
 }
 
-/// CASY's model.
 fn nearest(function: &str, rows: &[TrainingRow]) -> Result<SizingModel, LabError> {
     let version = cache_sizing::version(function);
     let failed = |reason: String| LabError::Simulation { what: function.to_owned(), reason };
@@ -178,88 +156,27 @@ fn score<'r>(rows: impl IntoIterator<Item = &'r Row>, of: fn(&Row) -> &JudgedPre
     score
 }
 
-const HEAD: [&str; 9] = ["input", "T(1)/T(11)", "needs", "class", "Nigh", "time", "class right", "CASY's k-NN", "time"];
-
-fn cells(row: &Row) -> Vec<String> {
-    let mark = if row.range == TrainedRange::Extrapolated { " (profiled)" } else { "" };
-    vec![
-        row.input.clone(),
-        format!("{:.3}", row.slowdown_one_way),
-        row.ways_needed.to_string(),
-        if row.sensitive { "CS" } else { "CI" }.to_owned(),
-        format!("{}{mark}", row.nigh.ways),
-        format!("{:.3}", row.nigh.time),
-        if row.nigh.class_right { "yes" } else { "no" }.to_owned(),
-        row.casy.ways.to_string(),
-        format!("{:.3}", row.casy.time),
-    ]
-}
-
-fn judgement(report: &PredictionReport) -> String {
-    let say = |name: &str, score: &Score| {
-        format!(
-            "{name}: class right {}/{}, ways right {}/{}, time within 5 % {}/{} (worst {:.3})",
-            score.class_right,
-            score.inputs,
-            score.ways_right,
-            score.inputs,
-            score.time_right,
-            score.inputs,
-            score.worst_time,
-        )
-    };
-    let all = [
-        say("Nigh", &report.nigh),
-        say("Nigh within the trained sizes", &report.nigh_trained),
-        say("CASY's k-NN", &report.casy),
-    ];
-    format!(
-        "{}. The paper's figure 5 has every class right and times \"identical\" to those with all ways.",
-        all.join("; ")
-    )
-}
-
-fn text(report: &PredictionReport) -> String {
-    let table = grid(HEAD, report.rows.iter().map(cells));
-    format!(
-        "{table}\n(profiled): beyond the trained sizes, the platform marks it and profiles it.\n{}\n",
-        judgement(report)
-    )
-}
-
 fn page(report: &PredictionReport) -> Result<String, LabError> {
-    let mut body = String::new();
-    for function in paper::FUNCTIONS {
-        let rows: Vec<_> = report.rows.iter().filter(|row| row.function == function).collect();
-        if rows.is_empty() {
-            continue;
-        }
-        let groups: Vec<String> = rows.iter().map(|row| format!("{} ({})", row.input, row.nigh.ways)).collect();
-        let series = |name: &str, time: fn(&Row) -> f64| Series::of_groups(name, rows.iter().map(|row| time(row)));
-        let all = [
-            series("all ways", |_| 1.0),
-            series("ways predicted by Nigh", |row| row.nigh.time),
-            series("ways predicted by CASY's k-NN", |row| row.casy.time),
-        ];
-        body += &chart::figure(function, &chart::bars(&groups, &all, "time over time with all")?);
-    }
-    body += &chart::table(&HEAD, &report.rows.iter().map(cells).collect::<Vec<_>>());
-    body += &format!("<p>{}</p>", judgement(report));
+    let named = |row: &Row| (row.function.clone(), format!("{} ({})", row.input, row.nigh.ways));
+    let series: [Bar<Row>; 3] = [
+        ("all ways", |_| 1.0),
+        ("ways predicted by Nigh", |row| row.nigh.time),
+        ("ways predicted by CASY's k-NN", |row| row.casy.time),
+    ];
+    let body = bars_by_function(&report.rows, named, &series, "time over time with all")? + &html_of(report)?;
     let about = "CASY's figure 5: models trained on table III's four sizes of each function, asked for inputs they have not seen. \
-                 In brackets the ways predicted.";
+                 In brackets the ways predicted. The paper's figure 5 has every class right and times \"identical\" to those \
+                 with all ways.";
     Ok(chart::page("Predicted ways", about, &body, &report.machine))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
     fn held_out_inputs_are_judged_by_their_own_sweep() {
-        let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/llc-traces");
-        let report = PredictionArgs { traces, html: None }.report(Machine::read("llc-prediction".to_owned())).unwrap();
+        let report = report(Machine::read("llc-prediction".to_owned())).unwrap();
         assert!(report.nigh.inputs >= 10);
         for row in &report.rows {
             assert!(row.nigh.time >= 1.0 && row.casy.time >= 1.0, "{row:?}");
@@ -268,6 +185,5 @@ mod tests {
         }
         assert!(report.nigh.time_right >= report.casy.time_right);
         assert!(page(&report).unwrap().contains("<svg"));
-        assert!(text(&report).contains("figure 5"));
     }
 }

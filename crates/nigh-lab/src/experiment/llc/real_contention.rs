@@ -30,14 +30,12 @@ const HANDLER: &str = include_str!("local_handler.py");
 /// How long the others run before a run beside them counts.
 const LEAD: Duration = Duration::from_millis(200);
 
-/// Which of its inputs each function gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inputs {
     Smallest,
     Largest,
 }
 
-/// One function's runs on this machine.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct RealRuns {
     #[serde(skip)]
@@ -57,7 +55,6 @@ struct HandlerTime {
     processor_s: f64,
 }
 
-/// A function that stands ready with its input.
 struct ReadyFunction {
     runtime: BareRuntime,
     event: Vec<u8>,
@@ -102,7 +99,6 @@ pub(super) fn measure(
     Ok(found)
 }
 
-/// One function of the four.
 struct Part {
     name: String,
     code: PathBuf,

@@ -5,38 +5,19 @@
 //! A trace that was sampled while recorded cannot tell neighbours: for it the discount is given to every miss, so that its
 //! figure is the least that any prefetcher could make of it.
 
-use std::path::PathBuf;
-
-use clap::Args;
 use nigh_llc::{CacheClass, RunCurves, TimeCurve, Tolerance, Work};
 use nigh_sim::llc::{CoreTiming, MachineConfig};
 use serde::Serialize;
 
-use super::paper;
+use super::{Bar, WaysArgs, bars_by_function, paper, traces};
 use crate::LabError;
 use crate::instrument::cache_sizing::{self, LINES_PER_WAY, RULE};
-use crate::instrument::chart::{self, Series};
+use crate::instrument::chart;
 use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
-use crate::instrument::report::publish;
-use crate::instrument::table::grid;
+use crate::instrument::report_text::{html_of, tell_with_page};
 use crate::instrument::trace_library::{RecordedInput, Role, TraceLibrary};
 
-/// What `nigh experiment llc-ways` takes.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct WaysArgs {
-    /// The folder of the recorded traces
-    #[arg(long, default_value = "data/llc-traces")]
-    traces: PathBuf,
-    /// Only inputs recorded whole, which are small
-    #[arg(long)]
-    quick: bool,
-    /// Writes the report as a page
-    #[arg(long)]
-    html: Option<PathBuf>,
-}
-
-/// The ways an input needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct Needs {
     at_1_percent: u8,
@@ -57,7 +38,6 @@ struct Row {
     input: String,
     function: String,
     bytes: u64,
-    /// Table III; none for sizes that are not in it.
     paper: Option<u8>,
     /// From the simulator's sweep of the kept trace.
     simulated: Needs,
@@ -67,7 +47,6 @@ struct Row {
     prefetched: Needs,
     /// Whether neighbours are known, or all misses were discounted.
     neighbours_known: bool,
-    /// Time with one way over time with all.
     slowdown_one_way: f64,
     class: CacheClass,
     /// The paper's class of the function: needs above one way.
@@ -85,29 +64,26 @@ struct WaysReport {
     compared: usize,
 }
 
-impl WaysArgs {
-    pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
-        let html = self.html.clone();
-        publish(&self.report(machine)?, html.as_deref(), page, text, json)
-    }
+pub(crate) fn run(args: &WaysArgs, machine: Machine, json: bool) -> Result<(), LabError> {
+    tell_with_page(&report(args.quick, machine)?, args.page.html.as_deref(), page, json)
+}
 
-    fn report(self, machine: Machine) -> Result<WaysReport, LabError> {
-        let library = TraceLibrary::open(&self.traces)?;
-        let suits = |input: &&RecordedInput| input.has_trace() && (input.is_whole() || !self.quick);
-        let of_functions = paper::FUNCTIONS.into_iter().flat_map(|function| library.of(function, Role::Table));
-        let inputs: Vec<_> = of_functions.filter(suits).collect();
-        let rows = in_parallel(&inputs, |input| row(&library, input))?;
-        let compared: Vec<_> = rows.iter().filter_map(|row| Some((row, row.paper?))).collect();
-        let count = |suits: fn(&Row, u8) -> bool| compared.iter().filter(|(row, paper)| suits(row, *paper)).count();
-        Ok(WaysReport {
-            machine,
-            equal: count(|row, paper| row.simulated.at_5_percent == paper),
-            within_one: count(|row, paper| row.simulated.at_5_percent.abs_diff(paper) <= 1),
-            equal_prefetched: count(|row, paper| row.prefetched.at_5_percent == paper),
-            compared: compared.len(),
-            rows,
-        })
-    }
+fn report(quick: bool, machine: Machine) -> Result<WaysReport, LabError> {
+    let library = traces()?;
+    let suits = |input: &&RecordedInput| input.has_trace() && (input.is_whole() || !quick);
+    let of_functions = paper::FUNCTIONS.into_iter().flat_map(|function| library.of(function, Role::Table));
+    let inputs: Vec<_> = of_functions.filter(suits).collect();
+    let rows = in_parallel(&inputs, |input| row(&library, input))?;
+    let compared: Vec<_> = rows.iter().filter_map(|row| Some((row, row.paper?))).collect();
+    let count = |suits: fn(&Row, u8) -> bool| compared.iter().filter(|(row, paper)| suits(row, *paper)).count();
+    Ok(WaysReport {
+        machine,
+        equal: count(|row, paper| row.simulated.at_5_percent == paper),
+        within_one: count(|row, paper| row.simulated.at_5_percent.abs_diff(paper) <= 1),
+        equal_prefetched: count(|row, paper| row.prefetched.at_5_percent == paper),
+        compared: compared.len(),
+        rows,
+    })
 }
 
 fn row(library: &TraceLibrary, input: &RecordedInput) -> Result<Row, LabError> {
@@ -145,74 +121,28 @@ fn all_neighbours(input: &RecordedInput, curves: &RunCurves, timing: &CoreTiming
         .map_err(|error| LabError::Simulation { what: input.name.clone(), reason: error.to_string() })
 }
 
-const HEAD: [&str; 9] =
-    ["input", "T(1)/T(11)", "class", "paper", "K 5 %", "K 1 %", "K 5 % prefetched", "K 1 % prefetched", "exact K 5 %"];
-
-fn cells(row: &Row) -> Vec<String> {
-    let bound = |ways: u8| if row.neighbours_known { ways.to_string() } else { format!(">= {ways}") };
-    vec![
-        row.input.clone(),
-        format!("{:.2}", row.slowdown_one_way),
-        row.class.to_string(),
-        row.paper.map_or_else(String::new, |ways| ways.to_string()),
-        row.simulated.at_5_percent.to_string(),
-        row.simulated.at_1_percent.to_string(),
-        bound(row.prefetched.at_5_percent),
-        bound(row.prefetched.at_1_percent),
-        row.counted.at_5_percent.to_string(),
-    ]
-}
-
-fn comparison(report: &WaysReport) -> String {
-    format!(
-        "Of {} sizes of table III, at 5 %: {} need the paper's ways, {} within one; {} with the discount.",
-        report.compared, report.equal, report.within_one, report.equal_prefetched,
-    )
-}
-
-fn text(report: &WaysReport) -> String {
-    let table = grid(HEAD, report.rows.iter().map(cells));
-    format!("{table}\n{}\n", comparison(report))
-}
-
 fn page(report: &WaysReport) -> Result<String, LabError> {
-    let compared: Vec<_> = report.rows.iter().filter(|row| row.paper.is_some()).collect();
-    let mut body = String::new();
-    for function in paper::FUNCTIONS {
-        let rows: Vec<_> = compared.iter().filter(|row| row.function == function).collect();
-        if rows.is_empty() {
-            continue;
-        }
-        let groups: Vec<String> = rows.iter().map(|row| row.input.clone()).collect();
-        let series =
-            |name: &str, ways: fn(&Row) -> u8| Series::of_groups(name, rows.iter().map(|row| f64::from(ways(row))));
-        let all = [
-            series("paper", |row| row.paper.unwrap_or_default()),
-            series("ours, 5 %", |row| row.simulated.at_5_percent),
-            series("ours, 5 %, prefetched", |row| row.prefetched.at_5_percent),
-            series("ours, 1 %", |row| row.simulated.at_1_percent),
-        ];
-        body += &chart::figure(function, &chart::bars(&groups, &all, "ways")?);
-    }
-    let rows: Vec<_> = report.rows.iter().map(cells).collect();
-    body += &chart::table(&HEAD, &rows);
-    body += &format!("<p>{}</p>", comparison(report));
+    let compared: Vec<_> = report.rows.iter().filter(|row| row.paper.is_some()).cloned().collect();
+    let series: [Bar<Row>; 4] = [
+        ("paper", |row| row.paper.unwrap_or_default().into()),
+        ("ours, 5 %", |row| row.simulated.at_5_percent.into()),
+        ("ours, 5 %, prefetched", |row| row.prefetched.at_5_percent.into()),
+        ("ours, 1 %", |row| row.simulated.at_1_percent.into()),
+    ];
+    let named = |row: &Row| (row.function.clone(), row.input.clone());
+    let body = bars_by_function(&compared, named, &series, "ways")? + &html_of(report)?;
     let about = "CASY's table III on a simulated Xeon Silver 4210R: the fewest ways within 5 % (and 1 %) of the time with all \
-                 eleven, warm, alone, LRU.";
+                 eleven, warm, alone, LRU. Where neighbours are not known, the prefetched figure is a lower bound.";
     Ok(chart::page("Ways needed", about, &body, &report.machine))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
     fn the_quick_form_compares_blur_with_table_3() {
-        let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/llc-traces");
-        let report =
-            WaysArgs { traces, quick: true, html: None }.report(Machine::read("llc-ways --quick".to_owned())).unwrap();
+        let report = report(true, Machine::read("llc-ways --quick".to_owned())).unwrap();
         assert_eq!(report.compared, 4);
         let needs: Vec<u8> = report.rows.iter().map(|row| row.simulated.at_5_percent).collect();
         assert!(needs.is_sorted() && needs[0] == 1 && needs[3] > 4, "{needs:?}");
@@ -222,6 +152,5 @@ mod tests {
             assert!(row.simulated.at_5_percent.abs_diff(row.counted.at_5_percent) <= 1, "{row:?}");
         }
         assert!(page(&report).unwrap().contains("<svg"));
-        assert!(text(&report).contains("table III"));
     }
 }

@@ -100,7 +100,6 @@ pub(super) fn best(rows: &[Row], network_us: f64, among: impl Fn(f64) -> bool) -
     candidates.max_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
 
-/// The reach of every configuration.
 pub(super) fn reaches(rows: &[Row]) -> Vec<Reach> {
     let reach = |row: &Row| {
         let within = row.points.iter().take_while(|point| point.is_stable() && point.p999_us <= SLO_US);

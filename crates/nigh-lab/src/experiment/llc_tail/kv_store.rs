@@ -6,18 +6,15 @@
 
 use super::touch::{Region, Touch};
 
-/// Slots of a bucket: one line.
 const SLOTS: usize = 16;
 /// Bits of a slot that are the item's position.
 const POSITION_BITS: u32 = 26;
 /// Items at most: what the position of a slot can name.
-pub(crate) const ENTRIES_MAX: u32 = 1 << POSITION_BITS;
+pub(super) const ENTRIES_MAX: u32 = 1 << POSITION_BITS;
 /// Items for each bucket: half its slots, so that few keys are forgotten.
 const ENTRIES_PER_BUCKET: u32 = 8;
-/// Bytes of an item: its key and its value.
-pub(crate) const ITEM_BYTES: u64 = 16;
-/// Bytes of a bucket.
-pub(crate) const BUCKET_BYTES: u64 = 64;
+pub(super) const ITEM_BYTES: u64 = 16;
+pub(super) const BUCKET_BYTES: u64 = 64;
 /// No item: its tag would be 63, which no key has.
 const EMPTY: u32 = u32::MAX;
 
@@ -31,8 +28,7 @@ struct Item {
     value: u64,
 }
 
-/// The store.
-pub(crate) struct KvStore {
+pub(super) struct KvStore {
     index: Vec<Bucket>,
     log: Vec<Item>,
     /// Where the next new item goes.
@@ -41,27 +37,25 @@ pub(crate) struct KvStore {
 
 /// How many items a store is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entries(u32);
+pub(super) struct Entries(u32);
 
 impl Entries {
     /// 2 MiB of items and 1 MiB of index.
-    pub(crate) const SMALL: Self = Self(131_072);
+    pub(super) const SMALL: Self = Self(131_072);
     /// 1 GiB of items and 512 MiB of index.
-    pub(crate) const LARGE: Self = Self(ENTRIES_MAX);
+    pub(super) const LARGE: Self = Self(ENTRIES_MAX);
 
     /// A power of two, from 8 to [`ENTRIES_MAX`].
-    pub(crate) fn new(entries: u32) -> Option<Self> {
+    pub(super) fn new(entries: u32) -> Option<Self> {
         let fits = entries.is_power_of_two() && (ENTRIES_PER_BUCKET..=ENTRIES_MAX).contains(&entries);
         fits.then_some(Self(entries))
     }
 
-    /// The number.
-    pub(crate) const fn get(self) -> u32 {
+    pub(super) const fn get(self) -> u32 {
         self.0
     }
 
-    /// Buckets of the index.
-    pub(crate) const fn buckets(self) -> u32 {
+    pub(super) const fn buckets(self) -> u32 {
         self.0 / ENTRIES_PER_BUCKET
     }
 }
@@ -79,8 +73,7 @@ const fn position(slot: u32) -> u32 {
 }
 
 impl KvStore {
-    /// An empty store.
-    pub(crate) fn new(entries: Entries) -> Self {
+    pub(super) fn new(entries: Entries) -> Self {
         Self {
             index: vec![Bucket([EMPTY; SLOTS]); entries.buckets() as usize],
             log: vec![Item::default(); entries.get() as usize],
@@ -89,7 +82,7 @@ impl KvStore {
     }
 
     /// A store that holds keys 0, 1, ... up to its size, each its own value.
-    pub(crate) fn filled(entries: Entries) -> Self {
+    pub(super) fn filled(entries: Entries) -> Self {
         let mut store = Self::new(entries);
         for key in 0..u64::from(entries.get()) {
             store.put(key, key, &mut super::touch::NoRecording);
@@ -117,14 +110,12 @@ impl KvStore {
         None
     }
 
-    /// The key's value, unless it was forgotten or never put.
-    pub(crate) fn get(&self, key: u64, touch: &mut impl Touch) -> Option<u64> {
+    pub(super) fn get(&self, key: u64, touch: &mut impl Touch) -> Option<u64> {
         let (bucket, tag) = self.place(key);
         self.find(key, bucket, tag, touch).map(|at| self.log[at as usize].value)
     }
 
-    /// Sets the key's value.
-    pub(crate) fn put(&mut self, key: u64, value: u64, touch: &mut impl Touch) {
+    pub(super) fn put(&mut self, key: u64, value: u64, touch: &mut impl Touch) {
         let (bucket, tag) = self.place(key);
         if let Some(at) = self.find(key, bucket, tag, touch) {
             touch.touch(Region::Items, u64::from(at) * ITEM_BYTES, ITEM_BYTES, true);

@@ -2,15 +2,10 @@
 //! report CMU-CS-17-125).
 //!
 //! The store and the job are ours and run for real; their accesses, recorded from that very code, run on a simulated server of
-//! sixteen cores over the sweep of loads and partitions. `--real` runs store, client and job on this machine over
-//! loopback UDP, partitioned where the machine can.
+//! sixteen cores over the sweep of loads and partitions.
 
 mod findings;
-pub mod kv_server;
 mod kv_store;
-mod live;
-mod live_partition;
-mod open_loop;
 mod page;
 mod recorded_streams;
 mod report;
@@ -20,7 +15,6 @@ mod simulated_server;
 mod sweep;
 mod touch;
 mod training_job;
-pub mod training_server;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -30,17 +24,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use self::findings::{SLO_US, best, guard_result, larger_is_worse, reaches};
 use self::kv_store::{BUCKET_BYTES, Entries, ITEM_BYTES};
-use self::live::LivePlan;
 use self::recorded_streams::{ServiceStream, TrainingStream};
 use self::report::{PAPER, SetReport, TailReport};
-use self::server_machine::{ServerMachine, ServerName};
-use self::simulated_server::{NETWORK, SimulatedMachine};
-use self::sweep::{Part, Plan, Streams, TailParameters, TailProgress, add_partition, guard, guard_settings, sweep};
+use self::server_machine::{GEOMETRY, SIMULATED_MACHINE};
+use self::simulated_server::NETWORK;
+use self::sweep::{Part, Plan, Streams, TailProgress, add_partition, guard, guard_settings, sweep};
 use self::training_job::HIDDEN;
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
-use crate::instrument::report::{print_report, write_page};
+use crate::instrument::report_text::tell_with_page;
 
 /// Digits of the simulated training job: the training set of MNIST.
 const DIGITS: usize = 60_000;
@@ -49,7 +42,6 @@ const NEAR_NO_CONTENTION: f64 = 1.1;
 /// Requests of its windows, over those that its percentile takes: a tenth is less than what a tail of ten requests varies by.
 const NEAR_SAMPLES: f64 = 4.0;
 
-/// What `nigh experiment llc-tail` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct LlcTailArgs {
     /// Write the page with the charts to this file
@@ -58,37 +50,17 @@ pub(super) struct LlcTailArgs {
     /// Few loads and partitions, short points: seconds instead of minutes
     #[arg(long)]
     quick: bool,
-    /// Run store, client and training job on this machine too, over loopback UDP
-    #[arg(long)]
-    real: bool,
-    /// Leave the simulation out
-    #[arg(long, requires = "real")]
-    only_real: bool,
-    /// Threads of the real training job; all cores but one if not given
-    #[arg(long, value_name = "N", requires = "real")]
-    threads: Option<usize>,
-    /// The simulated server
-    #[arg(long, value_enum, default_value_t, value_name = "SERVER")]
-    machine: ServerName,
-    /// What the simulated memory delivers, in GB/s; the server's channels of DDR4-2400 if not given
-    #[arg(long, value_name = "GB/S")]
-    memory: Option<f64>,
-    /// Decides arrivals, keys, digits and where pages lie
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// Keeps what is done in this file, so that a run that is cut off goes on; beside the page if that is written
     #[arg(long, value_name = "FILE")]
     progress: Option<PathBuf>,
 }
 
-/// A store to look at.
 struct WorkingSet {
     name: &'static str,
     entries: Entries,
     paper_ratio: Option<f64>,
 }
 
-/// How much is recorded.
 struct RecordingSize {
     requests: usize,
     steps: usize,
@@ -96,72 +68,28 @@ struct RecordingSize {
 
 impl LlcTailArgs {
     pub(super) fn run(&self, machine: Machine, json: bool) -> Result<(), LabError> {
-        let memory = self.memory();
-        if !(memory.is_finite() && (1.0..=10_000.0).contains(&memory)) {
-            let reason = format!("{memory} GB/s: expected 1 to 10000");
-            return Err(LabError::Request { what: "--memory".to_owned(), reason });
-        }
         let begin = Instant::now();
         let progress = ProgressBar::new_spinner().with_style(ProgressStyle::default_spinner());
         progress.enable_steady_tick(Duration::from_millis(120));
-        let kept = self.kept()?;
-        let sets = if self.only_real { Vec::new() } else { self.simulate(kept.as_ref(), &progress)? };
-        let real =
-            if self.real { Some(self.live().run(|done| progress.set_message(format!("here: {done}")))?) } else { None };
+        let state = self.progress.clone().or_else(|| Some(self.html.as_ref()?.with_extension("state")));
+        let kept = state.map(|path| TailProgress::open(&path, self.quick)).transpose()?;
+        let sets = self.simulate(kept.as_ref(), &progress)?;
         progress.finish_and_clear();
         let report = TailReport {
             machine,
             paper: PAPER,
-            simulated: (!self.only_real).then(|| SimulatedMachine::describe(self.server(), memory)),
+            simulated: SIMULATED_MACHINE,
             quick: self.quick,
             slo_us: SLO_US,
             seconds: begin.elapsed().as_secs_f64(),
             sets,
-            real,
         };
-        if let Some(path) = &self.html {
-            write_page(path, &page::page(&report)?)?;
-        }
-        print_report(&report, || report.text(), json)?;
+        tell_with_page(&report, self.html.as_deref(), page::page, json)?;
         kept.map_or(Ok(()), TailProgress::finish)
     }
 
-    fn kept(&self) -> Result<Option<TailProgress>, LabError> {
-        let beside_the_page = || Some(self.html.as_ref()?.with_extension("state"));
-        let Some(path) = self.progress.clone().or_else(beside_the_page) else { return Ok(None) };
-        let asked = TailParameters {
-            machine: format!("{:?}", self.machine),
-            memory_gb_per_s: self.memory(),
-            quick: self.quick,
-            seed: self.seed,
-        };
-        TailProgress::open(&path, asked).map(Some)
-    }
-
-    fn server(&self) -> &'static ServerMachine {
-        self.machine.machine()
-    }
-
-    fn memory(&self) -> f64 {
-        self.memory.unwrap_or(self.server().memory_gb_per_s)
-    }
-
-    fn live(&self) -> LivePlan {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let (loads, seconds): (&[f64], u64) =
-            if self.quick { (&[20e3], 1) } else { (&[10e3, 50e3, 100e3, 200e3, 400e3], 3) };
-        LivePlan {
-            entries: Entries::SMALL,
-            loads: loads.to_vec(),
-            length: Duration::from_secs(seconds),
-            threads: self.threads.unwrap_or((cores - 1).max(1)),
-            seed: self.seed,
-        }
-    }
-
     fn simulate(&self, kept: Option<&TailProgress>, progress: &ProgressBar) -> Result<Vec<SetReport>, LabError> {
-        let form = if self.quick { Plan::quick } else { Plan::whole };
-        let plan = form(self.server(), self.memory(), self.seed);
+        let plan = if self.quick { Plan::quick() } else { Plan::whole() };
         let small = WorkingSet { name: "2 MB", entries: Entries::SMALL, paper_ratio: Some(PAPER.small_ratio) };
         let large = WorkingSet { name: "1 GB", entries: Entries::LARGE, paper_ratio: Some(PAPER.large_ratio) };
         // Filling 1 GB takes longer than everything else in the short form; 64 MB are beyond the cache as well.
@@ -170,70 +98,69 @@ impl LlcTailArgs {
             Some(medium) if self.quick => (vec![small, medium], RecordingSize { requests: 100_000, steps: 16 }),
             _ => (vec![small, large], RecordingSize { requests: 1 << 19, steps: 64 }),
         };
-        sets.iter().map(|set| self.simulate_set(&plan, set, &recording, kept, progress)).collect()
+        sets.iter().map(|set| simulate_set(&plan, set, &recording, kept, progress)).collect()
     }
+}
 
-    fn simulate_set(
-        &self,
-        plan: &Plan,
-        set: &WorkingSet,
-        recording: &RecordingSize,
-        kept: Option<&TailProgress>,
-        progress: &ProgressBar,
-    ) -> Result<SetReport, LabError> {
-        progress.set_message(format!("{}: recording", set.name));
-        let streams = Streams {
-            service: ServiceStream::record(plan.machine, set.entries, recording.requests, self.seed)?,
-            training: TrainingStream::record(plan.machine, recording.steps, HIDDEN, DIGITS, self.seed)?,
-        };
-        let axis = plan;
-        let plan = &plan.with_loads_near_capacity(&streams)?;
-        let kept = kept.map(|kept| (kept, set.name));
-        let mut rows =
-            sweep(plan, &streams, kept, |row| progress.set_message(format!("{}: {}", set.name, row.configuration)))?;
-        progress.set_message(format!("{}: the guard", set.name));
-        let network_us = NETWORK.as_secs_f64() * 1e6;
-        let on_axis = |mops: f64| axis.loads.iter().any(|&load| (load / 1e6 - mops).abs() < 1e-9);
-        // Beyond its capacity no CAT has no tail of its own: its ring is full, or on the way there.
-        let served = |mops: f64| mops * 1e6 < plan.capacity;
-        let best_on_axis = best(&rows, network_us, |mops| on_axis(mops) && served(mops));
-        let best = best(&rows, network_us, served);
-        let guards = match &best {
-            Some(best) => {
-                let slo = guard_settings(plan.machine, Duration::from_secs_f64(SLO_US / 1e6), 0.7)?;
-                let near = Duration::from_secs_f64(best.no_contention_us / 1e6 * NEAR_NO_CONTENTION);
-                // Any size that meets so tight a limit has all the room there is: smaller ones are tried from there.
-                let near = guard_settings(plan.machine, near, 1.0)?;
-                let load = best.load_mops * 1e6;
-                let objectives = [("the paper's line", slo, 1.05), ("near no contention", near, NEAR_SAMPLES)];
-                in_parallel(&objectives, |(name, settings, samples)| {
-                    let part = kept.map(|(kept, set)| (kept, format!("{set}, the guard, {name}")));
-                    if let Some(Part::Guard(run)) = part.as_ref().and_then(|(kept, part)| kept.done(part)) {
-                        return Ok((*name, run));
-                    }
-                    let run = guard(plan, &streams, *settings, *samples, load)?;
-                    part.map_or(Ok(()), |(kept, part)| kept.add(&part, &Part::Guard(run.clone())))?;
-                    Ok((*name, run))
-                })?
-            }
-            None => Vec::new(),
-        };
-        for (_, run) in &guards {
-            add_partition(plan, &streams, &mut rows, run.ways)?;
+fn simulate_set(
+    plan: &Plan,
+    set: &WorkingSet,
+    recording: &RecordingSize,
+    kept: Option<&TailProgress>,
+    progress: &ProgressBar,
+) -> Result<SetReport, LabError> {
+    progress.set_message(format!("{}: recording", set.name));
+    let streams = Streams {
+        service: ServiceStream::record(set.entries, recording.requests)?,
+        training: TrainingStream::record(recording.steps, HIDDEN, DIGITS)?,
+    };
+    let axis = plan;
+    let plan = &plan.with_loads_near_capacity(&streams)?;
+    let kept = kept.map(|kept| (kept, set.name));
+    let mut rows =
+        sweep(plan, &streams, kept, |row| progress.set_message(format!("{}: {}", set.name, row.configuration)))?;
+    progress.set_message(format!("{}: the guard", set.name));
+    let network_us = NETWORK.as_secs_f64() * 1e6;
+    let on_axis = |mops: f64| axis.loads.iter().any(|&load| (load / 1e6 - mops).abs() < 1e-9);
+    // Beyond its capacity no CAT has no tail of its own: its ring is full, or on the way there.
+    let served = |mops: f64| mops * 1e6 < plan.capacity;
+    let best_on_axis = best(&rows, network_us, |mops| on_axis(mops) && served(mops));
+    let best = best(&rows, network_us, served);
+    let guards = match &best {
+        Some(best) => {
+            let slo = guard_settings(Duration::from_secs_f64(SLO_US / 1e6), 0.7)?;
+            let near = Duration::from_secs_f64(best.no_contention_us / 1e6 * NEAR_NO_CONTENTION);
+            // Any size that meets so tight a limit has all the room there is: smaller ones are tried from there.
+            let near = guard_settings(near, 1.0)?;
+            let load = best.load_mops * 1e6;
+            let objectives = [("the paper's line", slo, 1.05), ("near no contention", near, NEAR_SAMPLES)];
+            in_parallel(&objectives, |(name, settings, samples)| {
+                let part = kept.map(|(kept, set)| (kept, format!("{set}, the guard, {name}")));
+                if let Some(Part::Guard(run)) = part.as_ref().and_then(|(kept, part)| kept.done(part)) {
+                    return Ok((*name, run));
+                }
+                let run = guard(plan, &streams, *settings, *samples, load)?;
+                part.map_or(Ok(()), |(kept, part)| kept.add(&part, &Part::Guard(run.clone())))?;
+                Ok((*name, run))
+            })?
         }
-        Ok(SetReport {
-            working_set: set.name.to_owned(),
-            cache_ways: plan.machine.geometry.ways(),
-            items_bytes: u64::from(set.entries.get()) * ITEM_BYTES,
-            index_bytes: u64::from(set.entries.buckets()) * BUCKET_BYTES,
-            lines_per_request: streams.service.all_lines().len() as f64 / streams.service.len() as f64,
-            paper_ratio: set.paper_ratio,
-            reaches: reaches(&rows),
-            larger_is_worse: larger_is_worse(&rows),
-            guard: guards.into_iter().filter_map(|(name, run)| guard_result(&rows, name, run)).collect(),
-            best,
-            best_on_axis,
-            rows,
-        })
+        None => Vec::new(),
+    };
+    for (_, run) in &guards {
+        add_partition(plan, &streams, &mut rows, run.ways)?;
     }
+    Ok(SetReport {
+        working_set: set.name.to_owned(),
+        cache_ways: GEOMETRY.ways(),
+        items_bytes: u64::from(set.entries.get()) * ITEM_BYTES,
+        index_bytes: u64::from(set.entries.buckets()) * BUCKET_BYTES,
+        lines_per_request: streams.service.all_lines().len() as f64 / streams.service.len() as f64,
+        paper_ratio: set.paper_ratio,
+        reaches: reaches(&rows),
+        larger_is_worse: larger_is_worse(&rows),
+        guard: guards.into_iter().filter_map(|(name, run)| guard_result(&rows, name, run)).collect(),
+        best,
+        best_on_axis,
+        rows,
+    })
 }

@@ -8,14 +8,13 @@ use nigh_sim::llc::{AccessKind, GeometryError, LINE_BYTES, PAGE_LINES, PrivateHi
 
 use super::kv_store::{BUCKET_BYTES, Entries, ITEM_BYTES, KvStore};
 use super::request_mix::RequestMix;
-use super::server_machine::ServerMachine;
+use super::simulated_server::SEED;
 use super::touch::{Recorder, Region, Run};
 use super::training_job::{DIGIT_BYTES, Digits, Network, Trainer};
 use crate::LabError;
 
 /// Requests before those kept: the private caches fill.
 const WARMING_REQUESTS: usize = 100_000;
-/// Steps before those kept.
 const WARMING_STEPS: usize = 2;
 const PAGE_BYTES: u64 = PAGE_LINES as u64 * LINE_BYTES;
 
@@ -27,9 +26,7 @@ const fn pages(bytes: u64) -> u32 {
     bytes.div_ceil(PAGE_BYTES) as u32
 }
 
-/// The store's requests, one after the other.
 pub(super) struct ServiceStream {
-    /// Pages of the store.
     pub(super) pages: u32,
     /// By request: where its lines begin in `lines`; one more at the end.
     starts: Vec<u32>,
@@ -40,11 +37,11 @@ pub(super) struct ServiceStream {
 }
 
 impl ServiceStream {
-    /// Records `count` requests to a full store on a core of `machine`.
-    pub(super) fn record(machine: &ServerMachine, entries: Entries, count: usize, seed: u64) -> Result<Self, LabError> {
+    /// Records `count` requests to a full store.
+    pub(super) fn record(entries: Entries, count: usize) -> Result<Self, LabError> {
         let mut store = KvStore::filled(entries);
-        let mut mix = RequestMix::new(entries, seed)?;
-        let mut caches = (machine.private_caches)().map_err(|error| refused(&error))?;
+        let mut mix = RequestMix::new(entries, SEED)?;
+        let mut caches = PrivateHierarchy::broadwell().map_err(|error| refused(&error))?;
         let index_pages = pages(u64::from(entries.buckets()) * BUCKET_BYTES);
         let items_pages = pages(u64::from(entries.get()) * ITEM_BYTES);
         let items = u64::from(index_pages) * u64::from(PAGE_LINES);
@@ -67,12 +64,10 @@ impl ServiceStream {
         Ok(Self { pages: index_pages + items_pages, starts, lines, near })
     }
 
-    /// How many requests.
     pub(super) fn len(&self) -> usize {
         self.near.len()
     }
 
-    /// The lines of request `at`.
     pub(super) fn lines(&self, at: usize) -> &[u32] {
         &self.lines[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
@@ -82,7 +77,6 @@ impl ServiceStream {
         u32::from(self.near[at])
     }
 
-    /// Lines of all requests, in order.
     pub(super) fn all_lines(&self) -> &[u32] {
         &self.lines
     }
@@ -97,34 +91,23 @@ pub(super) struct TrainingRun {
     pub(super) own: bool,
     /// Bit i: line i goes on to the last level.
     pub(super) far: u64,
-    /// Whether they are written.
     pub(super) store: bool,
-    /// Multiply-adds on them.
     pub(super) multiply_adds: u32,
 }
 
-/// The steps of one training thread.
 pub(super) struct TrainingStream {
     /// Pages that all threads share: weights, then digits.
     pub(super) shared_pages: u32,
-    /// Pages of each thread's own.
     pub(super) own_pages: u32,
-    /// Run after run.
     pub(super) runs: Vec<TrainingRun>,
 }
 
 impl TrainingStream {
-    /// Records `count` steps of a network of `hidden` units over `digits` digits, on a core of `machine`.
-    pub(super) fn record(
-        machine: &ServerMachine,
-        count: usize,
-        hidden: usize,
-        digits: usize,
-        seed: u64,
-    ) -> Result<Self, LabError> {
-        let (network, made_up) = (Network::new(hidden, seed), Digits::made_up(digits, seed));
-        let mut trainer = Trainer::new(&network, seed);
-        let mut caches = (machine.private_caches)().map_err(|error| refused(&error))?;
+    /// Records `count` steps of a network of `hidden` units over `digits` digits.
+    pub(super) fn record(count: usize, hidden: usize, digits: usize) -> Result<Self, LabError> {
+        let (network, made_up) = (Network::new(hidden, SEED), Digits::made_up(digits, SEED));
+        let mut trainer = Trainer::new(&network, SEED);
+        let mut caches = PrivateHierarchy::broadwell().map_err(|error| refused(&error))?;
         let weight_pages = pages(network.weight_bytes());
         let shared_pages = weight_pages + pages(digits as u64 * DIGIT_BYTES);
         let mut runs = Vec::new();
@@ -162,29 +145,24 @@ fn filter(run: &Run, weight_pages: u32, shared_pages: u32, caches: &mut PrivateH
 
 #[cfg(test)]
 mod tests {
-    use super::super::server_machine::ServerName;
     use super::*;
 
     #[test]
     fn a_store_that_fits_its_core_asks_the_last_level_for_little() {
-        let far_of = |machine, entries| {
-            let stream = ServiceStream::record(machine, Entries::new(entries).unwrap(), 20_000, 1).unwrap();
+        let far_of = |entries| {
+            let stream = ServiceStream::record(Entries::new(entries).unwrap(), 20_000).unwrap();
             assert_eq!(stream.len(), 20_000);
             assert!((0..20_000).all(|at| stream.lines(at).iter().all(|&line| line < stream.pages * PAGE_LINES)));
             stream.all_lines().len() as f64 / 20_000.0
         };
-        // 192 KiB of index and items, then 3 MiB, of which the core's caches hold 1 MiB.
-        let machine = ServerName::CascadeLake.machine();
-        let (small, large) = (far_of(machine, 8192), far_of(machine, 131_072));
+        // 192 KiB of index and items, then 3 MiB, of which the core's caches hold 256 KiB.
+        let (small, large) = (far_of(8192), far_of(131_072));
         assert!(small < 0.02 && large > 0.2, "{small} {large}");
-        // A quarter of the second level.
-        let less = far_of(ServerName::Broadwell.machine(), 131_072);
-        assert!(less > 1.3 * large, "{less} {large}");
     }
 
     #[test]
     fn training_passes_its_velocities_through_the_private_caches() {
-        let stream = TrainingStream::record(ServerName::CascadeLake.machine(), 3, 256, 64, 1).unwrap();
+        let stream = TrainingStream::record(3, 256, 64).unwrap();
         let lines = |own| {
             let runs = stream.runs.iter().filter(|run| run.own == own);
             runs.map(|run| u64::from(run.far.count_ones())).sum::<u64>()

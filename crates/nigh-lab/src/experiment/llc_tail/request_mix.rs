@@ -1,4 +1,4 @@
-//! What clients ask the store for: half gets, half puts, keys by Zipf's law; the same for the simulated and the real client.
+//! What clients ask the store for: half gets, half puts, keys by Zipf's law.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -8,35 +8,27 @@ use super::kv_store::{Entries, KvStore};
 use super::touch::Touch;
 use crate::LabError;
 
-/// Zipf's exponent.
-pub(crate) const ZIPF: f64 = 0.99;
+pub(super) const ZIPF: f64 = 0.99;
 /// Gets among all requests.
-pub(crate) const GETS: f64 = 0.5;
+pub(super) const GETS: f64 = 0.5;
 
-/// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KvRequest {
-    /// Reads a key.
+pub(super) enum KvRequest {
     Get(u64),
-    /// Sets a key.
     Put(u64, u64),
 }
 
 impl KvRequest {
-    /// Does it; a get's value.
-    pub(crate) fn serve(self, store: &mut KvStore, touch: &mut impl Touch) -> Option<u64> {
+    pub(super) fn serve(self, store: &mut KvStore, touch: &mut impl Touch) {
         match self {
-            Self::Get(key) => store.get(key, touch),
-            Self::Put(key, value) => {
-                store.put(key, value, touch);
-                None
-            }
+            Self::Get(key) => drop(store.get(key, touch)),
+            Self::Put(key, value) => store.put(key, value, touch),
         }
     }
 }
 
 /// An endless stream of requests.
-pub(crate) struct RequestMix {
+pub(super) struct RequestMix {
     random: StdRng,
     rank: Zipf<f64>,
     entries: u64,
@@ -47,7 +39,7 @@ impl RequestMix {
     ///
     /// # Errors
     /// If the law has no such form.
-    pub(crate) fn new(entries: Entries, seed: u64) -> Result<Self, LabError> {
+    pub(super) fn new(entries: Entries, seed: u64) -> Result<Self, LabError> {
         let entries = u64::from(entries.get());
         let rank = Zipf::new(entries as f64, ZIPF).map_err(|error| LabError::Request {
             what: format!("keys by Zipf's law over {entries} keys"),
@@ -56,8 +48,7 @@ impl RequestMix {
         Ok(Self { random: StdRng::seed_from_u64(seed), rank, entries })
     }
 
-    /// The next request.
-    pub(crate) fn next(&mut self) -> KvRequest {
+    pub(super) fn next(&mut self) -> KvRequest {
         let rank = self.rank.sample(&mut self.random) as u64 - 1;
         // Popular keys lie anywhere: an odd factor is one to one on a power of two.
         let key = rank.wrapping_mul(0x9e37_79b1) & (self.entries - 1);

@@ -12,26 +12,27 @@ use std::time::Duration;
 
 use nigh_llc::{GuardMasks, LatencyHistogram};
 use nigh_sim::llc::{
-    AddressSpace, CoreTiming, FrameAllocator, MemoryQueue, MemoryTiming, OutOfFrames, PAGE_LINES, PagedLine,
-    PhysicalLine, ReplacementPolicy, SimTime, SplitMix64, WayPartitionedCache,
+    AddressSpace, FrameAllocator, MemoryQueue, MemoryTiming, OutOfFrames, PAGE_LINES, PagedLine, PhysicalLine,
+    ReplacementPolicy, SimTime, SplitMix64, WayPartitionedCache,
 };
 use nigh_terms::{ClosId, WayMask};
-use serde::Serialize;
 
 use super::recorded_streams::{ServiceStream, TrainingRun, TrainingStream};
-use super::server_machine::ServerMachine;
+use super::server_machine::{BATCH_THREADS, DEVICE_WAYS, GEOMETRY, HERTZ, MEMORY_GB_PER_S, TIMING};
 use crate::LabError;
 
 /// Cycles of a request besides its lines: network stack in user space, hash, compare, reply.
-const REQUEST_CYCLES: u64 = 360;
+pub(super) const REQUEST_CYCLES: u64 = 360;
 /// Cycles for a line that the core's own second level holds.
 const NEAR_CYCLES: u64 = 14;
 /// From the client to the ring and back, without any queue.
 pub(super) const NETWORK: Duration = Duration::from_micros(10);
+/// Decides arrivals, keys, digits and where pages lie.
+pub(super) const SEED: u64 = 1;
 /// Requests that the ring holds; further ones are dropped.
-const RING: usize = 1024;
+pub(super) const RING: usize = 1024;
 /// Multiply-adds of the training loops a cycle: four-wide vectors.
-const MULTIPLY_ADDS_PER_CYCLE: u64 = 4;
+pub(super) const MULTIPLY_ADDS_PER_CYCLE: u64 = 4;
 /// Lines that a thread's prefetcher is ahead.
 const PREFETCH_LINES: usize = 8;
 /// Lines of the store's requests that warm the cache before time begins.
@@ -46,72 +47,19 @@ const fn millicycles(cycles: u64) -> u64 {
     SimTime::from_cycles(cycles).millicycles()
 }
 
+fn duration(millicycles: u64) -> Duration {
+    Duration::from_secs_f64(SimTime::from_millicycles(millicycles).seconds(HERTZ))
+}
+
 /// The line that a stream names by its number.
 const fn paged(line: u32) -> PagedLine {
     PagedLine::new(line / PAGE_LINES, line % PAGE_LINES)
 }
 
-/// How long cycles last.
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    hertz: f64,
-}
-
-impl Clock {
-    fn millicycles(self, duration: Duration) -> u64 {
-        (duration.as_secs_f64() * self.hertz * 1e3) as u64
-    }
-
-    fn duration(self, millicycles: u64) -> Duration {
-        Duration::from_secs_f64(SimTime::from_millicycles(millicycles).seconds(self.hertz))
-    }
-}
-
-/// What the experiment states of the simulated machine.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct SimulatedMachine {
-    cores: usize,
-    gigahertz: f64,
-    llc: &'static str,
-    policy: &'static str,
-    device_ways: WayMask,
-    second_level: &'static str,
-    memory_gb_per_s: f64,
-    llc_hit_cycles: u32,
-    memory_cycles_more: u32,
-    request_cycles: u64,
-    network_us: f64,
-    ring: usize,
-    batch_multiply_adds_per_cycle: u64,
-}
-
-impl SimulatedMachine {
-    /// A server with this memory.
-    pub(super) fn describe(machine: &ServerMachine, memory_gb_per_s: f64) -> Self {
-        Self {
-            cores: machine.cores,
-            gigahertz: machine.hertz / 1e9,
-            llc: machine.llc,
-            policy: "LRU",
-            device_ways: machine.device_ways,
-            second_level: machine.second_level,
-            memory_gb_per_s,
-            llc_hit_cycles: machine.timing.hit_cycles,
-            memory_cycles_more: machine.timing.miss_cycles,
-            request_cycles: REQUEST_CYCLES,
-            network_us: NETWORK.as_secs_f64() * 1e6,
-            ring: RING,
-            batch_multiply_adds_per_cycle: MULTIPLY_ADDS_PER_CYCLE,
-        }
-    }
-}
-
-/// What happened in a stretch of time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stretch {
     /// From a request's arrival at the client's network card to its answer there.
     pub(super) latency: LatencyHistogram,
-    /// Requests that came.
     pub(super) arrived: u64,
     /// Those of them that found the ring full.
     pub(super) dropped: u64,
@@ -130,27 +78,18 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// Training work a thread, as a part of what its core could have done; 0 without threads.
-    pub(super) fn batch_progress(&self, threads: usize) -> f64 {
-        if threads == 0 { 0.0 } else { self.batch_work / (threads as f64 * self.core_work) }
+    /// Training work a thread, as a part of what its core could have done; 0 for a store alone.
+    pub(super) fn batch_progress(&self) -> f64 {
+        self.batch_work / (BATCH_THREADS as f64 * self.core_work)
     }
 }
 
-/// Everything both sides do, and what the machine is.
 #[derive(Clone, Copy)]
 pub(super) struct Workload<'s> {
-    /// The server.
-    pub(super) machine: &'static ServerMachine,
-    /// The store's requests.
     pub(super) service: &'s ServiceStream,
-    /// A training thread's steps.
     pub(super) training: &'s TrainingStream,
-    /// Threads; none for a store alone.
-    pub(super) batch_threads: usize,
-    /// What the memory delivers.
-    pub(super) memory_gb_per_s: f64,
-    /// Decides arrivals and where pages lie.
-    pub(super) seed: u64,
+    /// Whether the training threads run beside the store.
+    pub(super) is_shared: bool,
 }
 
 struct Arrival {
@@ -165,7 +104,6 @@ struct Service<'s> {
     queue: VecDeque<Arrival>,
     /// The request in service: when its service began, and its next line; none while it is idle.
     serving: Option<(u64, usize)>,
-    /// The next request of the stream.
     request: usize,
     slot: u32,
 }
@@ -182,11 +120,7 @@ struct Thread<'s> {
     line_work: u64,
 }
 
-/// The machine.
 pub(super) struct SimulatedServer<'s> {
-    machine: &'static ServerMachine,
-    clock: Clock,
-    timing: CoreTiming,
     cache: WayPartitionedCache,
     memory: MemoryQueue,
     random: SplitMix64,
@@ -206,8 +140,7 @@ impl<'s> SimulatedServer<'s> {
     pub(super) fn new(workload: Workload<'s>, masks: Option<GuardMasks>) -> Result<Self, LabError> {
         let refused =
             |error: OutOfFrames| LabError::Request { what: "simulated memory".to_owned(), reason: error.to_string() };
-        let machine = workload.machine;
-        let mut frames = FrameAllocator::new(workload.seed);
+        let mut frames = FrameAllocator::new(SEED);
         let mut allocate = |pages| frames.allocate(pages).map_err(refused);
         let service = Service {
             stream: workload.service,
@@ -220,31 +153,26 @@ impl<'s> SimulatedServer<'s> {
         };
         let shared = allocate(workload.training.shared_pages)?;
         // Threads begin all over the stream, within steps too: in step with each other they would crowd the memory together.
-        let threads = (0..workload.batch_threads)
-            .map(|thread| {
-                let first = thread * workload.training.runs.len() / workload.batch_threads;
-                let own = allocate(workload.training.own_pages)?;
-                let runs = &workload.training.runs[..];
-                Ok(Thread {
-                    runs,
-                    own,
-                    at: first,
-                    unasked: 0,
-                    ready: VecDeque::with_capacity(PREFETCH_LINES),
-                    line_work: 0,
-                })
+        let runs = &workload.training.runs[..];
+        let thread = |thread: usize| {
+            Ok(Thread {
+                runs,
+                own: allocate(workload.training.own_pages)?,
+                at: thread * runs.len() / BATCH_THREADS,
+                unasked: 0,
+                ready: VecDeque::with_capacity(PREFETCH_LINES),
+                line_work: 0,
             })
-            .collect::<Result<Vec<_>, LabError>>()?;
-        let memory = MemoryTiming::of_bandwidth(workload.memory_gb_per_s * 1e9, machine.hertz);
+        };
+        let count = if workload.is_shared { BATCH_THREADS } else { 0 };
+        let threads = (0..count).map(thread).collect::<Result<Vec<_>, LabError>>()?;
+        let memory = MemoryTiming::of_bandwidth(MEMORY_GB_PER_S * 1e9, HERTZ);
         let mut server = Self {
-            machine,
-            clock: Clock { hertz: machine.hertz },
-            timing: machine.timing,
-            cache: WayPartitionedCache::new(machine.geometry, ReplacementPolicy::Lru),
+            cache: WayPartitionedCache::new(GEOMETRY, ReplacementPolicy::Lru),
             memory: MemoryQueue::new(memory, 1),
-            random: SplitMix64::new(workload.seed),
+            random: SplitMix64::new(SEED),
             now: 0,
-            due: vec![0; workload.batch_threads + 1],
+            due: vec![0; count + 1],
             next_arrival: NEVER,
             mean_gap: f64::INFINITY,
             service,
@@ -260,9 +188,9 @@ impl<'s> SimulatedServer<'s> {
 
     /// Sets the masks of service and batch side; none for no partition.
     pub(super) fn apply(&mut self, masks: Option<GuardMasks>) -> Result<(), LabError> {
-        let all = WayMask::contiguous(0, self.machine.geometry.ways());
+        let all = WayMask::contiguous(0, GEOMETRY.ways());
         let masks = masks.unwrap_or(GuardMasks { service: all, batch: all });
-        for (clos, mask) in [(SERVICE, masks.service), (BATCH, masks.batch), (DEVICE, self.machine.device_ways)] {
+        for (clos, mask) in [(SERVICE, masks.service), (BATCH, masks.batch), (DEVICE, DEVICE_WAYS)] {
             let set = self.cache.set_mask(clos, mask);
             set.map_err(|error| LabError::Request { what: "a mask".to_owned(), reason: error.to_string() })?;
         }
@@ -278,10 +206,10 @@ impl<'s> SimulatedServer<'s> {
 
     /// Lets `length` pass with `load` requests a second.
     pub(super) fn run(&mut self, load: f64, length: Duration) -> Stretch {
-        self.mean_gap = self.machine.hertz * 1e3 / load;
+        self.mean_gap = HERTZ * 1e3 / load;
         self.next_arrival = self.now.saturating_add(self.gap());
         let (begin, busy) = (self.now, self.memory.busy());
-        let end = begin + self.clock.millicycles(length);
+        let end = begin + (length.as_secs_f64() * HERTZ * 1e3) as u64;
         self.stretch = Stretch::default();
         loop {
             let (core, due) = self.earliest();
@@ -354,9 +282,9 @@ impl<'s> SimulatedServer<'s> {
     fn finish(&mut self, now: u64, began: u64) {
         self.service.serving = None;
         self.service.request = (self.service.request + 1) % self.service.stream.len();
-        self.stretch.serving += self.clock.duration(now - began);
+        self.stretch.serving += duration(now - began);
         if let Some(arrival) = self.service.queue.pop_front() {
-            self.stretch.latency.record(NETWORK + self.clock.duration(now - arrival.at));
+            self.stretch.latency.record(NETWORK + duration(now - arrival.at));
         }
     }
 
@@ -364,15 +292,14 @@ impl<'s> SimulatedServer<'s> {
     fn fetch(&mut self, now: u64, line: PhysicalLine) -> u64 {
         self.stretch.service_lines += 1;
         if self.cache.access(SERVICE, line).is_hit() {
-            return self.timing.hit().millicycles();
+            return TIMING.hit().millicycles();
         }
         self.stretch.service_misses += 1;
-        self.timing.miss(false).millicycles() + self.memory.request(SimTime::from_millicycles(now)).millicycles()
+        TIMING.miss(false).millicycles() + self.memory.request(SimTime::from_millicycles(now)).millicycles()
     }
 
     /// A training thread goes on at `now`; when it next does.
     fn train(&mut self, thread: usize, now: u64) -> u64 {
-        let timing = self.timing;
         let thread = &mut self.threads[thread];
         let run = &thread.runs[thread.at];
         if thread.unasked == 0 && thread.ready.is_empty() {
@@ -391,14 +318,14 @@ impl<'s> SimulatedServer<'s> {
             thread.unasked &= thread.unasked - 1;
             let line = if run.own { thread.own.physical(line) } else { self.shared.physical(line) };
             let stall = if self.cache.access(BATCH, line).is_hit() {
-                timing.hit().millicycles()
+                TIMING.hit().millicycles()
             } else {
                 let at = SimTime::from_millicycles(now);
                 let wait = self.memory.request(at).millicycles();
                 if run.store {
                     self.memory.request(at);
                 }
-                timing.miss(false).millicycles() + wait
+                TIMING.miss(false).millicycles() + wait
             };
             thread.ready.push_back(now + stall);
         }

@@ -11,7 +11,7 @@ use nigh_terms::Ways;
 use serde::{Deserialize, Serialize};
 
 use super::recorded_streams::{ServiceStream, TrainingStream};
-use super::server_machine::ServerMachine;
+use super::server_machine::{CLASSES, DEVICE_WAYS, GEOMETRY, PARTITIONS};
 use super::simulated_server::{SimulatedServer, Stretch, Workload};
 use crate::LabError;
 use crate::instrument::kept_progress::KeptProgress;
@@ -26,16 +26,12 @@ const SLOW_POINT: u32 = 5;
 /// Windows without a change after which the guard is at rest.
 const REST_WINDOWS: usize = 20;
 
-/// What one run of the experiment simulates.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The server.
-    pub(super) machine: &'static ServerMachine,
     /// Loads in requests a second, lowest first.
     pub(super) loads: Vec<f64>,
     /// What the store serves beside the batch side without a partition; infinite until it was measured.
     pub(super) capacity: f64,
-    /// The store's partitions.
     pub(super) partitions: Vec<Ways>,
     /// A point counts at least so many requests ...
     pub(super) requests: u64,
@@ -47,35 +43,25 @@ pub(super) struct Plan {
     pub(super) settling: Duration,
     /// Windows of the guard at most.
     pub(super) guard_windows: usize,
-    /// Training threads.
-    pub(super) batch_threads: usize,
-    /// What the memory delivers.
-    pub(super) memory_gb_per_s: f64,
-    /// Decides everything random.
-    pub(super) seed: u64,
 }
 
 impl Plan {
     /// The paper's axis, 0.4 to 4.0 million requests a second, and its 1 to 10 ways.
-    pub(super) fn whole(machine: &'static ServerMachine, memory_gb_per_s: f64, seed: u64) -> Self {
+    pub(super) fn whole() -> Self {
         Self {
-            machine,
             loads: (1..=10).map(|step| f64::from(step) * 4e5).collect(),
             capacity: f64::INFINITY,
-            partitions: machine.partitions.to_vec(),
+            partitions: PARTITIONS.to_vec(),
             requests: 11_000,
             point: Duration::from_millis(6),
             warming: Duration::from_millis(6),
             settling: Duration::from_micros(500),
             guard_windows: 160,
-            batch_threads: machine.batch_threads(),
-            memory_gb_per_s,
-            seed,
         }
     }
 
     /// Seconds instead of minutes: three loads, four partitions, points too short for more than their order of size.
-    pub(super) fn quick(machine: &'static ServerMachine, memory_gb_per_s: f64, seed: u64) -> Self {
+    pub(super) fn quick() -> Self {
         Self {
             loads: vec![1e6, 2e6, 4e6],
             partitions: [1, 2, 5, 9].map(Ways).to_vec(),
@@ -83,14 +69,14 @@ impl Plan {
             point: Duration::from_millis(3),
             warming: Duration::from_millis(3),
             guard_windows: 60,
-            ..Self::whole(machine, memory_gb_per_s, seed)
+            ..Self::whole()
         }
     }
 
     /// The same with loads close below what the store serves without a partition, where its tail is longest.
     pub(super) fn with_loads_near_capacity(&self, streams: &Streams) -> Result<Self, LabError> {
         let low = self.loads.first().copied().unwrap_or(1e6);
-        let mut server = SimulatedServer::new(streams.workload(self, self.batch_threads), None)?;
+        let mut server = SimulatedServer::new(streams.workload(true), None)?;
         // Requests that come seldom find fewer of their lines: once more at a load near what the first look gives.
         let (mut load, mut capacity) = (low, f64::INFINITY);
         for _look in 0..2 {
@@ -160,7 +146,6 @@ pub(super) struct Point {
     pub(super) batch_loss: Option<f64>,
 }
 
-/// A configuration at all loads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) configuration: Configuration,
@@ -172,7 +157,7 @@ fn percentile(percent: f64) -> Result<Percentile, LabError> {
         .map_err(|error| LabError::Request { what: "a percentile".to_owned(), reason: error.to_string() })
 }
 
-fn point(load: f64, stretch: &Stretch, threads: usize) -> Result<Point, LabError> {
+fn point(load: f64, stretch: &Stretch) -> Result<Point, LabError> {
     let micros = |percent| -> Result<f64, LabError> {
         let found = stretch.latency.quantile(percentile(percent)?);
         Ok(found.map_or(f64::NAN, |latency| latency.as_secs_f64() * 1e6))
@@ -188,40 +173,24 @@ fn point(load: f64, stretch: &Stretch, threads: usize) -> Result<Point, LabError
         service_ns: stretch.serving.as_secs_f64() * 1e9 / served,
         misses: stretch.service_misses as f64 / stretch.service_lines.max(1) as f64,
         memory_load: stretch.memory_load,
-        batch_progress: stretch.batch_progress(threads),
+        batch_progress: stretch.batch_progress(),
         batch_loss: None,
     })
 }
 
-/// The streams of one working set.
 pub(super) struct Streams {
-    /// The store's requests.
     pub(super) service: ServiceStream,
-    /// A training thread's steps.
     pub(super) training: TrainingStream,
 }
 
 impl Streams {
-    fn workload(&self, plan: &Plan, batch_threads: usize) -> Workload<'_> {
-        Workload {
-            machine: plan.machine,
-            service: &self.service,
-            training: &self.training,
-            batch_threads,
-            memory_gb_per_s: plan.memory_gb_per_s,
-            seed: plan.seed,
-        }
+    const fn workload(&self, is_shared: bool) -> Workload<'_> {
+        Workload { service: &self.service, training: &self.training, is_shared }
     }
 }
 
-/// Settings of a guard of the simulated machine.
-pub(super) fn guard_settings(machine: &ServerMachine, limit: Duration, slack: f64) -> Result<GuardSettings, LabError> {
-    let shape = CacheShape {
-        ways: machine.geometry.ways(),
-        classes: machine.classes,
-        min_ways: Ways(1),
-        shareable: machine.device_ways,
-    };
+pub(super) fn guard_settings(limit: Duration, slack: f64) -> Result<GuardSettings, LabError> {
+    let shape = CacheShape { ways: GEOMETRY.ways(), classes: CLASSES, min_ways: Ways(1), shareable: DEVICE_WAYS };
     let objective = Objective { percentile: percentile(99.9)?, limit };
     // Windows are milliseconds here, and a partition fills only as fast as requests ask for its lines.
     Ok(GuardSettings {
@@ -233,15 +202,6 @@ pub(super) fn guard_settings(machine: &ServerMachine, limit: Duration, slack: f6
     })
 }
 
-/// What decides about the rows and the guards, beside the program.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct TailParameters {
-    pub(super) machine: String,
-    pub(super) memory_gb_per_s: f64,
-    pub(super) quick: bool,
-    pub(super) seed: u64,
-}
-
 /// A part of a long run, as it is kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Part {
@@ -249,21 +209,20 @@ pub(super) enum Part {
     Guard(GuardRun),
 }
 
-pub(super) type TailProgress = KeptProgress<TailParameters, Part>;
+/// Of the quick form or of the whole one.
+pub(super) type TailProgress = KeptProgress<bool, Part>;
 
 fn run_row(plan: &Plan, streams: &Streams, configuration: Configuration) -> Result<Row, LabError> {
-    let threads = if configuration == Configuration::NoContention { 0 } else { plan.batch_threads };
+    let is_shared = configuration != Configuration::NoContention;
     let masks = match configuration {
         Configuration::NoContention | Configuration::NoCat => None,
-        Configuration::Partition(ways) => {
-            Some(guard_settings(plan.machine, Duration::from_micros(1), 1.0)?.masks(ways))
-        }
+        Configuration::Partition(ways) => Some(guard_settings(Duration::from_micros(1), 1.0)?.masks(ways)),
     };
-    let mut server = SimulatedServer::new(streams.workload(plan, threads), masks)?;
+    let mut server = SimulatedServer::new(streams.workload(is_shared), masks)?;
     let mut points = Vec::with_capacity(plan.loads.len());
     for (at, &load) in plan.loads.iter().enumerate() {
         server.run(load, if at == 0 { plan.warming } else { plan.settling });
-        points.push(point(load, &server.run(load, plan.length(load)), threads)?);
+        points.push(point(load, &server.run(load, plan.length(load)))?);
     }
     Ok(Row { configuration, points })
 }
@@ -318,7 +277,6 @@ fn add_losses(rows: &mut [Row]) {
     }
 }
 
-/// What the guard did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct GuardRun {
     /// 99.9 % of the latencies are to be at most this.
@@ -326,7 +284,6 @@ pub(super) struct GuardRun {
     /// A tail at or below this part of the limit lets it try a smaller partition.
     pub(super) slack: f64,
     pub(super) load_mops: f64,
-    /// The sizes it went through.
     pub(super) sizes: Vec<Ways>,
     /// Where it came to rest.
     pub(super) ways: Ways,
@@ -347,14 +304,13 @@ pub(super) fn guard(
     let refused =
         |error: &dyn std::fmt::Display| LabError::Request { what: "the guard".to_owned(), reason: error.to_string() };
     let mut guard = TailGuard::new(settings).map_err(|error| refused(&error))?;
-    let mut server =
-        SimulatedServer::new(streams.workload(plan, plan.batch_threads), Some(settings.masks(settings.start)))?;
+    let mut server = SimulatedServer::new(streams.workload(true), Some(settings.masks(settings.start)))?;
     server.run(load, plan.warming);
     let length = Duration::from_secs_f64(settings.objective.percentile.samples_needed() as f64 * samples / load);
     let (mut ways, mut sizes, mut changed, mut rest) = (settings.start, vec![settings.start], 0, None);
     for window in 1..=plan.guard_windows {
         let stretch = server.run(load, length);
-        let batch_progress = Some(stretch.batch_progress(plan.batch_threads));
+        let batch_progress = Some(stretch.batch_progress());
         let seen = GuardWindow { applied: ways, latency: stretch.latency, load, batch_progress };
         if let GuardDecision::Resize { to, .. } = guard.observe(&seen) {
             (ways, changed) = (to, window);
@@ -380,15 +336,13 @@ pub(super) fn guard(
 #[cfg(test)]
 mod tests {
     use super::super::kv_store::Entries;
-    use super::super::server_machine::ServerName;
+    use super::super::training_job::HIDDEN;
     use super::*;
-
-    const MACHINE: ServerName = ServerName::CascadeLake;
 
     fn streams() -> Streams {
         Streams {
-            service: ServiceStream::record(MACHINE.machine(), Entries::SMALL, 30_000, 1).unwrap(),
-            training: TrainingStream::record(MACHINE.machine(), 4, 256, 64, 1).unwrap(),
+            service: ServiceStream::record(Entries::SMALL, 30_000).unwrap(),
+            training: TrainingStream::record(4, HIDDEN, 64).unwrap(),
         }
     }
 
@@ -401,7 +355,7 @@ mod tests {
             requests: 0,
             point: Duration::from_micros(1500),
             warming: Duration::from_micros(1500),
-            ..Plan::whole(MACHINE.machine(), 60.0, 1)
+            ..Plan::whole()
         };
         let rows = sweep(&plan, &streams, None, |_| ()).unwrap();
         let [alone, shared, three] = [0, 1, 2].map(|row| &rows[row].points[0]);
@@ -414,14 +368,13 @@ mod tests {
     #[test]
     fn rows_that_are_kept_are_not_simulated_again() {
         let folder = tempfile::tempdir().unwrap();
-        let asked = TailParameters { machine: "a server".to_owned(), memory_gb_per_s: 60.0, quick: true, seed: 1 };
-        let kept = TailProgress::open(&folder.path().join("tail.state"), asked).unwrap();
+        let kept = TailProgress::open(&folder.path().join("tail.state"), true).unwrap();
         let row = |configuration| Row { configuration, points: Vec::new() };
         for configuration in [Configuration::NoCat, Configuration::NoContention] {
             kept.add(&format!("2 MB, {configuration}"), &Part::Row(row(configuration))).unwrap();
         }
         // Simulated, they would have a point for each load.
-        let plan = Plan { partitions: Vec::new(), ..Plan::whole(MACHINE.machine(), 60.0, 1) };
+        let plan = Plan { partitions: Vec::new(), ..Plan::whole() };
         let rows = sweep(&plan, &streams(), Some((&kept, "2 MB")), |_| ()).unwrap();
         assert!(rows.len() == 2 && rows.iter().all(|row| row.points.is_empty()), "{rows:?}");
     }

@@ -1,17 +1,14 @@
 //! Which bytes a program touches, told by the program itself: the store and the training job run the same code in production,
 //! where a touch compiles to nothing, and under the recorder, which turns it into the lines of a simulated cache.
 
-/// A line's bytes.
 const LINE: u64 = nigh_sim::llc::LINE_BYTES;
 /// Lines of one run at most: a run's lines are the bits of a `u64`.
 const RUN_LINES_MAX: u64 = 64;
 
 /// An array of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Region {
-    /// The store's index.
+pub(super) enum Region {
     Index,
-    /// The store's items.
     Items,
     /// The network's weights, shared by all threads.
     Weights,
@@ -22,7 +19,7 @@ pub(crate) enum Region {
 }
 
 /// Takes note of what a program does to memory.
-pub(crate) trait Touch {
+pub(super) trait Touch {
     /// `bytes` bytes from byte `first` of an array are read, or written if `store`.
     fn touch(&mut self, region: Region, first: u64, bytes: u64, store: bool);
     /// So many multiply-adds were done on what was touched last.
@@ -31,7 +28,7 @@ pub(crate) trait Touch {
 
 /// Nobody takes note.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NoRecording;
+pub(super) struct NoRecording;
 
 impl Touch for NoRecording {
     #[inline]
@@ -42,24 +39,20 @@ impl Touch for NoRecording {
 
 /// Neighbouring lines, touched in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
-    /// Where.
-    pub(crate) region: Region,
+pub(super) struct Run {
+    pub(super) region: Region,
     /// The first line of the array.
-    pub(crate) first_line: u64,
+    pub(super) first_line: u64,
     /// How many, from 1 to 64.
-    pub(crate) lines: u8,
-    /// Whether they are written.
-    pub(crate) store: bool,
-    /// Multiply-adds done on them.
-    pub(crate) multiply_adds: u64,
+    pub(super) lines: u8,
+    pub(super) store: bool,
+    pub(super) multiply_adds: u64,
 }
 
 /// Everything that was touched, in order; whoever records bounds it by what it runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recorder {
-    /// Run after run.
-    pub(crate) runs: Vec<Run>,
+pub(super) struct Recorder {
+    pub(super) runs: Vec<Run>,
 }
 
 impl Touch for Recorder {

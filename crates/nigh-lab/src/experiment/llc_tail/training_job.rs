@@ -10,18 +10,14 @@ use rand::{Rng, SeedableRng};
 
 use super::touch::{Region, Touch};
 
-/// Pixels of a digit.
 const PIXELS: usize = 28 * 28;
 /// Hidden units of the job that experiments run.
-pub(crate) const HIDDEN: usize = 1024;
-/// Digits to tell apart.
+pub(super) const HIDDEN: usize = 1024;
 const CLASSES: usize = 10;
-/// Digits of one minibatch.
 const MINIBATCH: usize = 8;
 /// Bytes of a row of weights; whole lines.
 const ROW_BYTES: u64 = (PIXELS * size_of::<f32>()) as u64;
-/// Bytes of a digit.
-pub(crate) const DIGIT_BYTES: u64 = PIXELS as u64;
+pub(super) const DIGIT_BYTES: u64 = PIXELS as u64;
 /// The part of hidden units that a minibatch uses.
 const KEPT: f64 = 0.5;
 const RATE: f32 = 0.1;
@@ -30,14 +26,14 @@ const MOMENTUM: f32 = 0.5;
 const SEGMENTS: [u8; CLASSES] = [0x3f, 0x06, 0x5b, 0x4f, 0x66, 0x6d, 0x7d, 0x07, 0x7f, 0x6f];
 
 /// Digits in the shape of a seven-segment display, shifted and with noise.
-pub(crate) struct Digits {
+pub(super) struct Digits {
     pixels: Vec<u8>,
     classes: Vec<u8>,
 }
 
 impl Digits {
     /// `count` digits; equal seeds give equal digits.
-    pub(crate) fn made_up(count: usize, seed: u64) -> Self {
+    pub(super) fn made_up(count: usize, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let mut digits = Self { pixels: Vec::with_capacity(count * PIXELS), classes: Vec::with_capacity(count) };
         for _ in 0..count {
@@ -74,7 +70,7 @@ fn is_lit(segments: u8, x: i32, y: i32) -> bool {
 }
 
 /// The network; threads share it.
-pub(crate) struct Network {
+pub(super) struct Network {
     /// By hidden unit: its weights of all pixels.
     hidden: Vec<RwLock<Vec<f32>>>,
     /// By class: its weights of all hidden units.
@@ -82,8 +78,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Small random weights.
-    pub(crate) fn new(hidden: usize, seed: u64) -> Self {
+    pub(super) fn new(hidden: usize, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let mut weight = |inputs: usize| random.random_range(-1.0..1.0) / (inputs as f32).sqrt();
         Self {
@@ -93,13 +88,12 @@ impl Network {
     }
 
     /// Bytes of all weights between pixels and hidden units; as many are each thread's velocities.
-    pub(crate) fn weight_bytes(&self) -> u64 {
+    pub(super) fn weight_bytes(&self) -> u64 {
         self.hidden.len() as u64 * ROW_BYTES
     }
 }
 
-/// One thread's part of the training.
-pub(crate) struct Trainer {
+pub(super) struct Trainer {
     random: StdRng,
     inputs: Vec<[f32; PIXELS]>,
     velocity: Vec<[f32; PIXELS]>,
@@ -110,7 +104,7 @@ pub(crate) struct Trainer {
 
 impl Trainer {
     /// A thread's state; the seed chooses its digits and what it drops.
-    pub(crate) fn new(network: &Network, seed: u64) -> Self {
+    pub(super) fn new(network: &Network, seed: u64) -> Self {
         let hidden = network.hidden.len();
         Self {
             random: StdRng::seed_from_u64(seed),
@@ -122,7 +116,7 @@ impl Trainer {
     }
 
     /// Trains on one minibatch; the part of its digits that were read correctly beforehand.
-    pub(crate) fn step(&mut self, network: &Network, digits: &Digits, touch: &mut impl Touch) -> f64 {
+    pub(super) fn step(&mut self, network: &Network, digits: &Digits, touch: &mut impl Touch) -> f64 {
         let mut classes = [0_usize; MINIBATCH];
         for (input, class) in self.inputs.iter_mut().zip(&mut classes) {
             let digit = self.random.random_range(0..digits.count());

@@ -7,10 +7,10 @@ use http::Method;
 use super::BUCKET;
 use super::verdict::OutsideFinding;
 use crate::LabError;
-use crate::experiment::crash::s3_calls::{CallOutcome, Caller, Door};
+use crate::experiment::client_calls::{CallOutcome, exchange};
+use crate::experiment::crash::s3_calls::{Caller, Door};
 use crate::instrument::http_load::Connection;
 
-/// Where a Swift account is, and the token for it.
 #[derive(Clone, Debug)]
 pub(super) struct SwiftAccount {
     pub(super) server: SocketAddr,
@@ -19,13 +19,11 @@ pub(super) struct SwiftAccount {
     pub(super) token: String,
 }
 
-/// Who a client asks.
 pub(super) enum ClientEndpoint {
     S3(Box<Door>),
     Swift(SwiftAccount),
 }
 
-/// One client.
 pub(super) enum Client<'a> {
     S3(Caller<'a>),
     Swift { account: &'a SwiftAccount, connection: Option<Connection> },
@@ -53,44 +51,26 @@ impl Client<'_> {
                 )
                 .into_bytes();
                 request.extend_from_slice(body);
-                let exchanged = match connection.take() {
-                    Some(connection) => Ok(connection),
-                    None => Connection::open(*server),
-                };
-                let exchanged = exchanged.and_then(|mut open| {
-                    let answer = open.fetch(&request)?;
-                    *connection = Some(open);
-                    Ok(answer)
-                });
-                Ok(CallOutcome::of_exchange(exchanged))
+                Ok(exchange(connection, || Connection::open(*server), &request))
             }
         }
     }
 
     /// What is at `key`, or why that is not told.
     pub(super) fn get(&mut self, key: &str) -> Result<Result<OutsideFinding, String>, LabError> {
-        Ok(match self.call(&Method::GET, key, b"")? {
-            CallOutcome::Done { body, .. } => Ok(seen(key, &body)),
-            CallOutcome::Absent => Ok(OutsideFinding::Absent),
-            CallOutcome::Refused(why) | CallOutcome::Broken(why) => Err(why),
-        })
+        let found = self.call(&Method::GET, key, b"")?.body();
+        Ok(found.map(|body| body.map_or(OutsideFinding::Absent, |body| seen(key, &body))))
     }
 
     /// That the write `id` of `bytes` bytes was acknowledged, or why not.
     pub(super) fn put(&mut self, key: &str, id: u64, bytes: usize) -> Result<Result<(), String>, LabError> {
-        Ok(match self.call(&Method::PUT, key, &body(key, id, bytes))? {
-            CallOutcome::Done { .. } => Ok(()),
-            CallOutcome::Absent => Err("404".to_owned()),
-            CallOutcome::Refused(why) | CallOutcome::Broken(why) => Err(why),
-        })
+        let put = self.call(&Method::PUT, key, &body(key, id, bytes))?.body();
+        Ok(put.and_then(|done| done.map(drop).ok_or_else(|| "404".to_owned())))
     }
 
     /// That the deletion was acknowledged, or why not. One of nothing is.
     pub(super) fn delete(&mut self, key: &str) -> Result<Result<(), String>, LabError> {
-        Ok(match self.call(&Method::DELETE, key, b"")? {
-            CallOutcome::Done { .. } | CallOutcome::Absent => Ok(()),
-            CallOutcome::Refused(why) | CallOutcome::Broken(why) => Err(why),
-        })
+        Ok(self.call(&Method::DELETE, key, b"")?.body().map(drop))
     }
 }
 

@@ -23,12 +23,10 @@ use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::peer::PeerError;
-use crate::instrument::report::print_report;
+use crate::instrument::report_text::tell;
 
-/// The one bucket.
 const BUCKET: &str = "outside";
 
-/// What `nigh experiment outside` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct OutsideArgs {
     /// How long each store and mode is raced
@@ -42,7 +40,6 @@ pub(super) struct OutsideArgs {
     seed: u64,
 }
 
-/// The store behind the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Store {
@@ -51,7 +48,6 @@ enum Store {
     Versitygw,
 }
 
-/// How the node's writes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
@@ -74,7 +70,6 @@ enum Guard {
     None,
 }
 
-/// One store, mode and guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Setting {
     store: Store,
@@ -140,7 +135,6 @@ struct Row {
     outside_writes: u64,
     /// Versions of Nigh's that are kept under another key, as others had written theirs.
     kept_apart: u64,
-    /// Calls without a success.
     refused: u64,
     /// Why the first was.
     refusal: Option<String>,
@@ -167,7 +161,7 @@ impl OutsideArgs {
         let handle = tokio::runtime::Handle::current();
         let played = tokio::task::spawn_blocking(move || self.play(machine, &handle));
         let report = played.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
-        print_report(&report, || report.text(), json)?;
+        tell(&report, json)?;
         report.check()
     }
 
@@ -262,24 +256,5 @@ impl OutsideReport {
                  the control found nothing"
             ))),
         }
-    }
-
-    fn text(&self) -> String {
-        let head =
-            ["store", "mode", "guard", "reads", "stale", "outside writes lost", "lag ms", "kept apart", "refused"];
-        let mut table = comfy_table::Table::new();
-        table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY).set_header(head);
-        for row in &self.rows {
-            let setting = row.setting().name();
-            let mut cells: Vec<String> = setting.split(' ').map(str::to_owned).collect();
-            cells.extend([row.reads, row.stale_reads, row.lost_outside_writes].map(|count| count.to_string()));
-            cells.push(format!("{:.0}", row.lag_ms));
-            cells.extend([row.kept_apart, row.refused].map(|count| count.to_string()));
-            table.add_row(cells);
-        }
-        let left_out = self.left_out.iter().map(|why| format!("\nleft out: {why}"));
-        let first = self.rows.iter().filter(|row| row.setting().promises_fresh_reads());
-        let first = first.filter_map(|row| Some(format!("\n{}: {}", row.setting().name(), row.first.as_ref()?)));
-        format!("{table}{}{}", left_out.collect::<String>(), first.collect::<String>())
     }
 }

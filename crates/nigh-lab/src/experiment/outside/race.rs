@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use http::Method;
-use nigh_node::client::AdminClient;
-use nigh_node::status::Status;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -15,9 +13,8 @@ use super::clients::ClientEndpoint;
 use super::verdict::{Moment, OutsideFinding, OutsideRead, Write};
 use super::world::World;
 use crate::LabError;
-use crate::experiment::crash::s3_calls::{CallOutcome, element};
+use crate::experiment::client_calls::{await_pushed, element, joined};
 
-/// Clients of each side.
 const CLIENTS: u64 = 2;
 /// Keys that are raced for at a time, and for how long.
 const KEYS: u64 = 4;
@@ -30,7 +27,6 @@ const QUIET_WITHIN: Duration = Duration::from_secs(60);
 const REFUSAL_MAX: usize = 300;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// All that was done and seen.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) writes: Vec<Write>,
@@ -38,7 +34,6 @@ pub(super) struct History {
     /// Writes of which the bucket has a version under another key.
     pub(super) kept_apart: HashSet<u64>,
     pub(super) refused: u64,
-    /// Why the first was.
     pub(super) refusal: Option<String>,
 }
 
@@ -58,22 +53,21 @@ pub(super) fn race(world: &World, length: Duration, seed: u64) -> Result<History
             StdRng::seed_from_u64(seed ^ (2 * number + u64::from(by_nigh) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Racer { asked, by_nigh, draw, begun, ids: &ids }.run(length)
     };
-    let all: Vec<Result<History, LabError>> = std::thread::scope(|scope| {
+    let all = std::thread::scope(|scope| {
         let run = &run;
         let racers = (0..CLIENTS).flat_map(|number| [(number, true), (number, false)]);
         let threads: Vec<_> = racers.map(|(number, by_nigh)| scope.spawn(move || run(number, by_nigh))).collect();
-        let panicked = || Err(LabError::Node("a client panicked".to_owned()));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect()
-    });
+        joined(threads)
+    })?;
     let mut history = History::default();
     for part in all {
-        let History { writes, reads, refused, refusal, .. } = part?;
+        let History { writes, reads, refused, refusal, .. } = part;
         history.writes.extend(writes);
         history.reads.extend(reads);
         history.refused += refused;
         history.refusal = history.refusal.take().or(refusal);
     }
-    wait_until_quiet(world)?;
+    await_pushed(&world.handle, &world.node.endpoints.admin_socket, QUIET_WITHIN)?;
     look(world, begun, &mut history)?;
     Ok(history)
 }
@@ -120,24 +114,6 @@ impl Racer<'_> {
     }
 }
 
-fn wait_until_quiet(world: &World) -> Result<(), LabError> {
-    let admin = AdminClient::new(&world.node.endpoints.admin_socket);
-    let begun = Instant::now();
-    loop {
-        let status: Status = world
-            .handle
-            .block_on(admin.get("/status"))
-            .map_err(|error| LabError::Node(format!("its status: {error}")))?;
-        if status.writes.waiting == 0 {
-            return Ok(());
-        }
-        if begun.elapsed() > QUIET_WITHIN {
-            return Err(LabError::Node(format!("not all is in the store after {QUIET_WITHIN:?}: {:?}", status.writes)));
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
-}
-
 /// Reads every key on both sides, and what is kept apart.
 fn look(world: &World, begun: Instant, history: &mut History) -> Result<(), LabError> {
     let keys: HashSet<&str> = history.writes.iter().map(|write| write.key.as_str()).collect();
@@ -165,10 +141,10 @@ fn look(world: &World, begun: Instant, history: &mut History) -> Result<(), LabE
     }
     let mut after = String::new();
     loop {
-        let page = match world.list(&after)? {
-            CallOutcome::Done { body, .. } => String::from_utf8_lossy(&body).into_owned(),
-            other => return Err(LabError::Request { what: format!("listing {BUCKET}"), reason: format!("{other:?}") }),
-        };
+        let path = format!("/{BUCKET}?list-type=2&start-after={after}");
+        let failed = |reason| LabError::Request { what: format!("listing {BUCKET}"), reason };
+        let page = world.ask_nigh(&Method::GET, &path, b"")?.body().map_err(failed)?.unwrap_or_default();
+        let page = String::from_utf8_lossy(&page);
         let listed: Vec<&str> = page.split("<Contents>").skip(1).filter_map(|entry| element(entry, "Key")).collect();
         for key in listed.iter().filter(|key| key.contains(".nigh-conflict-")) {
             if let Ok(OutsideFinding::Write(id)) = nigh.get(key)? {
@@ -179,11 +155,5 @@ fn look(world: &World, begun: Instant, history: &mut History) -> Result<(), LabE
             Some(last) if listed.len() == 1000 => after = (*last).to_owned(),
             _ => return Ok(()),
         }
-    }
-}
-
-impl World {
-    fn list(&self, after: &str) -> Result<CallOutcome, LabError> {
-        self.ask_nigh(&Method::GET, &format!("/{BUCKET}?list-type=2&start-after={after}"), b"")
     }
 }

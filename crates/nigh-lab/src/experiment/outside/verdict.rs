@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// Nanoseconds since the race began.
 pub(super) type Moment = u64;
 
-/// A write of one key.
 #[derive(Clone, Debug)]
 pub(super) struct Write {
     pub(super) id: u64,
@@ -27,11 +26,9 @@ impl Write {
     }
 }
 
-/// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutsideFinding {
     Absent,
-    /// The bytes of this write.
     Write(u64),
     /// Bytes of no one write.
     Mixed,
@@ -47,7 +44,6 @@ pub(super) struct OutsideRead {
     pub(super) last: bool,
 }
 
-/// What is wrong in a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) stale_outside: u64,

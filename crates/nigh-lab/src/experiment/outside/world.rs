@@ -13,14 +13,13 @@ use tokio::runtime::Handle;
 use super::clients::{ClientEndpoint, SwiftAccount};
 use super::{BUCKET, Guard, Mode, Setting, Store};
 use crate::LabError;
-use crate::experiment::crash::s3_calls::{CallOutcome, Caller, Door};
+use crate::experiment::client_calls::CallOutcome;
+use crate::experiment::crash::s3_calls::{Caller, Door};
 use crate::instrument::error::Tried;
 use crate::instrument::http_load::{Connection, header};
 use crate::instrument::node_under_test::{NodeUnderTest, configure, settings_of_store, socket_address};
-use crate::instrument::peer::S3Access;
-use crate::instrument::peer::minio::{Minio, WEBHOOK};
+use crate::instrument::peer::s3_server::{S3Server, WEBHOOK};
 use crate::instrument::peer::swift::{NighMiddleware, Swift};
-use crate::instrument::peer::versitygw::VersityGw;
 
 /// The node's id to the middleware.
 const NODE: &str = "n1";
@@ -29,11 +28,9 @@ const NODE: &str = "n1";
 #[expect(dead_code, reason = "they are held to live")]
 enum RunningStore {
     Swift(Swift),
-    Minio(Minio),
-    VersityGw(VersityGw),
+    S3(S3Server),
 }
 
-/// All of it.
 pub(super) struct World {
     pub(super) nigh: ClientEndpoint,
     pub(super) store: ClientEndpoint,
@@ -53,18 +50,15 @@ impl World {
             Store::Swift => start_swift(setting, &store, outside, &secret)?,
             Store::Minio => {
                 let events = format!("http://{outside}/outside/v1/s3-events");
-                let minio = match setting.guard {
-                    Guard::Events => Minio::start_with_webhook(&store, &events, &secret)?,
-                    _ => Minio::start(&store)?,
-                };
-                let (asked, settings) = s3(minio.s3(), handle)?;
-                (RunningStore::Minio(minio), asked, settings)
+                s3(
+                    match setting.guard {
+                        Guard::Events => S3Server::minio_with_webhook(&store, &events, &secret)?,
+                        _ => S3Server::minio(&store)?,
+                    },
+                    handle,
+                )?
             }
-            Store::Versitygw => {
-                let gateway = VersityGw::start(&store)?;
-                let (asked, settings) = s3(gateway.s3(), handle)?;
-                (RunningStore::VersityGw(gateway), asked, settings)
-            }
+            Store::Versitygw => s3(S3Server::versitygw(&store)?, handle)?,
         };
         let table = |entries: &[(&str, &str)]| -> toml::Value {
             toml::Table::from_iter(entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).into()))).into()
@@ -99,11 +93,7 @@ impl World {
 
     /// Makes the bucket, with its policy and who is told of its changes.
     fn prepare(&self, setting: Setting) -> Result<(), LabError> {
-        let done = |what: &str, answer: CallOutcome| match answer {
-            CallOutcome::Done { .. } => Ok(()),
-            other => Err(LabError::Request { what: what.to_owned(), reason: format!("{other:?}") }),
-        };
-        done("make the bucket", self.ask_nigh(&Method::PUT, &format!("/{BUCKET}"), b"")?)?;
+        self.ask_nigh(&Method::PUT, &format!("/{BUCKET}"), b"")?.expect_done("make the bucket")?;
         if let (Guard::Events, ClientEndpoint::S3(door)) = (setting.guard, &self.store) {
             let events =
                 ["ObjectCreated", "ObjectRemoved"].map(|event| format!("<Event>s3:{event}:*</Event>")).concat();
@@ -112,7 +102,8 @@ impl World {
                  </QueueConfiguration></NotificationConfiguration>"
             );
             let path = format!("/{BUCKET}?notification=");
-            done("tell of changes", Caller::new(door).call(&Method::PUT, &path, &[], text.as_bytes())?)?;
+            let told = Caller::new(door).call(&Method::PUT, &path, &[], text.as_bytes())?;
+            told.expect_done("tell of changes")?;
         }
         // Where others write, what is pushed late overwrites nothing of theirs. The control takes them for nobody.
         let shared = setting.mode == Mode::Lazy && setting.guard == Guard::Events;
@@ -146,12 +137,13 @@ fn private_file(folder: &Path, name: &str, text: &str) -> Result<String, LabErro
     Ok(path.to_string_lossy().into_owned())
 }
 
-fn s3(access: &S3Access, handle: &Handle) -> Result<(ClientEndpoint, toml::Table), LabError> {
+fn s3(server: S3Server, handle: &Handle) -> Result<(RunningStore, ClientEndpoint, toml::Table), LabError> {
+    let access = server.s3();
     let door = Door::http(socket_address(&access.endpoint)?, access.signer(), handle.clone());
-    Ok((ClientEndpoint::S3(Box::new(door)), settings_of_store(access)))
+    let (asked, settings) = (ClientEndpoint::S3(Box::new(door)), settings_of_store(access));
+    Ok((RunningStore::S3(server), asked, settings))
 }
 
-/// The middleware's package, in the project's folder.
 fn middleware_source() -> Result<PathBuf, LabError> {
     let path = std::env::current_dir().unwrap_or_default().join("integrations/swift/src");
     let hint = "run it in the project's folder";

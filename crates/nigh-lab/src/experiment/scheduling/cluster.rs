@@ -23,14 +23,10 @@ use super::workload::{Arrival, Workload};
 use crate::LabError;
 use crate::instrument::simulated_copies::SimulatedCopies;
 
-/// Processors of a node.
 pub(super) const PROCESSORS: u16 = 8;
-/// Memory of its sandboxes.
 const MEMORY: ByteSize = ByteSize::gib(8);
-/// Invocations of a node at once.
 const RUNNING_MAX: u32 = 32;
 const SANDBOXES_MAX: u32 = 128;
-/// What its cache holds.
 const CACHE: ByteSize = ByteSize::gib(1);
 /// A new sandbox's work, where its interpreter waits with its imports done (`nigh bench coldstart`: 4 to 13 ms).
 const COLD_US: u64 = 20_000;
@@ -43,7 +39,6 @@ const OUTPUT_MIN: u64 = 320;
 /// After so long nobody waits any more.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What is told of the machines in the report.
 pub(super) fn about() -> String {
     format!(
         "nodes of {PROCESSORS} processors, {MEMORY} for sandboxes, {CACHE} of cache, {RUNNING_MAX} invocations; a new \
@@ -76,7 +71,6 @@ struct Node {
     look: u32,
 }
 
-/// An invocation under way.
 #[derive(Clone, Debug)]
 struct Job {
     function: usize,
@@ -175,7 +169,6 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// Plays all of the workload.
     pub(super) fn play(mut self) -> Outcome {
         if let Some(first) = self.workload.arrivals.first() {
             self.at(first.at_us, Event::Arrives(0));

@@ -2,7 +2,6 @@
 
 use nigh_schedule::scheduler::Weights;
 
-/// One of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contender {
     pub(super) name: &'static str,
@@ -28,7 +27,6 @@ const NOTHING: Weights = Weights {
 
 const OURS: Weights = Weights::SETTLED;
 
-/// What the settled weights are called.
 pub(super) const SETTLED: &str = "nigh";
 
 /// What schedulers of others decide by; then ours; then ours with one weight another, which shows what each is for.

@@ -28,14 +28,13 @@ use self::workload::Workload;
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::recorded_invocations;
-use crate::instrument::report::print_report;
+use crate::instrument::report_text::tell;
 
 const SIZES: [u16; 4] = [3, 10, 30, 100];
 const QUICK_SIZES: [u16; 2] = [3, 10];
 const SECONDS: u64 = 20;
 const QUICK_SECONDS: u64 = 5;
 
-/// What `nigh experiment scheduling` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct SchedulingArgs {
     /// Invocations by the minute, a line a function
@@ -55,7 +54,6 @@ pub(super) struct SchedulingArgs {
     part: Option<Part>,
 }
 
-/// A part of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// The scheduler's weightings on clusters
@@ -66,8 +64,7 @@ enum Part {
 
 impl SchedulingArgs {
     pub(super) fn run(&self, machine: Machine, json: bool) -> Result<(), LabError> {
-        let report = self.report(machine)?;
-        print_report(&report, || report.text(), json)
+        tell(&self.report(machine)?, json)
     }
 
     fn report(&self, machine: Machine) -> Result<SchedulingReport, LabError> {

@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use crate::instrument::stats::Sample;
 
-/// What is counted while it is played.
 #[derive(Debug)]
 pub(super) struct Outcome {
     times_us: Vec<u32>,
@@ -21,7 +20,6 @@ pub(super) struct Outcome {
     nodes: usize,
 }
 
-/// How it went, in figures.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Figures {
     pub(super) invocations: usize,

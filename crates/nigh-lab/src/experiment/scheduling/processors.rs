@@ -5,7 +5,6 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The processors of a node.
 #[derive(Debug)]
 pub(super) struct Processors {
     count: f64,

@@ -11,7 +11,6 @@ use crate::instrument::error::Tried;
 /// Where the project keeps them.
 pub(super) const STORED: &str = "data/azure-functions-2019/200_runs.csv";
 
-/// One function's.
 #[derive(Clone, Debug)]
 pub(super) struct RecordedRun {
     /// The lower quartile, the median, the upper quartile and the 99th percentile.
@@ -34,7 +33,6 @@ impl RecordedRun {
     }
 }
 
-/// All of them, in the order of the file.
 pub(super) fn read_runs(path: &Path) -> Result<Vec<RecordedRun>, LabError> {
     let text = std::fs::read_to_string(path).at(path)?;
     let line = |line: &str| -> Option<RecordedRun> {

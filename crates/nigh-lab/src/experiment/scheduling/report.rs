@@ -5,9 +5,8 @@ use serde::Serialize;
 
 use super::contenders::{CONTENDERS, SETTLED};
 use super::outcome::Figures;
-use super::pressure::{self, PressureRow, PressureSummary};
+use super::pressure::{PressureRow, PressureSummary};
 use crate::instrument::machine::Machine;
-use crate::instrument::table::table_of;
 
 /// One weighting under one workload on one cluster.
 #[derive(Debug, Serialize)]
@@ -74,45 +73,6 @@ impl SchedulingReport {
             summary: PressureSummary::of(&pressure),
             pressure,
         }
-    }
-
-    pub(super) fn text(&self) -> String {
-        let mut ranking = table_of("weighting | mean | p99 | both | local | cold | failed | imbalance");
-        for one in &self.ranking {
-            ranking.add_row([
-                one.weighting.to_owned(),
-                format!("{:.3}", one.mean),
-                format!("{:.3}", one.p99),
-                format!("{:.3}", one.both),
-                format!("{:.3}", one.local_share),
-                one.cold_starts.to_string(),
-                one.failed.to_string(),
-                format!("{:.2}", one.imbalance_most),
-            ]);
-        }
-        let mut rows = table_of(
-            "workload | nodes | weighting | invocations | mean ms | p99 ms | stretch | local | cold | queued | failed | imbalance",
-        );
-        for Row { workload, nodes, weighting, figures } in &self.rows {
-            rows.add_row([
-                (*workload).to_owned(),
-                nodes.to_string(),
-                (*weighting).to_owned(),
-                figures.invocations.to_string(),
-                format!("{:.1}", figures.mean_ms),
-                format!("{:.1}", figures.p99_ms),
-                format!("{:.2}", figures.stretch),
-                format!("{:.3}", figures.local_share),
-                figures.cold_starts.to_string(),
-                figures.queued.to_string(),
-                figures.failed.to_string(),
-                format!("{:.2}", figures.imbalance),
-            ]);
-        }
-        let weightings = format!("{rows}\n{}\nover the best of each workload and cluster:\n{ranking}", self.simulated);
-        let pressure = pressure::text(&self.pressure, &self.summary);
-        let played = [(!self.rows.is_empty(), weightings), (!self.pressure.is_empty(), pressure)];
-        played.into_iter().filter(|(played, _)| *played).map(|(_, text)| text).collect::<Vec<_>>().join("\n\n")
     }
 }
 

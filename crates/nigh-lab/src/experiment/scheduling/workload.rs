@@ -17,12 +17,10 @@ const LOAD: f64 = 0.6;
 pub(super) const RUN_MAX_MS: f64 = 3000.0;
 /// The popularity of a function's inputs.
 const ZIPF: f64 = 0.9;
-/// Tenants whose functions they are.
 pub(super) const TENANTS: usize = 16;
 /// Minutes of the recorded day that are played, from the busiest on.
 pub(super) const BUSIEST_MINUTE: usize = 830;
 
-/// One function.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SimulatedFunction {
     pub(super) tenant: usize,
@@ -33,7 +31,6 @@ pub(super) struct SimulatedFunction {
     pub(super) next: Option<usize>,
 }
 
-/// One invocation from outside.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
     pub(super) at_us: u64,
@@ -42,18 +39,15 @@ pub(super) struct Arrival {
     pub(super) inputs: Vec<u64>,
 }
 
-/// A workload.
 #[derive(Debug)]
 pub(super) struct Workload {
     pub(super) name: &'static str,
     pub(super) functions: Vec<SimulatedFunction>,
     /// In the order of time.
     pub(super) arrivals: Vec<Arrival>,
-    /// Bytes of each input.
     pub(super) sizes: Vec<u64>,
 }
 
-/// The inputs of functions.
 struct Inputs {
     sizes: Vec<u64>,
     /// Of each function: where its inputs begin, and how popular they are.
@@ -198,13 +192,11 @@ impl Workload {
     }
 }
 
-/// A workload that is made up.
 struct MadeUpWorkload {
     median_ms: f64,
     functions: usize,
     /// Zipf's exponent of the functions' popularity.
     skew: f64,
-    /// Inputs of each function.
     inputs: usize,
     /// About the size of each; measured sizes if 0.
     bytes: u64,

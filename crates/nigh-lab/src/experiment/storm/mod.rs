@@ -21,15 +21,13 @@ use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
 use crate::instrument::peer::installed::cache_folder;
 use crate::instrument::progress;
-use crate::instrument::report::print_report;
-use crate::instrument::table::table_of;
+use crate::instrument::report_text::tell;
 
 /// Storms of a part. A run that is cut off loses at most these.
 const PART_SEEDS: u64 = 50;
 /// Broken promises that the report tells in full.
 const DETAILS_MAX: usize = 20;
 
-/// What `nigh experiment storm` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct StormArgs {
     /// How many storms; each is decided by its seed
@@ -55,14 +53,12 @@ pub(super) struct StormArgs {
     progress: Option<PathBuf>,
 }
 
-/// What a kept run was asked.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct StormParameters {
     from: u64,
     seeds: u64,
 }
 
-/// A storm that broke a promise.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct BrokenStorm {
     seed: u64,
@@ -72,18 +68,19 @@ struct BrokenStorm {
     command: String,
 }
 
-/// What some storms came to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct PartOutcome {
     faults_by_kind: BTreeMap<String, u64>,
+    /// The first `DETAILS_MAX`.
     violations: Vec<BrokenStorm>,
-    /// Of all of them, those not told in full too.
     broken: u64,
     operations: u64,
     events: u64,
     virtual_seconds: f64,
     /// Of one processor.
     seconds: f64,
+    /// Of the storms in their order: the same program gives the same.
+    #[serde(with = "hexadecimal")]
     trace_hash: u64,
 }
 
@@ -128,6 +125,19 @@ impl PartOutcome {
     }
 }
 
+/// A hash as a string of 16 digits.
+mod hexadecimal {
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(hash: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{hash:016x}"))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        u64::from_str_radix(&String::deserialize(deserializer)?, 16).map_err(de::Error::custom)
+    }
+}
+
 /// A breach by its name: a promise by its letter and number.
 fn breach_name(breach: Breach) -> String {
     match breach {
@@ -143,17 +153,8 @@ struct StormReport {
     seeds: u64,
     /// Strikes of all kinds: every lost message counts.
     faults: u64,
-    faults_by_kind: BTreeMap<String, u64>,
-    /// Storms that broke a promise; the first of them are told.
-    broken: u64,
-    violations: Vec<BrokenStorm>,
-    operations: u64,
-    events: u64,
-    /// Of all storms in their order, in hexadecimal: the same program gives the same.
-    trace_hash: String,
-    virtual_seconds: f64,
-    /// Of one processor, all storms together.
-    seconds: f64,
+    #[serde(flatten)]
+    all: PartOutcome,
     operations_per_second: f64,
     /// Virtual seconds in a second of one processor.
     speed: f64,
@@ -168,8 +169,8 @@ impl StormArgs {
             return weakened::run(machine, self.seeds, json);
         }
         let report = self.play(machine)?;
-        print_report(&report, || text(&report), json)?;
-        match report.broken {
+        tell(&report, json)?;
+        match report.all.broken {
             0 => Ok(()),
             broken => Err(broken_storms(broken)),
         }
@@ -205,16 +206,9 @@ impl StormArgs {
             from,
             seeds,
             faults: all.faults_by_kind.values().sum(),
-            faults_by_kind: all.faults_by_kind,
-            broken: all.broken,
-            violations: all.violations,
-            operations: all.operations,
-            events: all.events,
-            trace_hash: format!("{:016x}", all.trace_hash),
-            virtual_seconds: all.virtual_seconds,
-            seconds: all.seconds,
             operations_per_second: all.operations as f64 / all.seconds,
             speed: all.virtual_seconds / all.seconds,
+            all,
         })
     }
 
@@ -239,7 +233,7 @@ impl StormArgs {
             trace_hash: format!("{:016x}", end.trace_hash),
             trace: end.trace,
         };
-        print_report(&told, || told.text(), json)?;
+        tell(&told, json)?;
         match told.broken {
             Some(_) if left_out == LeftOut::Nothing => Err(broken_storms(1)),
             _ => Ok(()),
@@ -251,7 +245,6 @@ fn broken_storms(count: u64) -> LabError {
     LabError::Found(format!("{count} storms break a promise"))
 }
 
-/// One storm as it is told.
 #[derive(Debug, Serialize)]
 struct StormTrace {
     seed: u64,
@@ -262,43 +255,6 @@ struct StormTrace {
     virtual_seconds: f64,
     trace_hash: String,
     trace: Vec<String>,
-}
-
-impl StormTrace {
-    fn text(&self) -> String {
-        let mut lines = self.trace.clone();
-        lines.extend(self.faults.iter().map(|fault| format!("needs {fault}")));
-        let end = self.broken.clone().unwrap_or_else(|| "no promise is broken".to_owned());
-        lines.push(format!(
-            "seed {}: {end}\n{} operations in {:.1} virtual seconds, trace {}",
-            self.seed, self.operations, self.virtual_seconds, self.trace_hash
-        ));
-        lines.join("\n")
-    }
-}
-
-fn text(report: &StormReport) -> String {
-    let mut table = table_of("fault | strikes");
-    for (kind, count) in &report.faults_by_kind {
-        table.add_row([kind.clone(), count.to_string()]);
-    }
-    let mut text = format!(
-        "{table}\n{} storms from seed {}: {} faults, {} operations, {} promises broken\n{:.0} virtual seconds at {:.0} \
-         times real time, {:.0} operations a second of one processor, trace {}",
-        report.seeds,
-        report.from,
-        report.faults,
-        report.operations,
-        report.broken,
-        report.virtual_seconds,
-        report.speed,
-        report.operations_per_second,
-        report.trace_hash
-    );
-    for BrokenStorm { seed, breaks, what, command } in &report.violations {
-        text.push_str(&format!("\nseed {seed}: {breaks}: {what}; {command}"));
-    }
-    text
 }
 
 #[cfg(test)]

@@ -11,10 +11,8 @@ use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
 use crate::instrument::progress;
-use crate::instrument::report::print_report;
-use crate::instrument::table::table_of;
+use crate::instrument::report_text::tell;
 
-/// One that was left out.
 #[derive(Debug, Serialize)]
 struct StormMutation {
     rule: String,
@@ -67,14 +65,5 @@ pub(super) fn run(machine: Machine, seeds: u64, json: bool) -> Result<(), LabErr
     })?;
     bar.finish_and_clear();
     let report = StormMutationsReport { machine, seeds_max: seeds, weakened };
-    print_report(&report, || text(&report), json)
-}
-
-fn text(report: &StormMutationsReport) -> String {
-    let mut table = table_of("left out | breaks | seeds | s");
-    for StormMutation { rule, seeds, breaks, seconds, .. } in &report.weakened {
-        let seeds = seeds.map_or_else(|| format!("not in {}", report.seeds_max), |seeds| seeds.to_string());
-        table.add_row([rule.clone(), breaks.clone(), seeds, format!("{seconds:.1}")]);
-    }
-    table.to_string()
+    tell(&report, json)
 }

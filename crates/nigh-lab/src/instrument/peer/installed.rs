@@ -23,14 +23,12 @@ pub fn cache_folder() -> PathBuf {
     caches.unwrap_or_else(std::env::temp_dir).join("nigh/peers")
 }
 
-/// A program of `peers/versions`.
 #[derive(Debug)]
 pub(super) struct InstalledProgram {
     pub(super) program: PathBuf,
     pub(super) version: &'static str,
 }
 
-/// Finds a program of `peers/versions` for `peer`.
 pub(super) fn built(peer: &'static str, program: &'static str) -> Result<InstalledProgram, PeerError> {
     let missing = || PeerError::NotInstalled { peer, missing: program.to_owned(), hint: HINT.to_owned() };
     let version = version_of(program).ok_or_else(missing)?;
@@ -43,7 +41,6 @@ fn version_of(program: &str) -> Option<&'static str> {
     lines.find_map(|mut words| if words.next() == Some(program) { words.next() } else { None })
 }
 
-/// The first program of that name on the path.
 pub(super) fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|program| program.is_file())

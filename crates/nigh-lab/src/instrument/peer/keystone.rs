@@ -1,8 +1,7 @@
 //! A real OpenStack Keystone on this machine, on SQLite, for one Swift. Its tokens live forty seconds, so that a test sees
 //! one end. `peers/keystone_peer.py` runs it.
 
-use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use nigh_terms::SecretKey;
 use serde::Deserialize;
 
+use super::servers::{PeerFolder, file_error};
 use super::{PeerError, PeerProcess};
 
 const PEER: &str = "Keystone";
@@ -50,16 +50,11 @@ impl Keystone {
             let (missing, hint) = (python.display().to_string(), "run scripts/install-keystone.sh".to_owned());
             return Err(PeerError::NotInstalled { peer: PEER, missing, hint });
         }
-        let file = |operation, path: &Path| {
-            let path = path.to_owned();
-            move |source| PeerError::File { peer: PEER, operation, path, source }
-        };
-        // Its database and configuration hold secrets.
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(file("make", folder))?;
-        let script = folder.join("keystone_peer.py");
-        std::fs::write(&script, SCRIPT).map_err(file("write", &script))?;
+        let place = PeerFolder { peer: PEER, folder };
+        place.folder("")?;
+        let script = place.file("keystone_peer.py", SCRIPT)?;
         let log = folder.join("keystone.log");
-        let errors = File::create(&log).map_err(file("write", &log))?;
+        let errors = File::create(&log).map_err(file_error(PEER, "write", &log))?;
         let password = SecretKey::random();
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(&python).arg(&script).arg("serve").arg(folder);

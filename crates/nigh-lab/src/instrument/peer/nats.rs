@@ -1,5 +1,5 @@
-//! Real NATS servers on this machine, one alone or three in a cluster, with JetStream in a folder, each write synced
-//! before it is acknowledged.
+//! Three real NATS servers on this machine, a cluster with JetStream in a folder. Each write is synced before it is
+//! acknowledged.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,53 +7,13 @@ use std::time::Duration;
 use nigh_engine::nats::{ClusterSettings, ServerSettings, server_configuration};
 use nigh_terms::SecretKey;
 
-use super::installed::{InstalledProgram, built};
-use super::servers::{Program, Servers, file_error, free_ports, http_health, private_file, private_folder};
+use super::installed::built;
+use super::servers::{PeerFolder, Program, Servers, http_health};
 use super::{Peer, PeerError};
 
 const PEER: &str = "NATS";
 const PROGRAM: &str = "nats-server";
 
-/// A running NATS server, alone.
-#[derive(Debug)]
-pub struct Nats {
-    servers: Servers,
-    port: u16,
-    token: SecretKey,
-    version: &'static str,
-}
-
-impl Nats {
-    /// Starts a server whose files go into `folder`, made if absent. Returns when it answers.
-    ///
-    /// # Errors
-    /// `NotInstalled` if it is not there; else what could not be written, started or reached.
-    pub fn start(folder: &Path) -> Result<Self, PeerError> {
-        let installed = built(PEER, PROGRAM)?;
-        private_folder(folder).map_err(file_error(PEER, "make", folder))?;
-        let [port, monitor] = free_ports().map_err(file_error(PEER, "find free ports for", folder))?;
-        let token = SecretKey::random();
-        let server = program(&installed, folder, PROGRAM, [port, monitor], None, &token)?;
-        let servers = Servers::start(PEER, folder, vec![server])?;
-        Ok(Self { servers, port, token, version: installed.version })
-    }
-
-    /// Its clients' port on 127.0.0.1.
-    #[must_use]
-    pub const fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// What a client has to show.
-    #[must_use]
-    pub const fn token(&self) -> &SecretKey {
-        &self.token
-    }
-}
-
-served!(Nats);
-
-/// What the servers of a cluster are called.
 const NAMES: [&str; 3] = ["nats-1", "nats-2", "nats-3"];
 
 /// Three running NATS servers, which are a cluster.
@@ -69,19 +29,34 @@ impl NatsCluster {
     /// Starts servers whose files go into `folder`, made if absent. Returns when they answer.
     ///
     /// # Errors
-    /// As of one alone.
+    /// `NotInstalled` if NATS is not there; else what could not be written, started or reached.
     pub fn start(folder: &Path) -> Result<Self, PeerError> {
         let installed = built(PEER, PROGRAM)?;
-        private_folder(folder).map_err(file_error(PEER, "make", folder))?;
-        let ports: [u16; 9] = free_ports().map_err(file_error(PEER, "find free ports for", folder))?;
+        let place = PeerFolder { peer: PEER, folder };
+        let ports: [u16; 9] = place.free_ports()?;
         let routes: Vec<String> = ports[6..].iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let token = SecretKey::random();
         let mut programs = Vec::new();
         for (at, name) in NAMES.into_iter().enumerate() {
-            let own = folder.join(name);
-            private_folder(&own).map_err(file_error(PEER, "make", &own))?;
-            let place = Some((&*routes[at], &*routes));
-            programs.push(program(&installed, &own, name, [ports[at], ports[3 + at]], place, &token)?);
+            let own = place.folder(name)?;
+            let monitor = ports[3 + at];
+            let text = server_configuration(&ServerSettings {
+                name,
+                listen: &format!("127.0.0.1:{}", ports[at]),
+                monitor: Some(&format!("127.0.0.1:{monitor}")),
+                cluster: Some(("lab", &routes[at])),
+                routes: &routes,
+                folder: &own.join("jetstream"),
+                token: Some(&token),
+            });
+            let configuration = PeerFolder { peer: PEER, folder: &own }.file("nats.conf", &text)?;
+            programs.push(Program {
+                name,
+                path: installed.program.clone(),
+                arguments: vec!["--config".to_owned(), configuration.display().to_string()],
+                environment: Vec::new(),
+                health: Some(http_health(monitor, "/healthz")),
+            });
         }
         let servers = Servers::start(PEER, folder, programs)?;
         Ok(Self { servers, ports: [ports[0], ports[1], ports[2]], token, version: installed.version })
@@ -109,33 +84,3 @@ impl NatsCluster {
 }
 
 served!(NatsCluster);
-
-/// A server with clients' and monitor's port, its files in `folder`; in a cluster with where it listens for the others,
-/// and all of them.
-fn program(
-    installed: &InstalledProgram,
-    folder: &Path,
-    name: &'static str,
-    [port, monitor]: [u16; 2],
-    cluster: Option<(&str, &[String])>,
-    token: &SecretKey,
-) -> Result<Program, PeerError> {
-    let configuration = folder.join("nats.conf");
-    let text = server_configuration(&ServerSettings {
-        name,
-        listen: &format!("127.0.0.1:{port}"),
-        monitor: Some(&format!("127.0.0.1:{monitor}")),
-        cluster: cluster.map(|(listen, _)| ("lab", listen)),
-        routes: cluster.map_or(&[], |(_, routes)| routes),
-        folder: &folder.join("jetstream"),
-        token: Some(token),
-    });
-    private_file(&configuration, &text).map_err(file_error(PEER, "write", &configuration))?;
-    Ok(Program {
-        name,
-        path: installed.program.clone(),
-        arguments: vec!["--config".to_owned(), configuration.display().to_string()],
-        environment: Vec::new(),
-        health: Some(http_health(monitor, "/healthz")),
-    })
-}

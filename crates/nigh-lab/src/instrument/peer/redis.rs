@@ -11,7 +11,7 @@ use std::process::Command;
 use nigh_terms::SecretKey;
 
 use super::installed::on_path;
-use super::servers::{Program, Servers, file_error, free_ports, private_file, private_folder, reply_health};
+use super::servers::{PeerFolder, Program, Servers, reply_health};
 use super::{Peer, PeerError};
 
 const PEER: &str = "Redis";
@@ -39,15 +39,11 @@ impl Redis {
             hint: "run `make peers`, or install Debian's package redis-server".to_owned(),
         };
         let program = on_path(PROGRAM).ok_or_else(missing)?;
-        private_folder(folder).map_err(file_error(PEER, "make", folder))?;
-        let [port] = free_ports().map_err(file_error(PEER, "find a free port for", folder))?;
+        let place = PeerFolder { peer: PEER, folder };
+        place.folder("")?;
+        let [port] = place.free_ports()?;
         let password = SecretKey::random();
-        let configuration = folder.join("redis.conf");
-        private_file(&configuration, &configured(folder, port, &password)).map_err(file_error(
-            PEER,
-            "write",
-            &configuration,
-        ))?;
+        let configuration = place.file("redis.conf", &configured(folder, port, &password))?;
         let health = reply_health(port, format!("AUTH {}\r\nPING\r\n", password.reveal()), "+PONG");
         let server = Program {
             name: PROGRAM,

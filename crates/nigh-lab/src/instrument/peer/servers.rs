@@ -31,7 +31,6 @@ const REPLY_MAX: u64 = 1024;
 /// Asks a server whether it answers; says why not.
 pub(super) type Health = Box<dyn Fn() -> Result<(), String> + Send>;
 
-/// A program to run.
 pub(super) struct Program {
     /// Its log's name, and what errors call it.
     pub(super) name: &'static str,
@@ -41,7 +40,6 @@ pub(super) struct Program {
     pub(super) health: Option<Health>,
 }
 
-/// Running servers of one peer.
 #[derive(Debug)]
 pub(super) struct Servers {
     groups: Vec<u32>,
@@ -245,7 +243,32 @@ pub(super) fn last_of(output: &[u8]) -> String {
     String::from_utf8_lossy(&output[output.len().saturating_sub(OUTPUT_MAX)..]).trim().to_owned()
 }
 
-/// Says which file of `peer` could not be worked on.
+/// A peer's own folder. Nobody else can read it: configurations and data hold secrets.
+pub(super) struct PeerFolder<'f> {
+    pub(super) peer: &'static str,
+    pub(super) folder: &'f Path,
+}
+
+impl PeerFolder<'_> {
+    /// Makes the folder `name` below it; itself if that is empty.
+    pub(super) fn folder(&self, name: &str) -> Result<PathBuf, PeerError> {
+        let path = self.folder.join(name);
+        private_folder(&path).map_err(file_error(self.peer, "make", &path))?;
+        Ok(path)
+    }
+
+    pub(super) fn file(&self, name: &str, text: &str) -> Result<PathBuf, PeerError> {
+        let path = self.folder.join(name);
+        private_file(&path, text).map_err(file_error(self.peer, "write", &path))?;
+        Ok(path)
+    }
+
+    /// So many ports of loopback that nobody listens on now.
+    pub(super) fn free_ports<const N: usize>(&self) -> Result<[u16; N], PeerError> {
+        free_ports().map_err(file_error(self.peer, "find free ports for", self.folder))
+    }
+}
+
 pub(super) fn file_error(
     peer: &'static str,
     operation: &'static str,
@@ -254,19 +277,16 @@ pub(super) fn file_error(
     move |source| PeerError::File { peer, operation, path: path.to_owned(), source }
 }
 
-/// Makes a folder that nobody else can read: configurations and data hold secrets.
-pub(super) fn private_folder(path: &Path) -> std::io::Result<()> {
+fn private_folder(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Writes a file that nobody else can read.
-pub(super) fn private_file(path: &Path, text: &str) -> std::io::Result<()> {
+fn private_file(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())
 }
 
-/// So many ports of loopback that nobody listens on now.
-pub(super) fn free_ports<const N: usize>() -> std::io::Result<[u16; N]> {
+fn free_ports<const N: usize>() -> std::io::Result<[u16; N]> {
     // All are held until the last is found, so that no two are the same.
     let held = (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<Vec<_>, _>>()?;
     let mut ports = [0; N];

@@ -49,7 +49,6 @@ impl Identity {
     }
 }
 
-/// What one file says.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     peer: String,

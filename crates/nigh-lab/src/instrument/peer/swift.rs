@@ -7,8 +7,7 @@ mod access_log;
 mod config;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nigh_terms::SecretKey;
@@ -18,7 +17,7 @@ pub use self::config::NighMiddleware;
 use self::config::{KeystoneLogin, Layout, Ports};
 use super::installed::on_path;
 use super::keystone::Keystone;
-use super::servers::{Program, Servers, file_error, free_ports, http_health, last_of, private_folder};
+use super::servers::{PeerFolder, Program, Servers, file_error, http_health, last_of};
 use super::{Peer, PeerError, S3Access};
 
 const PEER: &str = "Swift";
@@ -88,7 +87,8 @@ impl Swift {
 
     fn start_with(folder: &Path, beside: SwiftOptions) -> Result<Self, PeerError> {
         check_installed()?;
-        let ports = Ports::free().map_err(file_error(PEER, "find free ports for", folder))?;
+        let [proxy, account, container, object, memcached] = PeerFolder { peer: PEER, folder }.free_ports()?;
+        let ports = Ports { proxy, account, container, object, memcached };
         let secret_key = SecretKey::random();
         let SwiftOptions { keystone, middleware, access_log } = beside;
         let folder_of = folder.to_owned();
@@ -198,15 +198,10 @@ fn prepare(layout: &Layout) -> Result<(), PeerError> {
         fs::create_dir_all("/etc/swift").map_err(file_error(PEER, "make", Path::new("/etc/swift")))?;
         fs::write(SWIFT_CONF, config::swift_conf()).map_err(file_error(PEER, "write", Path::new(SWIFT_CONF)))?;
     }
-    // The configuration holds the secret.
-    for path in [layout.folder.clone(), layout.devices().join(config::DEVICE)] {
-        private_folder(&path).map_err(file_error(PEER, "make", &path))?;
-    }
+    let place = PeerFolder { peer: PEER, folder: &layout.folder };
+    place.folder(&format!("devices/{}", config::DEVICE))?;
     for (name, text) in config::files(layout) {
-        let path = layout.folder.join(name);
-        fs::write(&path, text).map_err(file_error(PEER, "write", &path))?;
-        // The middleware's secret; the folder is private too.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(file_error(PEER, "close", &path))?;
+        place.file(&name, &text)?;
     }
     let rings = Command::new(PYTHON)
         .arg("-c")
@@ -225,18 +220,4 @@ fn prepare(layout: &Layout) -> Result<(), PeerError> {
         status: rings.status.to_string(),
         output: last_of(&rings.stderr),
     })
-}
-
-impl Ports {
-    /// Five ports that nobody listens on now.
-    fn free() -> std::io::Result<Self> {
-        let [proxy, account, container, object, memcached] = free_ports()?;
-        Ok(Self { proxy, account, container, object, memcached })
-    }
-}
-
-impl Layout {
-    fn devices(&self) -> PathBuf {
-        self.folder.join("devices")
-    }
 }

@@ -53,7 +53,6 @@ fn leaves(machine: &MachineConfig) -> Vec<Leaf> {
     leaves
 }
 
-/// One answer of `cpuid`.
 struct Leaf {
     leaf: u32,
     subleaf: u32,
@@ -80,7 +79,6 @@ impl Leaf {
     }
 }
 
-/// Bytes of one row of the table.
 const ROW_BYTES: usize = 32;
 
 /// The three instructions that the jump replaces, as every kernel of the pinned versions has them. On entry RDI points
@@ -199,7 +197,6 @@ fn longest_padding(text: &[u8]) -> Option<Range<usize>> {
     (longest.len() >= PADDING_MIN_BYTES).then_some(longest)
 }
 
-/// The kernel's code in the file and in memory.
 struct Text {
     file: Range<usize>,
     address: u64,

@@ -14,4 +14,4 @@ pub use error::VmError;
 pub use guest::{Guest, GuestEnd};
 pub use initrd::{Initrd, Kind};
 pub use kernel_image::{KernelFolder, PinnedKernel, installed_below, pinned};
-pub use resctrl_check::{KernelReport, Mismatch, ResctrlCheck};
+pub use resctrl_check::{KernelReport, ResctrlCheck};

@@ -31,10 +31,8 @@ pub struct ResctrlCheck {
     pub kernels: KernelFolder,
     /// The folder of `nigh-resctrl-guest`.
     pub programs: PathBuf,
-    /// Random sequences per kernel and machine.
+    /// Random sequences per kernel and machine, of the seeds 0, 1, ...
     pub sequences: u32,
-    /// The first one's seed.
-    pub first_seed: u64,
 }
 
 /// What came of one kernel.
@@ -48,21 +46,17 @@ pub struct KernelReport {
     pub mismatches: u64,
     /// Cases that none of the machines could show.
     pub not_applicable: u64,
-    /// What differs.
-    pub differences: Vec<Mismatch>,
+    /// What differs, each with the shortest list of commands found that shows it.
+    pub differences: Vec<String>,
 }
 
-/// One difference.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mismatch {
-    /// What was compared.
-    pub what: String,
-    /// The shortest list of commands found that shows it.
-    pub commands: Vec<String>,
-    /// What the kernel shows.
-    pub kernel: String,
-    /// What was expected, by the emulator or the case.
-    pub expected: String,
+#[derive(Debug, Deserialize)]
+struct Mismatch {
+    what: String,
+    commands: Vec<String>,
+    kernel: String,
+    /// By the emulator or the case.
+    expected: String,
 }
 
 impl fmt::Display for Mismatch {
@@ -73,7 +67,6 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// The guest program's own report.
 #[derive(Debug, Deserialize)]
 struct GuestReport {
     release: String,
@@ -107,7 +100,7 @@ impl ResctrlCheck {
             whole.cases += report.cases;
             whole.mismatches += report.mismatches.len() as u64;
             whole.not_applicable += report.not_applicable;
-            whole.differences.extend(report.mismatches);
+            whole.differences.extend(report.mismatches.iter().map(ToString::to_string));
         }
         Ok(whole)
     }
@@ -116,7 +109,7 @@ impl ResctrlCheck {
         let program = self.programs.join(GUEST_PROGRAM);
         require(&program, GUEST_HINT)?;
         require(Path::new(PQOS), HINT)?;
-        let command = format!("{GUEST_PROGRAM} {} {} {}", machine.name(), self.first_seed, self.sequences);
+        let command = format!("{GUEST_PROGRAM} {} 0 {}", machine.name(), self.sequences);
         let within = BOOT_WITHIN + SEQUENCE_WITHIN * self.sequences;
         let end = Guest::new(&command)?.with_program(&program)?.with_program(Path::new(PQOS))?.run(vmlinux, within)?;
         let failed = |reason: String| VmError::Guest { what: command.clone(), reason };

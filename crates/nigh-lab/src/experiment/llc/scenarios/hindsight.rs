@@ -13,7 +13,6 @@ use super::refit_binder::FittedLayouts;
 use super::stage::{FixedClasses, Play};
 use crate::LabError;
 
-/// Nobody may be slower than without partitioning by more than this.
 pub(super) const PROMISE: f64 = 1.01;
 
 /// Repetitions that each candidate of the search is judged by.
@@ -25,7 +24,6 @@ const GUARDS: [f64; 4] = [0.005, 0.01, 0.015, 0.02];
 /// How much worse a step may be at first and at last, in parts of the total time.
 const HEAT: (f64, f64) = (0.01, 0.0005);
 
-/// What was found best.
 #[derive(Debug, Clone)]
 pub(super) enum BestPartition {
     Unpartitioned,
@@ -33,7 +31,6 @@ pub(super) enum BestPartition {
     Refitted(Tolerance),
 }
 
-/// One candidate's result.
 #[derive(Debug, Clone, Copy)]
 struct CandidateScore {
     /// Time over that without partitioning, in all.

@@ -15,73 +15,42 @@ use std::sync::Arc;
 
 use clap::Args;
 use nigh_llc::{Casy, CasyLiteral, ClosLayout, DefaultClassPlacement, Tolerance};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use self::hindsight::{BestPartition, search};
 use self::outcome::{ByPolicy, Runs, ScenarioOutcome, Summary};
 use self::plan::Plan;
 use self::refit_binder::FittedLayouts;
 use self::stage::{Play, Stage};
-use super::paper;
+use super::{PageArgs, from_project, paper, traces};
 use crate::LabError;
 use crate::instrument::chart::{self, Series};
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
-use crate::instrument::report::print_report;
-use crate::instrument::report::write_page;
-use crate::instrument::table::table_of;
-use crate::instrument::trace_library::TraceLibrary;
+use crate::instrument::report_text::{html_of, tell_with_page};
 
-/// What Nigh keeps its predictions to, so that with their errors nobody is slower by more than 1 %. Set on other draws
-/// and seeds than those of the plan.
-const NIGH_GUARD_PERCENT: f64 = 0.95;
+const PLAN: &str = "experiments/llc-scenarios/scenarios.toml";
+/// By how much Nigh may predict anybody slower than without: with the errors of predictions nobody is slower by more than
+/// 1 %. Chosen on other draws and seeds than those of the plan.
+const NIGH_GUARD: Tolerance = Tolerance(0.95 / 100.0);
 
-/// Candidates that the quick form simulates in its search.
+const SEARCH: usize = 24;
 const QUICK_SEARCH: usize = 2;
 
-/// What `nigh experiment llc-scenarios` takes.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ScenariosArgs {
-    /// What is run
-    #[arg(long, default_value = "experiments/llc-scenarios/scenarios.toml")]
-    plan: PathBuf,
-    /// The folder of the recorded traces
-    #[arg(long, default_value = "data/llc-traces")]
-    traces: PathBuf,
-    /// Repetitions of each scenario, in place of the plan's
-    #[arg(long)]
-    repetitions: Option<usize>,
-    /// Fixed layouts that the search for the best simulates in each scenario
-    #[arg(long, default_value_t = 24)]
-    search: usize,
     /// The first scenario alone, two repetitions of shorter runs: seconds instead of minutes
     #[arg(long)]
     quick: bool,
-    /// By how much Nigh may predict anybody slower than without, in percent
-    #[arg(long, default_value_t = NIGH_GUARD_PERCENT)]
-    guard: f64,
-    /// Another draw of every scenario and another seed, to tune on: added to the plan's
-    #[arg(long, default_value_t = 0)]
-    other_draw: u64,
-    /// Writes the report as a page
-    #[arg(long)]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    page: PageArgs,
     /// Keeps what is done in this file, so that a run that is cut off goes on; beside the page if that is written
     #[arg(long, value_name = "FILE")]
     progress: Option<PathBuf>,
 }
 
-/// What decides about the outcomes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct ScenariosParameters {
-    plan: Plan,
-    traces: PathBuf,
-    guard: f64,
-    search: usize,
-}
-
-type ScenariosProgress = KeptProgress<ScenariosParameters, ScenarioOutcome>;
+type ScenariosProgress = KeptProgress<Plan, ScenarioOutcome>;
 
 #[derive(Serialize)]
 struct ScenariosReport {
@@ -90,7 +59,6 @@ struct ScenariosReport {
     l3_domain: u32,
     repetitions: usize,
     seed: u64,
-    /// Table IV's functions, as the models see them.
     functions: Vec<FunctionSeen>,
     scenarios: Vec<ScenarioOutcome>,
     summary: Summary,
@@ -109,37 +77,21 @@ struct FunctionSeen {
 
 impl ScenariosArgs {
     pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
-        let html = self.html.clone();
         let (report, kept) = self.report(machine)?;
-        if let Some(path) = &html {
-            write_page(path, &page(&report)?)?;
-        }
-        print_report(&report, || summary_table(&report), json)?;
+        tell_with_page(&report, self.page.html.as_deref(), page, json)?;
         kept.map_or(Ok(()), ScenariosProgress::finish)
     }
 
-    fn report(self, machine: Machine) -> Result<(ScenariosReport, Option<ScenariosProgress>), LabError> {
-        let mut plan = Plan::read(&self.plan)?;
-        let mut steps = self.search;
+    fn report(&self, machine: Machine) -> Result<(ScenariosReport, Option<ScenariosProgress>), LabError> {
+        let mut plan = Plan::read(&from_project(PLAN))?;
+        let steps = if self.quick { QUICK_SEARCH } else { SEARCH };
         if self.quick {
             plan.shorten();
-            steps = steps.min(QUICK_SEARCH);
         }
-        plan.load.repetitions = self.repetitions.unwrap_or(plan.load.repetitions).max(1);
-        plan.draw_others(self.other_draw);
-        let kept = self.progress.or_else(|| Some(self.html?.with_extension("state")));
-        let kept = kept.map(|path| {
-            let asked = ScenariosParameters {
-                plan: plan.clone(),
-                traces: self.traces.clone(),
-                guard: self.guard,
-                search: steps,
-            };
-            ScenariosProgress::open(&path, asked)
-        });
-        let kept = kept.transpose()?;
-        let stage = Stage::set(plan, &TraceLibrary::open(&self.traces)?)?;
-        let scenarios = play_all(&stage, Tolerance(self.guard / 100.0), steps, kept.as_ref())?;
+        let kept = self.progress.clone().or_else(|| Some(self.page.html.as_ref()?.with_extension("state")));
+        let kept = kept.map(|path| ScenariosProgress::open(&path, plan.clone())).transpose()?;
+        let stage = Stage::set(plan, &traces()?)?;
+        let scenarios = play_all(&stage, steps, kept.as_ref())?;
         let plan = &stage.plan;
         let seen = stage.kinds.iter().map(|kind| FunctionSeen {
             function: kind.acronym.clone(),
@@ -165,12 +117,7 @@ impl ScenariosArgs {
 }
 
 /// All scenarios, the largest first, so that no thread is left with one at the end; those that are kept are not played again.
-fn play_all(
-    stage: &Stage,
-    guard: Tolerance,
-    steps: usize,
-    kept: Option<&ScenariosProgress>,
-) -> Result<Vec<ScenarioOutcome>, LabError> {
+fn play_all(stage: &Stage, steps: usize, kept: Option<&ScenariosProgress>) -> Result<Vec<ScenarioOutcome>, LabError> {
     let mut order: Vec<usize> = (0..stage.plan.scenario.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(stage.plan.scenario[at].invocations));
     let play = |&at: &usize| {
@@ -179,7 +126,7 @@ fn play_all(
         if let Some(outcome) = kept.and_then(|kept| kept.done(&part)) {
             return Ok((at, outcome));
         }
-        let outcome = outcome_of(&stage.play(scenario)?, guard, steps)?;
+        let outcome = outcome_of(&stage.play(scenario)?, steps)?;
         kept.map_or(Ok(()), |kept| kept.add(&part, &outcome))?;
         Ok((at, outcome))
     };
@@ -188,7 +135,7 @@ fn play_all(
     Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
-fn outcome_of(play: &Play<'_>, guard: Tolerance, steps: usize) -> Result<ScenarioOutcome, LabError> {
+fn outcome_of(play: &Play<'_>, steps: usize) -> Result<ScenarioOutcome, LabError> {
     let repetitions = || 0..play.stage.plan.load.repetitions;
     let unpartitioned = ClosLayout::unpartitioned(play.stage.shape).map(Arc::new);
     let unpartitioned = unpartitioned
@@ -201,7 +148,7 @@ fn outcome_of(play: &Play<'_>, guard: Tolerance, steps: usize) -> Result<Scenari
     let mended: Runs = mended.collect::<Result<_, _>>()?;
     let literal = repetitions().map(|repetition| play.run_policy(repetition, &CasyLiteral, Arc::clone(&casy)));
     let literal: Runs = literal.collect::<Result<_, _>>()?;
-    let (nigh, moves) = refitted(play, guard)?;
+    let (nigh, moves) = refitted(play, NIGH_GUARD)?;
     let found = search(play, &no_cat, steps)?;
     let best: Runs = match &found {
         BestPartition::Unpartitioned => no_cat.clone(),
@@ -239,57 +186,6 @@ fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
-fn summary_table(report: &ScenariosReport) -> String {
-    let mut table =
-        table_of("scenario | function | no CAT s | CASY | printed | Nigh | best | gain: CASY | printed | Nigh | best");
-    for row in rows(report) {
-        table.add_row(row);
-    }
-    let summary = &report.summary;
-    let optional = |part: Option<f64>| part.map_or_else(|| "none".to_owned(), percent);
-    let worst = summary.worst_function.as_ref();
-    let worst =
-        worst.map_or_else(String::new, |worst| format!("{} in {}: {:.3}", worst.function, worst.scenario, worst.ratio));
-    let paper = paper::GAINS.map(|(count, gain)| format!("{count} functions: {gain}")).join("; ");
-    format!(
-        "{table}\nGain in time, mean of the scenarios: CASY {}, as printed {}, Nigh {}, best {}.\n\
-         Nigh's share of the best where that is 2 % or more: {} (least {}). Hit worst by Nigh: {worst}.\n\
-         CASY's own figure 6 prints as largest gains: {paper}.\n",
-        percent(summary.gain_casy),
-        percent(summary.gain_casy_literal),
-        percent(summary.gain_nigh),
-        percent(summary.gain_best),
-        optional(summary.share_of_best),
-        optional(summary.share_of_best_least),
-    )
-}
-
-/// One row a function; the gains stand in the scenario's first.
-fn rows(report: &ScenariosReport) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    for outcome in &report.scenarios {
-        for (at, function) in outcome.functions.iter().enumerate() {
-            let base = function.seconds.no_cat;
-            let over = |time: f64| format!("{:.3}", time / base.value);
-            let gain = |part: f64| if at == 0 { percent(part) } else { String::new() };
-            rows.push(vec![
-                if at == 0 { outcome.scenario.clone() } else { String::new() },
-                format!("{} x {}", function.invocations, function.function),
-                format!("{:.2} +- {:.2}", base.value, (base.high - base.low) / 2.0),
-                over(function.seconds.casy.value),
-                over(function.seconds.casy_literal.value),
-                over(function.seconds.nigh.value),
-                over(function.seconds.best.value),
-                gain(outcome.gain.casy),
-                gain(outcome.gain.casy_literal),
-                gain(outcome.gain.nigh),
-                if at == 0 { format!("{} ({})", percent(outcome.gain.best), outcome.best_is) } else { String::new() },
-            ]);
-        }
-    }
-    rows
-}
-
 fn page(report: &ScenariosReport) -> Result<String, LabError> {
     let mut body = String::new();
     for outcome in &report.scenarios {
@@ -317,48 +213,22 @@ fn page(report: &ScenariosReport) -> Result<String, LabError> {
         );
         body += &chart::figure(&caption, &chart::bars(&groups, &all, "seconds")?);
     }
-    let head = [
-        "scenario",
-        "function",
-        "no CAT s",
-        "CASY",
-        "printed",
-        "Nigh",
-        "best",
-        "gain: CASY",
-        "printed",
-        "Nigh",
-        "best",
-    ];
-    body += &chart::table(&head, &rows(report));
+    body += &html_of(report)?;
     let about = "CASY's figure 6 on a simulated Xeon Silver 4210R: functions of its table IV come together in one last-level \
-                 cache. Times by policy over those without partitioning.";
-    Ok(chart::page("Functions together, by policy", about, &body, &report.machine))
+                 cache. Seconds by policy. CASY's own figure 6 prints as largest gains: ";
+    let paper = paper::GAINS.map(|(count, gain)| format!("{count} functions: {gain}")).join("; ");
+    Ok(chart::page("Functions together, by policy", &format!("{about}{paper}."), &body, &report.machine))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
     fn the_quick_form_has_every_policy_and_keeps_to_what_it_says() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("scenarios.state");
-        let arguments = ScenariosArgs {
-            plan: root.join("experiments/llc-scenarios/scenarios.toml"),
-            traces: root.join("data/llc-traces"),
-            repetitions: None,
-            search: 1,
-            quick: true,
-            guard: NIGH_GUARD_PERCENT,
-            other_draw: 0,
-            html: None,
-            progress: Some(state.clone()),
-        };
-        let again = arguments.clone();
+        let arguments = ScenariosArgs { quick: true, progress: Some(state.clone()), ..ScenariosArgs::default() };
         let (report, kept) =
             arguments.report(Machine::read("nigh experiment llc-scenarios --quick".to_owned())).unwrap();
         let [outcome] = report.scenarios.as_slice() else { panic!("one scenario") };
@@ -379,10 +249,9 @@ mod tests {
         }
         assert!(json["summary"]["gain_nigh"].is_number() && json["summary"]["worst_function"]["ratio"].is_number());
         assert!(page(&report).unwrap().contains("<svg"));
-        assert!(summary_table(&report).contains("no CAT"));
         // Taken up again, nothing is left to play.
         assert!(state.exists());
-        let (resumed, _) = again.report(Machine::read("nigh experiment llc-scenarios --quick".to_owned())).unwrap();
+        let (resumed, _) = arguments.report(Machine::read("nigh experiment llc-scenarios --quick".to_owned())).unwrap();
         assert_eq!(serde_json::to_value(&resumed.scenarios).unwrap(), json["scenarios"]);
         kept.unwrap().finish().unwrap();
         assert!(!state.exists());

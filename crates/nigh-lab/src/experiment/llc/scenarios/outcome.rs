@@ -57,18 +57,15 @@ pub(super) struct Bounds {
     pub(super) overlapping: f64,
 }
 
-/// One scenario.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ScenarioOutcome {
     pub(super) scenario: String,
     pub(super) invocations: Vec<String>,
     pub(super) functions: Vec<FunctionOutcome>,
-    /// Part of the time of all invocations that is saved.
     pub(super) gain: ByPolicy<f64>,
     /// By policy, the function hit worst: its time over that without partitioning.
     pub(super) worst: ByPolicy<f64>,
     pub(super) bounds: Bounds,
-    /// What the best was.
     pub(super) best_is: String,
     /// Running invocations that Nigh moved to another class, a repetition.
     pub(super) nigh_moves: f64,
@@ -120,8 +117,7 @@ impl ScenarioOutcome {
 
 fn bounds(play: &Play<'_>) -> Result<Bounds, LabError> {
     let free = Tolerance(f64::from(u8::MAX));
-    let (present, clusters) = play.clustered(free)?;
-    let (_, overlapping) = play.fitted(free)?;
+    let (present, [clusters, overlapping]) = play.proposed(free)?;
     let ways = play.stage.shape.ways;
     let without = present
         .iter()
@@ -144,7 +140,6 @@ fn bounds(play: &Play<'_>) -> Result<Bounds, LabError> {
     })
 }
 
-/// The function that Nigh hits worst.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct WorstFunction {
     pub(super) scenario: String,
@@ -153,7 +148,6 @@ pub(super) struct WorstFunction {
     pub(super) ratio: f64,
 }
 
-/// All scenarios, each as heavy as the others.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Summary {
     pub(super) gain_casy: f64,

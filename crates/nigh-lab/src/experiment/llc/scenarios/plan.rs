@@ -22,7 +22,6 @@ const INVOCATIONS_MAX: usize = 64;
 const QUICK_REPETITIONS: usize = 2;
 const QUICK_SECONDS: f64 = 0.2;
 
-/// The file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Plan {
@@ -30,18 +29,15 @@ pub(in super::super) struct Plan {
     pub(super) load: Load,
     /// Table IV: its acronyms, and the recording that stands for each.
     pub(super) functions: BTreeMap<String, String>,
-    /// Recordings that the models are trained on, by function.
     pub(super) training: BTreeMap<String, Vec<String>>,
     pub(super) scenario: Vec<Scenario>,
 }
 
-/// One L3 domain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MachinePlan {
     /// Which of the paper's two sockets is simulated: a name, for the report.
     pub(super) l3_domain: u32,
-    /// Classes of service, the default among them.
     pub(super) classes: u8,
     /// Ways that devices write to.
     pub(super) shareable: u32,
@@ -49,7 +45,6 @@ pub(super) struct MachinePlan {
     pub(super) casy_insensitive: u8,
 }
 
-/// How invocations come.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Load {
@@ -73,7 +68,7 @@ pub(super) struct Scenario {
 
 impl Plan {
     pub(in super::super) fn read(path: &Path) -> Result<Self, LabError> {
-        let hint = "run this in the project's folder, or name the file with --plan";
+        let hint = "run this in the project's folder";
         let text = std::fs::read_to_string(path)
             .map_err(|_| LabError::Missing { missing: path.display().to_string(), hint })?;
         let plan: Self = toml::from_str(&text).at(path)?;
@@ -106,14 +101,6 @@ impl Plan {
         self.scenario.truncate(1);
         self.load.repetitions = QUICK_REPETITIONS;
         self.load.seconds_alone = self.load.seconds_alone.min(QUICK_SECONDS);
-    }
-
-    /// Draws other scenarios, at other times; nothing for 0.
-    pub(super) fn draw_others(&mut self, other: u64) {
-        self.load.seed = self.load.seed.wrapping_add(other);
-        for scenario in &mut self.scenario {
-            scenario.draw = scenario.draw.wrapping_add(other);
-        }
     }
 
     /// The acronyms that a scenario's invocations run, in the order they arrive.
@@ -149,7 +136,6 @@ impl Plan {
 pub(super) mod tests {
     use super::*;
 
-    /// The project's file.
     pub(in super::super) fn kept() -> Plan {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         Plan::read(&root.join("experiments/llc-scenarios/scenarios.toml")).unwrap()

@@ -10,7 +10,6 @@ use nigh_terms::ClosId;
 /// Layouts fitted before, by how many of each kind run; a fit depends on nothing else.
 pub(super) type FittedLayouts = Mutex<HashMap<Vec<u8>, Option<ChosenLayout>>>;
 
-/// The binder of one run.
 pub(super) struct RefitBinder<'p> {
     shape: CacheShape,
     guard: Tolerance,

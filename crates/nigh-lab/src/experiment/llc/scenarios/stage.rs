@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use nigh_llc::{
-    CacheShape, CasyRequest, ChosenLayout, ClosLayout, MixEntry, Need, Placement, SharingProfile, SizingModel, Ticket,
-    Tolerance, UnknownNeed, WayLoads, choose_layout, fit_layout,
+    CacheShape, CasyRequest, ChosenLayout, ClosLayout, MixEntry, MixError, Need, Placement, SharingProfile,
+    SizingModel, Ticket, Tolerance, UnknownNeed, WayLoads, choose_layout, fit_layout,
 };
 use nigh_sim::llc::{
     Binder, Classes, Job, JobId, MachineConfig, MaskError, Passes, ReplayTrace, SampleRate, SimTime, simulate,
@@ -20,7 +20,6 @@ use crate::LabError;
 use crate::instrument::cache_sizing::{self, HERTZ, LINES_PER_WAY};
 use crate::instrument::trace_library::TraceLibrary;
 
-/// One of table IV's functions, ready to run.
 pub(super) struct Kind {
     pub(super) acronym: String,
     pub(super) trace: ReplayTrace,
@@ -75,7 +74,6 @@ impl Stage {
         Ok(Play { stage: self, scenario: scenario.clone(), invocations, counts })
     }
 
-    /// CASY's layout.
     pub(super) fn casy_layout(&self) -> Result<Arc<ClosLayout>, LabError> {
         let request = CasyRequest::of(self.shape, Ways(self.plan.machine.casy_insensitive));
         ClosLayout::casy(&request).map(Arc::new).map_err(|error| failed("CASY's layout", &error))
@@ -169,7 +167,8 @@ impl Play<'_> {
     ) -> Result<Vec<f64>, LabError> {
         let needs: Vec<&Need> = self.invocations.iter().map(|&kind| &self.stage.kinds[kind].need).collect();
         let unknown = UnknownNeed::mean_of_table_3(self.stage.shape.ways);
-        self.run(repetition, &mut PolicyBinder::new(policy, WayLoads::new(layout, unknown), needs))
+        let (loads, tickets) = (WayLoads::new(layout, unknown), vec![None; needs.len()]);
+        self.run(repetition, &mut PolicyBinder { policy, loads, needs, tickets, masked: false })
     }
 
     pub(super) fn run_fixed(&self, repetition: usize, fixed: &FixedClasses) -> Result<Vec<f64>, LabError> {
@@ -195,7 +194,6 @@ impl Play<'_> {
         Ok((seconds, binder.moves()))
     }
 
-    /// Kinds that are invoked.
     pub(super) fn present(&self) -> impl Iterator<Item = usize> {
         (0..self.counts.len()).filter(|&kind| self.counts[kind] > 0)
     }
@@ -209,18 +207,14 @@ impl Play<'_> {
         runs.iter().flat_map(mine).collect()
     }
 
-    /// The disjoint clusters that the models propose while all run at once, and the kinds they are for.
-    pub(super) fn clustered(&self, guard: Tolerance) -> Result<(Vec<usize>, ChosenLayout), LabError> {
+    /// What the models propose while all run at once, and the kinds it is for: disjoint clusters, and classes that may
+    /// overlap.
+    pub(super) fn proposed(&self, guard: Tolerance) -> Result<(Vec<usize>, [ChosenLayout; 2]), LabError> {
+        let refused = |error: MixError| failed(&self.scenario.name, &error);
         let (present, mix) = self.mix()?;
-        let chosen = choose_layout(&mix, &self.stage.shape, guard);
-        Ok((present, chosen.map_err(|error| failed(&self.scenario.name, &error))?))
-    }
-
-    /// The same of classes that may overlap.
-    pub(super) fn fitted(&self, guard: Tolerance) -> Result<(Vec<usize>, ChosenLayout), LabError> {
-        let (present, mix) = self.mix()?;
-        let chosen = fit_layout(&mix, None, &self.stage.shape, guard);
-        Ok((present, chosen.map_err(|error| failed(&self.scenario.name, &error))?))
+        let clusters = choose_layout(&mix, &self.stage.shape, guard).map_err(refused)?;
+        let overlapping = fit_layout(&mix, None, &self.stage.shape, guard).map_err(refused)?;
+        Ok((present, [clusters, overlapping]))
     }
 
     /// Fixed classes to start a search from.
@@ -228,9 +222,10 @@ impl Play<'_> {
         let free = Tolerance(f64::from(u8::MAX));
         let mut found = Vec::new();
         for guard in [Tolerance::ONE_PERCENT, free] {
-            for (present, chosen) in [self.clustered(guard)?, self.fitted(guard)?] {
+            let (present, both) = self.proposed(guard)?;
+            for chosen in both {
                 let mut classes = vec![ClosId::DEFAULT; self.stage.kinds.len()];
-                for (kind, class) in present.into_iter().zip(chosen.classes) {
+                for (&kind, class) in present.iter().zip(chosen.classes) {
                     classes[kind] = class;
                 }
                 let proposal =
@@ -266,13 +261,6 @@ struct PolicyBinder<'p> {
     needs: Vec<&'p Need>,
     tickets: Vec<Option<Ticket>>,
     masked: bool,
-}
-
-impl<'p> PolicyBinder<'p> {
-    fn new(policy: &'p dyn Placement, loads: WayLoads, needs: Vec<&'p Need>) -> Self {
-        let tickets = vec![None; needs.len()];
-        Self { policy, loads, needs, tickets, masked: false }
-    }
 }
 
 impl Binder for PolicyBinder<'_> {

@@ -1,6 +1,5 @@
 //! What shares the processors, and what work more would do to it: estimates for who knows how much work each has.
 
-/// One that starts or runs.
 #[derive(Clone, Copy, Debug)]
 struct Job {
     left_us: f64,

@@ -6,13 +6,11 @@
 //! idle; each is also played with sandboxes that keep what they use only, so that the order in which invocations and
 //! sandboxes are chosen can be told from the rule for memory. The node is cold at first.
 
-mod at_once;
 mod foresight;
 mod greedy_dual;
 mod load;
 mod node;
 mod on_demand;
-mod openwhisk;
 mod oracle;
 mod outcome;
 mod policy;
@@ -22,10 +20,11 @@ mod sandboxes;
 mod workload;
 
 use self::node::Node;
+use self::on_demand::{at_once, openwhisk};
 use self::oracle::Oracle;
 use self::policy::{IdleTakes, Policy};
 use self::production::Production;
-pub(super) use self::report::{PressureRow, PressureSummary, text};
+pub(super) use self::report::{PressureRow, PressureSummary};
 use self::workload::{NodeWorkload, RecordedMinutes, Setting};
 use super::recorded_runs::RecordedRun;
 
@@ -60,17 +59,16 @@ type Contender = (&'static str, for<'a> fn(&'a NodeWorkload) -> Box<dyn Policy +
 
 const CONTENDERS: [Contender; 9] = [
     ("nigh", |workload| Box::new(Production::new(workload))),
-    ("at once", |workload| at_once::at_once(&workload.functions, IdleTakes::Booked)),
-    ("at once, holding what is used", |workload| at_once::at_once(&workload.functions, IdleTakes::Held)),
-    ("OpenWhisk", |workload| openwhisk::openwhisk(&workload.functions, IdleTakes::Booked)),
-    ("OpenWhisk, holding what is used", |workload| openwhisk::openwhisk(&workload.functions, IdleTakes::Held)),
+    ("at once", |workload| at_once(&workload.functions, IdleTakes::Booked)),
+    ("at once, holding what is used", |workload| at_once(&workload.functions, IdleTakes::Held)),
+    ("OpenWhisk", |workload| openwhisk(&workload.functions, IdleTakes::Booked)),
+    ("OpenWhisk, holding what is used", |workload| openwhisk(&workload.functions, IdleTakes::Held)),
     ("greedy dual", |workload| greedy_dual::greedy_dual(&workload.functions, IdleTakes::Booked)),
     ("greedy dual, holding what is used", |workload| greedy_dual::greedy_dual(&workload.functions, IdleTakes::Held)),
     ("oracle on demand", |workload| Box::new(Oracle::on_demand(workload))),
     (ORACLE, |workload| Box::new(Oracle::new(workload))),
 ];
 
-/// Plays every policy in every setting.
 pub(super) fn play(minutes: &[Vec<u32>], runs: &[RecordedRun], quick: bool) -> Vec<PressureRow> {
     let (settings, length_min): (&[Setting], usize) =
         if quick { (&QUICK_SETTINGS, QUICK_RECORDED_MIN) } else { (&SETTINGS, RECORDED_MIN) };

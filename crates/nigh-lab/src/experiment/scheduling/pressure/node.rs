@@ -22,13 +22,11 @@ const ASKED_EVERY_US: u64 = 20_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The next invocation comes.
     Arrives(usize),
     /// An invocation has waited as long as it may.
     Overdue(usize),
     /// A start or run ends, unless the processors have been shared anew since.
     WorkEnds(u32),
-    /// A sandbox has ended.
     Gone(SandboxNo),
     /// The policy is asked, if this is still the next time to.
     Asked,
@@ -113,7 +111,6 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Plays all of the workload, to the last invocation's end.
     pub(super) fn play(mut self) -> Outcome {
         if let Some(first) = self.workload.arrivals.first() {
             self.at(first.at_us, Event::Arrives(0));
@@ -316,7 +313,7 @@ impl<'a> Node<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::scheduling::pressure::at_once::at_once;
+    use crate::experiment::scheduling::pressure::on_demand::at_once;
     use crate::experiment::scheduling::pressure::policy::IdleTakes;
     use crate::experiment::scheduling::pressure::workload::{NodeArrival, NodeFunction};
 

@@ -62,6 +62,24 @@ pub(super) struct OnDemandPool<'a, O> {
     ready: Vec<SandboxNo>,
 }
 
+/// What Nigh's pool did before it had a queue for each function: whoever waits gets the room of whoever is idle, at once.
+///
+/// An idle sandbox of the function if there is one, the one used last; else a new one in free room; else a new one once
+/// those idle longest have ended; else the invocation waits. For a warm sandbox anyone may go first, for room nobody passes
+/// one who came before. As many sandboxes start at once as find room.
+pub(super) fn at_once(functions: &[NodeFunction], idle_takes: IdleTakes) -> Box<dyn Policy + '_> {
+    Box::new(OnDemandPool::new(functions, idle_takes, Line::WarmPasses, LongestIdle))
+}
+
+/// Apache OpenWhisk's `ContainerPool` (`core/invoker/.../containerpool/ContainerPool.scala`).
+///
+/// A free container of the action that is warm; else a new one, if what all containers book leaves room for it; else a new
+/// one in place of those free longest. Who finds no room goes to the run buffer, a line that its head holds up: while it is
+/// not empty, everyone joins it behind.
+pub(super) fn openwhisk(functions: &[NodeFunction], idle_takes: IdleTakes) -> Box<dyn Policy + '_> {
+    Box::new(OnDemandPool::new(functions, idle_takes, Line::HeadBlocks, LongestIdle))
+}
+
 impl<'a, O: EndOrder> OnDemandPool<'a, O> {
     pub(super) const fn new(functions: &'a [NodeFunction], idle_takes: IdleTakes, line: Line, order: O) -> Self {
         Self {

@@ -11,11 +11,9 @@ use crate::instrument::stats::Sample;
 /// no harm that anybody sees.
 pub(super) const SHORTEST_RUN_US: u64 = 10_000;
 
-/// What is counted while it is played.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     slowdowns: Vec<f64>,
-    /// Sums and numbers.
     by_tenant: BTreeMap<usize, (f64, u64)>,
     refused: u64,
     starts: u64,
@@ -23,7 +21,6 @@ pub(super) struct Outcome {
     runs_us: u64,
 }
 
-/// How it went, in figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct PressureFigures {
     pub(super) invocations: usize,

@@ -25,16 +25,21 @@ pub(super) enum IdleTakes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// A waiting invocation runs in an idle sandbox of its function.
-    Run { invocation: usize, sandbox: SandboxNo, after: Vec<SandboxNo> },
-    /// A new sandbox starts.
-    Start { function: usize, sandbox: SandboxNo, after: Vec<SandboxNo> },
-    /// An idle sandbox ends.
+    Run {
+        invocation: usize,
+        sandbox: SandboxNo,
+        after: Vec<SandboxNo>,
+    },
+    Start {
+        function: usize,
+        sandbox: SandboxNo,
+        after: Vec<SandboxNo>,
+    },
     End(SandboxNo),
     /// A waiting invocation is refused.
     Refuse(usize),
 }
 
-/// The node, when it asks.
 #[derive(Debug)]
 pub(super) struct NodeState<'a> {
     /// What all sandboxes may take.
@@ -58,7 +63,6 @@ impl<'a> NodeState<'a> {
         Self { memory, memory_free, processors, now_us, work }
     }
 
-    /// Processors that neither start nor run anything.
     pub(super) fn idle_processors(&self) -> f64 {
         let work = self.work.left(self.now_us).count();
         usize::from(self.processors).saturating_sub(work) as f64
@@ -70,24 +74,18 @@ impl<'a> NodeState<'a> {
     }
 }
 
-/// Decides on a node.
 pub(super) trait Policy {
-    /// What an idle sandbox takes.
     fn idle_takes(&self) -> IdleTakes;
 
-    /// An invocation has come and waits.
     fn arrived(&mut self, now: Monotonic, invocation: usize, function: usize);
 
     /// A waiting invocation has been refused by the node, because it has waited too long.
     fn overdue(&mut self, now: Monotonic, invocation: usize);
 
-    /// The start of a sandbox has ended: it is idle.
     fn started(&mut self, now: Monotonic, sandbox: SandboxNo);
 
-    /// The run in a sandbox has ended: it is idle.
     fn ended(&mut self, now: Monotonic, sandbox: SandboxNo);
 
-    /// A sandbox whose end was asked for is gone.
     fn gone(&mut self, now: Monotonic, sandbox: SandboxNo);
 
     /// What to do now. Asked after every event, and every 20 ms while an invocation waits.

@@ -12,7 +12,6 @@ use super::node::WAIT_MAX_US;
 use super::policy::{Action, IdleTakes, NodeState, Policy, SandboxNo};
 use super::workload::{NodeFunction, NodeWorkload};
 
-/// The pool, with what it is told of each sandbox.
 pub(super) struct Production<'a> {
     known: &'a [NodeFunction],
     functions: Vec<Arc<Function>>,

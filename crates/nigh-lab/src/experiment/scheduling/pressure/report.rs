@@ -7,7 +7,6 @@ use super::node::{END_US, WAIT_MAX_US};
 use super::outcome::{PressureFigures, SHORTEST_RUN_US};
 use super::workload::{HELD_MIN, HELD_PERCENT, PROCESSORS, START_MS, Setting};
 use super::{CONTENDERS, ORACLE};
-use crate::instrument::table::table_of;
 
 /// One policy in one setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -15,7 +14,6 @@ pub(in super::super) struct PressureRow {
     pub(super) setting: String,
     memory_percent: u32,
     processors_percent: u32,
-    /// Of the node, in bytes.
     memory: ByteSize,
     pub(super) policy: &'static str,
     #[serde(flatten)]
@@ -73,33 +71,4 @@ fn over_oracle(policy: &'static str, rows: &[PressureRow]) -> OverOracle {
     }
     let logarithms = by_setting.iter().map(|(_, ratio)| ratio.ln()).sum::<f64>();
     OverOracle { policy, all: (logarithms / by_setting.len().max(1) as f64).exp(), by_setting }
-}
-
-/// The figures as a table.
-pub(in super::super) fn text(rows: &[PressureRow], summary: &PressureSummary) -> String {
-    let mut table = table_of(
-        "setting | policy | slowdown | over oracle | p50 | p99 | worst tenant | cold starts | refused | work of starts",
-    );
-    for row in rows {
-        let of_policy = summary.slowdown_over_oracle.iter().find(|one| one.policy == row.policy);
-        let ratio = of_policy.and_then(|one| one.by_setting.iter().find(|(setting, _)| *setting == row.setting));
-        let PressureFigures { slowdown_mean, slowdown_p50, slowdown_p99, slowdown_worst_tenant, .. } = row.figures;
-        table.add_row([
-            row.setting.clone(),
-            row.policy.to_owned(),
-            format!("{slowdown_mean:.2}"),
-            ratio.map_or_else(String::new, |(_, ratio)| format!("{ratio:.2}")),
-            format!("{slowdown_p50:.2}"),
-            format!("{slowdown_p99:.1}"),
-            format!("{slowdown_worst_tenant:.2}"),
-            format!("{:.3}", row.figures.cold_starts),
-            format!("{:.3}", row.figures.refused_share),
-            format!("{:.3}", row.figures.starts_share),
-        ]);
-    }
-    let mut ranking = table_of("policy | slowdown over the oracle's");
-    for one in &summary.slowdown_over_oracle {
-        ranking.add_row([one.policy.to_owned(), format!("{:.2}", one.all)]);
-    }
-    format!("{table}\n{}\nover the oracle, all settings:\n{ranking}", summary.simulated)
 }

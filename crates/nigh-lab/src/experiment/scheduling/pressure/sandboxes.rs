@@ -6,7 +6,6 @@ use nigh_terms::Monotonic;
 
 use super::policy::SandboxNo;
 
-/// An idle sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IdleSandbox {
     pub(super) sandbox: SandboxNo,
@@ -14,7 +13,6 @@ pub(super) struct IdleSandbox {
     pub(super) since: Monotonic,
 }
 
-/// A policy's sandboxes.
 #[derive(Debug)]
 pub(super) struct Sandboxes {
     next: u32,
@@ -25,12 +23,10 @@ pub(super) struct Sandboxes {
 }
 
 impl Sandboxes {
-    /// None.
     pub(super) const fn new() -> Self {
         Self { next: 0, functions: BTreeMap::new(), idle: VecDeque::new() }
     }
 
-    /// A new one, which is not idle.
     pub(super) fn make(&mut self, function: usize) -> SandboxNo {
         self.next += 1;
         self.functions.insert(SandboxNo(self.next), function);
@@ -66,7 +62,6 @@ impl Sandboxes {
         self.idle.iter().copied()
     }
 
-    /// The function of one.
     pub(super) fn function(&self, sandbox: SandboxNo) -> Option<usize> {
         self.functions.get(&sandbox).copied()
     }

@@ -12,7 +12,6 @@ use super::policy::IdleTakes;
 use crate::experiment::scheduling::recorded_runs::RecordedRun;
 use crate::experiment::scheduling::workload::{BUSIEST_MINUTE, RUN_MAX_MS, TENANTS};
 
-/// Processors of the node.
 pub(super) const PROCESSORS: u16 = 4;
 /// Processor time that a new sandbox takes until it can run, in milliseconds: drawn once for each function, evenly in the
 /// logarithm. From a small interpreter to a program that loads a model.
@@ -21,7 +20,6 @@ pub(super) const START_MS: (f64, f64) = (100.0, 1500.0);
 pub(super) const HELD_PERCENT: u64 = 30;
 pub(super) const HELD_MIN: ByteSize = ByteSize::mib(30);
 
-/// A function, as a node knows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeFunction {
     pub(super) tenant: usize,
@@ -46,7 +44,6 @@ impl NodeFunction {
     }
 }
 
-/// An invocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeArrival {
     pub(super) at_us: u64,
@@ -65,11 +62,9 @@ pub(super) struct Setting {
     pub(super) processors_percent: u32,
 }
 
-/// All that is played on a node.
 #[derive(Debug)]
 pub(super) struct NodeWorkload {
     pub(super) functions: Vec<NodeFunction>,
-    /// In the order of time.
     pub(super) arrivals: Vec<NodeArrival>,
     pub(super) memory: ByteSize,
     pub(super) processors: u16,

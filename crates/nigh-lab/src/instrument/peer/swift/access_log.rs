@@ -12,7 +12,6 @@ use parking_lot::Mutex;
 
 /// How long a listener sleeps on at most when it is to end.
 const LISTEN: Duration = Duration::from_millis(200);
-/// The longest line.
 const LINE_MAX: usize = 64 << 10;
 
 /// Bytes of bodies that were sent to a bucket's folders, by `bucket/folder`.

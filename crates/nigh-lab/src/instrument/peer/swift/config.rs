@@ -12,7 +12,6 @@ use crate::instrument::peer::keystone::ADMIN;
 pub(super) const ACCESS_KEY: &str = "test:tester";
 /// s3api's `location`.
 pub(super) const REGION: &str = "us-east-1";
-/// The one device.
 pub(super) const DEVICE: &str = "d1";
 /// Processes of the proxy and of the object server: what carries the load.
 const WORKERS: u32 = 2;
@@ -34,7 +33,6 @@ for name, port in zip(('account', 'container', 'object'), ports):
     builder.get_ring().save(os.path.join(folder, name + '.ring.gz'))
 ";
 
-/// The ports, all on 127.0.0.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ports {
     pub(super) proxy: u16,
@@ -44,7 +42,6 @@ pub(super) struct Ports {
     pub(super) memcached: u16,
 }
 
-/// What distinguishes one Swift from another.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) folder: PathBuf,
@@ -90,7 +87,6 @@ fn access_log(layout: &Layout) -> (&'static str, String) {
     (" proxy-logging", filter)
 }
 
-/// The Keystone that a Swift asks.
 #[derive(Debug)]
 pub(super) struct KeystoneLogin {
     pub(super) url: String,
@@ -138,7 +134,6 @@ pub(super) fn files(layout: &Layout) -> Vec<(String, String)> {
     files
 }
 
-/// What all servers share.
 fn defaults(layout: &Layout, port: u16, workers: u32) -> String {
     let folder = layout.folder.display();
     let user = rustix::process::getuid();

@@ -1,0 +1,117 @@
+//! What the experiments share whose clients record a history: one call, what is known after it, and the ends that they wait
+//! for.
+
+use std::path::Path;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
+
+use nigh_node::client::AdminClient;
+use nigh_node::status::Status;
+use tokio::runtime::Handle;
+
+use crate::LabError;
+use crate::instrument::http_load::{Connection, header};
+
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What is known after a call.
+#[derive(Debug)]
+pub(super) enum CallOutcome {
+    Done {
+        head: String,
+        body: Vec<u8>,
+    },
+    /// 404: there is nothing.
+    Absent,
+    /// Another status: refused, or failed midway.
+    Refused(String),
+    /// No answer came.
+    Broken(String),
+}
+
+impl CallOutcome {
+    fn of_exchange(exchanged: std::io::Result<(String, Vec<u8>)>) -> Self {
+        match exchanged {
+            // S3 may find out that it fails when it has begun its answer.
+            Ok((_, body)) if body.windows(7).take(512).any(|window| window == b"<Error>") => {
+                Self::Refused(String::from_utf8_lossy(&body).into_owned())
+            }
+            Ok((head, body)) => Self::Done { head, body },
+            Err(error) => {
+                let text = error.to_string();
+                if text.starts_with("HTTP/1.1 404") {
+                    Self::Absent
+                } else if text.starts_with("HTTP/1.1 ") {
+                    Self::Refused(text)
+                } else {
+                    Self::Broken(text)
+                }
+            }
+        }
+    }
+
+    /// The body of a success; none if nothing is there; else why the call has no success.
+    pub(super) fn body(self) -> Result<Option<Vec<u8>>, String> {
+        match self {
+            Self::Done { body, .. } => Ok(Some(body)),
+            Self::Absent => Ok(None),
+            Self::Refused(why) | Self::Broken(why) => Err(why),
+        }
+    }
+
+    /// An error unless the call is done.
+    pub(super) fn expect_done(self, what: &str) -> Result<(), LabError> {
+        match self {
+            Self::Done { .. } => Ok(()),
+            other => Err(LabError::Request { what: what.to_owned(), reason: format!("{other:?}") }),
+        }
+    }
+}
+
+/// Sends one request over the kept connection, or over a new one. It is kept after a success, unless the server closes it.
+pub(super) fn exchange(
+    kept: &mut Option<Connection>,
+    open: impl FnOnce() -> std::io::Result<Connection>,
+    request: &[u8],
+) -> CallOutcome {
+    let connection = kept.take().map_or_else(open, Ok);
+    CallOutcome::of_exchange(connection.and_then(|mut connection| {
+        let answer = connection.fetch(request)?;
+        let closes = header(&answer.0, "connection").is_some_and(|said| said.eq_ignore_ascii_case("close"));
+        *kept = (!closes).then_some(connection);
+        Ok(answer)
+    }))
+}
+
+/// The text of an XML element.
+pub(super) fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
+}
+
+/// The results of client threads, or the first error.
+pub(super) fn joined<'s, T>(
+    threads: impl IntoIterator<Item = ScopedJoinHandle<'s, Result<T, LabError>>>,
+) -> Result<Vec<T>, LabError> {
+    let panicked = || Err(LabError::Node("a client panicked".to_owned()));
+    // All are awaited before the first error is told.
+    let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect();
+    ended.into_iter().collect()
+}
+
+/// Returns when no write of the node waits for the store.
+pub(super) fn await_pushed(handle: &Handle, admin_socket: &Path, within: Duration) -> Result<(), LabError> {
+    let admin = AdminClient::new(admin_socket);
+    let begun = Instant::now();
+    loop {
+        let status: Status =
+            handle.block_on(admin.get("/status")).map_err(|error| LabError::Node(format!("its status: {error}")))?;
+        if status.writes.waiting == 0 {
+            return Ok(());
+        }
+        if begun.elapsed() > within {
+            return Err(LabError::Node(format!("not all is in the store after {within:?}: {:?}", status.writes)));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
