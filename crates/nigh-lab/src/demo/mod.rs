@@ -1,15 +1,14 @@
-//! The demonstration: a mixed load of real functions on real inputs, in rounds that take turns between
-//! (a) the functions directly against the store, with no platform at all, and (b) the same through Nigh.
+//! The demonstration: a mixed load of real functions on real inputs, in rounds that take turns between the functions directly
+//! against the store, without a platform, and the same functions through Nigh.
 //!
-//! The store is real Swift where it is installed, Nigh stands in front of it; else it is Nigh's directory store,
-//! and then there is nothing to compare: times are printed, no improvement is claimed.
+//! The store is Swift with Nigh in front of it, where Swift is installed. Else it is Nigh's directory store: then there is nothing
+//! to compare, and the report has times alone.
 
 mod page;
 mod report;
 mod side;
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,19 +24,18 @@ use rand::seq::SliceRandom;
 use self::report::{DemoReport, Run, Side, summarize};
 use self::side::{DirectFunctions, Job, through_nigh};
 use crate::LabError;
+use crate::instrument::choice::chosen;
 use crate::instrument::error::Tried;
-use crate::instrument::http_load::Connection;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python, settings, socket_address};
 use crate::instrument::peer::PeerError;
 use crate::instrument::peer::swift::Swift;
 use crate::instrument::phase_log::{PhasesMs, processor_ms};
 use crate::instrument::platform::{Deployment, LambdaClient, activations};
-use crate::instrument::progress;
-use crate::instrument::report::write_page;
-use crate::instrument::sample_function::SampleFunction;
-use crate::instrument::sign::Signer;
-use crate::instrument::table::table_of;
+use crate::instrument::progress::{self, unless_stopped};
+use crate::instrument::report::publish;
+use crate::instrument::s3_door::S3Door;
+use crate::instrument::sample_function::{SampleFunction, read_input};
 
 const BUCKET: &str = "demo-bucket";
 /// The order of the load is the same in every run.
@@ -71,31 +69,21 @@ struct Store {
     swift: Option<Swift>,
 }
 
-/// An S3 door that inputs are put through.
-struct Door {
-    signer: Signer,
-    address: SocketAddr,
-}
-
 impl Store {
-    /// Where inputs come in: Swift's own door, behind Nigh's back, so that Nigh's first read of each is a miss; the
-    /// directory store has none but Nigh's.
-    fn door(&self, node: &NodeUnderTest) -> Result<Door, LabError> {
+    /// The door for inputs: Swift's own, behind Nigh's back, so that Nigh's first read of each is a miss; or Nigh's, as the
+    /// directory store has none.
+    fn door(&self, node: &NodeUnderTest) -> Result<S3Door, LabError> {
         let Some(swift) = &self.swift else {
-            return Ok(Door { signer: node.signer("s3"), address: node.s3()? });
+            return Ok(S3Door { signer: node.signer("s3"), address: node.s3()? });
         };
-        Ok(Door { signer: swift.s3().signer(), address: socket_address(swift.endpoint())? })
+        Ok(S3Door { signer: swift.s3().signer(), address: socket_address(swift.endpoint())? })
     }
 }
 
 impl DemoArgs {
-    /// Keeps the mixture's functions, or those that were named: one that is not part of the mixture takes every input of
-    /// its kind.
+    /// Keeps the functions of the mixture, or those that are named. A function outside the mixture gets every input of its kind.
     fn choose(&self, functions: &mut Vec<SampleFunction>, inputs: &Path) -> Result<(), LabError> {
-        if let Some(unknown) = self.only.iter().find(|name| functions.iter().all(|function| function.name != **name)) {
-            let missing = format!("the sample function {unknown}");
-            return Err(LabError::Missing { missing, hint: "each folder of functions/ is one" });
-        }
+        chosen("sample function", &self.only, functions, |function| &function.name)?;
         if self.only.is_empty() {
             functions.retain(|function| !function.demo.inputs.is_empty());
         } else {
@@ -147,10 +135,7 @@ impl DemoArgs {
             summaries,
             runs,
         };
-        if let Some(path) = &self.html {
-            write_page(path, &page::page(&report)?)?;
-        }
-        print(&report, self.html.as_deref(), json)
+        publish(&report, self.html.as_deref(), page::page, DemoReport::text, json)
     }
 
     fn store(&self, work: &Path, progress: &ProgressBar) -> Result<Store, LabError> {
@@ -244,9 +229,7 @@ impl DemoArgs {
                         }
                     }
                 }
-                if stop.load(Ordering::Relaxed) {
-                    return Err(LabError::Interrupted { kept: "nothing is kept" });
-                }
+                unless_stopped(&stop, "nothing is kept")?;
             }
             round += 1;
         }
@@ -255,7 +238,7 @@ impl DemoArgs {
     }
 }
 
-/// Works `jobs` off with `count` clients, each a thread with a worker of its own.
+/// Does all `jobs` with `count` clients, each a thread with its own worker.
 fn clients<'a, W>(
     count: u8,
     jobs: &'a [Job<'a>],
@@ -297,67 +280,11 @@ fn deployment<'a>(function: &'a SampleFunction, code: &'a Path) -> Deployment<'a
 }
 
 /// Puts every input into the store that both sides read.
-async fn upload(door: &Door, functions: &[SampleFunction], inputs: &Path) -> Result<(), LabError> {
-    let mut connection = Connection::open(door.address).of_node()?;
-    put(door, &mut connection, &format!("/{BUCKET}"), b"").await?;
-    let names: std::collections::BTreeSet<&String> =
-        functions.iter().flat_map(|function| &function.demo.inputs).collect();
+async fn upload(door: &S3Door, functions: &[SampleFunction], inputs: &Path) -> Result<(), LabError> {
+    door.send(Method::PUT, &format!("/{BUCKET}"), b"").await?;
+    let names: BTreeSet<&String> = functions.iter().flat_map(|function| &function.demo.inputs).collect();
     for name in names {
-        let path = inputs.join(name);
-        let bytes = std::fs::read(&path).map_err(|_| LabError::Missing {
-            missing: path.display().to_string(),
-            hint: "run `make deps` in the project's folder first",
-        })?;
-        put(door, &mut connection, &format!("/{BUCKET}/{name}"), &bytes).await?;
-    }
-    Ok(())
-}
-
-async fn put(door: &Door, connection: &mut Connection, path: &str, body: &[u8]) -> Result<(), LabError> {
-    let request = door.signer.signed(Method::PUT, door.address, path, &[], body).await?;
-    let sent = connection.exchange(&request);
-    sent.map(drop).map_err(|error| LabError::Request { what: format!("PUT {path}"), reason: error.to_string() })
-}
-
-#[expect(clippy::print_stdout, reason = "the report is the command's output")]
-fn print(report: &DemoReport, page: Option<&Path>, json: bool) -> Result<(), LabError> {
-    if json {
-        let text = serde_json::to_string_pretty(report).at("report")?;
-        println!("{text}");
-        return Ok(());
-    }
-    let mut table = table_of(
-        "function |  | runs | p50 ms | p95 ms | extract | transform | load | hits | time, Nigh / direct | processor time of its work, Nigh / direct",
-    );
-    for summary in &report.summaries {
-        let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
-        table.add_row([
-            summary.function.clone(),
-            if summary.side == Side::Nigh { "Nigh".to_owned() } else { "direct".to_owned() },
-            summary.runs.to_string(),
-            format!("{:.1}", summary.p50_ms),
-            format!("{:.1}", summary.p95_ms),
-            percent(summary.extract),
-            percent(summary.transform),
-            percent(summary.load),
-            summary.hit_ratio.map_or_else(String::new, percent),
-            ratio(summary.ratio_to_direct),
-            ratio(summary.processor_ratio_to_direct),
-        ]);
-    }
-    println!("{table}");
-    println!(
-        "store: {}; {} clients, {} rounds, {} failed invocations",
-        report.store, report.clients, report.rounds, report.failed
-    );
-    if report.summaries.iter().all(|summary| summary.side == Side::Nigh) {
-        println!("There is no second store to compare with, so no improvement is claimed.");
-    }
-    let machine = &report.machine;
-    println!("{} x {}, load {}, Linux {}, {}", machine.cores, machine.cpu, machine.load, machine.kernel, machine.date);
-    if let Some(page) = page {
-        println!("charts: {}", page.display());
+        door.send(Method::PUT, &format!("/{BUCKET}/{name}"), &read_input(inputs, name)?).await?;
     }
     Ok(())
 }

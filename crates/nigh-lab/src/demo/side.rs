@@ -1,7 +1,6 @@
-//! How a job of the demonstration is done: through Nigh, or by processes of the function directly against the store.
+//! The two ways to do a job of the demonstration: through Nigh, or by a bare process directly against the store.
 //!
-//! Both sides keep what they have started: from the second round on a client finds warm sandboxes here, warm processes
-//! there.
+//! Sandboxes and processes stay: from the second round on both sides are warm.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

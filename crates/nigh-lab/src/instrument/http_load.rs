@@ -32,10 +32,7 @@ impl Connection {
     /// # Errors
     /// The system's reason.
     pub fn open(server: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(server)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-        Ok(Self { stream, buffer: vec![0; 256 << 10] })
+        Self::open_within(server, REPLY_TIMEOUT)
     }
 
     /// Connects to `server` and waits for each reply, no longer than `patience` each.

@@ -1,8 +1,7 @@
-//! The recorded functions of `data/llc-traces`: what was recorded of which input, its exact misses by way count, and its
-//! trace made ready for the simulator.
+//! The recorded functions of `data/llc-traces`: each input's facts, its exact misses by ways, and its trace for the simulator.
 //!
-//! Traces that are to share a cache must hold the same sets of it, so each is thinned to the sampling asked for. Of a
-//! long run the beginning can be taken; the times of a part are the part's.
+//! Traces that share a cache must hold the same sets of it, so each is thinned to one sampling. A long trace can be cut; times of a
+//! part are the part's.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -143,7 +142,7 @@ fn parse_row(header: &[&str], line: &str) -> Result<RecordedInput, String> {
     if values.iter().any(|value| !value.is_finite()) {
         return Err(format!("features \"{features}\": expected words NAME=NUMBER"));
     }
-    // What a picture's work goes with is neither of its sides, but their product.
+    // A picture's work grows with its pixels, not with one of its sides.
     if features.starts_with("width=") && values.len() > 1 {
         let width = values.remove(0);
         values[0] *= width;

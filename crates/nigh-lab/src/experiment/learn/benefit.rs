@@ -1,8 +1,8 @@
 //! The caching benefit, as far as a data set of memory allows: labels by processor time and a stated store.
 //!
-//! What the function itself takes is its processor time less the least of all its runs, which is its start. Reading and writing
-//! take what the stated store takes for as many bytes. A model learns from single runs, as the platform does; it is judged on
-//! the medians of five runs or more where a function has any, else on single runs. Cases near the line are set apart.
+//! A function's own time is its processor time less the least of all its runs, which is its start. Reads and writes take the time
+//! of a stated store for as many bytes. A model learns from single runs, as on the platform; it is judged by medians of five runs
+//! or more where a function has any, else by single runs. Cases near the line are counted apart.
 
 use nigh_learn::{BENEFIT_SHARE, Benefit, PhaseTimes};
 use serde::Serialize;
@@ -13,29 +13,29 @@ use super::data_set::{FunctionRows, Invocation, Work};
 const REQUEST_US: f64 = 7_000.0;
 const WRITE_REQUEST_US: f64 = 14_000.0;
 const BYTES_A_US: f64 = 130.0;
-/// Cases this near to the line are set apart.
+/// Cases so near to the line are counted apart.
 const DOUBT: f64 = 0.05;
 const FOLDS: usize = 10;
 
-/// How well the benefit was told, over all functions whose work was measured.
+/// How well the benefit was predicted, over all functions whose work was measured.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct BenefitScore {
     pub(super) functions: usize,
     /// Functions judged by medians of repeated runs.
     pub(super) repeated: usize,
     pub(super) cases: usize,
-    /// Percent of the cases told to profit that do.
+    /// Percent of the cases predicted to profit that do.
     pub(super) precision: f64,
-    /// Percent of the cases that profit that were told to.
+    /// Percent of the cases that profit that were predicted to.
     pub(super) recall: f64,
-    /// Cases near the line, and the percent of them that was told right.
+    /// Cases near the line, and the percent of them that was predicted right.
     pub(super) in_doubt: usize,
     pub(super) in_doubt_right: f64,
     /// Percent of all cases that profit.
     pub(super) profit: f64,
 }
 
-/// Judges the benefit's model in folds by input; none where nothing of the work was measured.
+/// Judges the benefit's model in folds by input; none if no work was measured.
 pub(super) fn judge(functions: &[FunctionRows]) -> Option<BenefitScore> {
     let (mut told_right, mut told, mut profit, mut doubt, mut doubt_right, mut counted) = (0, 0, 0, 0, 0, 0);
     let (mut cases, mut repeated) = (0, 0);
@@ -77,7 +77,7 @@ pub(super) fn judge(functions: &[FunctionRows]) -> Option<BenefitScore> {
     })
 }
 
-/// What each invocation spent in its own run, and what it is judged by, if it is.
+/// The times of each invocation in its own run, and the times that judge it, if any do.
 fn times(function: &FunctionRows) -> Option<(Vec<PhaseTimes>, Vec<Option<PhaseTimes>>)> {
     let work: Option<Vec<Work>> = function.rows.iter().map(|row| row.work).collect();
     let work = work?;

@@ -1,4 +1,4 @@
-//! How soon models mature: OFC's criterion on the last quarter of a shuffle, by how many rows they were fitted to.
+//! How many rows models need to mature: OFC's criterion on the last quarter of a shuffle.
 
 use std::collections::BTreeMap;
 

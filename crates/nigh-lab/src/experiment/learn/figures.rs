@@ -1,5 +1,5 @@
-//! What the paper's figures show, of this data: figure 2 (memory by input and by argument), figure 5 (how far predictions
-//! missed), and when functions mature (section 7.1.3). Pure.
+//! The paper's figures with this data: figure 2 (memory by input and by argument), figure 5 (errors of predictions), and when
+//! functions mature (section 7.1.3). Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,11 @@ use super::FunctionScore;
 use super::contenders::{self, GrantOutcomes};
 use super::curve;
 use super::data_set::{FunctionRows, Invocation};
+use crate::instrument::stats::Sample;
 
-/// Over-predictions are called near up to so many intervals (the paper's word on figure 5).
+/// An over-prediction of so many intervals or fewer is near (the paper's word for figure 5).
 const NEAR_INTERVALS: i64 = 3;
-/// Parts of the invocations, by the size of their input, within which memory is compared.
+/// Parts of the invocations, by the size of their input; memory is compared within each.
 const PARTS: usize = 10;
 
 /// An invocation of figure 2: memory by input size and argument.
@@ -24,7 +25,7 @@ pub(super) struct MemoryPoint {
     pub(super) peak_mb: f64,
 }
 
-/// How little the size of its input says of a function's memory.
+/// How much a function's memory varies at one size of its input.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct SizeSpread {
     pub(super) function: String,
@@ -34,7 +35,7 @@ pub(super) struct SizeSpread {
     pub(super) correlation: f64,
 }
 
-/// Predictions that missed by so many intervals of 16 MB; below 0 they were too low (figure 5).
+/// Predictions that were wrong by so many intervals of 16 MB; below 0 they were too low (figure 5).
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct ErrorCount {
     pub(super) model: String,
@@ -48,11 +49,11 @@ pub(super) struct OverPrediction {
     pub(super) model: String,
     /// Percent of them that are within three intervals.
     pub(super) near_percent: f64,
-    /// Intervals too many, in million bytes: the mean over them alone, as the paper counts its waste.
+    /// The mean excess of these predictions alone, in million bytes, as the paper counts it.
     pub(super) mean_mb: f64,
 }
 
-/// After how many rows functions mature; null where they do not within what was tried.
+/// After how many rows functions mature; null if they need more than were tried.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Maturation {
     pub(super) model: String,
@@ -67,7 +68,7 @@ pub(super) struct Maturation {
 /// Models whose errors are shown.
 const SHOWN: [&str; 4] = [contenders::J48_OURS, contenders::LINTREE_POINT, contenders::LINTREE, "weka-j48"];
 
-/// The paper's function that blurs, or the first.
+/// Of the paper's function, which blurs, or of the first.
 pub(super) fn figure_2(functions: &[FunctionRows]) -> Vec<MemoryPoint> {
     let blur = functions.iter().find(|function| function.name == "wand_blur");
     let Some(function) = blur.or(functions.first()) else { return Vec::new() };
@@ -85,7 +86,6 @@ pub(super) fn figure_2(functions: &[FunctionRows]) -> Vec<MemoryPoint> {
     function.rows.iter().map(point).collect()
 }
 
-/// The same of every function, in a number.
 pub(super) fn size_spreads(functions: &[FunctionRows]) -> Vec<SizeSpread> {
     functions.iter().map(size_spread).collect()
 }
@@ -102,7 +102,7 @@ fn size_spread(function: &FunctionRows) -> SizeSpread {
     let parts = points.chunks(points.len().div_ceil(PARTS).max(1)).map(ratio).collect();
     SizeSpread {
         function: function.name.clone(),
-        spread: crate::instrument::stats::Sample::new(parts).median(),
+        spread: Sample::new(parts).median(),
         correlation: correlation(&points),
     }
 }
@@ -139,7 +139,7 @@ pub(super) fn figure_5(granted: &[GrantOutcomes]) -> Vec<ErrorCount> {
     counts.into_iter().map(count).collect()
 }
 
-/// What the paper says of figure 5, of these errors.
+/// The paper's figures about figure 5, of these errors.
 pub(super) fn over_predictions(errors: &[ErrorCount]) -> Vec<OverPrediction> {
     let width_mb = Interval::OFC.width().bytes() as f64 / 1e6;
     let of_model = |model: &&str| {

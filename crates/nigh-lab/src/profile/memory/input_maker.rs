@@ -1,6 +1,6 @@
-//! Makes inputs: a process of the functions' own Python, which has what pictures, sound and films are written with.
+//! Makes inputs, in a process of the functions' own Python, which has the packages for pictures, sound and films.
 //!
-//! One file at a time, in a folder of its own, read and removed at once: what is kept of an input lies in the store.
+//! It makes one file at a time, which is read and removed at once; the inputs are in the store.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ enum MakerReply {
 }
 
 impl InputMaker {
-    /// Starts it, with its program and its files in `folder`.
+    /// Starts it; its program and its files are in `folder`.
     pub(super) fn start(python: &Path, folder: &Path) -> Result<Self, LabError> {
         let program = folder.join("make_inputs.py");
         std::fs::write(&program, PROGRAM).at(&program)?;
