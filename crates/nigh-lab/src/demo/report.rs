@@ -19,7 +19,7 @@ pub(super) struct Run {
     pub(super) round: usize,
     pub(super) took_ms: f64,
     pub(super) phases_ms: PhasesMs,
-    /// Of the handler and its children, from its first S3 call to its last.
+    /// Processor time of the handler and its children, from the first S3 call to the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) processor_ms: Option<f64>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Summary {
     /// The median, over inputs, of Nigh's median time over the direct one's; on Nigh's line only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio_to_direct: Option<f64>,
-    /// The same of the processor time of its work: the sandbox's cost, whatever else the processors did.
+    /// `ratio_to_direct` of the work's processor time: the sandbox's cost, whatever else the processors did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) processor_ratio_to_direct: Option<f64>,
 }

@@ -23,8 +23,8 @@ const KEPT_MAX: u64 = 64 << 20;
 
 const FORMAT: u32 = 3;
 
-/// Of nigh-lab and the `nigh` that it starts, if that is there: size, and the nanosecond it was built in. Other code may
-/// decide otherwise.
+/// Size and build time (ns) of nigh-lab and of the `nigh` that nigh-lab starts, if there is one. Other code may measure
+/// otherwise.
 type Program = [(u64, u128); 2];
 
 fn this_program() -> Result<Program, LabError> {
@@ -65,7 +65,7 @@ where
         Self::of_program(path, asked, this_program()?)
     }
 
-    /// The same where a path is given.
+    /// Opens the file at `path`; without a path, nothing is kept.
     pub(crate) fn open_if(path: Option<&Path>, asked: Q) -> Result<Self, LabError> {
         let Some(path) = path else {
             let kept = ProgressDocument { format: FORMAT, program: Program::default(), asked, done: BTreeMap::new() };

@@ -1,6 +1,6 @@
 //! A real Nigh for a bench or experiment: `nigh up` in a process of its own, with its state in a folder of its own.
 //!
-//! It is recorded as the peers are: should a run be killed, the next one ends it.
+//! The node is recorded as the peers are: after a run that was killed, the next run ends the node.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ const STOP: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub struct NodeUnderTest {
     child: Child,
-    /// By which the record knows it.
+    /// The record's name for this node.
     token: String,
     /// Where it listens.
     pub endpoints: Endpoints,
@@ -100,7 +100,7 @@ impl NodeUnderTest {
         Err(LabError::Node(format!("{reason}: {}", last.into_iter().rev().collect::<Vec<_>>().join(" | "))))
     }
 
-    /// Its process.
+    /// The id of the node's process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -129,7 +129,7 @@ impl NodeUnderTest {
         socket_address(&self.endpoints.lambda)
     }
 
-    /// Its S3 door, for a client.
+    /// The node's S3 door, for a client.
     #[must_use]
     pub fn s3_access(&self) -> S3Access {
         S3Access {
@@ -208,7 +208,7 @@ pub fn configure(folder: &Path, settings: &toml::Table) -> Result<(), LabError> 
     let free_port = "127.0.0.1:0";
     set(&mut all, &[("state", &state.to_string_lossy()), ("s3.listen", free_port), ("lambda.listen", free_port)]);
     let config = folder.join("nigh.toml");
-    // It may hold a store's secret; a node refuses a file that others can read.
+    // The file may hold a store's secret; a node refuses such a file if others can read it.
     let private = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&config);
     private.and_then(|mut file| file.write_all(all.to_string().as_bytes())).at(&config)
 }

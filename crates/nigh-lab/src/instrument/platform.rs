@@ -292,7 +292,7 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// Of `node`, by its own count.
+    /// The reads that `node` has counted.
     pub(crate) fn of(node: &NodeUnderTest) -> Result<Self, LabError> {
         Ok(Self::in_metrics(&String::from_utf8_lossy(&ask_admin(&node.endpoints.admin_socket, "/metrics")?)))
     }

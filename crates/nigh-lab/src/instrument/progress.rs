@@ -18,7 +18,7 @@ pub(crate) fn bar(length: u64) -> ProgressBar {
     ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// The same with its clock running, for a run that begins with `message`.
+/// A bar with its clock running, for a run that begins with `message`.
 pub(crate) fn ticking_bar(length: u64, message: &'static str) -> ProgressBar {
     let bar = bar(length);
     bar.enable_steady_tick(Duration::from_millis(500));

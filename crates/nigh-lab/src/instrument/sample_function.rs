@@ -68,7 +68,7 @@ impl SampleFunction {
         self.sweep_to(folder, u64::MAX)
     }
 
-    /// The same, of at most `bytes_max` bytes.
+    /// The inputs of `sweep` that have at most `bytes_max` bytes.
     pub(crate) fn sweep_to(&self, folder: &Path, bytes_max: u64) -> Result<Vec<String>, LabError> {
         let kind = folder.join(&self.input.kind);
         let missing = |_| LabError::Missing {

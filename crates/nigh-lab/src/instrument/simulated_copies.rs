@@ -37,7 +37,7 @@ impl<P: EvictionPolicy> SimulatedCopies<P> {
         self.by_object.contains_key(&object)
     }
 
-    /// As in the cache: true if one more copy would evict nothing that is hot.
+    /// True if one more copy would evict nothing that is hot. The cache decides alike.
     pub(crate) fn takes_guests(&mut self) -> bool {
         self.bytes <= self.budget / 2 || self.order.victim().is_none_or(|next| !self.order.is_hot(next))
     }

@@ -55,7 +55,7 @@ impl Sample {
         self.0.get(rank.clamp(1, self.0.len().max(1)) - 1).copied().unwrap_or(f64::NAN)
     }
 
-    /// The same; none if there is no measurement.
+    /// `percentile`, or none if there is no measurement.
     pub(crate) fn known_percentile(&self, share: f64) -> Option<f64> {
         (!self.is_empty()).then(|| self.percentile(share))
     }

@@ -9,8 +9,9 @@ use super::table::table_of;
 /// Fills `template` with fields of `of`.
 ///
 /// `{field}` and `{outer.inner}` stand for a value as it is, `{field:.2}` for two digits, `{field:%}` and `{field:%.1}` for a
-/// share in percent, `{field:+%.1}` with its sign, `{field:K}`, `{field:M.1}` and `{field:G.1}` for thousands, millions and billions. A value that is
-/// null is shown as `-`, or as `{field|this}`; text in `[` and `]` is left out if a value in it is null.
+/// share in percent, `{field:+%.1}` with its sign, `{field:K}`, `{field:M.1}` and `{field:G.1}` for thousands, millions and
+/// billions. A value that is null is shown as `-`, or as `{field|this}`. Text in `[` and `]` is left out if a value in it is
+/// null.
 pub(crate) fn fill(template: &str, of: &impl Serialize) -> String {
     let of = serde_json::to_value(of).unwrap_or_default();
     let parts = template.split(['[', ']']).enumerate().map(|(at, part)| (at % 2 == 1, filled(part, &of)));

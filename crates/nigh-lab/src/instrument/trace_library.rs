@@ -21,7 +21,7 @@ const HINT: &str = "run this in the project's folder, or name the folder of the 
 pub(crate) enum Role {
     /// A size of CASY's tables III and IV.
     Table,
-    /// One that no model has seen.
+    /// An input that no model has seen.
     HeldOut,
 }
 
@@ -32,13 +32,13 @@ pub(crate) struct RecordedInput {
     pub(crate) function: String,
     pub(crate) role: Role,
     pub(crate) size: ByteSize,
-    /// Of the whole input (pixels, seconds), in the file's order.
+    /// The features of the whole input (pixels, seconds), in the file's order.
     pub(crate) features: Vec<f64>,
-    /// Its trace's file, where it is kept.
+    /// The file of the trace, where one is kept.
     trace: Option<String>,
     /// One line in so many is in the trace.
     sampling: u32,
-    /// Of the recorded stretch, and of the whole run.
+    /// Instructions of the recorded stretch, and of the whole run.
     pub(crate) instructions: u64,
     pub(crate) whole_instructions: u64,
     /// Requests to the last level.

@@ -29,7 +29,7 @@ pub(crate) enum ArrivalLaw {
 /// An invocation that will be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Arrival {
-    /// Its number in the whole load, in the order of time.
+    /// The number in the whole load, in the order of time.
     pub(crate) number: usize,
     /// When it is due, in seconds from the beginning.
     pub(crate) due_s: f64,

@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(many.len(), 12);
         assert!(many.iter().enumerate().all(|(at, run)| run.arrival.number == at && run.response_ms >= 60.0));
         assert_eq!(many.iter().filter(|run| run.answered.is_err()).count(), 1);
-        // With one client each waits for all before it.
+        // One client sends each invocation after the answers of all before.
         let one = played(1, &never);
         assert!(one[11].late_ms > 300.0 && one[11].response_ms > one[11].late_ms + 50.0, "{:?}", one[11]);
         assert!(many[11].late_ms < one[11].late_ms);

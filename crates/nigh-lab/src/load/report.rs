@@ -42,7 +42,7 @@ fn row<'a>(tenant: &str, booked_mb: Option<u64>, runs: impl Iterator<Item = &'a 
         "cold": answered.iter().filter(|one| one.cold).count(),
         // Reads served from memory; null where the node's records cannot be read.
         "hit_ratio": hit_ratio(&answered),
-        // Of all invocations together.
+        // Sums over all invocations.
         "billed_gb_s": sum(&answered, |one| one.billed_gb_s),
         "used_gb_s": sum(&answered, |one| one.used_gb_s),
         "first_failure": runs.iter().find_map(|run| run.answered.as_ref().err()),

@@ -48,7 +48,7 @@ pub(crate) struct PlatformRecord {
     pub(crate) misses: u64,
     /// How often its memory was raised while it ran.
     pub(crate) grown: u64,
-    /// It needed more than one attempt.
+    /// The invocation needed more than one attempt.
     pub(crate) retried: bool,
 }
 
@@ -62,7 +62,7 @@ struct HandlerTimes {
 }
 
 impl InvocationTimes {
-    /// Of a measured handler's answer.
+    /// Reads the times in a measured handler's answer.
     pub(crate) fn read(payload: &[u8]) -> Result<Self, String> {
         let measured: HandlerTimes = serde_json::from_slice(payload)
             .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&payload[..payload.len().min(300)])))?;
@@ -71,7 +71,7 @@ impl InvocationTimes {
         Ok(Self { total_ms, extract_ms, load_ms, cpu_ms, ..Self::default() })
     }
 
-    /// With the figures of Lambda's REPORT line at the end of `log`.
+    /// Adds the figures of Lambda's REPORT line at the end of `log`.
     pub(crate) fn with_report(mut self, log: &str) -> Self {
         let Some(report) = log.lines().rev().find(|line| line.starts_with("REPORT ")) else { return self };
         let field = |name: &str| {

@@ -48,7 +48,7 @@ impl Experiment {
         arguments
     }
 
-    /// The same as a command line.
+    /// The arguments as a command line.
     pub(super) fn command_line(&self, out: &Path, quick: bool) -> String {
         format!("nigh {}", self.arguments(out, quick).join(" "))
     }

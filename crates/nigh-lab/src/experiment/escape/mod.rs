@@ -35,7 +35,7 @@ const ATTACKER: &str = "attacker";
 const VICTIM: &str = "victim";
 /// The attacker with an outbound network.
 const CONNECTED: &str = "connected";
-/// Its attempts.
+/// The attempts of the group `CONNECTED`.
 const CONNECTED_ATTEMPTS: [&str; 6] = [
     "doors_of_the_host",
     "doors_of_another_sandbox",
@@ -66,7 +66,7 @@ const NOBODY: u32 = 65534;
 const DETAIL_CHARS: usize = 80;
 /// These may end their own sandbox when they are refused: forked processes need memory too.
 const END_THE_SANDBOX: [&str; 2] = ["all_of_the_memory", "a_fork_bomb"];
-/// This attempt succeeds if a target has ended.
+/// The attempt that succeeds if a target has ended.
 const ENDS_TARGETS: &str = "signals_to_other_processes";
 
 /// What `nigh experiment escape` takes.
@@ -260,7 +260,7 @@ async fn behind_walls(
     });
     let victim = client.invocation(VICTIM, victim.to_string().as_bytes()).await?;
     let mut victims_client = LambdaClient::connect(node)?;
-    // It ends with the node, and its answer does not matter.
+    // The invocation ends with the node; the answer does not matter.
     std::thread::spawn(move || drop(victims_client.send(VICTIM, &victim)));
     let victims = await_victim(targets, &canaries)?;
 

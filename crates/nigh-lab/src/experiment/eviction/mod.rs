@@ -43,7 +43,7 @@ struct EvictionReport {
     /// How the objects, which are not in the trace, are made up.
     objects: String,
     seeds: u64,
-    /// Of one seed.
+    /// Requests of one seed.
     requests: usize,
     read_bytes: u64,
     /// The mean of `saved` over the sizes, best first.
@@ -99,10 +99,10 @@ impl EvictionArgs {
                         "outputs": outputs,
                         "cache_percent": percent,
                         "cache_bytes": cache_bytes,
-                        // Of reads, and of their bytes.
+                        // The hits as shares of the reads, and of their bytes.
                         "hit_ratio": sum.hits as f64 / sum.reads as f64,
                         "byte_hit_ratio": sum.hit_bytes as f64 / sum.read_bytes as f64,
-                        // Of the time of all fetches, were nothing cached.
+                        // As a share of the time of all fetches without a cache.
                         "saved": sum.saved_us / sum.fetch_us,
                         // The policy's work.
                         "request_ns": sum.seconds * 1e9 / sum.requests as f64,

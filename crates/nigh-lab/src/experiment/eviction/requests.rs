@@ -34,7 +34,7 @@ pub(super) struct Request {
 
 #[derive(Debug)]
 pub(super) struct Requests {
-    /// In the order of time.
+    /// The requests, in the order of time.
     pub(super) all: Vec<Request>,
     /// The bytes of all objects that are read, each once.
     pub(super) read_bytes: u64,

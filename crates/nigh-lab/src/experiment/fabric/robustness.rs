@@ -22,7 +22,7 @@ pub(super) const STREAMS: &str = "messages and streams";
 const PARTS: [(JitteredPart, &str); 2] =
     [(JitteredPart::Messages, MESSAGES), (JitteredPart::MessagesAndStreams, STREAMS)];
 
-/// Of the sample.
+/// The standard deviation of the sample.
 fn deviation(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();

@@ -30,7 +30,7 @@ pub(super) struct SpeedupRow {
     pub(super) paper: Option<f64>,
     /// `speedup` over `paper`, less one.
     pub(super) error: Option<f64>,
-    /// The same with the scale of computing fitted to the other configurations alone.
+    /// `speedup` with the scale of computing fitted to the other configurations alone.
     pub(super) held_out: Option<f64>,
     pub(super) held_out_error: Option<f64>,
     /// The sum of gets over RDMA's, and figure 9's.

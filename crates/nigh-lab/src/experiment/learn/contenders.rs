@@ -9,7 +9,7 @@ use super::score::Outcome;
 
 /// The paper's tree, in our code.
 pub(super) const J48_OURS: &str = "j48";
-/// The same with the next interval up.
+/// J48 with the next interval up.
 pub(super) const J48_OURS_NEXT: &str = "j48-next";
 /// The default without a margin.
 pub(super) const LINTREE_POINT: &str = "lintree-point";

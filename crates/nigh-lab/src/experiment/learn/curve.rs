@@ -25,7 +25,7 @@ pub(super) struct Point {
     pub(super) mature_functions: usize,
 }
 
-/// One function's splits, by rows and shuffle.
+/// The splits of a function, by rows and shuffle.
 pub(super) type Splits = BTreeMap<(usize, u64), Split>;
 
 /// By model, rows and shuffle.

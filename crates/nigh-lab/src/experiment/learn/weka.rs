@@ -179,7 +179,7 @@ fn read(text: &str, functions: &[FunctionRows], asked: &[Vec<WekaRequest<'_>>]) 
                 let (predict_p50_ns, predict_p99_ns, fit_ms) = (number()?, number()?, number()?);
                 said.timed.push(WekaTimes { function, algorithm, predict_p50_ns, predict_p99_ns, fit_ms });
             }
-            // Its libraries print other lines.
+            // WEKA's libraries print other lines.
             _ => {}
         }
     }

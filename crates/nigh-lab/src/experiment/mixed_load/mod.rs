@@ -86,7 +86,7 @@ enum Side {
     NighOff,
     /// The functions as bare processes, directly against Swift by its S3 API: the floor (OFC's OWK-Swift).
     Swift,
-    /// The same against Redis: the ceiling (OFC's OWK-Redis).
+    /// The functions as bare processes, directly against Redis: the ceiling (OFC's OWK-Redis).
     Redis,
 }
 

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) const COUNTS: [&str; 8] =
     ["grown", "yielded", "refused", "idle_ended", "killed", "retried", "scale_up", "scale_down"];
 
-/// One look.
+/// What a node shows at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct NodeLook {
     /// Milliseconds of the load.
@@ -66,7 +66,7 @@ fn counts(status: &Value) -> BTreeMap<String, u64> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct StretchObservation {
     pub(super) looks: Vec<NodeLook>,
-    /// By how much each count rose.
+    /// The rise of each count.
     pub(super) counts: BTreeMap<String, u64>,
 }
 

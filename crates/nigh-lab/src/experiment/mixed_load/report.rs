@@ -33,11 +33,11 @@ fn side_sums(runs: &[(&Run, &InvocationTimes)]) -> Value {
     let responses = Sample::of(runs, |(run, _)| run.response_ms);
     json!({
         "execution_s": seconds(|one| one.total_ms),
-        // Of it, the client's calls: extract and load.
+        // The part of it in the client's calls: extract and load.
         "data_s": seconds(InvocationTimes::data_ms),
-        // Of the handlers' processes.
+        // The processor time of the handlers' processes.
         "processor_s": seconds(|one| one.cpu_ms),
-        // From when each was due to its answer.
+        // The time from when an invocation is due to its answer.
         "response_p50_ms": responses.median(),
         "response_p95_ms": responses.percentile(0.95),
         "response_p99_ms": responses.percentile(0.99),
@@ -50,7 +50,7 @@ fn saved(floor: f64, of: f64) -> Option<f64> {
     (floor > 0.0).then(|| 1.0 - of / floor)
 }
 
-/// Of what `ceiling` saves of `floor`, the share that `of` saves.
+/// The saving of `of` as a share of the saving of `ceiling`; both save time of `floor`.
 fn share(floor: f64, ceiling: f64, of: f64) -> Option<f64> {
     (floor > ceiling).then(|| (floor - of) / (floor - ceiling))
 }
@@ -118,7 +118,7 @@ pub(super) struct MixedLoadReport {
     pub(super) tenants: usize,
     pub(super) conditions: Vec<String>,
     settings: LoadSettings,
-    /// Of all functions and of Nigh's node.
+    /// The figures of all functions together, and of Nigh's node.
     #[serde(flatten)]
     pub(super) figures: Map<String, Value>,
     /// What OFC's paper says of its improvement.

@@ -50,7 +50,7 @@ const RECORDS_MAX: usize = 100_000;
 pub(super) struct Stretch {
     pub(super) side: Side,
     pub(super) runs: Vec<Run>,
-    /// Of a node.
+    /// What the node showed; empty for bare processes.
     pub(super) seen: StretchObservation,
     /// Sandboxes that ended for want of memory.
     pub(super) out_of_memory: usize,

@@ -31,7 +31,7 @@ pub(super) struct Application {
     input: toml::Table,
     #[serde(skip)]
     pub(super) folder: PathBuf,
-    /// Its state machine, as it stands in `machine.asl.json`.
+    /// The text of `machine.asl.json`.
     #[serde(skip)]
     pub(super) machine: String,
 }
@@ -50,7 +50,7 @@ pub(super) struct Size {
 /// An object that all executions read.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SharedObject {
-    /// As the machine's input calls it.
+    /// The object's name in the machine's input.
     pub(super) name: String,
     pub(super) file: String,
 }
@@ -67,7 +67,7 @@ impl Application {
         Ok(applications)
     }
 
-    /// Its state machine as it is run.
+    /// The state machine that is run.
     pub(super) fn definition(&self) -> Result<Arc<Definition>, LabError> {
         let wrong = |problems: Vec<nigh_workflow::Problem>| {
             let reason = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");

@@ -29,7 +29,7 @@ pub(super) struct BareEngine {
     pub(super) code: PathBuf,
     /// The handler of each function.
     pub(super) handlers: BTreeMap<FunctionName, String>,
-    /// Of the tasks of the execution under way.
+    /// The times of the tasks of the execution under way.
     pub(super) figures: Mutex<Vec<Figures>>,
 }
 

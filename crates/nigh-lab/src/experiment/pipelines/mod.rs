@@ -58,7 +58,7 @@ enum Scenario {
     Redis,
     /// Nigh in front of that Swift, by boto3; Nigh has never seen the input. OFC's M.
     NighMiss,
-    /// The same; Nigh has cached the input. OFC's LH.
+    /// Nigh in front of that Swift, by boto3; Nigh has cached the input. OFC's LH.
     NighHit,
 }
 

@@ -14,7 +14,7 @@ use crate::instrument::report::name_of;
 use crate::instrument::stats::Sample;
 use crate::instrument::template::{Columns, fill};
 
-/// The same resamples for the same runs.
+/// Seeds the bootstrap: equal runs give equal intervals.
 const SEED: u64 = 19;
 /// The targets of each row: of the ceiling at least, and of Redis's time at most.
 const CEILING_TARGET: f64 = 0.90;
@@ -51,7 +51,7 @@ const COLUMNS: Columns = Columns(
      / Redis = {ratio_to_redis.value:.3} | saved = {saved:%} (miss {saved_miss:%}) | \
      between, MB (to store) = {intermediate_bytes:M.1} ({bytes_to_store})",
 );
-/// Of all rows.
+/// The sentences under the table, about all rows.
 const SENTENCES: &str = "{share_of_ceiling:%} of the ceiling in the median, {share_of_ceiling_least:%} at least (target: 90 %)\
     [; time over Redis {ratio_to_redis:.2}, {ratio_to_redis_most:.2} at most (target: 1.03)]\n\
     at most {saved_most:%} less than Swift ({saved_most_at}), OFC {ofc_saved_most:%}; on a miss {saved_miss_most:%}, OFC \
@@ -92,7 +92,7 @@ pub(super) struct PipelinesReport {
     at_once: usize,
     ceiling_target: f64,
     redis_target: f64,
-    /// Of all rows; null if nothing was played.
+    /// The figures over all rows; null if nothing was played.
     overall: Value,
     /// By application and input.
     rows: Vec<Value>,
@@ -148,7 +148,7 @@ fn row(cell: &Cell) -> Option<Value> {
     }))
 }
 
-/// Of all rows, with what OFC saves where it saves most; null, if there are none.
+/// The figures over all rows, beside OFC's largest saving; null if there are no rows.
 fn overall(rows: &[Value]) -> Value {
     let of = |field: &str| Sample::of_field(rows, field);
     let (share, saved) = (of("share_of_ceiling"), of("saved"));

@@ -27,7 +27,7 @@ const LOG_LATE: Duration = Duration::from_secs(1);
 pub(super) struct Run {
     /// From its start to its answer.
     pub(super) total_ms: f64,
-    /// Of all tasks together, in their own processes: waiting for objects,
+    /// What all tasks' processes did, added up: waiting for objects,
     pub(super) extract_ms: f64,
     /// working,
     pub(super) transform_ms: f64,
@@ -41,7 +41,7 @@ pub(super) struct Cell {
     pub(super) application: String,
     pub(super) size: String,
     pub(super) bytes: u64,
-    /// Of one execution.
+    /// Tasks of one execution.
     pub(super) tasks: usize,
     pub(super) runs: BTreeMap<Scenario, Vec<Run>>,
     /// Bytes of intermediates that Swift was sent by its own scenario, for each execution,
@@ -94,7 +94,7 @@ pub(super) async fn play(
             let expected = first.get_or_insert_with(|| played.output.clone());
             check(&cell, scenario, &played, expected, round > 0)?;
             if scenario.is_nigh() {
-                // Its work after the answer must not slow the next scenario.
+                // The node's work after the answer must not slow the next scenario.
                 stage.until_pushed().await?;
             }
             if round > 0 {

@@ -72,7 +72,7 @@ pub(super) struct Execution {
     pub(super) output: Value,
     /// The caller's time, from its start to its answer.
     pub(super) took: Duration,
-    /// Of each task.
+    /// The times of each task.
     pub(super) figures: Vec<Figures>,
     /// Reads that Nigh had from the store, by its own records.
     pub(super) misses: u64,

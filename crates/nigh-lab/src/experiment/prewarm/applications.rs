@@ -42,7 +42,7 @@ pub(super) struct Application {
     inputs: Vec<[u64; 2]>,
     model_bytes: u64,
     table_bytes: u64,
-    /// Of work, of each function.
+    /// The work of each function.
     pub(super) work_us: f64,
 }
 

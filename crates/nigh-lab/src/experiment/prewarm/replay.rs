@@ -28,7 +28,7 @@ const HAND_ON_US: f64 = 2_000.0;
 pub(super) struct Day {
     /// Reads of following functions, without parts of the same run.
     pub(super) reads: u64,
-    /// Of these, the reads that did not wait.
+    /// The reads among these that did not wait.
     pub(super) hits: u64,
     /// The wait of each, milliseconds.
     pub(super) waits_ms: Vec<f64>,

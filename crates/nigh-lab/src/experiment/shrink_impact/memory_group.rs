@@ -66,7 +66,7 @@ impl MemoryGroup {
         match made {
             Ok(limit) => Ok(Self { folder, limit, version }),
             Err(error) => {
-                // It holds nothing yet.
+                // The group holds nothing yet.
                 let _ = fs::remove_dir(&folder);
                 Err(missing(format!("{file} of {}: {error}; it", folder.display())))
             }

@@ -83,7 +83,7 @@ pub(super) struct ShrinkImpactArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Scenario {
-    /// It is free already. The paper's baseline.
+    /// The memory is free already. The paper's baseline.
     Base,
     /// The cache gives up unused memory. The paper's first.
     Unused,

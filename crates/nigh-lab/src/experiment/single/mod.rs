@@ -61,9 +61,9 @@ pub(super) struct SingleArgs {
 enum Scenario {
     /// Nigh in front of Swift, by boto3; Nigh has cached the input. OFC's LH.
     NighHit,
-    /// The same; Nigh has never seen the input. OFC's M.
+    /// Nigh in front of Swift, by boto3; Nigh has never seen the input. OFC's M.
     NighMiss,
-    /// As `NighHit`, the function deployed on Nigh: in a sandbox, by the Lambda door.
+    /// `NighHit` with the function deployed on Nigh: in a sandbox, by the Lambda door.
     NighHitSandboxed,
     /// Swift by its S3 API and boto3. OFC's OWK-Swift, of which the ceiling is a share.
     SwiftS3api,

@@ -12,7 +12,7 @@ use crate::instrument::report::name_of;
 use crate::instrument::stats::{Estimate, Sample};
 use crate::instrument::template::{Columns, fill};
 
-/// The same resamples for the same runs.
+/// Seeds the bootstrap: equal runs give equal intervals.
 const SEED: u64 = 11;
 const CONDITIONS: [&str; 8] = [
     "one invocation at a time; every scenario once a round, in an order of the round's own",
@@ -38,7 +38,7 @@ const COLUMNS: Columns = Columns(
      ceiling = {ceiling:%} | share of it = {share_of_ceiling:%} | of extract = {share_of_extract:%} | \
      / Redis = {ratio_to_redis:.2} | cpu ms (servers) = {cpu_ms:.1}[ ({servers_cpu_ms:.1})]",
 );
-/// Of a scenario.
+/// The line of a scenario under the table.
 const SENTENCE: &str = "{scenario}[: {share_of_ceiling:%} of the ceiling in the median ({share_of_ceiling_least:%} at least), \
                         {share_of_extract:%} of extraction][, {share_of_high_ceilings:%} of ceilings above half]\
                         [; time over Redis {ratio_to_redis:.2} in the median][; at most {saved_most:%} less than Swift \
@@ -173,7 +173,7 @@ fn rows_of(cell: &Cell) -> Vec<Value> {
     cell.runs.iter().map(row).collect()
 }
 
-/// Of all rows of a scenario: medians, and the most that is saved of Swift's time.
+/// A scenario's figures over all rows: medians, and the most that is saved of Swift's time.
 fn overall(scenario: Scenario, rows: &[Value]) -> Option<Value> {
     let name = name_of(&scenario);
     let rows: Vec<Value> = rows.iter().filter(|row| row["scenario"] == name.as_str()).cloned().collect();

@@ -26,9 +26,9 @@ pub(super) struct Pipeline {
 /// How durable intermediate objects are: those that one stage writes and another reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IntermediateMode {
-    /// A crash may lose them, where the side can be told so.
+    /// A crash may lose intermediate objects, where the side has such a mode.
     InMemory,
-    /// As durable as all objects.
+    /// Intermediate objects are as durable as all others.
     Durable,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct PipelineInput {
     pub(super) name: String,
     /// Below the folder of the inputs.
     pub(super) file: PathBuf,
-    /// One object for all runs; else each run has its own.
+    /// All runs share one object. If false, each run has its own.
     #[serde(default)]
     pub(super) shared: bool,
 }
@@ -70,7 +70,7 @@ impl Pipeline {
         Ok(described.into_iter().map(|(folder, pipeline)| Self { folder, ..pipeline }).collect())
     }
 
-    /// Its stages' functions, each once, in the order of their first use.
+    /// The functions of the stages, each once, in the order of first use.
     pub(super) fn functions(&self) -> Vec<&str> {
         let mut functions = Vec::new();
         for stage in self.steps.iter().flat_map(|step| &step.stages) {

@@ -13,7 +13,7 @@ use crate::instrument::report::name_of;
 use crate::instrument::stats::{Sample, geometric_mean};
 use crate::instrument::template::{Columns, fill};
 
-/// The same resamples for the same runs.
+/// Seeds the bootstrap: equal runs give equal intervals.
 const SEED: u64 = 13;
 /// A remote hit may take 12.8 % longer than a local one (Apta's single functions).
 const REMOTE_TARGET: f64 = 1.128;
@@ -94,7 +94,7 @@ fn row(cell: &Cell) -> Value {
         "phases": by_side(&phases),
         // Each other side's time over Nigh's: the median of the rounds' ratios, and its 95 % confidence interval.
         "speed_up": speed_up,
-        // Of each cluster, how many of the workflow's functions each node has run.
+        // How many of the workflow's functions each node has run, by cluster.
         "nodes": cell.nodes,
     });
     for side in Side::ALL {
@@ -118,7 +118,7 @@ fn overall(side: Side, cells: &[Cell]) -> Option<Value> {
         "side": side,
         "workflows": pairs.len(),
         "speed_up": mean(|run| run.total_ms),
-        // Of the stages' waiting for reads and writes, and for reads.
+        // The same ratios of the stages' waits for reads and writes, and for reads alone.
         "data_speed_up": mean(|run| run.extract_ms + run.load_ms),
         "extract_speed_up": mean(|run| run.extract_ms),
         // DSN 2023, section VI: over RDMA with Faa$T, over uncached CXL, over CXL with synchronous invalidations.

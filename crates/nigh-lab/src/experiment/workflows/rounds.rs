@@ -27,7 +27,7 @@ const WARM_UPS: usize = 2;
 pub(super) struct Run {
     /// From the first stage's event to the last one's answer.
     pub(super) total_ms: f64,
-    /// Of all stages together: waiting for objects,
+    /// What all stages did, added up: waiting for objects,
     pub(super) extract_ms: f64,
     /// working,
     pub(super) transform_ms: f64,
@@ -74,7 +74,7 @@ pub(super) async fn play(
             let run = format!("{}-{round}", name_of(&side));
             cast.furnish(side, &run).await?;
             let (measured, outcome) = one(&mut cast, pipeline, side, &run).await?;
-            // The same work on the same data: a side that answers otherwise has read other objects.
+            // Every side does the same work on the same data: another answer shows that the side has read other objects.
             let expected = first.get_or_insert_with(|| outcome.clone());
             if *expected != outcome {
                 let reason = format!("{} answered {outcome}, where {expected} was the first answer", name_of(&side));

@@ -168,7 +168,7 @@ pub(super) const PROFILED: [ProfiledFunction; 26] = [
 ];
 
 impl ProfiledFunction {
-    /// Its arguments, drawn.
+    /// Draws a value for each of the function's arguments.
     pub(super) fn draw(&self, random: &mut StdRng) -> Arguments {
         self.arguments.iter().map(|argument| (argument.name, argument.range.draw(random))).collect()
     }
@@ -213,7 +213,7 @@ fn encoding(format: &str) -> f64 {
     }
 }
 
-/// The same, in the format that the picture has.
+/// Seconds that ImageMagick takes to write a million pixels in the picture's own format.
 fn written(content: &Content) -> f64 {
     match content {
         Content::Picture { format, .. } => encoding(format),

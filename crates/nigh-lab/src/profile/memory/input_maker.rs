@@ -1,6 +1,6 @@
 //! Makes inputs, in a process of the functions' own Python, which has the packages for pictures, sound and films.
 //!
-//! It makes one file at a time, which is read and removed at once; the inputs are in the store.
+//! The process makes one file at a time. The maker reads and removes the file at once; the inputs are in the store.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ impl InputMaker {
 
 impl Drop for InputMaker {
     fn drop(&mut self) {
-        // It ends when nothing more can be asked.
+        // The process ends when its standard input is closed.
         drop(self.asks.take());
         let _ended = self.child.wait();
     }

@@ -63,7 +63,7 @@ pub(super) enum Content {
 /// One input, to be made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct MadeUp {
-    /// Its unique name: the pool, its number, its format.
+    /// The unique name: the pool, the number in the pool, the format.
     #[serde(skip)]
     pub(super) id: String,
     /// Decides what the content looks like.
@@ -100,7 +100,7 @@ impl Pool {
         }
     }
 
-    /// Its input of this number.
+    /// The pool's input of this number.
     pub(super) fn input(self, seed: u64, number: u32) -> MadeUp {
         let seed = hash_bytes(format!("{seed} {} {number}", self.name()).as_bytes());
         let mut random = StdRng::seed_from_u64(seed);
@@ -145,7 +145,7 @@ impl Content {
         }
     }
 
-    /// Its amount: million pixels of all frames, seconds of sound, million letters, million cells.
+    /// The amount of content: million pixels of all frames, seconds of sound, million letters, million cells.
     pub(super) fn amount(&self) -> f64 {
         let millions = |one: u32, other: u32| f64::from(one) * f64::from(other) / 1e6;
         match *self {

@@ -32,7 +32,7 @@ pub(super) struct PlannedRow {
     pub(super) seq: u32,
     pub(super) input: MadeUp,
     pub(super) arguments: Arguments,
-    /// It is run again for its processor time.
+    /// The row is run again for its processor time.
     pub(super) is_repeated: bool,
 }
 
