@@ -15,7 +15,6 @@ const SIZE: (u32, u32) = (960, 380);
 const CLAIM: &str = "Each function runs the same code on the same inputs, in turn directly against the store and through Nigh; both \
                      are measured inside the function by the same instrument.";
 
-/// The page.
 pub(super) fn page(report: &DemoReport) -> Result<String, LabError> {
     let figures = [
         ("Where the time goes: extract, transform, load", shares(&report.summaries)?),

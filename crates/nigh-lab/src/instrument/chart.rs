@@ -231,7 +231,6 @@ pub(crate) fn list<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> String 
     format!("<ul>{items}</ul>")
 }
 
-/// A figure with its caption.
 pub(crate) fn figure(caption: &str, svg: &str) -> String {
     format!("<figure><figcaption>{}</figcaption>{svg}</figure>", escape(caption))
 }

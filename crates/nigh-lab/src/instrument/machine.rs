@@ -129,7 +129,7 @@ fn field(text: &str, name: &str) -> String {
     line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
 }
 
-/// What a file of one line says, if it is there and says something.
+/// The content of a file of one line; none if the file is absent or empty.
 fn line(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }

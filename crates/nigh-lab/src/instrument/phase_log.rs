@@ -1,7 +1,7 @@
 //! The phases of a handler's time, from the lines of the client-side instrument (`runtimes/python/nigh_phases`).
 //!
 //! The instrument runs in the function in the same way for every store.
-//! Reads (GetObject, HeadObject, lists) are extraction, writes are load, the rest of the duration is transformation.
+//! Reads (GetObject, HeadObject, lists) are extraction, writes are load, and the rest of the duration is transformation.
 
 use std::time::Duration;
 

@@ -38,7 +38,6 @@ pub(crate) struct Deployment<'a> {
     pub environment: BTreeMap<String, String>,
 }
 
-/// An invocation's answer.
 #[derive(Debug)]
 pub(crate) struct InvocationAnswer {
     /// What the handler returned.
@@ -74,7 +73,6 @@ pub(crate) struct LambdaClient {
 }
 
 impl LambdaClient {
-    /// Connects to the door of `node`.
     pub(crate) fn connect(node: &NodeUnderTest) -> Result<Self, LabError> {
         Self::to(node.lambda()?, node.signer("lambda"))
     }

@@ -14,7 +14,6 @@ use crate::instrument::platform::Deployment;
 pub(crate) const MEASURED_HANDLER: &str = "measured.handler";
 pub(crate) const MEASURED: &str = include_str!("../../peers/measured.py");
 
-/// One sample function.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct SampleFunction {
     pub(crate) name: String,

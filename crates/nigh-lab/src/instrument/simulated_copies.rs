@@ -15,7 +15,7 @@ pub(crate) struct SimulatedCopies<P> {
 }
 
 impl<P: EvictionPolicy> SimulatedCopies<P> {
-    /// No copies, and room for so many bytes.
+    /// No copies, and room for `budget` bytes.
     pub(crate) fn new(order: Order<P>, budget: u64) -> Self {
         Self { slots: Slots::default(), order, by_object: HashMap::new(), bytes: 0, budget }
     }

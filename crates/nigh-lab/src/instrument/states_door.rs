@@ -28,7 +28,6 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> LabError {
 }
 
 impl StatesDoor {
-    /// Connects to the door of `node`.
     pub(crate) fn connect(node: &NodeUnderTest) -> Result<Self, LabError> {
         Self::to(node.lambda()?, node.signer("states"))
     }

@@ -26,7 +26,6 @@ impl Sample {
         Self(values)
     }
 
-    /// One figure of each of `all`.
     pub(crate) fn of<T>(all: &[T], figure: impl Fn(&T) -> f64) -> Self {
         Self::new(all.iter().map(figure).collect())
     }

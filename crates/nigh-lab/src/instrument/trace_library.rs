@@ -25,7 +25,6 @@ pub(crate) enum Role {
     HeldOut,
 }
 
-/// One recorded input.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedInput {
     pub(crate) name: String,
@@ -36,7 +35,7 @@ pub(crate) struct RecordedInput {
     pub(crate) features: Vec<f64>,
     /// The file of the trace, where one is kept.
     trace: Option<String>,
-    /// One line in so many is in the trace.
+    /// The trace has one line in this many.
     sampling: u32,
     /// Instructions of the recorded stretch, and of the whole run.
     pub(crate) instructions: u64,

@@ -15,7 +15,6 @@ pub(crate) struct OfferedFunction {
     pub(crate) inputs: Vec<String>,
 }
 
-/// One tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tenant {
     /// The name of its deployed function: `load-03-wand_edge`.

@@ -39,7 +39,7 @@ pub(super) struct StoredResult {
     /// Figures that are no table, with their names.
     pub(super) figures: Vec<(String, String)>,
     pub(super) tables: Vec<FigureTable>,
-    /// The `figure` elements of its page, as they are.
+    /// The `figure` elements of the result's page, unchanged.
     pub(super) charts: Vec<String>,
 }
 

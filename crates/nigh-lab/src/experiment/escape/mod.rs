@@ -108,14 +108,12 @@ struct EscapeReport {
     absent: Vec<AbsentEngine>,
 }
 
-/// An attempt's answer.
 #[derive(Debug, Deserialize)]
 struct AttemptOutcome {
     outcome: String,
     detail: String,
 }
 
-/// An attempt as the file lists it.
 #[derive(Clone, Debug, Deserialize)]
 struct ListedAttempt {
     attempt: String,

@@ -20,7 +20,7 @@ const INPUTS_MAX: f64 = 1000.0;
 const ZIPF: f64 = 0.9;
 /// Functions whose outputs are read.
 const STAGES: f64 = 0.3;
-/// An output is read within so many seconds.
+/// The seconds within which an output is read.
 const READ_WITHIN_S: f64 = 60.0;
 
 /// A read or a write of a whole object.

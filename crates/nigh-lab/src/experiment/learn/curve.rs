@@ -72,7 +72,6 @@ impl Curve {
     }
 }
 
-/// The points of all functions' curves.
 pub(super) fn points(curves: &[Curve], sizes: &[usize]) -> Vec<Point> {
     let models = curves.first().map(Curve::models).unwrap_or_default();
     let point = |model: &str, rows: usize| {

@@ -15,7 +15,7 @@ use crate::LabError;
 /// Rows of a function at most.
 const ROWS_MAX: usize = 100_000;
 const PEAK: &str = "peak_cgroup_bytes";
-/// The median of so many runs of one invocation, or more, is free of noise.
+/// The median of at least this many runs of one invocation is free of noise.
 const REPEATS_MIN: f64 = 5.0;
 
 /// An invocation's processor time and output.
@@ -27,7 +27,6 @@ pub(super) struct Work {
     pub(super) median_s: Option<f64>,
 }
 
-/// One invocation.
 #[derive(Debug, Clone)]
 pub(super) struct Invocation {
     pub(super) features: FeatureRow,

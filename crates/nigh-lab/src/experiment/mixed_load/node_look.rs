@@ -41,7 +41,6 @@ pub(super) struct NodeLook {
 }
 
 impl NodeLook {
-    /// Reads a status document.
     fn read(status: &Value, at_ms: u64) -> Self {
         let of = |section: &str, field: &str| status[section][field].as_u64();
         Self {

@@ -21,7 +21,6 @@ const OFC_TABLE_2: [(&str, &str); 5] = [
     ("cache hit ratio", "{hit_ratio:%.1}"),
 ];
 
-/// The page.
 pub(super) fn page(report: &MixedLoadReport) -> Result<String, LabError> {
     let verdicts = report.verdicts.iter().map(ToString::to_string);
     let mut body = chart::list(verdicts.chain([report.ofc.sentence()]));

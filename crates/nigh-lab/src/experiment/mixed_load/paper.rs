@@ -7,7 +7,7 @@ use crate::instrument::template::fill;
 use crate::instrument::verdict::Verdict;
 use crate::load::booking::BookingProfile;
 
-/// From so many tenants on, the target is that of the paper's 24.
+/// With this many tenants or more, the target is the one of the paper's 24.
 const MANY_TENANTS: usize = 16;
 
 pub(super) fn verdicts(tenants: usize, figures: &Map<String, Value>) -> Vec<Verdict> {

@@ -244,7 +244,7 @@ fn figures(rows: &[Value], nigh: &[&Stretch], looks: &[NodeLook]) -> Map<String,
     figures.as_object().cloned().unwrap_or_default()
 }
 
-/// A row a function, in the order in which tenants took them.
+/// A row for each function, in the order in which tenants took the functions.
 fn rows(tenants: &[Tenant], booked_mb: &[u64], stretches: &[Stretch]) -> Vec<Value> {
     let sides: BTreeSet<Side> = stretches.iter().map(|stretch| stretch.side).collect();
     // By the arrival's number, for each side.

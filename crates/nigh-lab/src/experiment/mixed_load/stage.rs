@@ -121,7 +121,6 @@ impl Stage {
         Ok(stage)
     }
 
-    /// The folder of a function's code on a side.
     fn code(&self, side: Side, function: &str) -> std::path::PathBuf {
         self.work.path().join("code").join(name_of(&side)).join(function)
     }

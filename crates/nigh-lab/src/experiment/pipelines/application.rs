@@ -16,7 +16,6 @@ use crate::instrument::sample_function::read_described;
 /// The folder of a bucket for intermediate objects; the machines name it.
 pub(super) const SCRATCH: &str = "scratch";
 
-/// One application.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Application {
     pub(super) name: String,

@@ -27,7 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(super) struct BareEngine {
     pub(super) pool: BarePool,
     pub(super) code: PathBuf,
-    /// The handler of each function.
     pub(super) handlers: BTreeMap<FunctionName, String>,
     /// The times of the tasks of the execution under way.
     pub(super) figures: Mutex<Vec<Figures>>,

@@ -32,7 +32,6 @@ enum Habit {
     Fickle,
 }
 
-/// An application.
 #[derive(Debug)]
 pub(super) struct Application {
     pub(super) functions: [FunctionName; 3],
@@ -104,7 +103,6 @@ impl Application {
         })
     }
 
-    /// The objects of the run that `start` begins.
     pub(super) fn objects(&self, start: &Start) -> Result<RunObjects, LabError> {
         let (number, name) = (self.number, format!("item{:04}", start.input));
         let [input, named_alike] = self.inputs[start.input];

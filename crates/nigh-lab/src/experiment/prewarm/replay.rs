@@ -34,7 +34,6 @@ pub(super) struct Day {
     pub(super) waits_ms: Vec<f64>,
     /// The wait of the first read of each following function, milliseconds.
     pub(super) first_waits_ms: Vec<f64>,
-    /// Bytes fetched from the store.
     pub(super) store_bytes: u64,
     pub(super) prefetch: PrefetchUse,
 }

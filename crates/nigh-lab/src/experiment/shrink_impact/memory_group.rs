@@ -45,7 +45,6 @@ fn controller(mounts: &str) -> Option<(PathBuf, Version)> {
 }
 
 impl MemoryGroup {
-    /// Makes one of this name.
     pub(super) fn make(name: &str) -> Result<Self, LabError> {
         let missing = |missing: String| LabError::Missing { missing, hint: "run this as root, with a memory cgroup" };
         let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
@@ -78,7 +77,6 @@ impl MemoryGroup {
         self.folder.join("cgroup.procs")
     }
 
-    /// Sets the limit: one write.
     pub(super) fn set_limit(&self, bytes: ByteSize) -> io::Result<()> {
         self.limit.write_all_at(bytes.bytes().to_string().as_bytes(), 0)
     }

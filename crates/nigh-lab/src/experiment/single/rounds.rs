@@ -27,7 +27,7 @@ const WARM_UP_SHARE: f64 = 0.25;
 pub(super) struct RoundLimits {
     pub(super) rounds_min: usize,
     pub(super) rounds_max: usize,
-    /// No further one begins after so many seconds.
+    /// No round begins after this many seconds.
     pub(super) seconds: f64,
 }
 

@@ -39,7 +39,7 @@ pub(super) struct NodePlace {
     pub(super) state: PathBuf,
     lambda: SocketAddr,
     s3: SocketAddr,
-    /// The shards whose homes it has.
+    /// The shards whose home is this node.
     homes: Vec<ShardId>,
 }
 
@@ -102,7 +102,6 @@ impl ClusterSide {
         Ok(())
     }
 
-    /// The S3 door of a node.
     fn door(&self, node: usize) -> S3Door {
         S3Door { signer: self.signers[1].clone(), address: self.nodes[node].s3 }
     }
@@ -115,7 +114,6 @@ impl ClusterSide {
         &self.nodes
     }
 
-    /// The node that is the home of `key`.
     pub(super) fn home_of(&self, key: &str) -> Result<usize, LabError> {
         let name = |error: &dyn std::fmt::Display| LabError::Node(format!("{key}: {error}"));
         let object = ObjectId {

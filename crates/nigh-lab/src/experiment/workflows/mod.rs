@@ -37,7 +37,6 @@ use crate::instrument::sample_function::SampleFunction;
 /// The one bucket of all sides.
 const BUCKET: &str = "workflows";
 
-/// An invocation's end.
 struct StageInvocation {
     /// What the handler returned.
     payload: Vec<u8>,

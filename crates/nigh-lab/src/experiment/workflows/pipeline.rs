@@ -86,7 +86,6 @@ impl Pipeline {
         format!("{}-{function}", self.name).replace('_', "-")
     }
 
-    /// The key of the object `name` of one run.
     pub(super) fn key(&self, (run, between): (&str, IntermediateMode), name: &str) -> String {
         let shared = self.inputs.iter().any(|input| input.name == name && input.shared);
         let run = if shared { "shared" } else { run };

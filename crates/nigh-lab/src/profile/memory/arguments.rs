@@ -23,7 +23,6 @@ pub(super) enum Range {
     Word(&'static [&'static str]),
 }
 
-/// One argument.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Argument {
     pub(super) name: &'static str,

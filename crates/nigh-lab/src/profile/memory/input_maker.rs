@@ -54,7 +54,6 @@ impl InputMaker {
         Ok(Self { child, asks: Some(asks), answers: BufReader::new(answers), file: folder.join("made") })
     }
 
-    /// Makes an input.
     pub(super) fn make(&mut self, input: &MadeUp) -> Result<Made, LabError> {
         let failed = |reason: String| LabError::Request { what: format!("making {}", input.id), reason };
         let mut asked = serde_json::to_value(input).map_err(|error| failed(error.to_string()))?;

@@ -16,11 +16,11 @@ use super::inputs::{INPUTS, MadeUp};
 
 /// Rows of a session.
 pub(super) const SESSION: u32 = 10;
-/// One row in so many is run again for its processor time: about forty of three hundred.
+/// One row in this many is run again for its processor time: about forty of three hundred.
 const REPEATED_ONE_IN: u32 = 7;
 /// Seconds of processor that a run may take, by estimate.
 const WORK_MAX_S: f64 = 0.8;
-/// After so many draws the cheapest is taken.
+/// After this many draws the cheapest is taken.
 const DRAWS_MAX: usize = 200;
 
 /// An invocation's arguments, by name.
