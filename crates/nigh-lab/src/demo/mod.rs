@@ -6,12 +6,11 @@
 
 mod page;
 mod report;
-mod side;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -22,8 +21,8 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use self::report::{DemoReport, Run, Side, summarize};
-use self::side::{DirectFunctions, Job, through_nigh};
 use crate::LabError;
+use crate::instrument::bare_pool::BarePool;
 use crate::instrument::choice::chosen;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
@@ -33,7 +32,7 @@ use crate::instrument::peer::swift::Swift;
 use crate::instrument::phase_log::{PhasesMs, processor_ms};
 use crate::instrument::platform::{Deployment, LambdaClient, activations};
 use crate::instrument::progress::{self, unless_stopped};
-use crate::instrument::report::publish;
+use crate::instrument::report::{name_of, publish};
 use crate::instrument::s3_door::S3Door;
 use crate::instrument::sample_function::{SampleFunction, read_input};
 
@@ -65,19 +64,11 @@ pub(crate) struct DemoArgs {
     without_swift: bool,
 }
 
-struct Store {
-    swift: Option<Swift>,
-}
-
-impl Store {
-    /// The door for inputs: Swift's own, behind Nigh's back, so that Nigh's first read of each is a miss; or Nigh's, as the
-    /// directory store has none.
-    fn door(&self, node: &NodeUnderTest) -> Result<S3Door, LabError> {
-        let Some(swift) = &self.swift else {
-            return Ok(S3Door { signer: node.signer("s3"), address: node.s3()? });
-        };
-        Ok(S3Door { signer: swift.s3().signer(), address: socket_address(swift.endpoint())? })
-    }
+/// The door for inputs: Swift's own, behind Nigh's back, so that Nigh's first read of each is a miss; or Nigh's, as the directory
+/// store has none.
+fn input_door(swift: Option<&Swift>, node: &NodeUnderTest) -> Result<S3Door, LabError> {
+    let Some(swift) = swift else { return Ok(S3Door { signer: node.signer("s3"), address: node.s3()? }) };
+    Ok(S3Door { signer: swift.s3().signer(), address: socket_address(swift.endpoint())? })
 }
 
 impl DemoArgs {
@@ -106,11 +97,11 @@ impl DemoArgs {
         let progress = progress::spinner();
         progress.enable_steady_tick(Duration::from_millis(120));
         progress.set_message("starting the store");
-        let store = self.store(work.path(), &progress)?;
+        let swift = self.swift(work.path(), &progress)?;
         progress.set_message("starting Nigh");
-        let node = NodeUnderTest::start(work.path(), &settings(store.swift.as_ref().map(Swift::s3).as_ref(), &python))?;
+        let node = NodeUnderTest::start(work.path(), &settings(swift.as_ref().map(Swift::s3).as_ref(), &python))?;
         progress.set_message("uploading the inputs");
-        upload(&store.door(&node)?, &functions, &inputs).await?;
+        upload(&input_door(swift.as_ref(), &node)?, &functions, &inputs).await?;
         progress.set_message("deploying the functions");
         let mut codes = BTreeMap::new();
         let mut lambda = LambdaClient::connect(&node)?;
@@ -123,12 +114,12 @@ impl DemoArgs {
         drop(lambda);
         progress.finish_and_clear();
 
-        let (runs, rounds, failed) = self.load(&functions, &node, &store, &codes, &python).await?;
+        let (runs, rounds, failed) = self.load(&functions, &node, swift.as_ref(), &codes, &python).await?;
         let records = activations(&node, runs.len() + functions.len()).await?;
         let summaries = summarize(&runs, &records);
         let report = DemoReport {
             machine,
-            store: if store.swift.is_some() { "OpenStack Swift (s3api)" } else { "directory store" },
+            store: if swift.is_some() { "OpenStack Swift (s3api)" } else { "directory store" },
             clients: self.clients.into(),
             rounds,
             failed,
@@ -138,17 +129,17 @@ impl DemoArgs {
         publish(&report, self.html.as_deref(), page::page, DemoReport::text, json)
     }
 
-    fn store(&self, work: &Path, progress: &ProgressBar) -> Result<Store, LabError> {
+    fn swift(&self, work: &Path, progress: &ProgressBar) -> Result<Option<Swift>, LabError> {
         if self.without_swift {
-            return Ok(Store { swift: None });
+            return Ok(None);
         }
         let folder = work.join("swift");
         std::fs::create_dir(&folder).at(&folder)?;
         match Swift::start(&folder) {
-            Ok(swift) => Ok(Store { swift: Some(swift) }),
+            Ok(swift) => Ok(Some(swift)),
             Err(PeerError::NotInstalled { hint, .. }) => {
                 progress.println(format!("Swift is not installed ({hint}); using the directory store"));
-                Ok(Store { swift: None })
+                Ok(None)
             }
             Err(other) => Err(other.into()),
         }
@@ -159,27 +150,24 @@ impl DemoArgs {
         &self,
         functions: &[SampleFunction],
         node: &NodeUnderTest,
-        store: &Store,
+        swift: Option<&Swift>,
         codes: &BTreeMap<String, PathBuf>,
         python: &Path,
     ) -> Result<(Vec<Run>, usize, usize), LabError> {
-        let mut jobs: Vec<Job<'_>> = functions
-            .iter()
-            .flat_map(|function| {
-                function.demo.inputs.iter().map(move |input| Job {
-                    function,
-                    input,
-                    event: function.event(BUCKET, input),
-                })
-            })
-            .collect();
-        let mut requests = BTreeMap::new();
+        let mut jobs = Vec::new();
         let lambda = LambdaClient::connect(node)?;
-        for job in &jobs {
-            let request = lambda.invocation(&job.function.name, &job.event).await?;
-            requests.insert((job.function.name.clone(), job.input.to_owned()), request);
+        for function in functions {
+            for input in &function.demo.inputs {
+                let event = function.event(BUCKET, input);
+                let request = lambda.invocation(&function.name, &event).await?;
+                jobs.push(Job { function, input, code: &codes[&function.name], event, request });
+            }
         }
-        let direct = store.swift.as_ref().map(|swift| DirectFunctions::new(self.clients, swift, codes, python));
+        let direct = swift.map(|swift| {
+            let mut environment = swift.s3().environment();
+            environment.insert(INSTRUMENT.0.to_owned(), INSTRUMENT.1.to_owned());
+            BarePool::new(python, environment)
+        });
         let sides: &[Side] = if direct.is_some() { &[Side::Direct, Side::Nigh] } else { &[Side::Nigh] };
 
         let progress = progress::bar(0);
@@ -191,12 +179,8 @@ impl DemoArgs {
             jobs.shuffle(&mut random);
             for &side in sides {
                 progress.set_length(((round + 1) * sides.len() * jobs.len()) as u64);
-                progress.set_message(format!(
-                    "round {} {}",
-                    round + 1,
-                    if side == Side::Nigh { "through Nigh" } else { "direct" }
-                ));
-                let done = |job: &Job<'_>, took: Duration, log: &[String]| {
+                progress.set_message(format!("round {} {}", round + 1, name_of(&side)));
+                let run = |job: &Job<'_>, (took, log): (Duration, String)| {
                     progress.inc(1);
                     Run {
                         function: job.function.name.clone(),
@@ -204,20 +188,17 @@ impl DemoArgs {
                         side,
                         round,
                         took_ms: took.as_secs_f64() * 1e3,
-                        phases_ms: PhasesMs::read(log.iter().map(String::as_str), took),
-                        processor_ms: processor_ms(log.iter().map(String::as_str)),
+                        phases_ms: PhasesMs::read(log.lines(), took),
+                        processor_ms: processor_ms(log.lines()),
                     }
                 };
                 let results = match (side, &direct) {
-                    (Side::Direct, Some(direct)) => clients(self.clients, &jobs, &stop, |client| {
-                        move |job: &Job<'_>| direct.run(client, job).map(|(took, log)| done(job, took, &log))
-                    }),
-                    _ => clients(self.clients, &jobs, &stop, |_| {
-                        let mut lambda = LambdaClient::connect(node);
-                        let (requests, done) = (&requests, &done);
-                        move |job: &Job<'_>| {
-                            through_nigh(&mut lambda, requests, job).map(|(took, log)| done(job, took, &log))
-                        }
+                    (Side::Direct, Some(pool)) => {
+                        clients(self.clients, &jobs, &stop, || |job: &Job<'_>| Ok(run(job, job.directly(pool)?)))
+                    }
+                    _ => clients(self.clients, &jobs, &stop, || {
+                        let (mut lambda, run) = (LambdaClient::connect(node), &run);
+                        move |job: &Job<'_>| Ok(run(job, job.through_nigh(&mut lambda)?))
                     }),
                 };
                 for result in results {
@@ -238,34 +219,65 @@ impl DemoArgs {
     }
 }
 
+/// One function on one input. Sandboxes and processes stay: from the second round on both sides are warm.
+struct Job<'a> {
+    function: &'a SampleFunction,
+    input: &'a str,
+    code: &'a Path,
+    event: Vec<u8>,
+    request: Vec<u8>,
+}
+
+impl Job<'_> {
+    fn failure(&self, reason: String) -> LabError {
+        LabError::Function { function: self.function.name.clone(), input: self.input.to_owned(), reason }
+    }
+
+    /// The time of the job through Nigh, and the lines that it printed.
+    fn through_nigh(&self, lambda: &mut Result<LambdaClient, LabError>) -> Result<(Duration, String), LabError> {
+        let lambda = lambda.as_mut().map_err(|error| self.failure(error.to_string()))?;
+        let begin = Instant::now();
+        let answer = lambda.send(&self.function.name, &self.request)?;
+        let took = begin.elapsed();
+        match answer.function_error {
+            Some(_) => Err(self.failure(String::from_utf8_lossy(&answer.payload).into_owned())),
+            None => Ok((took, answer.log)),
+        }
+    }
+
+    /// The time of the job in a bare process, directly against the store, and the lines that it printed.
+    fn directly(&self, pool: &BarePool) -> Result<(Duration, String), LabError> {
+        let answer = pool.invoke(&self.function.name, (self.code, &self.function.handler), &self.event);
+        answer.map_err(|reason| self.failure(reason)).map(|(answer, _)| (answer.took, answer.log.join("\n")))
+    }
+}
+
 /// Does all `jobs` with `count` clients, each a thread with its own worker.
 fn clients<'a, W>(
     count: u8,
     jobs: &'a [Job<'a>],
     stop: &AtomicBool,
-    worker: impl Fn(u8) -> W + Sync,
+    worker: impl Fn() -> W + Sync,
 ) -> Vec<Result<Run, LabError>>
 where
     W: FnMut(&Job<'a>) -> Result<Run, LabError>,
 {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for client in 0..count {
-            let (next, results, worker) = (&next, &results, &worker);
-            scope.spawn(move || {
-                let mut work = worker(client);
+        for _ in 0..count {
+            scope.spawn(|| {
+                let mut work = worker();
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
                     let result = work(job);
-                    results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(result);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
                 }
             });
         }
     });
-    results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn deployment<'a>(function: &'a SampleFunction, code: &'a Path) -> Deployment<'a> {

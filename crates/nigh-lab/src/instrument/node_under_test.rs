@@ -70,7 +70,7 @@ impl NodeUnderTest {
         if let Err(error) = StartedProcesses::of_this_user().add("Nigh", "nigh", child.id(), &token, folder) {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(LabError::Node(format!("it cannot be recorded: {error}")));
+            return Err(LabError::Node(format!("the record of the node cannot be written: {error}")));
         }
         Self::wait_for(child, token, &StatePaths::new(&state), &log_path)
     }

@@ -150,7 +150,7 @@ fn has_evidence(result: &Path) -> Result<(), LabError> {
     let value: serde_json::Value = serde_json::from_slice(&text).at(result)?;
     let lacks = |field: &&&str| value["machine"][**field].as_str().is_none_or(str::is_empty);
     match ["date", "command", "commit"].iter().find(lacks) {
-        Some(field) => Err(LabError::file(result, &format!("it does not say its {field}, and is not stored"))),
+        Some(field) => Err(LabError::file(result, &format!("the result has no {field}, and is not stored"))),
         None => Ok(()),
     }
 }

@@ -22,11 +22,12 @@ use indicatif::ProgressBar;
 use nigh_learn::Interval;
 use nigh_terms::ByteSize;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use self::contenders::GrantOutcomes;
 use self::curve::{Curve, Point};
 use self::data_set::{FunctionRows, Split};
-use self::figures::{ErrorCount, Maturation, MemoryPoint, OverPrediction, SizeSpread};
+use self::figures::ErrorCount;
 use self::score::Score;
 use self::weka::{Weka, WekaRequest, WekaTimes};
 use crate::LabError;
@@ -58,7 +59,6 @@ pub(crate) struct LearnArgs {
     html: Option<PathBuf>,
 }
 
-/// A model's scores on one function.
 #[derive(Debug, Clone, Serialize)]
 struct FunctionScore {
     function: String,
@@ -82,20 +82,11 @@ struct MeanScore {
     mature_at: Option<usize>,
 }
 
-/// What the data set is.
-#[derive(Debug, Clone, Serialize)]
-struct FunctionAbout {
-    function: String,
-    rows: usize,
-    inputs: usize,
-    /// Peaks, in million bytes: least, median, 95th percentile, most.
-    peaks_mb: [f64; 4],
-}
-
 #[derive(Debug, Serialize)]
 struct LearnReport {
     machine: Machine,
-    functions: Vec<FunctionAbout>,
+    /// The data set.
+    functions: Vec<Value>,
     /// Why WEKA takes no part, if it does not.
     weka: Option<String>,
     mean: Vec<MeanScore>,
@@ -106,12 +97,12 @@ struct LearnReport {
     speed: speed::Speed,
     /// WEKA's own times, by function (figure 6).
     weka_times: Vec<WekaTimes>,
-    figure_2: Vec<MemoryPoint>,
-    size_spreads: Vec<SizeSpread>,
+    figure_2: Vec<Value>,
+    size_spreads: Vec<Value>,
     figure_5: Vec<ErrorCount>,
-    over_predictions: Vec<OverPrediction>,
-    maturation: Vec<Maturation>,
-    benefit: Option<benefit::BenefitScore>,
+    over_predictions: Vec<Value>,
+    maturation: Vec<Value>,
+    benefit: Option<Value>,
     benefit_store: String,
 }
 
@@ -272,14 +263,16 @@ fn mean(scores: &[FunctionScore], curve: &[Point]) -> Vec<MeanScore> {
     keys.into_iter().map(of_key).collect()
 }
 
-fn about(function: &FunctionRows) -> FunctionAbout {
+fn about(function: &FunctionRows) -> Value {
     let peaks = Sample::of(&function.rows, |row| row.peak.bytes() as f64 / 1e6);
-    FunctionAbout {
-        function: function.name.clone(),
-        rows: function.rows.len(),
-        inputs: function.inputs(),
-        peaks_mb: [0.0, 0.5, 0.95, 1.0].map(|share| peaks.percentile(share)),
-    }
+    let least_to_most = [0.0, 0.5, 0.95, 1.0].map(|share| peaks.percentile(share));
+    json!({
+        "function": function.name,
+        "rows": function.rows.len(),
+        "inputs": function.inputs(),
+        // Least, median, 95th percentile, most.
+        "peaks_mb": least_to_most,
+    })
 }
 
 #[cfg(test)]

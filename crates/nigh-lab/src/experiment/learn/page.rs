@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::contenders::{J48_OURS, J48_OURS_NEXT, LINTREE, LINTREE_POINT};
-use super::figures::{Maturation, MemoryPoint, OverPrediction};
 use super::{LearnReport, MeanScore};
 use crate::LabError;
 use crate::instrument::chart::{self, Series};
@@ -31,7 +30,7 @@ const PAPER_PREDICT_NS: [f64; 2] = [3190.0, 12_540.0];
 const PAPER_OVER: [f64; 2] = [90.0, 26.8];
 /// OFC's section 7.1.3: rows at which half, three in four and 95 % of functions have matured; its first check is at 100.
 const PAPER_MATURATION: [usize; 3] = [100, 250, 450];
-/// Errors beyond so many intervals are drawn together.
+/// Errors of more intervals than this are drawn together.
 const ERROR_SHOWN: i64 = 6;
 
 const ABOUT: &str = "Prediction {predict_p50_ns:.0} ns (p99 {predict_p99_ns:.0}), with features {with_features_p50_ns:.0} \
@@ -72,36 +71,36 @@ fn mean_rows(report: &LearnReport) -> Vec<Value> {
     report.mean.iter().map(row).collect()
 }
 
-fn over_rows(report: &LearnReport) -> Vec<OverPrediction> {
-    let [near_percent, mean_mb] = PAPER_OVER;
-    let paper = OverPrediction { model: "J48, the paper's".to_owned(), near_percent, mean_mb };
+fn over_rows(report: &LearnReport) -> Vec<Value> {
+    let [near, mean] = PAPER_OVER;
+    let paper = json!({ "model": "J48, the paper's", "near_percent": near, "mean_mb": mean });
     report.over_predictions.iter().cloned().chain([paper]).collect()
 }
 
 fn maturation_rows(report: &LearnReport) -> Vec<Value> {
-    let row = |one: &Maturation| {
-        let at =
-            |size: usize| one.functions.iter().find(|(rows, _)| *rows == size).map_or(0, |(_, functions)| *functions);
-        let mut row = serde_json::to_value(one).unwrap_or_default();
-        let by_rows = [25, 50, 100, 250].map(|size| at(size).to_string()).join(", ");
+    let is_shown = |row: &&Value| MATURATION_SHOWN.iter().any(|model| row["model"] == *model);
+    let row = |row: &Value| {
+        let counts = row["functions"].as_array().into_iter().flatten();
+        let shown = counts.filter(|count| [25, 50, 100, 250].iter().any(|rows| count[0] == *rows));
+        let by_rows = shown.map(|count| count[1].to_string()).collect::<Vec<_>>().join(", ");
+        let mut row = row.clone();
         row["by_rows"] = format!("{by_rows} of {}", report.functions.len()).into();
         row
     };
-    let ours = report.maturation.iter().filter(|one| MATURATION_SHOWN.contains(&one.model.as_str())).map(row);
     let [half, most, nearly_all] = PAPER_MATURATION;
     let paper = json!({
         "model": "J48, the paper's", "median_rows": half, "p75_rows": most, "p95_rows": nearly_all,
         "by_rows": "11 of 19 by 100",
     });
-    ours.chain([paper]).collect()
+    report.maturation.iter().filter(is_shown).map(row).chain([paper]).collect()
 }
 
 fn about(report: &LearnReport) -> String {
-    let rows: usize = report.functions.iter().map(|function| function.rows).sum();
+    let rows: u64 = report.functions.iter().filter_map(|function| function["rows"].as_u64()).sum();
     let mut text = format!("{} functions, {rows} invocations, folds by input. ", report.functions.len());
     text += &fill(ABOUT, report);
     if let Some(benefit) = &report.benefit {
-        let by = if benefit.repeated > 0 { "medians of five runs" } else { "single runs" };
+        let by = if benefit["repeated"] == 0 { "single runs" } else { "medians of five runs" };
         text += &format!(" Caching benefit by processor time ({by}) and a store of {}: ", report.benefit_store);
         text += &fill(ABOUT_BENEFIT, benefit);
     }
@@ -141,12 +140,13 @@ pub(super) fn page(report: &LearnReport) -> Result<String, LabError> {
 
 /// Memory by input size and by argument, a point an invocation.
 fn figure_2(report: &LearnReport) -> Result<String, LabError> {
-    let by = |name: &str, at: fn(&MemoryPoint) -> f64| -> Result<String, LabError> {
-        let values = report.figure_2.iter().map(|point| (at(point), point.peak_mb)).collect();
+    let by = |name: &str, field: &str, unit: f64| -> Result<String, LabError> {
+        let point = |point: &Value| Some((point[field].as_f64()? / unit, point["peak_mb"].as_f64()?));
+        let values = report.figure_2.iter().filter_map(point).collect();
         let svg = chart::points(&Series { name: "invocations".to_owned(), values }, name, "MB")?;
         Ok(chart::figure(&format!("Memory of one function by {name} (figure 2)"), &svg))
     };
-    Ok(by("input, KB", |point| point.input_bytes / 1e3)? + &by("its argument", |point| point.argument)?)
+    Ok(by("input, KB", "input_bytes", 1e3)? + &by("its argument", "argument", 1.0)?)
 }
 
 fn figure_5(report: &LearnReport) -> Result<String, LabError> {
@@ -227,10 +227,12 @@ fn function_rows(report: &LearnReport) -> Vec<Vec<String>> {
             format!("{:.1} / {:.1} / {:.1}, {mature}", score.exact, score.exact_or_over, score.over_mb)
         })
     };
-    let row = |about: &super::FunctionAbout| {
-        let mut cells = vec![about.function.clone(), about.rows.to_string(), about.inputs.to_string()];
-        cells.extend(about.peaks_mb.iter().map(|peak| format!("{peak:.0}")));
-        cells.extend([J48_OURS, LINTREE_POINT, LINTREE].map(|model| score(&about.function, model)));
+    let row = |about: &Value| {
+        let function = about["function"].as_str().unwrap_or_default();
+        let mut cells: Vec<String> = ["{function}", "{rows}", "{inputs}"].map(|cell| fill(cell, about)).into();
+        let peaks = about["peaks_mb"].as_array().into_iter().flatten();
+        cells.extend(peaks.map(|peak| format!("{:.0}", peak.as_f64().unwrap_or(f64::NAN))));
+        cells.extend([J48_OURS, LINTREE_POINT, LINTREE].map(|model| score(function, model)));
         cells
     };
     report.functions.iter().map(row).collect()

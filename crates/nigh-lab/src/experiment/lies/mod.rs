@@ -68,7 +68,6 @@ pub(super) struct LiesArgs {
     seconds: f64,
 }
 
-/// A lie as its file lists it.
 #[derive(Clone, Debug, Deserialize)]
 struct ListedLie {
     lie: String,
@@ -97,21 +96,6 @@ struct HonestOutcome {
     first: Option<String>,
 }
 
-/// One lie and its outcome.
-#[derive(Clone, Debug, Serialize)]
-struct Row {
-    lie: String,
-    what: String,
-    liar: LiarsFate,
-    honest: HonestOutcome,
-    /// The honest median over that beside an honest neighbour.
-    slower: f64,
-    /// How often the node's status showed more memory given than it has.
-    over_budget: usize,
-    /// Failed, wrong and late invocations of the honest tenant, and `over_budget`.
-    harm_to_others: usize,
-}
-
 #[derive(Debug, Serialize)]
 struct LiesReport {
     machine: Machine,
@@ -122,8 +106,9 @@ struct LiesReport {
     beside_honest: HonestOutcome,
     /// An invocation that takes longer is late.
     late_ms: f64,
-    rows: Vec<Row>,
-    harm_to_others: usize,
+    /// A row for each lie.
+    rows: Vec<Value>,
+    harm_to_others: u64,
 }
 
 impl LiesArgs {
@@ -157,18 +142,25 @@ impl LiesArgs {
             let event = |round: usize| lying_event(&lie, round);
             let LieOutcome { liar, honest, over_budget } =
                 stage.beside(Some((LIAR, &event)), length, late_ms, handle)?;
-            let harm_to_others = honest.failed + honest.wrong + honest.late + over_budget;
-            let slower = honest.p50_ms / beside_honest.p50_ms;
-            rows.push(Row { lie, what, liar, honest, slower, over_budget, harm_to_others });
+            rows.push(json!({
+                "lie": lie,
+                "what": what,
+                "liar": liar,
+                "honest": honest,
+                // The honest median over that beside an honest neighbour.
+                "slower": honest.p50_ms / beside_honest.p50_ms,
+                // How often the node's status showed more memory given than it has.
+                "over_budget": over_budget,
+                "harm_to_others": honest.failed + honest.wrong + honest.late + over_budget,
+            }));
             progress.inc(1);
         }
         progress.finish_and_clear();
-        let harm = rows.iter().map(|row| row.harm_to_others).sum();
+        let harm = rows.iter().filter_map(|row| row["harm_to_others"].as_u64()).sum();
         Ok(LiesReport { machine, seconds: self.seconds, alone, beside_honest, late_ms, rows, harm_to_others: harm })
     }
 }
 
-/// The event of a lie.
 fn lying_event(lie: &str, round: usize) -> Value {
     let mut event = json!({"lie": lie, "round": round, "bucket": BUCKET, "size": round % 7});
     if lie == "strange_arguments" {
@@ -196,7 +188,6 @@ struct Stage {
     digest: String,
 }
 
-/// The outcome of one lie.
 struct LieOutcome {
     liar: LiarsFate,
     honest: HonestOutcome,
@@ -231,7 +222,6 @@ impl Stage {
         Ok(Self { node, work, digest })
     }
 
-    /// The lies that the file lists.
     fn list(&self) -> Result<Vec<ListedLie>, LabError> {
         let file = self.work.path().join("code/liar.py");
         let python = python()?;

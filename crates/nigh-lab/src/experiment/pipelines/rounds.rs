@@ -107,7 +107,7 @@ pub(super) async fn play(
     cell.swift_intermediates = (swift - before[0]) / (rounds as u64 + 1);
     cell.bytes_to_store = nigh - before[1];
     if cell.swift_intermediates == 0 || written(Scenario::NighHit, "out") == outputs_before {
-        return Err(LabError::Node("Swift's access log says nothing of what was written".to_owned()));
+        return Err(LabError::Node("Swift's access log names no write".to_owned()));
     }
     Ok(cell)
 }

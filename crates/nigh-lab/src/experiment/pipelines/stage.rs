@@ -109,7 +109,7 @@ impl Stage {
         Scenario::ALL.into_iter().filter(can).collect()
     }
 
-    /// So many tasks of a map run at a time: one a processor.
+    /// Tasks of a map that run at a time: one a processor.
     pub(super) fn at_once(&self) -> usize {
         std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
     }
@@ -143,7 +143,10 @@ impl Stage {
                 return Ok(());
             }
             if begun.elapsed() > PUSHED_WITHIN {
-                return Err(LabError::Node(format!("its writes wait for {} s", PUSHED_WITHIN.as_secs())));
+                return Err(LabError::Node(format!(
+                    "writes still wait for the store after {} s",
+                    PUSHED_WITHIN.as_secs()
+                )));
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -236,7 +239,7 @@ impl Stage {
         })
     }
 
-    /// The records of all that has begun since `begin`, as soon as they are `tasks`.
+    /// The records of the tasks that began after `begin`, as soon as there are `tasks` of them.
     async fn records(&self, begin: Timestamp, tasks: usize) -> Result<Vec<Activation>, LabError> {
         let (begun, admin) = (Instant::now(), &self.node.endpoints.admin_socket);
         loop {

@@ -97,7 +97,6 @@ impl Scenario {
     const ALL: [Self; 4] = [Self::Base, Self::Unused, Self::Evicted, Self::EvictedBeside];
 }
 
-/// One run.
 #[derive(Clone, Copy, Debug, Default)]
 struct GrowthRun {
     /// The function's wait before it began.
@@ -342,7 +341,7 @@ impl Stage {
                 memory.set_cache_budget(left);
                 let beyond = memory.usage().living.saturating_sub(left);
                 if beyond > ByteSize::ZERO && memory.shrink(beyond).freed < beyond {
-                    return Err(LabError::Node(format!("the cache did not give {beyond} up")));
+                    return Err(LabError::Node(format!("the cache did not release {beyond}")));
                 }
                 Ok(())
             })?;

@@ -23,7 +23,6 @@ use crate::instrument::platform::{Deployment, activations_while};
 use crate::instrument::report::name_of;
 use crate::instrument::s3_door::S3Door;
 
-/// The stages' handler.
 const STAGE_HANDLER: &str = "measured.stage";
 /// Records that are read to see where stages ran.
 const RECORDS_MAX: usize = 200;
@@ -198,7 +197,7 @@ impl Cast<'_> {
                     .map(|(answer, _)| StageInvocation { payload: answer.payload, took: answer.took })
             }),
             (None, Some(cluster)) => cluster.invoke(calls).await,
-            (None, None) => Err(LabError::Node(format!("{} takes no part", name_of(&side)))),
+            (None, None) => Err(LabError::Node(format!("the side {} was not started", name_of(&side)))),
         }
     }
 
