@@ -1,11 +1,11 @@
 //! The laboratory: experiments, benches, checks and load generation, which `nigh-lab` runs.
 //!
-//! Below are the instruments, which know no experiment (`instrument`), and the load of some tenants (`load`). Above are
-//! `bench`, `check`, `demo`, `experiment`, `profile`, `selftest` and `traces`, one module or folder each thing that is measured. Every
-//! figure is taken beside its peer in one run, in interleaved rounds, and is printed with the machine. Without the feature
-//! `all` there is the demonstration alone.
+//! `instrument` has what all of them use and imports none of them; `load` plays the load of some tenants. `bench`, `check`, `demo`,
+//! `experiment`, `profile`, `selftest` and `traces` use both, with a module or folder for each thing that is measured. Every figure is taken
+//! beside its peer in one run, in interleaved rounds, and is printed with the machine. Without the feature `all` there is the
+//! demonstration alone.
 
-// Of the instruments the demonstration needs some.
+// The demonstration does not use all instruments.
 #![cfg_attr(not(feature = "all"), allow(dead_code))]
 
 #[cfg(feature = "all")]

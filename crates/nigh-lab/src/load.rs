@@ -1,8 +1,7 @@
 //! `nigh load`: tenants that invoke functions on a node, as OFC's FaaSLoad does (EuroSys 2021, section 7.2.2).
 //!
-//! What is asked for, by whom and when is settled beforehand and depends on the seed alone (`tenants`, `arrivals`);
-//! `open_loop` sends it in time. Inputs and functions are put on the platform before, and removed after. The mixed load of
-//! `nigh experiment macro` is made of the same parts.
+//! The seed alone decides who invokes what and when (`tenants`, `arrivals`); `open_loop` sends the invocations in time. Inputs
+//! and functions are put on the platform before the load, and removed after it. `nigh experiment macro` uses the same parts.
 
 pub(crate) mod arrivals;
 pub(crate) mod booking;
@@ -23,7 +22,7 @@ use clap::Args;
 use tokio::runtime::Handle;
 
 use self::arrivals::{ArrivalLaw, schedule};
-use self::door_client::{DoorClient, Events};
+use self::door_client::{Events, door_client};
 use self::doors::Doors;
 use self::open_loop::Pace;
 use self::report::LoadReport;
@@ -35,13 +34,16 @@ use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::platform::{LambdaClient, activations_while};
-use crate::instrument::progress;
-use crate::instrument::recorded_invocations;
+use crate::instrument::progress::{self, unless_stopped};
+use crate::instrument::recorded_invocations::{self, STORED};
+use crate::instrument::report::print_report;
 use crate::instrument::sample_function::SampleFunction;
 
-/// Records of one load that are read at the end.
+/// Made for the inputs and outputs, and removed.
+const BUCKET: &str = "nigh-load";
+/// Records of one load that are read.
 const RECORDS_MAX: usize = 200_000;
-/// Records are written behind the answers.
+/// Records are written after the answers.
 const RECORDS_WITHIN: Duration = Duration::from_secs(3);
 
 /// What `nigh load` takes.
@@ -54,27 +56,21 @@ Examples:
 The file has tenants, functions, arrivals, interval_s, seconds, booking, inputs, input_bytes_max, clients and seed (TOML).
 Run it in the project's folder: functions and inputs are those of functions/ and .deps/inputs.")]
 pub struct LoadArgs {
-    /// Settings in a file; flags go over them
+    /// Settings in a file; flags override them
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
     flags: LoadFlags,
-    /// Recorded invocations, for that law
-    #[arg(long, value_name = "FILE", default_value = recorded_invocations::STORED)]
-    trace: PathBuf,
     /// The S3 door, where --endpoint names a Lambda door that is not of a node on this machine
     #[arg(long, value_name = "URL", env = "AWS_ENDPOINT_URL_S3", hide_env = true)]
     s3_endpoint: Option<String>,
-    /// The bucket that is made for the inputs and outputs, and removed
-    #[arg(long, value_name = "NAME", default_value = "nigh-load")]
-    bucket: String,
 }
 
 impl LoadArgs {
-    /// Plays the load on the platform that the environment names and prints what came of it.
+    /// Plays the load on the platform that the environment names, and prints the result.
     ///
     /// # Errors
-    /// If the platform refuses what a load needs, or the load was interrupted: then what had been done is printed.
+    /// If the platform refuses a request, or Ctrl-C ended the load; what had been done until then is printed.
     pub async fn run(self, json: bool) -> Result<(), LabError> {
         let doors = Doors::of_environment(self.s3_endpoint.as_deref())?;
         let machine = Machine::of_this_command();
@@ -86,48 +82,40 @@ impl LoadArgs {
             offered(&all, &settings.functions, &inputs, settings.input_bytes_max)?.into_iter().unzip();
         let tenants = tenants(&offered, settings.tenants, settings.inputs, settings.seed);
         let recorded = match settings.arrivals {
-            ArrivalLaw::Recorded => recorded_invocations::read_trace(&self.trace)?,
+            ArrivalLaw::Recorded => recorded_invocations::read_trace(STORED.as_ref())?,
             _ => Vec::new(),
         };
         let stop = progress::stop_on_interrupt();
         let lambda = LambdaClient::to(doors.lambda, doors.lambda_signer.clone())?;
-        let handle = Handle::current();
-        let load = move || {
-            let mut stage =
-                LoadStage { doors: &doors, tenants: &tenants, functions: &functions, bucket: &self.bucket, lambda };
-            let played = play(&mut stage, &inputs, &settings, &recorded, &stop, &handle);
-            let removed = handle.block_on(stage.remove());
-            let (scheduled, booked, runs) = played?;
-            let rows: Vec<(Tenant, u64)> = tenants.iter().cloned().zip(booked).collect();
-            let interrupted = stop.load(Ordering::Relaxed);
-            let report = LoadReport::new(machine, settings, scheduled, interrupted, &rows, &runs);
-            crate::instrument::report::print_report(&report, || report.text(), json)?;
-            removed?;
-            if interrupted { Err(LabError::Interrupted { kept: "what had been done is told" }) } else { Ok(()) }
-        };
-        let ended = tokio::task::spawn_blocking(load).await;
-        ended.of_node()?
+        let mut stage = LoadStage { doors: &doors, tenants: &tenants, functions: &functions, bucket: BUCKET, lambda };
+        let played = play(&mut stage, &inputs, &settings, &recorded, &stop).await;
+        let removed = stage.remove().await;
+        let (scheduled, booked, runs) = played?;
+        let rows: Vec<(Tenant, u64)> = tenants.iter().cloned().zip(booked).collect();
+        let interrupted = stop.load(Ordering::Relaxed);
+        let report = LoadReport::new(machine, settings, scheduled, interrupted, &rows, &runs);
+        print_report(&report, || report.text(), json)?;
+        removed?;
+        unless_stopped(&stop, "the report has the invocations that ended")
     }
 }
 
-/// Sets the stage and plays the load; how many were scheduled, what each tenant books, and the runs.
-fn play(
+/// Sets the stage and plays the load. Returns how many invocations were scheduled, what each tenant books, and the runs.
+async fn play(
     stage: &mut LoadStage<'_>,
     inputs: &Path,
     settings: &LoadSettings,
     recorded: &[Vec<u32>],
     stop: &AtomicBool,
-    handle: &Handle,
 ) -> Result<(usize, Vec<u64>, Vec<Run>), LabError> {
-    let progress = progress::bar(stage.tenants.len() as u64);
-    progress.enable_steady_tick(Duration::from_millis(500));
-    progress.set_message("putting inputs and functions");
-    handle.block_on(stage.set(inputs))?;
-    let booked = stage.book(settings.booking, handle, |tenant| {
+    let progress = progress::ticking_bar(stage.tenants.len() as u64, "putting inputs and functions");
+    stage.set(inputs).await?;
+    let step = |tenant: &Tenant| {
         progress.set_message(format!("what {} needs", tenant.name));
         progress.inc(1);
         !stop.load(Ordering::Relaxed)
-    })?;
+    };
+    let booked = stage.book(settings.booking, step).await?;
     let counts: Vec<usize> = stage.tenants.iter().map(|tenant| tenant.inputs.len()).collect();
     let arrivals = schedule(&counts, &settings.wanted(recorded));
     progress.reset();
@@ -135,11 +123,12 @@ fn play(
     progress.set_message("load");
     let events = Events { tenants: stage.tenants, functions: stage.functions, bucket: stage.bucket, side: "load" };
     let pace = Pace { clients: settings.clients, from_s: 0.0, stop, ended: &|_| progress.inc(1) };
+    let handle = Handle::current();
     let client = || {
         let lambda = LambdaClient::to(stage.doors.lambda, stage.doors.lambda_signer.clone())?;
-        Ok(DoorClient::new(lambda, &events, handle.clone()))
+        Ok(door_client(lambda, &events, &handle))
     };
-    let mut runs = open_loop::play(&arrivals, &pace, client)?;
+    let mut runs = tokio::task::block_in_place(|| open_loop::play(&arrivals, &pace, client))?;
     progress.finish_and_clear();
     if let Some(admin) = &stage.doors.admin {
         take_records(&mut runs, admin)?;
@@ -147,7 +136,7 @@ fn play(
     Ok((arrivals.len(), booked, runs))
 }
 
-/// Takes over what the node has recorded of `runs`, as far as it has within a while.
+/// Takes over the node's records of `runs`, as far as they come in time.
 pub(crate) fn take_records(runs: &mut [Run], admin: &Path) -> Result<(), LabError> {
     let begin = std::time::Instant::now();
     loop {

@@ -16,7 +16,7 @@ use mimalloc::MiMalloc;
 use nigh_lab::{BenchArgs, CheckArgs, LoadArgs, PackTraceArgs, PriceTracesArgs, ProfileArgs, SelftestArgs};
 use nigh_lab::{ExperimentArgs, LabError};
 
-/// As `nigh`: `bench memory` weighs what a node keeps of objects.
+/// The allocator of `nigh`: `bench memory` measures a node's memory for objects.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -40,7 +40,7 @@ struct Globals {
     node: NodeOptions,
 }
 
-/// `nigh` has read them: what they name is in the environment.
+/// `nigh` has read these options and set the environment.
 #[derive(Args)]
 struct NodeOptions {
     #[arg(long, global = true, hide = true)]
@@ -60,7 +60,7 @@ enum Command {
     #[cfg(feature = "all")]
     #[command(flatten)]
     Other(Other),
-    /// All else is left out of this build
+    /// Other commands are left out of this build
     #[cfg(not(feature = "all"))]
     #[command(external_subcommand)]
     LeftOut(Vec<OsString>),
@@ -69,7 +69,7 @@ enum Command {
 #[cfg(feature = "all")]
 #[derive(Subcommand)]
 enum Other {
-    /// Play the load of some tenants on a node, and tell how it fared
+    /// Play the load of some tenants on a node, and print its latencies
     Load(LoadArgs),
     /// Measure against the peers on this machine
     Bench(BenchArgs),
@@ -96,7 +96,7 @@ enum LlcCommand {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // Help and the version are no errors.
+        // Help and version are no errors.
         Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
             return complain(&wrong_usage(&error.render().to_string()), true, LabError::USAGE);
         }
@@ -138,7 +138,7 @@ async fn run_other(command: Other, json: bool) -> Result<ExitCode, LabError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says why a command failed, in one line; if standard error is gone there is nobody to tell.
+/// Prints why a command failed, in one line; an error of standard error is ignored.
 fn complain(reason: &str, json: bool, exit: u8) -> ExitCode {
     let line = if json {
         serde_json::json!({ "error": reason, "code": null, "exit": exit }).to_string()
@@ -150,7 +150,7 @@ fn complain(reason: &str, json: bool, exit: u8) -> ExitCode {
     ExitCode::from(exit)
 }
 
-/// clap's message without what only people read: its own prefix, the usage and the way to the help.
+/// clap's message for programs: without its prefix, the usage and the hint to the help.
 fn wrong_usage(rendered: &str) -> String {
     let paragraphs = rendered.trim_start_matches("error: ").split("\n\n").map(str::trim);
     let kept = paragraphs.filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more information"));

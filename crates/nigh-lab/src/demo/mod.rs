@@ -1,18 +1,16 @@
-//! The demonstration: a mixed load of real functions on real inputs, in rounds that take turns between
-//! (a) the functions directly against the store, with no platform at all, and (b) the same through Nigh.
+//! The demonstration: a mixed load of real functions on real inputs, in rounds that take turns between the functions directly
+//! against the store, without a platform, and the same functions through Nigh.
 //!
-//! The store is real Swift where it is installed, Nigh stands in front of it; else it is Nigh's directory store,
-//! and then there is nothing to compare: times are printed, no improvement is claimed.
+//! The store is Swift with Nigh in front of it, where Swift is installed. Else it is Nigh's directory store: then there is nothing
+//! to compare, and the report has times alone.
 
 mod page;
 mod report;
-mod side;
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -23,21 +21,20 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use self::report::{DemoReport, Run, Side, summarize};
-use self::side::{DirectFunctions, Job, through_nigh};
 use crate::LabError;
+use crate::instrument::bare_pool::BarePool;
+use crate::instrument::choice::chosen;
 use crate::instrument::error::Tried;
-use crate::instrument::http_load::Connection;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python, settings, socket_address};
 use crate::instrument::peer::PeerError;
 use crate::instrument::peer::swift::Swift;
 use crate::instrument::phase_log::{PhasesMs, processor_ms};
 use crate::instrument::platform::{Deployment, LambdaClient, activations};
-use crate::instrument::progress;
-use crate::instrument::report::write_page;
-use crate::instrument::sample_function::SampleFunction;
-use crate::instrument::sign::Signer;
-use crate::instrument::table::table_of;
+use crate::instrument::progress::{self, unless_stopped};
+use crate::instrument::report::{name_of, publish};
+use crate::instrument::s3_door::S3Door;
+use crate::instrument::sample_function::{SampleFunction, read_input};
 
 const BUCKET: &str = "demo-bucket";
 /// The order of the load is the same in every run.
@@ -67,35 +64,17 @@ pub(crate) struct DemoArgs {
     without_swift: bool,
 }
 
-struct Store {
-    swift: Option<Swift>,
-}
-
-/// An S3 door that inputs are put through.
-struct Door {
-    signer: Signer,
-    address: SocketAddr,
-}
-
-impl Store {
-    /// Where inputs come in: Swift's own door, behind Nigh's back, so that Nigh's first read of each is a miss; the
-    /// directory store has none but Nigh's.
-    fn door(&self, node: &NodeUnderTest) -> Result<Door, LabError> {
-        let Some(swift) = &self.swift else {
-            return Ok(Door { signer: node.signer("s3"), address: node.s3()? });
-        };
-        Ok(Door { signer: swift.s3().signer(), address: socket_address(swift.endpoint())? })
-    }
+/// The door for inputs: Swift's own, behind Nigh's back, so that Nigh's first read of each is a miss; or Nigh's, as the directory
+/// store has none.
+fn input_door(swift: Option<&Swift>, node: &NodeUnderTest) -> Result<S3Door, LabError> {
+    let Some(swift) = swift else { return Ok(S3Door { signer: node.signer("s3"), address: node.s3()? }) };
+    Ok(S3Door { signer: swift.s3().signer(), address: socket_address(swift.endpoint())? })
 }
 
 impl DemoArgs {
-    /// Keeps the mixture's functions, or those that were named: one that is not part of the mixture takes every input of
-    /// its kind.
+    /// Keeps the functions of the mixture, or those that are named. A function outside the mixture gets every input of its kind.
     fn choose(&self, functions: &mut Vec<SampleFunction>, inputs: &Path) -> Result<(), LabError> {
-        if let Some(unknown) = self.only.iter().find(|name| functions.iter().all(|function| function.name != **name)) {
-            let missing = format!("the sample function {unknown}");
-            return Err(LabError::Missing { missing, hint: "each folder of functions/ is one" });
-        }
+        chosen("sample function", &self.only, functions, |function| &function.name)?;
         if self.only.is_empty() {
             functions.retain(|function| !function.demo.inputs.is_empty());
         } else {
@@ -118,11 +97,11 @@ impl DemoArgs {
         let progress = progress::spinner();
         progress.enable_steady_tick(Duration::from_millis(120));
         progress.set_message("starting the store");
-        let store = self.store(work.path(), &progress)?;
+        let swift = self.swift(work.path(), &progress)?;
         progress.set_message("starting Nigh");
-        let node = NodeUnderTest::start(work.path(), &settings(store.swift.as_ref().map(Swift::s3).as_ref(), &python))?;
+        let node = NodeUnderTest::start(work.path(), &settings(swift.as_ref().map(Swift::s3).as_ref(), &python))?;
         progress.set_message("uploading the inputs");
-        upload(&store.door(&node)?, &functions, &inputs).await?;
+        upload(&input_door(swift.as_ref(), &node)?, &functions, &inputs).await?;
         progress.set_message("deploying the functions");
         let mut codes = BTreeMap::new();
         let mut lambda = LambdaClient::connect(&node)?;
@@ -135,35 +114,32 @@ impl DemoArgs {
         drop(lambda);
         progress.finish_and_clear();
 
-        let (runs, rounds, failed) = self.load(&functions, &node, &store, &codes, &python).await?;
+        let (runs, rounds, failed) = self.load(&functions, &node, swift.as_ref(), &codes, &python).await?;
         let records = activations(&node, runs.len() + functions.len()).await?;
         let summaries = summarize(&runs, &records);
         let report = DemoReport {
             machine,
-            store: if store.swift.is_some() { "OpenStack Swift (s3api)" } else { "directory store" },
+            store: if swift.is_some() { "OpenStack Swift (s3api)" } else { "directory store" },
             clients: self.clients.into(),
             rounds,
             failed,
             summaries,
             runs,
         };
-        if let Some(path) = &self.html {
-            write_page(path, &page::page(&report)?)?;
-        }
-        print(&report, self.html.as_deref(), json)
+        publish(&report, self.html.as_deref(), page::page, DemoReport::text, json)
     }
 
-    fn store(&self, work: &Path, progress: &ProgressBar) -> Result<Store, LabError> {
+    fn swift(&self, work: &Path, progress: &ProgressBar) -> Result<Option<Swift>, LabError> {
         if self.without_swift {
-            return Ok(Store { swift: None });
+            return Ok(None);
         }
         let folder = work.join("swift");
         std::fs::create_dir(&folder).at(&folder)?;
         match Swift::start(&folder) {
-            Ok(swift) => Ok(Store { swift: Some(swift) }),
+            Ok(swift) => Ok(Some(swift)),
             Err(PeerError::NotInstalled { hint, .. }) => {
                 progress.println(format!("Swift is not installed ({hint}); using the directory store"));
-                Ok(Store { swift: None })
+                Ok(None)
             }
             Err(other) => Err(other.into()),
         }
@@ -174,27 +150,24 @@ impl DemoArgs {
         &self,
         functions: &[SampleFunction],
         node: &NodeUnderTest,
-        store: &Store,
+        swift: Option<&Swift>,
         codes: &BTreeMap<String, PathBuf>,
         python: &Path,
     ) -> Result<(Vec<Run>, usize, usize), LabError> {
-        let mut jobs: Vec<Job<'_>> = functions
-            .iter()
-            .flat_map(|function| {
-                function.demo.inputs.iter().map(move |input| Job {
-                    function,
-                    input,
-                    event: function.event(BUCKET, input),
-                })
-            })
-            .collect();
-        let mut requests = BTreeMap::new();
+        let mut jobs = Vec::new();
         let lambda = LambdaClient::connect(node)?;
-        for job in &jobs {
-            let request = lambda.invocation(&job.function.name, &job.event).await?;
-            requests.insert((job.function.name.clone(), job.input.to_owned()), request);
+        for function in functions {
+            for input in &function.demo.inputs {
+                let event = function.event(BUCKET, input);
+                let request = lambda.invocation(&function.name, &event).await?;
+                jobs.push(Job { function, input, code: &codes[&function.name], event, request });
+            }
         }
-        let direct = store.swift.as_ref().map(|swift| DirectFunctions::new(self.clients, swift, codes, python));
+        let direct = swift.map(|swift| {
+            let mut environment = swift.s3().environment();
+            environment.insert(INSTRUMENT.0.to_owned(), INSTRUMENT.1.to_owned());
+            BarePool::new(python, environment)
+        });
         let sides: &[Side] = if direct.is_some() { &[Side::Direct, Side::Nigh] } else { &[Side::Nigh] };
 
         let progress = progress::bar(0);
@@ -206,12 +179,8 @@ impl DemoArgs {
             jobs.shuffle(&mut random);
             for &side in sides {
                 progress.set_length(((round + 1) * sides.len() * jobs.len()) as u64);
-                progress.set_message(format!(
-                    "round {} {}",
-                    round + 1,
-                    if side == Side::Nigh { "through Nigh" } else { "direct" }
-                ));
-                let done = |job: &Job<'_>, took: Duration, log: &[String]| {
+                progress.set_message(format!("round {} {}", round + 1, name_of(&side)));
+                let run = |job: &Job<'_>, (took, log): (Duration, String)| {
                     progress.inc(1);
                     Run {
                         function: job.function.name.clone(),
@@ -219,20 +188,17 @@ impl DemoArgs {
                         side,
                         round,
                         took_ms: took.as_secs_f64() * 1e3,
-                        phases_ms: PhasesMs::read(log.iter().map(String::as_str), took),
-                        processor_ms: processor_ms(log.iter().map(String::as_str)),
+                        phases_ms: PhasesMs::read(log.lines(), took),
+                        processor_ms: processor_ms(log.lines()),
                     }
                 };
                 let results = match (side, &direct) {
-                    (Side::Direct, Some(direct)) => clients(self.clients, &jobs, &stop, |client| {
-                        move |job: &Job<'_>| direct.run(client, job).map(|(took, log)| done(job, took, &log))
-                    }),
-                    _ => clients(self.clients, &jobs, &stop, |_| {
-                        let mut lambda = LambdaClient::connect(node);
-                        let (requests, done) = (&requests, &done);
-                        move |job: &Job<'_>| {
-                            through_nigh(&mut lambda, requests, job).map(|(took, log)| done(job, took, &log))
-                        }
+                    (Side::Direct, Some(pool)) => {
+                        clients(self.clients, &jobs, &stop, || |job: &Job<'_>| Ok(run(job, job.directly(pool)?)))
+                    }
+                    _ => clients(self.clients, &jobs, &stop, || {
+                        let (mut lambda, run) = (LambdaClient::connect(node), &run);
+                        move |job: &Job<'_>| Ok(run(job, job.through_nigh(&mut lambda)?))
                     }),
                 };
                 for result in results {
@@ -244,9 +210,7 @@ impl DemoArgs {
                         }
                     }
                 }
-                if stop.load(Ordering::Relaxed) {
-                    return Err(LabError::Interrupted { kept: "nothing is kept" });
-                }
+                unless_stopped(&stop, "nothing is kept")?;
             }
             round += 1;
         }
@@ -255,34 +219,65 @@ impl DemoArgs {
     }
 }
 
-/// Works `jobs` off with `count` clients, each a thread with a worker of its own.
+/// One function on one input. Sandboxes and processes stay: from the second round on both sides are warm.
+struct Job<'a> {
+    function: &'a SampleFunction,
+    input: &'a str,
+    code: &'a Path,
+    event: Vec<u8>,
+    request: Vec<u8>,
+}
+
+impl Job<'_> {
+    fn failure(&self, reason: String) -> LabError {
+        LabError::Function { function: self.function.name.clone(), input: self.input.to_owned(), reason }
+    }
+
+    /// The time of the job through Nigh, and the lines that it printed.
+    fn through_nigh(&self, lambda: &mut Result<LambdaClient, LabError>) -> Result<(Duration, String), LabError> {
+        let lambda = lambda.as_mut().map_err(|error| self.failure(error.to_string()))?;
+        let begin = Instant::now();
+        let answer = lambda.send(&self.function.name, &self.request)?;
+        let took = begin.elapsed();
+        match answer.function_error {
+            Some(_) => Err(self.failure(String::from_utf8_lossy(&answer.payload).into_owned())),
+            None => Ok((took, answer.log)),
+        }
+    }
+
+    /// The time of the job in a bare process, directly against the store, and the lines that it printed.
+    fn directly(&self, pool: &BarePool) -> Result<(Duration, String), LabError> {
+        let answer = pool.invoke(&self.function.name, (self.code, &self.function.handler), &self.event);
+        answer.map_err(|reason| self.failure(reason)).map(|(answer, _)| (answer.took, answer.log.join("\n")))
+    }
+}
+
+/// Does all `jobs` with `count` clients, each a thread with its own worker.
 fn clients<'a, W>(
     count: u8,
     jobs: &'a [Job<'a>],
     stop: &AtomicBool,
-    worker: impl Fn(u8) -> W + Sync,
+    worker: impl Fn() -> W + Sync,
 ) -> Vec<Result<Run, LabError>>
 where
     W: FnMut(&Job<'a>) -> Result<Run, LabError>,
 {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for client in 0..count {
-            let (next, results, worker) = (&next, &results, &worker);
-            scope.spawn(move || {
-                let mut work = worker(client);
+        for _ in 0..count {
+            scope.spawn(|| {
+                let mut work = worker();
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
                     let result = work(job);
-                    results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(result);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
                 }
             });
         }
     });
-    results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn deployment<'a>(function: &'a SampleFunction, code: &'a Path) -> Deployment<'a> {
@@ -297,67 +292,11 @@ fn deployment<'a>(function: &'a SampleFunction, code: &'a Path) -> Deployment<'a
 }
 
 /// Puts every input into the store that both sides read.
-async fn upload(door: &Door, functions: &[SampleFunction], inputs: &Path) -> Result<(), LabError> {
-    let mut connection = Connection::open(door.address).of_node()?;
-    put(door, &mut connection, &format!("/{BUCKET}"), b"").await?;
-    let names: std::collections::BTreeSet<&String> =
-        functions.iter().flat_map(|function| &function.demo.inputs).collect();
+async fn upload(door: &S3Door, functions: &[SampleFunction], inputs: &Path) -> Result<(), LabError> {
+    door.send(Method::PUT, &format!("/{BUCKET}"), b"").await?;
+    let names: BTreeSet<&String> = functions.iter().flat_map(|function| &function.demo.inputs).collect();
     for name in names {
-        let path = inputs.join(name);
-        let bytes = std::fs::read(&path).map_err(|_| LabError::Missing {
-            missing: path.display().to_string(),
-            hint: "run `make deps` in the project's folder first",
-        })?;
-        put(door, &mut connection, &format!("/{BUCKET}/{name}"), &bytes).await?;
-    }
-    Ok(())
-}
-
-async fn put(door: &Door, connection: &mut Connection, path: &str, body: &[u8]) -> Result<(), LabError> {
-    let request = door.signer.signed(Method::PUT, door.address, path, &[], body).await?;
-    let sent = connection.exchange(&request);
-    sent.map(drop).map_err(|error| LabError::Request { what: format!("PUT {path}"), reason: error.to_string() })
-}
-
-#[expect(clippy::print_stdout, reason = "the report is the command's output")]
-fn print(report: &DemoReport, page: Option<&Path>, json: bool) -> Result<(), LabError> {
-    if json {
-        let text = serde_json::to_string_pretty(report).at("report")?;
-        println!("{text}");
-        return Ok(());
-    }
-    let mut table = table_of(
-        "function |  | runs | p50 ms | p95 ms | extract | transform | load | hits | time, Nigh / direct | processor time of its work, Nigh / direct",
-    );
-    for summary in &report.summaries {
-        let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
-        table.add_row([
-            summary.function.clone(),
-            if summary.side == Side::Nigh { "Nigh".to_owned() } else { "direct".to_owned() },
-            summary.runs.to_string(),
-            format!("{:.1}", summary.p50_ms),
-            format!("{:.1}", summary.p95_ms),
-            percent(summary.extract),
-            percent(summary.transform),
-            percent(summary.load),
-            summary.hit_ratio.map_or_else(String::new, percent),
-            ratio(summary.ratio_to_direct),
-            ratio(summary.processor_ratio_to_direct),
-        ]);
-    }
-    println!("{table}");
-    println!(
-        "store: {}; {} clients, {} rounds, {} failed invocations",
-        report.store, report.clients, report.rounds, report.failed
-    );
-    if report.summaries.iter().all(|summary| summary.side == Side::Nigh) {
-        println!("There is no second store to compare with, so no improvement is claimed.");
-    }
-    let machine = &report.machine;
-    println!("{} x {}, load {}, Linux {}, {}", machine.cores, machine.cpu, machine.load, machine.kernel, machine.date);
-    if let Some(page) = page {
-        println!("charts: {}", page.display());
+        door.send(Method::PUT, &format!("/{BUCKET}/{name}"), &read_input(inputs, name)?).await?;
     }
     Ok(())
 }

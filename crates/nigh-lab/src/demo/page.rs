@@ -2,149 +2,60 @@
 
 use plotters::prelude::*;
 
-use super::report::{DemoReport, Run, Side, Summary};
+use super::report::{COLUMNS, DemoReport, FOOT, Run, Side, Summary};
 use crate::LabError;
-use crate::instrument::stacked_bars::{EXTRACT, LOAD, StackedBar, TRANSFORM, stacked_bars};
+use crate::instrument::chart::{self, StackedBar, drawn};
+use crate::instrument::report::name_of;
 use crate::instrument::stats::Sample;
+use crate::instrument::template::fill;
 
 const DIRECT: RGBColor = RGBColor(120, 120, 120);
 const NIGH: RGBColor = RGBColor(28, 128, 72);
 const SIZE: (u32, u32) = (960, 380);
+const CLAIM: &str = "Each function runs the same code on the same inputs, in turn directly against the store and through Nigh; both \
+                     are measured inside the function by the same instrument.";
 
-fn chart_error(error: impl std::fmt::Display) -> LabError {
-    LabError::Chart(error.to_string())
-}
-
-/// The page.
 pub(super) fn page(report: &DemoReport) -> Result<String, LabError> {
-    let compared = report.summaries.iter().any(|summary| summary.side == Side::Direct);
-    let charts = [
+    let figures = [
         ("Where the time goes: extract, transform, load", shares(&report.summaries)?),
         ("Median time of an invocation, milliseconds (logarithmic)", medians(&report.summaries)?),
         ("Distribution of all invocations' times, milliseconds (logarithmic)", distributions(&report.runs)?),
     ];
-    let figures = charts.map(|(title, svg)| format!("<figure><figcaption>{title}</figcaption>{svg}</figure>")).concat();
-    let rows = report.summaries.iter().map(table_row).collect::<String>();
-    let machine = &report.machine;
-    let claim = if compared {
-        "Each function runs the same code on the same inputs, in turn directly against the store and through Nigh; \
-         both are measured inside the function by the same instrument."
-    } else {
-        "There is no second store to compare with, so no improvement is claimed."
-    };
-    Ok(format!(
-        "<!doctype html><html lang=en><meta charset=utf-8><title>Nigh: where the time goes</title>\
-         <meta name=viewport content='width=device-width'>\
-         <style>body{{font:15px/1.5 system-ui,sans-serif;max-width:980px;margin:2em auto;padding:0 1em;color:#222}}\
-         table{{border-collapse:collapse;width:100%}}td,th{{padding:.25em .6em;text-align:right;border-bottom:1px solid #ddd}}\
-         td:nth-child(-n+2),th:nth-child(-n+2){{text-align:left}}figure{{margin:2em 0}}figcaption{{font-weight:600}}\
-         svg{{max-width:100%;height:auto}}</style>\
-         <h1>Where the time goes</h1><p>{claim}</p>{figures}\
-         <table><tr><th>function<th>side<th>runs<th>p50 ms<th>p95 ms<th>extract<th>transform<th>load<th>hits<th>Nigh / direct\
-         {rows}</table>\
-         <p>Store: {}. {} clients, {} rounds, {} failed invocations. {} x {}, {} GiB, load {}, Linux {}, {}. \
-         <code>{}</code></p></html>",
-        report.store,
-        report.clients,
-        report.rounds,
-        report.failed,
-        machine.cores,
-        escape(&machine.cpu),
-        machine.memory_gib,
-        machine.load,
-        escape(&machine.kernel),
-        machine.date,
-        escape(&machine.command),
-    ))
+    let figures = figures.map(|(title, svg)| chart::figure(title, &svg)).concat();
+    let body = figures + &COLUMNS.html(&report.summaries) + &chart::list([fill(FOOT, report)]);
+    Ok(chart::page("Where the time goes", report.without_comparison().unwrap_or(CLAIM), &body, &report.machine))
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-const fn side_name(side: Side) -> &'static str {
-    match side {
-        Side::Direct => "direct",
-        Side::Nigh => "Nigh",
-    }
-}
-
-fn table_row(summary: &Summary) -> String {
-    let percent = |share: Option<f64>| share.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0));
-    format!(
-        "<tr><td>{}<td>{}<td>{}<td>{:.1}<td>{:.1}<td>{}<td>{}<td>{}<td>{}<td>{}",
-        escape(&summary.function),
-        side_name(summary.side),
-        summary.runs,
-        summary.p50_ms,
-        summary.p95_ms,
-        percent(Some(summary.extract)),
-        percent(Some(summary.transform)),
-        percent(Some(summary.load)),
-        percent(summary.hit_ratio),
-        summary.ratio_to_direct.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
-    )
-}
-
-fn bars(
-    summaries: &[Summary],
-    range: std::ops::Range<f64>,
-    axis: impl Fn(&f64) -> String,
-    segments: impl Fn(&Summary) -> Vec<(f64, f64, RGBColor)>,
-    legend: &[(&str, RGBColor)],
-) -> Result<String, LabError> {
-    let bar = |summary: &Summary| StackedBar {
-        label: format!("{} {}", summary.function, side_name(summary.side)),
-        pieces: segments(summary),
-    };
-    let bars: Vec<StackedBar> = summaries.iter().map(bar).collect();
-    stacked_bars(&bars, range, axis, legend)
+fn label(summary: &Summary) -> String {
+    format!("{} {}", summary.function, name_of(&summary.side))
 }
 
 fn shares(summaries: &[Summary]) -> Result<String, LabError> {
-    bars(
-        summaries,
-        0.0..1.0,
-        |share| format!("{:.0} %", share * 100.0),
-        |summary| {
-            let transformed = summary.extract + summary.transform;
-            vec![
-                (0.0, summary.extract, EXTRACT),
-                (summary.extract, transformed, TRANSFORM),
-                (transformed, transformed + summary.load, LOAD),
-            ]
-        },
-        &[("extract", EXTRACT), ("transform", TRANSFORM), ("load", LOAD)],
-    )
+    let phases = |summary: &Summary| [summary.extract, summary.transform, summary.load];
+    let bar = |summary: &Summary| StackedBar::of_phases(label(summary), phases(summary), 1.0);
+    chart::phase_bars(&summaries.iter().map(bar).collect::<Vec<_>>(), 1.0)
 }
 
 fn medians(summaries: &[Summary]) -> Result<String, LabError> {
     let largest = summaries.iter().map(|summary| summary.p50_ms).fold(10.0, f64::max).log10();
-    bars(
-        summaries,
-        0.0..largest * 1.05,
-        |power| format!("{:.0}", 10f64.powf(*power)),
-        |summary| vec![(0.0, summary.p50_ms.max(1.0).log10(), if summary.side == Side::Nigh { NIGH } else { DIRECT })],
-        &[("direct", DIRECT), ("Nigh", NIGH)],
-    )
+    let bar = |summary: &Summary| {
+        let color = if summary.side == Side::Nigh { NIGH } else { DIRECT };
+        StackedBar { label: label(summary), pieces: vec![(0.0, summary.p50_ms.max(1.0).log10(), color)] }
+    };
+    let bars: Vec<StackedBar> = summaries.iter().map(bar).collect();
+    let power = |power: &f64| format!("{:.0}", 10f64.powf(*power));
+    chart::stacked_bars(&bars, largest * 1.05, power, &[("direct", DIRECT), ("Nigh", NIGH)])
 }
 
 fn distributions(runs: &[Run]) -> Result<String, LabError> {
-    let mut svg = String::new();
     let largest = runs.iter().map(|run| run.took_ms).fold(10.0, f64::max);
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
+    drawn(SIZE, |root| {
+        let mut chart = ChartBuilder::on(root)
             .margin(8)
             .x_label_area_size(28)
             .y_label_area_size(48)
-            .build_cartesian_2d((1.0..largest).log_scale(), 0.0..1.0)
-            .map_err(chart_error)?;
-        chart
-            .configure_mesh()
-            .y_label_formatter(&|share| format!("{:.0} %", share * 100.0))
-            .draw()
-            .map_err(chart_error)?;
+            .build_cartesian_2d((1.0..largest).log_scale(), 0.0..1.0)?;
+        chart.configure_mesh().y_label_formatter(&|share| format!("{:.0} %", share * 100.0)).draw()?;
         for (side, color) in [(Side::Direct, DIRECT), (Side::Nigh, NIGH)] {
             let times = Sample::new(runs.iter().filter(|run| run.side == side).map(|run| run.took_ms).collect());
             if times.is_empty() {
@@ -153,21 +64,13 @@ fn distributions(runs: &[Run]) -> Result<String, LabError> {
             let count = times.len() as f64;
             let points =
                 times.values().iter().enumerate().map(|(rank, took)| (took.max(1.0), (rank + 1) as f64 / count));
-            chart
-                .draw_series(LineSeries::new(points, color.stroke_width(2)))
-                .map_err(chart_error)?
-                .label(side_name(side))
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], color.stroke_width(2)));
+            let line = LineSeries::new(points, color.stroke_width(2));
+            let legend = move |(x, y): (i32, i32)| PathElement::new([(x, y), (x + 14, y)], color.stroke_width(2));
+            chart.draw_series(line)?.label(name_of(&side)).legend(legend);
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.9))
-            .draw()
-            .map_err(chart_error)?;
-        root.present().map_err(chart_error)?;
-    }
-    Ok(svg)
+        let labels = &mut chart.configure_series_labels();
+        Ok(labels.position(SeriesLabelPosition::LowerRight).background_style(WHITE.mix(0.9)).draw()?)
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the demonstration found: its runs, and their summary by function and side. Pure.
+//! The result of the demonstration: its runs, and their summary by function and side. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::instrument::machine::Machine;
 use crate::instrument::phase_log::PhasesMs;
 use crate::instrument::stats::Sample;
+use crate::instrument::template::{Columns, fill};
 
 /// One run of one function.
 #[derive(Clone, Debug, Serialize)]
@@ -18,7 +19,7 @@ pub(super) struct Run {
     pub(super) round: usize,
     pub(super) took_ms: f64,
     pub(super) phases_ms: PhasesMs,
-    /// Of the handler and its children, from its first S3 call to its last.
+    /// Processor time of the handler and its children, from the first S3 call to the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) processor_ms: Option<f64>,
 }
@@ -50,12 +51,11 @@ pub(super) struct Summary {
     /// The median, over inputs, of Nigh's median time over the direct one's; on Nigh's line only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio_to_direct: Option<f64>,
-    /// The same of the processor time of its work: what the sandbox costs, apart from who else the processors served.
+    /// `ratio_to_direct` of the work's processor time: the sandbox's cost, whatever else the processors did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) processor_ratio_to_direct: Option<f64>,
 }
 
-/// All that a run of the experiment says.
 #[derive(Serialize)]
 pub(super) struct DemoReport {
     pub(super) machine: Machine,
@@ -65,6 +65,28 @@ pub(super) struct DemoReport {
     pub(super) failed: usize,
     pub(super) summaries: Vec<Summary>,
     pub(super) runs: Vec<Run>,
+}
+
+pub(super) const COLUMNS: Columns = Columns(
+    "function | side | runs | p50 ms = {p50_ms:.1} | p95 ms = {p95_ms:.1} | extract = {extract:%} | transform = {transform:%} | \
+     load = {load:%} | hits = {hit_ratio:%} | time, Nigh / direct = {ratio_to_direct:.2} | \
+     processor time of its work, Nigh / direct = {processor_ratio_to_direct:.2}",
+);
+pub(super) const FOOT: &str = "store: {store}; {clients} clients, {rounds} rounds, {failed} failed invocations";
+
+impl DemoReport {
+    /// A sentence for a run with one side alone.
+    pub(super) fn without_comparison(&self) -> Option<&'static str> {
+        let is_alone = self.summaries.iter().all(|summary| summary.side == Side::Nigh);
+        is_alone.then_some("There is no second store to compare with, so no improvement is claimed.")
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut lines = vec![COLUMNS.text(&self.summaries), fill(FOOT, self)];
+        lines.extend(self.without_comparison().map(str::to_owned));
+        lines.push(self.machine.to_string());
+        lines.join("\n")
+    }
 }
 
 /// One line a function and side; `records` are Nigh's own of the same runs.

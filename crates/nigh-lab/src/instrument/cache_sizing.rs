@@ -1,4 +1,4 @@
-//! What the models learn from and are judged by: a recorded run's curves on the simulated machine.
+//! A recorded run's curves on the simulated machine: models learn from them and are judged by them.
 //!
 //! The need is CASY's (the fewest ways within 5 % of the time with all), of a warm run alone. Curves come from the exact
 //! counts of `curves.csv`, or from the simulator's own sweep of a trace; both are priced by the same cycles.

@@ -1,12 +1,13 @@
-//! Charts and pages of the cache experiments: bars in groups, lines by way count, one page an experiment.
+//! Charts and pages of reports: bars in groups, bars in pieces, lines, points, tables.
 
+use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 
 use crate::LabError;
 use crate::instrument::machine::Machine;
 
 const SIZE: (u32, u32) = (960, 340);
-/// Told apart by people who do not see all colours, too.
+/// People who do not see all colours tell them apart, too.
 const COLORS: [RGBColor; 8] = [
     RGBColor(120, 120, 120),
     RGBColor(214, 118, 31),
@@ -17,11 +18,18 @@ const COLORS: [RGBColor; 8] = [
     RGBColor(230, 190, 40),
     RGBColor(80, 180, 200),
 ];
+pub(crate) const EXTRACT: RGBColor = RGBColor(38, 104, 168);
+pub(crate) const TRANSFORM: RGBColor = RGBColor(187, 187, 187);
+pub(crate) const LOAD: RGBColor = RGBColor(214, 118, 31);
+/// Pixels of bars in pieces: the least height, a bar, and what is above and below all.
+const STACKED_HEIGHT_MIN: u32 = 380;
+const STACKED_BAR: u32 = 24;
+const STACKED_REST: u32 = 60;
 
 /// One line, or one bar in every group.
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// By group, or points (x, y); what is no number is left out.
+    /// By group, or points (x, y); values that are no number are left out.
     pub(crate) values: Vec<(f64, f64)>,
 }
 
@@ -31,10 +39,34 @@ impl Series {
         let values = values.into_iter().enumerate().map(|(group, value)| (group as f64, value));
         Self { name: name.into(), values: values.collect() }
     }
+
+    fn finite(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.values.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite())
+    }
 }
 
-pub(crate) fn chart_error(error: impl std::fmt::Display) -> LabError {
-    LabError::Chart(error.to_string())
+impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for LabError {
+    fn from(error: DrawingAreaErrorKind<E>) -> Self {
+        Self::Chart(error.to_string())
+    }
+}
+
+/// The SVG of what `draw` draws.
+pub(crate) fn drawn(
+    size: (u32, u32),
+    draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), LabError>,
+) -> Result<String, LabError> {
+    let mut svg = String::new();
+    let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+    draw(&root)?;
+    root.present()?;
+    drop(root);
+    Ok(svg)
+}
+
+fn draw_legend<'a, C: CoordTranslate>(chart: &mut ChartContext<'a, SVGBackend<'a>, C>) -> Result<(), LabError> {
+    let labels = &mut chart.configure_series_labels();
+    Ok(labels.position(SeriesLabelPosition::UpperRight).background_style(WHITE.mix(0.85)).draw()?)
 }
 
 fn color(series: usize) -> RGBColor {
@@ -42,117 +74,145 @@ fn color(series: usize) -> RGBColor {
 }
 
 fn highest(series: &[Series]) -> f64 {
-    let values = series.iter().flat_map(|series| series.values.iter().map(|(_, y)| *y));
-    values.filter(|value| value.is_finite()).fold(f64::MIN_POSITIVE, f64::max)
+    series.iter().flat_map(Series::finite).map(|(_, y)| y).fold(f64::MIN_POSITIVE, f64::max)
 }
 
 /// One bar a series in every group.
 pub(crate) fn bars(groups: &[String], series: &[Series], y_name: &str) -> Result<String, LabError> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let count = groups.len() as f64;
-        let mut chart = ChartBuilder::on(&root)
+    drawn(SIZE, |root| {
+        let mut chart = ChartBuilder::on(root)
             .margin(8)
             .x_label_area_size(30)
             .y_label_area_size(56)
-            .build_cartesian_2d(-0.5..count - 0.5, 0.0..highest(series) * 1.15)
-            .map_err(chart_error)?;
+            .build_cartesian_2d(-0.5..groups.len() as f64 - 0.5, 0.0..highest(series) * 1.15)?;
         let label = |at: &f64| {
             let whole = (at - at.round()).abs() < 1e-6 && *at > -0.5;
             if whole { groups.get(at.round() as usize).cloned().unwrap_or_default() } else { String::new() }
         };
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .x_labels(groups.len().max(1) * 2)
-            .x_label_formatter(&label)
-            .y_desc(y_name)
-            .draw()
-            .map_err(chart_error)?;
+        let labels = groups.len().max(1) * 2;
+        chart.configure_mesh().disable_x_mesh().x_labels(labels).x_label_formatter(&label).y_desc(y_name).draw()?;
         let width = 0.8 / series.len().max(1) as f64;
         for (index, one) in series.iter().enumerate() {
-            let color = color(index);
-            let left = -0.4 + width * index as f64;
-            let shown = one.values.iter().filter(|(_, value)| value.is_finite());
-            let bars = shown.map(|(group, value)| {
-                Rectangle::new([(group + left, 0.0), (group + left + width * 0.92, *value)], color.filled())
-            });
-            chart
-                .draw_series(bars)
-                .map_err(chart_error)?
-                .label(&one.name)
-                .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], color.filled()));
+            let (color, left) = (color(index), -0.4 + width * index as f64);
+            let bar = |(group, value): (f64, f64)| {
+                Rectangle::new([(group + left, 0.0), (group + left + width * 0.92, value)], color.filled())
+            };
+            let legend = move |(x, y): (i32, i32)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], color.filled());
+            chart.draw_series(one.finite().map(bar))?.label(&one.name).legend(legend);
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.85))
-            .draw()
-            .map_err(chart_error)?;
-        root.present().map_err(chart_error)?;
+        draw_legend(&mut chart)
+    })
+}
+
+/// One bar in pieces: how OFC's figures 3 and 7 show extract, transform and load.
+pub(crate) struct StackedBar {
+    pub(crate) label: String,
+    /// From, to and colour of each piece, from the axis outwards.
+    pub(crate) pieces: Vec<(f64, f64, RGBColor)>,
+}
+
+impl StackedBar {
+    /// A bar of `[extract, transform, load]`, cut at `most`.
+    pub(crate) fn of_phases(label: String, [extract, transform, load]: [f64; 3], most: f64) -> Self {
+        let ends = [extract, extract + transform, extract + transform + load].map(|end| end.min(most));
+        let pieces = vec![(0.0, ends[0], EXTRACT), (ends[0], ends[1], TRANSFORM), (ends[1], ends[2], LOAD)];
+        Self { label, pieces }
     }
-    Ok(svg)
+}
+
+/// Bars of `StackedBar::of_phases`, with percent up to `most` on the axis.
+pub(crate) fn phase_bars(bars: &[StackedBar], most: f64) -> Result<String, LabError> {
+    let legend = [("extract", EXTRACT), ("transform", TRANSFORM), ("load", LOAD)];
+    stacked_bars(bars, most, |share| format!("{:.0} %", share * 100.0), &legend)
+}
+
+/// Draws the first bar on top; `axis` writes the numbers below.
+pub(crate) fn stacked_bars(
+    bars: &[StackedBar],
+    most: f64,
+    axis: impl Fn(&f64) -> String,
+    legend: &[(&str, RGBColor)],
+) -> Result<String, LabError> {
+    let count = bars.len();
+    let height = STACKED_HEIGHT_MIN.max(STACKED_REST + STACKED_BAR * count as u32);
+    drawn((SIZE.0, height), |root| {
+        let mut chart = ChartBuilder::on(root)
+            .margin(8)
+            .x_label_area_size(28)
+            .y_label_area_size(170)
+            .build_cartesian_2d(0.0..most, (0..count).into_segmented())?;
+        let label = |position: &SegmentValue<usize>| match position {
+            // The axis also asks for a segment behind the last.
+            SegmentValue::CenterOf(row) => count
+                .checked_sub(row + 1)
+                .and_then(|index| bars.get(index))
+                .map_or_else(String::new, |bar| bar.label.clone()),
+            _ => String::new(),
+        };
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .x_label_formatter(&axis)
+            .y_label_formatter(&label)
+            .y_labels(count + 1)
+            .draw()?;
+        for &(name, color) in legend {
+            let legend = move |(x, y): (i32, i32)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], color.filled());
+            chart.draw_series(std::iter::empty::<Rectangle<(f64, SegmentValue<usize>)>>())?.label(name).legend(legend);
+        }
+        for (index, bar) in bars.iter().enumerate() {
+            let row = count - 1 - index;
+            let pieces = bar.pieces.iter().map(|&(from, to, color)| {
+                let corners = [(from, SegmentValue::Exact(row)), (to, SegmentValue::Exact(row + 1))];
+                let mut piece = Rectangle::new(corners, color.filled());
+                piece.set_margin(3, 3, 0, 0);
+                piece
+            });
+            chart.draw_series(pieces)?;
+        }
+        draw_legend(&mut chart)
+    })
 }
 
 /// One line a series.
 pub(crate) fn lines(series: &[Series], x_name: &str, y_name: &str) -> Result<String, LabError> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let points = || series.iter().flat_map(|series| series.values.iter().copied());
-        let (left, right) = points().fold((f64::MAX, f64::MIN), |(low, high), (x, _)| (low.min(x), high.max(x)));
-        let lowest = points().map(|(_, y)| y).filter(|y| y.is_finite()).fold(f64::MAX, f64::min).min(1.0);
-        let mut chart = ChartBuilder::on(&root)
+    let points = || series.iter().flat_map(|series| series.values.iter().copied());
+    let (left, right) = points().fold((f64::MAX, f64::MIN), |(low, high), (x, _)| (low.min(x), high.max(x)));
+    let lowest = points().map(|(_, y)| y).filter(|y| y.is_finite()).fold(f64::MAX, f64::min).min(1.0);
+    drawn(SIZE, |root| {
+        let mut chart = ChartBuilder::on(root)
             .margin(8)
             .x_label_area_size(36)
             .y_label_area_size(56)
-            .build_cartesian_2d(left..right.max(left + 1.0), lowest * 0.98..highest(series) * 1.05)
-            .map_err(chart_error)?;
-        chart.configure_mesh().x_desc(x_name).y_desc(y_name).draw().map_err(chart_error)?;
+            .build_cartesian_2d(left..right.max(left + 1.0), lowest * 0.98..highest(series) * 1.05)?;
+        chart.configure_mesh().x_desc(x_name).y_desc(y_name).draw()?;
         for (index, one) in series.iter().enumerate() {
             let color = color(index);
-            let shown = one.values.iter().copied().filter(|(_, y)| y.is_finite());
-            chart
-                .draw_series(LineSeries::new(shown, color.stroke_width(2)))
-                .map_err(chart_error)?
-                .label(&one.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], color.stroke_width(2)));
+            let legend = move |(x, y): (i32, i32)| PathElement::new([(x, y), (x + 14, y)], color.stroke_width(2));
+            let line = LineSeries::new(one.finite(), color.stroke_width(2));
+            chart.draw_series(line)?.label(&one.name).legend(legend);
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.85))
-            .draw()
-            .map_err(chart_error)?;
-        root.present().map_err(chart_error)?;
-    }
-    Ok(svg)
+        draw_legend(&mut chart)
+    })
 }
 
 /// A point a value, the first axis by powers of ten where all are above nothing.
 pub(crate) fn points(series: &Series, x_name: &str, y_name: &str) -> Result<String, LabError> {
-    let shown = || series.values.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
-    let (left, right) = shown().fold((f64::MAX, f64::MIN), |(low, high), (x, _)| (low.min(*x), high.max(*x)));
+    let (left, right) = series.finite().fold((f64::MAX, f64::MIN), |(low, high), (x, _)| (low.min(x), high.max(x)));
     let by_powers = left > 0.0 && right > left;
     let place = |x: f64| if by_powers { x.log10() } else { x };
     let (left, right) = (place(left), place(right));
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
+    drawn(SIZE, |root| {
+        let mut chart = ChartBuilder::on(root)
             .margin(8)
             .x_label_area_size(36)
             .y_label_area_size(56)
-            .build_cartesian_2d(left..right.max(left + 0.1), 0.0..highest(std::slice::from_ref(series)) * 1.05)
-            .map_err(chart_error)?;
+            .build_cartesian_2d(left..right.max(left + 0.1), 0.0..highest(std::slice::from_ref(series)) * 1.05)?;
         let label = |at: &f64| format!("{:.3}", if by_powers { 10_f64.powf(*at) } else { *at });
-        chart.configure_mesh().x_label_formatter(&label).x_desc(x_name).y_desc(y_name).draw().map_err(chart_error)?;
-        let dots = shown().map(|(x, y)| Circle::new((place(*x), *y), 2, color(3).filled()));
-        chart.draw_series(dots).map_err(chart_error)?;
-        root.present().map_err(chart_error)?;
-    }
-    Ok(svg)
+        chart.configure_mesh().x_label_formatter(&label).x_desc(x_name).y_desc(y_name).draw()?;
+        chart.draw_series(series.finite().map(|(x, y)| Circle::new((place(x), y), 2, color(3).filled())))?;
+        Ok(())
+    })
 }
 
 /// A table of what a page shows, the head first.
@@ -165,7 +225,12 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     format!("<table>{}{body}</table>", row(head.iter().map(|&cell| cell.to_owned()).collect(), "th"))
 }
 
-/// A figure with its caption.
+/// A list of sentences.
+pub(crate) fn list<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> String {
+    let items: String = items.into_iter().map(|item| format!("<li>{}", escape(item.as_ref()))).collect();
+    format!("<ul>{items}</ul>")
+}
+
 pub(crate) fn figure(caption: &str, svg: &str) -> String {
     format!("<figure><figcaption>{}</figcaption>{svg}</figure>", escape(caption))
 }
@@ -212,5 +277,17 @@ mod tests {
         let table = table(&["what"], &[vec!["a<b".to_owned()]]);
         let page = page("t", "about", &(figure("f", &bars) + &table), &Machine::read("nigh".to_owned()));
         assert!(page.contains("<svg") && page.contains("a&lt;b"));
+    }
+
+    #[test]
+    fn every_bar_in_pieces_is_there_with_its_name_and_pieces() {
+        let bar = |label: &str| StackedBar {
+            label: label.to_owned(),
+            pieces: vec![(0.0, 0.4, EXTRACT), (0.4, 1.0, TRANSFORM)],
+        };
+        let svg = phase_bars(&[bar("one"), bar("two")], 1.0).unwrap();
+        assert!(svg.contains("one") && svg.contains("two") && svg.contains("extract"));
+        let blue = svg.matches("fill=\"#2668A8\"").count();
+        assert_eq!(blue, 3, "a piece of each bar and the legend's");
     }
 }

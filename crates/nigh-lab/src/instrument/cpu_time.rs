@@ -1,10 +1,9 @@
-//! The processor time of this thread, and of another process: from `/proc/<pid>/schedstat` of its threads (nanoseconds; proc(5)), or, in
-//! ticks of mostly 10 ms, from `/proc/<pid>/stat` with the threads that have ended.
+//! The processor time of this thread, and of another process: in nanoseconds from `/proc/<pid>/schedstat` of its living threads, or
+//! in ticks of mostly 10 ms from `/proc/<pid>/stat` with the threads that have ended (proc(5)).
 
 use std::time::Duration;
 
 /// The time that this thread has run so far. On a machine that others load it is steadier than the time that passes.
-#[must_use]
 pub(crate) fn of_this_thread() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     // Neither part of such a time is below 0.
@@ -12,9 +11,6 @@ pub(crate) fn of_this_thread() -> Duration {
 }
 
 /// The time that the living threads of `pid` have run so far.
-///
-/// # Errors
-/// If the process is gone.
 pub(crate) fn of_process(pid: u32) -> std::io::Result<Duration> {
     let mut nanos = 0;
     for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -27,9 +23,6 @@ pub(crate) fn of_process(pid: u32) -> std::io::Result<Duration> {
 }
 
 /// The time that all threads of `pid` have run so far, those that have ended too; in ticks of the clock.
-///
-/// # Errors
-/// If the process is gone.
 pub(crate) fn of_process_and_ended_threads(pid: u32) -> std::io::Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // Behind the name, which may hold anything: the state is the first field, user and system time the 12th and 13th.

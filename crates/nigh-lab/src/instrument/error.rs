@@ -48,9 +48,9 @@ pub enum LabError {
     Function {
         /// The function.
         function: String,
-        /// Its input.
+        /// The function's input.
         input: String,
-        /// What it said.
+        /// The function's own words.
         reason: String,
     },
     /// A run found what must not be: a broken promise, an escape, harm done.
@@ -109,10 +109,10 @@ impl LabError {
 
 /// Why a step of an experiment failed, by what it was about.
 pub(crate) trait Tried<T> {
-    /// It was about the file or folder `path`.
+    /// The step was about the file or folder `path`.
     fn at(self, path: impl Into<PathBuf>) -> Result<T, LabError>;
 
-    /// It was about the node under test.
+    /// The step was about the node under test.
     fn of_node(self) -> Result<T, LabError>;
 }
 

@@ -32,10 +32,7 @@ impl Connection {
     /// # Errors
     /// The system's reason.
     pub fn open(server: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(server)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-        Ok(Self { stream, buffer: vec![0; 256 << 10] })
+        Self::open_within(server, REPLY_TIMEOUT)
     }
 
     /// Connects to `server` and waits for each reply, no longer than `patience` each.
@@ -72,7 +69,7 @@ impl Connection {
         Reply { head, body: refusal }.success().map(|_| length)
     }
 
-    /// As `exchange`, and gives the reply's head and body.
+    /// Exchanges like `exchange`, and gives the reply's head and body.
     ///
     /// # Errors
     /// If the connection breaks or the reply is no success.
@@ -80,7 +77,7 @@ impl Connection {
         self.ask(request)?.success().map(|reply| (reply.head, reply.body))
     }
 
-    /// As `fetch`, and gives a reply that is no success too. It is read to its end, so that the connection can be used
+    /// Fetches like `fetch`, but gives also a reply that is no success. The reply is read to its end: the connection can be used
     /// again.
     ///
     /// # Errors

@@ -23,8 +23,8 @@ const KEPT_MAX: u64 = 64 << 20;
 
 const FORMAT: u32 = 3;
 
-/// Of nigh-lab and the `nigh` that it starts, if that is there: size, and the nanosecond it was built in. Other code may
-/// decide otherwise.
+/// Size and build time (ns) of nigh-lab and of the `nigh` that nigh-lab starts, if there is one. Other code may measure
+/// otherwise.
 type Program = [(u64, u128); 2];
 
 fn this_program() -> Result<Program, LabError> {
@@ -45,10 +45,10 @@ struct ProgressDocument<Q, T> {
     done: BTreeMap<String, T>,
 }
 
-/// The file, and what it holds: what was asked (`Q`), and the outcomes (`T`).
+/// The file, and what it holds: what was asked (`Q`), and the outcomes (`T`). Without a file it holds them for this run alone.
 #[derive(Debug)]
 pub(crate) struct KeptProgress<Q, T> {
-    path: PathBuf,
+    path: Option<PathBuf>,
     kept: Mutex<ProgressDocument<Q, T>>,
 }
 
@@ -63,6 +63,15 @@ where
             fs::create_dir_all(folder).at(folder)?;
         }
         Self::of_program(path, asked, this_program()?)
+    }
+
+    /// Opens the file at `path`; without a path, nothing is kept.
+    pub(crate) fn open_if(path: Option<&Path>, asked: Q) -> Result<Self, LabError> {
+        let Some(path) = path else {
+            let kept = ProgressDocument { format: FORMAT, program: Program::default(), asked, done: BTreeMap::new() };
+            return Ok(Self { path: None, kept: Mutex::new(kept) });
+        };
+        Self::open(path, asked)
     }
 
     fn of_program(path: &Path, asked: Q, program: Program) -> Result<Self, LabError> {
@@ -82,7 +91,7 @@ where
             |known: &ProgressDocument<Q, T>| known.format == FORMAT && known.program == program && known.asked == asked;
         let done = known.filter(same).map(|known| known.done).unwrap_or_default();
         let kept = ProgressDocument { format: FORMAT, program, asked, done };
-        Ok(Self { path: path.to_owned(), kept: Mutex::new(kept) })
+        Ok(Self { path: Some(path.to_owned()), kept: Mutex::new(kept) })
     }
 
     /// The outcome kept of a part.
@@ -94,17 +103,32 @@ where
     pub(crate) fn add(&self, part: &str, outcome: &T) -> Result<(), LabError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.done.insert(part.to_owned(), outcome.clone());
-        let fresh = self.path.with_extension("fresh");
-        let text = serde_json::to_vec(&*kept).at(&self.path)?;
+        let Some(path) = &self.path else { return Ok(()) };
+        let fresh = path.with_extension("fresh");
+        let text = serde_json::to_vec(&*kept).at(path)?;
         // Renamed, so that a run cut off while it writes leaves the state before.
-        let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &self.path));
-        written.at(&self.path)
+        fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path)).at(path)
+    }
+
+    /// The outcome of a part: the one that is kept, else that of `play`, which is kept then.
+    pub(crate) async fn part(
+        &self,
+        part: &str,
+        play: impl AsyncFnOnce() -> Result<T, LabError>,
+    ) -> Result<T, LabError> {
+        if let Some(outcome) = self.done(part) {
+            return Ok(outcome);
+        }
+        let outcome = play().await?;
+        self.add(part, &outcome)?;
+        Ok(outcome)
     }
 
     /// All is done and told.
     pub(crate) fn finish(self) -> Result<(), LabError> {
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(LabError::file(&self.path, &error)),
+        let Some(path) = &self.path else { return Ok(()) };
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(LabError::file(path, &error)),
             _ => Ok(()),
         }
     }

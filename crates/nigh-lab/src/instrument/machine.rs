@@ -53,7 +53,6 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Reads this machine; `command` is what was run.
-    #[must_use]
     pub(crate) fn read(command: String) -> Self {
         let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let processor = file("/proc/cpuinfo");
@@ -79,7 +78,6 @@ impl Machine {
     }
 
     /// Reads this machine for the command that this process is: `nigh` and its arguments, wherever the program lies.
-    #[must_use]
     pub(crate) fn of_this_command() -> Self {
         let arguments = std::env::args().skip(1);
         Self::read(std::iter::once("nigh".to_owned()).chain(arguments).collect::<Vec<_>>().join(" "))
@@ -115,7 +113,6 @@ impl fmt::Display for Machine {
 }
 
 /// The memory that programs may take now.
-#[must_use]
 pub(crate) fn memory_available() -> ByteSize {
     memory("MemAvailable")
 }
@@ -132,7 +129,7 @@ fn field(text: &str, name: &str) -> String {
     line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
 }
 
-/// What a file of one line says, if it is there and says something.
+/// The content of a file of one line; none if the file is absent or empty.
 fn line(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }

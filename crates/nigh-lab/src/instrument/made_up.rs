@@ -28,7 +28,7 @@ pub(crate) fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
 
 /// A store in which every object is there, and nothing can be changed.
 struct MadeUp {
-    /// Of each object.
+    /// The length of each object.
     length: u64,
 }
 

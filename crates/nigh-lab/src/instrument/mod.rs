@@ -2,8 +2,11 @@
 //!
 //! An instrument knows no experiment.
 
+pub(crate) mod bare_pool;
 pub(crate) mod cache_sizing;
 pub(crate) mod chart;
+pub(crate) mod choice;
+pub(crate) mod compared_stores;
 pub(crate) mod cpu_time;
 pub(crate) mod error;
 pub mod fault_proxy;
@@ -29,11 +32,12 @@ pub(crate) mod sample_function;
 pub(crate) mod settled_cluster;
 pub mod sign;
 pub(crate) mod simulated_copies;
-pub(crate) mod stacked_bars;
 pub(crate) mod states_door;
 pub(crate) mod stats;
 pub(crate) mod table;
 pub(crate) mod tcp_relay;
+pub(crate) mod template;
 pub(crate) mod trace_library;
 pub(crate) mod tree;
+pub(crate) mod verdict;
 pub mod vm;

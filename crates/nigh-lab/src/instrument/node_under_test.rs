@@ -1,6 +1,6 @@
 //! A real Nigh for a bench or experiment: `nigh up` in a process of its own, with its state in a folder of its own.
 //!
-//! It is recorded as the peers are: should a run be killed, the next one ends it.
+//! The node is recorded as the peers are: after a run that was killed, the next run ends the node.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ const STOP: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub struct NodeUnderTest {
     child: Child,
-    /// By which the record knows it.
+    /// The record's name for this node.
     token: String,
     /// Where it listens.
     pub endpoints: Endpoints,
@@ -70,7 +70,7 @@ impl NodeUnderTest {
         if let Err(error) = StartedProcesses::of_this_user().add("Nigh", "nigh", child.id(), &token, folder) {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(LabError::Node(format!("it cannot be recorded: {error}")));
+            return Err(LabError::Node(format!("the record of the node cannot be written: {error}")));
         }
         Self::wait_for(child, token, &StatePaths::new(&state), &log_path)
     }
@@ -78,7 +78,7 @@ impl NodeUnderTest {
     fn wait_for(mut child: Child, token: String, paths: &StatePaths, log: &Path) -> Result<Self, LabError> {
         let begin = Instant::now();
         let reason = loop {
-            // A killed one leaves where it listened.
+            // A killed node leaves its endpoints behind.
             if let Ok(endpoints) = Endpoints::read(paths)
                 && endpoints.pid == child.id()
                 && let Ok(credentials) = credentials::read(&paths.credentials(), endpoints.namespace.as_str())
@@ -100,7 +100,7 @@ impl NodeUnderTest {
         Err(LabError::Node(format!("{reason}: {}", last.into_iter().rev().collect::<Vec<_>>().join(" | "))))
     }
 
-    /// Its process.
+    /// The id of the node's process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -108,7 +108,7 @@ impl NodeUnderTest {
 
     /// Ends it at once, as a crash does.
     pub fn kill(&mut self) {
-        // Both fail only if it has ended, which is what is wanted.
+        // Both fail only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -129,7 +129,7 @@ impl NodeUnderTest {
         socket_address(&self.endpoints.lambda)
     }
 
-    /// Its S3 door, for a client.
+    /// The node's S3 door, for a client.
     #[must_use]
     pub fn s3_access(&self) -> S3Access {
         S3Access {
@@ -161,11 +161,8 @@ impl NodeUnderTest {
 /// Settings of a node whose functions run by `python`, and whose store is `s3` if there is one, else a directory.
 #[must_use]
 pub fn settings(s3: Option<&S3Access>, python: &Path) -> toml::Table {
-    let mut settings = toml::Table::new();
-    let mut functions = toml::Table::new();
-    functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
-    settings.insert("functions".to_owned(), functions.into());
-    settings.extend(s3.map(settings_of_store).unwrap_or_default());
+    let mut settings = s3.map(settings_of_store).unwrap_or_default();
+    set(&mut settings, &[("functions.python", &python.to_string_lossy())]);
     settings
 }
 
@@ -189,15 +186,16 @@ pub(crate) fn set(settings: &mut toml::Table, values: &[(&str, &str)]) {
 /// Settings of a node whose store is `s3`.
 #[must_use]
 pub fn settings_of_store(s3: &S3Access) -> toml::Table {
-    let entries = [
-        ("kind", "s3"),
-        ("endpoint", &s3.endpoint),
-        ("region", &s3.region),
-        ("access_key", &s3.access_key),
-        ("secret_key", s3.secret_key.reveal()),
+    let mut settings = toml::Table::new();
+    let values = [
+        ("store.kind", "s3"),
+        ("store.endpoint", &s3.endpoint),
+        ("store.region", &s3.region),
+        ("store.access_key", &s3.access_key),
+        ("store.secret_key", s3.secret_key.reveal()),
     ];
-    let table: toml::Table = entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-    toml::Table::from_iter([("store".to_owned(), table.into())])
+    set(&mut settings, &values);
+    settings
 }
 
 /// Writes the settings of the node in `folder`, with its state in there and doors on free ports; `settings` is TOML
@@ -206,17 +204,11 @@ pub fn settings_of_store(s3: &S3Access) -> toml::Table {
 /// # Errors
 /// If the file cannot be written.
 pub fn configure(folder: &Path, settings: &toml::Table) -> Result<(), LabError> {
-    let state = folder.join("state");
-    let mut all = settings.clone();
-    all.insert("state".to_owned(), state.to_string_lossy().into_owned().into());
-    for door in ["s3", "lambda"] {
-        let door = all.entry(door).or_insert_with(|| toml::Table::new().into());
-        if let Some(door) = door.as_table_mut() {
-            door.insert("listen".to_owned(), "127.0.0.1:0".into());
-        }
-    }
+    let (state, mut all) = (folder.join("state"), settings.clone());
+    let free_port = "127.0.0.1:0";
+    set(&mut all, &[("state", &state.to_string_lossy()), ("s3.listen", free_port), ("lambda.listen", free_port)]);
     let config = folder.join("nigh.toml");
-    // It may hold a store's secret; a node refuses a file that others can read.
+    // The file may hold a store's secret; a node refuses such a file if others can read it.
     let private = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&config);
     private.and_then(|mut file| file.write_all(all.to_string().as_bytes())).at(&config)
 }
@@ -245,7 +237,7 @@ pub fn python() -> Result<PathBuf, LabError> {
 
 impl Drop for NodeUnderTest {
     fn drop(&mut self) {
-        // One that has ended and been waited for has given its number back.
+        // The id of a process that has ended may belong to another process.
         if matches!(self.child.try_wait(), Ok(None))
             && let Some(pid) = Pid::from_raw(self.child.id() as i32)
         {

@@ -1,4 +1,4 @@
-//! Work on many items, one thread a processor.
+//! Work on many items, with a thread for each processor.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

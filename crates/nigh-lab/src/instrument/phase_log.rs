@@ -1,7 +1,7 @@
-//! Where a handler's time went, read from the lines of the client-side instrument (`runtimes/python/nigh_phases`).
+//! The phases of a handler's time, from the lines of the client-side instrument (`runtimes/python/nigh_phases`).
 //!
-//! The instrument runs in the function in the same way whatever the store, so two stores are measured by one ruler.
-//! Reads (GetObject, HeadObject, lists) are extraction, writes are load, the rest of the duration is transformation.
+//! The instrument runs in the function in the same way for every store.
+//! Reads (GetObject, HeadObject, lists) are extraction, writes are load, and the rest of the duration is transformation.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ fn lines<'a>(log: impl Iterator<Item = &'a str>) -> impl Iterator<Item = Line> {
     log.filter_map(|line| line.split_once(MARK)).filter_map(|(_, line)| serde_json::from_str(line).ok())
 }
 
-/// Milliseconds of processor time that a handler and its children used from its first S3 call to its last: its own
-/// work, whoever else the processors served meanwhile. None if it made fewer than two.
+/// Milliseconds of processor time that a handler and its children used from its first S3 call to its last, whatever else the
+/// processors did meanwhile. None if it made fewer than two calls.
 pub(crate) fn processor_ms<'a>(log: impl Iterator<Item = &'a str>) -> Option<f64> {
     let used: Vec<u64> = lines(log).filter_map(|line| line.cpu_us).collect();
     let (first, last) = (used.iter().min()?, used.iter().max()?);

@@ -1,9 +1,9 @@
-//! What an experiment asks of the platform: deploy a folder, invoke, read the records.
+//! An experiment's requests to a node: deploy a folder, invoke, read the records and the status.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,34 +22,28 @@ use crate::instrument::node_under_test::NodeUnderTest;
 use crate::instrument::sign::Signer;
 
 const FUNCTIONS: &str = "/2015-03-31/functions";
-/// Records that the admin API gives in one answer.
+/// Records in one answer of the admin API.
 const PAGE: usize = 1000;
 
 /// A function to be deployed.
 #[derive(Debug)]
 pub(crate) struct Deployment<'a> {
-    /// Its name.
     pub name: &'a str,
     /// The folder of its code.
     pub code: &'a Path,
     /// `module.function`.
     pub handler: &'a str,
-    /// The memory it books.
     pub memory_mb: u64,
-    /// How long it may run.
     pub timeout_s: u64,
-    /// Its environment.
     pub environment: BTreeMap<String, String>,
 }
 
-/// An invocation's answer.
 #[derive(Debug)]
 pub(crate) struct InvocationAnswer {
     /// What the handler returned.
     pub payload: Vec<u8>,
     /// `Unhandled` if it failed.
     pub function_error: Option<String>,
-    /// The invocation's id.
     pub id: String,
     /// The end of its log.
     pub log: String,
@@ -79,53 +73,33 @@ pub(crate) struct LambdaClient {
 }
 
 impl LambdaClient {
-    /// Connects to the door of `node`.
-    ///
-    /// # Errors
-    /// If it does not listen.
     pub(crate) fn connect(node: &NodeUnderTest) -> Result<Self, LabError> {
         Self::to(node.lambda()?, node.signer("lambda"))
     }
 
     /// Connects to the door of `node` as the tenant whose namespace this is.
-    ///
-    /// # Errors
-    /// If it does not listen, or has no key of that tenant.
     pub(crate) fn connect_as(node: &NodeUnderTest, namespace: &str) -> Result<Self, LabError> {
         Self::to(node.lambda()?, node.signer_of(namespace, "lambda")?)
     }
 
     /// Connects to the door at `address`, for which `signer` signs.
-    ///
-    /// # Errors
-    /// If it does not listen.
     pub(crate) fn to(address: SocketAddr, signer: Signer) -> Result<Self, LabError> {
         let connection = Connection::open(address).of_node()?;
         Ok(Self { address, signer, runtime: runtime_name()?, connection })
     }
 
     /// Waits so long for each answer.
-    ///
-    /// # Errors
-    /// If the connection refuses that.
     pub(crate) fn waiting(self, patience: Duration) -> Result<Self, LabError> {
         self.connection.wait_for(patience).of_node()?;
         Ok(self)
     }
 
-    /// Creates a function.
-    ///
-    /// # Errors
-    /// If the door refuses it.
     pub(crate) async fn deploy(&mut self, deployment: &Deployment<'_>) -> Result<(), LabError> {
         let request = self.creation(deployment, &zip_folder(deployment.code)?).await?;
         self.send(deployment.name, &request).map(drop)
     }
 
     /// The bytes of a request that creates a function of `archive`.
-    ///
-    /// # Errors
-    /// If it cannot be signed.
     pub(crate) async fn creation(&self, deployment: &Deployment<'_>, archive: &[u8]) -> Result<Vec<u8>, LabError> {
         let body = json!({
             "FunctionName": deployment.name,
@@ -142,13 +116,12 @@ impl LambdaClient {
         self.signer.signed(Method::POST, self.address, FUNCTIONS, &headers, body.as_bytes()).await
     }
 
-    /// Connects anew: a door closes what idles, and a connection that broke is not used again.
+    /// Opens a new connection: a door closes one that idles, and a broken one is not used again.
     pub(crate) fn reconnect(&mut self) -> Result<(), LabError> {
         self.connection = Connection::open(self.address).of_node()?;
         Ok(())
     }
 
-    /// Has a function book so much from now on.
     pub(crate) async fn set_memory(&mut self, function: &str, memory_mb: u64) -> Result<(), LabError> {
         let path = format!("{FUNCTIONS}/{function}/configuration");
         let body = json!({ "MemorySize": memory_mb }).to_string();
@@ -157,7 +130,6 @@ impl LambdaClient {
         self.send(function, &request).map(drop)
     }
 
-    /// Removes a function.
     pub(crate) async fn remove(&mut self, function: &str) -> Result<(), LabError> {
         let path = format!("{FUNCTIONS}/{function}");
         let request = self.signer.signed(Method::DELETE, self.address, &path, &[], b"").await?;
@@ -165,9 +137,6 @@ impl LambdaClient {
     }
 
     /// The names of all functions, page by page.
-    ///
-    /// # Errors
-    /// If the door refuses, or answers what is no list.
     pub(crate) async fn list(&mut self) -> Result<Vec<String>, LabError> {
         let mut names = Vec::new();
         let mut path = FUNCTIONS.to_owned();
@@ -184,9 +153,6 @@ impl LambdaClient {
     }
 
     /// The bytes of an invocation with its log's tail, to be sent again and again.
-    ///
-    /// # Errors
-    /// If the name is no name.
     pub(crate) async fn invocation(&self, function: &str, payload: &[u8]) -> Result<Vec<u8>, LabError> {
         let path = invocations_path(function);
         let headers = [("content-type", "application/json"), ("x-amz-log-type", "Tail")];
@@ -194,9 +160,6 @@ impl LambdaClient {
     }
 
     /// Sends a prepared request about `function`.
-    ///
-    /// # Errors
-    /// If the door refuses it or the connection breaks.
     pub(crate) fn send(&mut self, function: &str, request: &[u8]) -> Result<InvocationAnswer, LabError> {
         let failed = |error: std::io::Error| LabError::Request { what: function.to_owned(), reason: error.to_string() };
         let (head, payload) = self.connection.fetch(request).map_err(failed)?;
@@ -207,6 +170,23 @@ impl LambdaClient {
             id: header(&head, "x-amzn-requestid").unwrap_or_default().to_owned(),
             log: String::from_utf8_lossy(&tail).into_owned(),
         })
+    }
+
+    /// Sends a prepared invocation by a new connection, as a door closes one that idles. Returns the answer and the time from the
+    /// request's first byte to the answer's last; an answer that is a failure is an error.
+    pub(crate) fn invoke(&mut self, function: &str, request: &[u8]) -> Result<(InvocationAnswer, Duration), LabError> {
+        self.reconnect()?;
+        let begin = Instant::now();
+        let answer = self.send(function, request)?;
+        let took = begin.elapsed();
+        match answer.function_error {
+            Some(_) => Err(LabError::Function {
+                function: function.to_owned(),
+                input: "its event".to_owned(),
+                reason: String::from_utf8_lossy(&answer.payload).into_owned(),
+            }),
+            None => Ok((answer, took)),
+        }
     }
 }
 
@@ -248,15 +228,11 @@ pub(crate) fn zip_folder(folder: &Path) -> Result<Vec<u8>, LabError> {
 }
 
 /// The records of a node's invocations, from its admin API.
-///
-/// # Errors
-/// If the node does not answer.
 pub(crate) async fn activations(node: &NodeUnderTest, limit: usize) -> Result<Vec<Value>, LabError> {
     from_admin_api(node, &format!("/activations?limit={limit}"))
 }
 
-/// The newest records of the node whose admin socket is `admin`, as far back as `wanted` says of one that it is of
-/// interest, at most `limit`.
+/// The newest records of the node whose admin socket is `admin`, until `wanted` is false of one, at most `limit`.
 pub(crate) fn activations_while(
     admin: &Path,
     limit: usize,
@@ -276,28 +252,21 @@ pub(crate) fn activations_while(
     }
 }
 
-/// What the node whose admin socket is `admin` answers to `GET target`, field by field, whatever its version has.
+/// The answer to `GET target` of the node whose admin socket is `admin`, with the fields that its version has.
 pub(crate) fn admin_document(admin: &Path, target: &str) -> Result<Value, LabError> {
     from_admin_socket(admin, target)
 }
 
 /// The record of one invocation.
-///
-/// # Errors
-/// If the node does not answer, or has none of it.
 pub(crate) async fn activation(node: &NodeUnderTest, id: &str) -> Result<Activation, LabError> {
     from_admin_api(node, &format!("/activations/{id}"))
 }
 
-/// What a node says of itself.
-///
-/// # Errors
-/// If the node does not answer.
 pub(crate) async fn status(node: &NodeUnderTest) -> Result<Status, LabError> {
     from_admin_api(node, "/status")
 }
 
-/// What the node whose admin socket is `admin` has for sandboxes.
+/// The memory for sandboxes of the node whose admin socket is `admin`.
 pub(crate) fn memory_of_sandboxes(admin: &Path) -> Result<ByteSize, LabError> {
     from_admin_socket::<Status>(admin, "/status").map(|status| status.sandboxes.memory)
 }
@@ -316,15 +285,12 @@ fn from_admin_socket<T: DeserializeOwned>(admin: &Path, target: &str) -> Result<
 pub(crate) struct Reads {
     /// From memory.
     pub hits: u64,
-    /// From the store, into memory or past it.
+    /// From the store, cached or not.
     pub misses: u64,
 }
 
 impl Reads {
-    /// Of `node`, by its own count.
-    ///
-    /// # Errors
-    /// If the node does not answer.
+    /// The reads that `node` has counted.
     pub(crate) fn of(node: &NodeUnderTest) -> Result<Self, LabError> {
         Ok(Self::in_metrics(&String::from_utf8_lossy(&ask_admin(&node.endpoints.admin_socket, "/metrics")?)))
     }
@@ -338,16 +304,12 @@ impl Reads {
     }
 
     /// Those since `earlier`.
-    #[must_use]
     pub(crate) const fn since(self, earlier: Self) -> Self {
         Self { hits: self.hits - earlier.hits, misses: self.misses - earlier.misses }
     }
 }
 
-/// A counter of the node whose admin socket is `admin`, of all labels; 0 as long as it has counted nothing.
-///
-/// # Errors
-/// If the node does not answer.
+/// A counter of the node whose admin socket is `admin`, summed over all labels; 0 if it is absent.
 pub(crate) fn counter(admin: &Path, name: &str) -> Result<u64, LabError> {
     Ok(counter_in_metrics(&String::from_utf8_lossy(&ask_admin(admin, "/metrics")?), name))
 }
@@ -362,7 +324,7 @@ fn counter_in_metrics(text: &str, name: &str) -> u64 {
     text.lines().filter_map(of).sum()
 }
 
-/// The body of what a node's admin API answers to `GET target`.
+/// The body of the answer to `GET target`.
 fn ask_admin(admin: &Path, target: &str) -> Result<Vec<u8>, LabError> {
     use std::io::{Read, Write};
     let failed = |error: &dyn std::fmt::Display| LabError::Node(format!("admin API: {error}"));

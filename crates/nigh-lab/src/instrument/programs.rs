@@ -1,4 +1,4 @@
-//! Where the programs are that this one starts: beside it.
+//! The programs that this one starts, which lie beside it.
 
 use std::path::PathBuf;
 

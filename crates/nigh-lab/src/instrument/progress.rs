@@ -2,13 +2,28 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::LabError;
+
+/// What Ctrl-C leaves of a run in parts.
+pub(crate) const PARTS_KEPT: &str =
+    "parts that are done are kept if --html or --progress was given: run the same command again";
 
 /// A bar of `length` parts with the time that has passed.
 pub(crate) fn bar(length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("[{elapsed}] {bar:30} {pos}/{len} {msg}");
     ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// A bar with its clock running, for a run that begins with `message`.
+pub(crate) fn ticking_bar(length: u64, message: &'static str) -> ProgressBar {
+    let bar = bar(length);
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar.set_message(message);
+    bar
 }
 
 /// A sign of life with a word on what is done.
@@ -27,4 +42,9 @@ pub(crate) fn stop_on_interrupt() -> Arc<AtomicBool> {
         }
     });
     stop
+}
+
+/// Fails if Ctrl-C has set `stop`; `kept` says what is left of the run.
+pub(crate) fn unless_stopped(stop: &AtomicBool, kept: &'static str) -> Result<(), LabError> {
+    if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted { kept }) } else { Ok(()) }
 }

@@ -25,3 +25,8 @@ pub(crate) fn read_trace(path: &Path) -> Result<Vec<Vec<u32>>, LabError> {
         reason: format!("a count is no number: {error}"),
     })
 }
+
+/// The stored trace's name, as reports have it.
+pub(crate) fn file_name() -> String {
+    STORED.rsplit('/').next().unwrap_or_default().to_owned()
+}

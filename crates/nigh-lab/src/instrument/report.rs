@@ -1,13 +1,45 @@
-//! Where a report goes: standard output, as text or JSON, and a page in a file.
+//! Prints a report to standard output, as text or JSON, and writes its page to a file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::LabError;
 use crate::instrument::error::Tried;
+use crate::instrument::kept_progress::KeptProgress;
 
-/// Prints a report as JSON, or as what `text` makes of it.
+/// Files that a long experiment writes.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct OutputArgs {
+    /// Write the page with the charts to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Keep finished parts in this file, so that a run that was cut off goes on [default: beside the page, if that is written]
+    #[arg(long, value_name = "FILE")]
+    progress: Option<PathBuf>,
+}
+
+impl OutputArgs {
+    /// The finished parts of an earlier run that was asked the same.
+    pub(crate) fn kept<Q, T>(&self, asked: Q) -> Result<KeptProgress<Q, T>, LabError>
+    where
+        Q: PartialEq + Serialize + DeserializeOwned,
+        T: Clone + Serialize + DeserializeOwned,
+    {
+        let beside_the_page = || Some(self.html.as_ref()?.with_extension("state"));
+        KeptProgress::open_if(self.progress.clone().or_else(beside_the_page).as_deref(), asked)
+    }
+}
+
+/// The name that results have for a value: that of a variant without fields.
+pub(crate) fn name_of(value: &impl Serialize) -> String {
+    let name = serde_json::to_value(value).ok();
+    name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Prints a report as JSON, or as the text that `text` makes of it.
 #[expect(clippy::print_stdout, reason = "the report is the command's output")]
 pub(crate) fn print_report(report: &impl Serialize, text: impl FnOnce() -> String, json: bool) -> Result<(), LabError> {
     if json {
@@ -19,7 +51,6 @@ pub(crate) fn print_report(report: &impl Serialize, text: impl FnOnce() -> Strin
     Ok(())
 }
 
-/// Writes a page.
 pub(crate) fn write_page(path: &Path, page: &str) -> Result<(), LabError> {
     std::fs::write(path, page).at(path)
 }

@@ -1,4 +1,4 @@
-//! An S3 door that inputs are put through: any server's, one signed request at a time.
+//! The S3 door of a server, for signed requests one at a time.
 
 use std::net::SocketAddr;
 
@@ -8,20 +8,15 @@ use crate::LabError;
 use crate::instrument::http_load::Connection;
 use crate::instrument::sign::Signer;
 
-/// Where it is, and who signs for it.
 #[derive(Clone, Debug)]
 pub(crate) struct S3Door {
     /// Signs for `s3`.
     pub signer: Signer,
-    /// Where it listens.
     pub address: SocketAddr,
 }
 
 impl S3Door {
-    /// Sends a request by a connection of its own, as servers close some that idle.
-    ///
-    /// # Errors
-    /// If it is refused, or the connection breaks.
+    /// Sends a request by a new connection, as servers close one that idles.
     pub(crate) async fn send(&self, method: Method, path: &str, body: &[u8]) -> Result<(), LabError> {
         let what = format!("{method} {path}");
         let request = self.signer.signed(method, self.address, path, &[], body).await?;

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::LabError;
 use crate::instrument::error::Tried;
+use crate::instrument::platform::Deployment;
 
 /// The handler of a folder that `SampleFunction::measured` makes.
 pub(crate) const MEASURED_HANDLER: &str = "measured.handler";
 pub(crate) const MEASURED: &str = include_str!("../../peers/measured.py");
 
-/// One sample function.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct SampleFunction {
     pub(crate) name: String,
@@ -42,26 +43,23 @@ pub(crate) struct Output {
 
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Demo {
-    /// Paths below the inputs' folder, small to large; none: it is not part of the demonstration's mixture.
+    /// Paths below the inputs' folder, small to large; none if the function is not in the demonstration's mixture.
     pub(crate) inputs: Vec<String>,
 }
 
 impl SampleFunction {
     /// All functions below `folder`, by name.
     pub(crate) fn read_all(folder: &Path) -> Result<Vec<Self>, LabError> {
-        let missing = |_| LabError::Missing {
-            missing: folder.display().to_string(),
-            hint: "run this in the project's folder, where the sample functions are",
-        };
-        let mut functions = BTreeMap::new();
-        for entry in std::fs::read_dir(folder).map_err(missing)?.flatten() {
-            let path = entry.path().join("function.toml");
-            let Ok(text) = std::fs::read_to_string(&path) else { continue };
-            let mut function: Self = toml::from_str(&text).at(&path)?;
-            function.folder = entry.path();
-            functions.insert(function.name.clone(), function);
-        }
-        Ok(functions.into_values().collect())
+        let described = read_described(folder, "function.toml")?;
+        Ok(described.into_iter().map(|(folder, function)| Self { folder, ..function }).collect())
+    }
+
+    /// The function of this name among `all`.
+    pub(crate) fn find<'a>(all: &'a [Self], name: &str) -> Result<&'a Self, LabError> {
+        all.iter().find(|function| function.name == name).ok_or_else(|| LabError::Missing {
+            missing: format!("the sample function {name}"),
+            hint: "run this in the project's folder; each folder of functions/ is one",
+        })
     }
 
     /// All inputs in `folder` that it takes, as paths below it, small to large.
@@ -69,7 +67,7 @@ impl SampleFunction {
         self.sweep_to(folder, u64::MAX)
     }
 
-    /// Those of at most `bytes_max` bytes.
+    /// The inputs of `sweep` that have at most `bytes_max` bytes.
     pub(crate) fn sweep_to(&self, folder: &Path, bytes_max: u64) -> Result<Vec<String>, LabError> {
         let kind = folder.join(&self.input.kind);
         let missing = |_| LabError::Missing {
@@ -94,7 +92,7 @@ impl SampleFunction {
         self.event_of(bucket, input, &format!("out/{}/{input}", self.name))
     }
 
-    /// The event for one input, the output's key but for its suffix given.
+    /// The event for one input; the output's key is `output` with the function's suffix.
     pub(crate) fn event_of(&self, bucket: &str, input: &str, output: &str) -> Vec<u8> {
         let mut event = serde_json::json!({
             "input": {"bucket": bucket, "key": input},
@@ -106,8 +104,7 @@ impl SampleFunction {
         event.to_string().into_bytes()
     }
 
-    /// Writes the code to `folder`, with the measure around it and, where the function is to use another client than
-    /// boto3, that in its place.
+    /// Writes the code to `folder`, with the measuring handler around it, and with `client` in the place of boto3, if one is given.
     pub(crate) fn measured(&self, folder: &Path, client: Option<&str>) -> Result<(), LabError> {
         std::fs::create_dir_all(folder).at(folder)?;
         let own = self.folder.join("app.py");
@@ -120,7 +117,13 @@ impl SampleFunction {
         Ok(())
     }
 
-    /// Copies the code, with the instrument beside it, to `target`.
+    /// The deployment of `measured` code under another name and with other memory.
+    pub(crate) fn deployment<'a>(&self, name: &'a str, code: &'a Path, memory_mb: u64) -> Deployment<'a> {
+        let (handler, timeout_s, environment) = (MEASURED_HANDLER, self.timeout_s, BTreeMap::new());
+        Deployment { name, code, handler, memory_mb, timeout_s, environment }
+    }
+
+    /// Copies the code, with the instrument (`nigh_phases`) beside it, to `target`.
     pub(crate) fn instrumented(&self, instrument: &Path, target: &Path) -> Result<(), LabError> {
         let package = target.join("nigh_phases");
         std::fs::create_dir_all(&package).at(&package)?;
@@ -136,4 +139,28 @@ impl SampleFunction {
         }
         Ok(())
     }
+}
+
+/// The bytes of an input below the inputs' folder.
+pub(crate) fn read_input(inputs: &Path, name: &str) -> Result<Vec<u8>, LabError> {
+    let path = inputs.join(name);
+    std::fs::read(&path).map_err(|_| LabError::Missing {
+        missing: path.display().to_string(),
+        hint: "run `make deps` in the project's folder first",
+    })
+}
+
+/// All folders below `folder` that a file of this name describes, in the order of their names, each with its description.
+pub(crate) fn read_described<T: DeserializeOwned>(folder: &Path, file: &str) -> Result<Vec<(PathBuf, T)>, LabError> {
+    let missing = |_| LabError::Missing {
+        missing: folder.display().to_string(),
+        hint: "run this in the project's folder, where the functions are",
+    };
+    let mut described = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).map_err(missing)?.flatten() {
+        let path = entry.path().join(file);
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        described.insert(entry.path(), toml::from_str(&text).at(&path)?);
+    }
+    Ok(described.into_iter().collect())
 }

@@ -1,4 +1,4 @@
-//! A cluster that has just started, when its homes are where they stay.
+//! Waits until the homes of a new cluster no longer move.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,13 +8,10 @@ use nigh_node::status::Status;
 
 use crate::LabError;
 
-/// How long homes may take to be where they stay.
+/// How long that may take.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 
-/// The state folders of the `nodes` nodes and what they say, once every shard has a home and each node some.
-///
-/// # Errors
-/// If that is not so in time.
+/// The state folders and statuses of all nodes, once every shard has a home and each of the `nodes` nodes has some.
 pub(crate) async fn settled(cluster: &mut LocalCluster, nodes: usize) -> Result<Vec<(PathBuf, Status)>, LabError> {
     let began = Instant::now();
     loop {

@@ -15,12 +15,12 @@ pub(crate) struct SimulatedCopies<P> {
 }
 
 impl<P: EvictionPolicy> SimulatedCopies<P> {
-    /// No copies, and room for so many bytes.
+    /// No copies, and room for `budget` bytes.
     pub(crate) fn new(order: Order<P>, budget: u64) -> Self {
         Self { slots: Slots::default(), order, by_object: HashMap::new(), bytes: 0, budget }
     }
 
-    /// The time is `at_s`: what the policy gives up by time goes.
+    /// Advances the time to `at_s`, at which the policy may evict copies.
     pub(crate) fn advance(&mut self, at_s: f64) {
         for slot in self.order.advance(at_s) {
             self.remove(slot);
@@ -37,7 +37,7 @@ impl<P: EvictionPolicy> SimulatedCopies<P> {
         self.by_object.contains_key(&object)
     }
 
-    /// As the cache says it: another copy would drive out nothing that is hot.
+    /// True if one more copy would evict nothing that is hot. The cache decides alike.
     pub(crate) fn takes_guests(&mut self) -> bool {
         self.bytes <= self.budget / 2 || self.order.victim().is_none_or(|next| !self.order.is_hot(next))
     }
@@ -50,7 +50,7 @@ impl<P: EvictionPolicy> SimulatedCopies<P> {
         Some(object)
     }
 
-    /// Keeps a copy of `object`, if there is or can be room for it; says so, and of each other that had to go.
+    /// Caches a copy of `object` and calls `gone` for each copy that it evicts. False if there is no room.
     pub(crate) fn insert(&mut self, object: u64, bytes: u64, origin: Origin, mut gone: impl FnMut(u64)) -> bool {
         if bytes > self.budget {
             return false;

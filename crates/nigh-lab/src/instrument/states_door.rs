@@ -1,5 +1,5 @@
-//! A node's API of state machines: one kept connection, requests prepared as bytes, so that an execution is measured and
-//! not its client.
+//! A node's API of state machines, by one connection. Requests are prepared as bytes, so that the time is the execution's and not the
+//! client's.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,7 +17,6 @@ const ASKED_EVERY: Duration = Duration::from_millis(20);
 /// What a synchronous execution may take (Step Functions quotas, express).
 const SYNC_MAX: Duration = Duration::from_secs(300);
 
-/// A signed client of it.
 pub(crate) struct StatesDoor {
     signer: Signer,
     address: SocketAddr,
@@ -29,7 +28,6 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> LabError {
 }
 
 impl StatesDoor {
-    /// Connects to the door of `node`.
     pub(crate) fn connect(node: &NodeUnderTest) -> Result<Self, LabError> {
         Self::to(node.lambda()?, node.signer("states"))
     }
@@ -53,7 +51,7 @@ impl StatesDoor {
         serde_json::from_slice(&answer).map_err(failed)
     }
 
-    /// Makes a machine, with a folder for what lies between its stages if it has one; its ARN.
+    /// Makes a machine, with a folder for intermediate objects if `scratch` names one. Returns its ARN.
     pub(crate) async fn create(
         &mut self,
         name: &str,
@@ -69,7 +67,7 @@ impl StatesDoor {
         Ok(made["stateMachineArn"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Runs a prepared synchronous execution to its end: what came out, and microseconds.
+    /// Runs a prepared synchronous execution to its end. Returns its output and microseconds.
     pub(crate) fn run(&mut self, request: &[u8]) -> Result<(Value, f64), LabError> {
         let sent = Instant::now();
         let (_, answer) = self.connection.fetch(request).map_err(failed)?;

@@ -6,75 +6,73 @@ use rand::{Rng, SeedableRng};
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 1000;
 
-/// Measurements in the order of their size.
+/// Measurements, smallest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample(Vec<f64>);
 
 /// A figure and the interval that holds it with 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Estimate {
-    /// The figure.
     pub value: f64,
-    /// The interval's lower end.
     pub low: f64,
-    /// The interval's upper end.
     pub high: f64,
 }
 
 impl Sample {
-    /// Takes measurements in any order; those that are no numbers are left out.
-    #[must_use]
+    /// Takes measurements in any order, without those that are no numbers.
     pub(crate) fn new(mut values: Vec<f64>) -> Self {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
         Self(values)
     }
 
-    /// The number of measurements.
-    #[must_use]
+    pub(crate) fn of<T>(all: &[T], figure: impl Fn(&T) -> f64) -> Self {
+        Self::new(all.iter().map(figure).collect())
+    }
+
+    /// One field of each of a report's rows, where it is known.
+    pub(crate) fn of_field(rows: &[serde_json::Value], field: &str) -> Self {
+        Self::new(rows.iter().filter_map(|row| row[field].as_f64()).collect())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True if there is none.
-    #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The measurements, smallest first.
-    #[must_use]
     pub(crate) fn values(&self) -> &[f64] {
         &self.0
     }
 
     /// The smallest measurement that at least `share` (0 to 1) of all do not exceed; not a number if there is none.
-    #[must_use]
     pub(crate) fn percentile(&self, share: f64) -> f64 {
         let rank = (share * self.0.len() as f64).ceil() as usize;
         self.0.get(rank.clamp(1, self.0.len().max(1)) - 1).copied().unwrap_or(f64::NAN)
     }
 
-    /// The middle one.
-    #[must_use]
+    /// `percentile`, or none if there is no measurement.
+    pub(crate) fn known_percentile(&self, share: f64) -> Option<f64> {
+        (!self.is_empty()).then(|| self.percentile(share))
+    }
+
     pub(crate) fn median(&self) -> f64 {
         self.percentile(0.5)
     }
 
-    /// The mean.
-    #[must_use]
     pub(crate) fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
 
     /// The median with its confidence interval by the percentile bootstrap; the same seed gives the same interval.
-    #[must_use]
     pub(crate) fn median_estimate(&self, seed: u64) -> Estimate {
         self.estimate(seed, Self::median)
     }
 
     /// The mean with its confidence interval, likewise.
-    #[must_use]
     pub(crate) fn mean_estimate(&self, seed: u64) -> Estimate {
         self.estimate(seed, Self::mean)
     }
@@ -92,6 +90,11 @@ impl Sample {
         let figures = Self::new(figures.collect());
         Estimate { value, low: figures.percentile(0.025), high: figures.percentile(0.975) }
     }
+}
+
+pub(crate) fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (sum, count) = values.into_iter().fold((0.0, 0.0), |(sum, count), value| (sum + value.ln(), count + 1.0));
+    (sum / count).exp()
 }
 
 #[cfg(test)]
@@ -120,5 +123,10 @@ mod tests {
         };
         let (many, few) = (width(1000), width(20));
         assert!(many[0] < few[0] && many[1] < few[1]);
+    }
+
+    #[test]
+    fn the_geometric_mean_is_that_of_the_logarithms() {
+        assert!((geometric_mean([1.0, 4.0, 2.0]) - 2.0).abs() < 1e-12);
     }
 }

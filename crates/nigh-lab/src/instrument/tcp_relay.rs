@@ -1,9 +1,8 @@
 //! A bad network between the nodes of a cluster, on purpose: a relay that carries TCP connections to one node, and delays,
 //! holds, resets or forgets them.
 //!
-//! It stands above TCP, whose streams lose and reorder nothing: packets that are lost or overtake each other show up as
-//! delay, and that is what it makes. What is held is not read, so that the sender's TCP stops as it does when nobody
-//! acknowledges, and goes on when the weather changes.
+//! It works above TCP, which shows lost and reordered packets as delay: so the relay makes delay. It does not read held bytes, so that
+//! the sender's TCP stops as it does without acknowledgements, and continues when the weather changes.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,24 +16,24 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
-/// What is carried at a time.
+/// Bytes that are carried at a time.
 const PIECE: usize = 16 << 10;
 
-/// What the relay does to what passes.
+/// What the relay does to connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weather {
     /// How long each piece is kept,
     pub delay: Duration,
     /// and how much longer at most, drawn for each.
     pub jitter: Duration,
-    /// What comes from callers stays here.
+    /// Bytes from callers are held.
     pub holds_calls: bool,
-    /// What the node answers stays here.
+    /// Bytes from the node are held.
     pub holds_answers: bool,
-    /// Connections made before this number changed are gone: both ends are told by a reset.
+    /// When this number changes, all connections end: both ends get a reset.
     pub reset: u64,
-    /// Connections made before this number changed are half open: the node is told that its callers are gone, and the
-    /// callers are told nothing, then or ever.
+    /// When this number changes, all connections become half open: the node learns that its callers are gone, and the callers
+    /// hear nothing more.
     pub forgotten: u64,
 }
 
@@ -48,10 +47,7 @@ pub(crate) struct TcpRelay {
 }
 
 impl TcpRelay {
-    /// A relay on a free port of all of this machine's addresses. What comes before it knows where to waits.
-    ///
-    /// # Errors
-    /// If no port can be had.
+    /// A relay on a free port of all of this machine's addresses. A connection waits until the relay knows its target.
     pub(crate) async fn start() -> std::io::Result<Self> {
         let listener = TcpListener::bind(("0.0.0.0", 0)).await?;
         let port = listener.local_addr()?.port();
@@ -61,13 +57,11 @@ impl TcpRelay {
         Ok(Self { port, upstream, weather, serving })
     }
 
-    /// Its port.
-    #[must_use]
     pub(crate) const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where it carries what comes.
+    /// Sets the address that it carries connections to.
     pub(crate) fn point_at(&self, upstream: SocketAddr) {
         self.upstream.send_replace(Some(upstream));
     }
@@ -100,7 +94,7 @@ async fn serve(
     }
 }
 
-/// How the carrying of a connection ends before both of its ends have ended it.
+/// How a connection ends.
 enum RelayEnd {
     Both,
     Reset,
@@ -109,19 +103,19 @@ enum RelayEnd {
 
 async fn carry(mut caller: TcpStream, to: SocketAddr, mut weather: watch::Receiver<Weather>) {
     let made = *weather.borrow_and_update();
-    // Nobody there: the caller's connection closes, as late as a refusal comes by TCP.
+    // Nobody listens: the caller's connection closes, as late as TCP refuses it.
     let Ok(mut node) = TcpStream::connect(to).await else { return };
-    // A socket that refuses it is only slower.
+    // A socket that refuses the option is only slower.
     let _ = (caller.set_nodelay(true), node.set_nodelay(true));
     match carry_until(&mut caller, &mut node, &mut weather, made).await {
         RelayEnd::Both => {}
         RelayEnd::Reset => {
-            // Without a linger what is dropped is reset.
+            // With a linger of zero, dropping a socket resets it.
             let _ = (set_socket_linger(&caller, Some(Duration::ZERO)), set_socket_linger(&node, Some(Duration::ZERO)));
         }
         RelayEnd::Forgotten => {
             drop(node);
-            // Nothing is said to the caller, whatever it sends, until it has had enough or is reset.
+            // The caller gets no answer until it gives up or is reset.
             let _ = weather.wait_for(|now| now.reset != made.reset).await;
         }
     }

@@ -1,8 +1,7 @@
-//! The recorded functions of `data/llc-traces`: what was recorded of which input, its exact misses by way count, and its
-//! trace made ready for the simulator.
+//! The recorded functions of `data/llc-traces`: each input's facts, its exact misses by ways, and its trace for the simulator.
 //!
-//! Traces that are to share a cache must hold the same sets of it, so each is thinned to the sampling asked for. Of a
-//! long run the beginning can be taken; the times of a part are the part's.
+//! Traces that share a cache must hold the same sets of it, so each is thinned to one sampling. A long trace can be cut; times of a
+//! part are the part's.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,24 +21,23 @@ const HINT: &str = "run this in the project's folder, or name the folder of the 
 pub(crate) enum Role {
     /// A size of CASY's tables III and IV.
     Table,
-    /// One that no model has seen.
+    /// An input that no model has seen.
     HeldOut,
 }
 
-/// One recorded input.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedInput {
     pub(crate) name: String,
     pub(crate) function: String,
     pub(crate) role: Role,
     pub(crate) size: ByteSize,
-    /// Of the whole input (pixels, seconds), in the file's order.
+    /// The features of the whole input (pixels, seconds), in the file's order.
     pub(crate) features: Vec<f64>,
-    /// Its trace's file, where it is kept.
+    /// The file of the trace, where one is kept.
     trace: Option<String>,
-    /// One line in so many is in the trace.
+    /// The trace has one line in this many.
     sampling: u32,
-    /// Of the recorded stretch, and of the whole run.
+    /// Instructions of the recorded stretch, and of the whole run.
     pub(crate) instructions: u64,
     pub(crate) whole_instructions: u64,
     /// Requests to the last level.
@@ -143,7 +141,7 @@ fn parse_row(header: &[&str], line: &str) -> Result<RecordedInput, String> {
     if values.iter().any(|value| !value.is_finite()) {
         return Err(format!("features \"{features}\": expected words NAME=NUMBER"));
     }
-    // What a picture's work goes with is neither of its sides, but their product.
+    // A picture's work grows with its pixels, not with one of its sides.
     if features.starts_with("width=") && values.len() > 1 {
         let width = values.remove(0);
         values[0] *= width;

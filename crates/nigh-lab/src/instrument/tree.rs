@@ -1,4 +1,4 @@
-//! The clone that a figure is taken in: its commit, and whether its files are that commit's.
+//! The clone that a figure is taken in: its commit, and whether its files differ from that commit.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,12 +9,11 @@ use std::sync::OnceLock;
 pub(crate) struct Tree {
     /// The commit, short; `unknown` where there is no clone or no git.
     pub(crate) commit: String,
-    /// Files differ from it, or are new. Results do not count: storing one would else keep the next from being stored.
+    /// Files differ from it, or are new. Results do not count: else one stored result would keep the next from being stored.
     pub(crate) dirty: bool,
 }
 
 impl Tree {
-    /// Reads it.
     pub(crate) fn read() -> &'static Self {
         static READ: OnceLock<Tree> = OnceLock::new();
         READ.get_or_init(|| Self::of(Path::new(".")))

@@ -1,8 +1,7 @@
 //! When each tenant invokes its function: periodically, by the exponential law, or as recorded invocations say. Pure.
 //!
-//! Arrivals are settled before the load begins and wait for nobody's answer. The exponential law has the interval as its
-//! mean (OFC: a minute). Recorded is the shape of a function of the Azure trace, a minute of which is a minute here, with
-//! as many invocations in all as the interval asks for.
+//! All arrivals are known before the load begins, and none waits for an answer. The exponential law's mean is the interval (OFC:
+//! a minute). The recorded law takes the minutes of a function of the Azure trace and scales its counts to the interval.
 
 use std::time::Duration;
 
@@ -11,16 +10,15 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
 
-/// A tenant's random numbers for its inputs begin elsewhere than those for its times.
+/// Separates the random numbers for a tenant's times from those for its inputs.
 const TIMES: u64 = 0x7469_6d65;
-/// Of a recorded day.
 const MINUTE_S: f64 = 60.0;
 
 /// By what law a tenant's invocations arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ArrivalLaw {
-    /// At equal intervals, each tenant with a beginning of its own.
+    /// At equal intervals; each tenant begins at its own moment.
     Periodic,
     /// At intervals drawn from the exponential law.
     Exponential,
@@ -28,10 +26,10 @@ pub(crate) enum ArrivalLaw {
     Recorded,
 }
 
-/// One invocation to be.
+/// An invocation that will be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Arrival {
-    /// Its number in the whole load, in the order of time.
+    /// The number in the whole load, in the order of time.
     pub(crate) number: usize,
     /// When it is due, in seconds from the beginning.
     pub(crate) due_s: f64,
@@ -89,7 +87,7 @@ fn exponential(wanted: &ArrivalPlan<'_>, random: &mut StdRng) -> Vec<f64> {
     std::iter::repeat_with(&mut next).take_while(|&due| due < wanted.length.as_secs_f64()).collect()
 }
 
-/// The counts of some minutes of a drawn function, scaled; what is no whole invocation is one by chance.
+/// The counts of some minutes of a drawn function, scaled; a fraction of an invocation becomes one by chance.
 fn recorded(wanted: &ArrivalPlan<'_>, random: &mut StdRng) -> Vec<f64> {
     let length = wanted.length.as_secs_f64();
     let minutes = (length / MINUTE_S).ceil() as usize;
@@ -100,7 +98,7 @@ fn recorded(wanted: &ArrivalPlan<'_>, random: &mut StdRng) -> Vec<f64> {
     let day = invoked[random.random_range(0..invoked.len())];
     let begin = random.random_range(0..=day.len().saturating_sub(minutes));
     let total = |begin: usize| day.iter().skip(begin).take(minutes).map(|&count| f64::from(count)).sum::<f64>();
-    // A stretch without any is no load: then from the first minute that has some.
+    // Minutes without invocations are no load: then it begins at the first minute that has some.
     let begin = if total(begin) > 0.0 { begin } else { day.iter().position(|&count| count > 0).unwrap_or(0) };
     let scale = length / wanted.interval.as_secs_f64() / total(begin);
     let mut times = Vec::new();

@@ -1,18 +1,18 @@
-//! How much memory a tenant books (OFC, section 7.2.2): by not caring, by the most that was ever used, or by that and some
-//! more. Pure.
+//! How much memory a tenant books (OFC, section 7.2.2): two gigabytes, the most that its function used, or 1.7 times that.
+//! Pure.
 
 use clap::ValueEnum;
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 
-/// What the naive book: OpenWhisk's most, in the paper.
+/// The naive booking: OpenWhisk's maximum, in the paper.
 pub(crate) const NAIVE_MB: u64 = 2048;
-/// Lambda's least and most.
+/// Lambda's bounds.
 const LEAST_MB: u64 = 128;
 const MOST_MB: u64 = 10_240;
-/// The most that was ever used is rounded up to whole steps: a run that repeats one differs by less.
+/// The measured use is rounded up to whole steps; two runs of one invocation differ by less.
 const STEP_MB: u64 = 16;
-/// Of the normal over the advanced.
+/// The normal booking over the advanced one.
 const NORMAL: f64 = 1.7;
 
 /// What a tenant books.
@@ -21,24 +21,14 @@ const NORMAL: f64 = 1.7;
 pub(crate) enum BookingProfile {
     /// Two gigabytes, whatever is needed.
     Naive,
-    /// The most that its function was ever seen to use.
+    /// The most that its function used.
     Advanced,
     /// 1.7 times that.
     Normal,
 }
 
 impl BookingProfile {
-    pub(crate) const ALL: [Self; 3] = [Self::Naive, Self::Advanced, Self::Normal];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Naive => "naive",
-            Self::Advanced => "advanced",
-            Self::Normal => "normal",
-        }
-    }
-
-    /// What is booked in MB, where the function was seen to use `most`.
+    /// The booking in MB of a function that used `most`.
     pub(crate) fn booked_mb(self, most: ByteSize) -> u64 {
         let advanced = most.mib_ceil().next_multiple_of(STEP_MB);
         let booked = match self {
@@ -56,7 +46,12 @@ mod tests {
 
     #[test]
     fn who_knows_what_is_used_books_that_who_does_not_books_two_gigabytes() {
-        let booked = |most_mb| BookingProfile::ALL.map(|profile| profile.booked_mb(ByteSize::mib(most_mb)));
+        let booked = |most_mb| {
+            BookingProfile::value_variants()
+                .iter()
+                .map(|profile| profile.booked_mb(ByteSize::mib(most_mb)))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(booked(300), [2048, 304, 517]);
         assert_eq!(booked(3), [2048, 128, 128], "nobody may book less than Lambda takes");
         assert_eq!(booked(3000), [3008, 3008, 5114], "who needs more than two gigabytes books what it needs");

@@ -1,27 +1,26 @@
-//! A client of a Lambda door: each invocation signed, sent by a connection of its own, and read with its log's tail.
+//! A client of a Lambda door. It signs each invocation, sends it by a new connection, and reads the answer with the log's tail.
 
 use tokio::runtime::Handle;
 
 use super::arrivals::Arrival;
-use super::open_loop::LoadClient;
 use super::run::InvocationTimes;
 use super::tenants::Tenant;
 use crate::LabError;
 use crate::instrument::platform::LambdaClient;
 use crate::instrument::sample_function::SampleFunction;
 
-/// What tenants ask for: the same event by whatever way.
+/// The events of a load, the same on every side.
 pub(crate) struct Events<'a> {
     pub(crate) tenants: &'a [Tenant],
-    /// By name; every tenant's is there.
+    /// Every tenant's function.
     pub(crate) functions: &'a [SampleFunction],
     pub(crate) bucket: &'a str,
-    /// Keeps the outputs of sides of one experiment apart.
+    /// Part of the outputs' keys: sides of one experiment write different objects.
     pub(crate) side: &'a str,
 }
 
 impl Events<'_> {
-    /// Whose it is, and the event.
+    /// The tenant of an arrival, and its event.
     pub(crate) fn of(&self, arrival: &Arrival) -> Result<(&Tenant, Vec<u8>), String> {
         let tenant = self.tenants.get(arrival.tenant).ok_or("there is no such tenant")?;
         let function = self.functions.iter().find(|one| one.name == tenant.function).ok_or("no such function")?;
@@ -30,42 +29,24 @@ impl Events<'_> {
     }
 }
 
-/// One client.
-pub(crate) struct DoorClient<'a> {
-    lambda: LambdaClient,
+/// A client of the door, for a thread that runs no tasks.
+pub(crate) fn door_client<'a>(
+    mut lambda: LambdaClient,
     events: &'a Events<'a>,
-    handle: Handle,
-}
-
-impl<'a> DoorClient<'a> {
-    pub(crate) const fn new(lambda: LambdaClient, events: &'a Events<'a>, handle: Handle) -> Self {
-        Self { lambda, events, handle }
-    }
-}
-
-impl LoadClient for DoorClient<'_> {
-    fn invoke(&mut self, arrival: &Arrival) -> Result<InvocationTimes, String> {
-        let (tenant, event) = self.events.of(arrival)?;
-        let name = tenant.name.clone();
-        invoke(&mut self.lambda, &name, &event, &self.handle).map_err(|error| error.to_string())
+    handle: &'a Handle,
+) -> impl FnMut(&Arrival) -> Result<InvocationTimes, String> {
+    move |arrival| {
+        let (tenant, event) = events.of(arrival)?;
+        handle.block_on(invoke(&mut lambda, &tenant.name, &event)).map_err(|error| error.to_string())
     }
 }
 
 /// Invokes a measured function once.
-pub(crate) fn invoke(
-    lambda: &mut LambdaClient,
-    name: &str,
-    event: &[u8],
-    handle: &Handle,
-) -> Result<InvocationTimes, LabError> {
+pub(crate) async fn invoke(lambda: &mut LambdaClient, name: &str, event: &[u8]) -> Result<InvocationTimes, LabError> {
+    let request = lambda.invocation(name, event).await?;
+    let (answer, _) = lambda.invoke(name, &request)?;
     let failure =
         |reason: String| LabError::Function { function: name.to_owned(), input: "its event".to_owned(), reason };
-    let request = handle.block_on(lambda.invocation(name, event))?;
-    lambda.reconnect()?;
-    let answer = lambda.send(name, &request)?;
-    if answer.function_error.is_some() {
-        return Err(failure(String::from_utf8_lossy(&answer.payload).into_owned()));
-    }
-    let answered = InvocationTimes::read(&answer.payload).map_err(failure)?.with_report(&answer.log);
-    Ok(InvocationTimes { id: Some(answer.id), ..answered })
+    let times = InvocationTimes::read(&answer.payload).map_err(failure)?.with_report(&answer.log);
+    Ok(InvocationTimes { id: Some(answer.id), ..times })
 }

@@ -1,5 +1,5 @@
-//! Which doors get the load, and who signs for them: `nigh load` finds the node and puts it into the environment, by the
-//! names that the AWS SDKs use.
+//! The doors that get the load, and their signers. `nigh load` finds the node and sets the environment variables of the AWS
+//! SDKs.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -15,9 +15,7 @@ use crate::instrument::sign::Signer;
 pub(crate) struct Doors {
     /// Where the Lambda door listens.
     pub(crate) lambda: SocketAddr,
-    /// Signs for it.
     pub(crate) lambda_signer: Signer,
-    /// Its S3 door.
     pub(crate) s3: S3Door,
     /// The node's admin socket, where it runs on this machine.
     pub(crate) admin: Option<PathBuf>,
@@ -25,9 +23,6 @@ pub(crate) struct Doors {
 
 impl Doors {
     /// The doors that the environment names, with `s3` as the S3 door.
-    ///
-    /// # Errors
-    /// If one is not named, or is no address.
     pub(crate) fn of_environment(s3: Option<&str>) -> Result<Self, LabError> {
         let [lambda, region, access_key, secret_key] =
             ["AWS_ENDPOINT_URL_LAMBDA", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].map(named);

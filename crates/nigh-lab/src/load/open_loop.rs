@@ -1,8 +1,7 @@
 //! Plays a schedule of arrivals in time, with a bounded number of clients.
 //!
-//! Arrivals wait for nobody's answer as long as a client is free; each free client has taken the next arrival and waits until
-//! it is due. When all are busy, the next is sent late, and its time counts from when it was due: a slow platform is not
-//! spared the load that it makes others wait for (coordinated omission).
+//! A free client takes the next arrival and waits until it is due. If all clients are busy, an arrival is sent late, and its
+//! response time counts from when it was due: a slow platform gets the same load as a fast one (no coordinated omission).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,33 +12,31 @@ use super::arrivals::Arrival;
 use super::run::{InvocationTimes, Run};
 use crate::LabError;
 
-/// A waiting client looks so often whether the load was stopped.
+/// How often a waiting client checks whether the load was stopped.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// One client of a platform.
-pub(crate) trait LoadClient {
-    /// Sends an invocation and waits for its end.
-    fn invoke(&mut self, arrival: &Arrival) -> Result<InvocationTimes, String>;
-}
 
 /// How a schedule is played.
 pub(crate) struct Pace<'a> {
     /// Invocations under way at most.
     pub(crate) clients: usize,
-    /// What is due then begins at once.
+    /// An arrival that is due at this moment of the load is sent at once.
     pub(crate) from_s: f64,
-    /// Set to end it: what is under way is awaited, and nothing more is sent.
+    /// Set to end the load: invocations under way end, and nothing more is sent.
     pub(crate) stop: &'a AtomicBool,
-    /// Called at each end.
+    /// Called when a run has ended.
     pub(crate) ended: &'a (dyn Fn(&Run) + Sync),
 }
 
-/// Plays `arrivals`, which are in the order of time; `client` makes each client. Returns the runs in the order of arrival.
-pub(crate) fn play<C: LoadClient>(
+/// Plays `arrivals`, which are in the order of time. `client` makes each client, which sends an invocation and waits for its end.
+/// Returns the runs in the order of arrival.
+pub(crate) fn play<C>(
     arrivals: &[Arrival],
     pace: &Pace<'_>,
     client: impl Fn() -> Result<C, LabError> + Sync,
-) -> Result<Vec<Run>, LabError> {
+) -> Result<Vec<Run>, LabError>
+where
+    C: FnMut(&Arrival) -> Result<InvocationTimes, String>,
+{
     let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(arrivals.len())));
     let begin = Instant::now();
     let work = || -> Result<(), LabError> {
@@ -50,7 +47,7 @@ pub(crate) fn play<C: LoadClient>(
                 break;
             }
             let sent = Instant::now();
-            let answered = client.invoke(arrival);
+            let answered = client(arrival);
             let ms = |since: Duration| since.as_secs_f64() * 1e3;
             let (late_ms, response_ms) = (ms(sent.saturating_duration_since(due)), ms(due.elapsed()));
             let run = Run { arrival: *arrival, late_ms, response_ms, answered };
@@ -69,7 +66,7 @@ pub(crate) fn play<C: LoadClient>(
     Ok(runs)
 }
 
-/// False if the load is stopped before.
+/// False if the load is stopped first.
 fn wait_until(due: Instant, stop: &AtomicBool) -> bool {
     loop {
         if stop.load(Ordering::Relaxed) {
@@ -87,11 +84,9 @@ fn wait_until(due: Instant, stop: &AtomicBool) -> bool {
 mod tests {
     use super::*;
 
-    struct SlowClient(Duration);
-
-    impl LoadClient for SlowClient {
-        fn invoke(&mut self, arrival: &Arrival) -> Result<InvocationTimes, String> {
-            std::thread::sleep(self.0);
+    fn slow_client(takes: Duration) -> impl FnMut(&Arrival) -> Result<InvocationTimes, String> {
+        move |arrival| {
+            std::thread::sleep(takes);
             if arrival.input == 9 { Err("nine".to_owned()) } else { Ok(InvocationTimes::default()) }
         }
     }
@@ -103,7 +98,7 @@ mod tests {
 
     fn played(clients: usize, stop: &AtomicBool) -> Vec<Run> {
         let pace = Pace { clients, from_s: 100.0, stop, ended: &|_| () };
-        play(&arrivals(12, 0.02), &pace, || Ok(SlowClient(Duration::from_millis(60)))).unwrap()
+        play(&arrivals(12, 0.02), &pace, || Ok(slow_client(Duration::from_millis(60)))).unwrap()
     }
 
     #[test]
@@ -113,7 +108,7 @@ mod tests {
         assert_eq!(many.len(), 12);
         assert!(many.iter().enumerate().all(|(at, run)| run.arrival.number == at && run.response_ms >= 60.0));
         assert_eq!(many.iter().filter(|run| run.answered.is_err()).count(), 1);
-        // With one client each waits for all before it.
+        // One client sends each invocation after the answers of all before.
         let one = played(1, &never);
         assert!(one[11].late_ms > 300.0 && one[11].response_ms > one[11].late_ms + 50.0, "{:?}", one[11]);
         assert!(many[11].late_ms < one[11].late_ms);
@@ -123,7 +118,7 @@ mod tests {
     fn a_load_that_is_stopped_sends_nothing_more_and_keeps_what_has_ended() {
         let stop = AtomicBool::new(false);
         let pace = Pace { clients: 1, from_s: 100.0, stop: &stop, ended: &|_| stop.store(true, Ordering::Relaxed) };
-        let runs = play(&arrivals(12, 0.02), &pace, || Ok(SlowClient(Duration::ZERO))).unwrap();
+        let runs = play(&arrivals(12, 0.02), &pace, || Ok(slow_client(Duration::ZERO))).unwrap();
         assert_eq!(runs.len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! One invocation of a load: when it was due, how it was answered, and what the platform says of it.
+//! One invocation of a load: when it was due, its answer, and the platform's record of it.
 
 use nigh_node::{Activation, Cost, gb_seconds};
 use nigh_terms::ByteSize;
@@ -10,9 +10,9 @@ use super::arrivals::Arrival;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) arrival: Arrival,
-    /// How much later than due it was sent, as too many others were under way.
+    /// From when it was due until it was sent; all clients were busy.
     pub(crate) late_ms: f64,
-    /// From when it was due to its answer: a wait before it was sent is part of it.
+    /// From when it was due to its answer.
     pub(crate) response_ms: f64,
     /// What it answered, or why it failed.
     pub(crate) answered: Result<InvocationTimes, String>,
@@ -21,7 +21,7 @@ pub(crate) struct Run {
 /// What a measured handler returns, and what its platform adds. Milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct InvocationTimes {
-    /// Where the platform has a record of it, its name there.
+    /// The invocation's id, where a platform has a record of it.
     pub(crate) id: Option<String>,
     /// The handler, from its first line to its last.
     pub(crate) total_ms: f64,
@@ -29,9 +29,9 @@ pub(crate) struct InvocationTimes {
     pub(crate) load_ms: f64,
     /// Processor time of the handler's process.
     pub(crate) cpu_ms: f64,
-    /// A sandbox or process was made for it.
+    /// A sandbox or process was started for it.
     pub(crate) cold: bool,
-    /// The most memory it used, where that is told.
+    /// The most memory it used, where that is known.
     pub(crate) peak: Option<ByteSize>,
     pub(crate) billed_gb_s: Option<f64>,
     pub(crate) used_gb_s: Option<f64>,
@@ -39,16 +39,16 @@ pub(crate) struct InvocationTimes {
     pub(crate) record: Option<PlatformRecord>,
 }
 
-/// Of the platform's record of an invocation.
+/// Some fields of the platform's record of an invocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PlatformRecord {
-    /// Its reads that were served from memory.
+    /// Reads that were served from memory,
     pub(crate) hits: u64,
-    /// Those that were not.
+    /// and reads that were not.
     pub(crate) misses: u64,
     /// How often its memory was raised while it ran.
     pub(crate) grown: u64,
-    /// It ran anew after the first attempt.
+    /// The invocation needed more than one attempt.
     pub(crate) retried: bool,
 }
 
@@ -62,7 +62,7 @@ struct HandlerTimes {
 }
 
 impl InvocationTimes {
-    /// Of a measured handler's answer.
+    /// Reads the times in a measured handler's answer.
     pub(crate) fn read(payload: &[u8]) -> Result<Self, String> {
         let measured: HandlerTimes = serde_json::from_slice(payload)
             .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&payload[..payload.len().min(300)])))?;
@@ -71,7 +71,7 @@ impl InvocationTimes {
         Ok(Self { total_ms, extract_ms, load_ms, cpu_ms, ..Self::default() })
     }
 
-    /// With what Lambda's REPORT line at the end of `log` says.
+    /// Adds the figures of Lambda's REPORT line at the end of `log`.
     pub(crate) fn with_report(mut self, log: &str) -> Self {
         let Some(report) = log.lines().rev().find(|line| line.starts_with("REPORT ")) else { return self };
         let field = |name: &str| {
@@ -98,7 +98,7 @@ impl InvocationTimes {
 }
 
 impl Run {
-    /// Takes over what the platform recorded of it, if that is its record.
+    /// Takes over the figures of the platform's record, if `activation` is this invocation's.
     pub(crate) fn take_record(&mut self, activation: &Activation) {
         let Ok(answered) = &mut self.answered else { return };
         if answered.id.as_deref() != Some(activation.id.to_string().as_str()) {

@@ -1,4 +1,4 @@
-//! What load is asked for: a file's settings with the flags over them, checked.
+//! The settings of a load: those of a file, overridden by flags, and checked.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Default for LoadSettings {
     }
 }
 
-/// What of it flags may say.
+/// Settings that flags override.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LoadFlags {
     /// How many tenants, each with a function and inputs of its own [default: 8]
@@ -120,7 +120,7 @@ impl LoadSettings {
         self.seed = seed.unwrap_or(self.seed);
     }
 
-    /// Refuses what has no end or no sense.
+    /// Refuses settings without bounds or without any load.
     pub(crate) fn check(&self) -> Result<(), LabError> {
         let refused = |what: &str, reason: String| Err(LabError::Request { what: what.to_owned(), reason });
         if !(1..=TENANTS_MAX).contains(&self.tenants) {
@@ -142,7 +142,6 @@ impl LoadSettings {
         Ok(())
     }
 
-    /// What the schedule is made of.
     pub(crate) fn wanted<'a>(&self, recorded: &'a [Vec<u32>]) -> ArrivalPlan<'a> {
         ArrivalPlan {
             law: self.arrivals,

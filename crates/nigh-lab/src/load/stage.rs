@@ -1,12 +1,10 @@
-//! What a load needs on a platform: inputs in a bucket, a function for each tenant, and what each is to book. It is removed
-//! when the load has ended, whatever way it did.
+//! What a load makes on a platform: a bucket with inputs, and a function for each tenant with its booking. All of it is removed
+//! when the load ends, also after an error.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use http::Method;
 use nigh_terms::ByteSize;
-use tokio::runtime::Handle;
 
 use super::arrivals::Arrival;
 use super::booking::{BookingProfile, NAIVE_MB};
@@ -15,8 +13,8 @@ use super::doors::Doors;
 use super::tenants::{OfferedFunction, Tenant};
 use crate::LabError;
 use crate::instrument::error::Tried;
-use crate::instrument::platform::{Deployment, LambdaClient, memory_of_sandboxes};
-use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction};
+use crate::instrument::platform::{LambdaClient, memory_of_sandboxes};
+use crate::instrument::sample_function::{SampleFunction, read_input};
 
 /// The sample functions of these names, each with its inputs of at most so many bytes.
 pub(crate) fn offered(
@@ -26,10 +24,7 @@ pub(crate) fn offered(
     bytes_max: u64,
 ) -> Result<Vec<(SampleFunction, OfferedFunction)>, LabError> {
     let find = |name: &String| {
-        let function = all.iter().find(|function| function.name == *name).ok_or_else(|| LabError::Missing {
-            missing: format!("the sample function {name}"),
-            hint: "run this in the project's folder; each folder of functions/ is one",
-        })?;
+        let function = SampleFunction::find(all, name)?;
         let inputs = function.sweep_to(inputs, bytes_max)?;
         if inputs.is_empty() {
             let missing = format!("an input of {name} of at most {bytes_max} bytes");
@@ -38,15 +33,6 @@ pub(crate) fn offered(
         Ok((function.clone(), OfferedFunction { function: name.clone(), inputs }))
     };
     names.iter().map(find).collect()
-}
-
-/// An input's bytes.
-pub(crate) fn read_input(inputs: &Path, name: &str) -> Result<Vec<u8>, LabError> {
-    let path = inputs.join(name);
-    std::fs::read(&path).map_err(|_| LabError::Missing {
-        missing: path.display().to_string(),
-        hint: "run `make deps` in the project's folder first",
-    })
 }
 
 /// What is made on a platform for one load.
@@ -59,7 +45,7 @@ pub(super) struct LoadStage<'a> {
 }
 
 impl LoadStage<'_> {
-    /// What a function books before it is known what it needs: two gigabytes, or all that the node has for sandboxes.
+    /// What a function books before its use was measured: two gigabytes, or all that the node has for sandboxes.
     fn most_mb(&self) -> Result<u64, LabError> {
         let Some(admin) = &self.doors.admin else { return Ok(NAIVE_MB) };
         Ok(NAIVE_MB.min(memory_of_sandboxes(admin)?.bytes() >> 20))
@@ -82,17 +68,16 @@ impl LoadStage<'_> {
             let code = work.path().join(&function.name);
             function.measured(&code, None)?;
             self.lambda.reconnect()?;
-            self.lambda.deploy(&deployment(&tenant.name, &code, function, most_mb)).await?;
+            self.lambda.deploy(&function.deployment(&tenant.name, &code, most_mb)).await?;
         }
         Ok(())
     }
 
-    /// Runs each tenant's function once on each of its inputs, with as much, and has it book by `booking` what that
-    /// used at most. Returns what each books.
-    pub(super) fn book(
+    /// Runs each tenant's function once on each of its inputs and has it book by `booking` the most memory that it used. Returns
+    /// what each books.
+    pub(super) async fn book(
         &mut self,
         booking: BookingProfile,
-        handle: &Handle,
         mut step: impl FnMut(&Tenant) -> bool,
     ) -> Result<Vec<u64>, LabError> {
         let events = Events { tenants: self.tenants, functions: self.functions, bucket: self.bucket, side: "load" };
@@ -105,8 +90,8 @@ impl LoadStage<'_> {
             for input in 0..tenant.inputs.len() {
                 let arrival = Arrival { number: 0, due_s: 0.0, tenant: number, input };
                 let (_, event) = events.of(&arrival).map_err(LabError::Node)?;
-                let answered = invoke(&mut self.lambda, &tenant.name, &event, handle)?;
-                most = most.max(answered.peak.unwrap_or(ByteSize::ZERO));
+                let times = invoke(&mut self.lambda, &tenant.name, &event).await?;
+                most = most.max(times.peak.unwrap_or(ByteSize::ZERO));
             }
             if most == ByteSize::ZERO && booking != BookingProfile::Naive {
                 return Err(LabError::Missing {
@@ -116,13 +101,13 @@ impl LoadStage<'_> {
             }
             let memory_mb = booking.booked_mb(most).min(self.most_mb()?.max(most.mib_ceil()));
             self.lambda.reconnect()?;
-            handle.block_on(self.lambda.set_memory(&tenant.name, memory_mb))?;
+            self.lambda.set_memory(&tenant.name, memory_mb).await?;
             booked.push(memory_mb);
         }
         Ok(booked)
     }
 
-    /// Removes everything; what is not there any more is no error, and all else is tried before one is told.
+    /// Removes everything, and returns the first error at the end. A thing that is not there is no error.
     pub(super) async fn remove(&mut self) -> Result<(), LabError> {
         let mut first = Ok(());
         let mut note = |result: Result<(), LabError>| {
@@ -151,15 +136,4 @@ impl LoadStage<'_> {
         note(self.doors.s3.send(Method::DELETE, &format!("/{}", self.bucket), b"").await);
         first
     }
-}
-
-/// A tenant's function with the measure around it.
-pub(crate) fn deployment<'a>(
-    name: &'a str,
-    code: &'a Path,
-    function: &SampleFunction,
-    memory_mb: u64,
-) -> Deployment<'a> {
-    let (handler, timeout_s, environment) = (MEASURED_HANDLER, function.timeout_s, BTreeMap::new());
-    Deployment { name, code, handler, memory_mb, timeout_s, environment }
 }

@@ -1,4 +1,4 @@
-//! Who invokes what: tenants, each with one function and inputs of its own, as FaaSLoad has them (OFC, section 7.2.2). Pure.
+//! Tenants, each with one function and its own inputs, as in FaaSLoad (OFC, section 7.2.2). Pure.
 //!
 //! Tenants take the functions in turn: with twice as many tenants as functions, two have each.
 
@@ -15,10 +15,9 @@ pub(crate) struct OfferedFunction {
     pub(crate) inputs: Vec<String>,
 }
 
-/// One tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tenant {
-    /// As its function is deployed: `load-03-wand_edge`.
+    /// The name of its deployed function: `load-03-wand_edge`.
     pub(crate) name: String,
     pub(crate) function: String,
     /// Paths below the inputs' folder.
@@ -26,12 +25,12 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    /// Where its copy of an input lies.
+    /// The key of its copy of an input.
     pub(crate) fn input_key(&self, input: usize) -> String {
         format!("in/{}/{}", self.name, self.inputs.get(input).map_or("", String::as_str))
     }
 
-    /// Where the output of that input goes, but for its suffix.
+    /// The key of that input's output, without its suffix.
     pub(crate) fn output_key(&self, side: &str, input: usize) -> String {
         format!("out/{side}/{}/{}", self.name, self.inputs.get(input).map_or("", String::as_str))
     }
@@ -43,7 +42,7 @@ pub(crate) fn tenants(offered: &[OfferedFunction], count: usize, inputs_each: us
     functions
         .enumerate()
         .map(|(number, one)| {
-            // A tenant's own: one more tenant changes nothing for the others.
+            // A seed for each tenant: one more tenant changes nothing for the others.
             let mut random = StdRng::seed_from_u64(seed.wrapping_add(number as u64));
             let mut inputs = one.inputs.clone();
             inputs.shuffle(&mut random);

@@ -1,4 +1,4 @@
-//! `nigh profile`: what functions need, measured run by run on inputs that are made up.
+//! `nigh profile`: what functions need, measured run by run on generated inputs.
 
 mod memory;
 

@@ -1,31 +1,28 @@
-//! Every experiment and bench whose result is stored: its folder, its command, and its short form (`catalogue.tsv`), in the
-//! order in which they run: what measures this machine first, before simulations heat it.
+//! Every experiment and bench whose result is stored: its folder, its command, and its short form (`catalogue.tsv`), in the order
+//! in which they run. Measurements of this machine come before simulations, which heat it.
 
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// One of them.
 #[derive(Debug)]
 pub(super) struct Experiment {
     /// The folder of its result.
     pub(super) name: &'static str,
-    /// What `nigh` is told.
+    /// Arguments of `nigh`.
     command: &'static str,
-    /// What is added in the short form.
+    /// Arguments that are added in the short form.
     quick: &'static str,
     /// The page in its folder, if it makes one.
     pub(super) page: Option<&'static str>,
-    /// What it shows.
     pub(super) about: &'static str,
 }
 
-/// All.
 pub(super) static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
     let lines = include_str!("catalogue.tsv").lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(read).collect()
 });
 
-/// An experiment of its line; none where columns are missing, which a test sees.
+/// The experiment of a line; none where columns are missing, which a test notices.
 fn read(line: &'static str) -> Option<Experiment> {
     let mut columns = line.split('\t');
     let [name, command, quick, page, about] = std::array::from_fn(|_| columns.next());
@@ -40,7 +37,7 @@ fn read(line: &'static str) -> Option<Experiment> {
 }
 
 impl Experiment {
-    /// What `nigh` is told to run it for `out`.
+    /// The arguments of `nigh` that run it for the folder `out`.
     pub(super) fn arguments(&self, out: &Path, quick: bool) -> Vec<String> {
         let added = if quick { self.quick } else { "" };
         let words = self.command.split(' ').chain(added.split_whitespace()).chain(["--json"]);
@@ -51,7 +48,7 @@ impl Experiment {
         arguments
     }
 
-    /// The same as one types it.
+    /// The arguments as a command line.
     pub(super) fn command_line(&self, out: &Path, quick: bool) -> String {
         format!("nigh {}", self.arguments(out, quick).join(" "))
     }

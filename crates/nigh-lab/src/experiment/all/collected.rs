@@ -1,4 +1,4 @@
-//! The stored results of a folder, as they are read: each one's machine, figures and charts, and what is missing or broken.
+//! The stored results of a folder: machine, figures and charts of each, and which are missing or broken.
 
 use std::fs;
 use std::io::Read;
@@ -39,23 +39,19 @@ pub(super) struct StoredResult {
     /// Figures that are no table, with their names.
     pub(super) figures: Vec<(String, String)>,
     pub(super) tables: Vec<FigureTable>,
-    /// The `figure` elements of its page, as they are.
+    /// The `figure` elements of the result's page, unchanged.
     pub(super) charts: Vec<String>,
 }
 
-/// All of a folder.
 #[derive(Debug)]
 pub(super) struct CollectedResults {
     pub(super) results: Vec<StoredResult>,
-    /// What cannot be shown, and why.
+    /// Files that cannot be shown, and why.
     pub(super) faults: Vec<String>,
 }
 
 impl CollectedResults {
     /// Reads every folder below `results` that holds a result, those of known experiments first.
-    ///
-    /// # Errors
-    /// If the folder cannot be read; what is wrong with one result is a fault.
     pub(super) fn read(results: &Path) -> Result<Self, LabError> {
         let entries = fs::read_dir(results).at(results)?;
         let mut others: Vec<String> = entries
@@ -111,7 +107,7 @@ fn read(path: &Path) -> Result<String, String> {
     }
 }
 
-/// The `figure` elements of a page of ours: they hold a caption and a drawing, and nothing that runs.
+/// The `figure` elements of one of our pages. Each holds a caption and a drawing; a program in it is refused.
 fn figures_of(page: &str) -> Result<Vec<String>, &'static str> {
     let (begin, end) = ("<figure>", "</figure>");
     let mut figures = Vec::new();
@@ -154,7 +150,7 @@ impl StoredResult {
     }
 }
 
-/// What a result says of its machine, but for date and command, which are told apart.
+/// The fields of a result's machine without date and command, which the page shows apart.
 fn machine_line(machine: &Value) -> String {
     let Some(fields) = machine.as_object() else { return "its machine is not told".to_owned() };
     let told = |(name, value): (&String, &Value)| match value {
@@ -168,7 +164,7 @@ fn machine_line(machine: &Value) -> String {
     fields.filter_map(told).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// A figure or text; none for what holds others.
+/// A figure or text; none for lists and objects.
 fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::Null => Some(String::new()),
@@ -182,13 +178,13 @@ fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// Four digits that say something.
+/// Four significant digits.
 fn rounded(value: f64) -> String {
     let digits = if value == 0.0 { 0.0 } else { 3.0 - value.abs().log10().floor() };
     format!("{value:.*}", digits.clamp(0.0, 9.0) as usize)
 }
 
-/// A table of the fields that are figures or texts, those of objects within included.
+/// A table of the fields that are figures or texts, and of those of inner objects.
 fn table(name: &str, items: &[Value]) -> Option<FigureTable> {
     let flat: Vec<Vec<(String, String)>> = items.iter().filter_map(Value::as_object).map(flatten).collect();
     let mut head: Vec<String> = Vec::new();

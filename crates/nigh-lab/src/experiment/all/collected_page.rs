@@ -3,7 +3,6 @@
 use super::collected::{CollectedResults, FigureTable, StoredResult};
 use crate::instrument::chart::{escape, table};
 
-/// The page.
 pub(super) fn page(collected: &CollectedResults) -> String {
     let link = |result: &StoredResult| {
         let (name, about) = (escape(&result.name), escape(&result.about));
@@ -49,7 +48,7 @@ fn section(result: &StoredResult) -> String {
     )
 }
 
-/// Shown at once where there is no chart.
+/// A table that is open where there is no chart.
 fn whole_table(figures: &FigureTable, open: bool) -> String {
     let head: Vec<&str> = figures.head.iter().map(String::as_str).collect();
     let more =

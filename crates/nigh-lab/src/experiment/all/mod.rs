@@ -1,7 +1,7 @@
-//! `nigh experiment all` runs every experiment and bench, each in a process of its own, and stores what it prints where it
-//! belongs; `nigh experiment report` makes one page of what is stored.
+//! `nigh experiment all` runs every experiment and bench, each in its own process, and stores the results; `nigh experiment report`
+//! makes one page of all stored results.
 //!
-//! A run that is cut off goes on with the experiment it was at; one that fails is told, the others run.
+//! An interrupted run continues at the experiment that it had reached. If one experiment fails, the others still run.
 
 mod catalogue;
 mod collected;
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use self::catalogue::{EXPERIMENTS, Experiment};
 use self::collected::CollectedResults;
 use crate::LabError;
+use crate::instrument::choice::chosen;
 use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::report::{print_report, write_page};
@@ -25,7 +26,7 @@ use crate::instrument::tree::Tree;
 
 /// Where results are stored in the clone.
 const STORED: &str = "experiments";
-/// Keeps what is done, in the folder of the results.
+/// The progress file, in the folder of the results.
 const STATE: &str = "all.state";
 pub(super) const RESULT: &str = "result.json";
 
@@ -41,7 +42,7 @@ pub(super) struct AllArgs {
     /// Only these (names of folders in experiments/)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
-    /// Store results though the tree has changes that no commit has; they say so
+    /// Store results although the tree has uncommitted changes; the results say so
     #[arg(long)]
     dirty: bool,
     /// Write one page of all results to this file
@@ -60,7 +61,6 @@ pub(super) struct ReportArgs {
     results: PathBuf,
 }
 
-/// How one of them went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Outcome {
     experiment: String,
@@ -114,15 +114,7 @@ impl AllArgs {
     }
 
     fn chosen(&self) -> Result<Vec<&'static Experiment>, LabError> {
-        let known = |name: &&String| EXPERIMENTS.iter().all(|experiment| experiment.name != name.as_str());
-        if let Some(unknown) = self.only.iter().find(known) {
-            let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
-            let reason = format!("there are {}", names.join(", "));
-            return Err(LabError::Request { what: format!("experiment {unknown}"), reason });
-        }
-        let wanted =
-            |experiment: &&Experiment| self.only.is_empty() || self.only.iter().any(|name| name == experiment.name);
-        Ok(EXPERIMENTS.iter().filter(wanted).collect())
+        chosen("experiment", &self.only, &EXPERIMENTS, |experiment| experiment.name)
     }
 }
 
@@ -143,7 +135,7 @@ impl ReportArgs {
     }
 }
 
-/// Results that are stored are of a commit, so that others can take them again.
+/// Fails if the tree has uncommitted changes: stored results are of a commit, so that others can reproduce them.
 fn committed(tree: &Tree) -> Result<(), LabError> {
     if tree.dirty {
         let why = "the tree has changes that no commit has; commit them, or store by --dirty or elsewhere by --out";
@@ -152,18 +144,18 @@ fn committed(tree: &Tree) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Keeps a result only if it says what it is of.
+/// Fails if a result lacks its date, command or commit.
 fn has_evidence(result: &Path) -> Result<(), LabError> {
     let text = fs::read(result).at(result)?;
     let value: serde_json::Value = serde_json::from_slice(&text).at(result)?;
     let lacks = |field: &&&str| value["machine"][**field].as_str().is_none_or(str::is_empty);
     match ["date", "command", "commit"].iter().find(lacks) {
-        Some(field) => Err(LabError::file(result, &format!("it does not say its {field}, and is not stored"))),
+        Some(field) => Err(LabError::file(result, &format!("the result has no {field}, and is not stored"))),
         None => Ok(()),
     }
 }
 
-/// Runs one and puts its result into its folder, if it gives one.
+/// Runs an experiment and stores its result.
 fn run(program: &Path, experiment: &Experiment, out: &Path, quick: bool) -> Outcome {
     let begin = Instant::now();
     let failed = try_run(program, experiment, out, quick).err().map(|error| error.to_string());
@@ -173,7 +165,7 @@ fn run(program: &Path, experiment: &Experiment, out: &Path, quick: bool) -> Outc
 fn try_run(program: &Path, experiment: &Experiment, out: &Path, quick: bool) -> Result<(), LabError> {
     let folder = out.join(experiment.name);
     fs::create_dir_all(&folder).at(&folder)?;
-    // Renamed when it is whole: a run that fails leaves the result before.
+    // Renamed when it is complete: a failed run leaves the earlier result.
     let (fresh, result) = (folder.join("result.fresh"), folder.join(RESULT));
     let output = File::create(&fresh).at(&fresh)?;
     let status = Command::new(program)
@@ -183,7 +175,7 @@ fn try_run(program: &Path, experiment: &Experiment, out: &Path, quick: bool) -> 
         .status()
         .at(program)?;
     if !status.success() {
-        // Its reason is on standard error, above.
+        // The experiment has printed its reason on standard error.
         let _ = fs::remove_file(&fresh);
         return Err(LabError::Request { what: experiment.name.to_owned(), reason: status.to_string() });
     }

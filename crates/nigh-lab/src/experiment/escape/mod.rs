@@ -1,10 +1,10 @@
-//! Escape attempts: a hostile function in a whole node, once for each engine that works here, tries to get at what is
-//! not its own. None may succeed.
+//! Escape attempts: a hostile function on a whole node, once for each engine that works here, tries to reach what is not its own.
+//! None may succeed.
 //!
-//! A second function, which the node gives a way out to the network, tries what that could lead to.
+//! A second function, with an outbound network, tries what that network could reach.
 //!
-//! Beside it the same attempts are made without any walls, as far as that harms nobody: they succeed there, so that a
-//! refusal means a wall and not a mistake of the attempt.
+//! As a control the same attempts are made without isolation, unless they would do harm. They succeed there, so that a refusal
+//! shows isolation and not a faulty attempt.
 
 mod targets;
 
@@ -26,16 +26,16 @@ use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{self, NodeUnderTest, python, set};
 use crate::instrument::platform::{Deployment, LambdaClient};
 use crate::instrument::report::print_report;
-use crate::instrument::table::table_of;
+use crate::instrument::template::{Columns, fill};
 
 /// The attempts, each a function; see the head of the file.
 const ATTEMPTS: &str = include_str!("attempts.py");
 const ENGINES: [&str; 2] = ["runc", "process"];
 const ATTACKER: &str = "attacker";
 const VICTIM: &str = "victim";
-/// The attacker with a way out.
+/// The attacker with an outbound network.
 const CONNECTED: &str = "connected";
-/// What it tries.
+/// The attempts of the group `CONNECTED`.
 const CONNECTED_ATTEMPTS: [&str; 6] = [
     "doors_of_the_host",
     "doors_of_another_sandbox",
@@ -44,54 +44,48 @@ const CONNECTED_ATTEMPTS: [&str; 6] = [
     "packets_past_the_stack",
     "network_interfaces",
 ];
-/// The addresses that a sandbox with a way out has around it: the tool's two, and those of all sandboxes.
+/// Addresses beside a sandbox with an outbound network: the tool's two, and that of all sandboxes.
 const AROUND: [&str; 3] = ["198.18.254.2", "198.18.254.3", "198.18.254.100"];
 /// The attacker's memory: more than its /tmp, so that it meets both limits.
 const MEMORY_MB: u64 = 1024;
-/// Lambda's /tmp, if a function says nothing else, and its files in Nigh.
+/// Lambda's default /tmp, and its files in Nigh.
 const TMP_BYTES: u64 = 512 << 20;
 const FILES_MAX: u64 = 40_000;
 const SHARED_BYTES: u64 = 64 << 20;
-/// What one sandbox may have, as in Lambda.
+/// A sandbox's limits, as in Lambda.
 const PROCESSES_MAX: u64 = 1024;
 const OPEN_FILES_MAX: u64 = 1024;
 /// The victim's own port, in its own network.
 const VICTIM_PORT: u16 = 9777;
 const VICTIM_SECONDS: u64 = 600;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// An attempt without walls that takes longer is ended.
+/// An attempt without isolation is ended after so long.
 const CONTROL_SECONDS: &str = "60";
 const NOBODY: u32 = 65534;
-/// Of a detail, in the table for people.
+/// Letters of a detail in the table.
 const DETAIL_CHARS: usize = 80;
-/// These may end with their sandbox where the wall stands: forked processes need memory too.
+/// These may end their own sandbox when they are refused: forked processes need memory too.
 const END_THE_SANDBOX: [&str; 2] = ["all_of_the_memory", "a_fork_bomb"];
-/// Succeeds if a target has ended.
+/// The attempt that succeeds if a target has ended.
 const ENDS_TARGETS: &str = "signals_to_other_processes";
 
 /// What `nigh experiment escape` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct EscapeArgs {
-    /// Only these engines: runc, process
-    #[arg(long, value_delimiter = ',', value_name = "ENGINE")]
-    engines: Vec<String>,
-    /// Only these attempts
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    only: Vec<String>,
-    /// Leave the attempts without walls out
+    /// Leave out the attempts without isolation
     #[arg(long)]
     without_control: bool,
 }
 
-/// One attempt, and what came of it.
+/// One attempt and its outcome.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
-    /// The engine; `none` without walls.
+    /// The engine; `none` without isolation.
     engine: String,
     attempt: String,
     /// `refused`, `succeeded`, `not run`, or `broken`: the attempt itself went wrong.
     outcome: String,
-    /// The system's reason, or what was got.
+    /// The system's reason, or what the attempt got.
     detail: String,
 }
 
@@ -109,23 +103,21 @@ struct EscapeReport {
     succeeded: usize,
     broken: usize,
     rows: Vec<Row>,
-    /// The same attempts without walls.
+    /// The same attempts without isolation.
     control: Vec<Row>,
     absent: Vec<AbsentEngine>,
 }
 
-/// What an attempt says.
 #[derive(Debug, Deserialize)]
 struct AttemptOutcome {
     outcome: String,
     detail: String,
 }
 
-/// An attempt as the file lists it.
 #[derive(Clone, Debug, Deserialize)]
 struct ListedAttempt {
     attempt: String,
-    /// Who makes it without walls: `root`, `nobody`, or why nobody does.
+    /// Which user makes it without isolation, `root` or `nobody`; else why it is not made.
     control: String,
 }
 
@@ -133,11 +125,9 @@ impl EscapeArgs {
     pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let python = python()?;
         let mut targets = Targets::make()?;
-        let listed = self.choose(list(&python, &targets.code())?)?;
-        let engines =
-            ENGINES.iter().filter(|engine| self.engines.is_empty() || self.engines.iter().any(|one| one == *engine));
+        let listed = list(&python, &targets.code())?;
         let (mut rows, mut control, mut absent) = (Vec::new(), Vec::new(), Vec::new());
-        for engine in engines {
+        for engine in ENGINES {
             let work = tempfile::tempdir().at(std::env::temp_dir())?;
             let node = match NodeUnderTest::start(work.path(), &settings(engine, &python)) {
                 Ok(node) => node,
@@ -154,7 +144,7 @@ impl EscapeArgs {
         let count = |outcome: &str| rows.iter().filter(|row| row.outcome == outcome).count();
         let (succeeded, broken) = (count("succeeded"), count("broken"));
         let report = EscapeReport { machine, attempts: rows.len(), succeeded, broken, rows, control, absent };
-        print_report(&report, || text(&report), json)?;
+        print_report(&report, || report.text(), json)?;
         match (report.attempts, succeeded, broken) {
             (0, ..) => Err(LabError::Missing {
                 missing: "an engine that keeps functions apart".to_owned(),
@@ -166,20 +156,11 @@ impl EscapeArgs {
             ))),
         }
     }
-
-    fn choose(&self, mut listed: Vec<ListedAttempt>) -> Result<Vec<ListedAttempt>, LabError> {
-        if let Some(unknown) = self.only.iter().find(|name| listed.iter().all(|one| one.attempt != **name)) {
-            let missing = format!("the attempt {unknown}");
-            return Err(LabError::Missing { missing, hint: "the report names all of them" });
-        }
-        listed.retain(|one| self.only.is_empty() || self.only.contains(&one.attempt));
-        Ok(listed)
-    }
 }
 
 fn settings(engine: &str, python: &Path) -> toml::Table {
     let mut settings = node_under_test::settings(None, python);
-    // The victim runs on until it is ended.
+    // The victim does not end by itself.
     set(&mut settings, &[("functions.engine", engine), ("functions.network", "permitted"), ("drain", "1 s")]);
     settings
 }
@@ -198,7 +179,7 @@ fn state_of(node: &NodeUnderTest) -> (Vec<PathBuf>, PathBuf) {
     (files.collect(), state)
 }
 
-/// An event of all that is the same, and what is not.
+/// The fields of both objects.
 fn merged(parts: [Value; 2]) -> Value {
     let all = parts.into_iter().filter_map(|part| match part {
         Value::Object(fields) => Some(fields),
@@ -249,8 +230,7 @@ fn without_walls(
     Ok(rows)
 }
 
-/// The checksum of the secret key that owns everything of the node: by it a function can tell that it has found the key,
-/// and cannot have it from its own input.
+/// The checksum of the node's secret key: a function can recognise the key by it, and cannot learn the key from it.
 fn secret_of(node: &NodeUnderTest) -> String {
     Sha256::digest(node.s3_access().secret_key.reveal().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -278,7 +258,7 @@ async fn behind_walls(
     });
     let victim = client.invocation(VICTIM, victim.to_string().as_bytes()).await?;
     let mut victims_client = LambdaClient::connect(node)?;
-    // It is ended with the node; what it would have answered does not matter.
+    // The invocation ends with the node; the answer does not matter.
     std::thread::spawn(move || drop(victims_client.send(VICTIM, &victim)));
     let victims = await_victim(targets, &canaries)?;
 
@@ -317,8 +297,8 @@ async fn behind_walls(
     Ok(rows)
 }
 
-/// What a function with a way out is told: it may reach what listens for others, and nothing that is the host's own or
-/// another sandbox's.
+/// The event of a function with an outbound network: it may reach servers for others, but neither the host's own nor another
+/// sandbox's.
 fn connected_event(mut event: Value, loopback: &[u16]) -> Value {
     let at = |hosts: &[&str], ports: &[u16]| -> Vec<Value> {
         hosts.iter().flat_map(|host| ports.iter().map(move |port| json!([host, port]))).collect()
@@ -332,7 +312,7 @@ fn connected_event(mut event: Value, loopback: &[u16]) -> Value {
     event
 }
 
-/// Attempts as invocations of a function, beside those that must not notice.
+/// Attempts as invocations of a function, beside victims that must not notice.
 struct Attack<'a> {
     engine: &'static str,
     targets: &'a mut Targets,
@@ -379,7 +359,7 @@ fn deployment<'a>(name: &'a str, code: &'a Path, environment: BTreeMap<String, S
     Deployment { name, code, handler: "attempts.handler", memory_mb: MEMORY_MB, timeout_s: 900, environment }
 }
 
-/// The victim's processes, as the host sees them. Who is not root does not see them, and waits for nothing.
+/// Waits for the victim's processes, as the host sees them. Another user than root does not see them, and does not wait.
 fn await_victim(targets: &Targets, canaries: &[u32]) -> Result<Vec<u32>, LabError> {
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {
@@ -395,16 +375,13 @@ fn await_victim(targets: &Targets, canaries: &[u32]) -> Result<Vec<u32>, LabErro
     Err(LabError::Node(format!("the function {VICTIM} does not run after {} s", PATIENCE.as_secs())))
 }
 
-fn text(report: &EscapeReport) -> String {
-    let mut table = table_of("engine | attempt | outcome | detail");
-    for row in report.rows.iter().chain(&report.control) {
-        let detail: String = row.detail.chars().take(DETAIL_CHARS).collect();
-        table.add_row([row.engine.clone(), row.attempt.replace('_', " "), row.outcome.clone(), detail]);
+impl EscapeReport {
+    fn text(&self) -> String {
+        let short = |row: &Row| Row { detail: row.detail.chars().take(DETAIL_CHARS).collect(), ..row.clone() };
+        let rows: Vec<Row> = self.rows.iter().chain(&self.control).map(short).collect();
+        let mut lines = vec![Columns("engine | attempt | outcome | detail").text(&rows)];
+        lines.extend(self.absent.iter().map(|one| fill("{engine} does not work here: {reason}", one)));
+        lines.push(fill("{attempts} attempts, {succeeded} succeeded, {broken} broken", self));
+        lines.join("\n")
     }
-    let mut lines = vec![table.to_string()];
-    let absent = |one: &AbsentEngine| format!("{} does not work here: {}", one.engine, one.reason);
-    lines.extend(report.absent.iter().map(absent));
-    let EscapeReport { attempts, succeeded, broken, .. } = report;
-    lines.push(format!("{attempts} attempts, {succeeded} succeeded, {broken} broken"));
-    lines.join("\n")
 }

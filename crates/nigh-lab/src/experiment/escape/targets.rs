@@ -1,4 +1,4 @@
-//! What escape attempts aim at: harmless things of the host, made for one run and gone with it.
+//! The targets of escape attempts: harmless things of the host, made for one run and removed after it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::LabError;
 use crate::instrument::error::Tried;
 
-/// In the environment of whoever is a target.
+/// Set in the environment of a target.
 pub(super) const MARK_VARIABLE: &str = "NIGH_LAB_MARK";
 /// The link-local address that reaches no further than this machine's own choice of interface.
 const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);

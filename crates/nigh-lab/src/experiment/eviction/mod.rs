@@ -1,85 +1,67 @@
-//! `nigh experiment eviction`: which copies should go? The cache's policies, in the cache's own code, on a day of
-//! invocations.
+//! `nigh experiment eviction`: which copies should be evicted? The cache's policies, in its own code, on a day of invocations.
 //!
-//! When functions are invoked is recorded (Azure, 2019); which objects they read is not, and is made up (`requests`). A
-//! policy is judged by the time of fetches that it saves: an object's fetch takes a fixed time and one by its size. The
-//! numbers rank policies on the same requests; they do not foretell a hit ratio.
+//! Invocations are recorded (Azure, 2019); the objects that they read are made up (`requests`). A policy is judged by the time of
+//! fetches that it saves: a fetch takes a fixed time and one by the object's size. The figures rank policies on the same requests;
+//! they predict no hit ratio.
 
 mod replay;
 mod requests;
 
-use std::path::PathBuf;
-
 use clap::Args;
 use nigh_objects::eviction::{DEFAULT_DOUBTFUL, GreedyDual, Lru, OfcCondition, PeriodicSweep, S3Fifo, UnreadCopyRule};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use self::replay::{ReplayResult, replay};
 use self::requests::Requests;
 use crate::LabError;
 use crate::instrument::machine::Machine;
-use crate::instrument::recorded_invocations;
+use crate::instrument::recorded_invocations::{self, STORED};
 use crate::instrument::report::print_report;
-use crate::instrument::table::table_of;
+use crate::instrument::template::{Columns, fill};
 
 /// Cache sizes, in percent of the bytes of all objects that are read.
 const SIZES_PERCENT: [u64; 4] = [1, 5, 10, 25];
 
+const COLUMNS: Columns = Columns(
+    "policy | outputs nobody read = {outputs} | cache % = {cache_percent} | hits = {hit_ratio:.3} | hit bytes = {byte_hit_ratio:.3} | \
+     fetch time saved = {saved:.3} | ns a request = {request_ns:.0}",
+);
+
 /// What `nigh experiment eviction` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct EvictionArgs {
-    /// Invocations by the minute, a line a function
-    #[arg(long, value_name = "FILE", default_value = recorded_invocations::STORED)]
-    trace: PathBuf,
-    /// Seeds of the made-up requests; each gives a day of its own, and the means are told
+    /// Seeds of the made-up requests; each makes a day, and the report has the means
     #[arg(long, default_value_t = 3)]
     seeds: u64,
-}
-
-/// One policy at one size of the cache.
-#[derive(Debug, Serialize)]
-struct EvictionRow {
-    policy: &'static str,
-    /// What becomes of outputs that nobody has read.
-    outputs: &'static str,
-    cache_percent: u64,
-    cache_bytes: u64,
-    /// Reads that found a copy.
-    hit_ratio: f64,
-    /// Bytes of them.
-    byte_hit_ratio: f64,
-    /// The part of the time of all fetches, were nothing kept, that was saved.
-    saved: f64,
-    /// Nanoseconds of the policy's work for a request.
-    request_ns: f64,
 }
 
 #[derive(Debug, Serialize)]
 struct EvictionReport {
     machine: Machine,
     trace: String,
-    /// How what the trace does not tell is made up.
+    /// How the objects, which are not in the trace, are made up.
     objects: String,
     seeds: u64,
-    /// Of one seed.
+    /// Requests of one seed.
     requests: usize,
     read_bytes: u64,
     /// The mean of `saved` over the sizes, best first.
     ranking: Vec<(String, f64)>,
-    /// What the node's cache does.
+    /// The policy and rule of the node's cache.
     default: String,
-    rows: Vec<EvictionRow>,
+    /// By policy, rule for outputs, and size of the cache.
+    rows: Vec<Value>,
 }
 
-/// The policies by name.
 const POLICIES: [&str; 5] = ["lru", "greedy-dual", "s3-fifo", "ofc", "ofc-both"];
-/// What becomes of outputs, by name.
+/// The rules for outputs that nobody has read, by name.
 const OUTPUTS: [(&str, UnreadCopyRule); 3] = [
     ("as others", UnreadCopyRule::AsOthers),
     ("first", UnreadCopyRule::FirstBeyond(0)),
     ("first beyond a tenth", DEFAULT_DOUBTFUL),
 ];
-/// The one of each that the cache has.
+/// The policy and rule of the node's cache.
 const DEFAULT: (&str, &str) = ("s3-fifo", "first beyond a tenth");
 
 fn replay_by(policy: &str, outputs: UnreadCopyRule, requests: &Requests, budget: u64) -> ReplayResult {
@@ -98,7 +80,7 @@ fn name_of(policy: &str, outputs: &str) -> String {
 
 impl EvictionArgs {
     pub(super) fn run(&self, machine: Machine, json: bool) -> Result<(), LabError> {
-        let days = recorded_invocations::read_trace(&self.trace)?;
+        let days = recorded_invocations::read_trace(STORED.as_ref())?;
         let seeds = self.seeds.clamp(1, 100);
         let all: Vec<Requests> = (0..seeds).map(|seed| Requests::make(&days, seed)).collect();
         let mut rows = Vec::new();
@@ -112,22 +94,25 @@ impl EvictionArgs {
                         cache_bytes += budget / seeds;
                         sum.add(&replay_by(policy, rule, requests, budget));
                     }
-                    rows.push(EvictionRow {
-                        policy,
-                        outputs,
-                        cache_percent: percent,
-                        cache_bytes,
-                        hit_ratio: sum.hits as f64 / sum.reads as f64,
-                        byte_hit_ratio: sum.hit_bytes as f64 / sum.read_bytes as f64,
-                        saved: sum.saved_us / sum.fetch_us,
-                        request_ns: sum.seconds * 1e9 / sum.requests as f64,
-                    });
+                    rows.push(json!({
+                        "policy": policy,
+                        "outputs": outputs,
+                        "cache_percent": percent,
+                        "cache_bytes": cache_bytes,
+                        // The hits as shares of the reads, and of their bytes.
+                        "hit_ratio": sum.hits as f64 / sum.reads as f64,
+                        "byte_hit_ratio": sum.hit_bytes as f64 / sum.read_bytes as f64,
+                        // As a share of the time of all fetches without a cache.
+                        "saved": sum.saved_us / sum.fetch_us,
+                        // The policy's work.
+                        "request_ns": sum.seconds * 1e9 / sum.requests as f64,
+                    }));
                 }
             }
         }
         let report = EvictionReport {
             machine,
-            trace: self.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+            trace: recorded_invocations::file_name(),
             objects: requests::ABOUT.to_owned(),
             seeds,
             requests: all[0].all.len(),
@@ -136,16 +121,17 @@ impl EvictionArgs {
             default: name_of(DEFAULT.0, DEFAULT.1),
             rows,
         };
-        print_report(&report, || text(&report), json)
+        print_report(&report, || report.text(), json)
     }
 }
 
-fn ranking(rows: &[EvictionRow]) -> Vec<(String, f64)> {
+fn ranking(rows: &[Value]) -> Vec<(String, f64)> {
     let mut means: Vec<(String, f64)> = Vec::new();
     for policy in POLICIES {
         for (outputs, _) in OUTPUTS {
-            let of_it = rows.iter().filter(|row| (row.policy, row.outputs) == (policy, outputs));
-            let mean = of_it.map(|row| row.saved).sum::<f64>() / SIZES_PERCENT.len() as f64;
+            let of_it = rows.iter().filter(|row| row["policy"] == policy && row["outputs"] == outputs);
+            let saved = of_it.filter_map(|row| row["saved"].as_f64());
+            let mean = saved.sum::<f64>() / SIZES_PERCENT.len() as f64;
             means.push((name_of(policy, outputs), mean));
         }
     }
@@ -153,25 +139,13 @@ fn ranking(rows: &[EvictionRow]) -> Vec<(String, f64)> {
     means
 }
 
-fn text(report: &EvictionReport) -> String {
-    let mut table =
-        table_of("policy | outputs nobody read | cache % | hits | hit bytes | fetch time saved | ns a request");
-    for row in &report.rows {
-        table.add_row([
-            row.policy.to_owned(),
-            row.outputs.to_owned(),
-            row.cache_percent.to_string(),
-            format!("{:.3}", row.hit_ratio),
-            format!("{:.3}", row.byte_hit_ratio),
-            format!("{:.3}", row.saved),
-            format!("{:.0}", row.request_ns),
-        ]);
+impl EvictionReport {
+    fn text(&self) -> String {
+        let ranked = self.ranking.iter().map(|(name, saved)| format!("\n{saved:.3} {name}")).collect::<String>();
+        let about = fill("{trace}; {objects}; {requests} requests a seed, {seeds} seeds", self);
+        let default = &self.default;
+        format!("{}\n{about}\nmean of what is saved:{ranked}\nthe cache has: {default}", COLUMNS.text(&self.rows))
     }
-    let ranked = report.ranking.iter().map(|(name, saved)| format!("\n{saved:.3} {name}")).collect::<String>();
-    format!(
-        "{table}\n{}; {}; {} requests a seed, {} seeds\nmean of what is saved:{ranked}\nthe cache has: {}",
-        report.trace, report.objects, report.requests, report.seeds, report.default
-    )
 }
 
 #[cfg(test)]
@@ -182,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_cache_s_own_policy_saves_more_than_the_last_use_and_the_papers_rule_on_the_recorded_day() {
-        let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(recorded_invocations::STORED);
+        let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(STORED);
         let days = recorded_invocations::read_trace(&trace).unwrap();
         assert_eq!(days.len(), 200);
         let requests = Requests::make(&days, 1);

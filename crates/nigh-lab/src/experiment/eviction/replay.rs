@@ -1,4 +1,4 @@
-//! One policy on one day of requests, in a cache of so many bytes.
+//! One policy on one day of requests, in a cache of a given size.
 
 use std::time::Instant;
 
@@ -8,10 +8,9 @@ use nigh_objects::eviction::{EvictionPolicy, Order, Origin, UnreadCopyRule};
 use super::requests::Requests;
 use crate::instrument::simulated_copies::SimulatedCopies;
 
-/// What an object takes at least, as the node's cache counts it.
+/// The least that the node's cache counts for an object.
 const OBJECT_MIN: u64 = 320;
 
-/// How it went.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReplayResult {
     pub(super) requests: u64,
@@ -19,11 +18,11 @@ pub(super) struct ReplayResult {
     pub(super) hits: u64,
     pub(super) read_bytes: u64,
     pub(super) hit_bytes: u64,
-    /// The time of all fetches, were nothing kept.
+    /// The time of all fetches without a cache.
     pub(super) fetch_us: f64,
-    /// That of those that hits saved.
+    /// The time of the fetches that hits saved.
     pub(super) saved_us: f64,
-    /// What the replay took.
+    /// The time of the replay.
     pub(super) seconds: f64,
 }
 

@@ -1,9 +1,8 @@
 //! A day of reads and writes: the recorded invocations, with objects made up for them.
 //!
-//! What is recorded is how often each function ran in each minute. Each is given objects: inputs of its own, read by
-//! Zipf's law; one output an invocation; some outputs are read within the minute by what comes next, most never. Sizes
-//! are those measured on public serverless workflows (medical records, sentiment, finance, video), drawn between their
-//! deciles and cut at what a cache takes: no public data set has sizes of objects and these invocations together.
+//! The trace has each function's invocations by the minute. Each function gets inputs, read by Zipf's law, and one output an
+//! invocation; some outputs are read within a minute, most never. No public data set has such invocations and sizes of objects
+//! together: sizes are drawn from those of other workflows (`measured_sizes`).
 
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -11,7 +10,7 @@ use rand_distr::{Distribution as _, Zipf};
 
 use crate::instrument::measured_sizes::size;
 
-/// What is told of it in the report.
+/// The report's description of the objects.
 pub(super) const ABOUT: &str = "made up: 1 to 1000 inputs a function (log-uniform), read by Zipf 0.9; one output an \
                                 invocation, of 30 % of functions read once or twice within a minute; sizes between \
                                 measured deciles of public workflows, at most 10 MiB";
@@ -21,7 +20,7 @@ const INPUTS_MAX: f64 = 1000.0;
 const ZIPF: f64 = 0.9;
 /// Functions whose outputs are read.
 const STAGES: f64 = 0.3;
-/// An output is read within so many seconds.
+/// The seconds within which an output is read.
 const READ_WITHIN_S: f64 = 60.0;
 
 /// A read or a write of a whole object.
@@ -33,10 +32,9 @@ pub(super) struct Request {
     pub(super) writes: bool,
 }
 
-/// A day of them.
 #[derive(Debug)]
 pub(super) struct Requests {
-    /// In the order of time.
+    /// The requests, in the order of time.
     pub(super) all: Vec<Request>,
     /// The bytes of all objects that are read, each once.
     pub(super) read_bytes: u64,

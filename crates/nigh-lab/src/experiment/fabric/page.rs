@@ -1,9 +1,11 @@
 //! The report as a page: figure 8 beside the paper's, figure 9, the sweeps and the jitter.
 
 use nigh_sim::fabric::System;
+use serde_json::Value;
 
 use super::paper;
 use super::report::FabricReport;
+use super::robustness::{MESSAGES, STREAMS};
 use crate::LabError;
 use crate::instrument::chart::{self, Series};
 
@@ -63,35 +65,31 @@ fn operations(report: &FabricReport) -> Result<String, LabError> {
 
 fn sizes(report: &FabricReport) -> Result<String, LabError> {
     let systems = [System::Rdma, System::FastRdmaFaast, System::CxlUncached, System::Apta, System::Nigh];
-    let series = systems.map(|system| {
-        let rows = report.by_size.iter().filter(|row| row.configuration == system.name());
-        let values = rows.map(|row| ((row.bytes as f64).log10(), row.get_us.log10())).collect();
-        Series { name: system.name().to_owned(), values }
-    });
+    let series = systems.map(|system| of_rows(&report.by_size, system, "bytes", "get_us", f64::log10));
     chart::lines(&series, "bytes", "us")
 }
 
 fn servers(report: &FabricReport) -> Result<String, LabError> {
     let systems = [System::Rdma, System::CxlUncached, System::Apta, System::Nigh];
-    let series = systems.map(|system| {
-        let rows = report.by_servers.iter().filter(|row| row.configuration == system.name());
-        let values = rows.map(|row| (f64::from(row.servers), row.gigabytes_per_second)).collect();
-        Series { name: system.name().to_owned(), values }
-    });
+    let series = systems.map(|system| of_rows(&report.by_servers, system, "servers", "gigabytes_per_second", |x| x));
     chart::lines(&series, "servers", "GB/s in all")
 }
 
+/// The line of a configuration's rows, each coordinate on the scale of `place`.
+fn of_rows(rows: &[Value], system: System, x: &str, y: &str, place: fn(f64) -> f64) -> Series {
+    let rows = rows.iter().filter(|row| row["configuration"] == system.name());
+    let values = rows.filter_map(|row| Some((place(row[x].as_f64()?), place(row[y].as_f64()?)))).collect();
+    Series { name: system.name().to_owned(), values }
+}
+
 fn jitter(report: &FabricReport) -> Result<String, LabError> {
-    let groups = paper::WORKFLOWS.map(str::to_owned);
-    let kinds = report.jitter_mean.iter().map(|mean| mean.varying);
-    let series: Vec<Series> = kinds
-        .flat_map(|kind| {
-            let rows = || report.jitter.iter().filter(move |row| row.varying == kind);
-            [
-                Series::of_groups(format!("Apta, {kind}"), rows().map(|row| row.apta_over_cached)),
-                Series::of_groups(format!("Nigh, {kind}"), rows().map(|row| row.nigh_over_cached)),
-            ]
-        })
-        .collect();
-    chart::bars(&groups, &series, "over CXL cached")
+    let mut series = Vec::new();
+    for kind in [MESSAGES, STREAMS] {
+        for (name, field) in [("Apta", "apta_over_cached"), ("Nigh", "nigh_over_cached")] {
+            let rows = report.jitter.iter().filter(|row| row["varying"] == kind);
+            let values = rows.map(|row| row[field].as_f64().unwrap_or(f64::NAN));
+            series.push(Series::of_groups(format!("{name}, {kind}"), values));
+        }
+    }
+    chart::bars(&paper::WORKFLOWS.map(str::to_owned), &series, "over CXL cached")
 }

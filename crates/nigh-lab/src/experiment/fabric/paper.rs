@@ -22,7 +22,6 @@ const SPEEDUPS: [[f64; 5]; 6] = [
     [1.072, 1.263, 1.393, 1.242, 1.722],
 ];
 
-/// Figure 8's geometric means.
 const GEOMEANS: [f64; 5] = [1.299, 1.409, 1.609, 1.506, 1.845];
 
 /// Figure 9's configurations.

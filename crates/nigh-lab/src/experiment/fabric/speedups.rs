@@ -2,9 +2,11 @@
 
 use nigh_sim::fabric::{Hardware, Outcome, Run, System, Workflow, simulate, workflows};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::calibration::{TimesByScale, micros};
 use super::paper;
+use crate::instrument::stats::geometric_mean;
 
 /// A workflow at the scale of computing that was fitted.
 pub(super) struct FittedWorkflow {
@@ -28,7 +30,7 @@ pub(super) struct SpeedupRow {
     pub(super) paper: Option<f64>,
     /// `speedup` over `paper`, less one.
     pub(super) error: Option<f64>,
-    /// The same with the scale of computing fitted to the other configurations alone.
+    /// `speedup` with the scale of computing fitted to the other configurations alone.
     pub(super) held_out: Option<f64>,
     pub(super) held_out_error: Option<f64>,
     /// The sum of gets over RDMA's, and figure 9's.
@@ -50,32 +52,6 @@ pub(super) struct GeomeanRow {
     pub(super) held_out_error: Option<f64>,
     /// The error over the four workflows on which nothing was chosen, held out.
     pub(super) test_error: Option<f64>,
-}
-
-/// A workflow whose computing is foretold, not fitted.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct BlindRow {
-    pub(super) workflow: &'static str,
-    pub(super) configuration: &'static str,
-    pub(super) speedup: f64,
-    pub(super) paper: f64,
-    pub(super) error: f64,
-}
-
-/// How much of a workflow is computing.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct ComputeRow {
-    pub(super) workflow: &'static str,
-    pub(super) set: &'static str,
-    /// Of the computing measured in plain Python.
-    pub(super) scale: f64,
-    /// Of RDMA's time, that which no network could save.
-    pub(super) compute_share: f64,
-}
-
-pub(super) fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
-    let (sum, count) = values.into_iter().fold((0.0, 0.0), |(sum, count), value| (sum + value.ln(), count + 1.0));
-    (sum / count).exp()
 }
 
 fn set_of(workflow: &str) -> &'static str {
@@ -172,40 +148,35 @@ pub(super) fn geomeans(rows: &[SpeedupRow]) -> Vec<GeomeanRow> {
 
 /// The scale of the calibrating workflows put on the others, as if the paper had drawn nothing of these. GEMM is left out:
 /// what it computes was not measured apart from what it writes.
-pub(super) fn blind(fitted: &[FittedWorkflow], hardware: &Hardware) -> Vec<BlindRow> {
+pub(super) fn blind(fitted: &[FittedWorkflow], hardware: &Hardware) -> Vec<Value> {
     let calibrating = fitted.iter().filter(|one| set_of(one.workflow.name) == "calibration");
     let scale = geometric_mean(calibrating.map(|one| one.scale));
     let tested = fitted.iter().filter(|one| set_of(one.workflow.name) == "test" && one.workflow.name != "gemm");
     let row = |one: &FittedWorkflow, system: System| {
         let published = paper::speedup(one.workflow.name, system)?;
         let speedup = one.speedup_at(system, hardware, scale);
-        let (workflow, configuration) = (one.workflow.name, system.name());
-        Some(BlindRow { workflow, configuration, speedup, paper: published, error: error(speedup, published) })
+        Some(json!({
+            "workflow": one.workflow.name,
+            "configuration": system.name(),
+            "speedup": speedup,
+            "paper": published,
+            "error": error(speedup, published),
+        }))
     };
     tested.flat_map(|one| paper::SYSTEMS.into_iter().filter_map(move |system| row(one, system))).collect()
 }
 
-/// What was fitted.
-pub(super) fn compute(fitted: &[FittedWorkflow], hardware: &Hardware) -> Vec<ComputeRow> {
+/// What was fitted: the scale of the computing measured in plain Python, and the part of RDMA's time that no network could save.
+pub(super) fn compute(fitted: &[FittedWorkflow], hardware: &Hardware) -> Vec<Value> {
     let of = |one: &FittedWorkflow| {
         let whole = one.run(System::Rdma, hardware);
         let network = micros(&Run { compute_scale: 0.0, ..whole });
-        ComputeRow {
-            workflow: one.workflow.name,
-            set: set_of(one.workflow.name),
-            scale: one.scale,
-            compute_share: 1.0 - network / micros(&whole),
-        }
+        json!({
+            "workflow": one.workflow.name,
+            "set": set_of(one.workflow.name),
+            "scale": one.scale,
+            "compute_share": 1.0 - network / micros(&whole),
+        })
     };
     fitted.iter().map(of).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_geometric_mean_is_that_of_the_logarithms() {
-        assert!((geometric_mean([1.0, 4.0, 2.0]) - 2.0).abs() < 1e-12);
-    }
 }

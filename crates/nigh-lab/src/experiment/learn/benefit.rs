@@ -1,11 +1,11 @@
 //! The caching benefit, as far as a data set of memory allows: labels by processor time and a stated store.
 //!
-//! What the function itself takes is its processor time less the least of all its runs, which is its start. Reading and writing
-//! take what the stated store takes for as many bytes. A model learns from single runs, as the platform does; it is judged on
-//! the medians of five runs or more where a function has any, else on single runs. Cases near the line are set apart.
+//! A function's own time is its processor time less the least of all its runs, which is its start. Reads and writes take the time
+//! of a stated store for as many bytes. A model learns from single runs, as on the platform; it is judged by medians of five runs
+//! or more where a function has any, else by single runs. Cases near the line are counted apart.
 
 use nigh_learn::{BENEFIT_SHARE, Benefit, PhaseTimes};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::data_set::{FunctionRows, Invocation, Work};
 
@@ -13,30 +13,12 @@ use super::data_set::{FunctionRows, Invocation, Work};
 const REQUEST_US: f64 = 7_000.0;
 const WRITE_REQUEST_US: f64 = 14_000.0;
 const BYTES_A_US: f64 = 130.0;
-/// Cases this near to the line are set apart.
+/// Cases so near to the line are counted apart.
 const DOUBT: f64 = 0.05;
 const FOLDS: usize = 10;
 
-/// How well the benefit was told, over all functions whose work was measured.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct BenefitScore {
-    pub(super) functions: usize,
-    /// Functions judged by medians of repeated runs.
-    pub(super) repeated: usize,
-    pub(super) cases: usize,
-    /// Percent of the cases told to profit that do.
-    pub(super) precision: f64,
-    /// Percent of the cases that profit that were told to.
-    pub(super) recall: f64,
-    /// Cases near the line, and the percent of them that was told right.
-    pub(super) in_doubt: usize,
-    pub(super) in_doubt_right: f64,
-    /// Percent of all cases that profit.
-    pub(super) profit: f64,
-}
-
-/// Judges the benefit's model in folds by input; none where nothing of the work was measured.
-pub(super) fn judge(functions: &[FunctionRows]) -> Option<BenefitScore> {
+/// Judges the benefit's model in folds by input; none if no work was measured.
+pub(super) fn judge(functions: &[FunctionRows]) -> Option<Value> {
     let (mut told_right, mut told, mut profit, mut doubt, mut doubt_right, mut counted) = (0, 0, 0, 0, 0, 0);
     let (mut cases, mut repeated) = (0, 0);
     for function in functions {
@@ -65,19 +47,24 @@ pub(super) fn judge(functions: &[FunctionRows]) -> Option<BenefitScore> {
         }
     }
     let percent = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
-    (cases > 0).then(|| BenefitScore {
-        functions: counted,
-        repeated,
-        cases,
-        precision: percent(told_right, told),
-        recall: percent(told_right, profit),
-        in_doubt: doubt,
-        in_doubt_right: percent(doubt_right, doubt),
-        profit: percent(profit, cases),
+    (cases > 0).then(|| {
+        json!({
+            "functions": counted,
+            // Functions judged by medians of repeated runs.
+            "repeated": repeated,
+            "cases": cases,
+            // Percent of the cases predicted to profit that do, and of the cases that profit that were predicted to.
+            "precision": percent(told_right, told),
+            "recall": percent(told_right, profit),
+            // Cases near the line, and the percent of them that was predicted right.
+            "in_doubt": doubt,
+            "in_doubt_right": percent(doubt_right, doubt),
+            "profit": percent(profit, cases),
+        })
     })
 }
 
-/// What each invocation spent in its own run, and what it is judged by, if it is.
+/// The times of each invocation in its own run, and the times that judge it, if any do.
 fn times(function: &FunctionRows) -> Option<(Vec<PhaseTimes>, Vec<Option<PhaseTimes>>)> {
     let work: Option<Vec<Work>> = function.rows.iter().map(|row| row.work).collect();
     let work = work?;
@@ -121,7 +108,8 @@ mod tests {
         }
         std::fs::write(folder.path().join("f.csv"), text).unwrap();
         let score = judge(&data_set::read(folder.path()).unwrap()).unwrap();
-        assert_eq!((score.repeated, score.cases + score.in_doubt), (1, 20), "{score:?}");
+        let of = |field: &str| score[field].as_u64().unwrap();
+        assert_eq!((of("repeated"), of("cases") + of("in_doubt")), (1, 20), "{score:?}");
     }
 
     #[test]
@@ -129,8 +117,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         data_set::tests::made_up(folder.path());
         let score = judge(&data_set::read(folder.path()).unwrap()).unwrap();
-        assert_eq!(score.functions, 1, "only one has its work measured");
-        assert!(score.cases + score.in_doubt == 160 && score.cases > 100, "{score:?}");
-        assert!(score.recall > 80.0 && score.precision > 80.0, "{score:?}");
+        let of = |field: &str| score[field].as_f64().unwrap();
+        assert_eq!(of("functions"), 1.0, "only one has its work measured");
+        assert!(of("cases") + of("in_doubt") == 160.0 && of("cases") > 100.0, "{score:?}");
+        assert!(of("recall") > 80.0 && of("precision") > 80.0, "{score:?}");
     }
 }

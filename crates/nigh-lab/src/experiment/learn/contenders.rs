@@ -1,4 +1,4 @@
-//! The models that are judged, and what each grants on a split.
+//! The models that are judged, and the grants of each on a split.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use nigh_learn::{Interval, J48, LinTree};
 use super::data_set::{FunctionRows, Split};
 use super::score::Outcome;
 
-/// The paper's tree, ours.
+/// The paper's tree, in our code.
 pub(super) const J48_OURS: &str = "j48";
-/// The same with the next interval up.
+/// J48 with the next interval up.
 pub(super) const J48_OURS_NEXT: &str = "j48-next";
 /// The default without a margin.
 pub(super) const LINTREE_POINT: &str = "lintree-point";
@@ -18,10 +18,10 @@ pub(super) const LINTREE: &str = "lintree";
 /// The default with other margins.
 pub(super) const MARGINS: [(&str, f64); 3] = [("lintree-q80", 0.8), ("lintree-q90", 0.9), ("lintree-q95", 0.95)];
 
-/// What each model granted, by model and width of interval.
+/// Grants and needs, by model and width of interval.
 pub(super) type GrantOutcomes = BTreeMap<(String, u64), Vec<Outcome>>;
 
-/// Fits ours to one side of a split and lets them grant for the other.
+/// Fits our models to one part of a split and lets them grant for the other.
 pub(super) fn judge(function: &FunctionRows, split: &Split, widths: &[Interval], into: &mut GrantOutcomes) {
     let (schema, samples) = function.samples(&split.train);
     let lintree = LinTree::fit(&schema, &samples);

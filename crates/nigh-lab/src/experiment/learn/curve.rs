@@ -1,4 +1,4 @@
-//! How soon models mature: OFC's criterion on the last quarter of a shuffle, by how many rows they were fitted to.
+//! How many rows models need to mature: OFC's criterion on the last quarter of a shuffle.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) struct Point {
     pub(super) mature_functions: usize,
 }
 
-/// One function's splits, by rows and shuffle.
+/// The splits of a function, by rows and shuffle.
 pub(super) type Splits = BTreeMap<(usize, u64), Split>;
 
 /// By model, rows and shuffle.
@@ -72,7 +72,6 @@ impl Curve {
     }
 }
 
-/// The points of all functions' curves.
 pub(super) fn points(curves: &[Curve], sizes: &[usize]) -> Vec<Point> {
     let models = curves.first().map(Curve::models).unwrap_or_default();
     let point = |model: &str, rows: usize| {

@@ -1,8 +1,8 @@
 //! A data set of real invocations: one CSV a function, one row an invocation (data/function-memory's form).
 //!
-//! `input_size`, `in_*`, `arg_*`, `start` and `used_before_bytes` are known before the run and are features, `peak_cgroup_bytes`
-//! is what is to be foretold, `input_id` names the input; what else is measured after the run and never a feature. `cpu_s` and
-//! `output_size` serve the caching benefit, with `repeats` and `cpu_median_s` where runs were repeated for it.
+//! `input_size`, `in_*`, `arg_*`, `start` and `used_before_bytes` are known before the run: the features. Models predict
+//! `peak_cgroup_bytes`; `input_id` names the input. All other columns are measured after the run and are no features. `cpu_s` and
+//! `output_size` serve the caching benefit, with `repeats` and `cpu_median_s` where runs were repeated.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::LabError;
 /// Rows of a function at most.
 const ROWS_MAX: usize = 100_000;
 const PEAK: &str = "peak_cgroup_bytes";
-/// Runs of one invocation whose median counts as quiet.
+/// The median of at least this many runs of one invocation is free of noise.
 const REPEATS_MIN: f64 = 5.0;
 
-/// What an invocation computed and wrote.
+/// An invocation's processor time and output.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work {
     pub(super) cpu_s: f64,
@@ -27,7 +27,6 @@ pub(super) struct Work {
     pub(super) median_s: Option<f64>,
 }
 
-/// One invocation.
 #[derive(Debug, Clone)]
 pub(super) struct Invocation {
     pub(super) features: FeatureRow,
@@ -46,7 +45,7 @@ pub(super) struct FunctionRows {
     pub(super) rows: Vec<Invocation>,
 }
 
-/// Rows to fit to and rows to be judged by, by number.
+/// Numbers of the rows that models are fitted to, and of those that judge them.
 #[derive(Debug, Clone)]
 pub(super) struct Split {
     pub(super) train: Vec<usize>,
@@ -122,7 +121,7 @@ impl FunctionRows {
         (0..count).map(split).filter(|split| !split.test.is_empty() && !split.train.is_empty()).collect()
     }
 
-    /// The first `count` rows of a shuffle to learn from, and its last quarter to be judged by.
+    /// The first `count` rows of a shuffle for training, and its last quarter for judging.
     pub(super) fn first(&self, count: usize, shuffle: u64) -> Split {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         let place = |row: &usize| hash_bytes(&[(*row as u64).to_le_bytes(), shuffle.to_le_bytes()].concat());
@@ -131,7 +130,7 @@ impl FunctionRows {
         Split { train: order[..count.min(cut)].to_vec(), test: order[cut..].to_vec() }
     }
 
-    /// The columns of these rows, and the rows by them.
+    /// The schema of these rows, and the rows encoded by it.
     pub(super) fn samples(&self, rows: &[usize]) -> (Schema, Vec<Sample>) {
         let schema = Schema::learn(rows.iter().map(|row| &self.rows[*row].features));
         let sample = |row: &usize| {

@@ -1,40 +1,24 @@
-//! What the paper's figures show, of this data: figure 2 (memory by input and by argument), figure 5 (how far predictions
-//! missed), and when functions mature (section 7.1.3). Pure.
+//! The paper's figures with this data: figure 2 (memory by input and by argument), figure 5 (errors of predictions), and when
+//! functions mature (section 7.1.3). Pure.
 
 use std::collections::BTreeMap;
 
 use nigh_learn::{FeatureValue, Interval};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::FunctionScore;
 use super::contenders::{self, GrantOutcomes};
 use super::curve;
 use super::data_set::{FunctionRows, Invocation};
+use crate::instrument::stats::Sample;
 
-/// Over-predictions are called near up to so many intervals (the paper's word on figure 5).
+/// An over-prediction of at most this many intervals is near (the paper's word for figure 5).
 const NEAR_INTERVALS: i64 = 3;
-/// Parts of the invocations, by the size of their input, within which memory is compared.
+/// Parts of the invocations, by the size of their input; memory is compared within each.
 const PARTS: usize = 10;
 
-/// An invocation of figure 2: memory by input size and argument.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct MemoryPoint {
-    pub(super) input_bytes: f64,
-    pub(super) argument: f64,
-    pub(super) peak_mb: f64,
-}
-
-/// How little the size of its input says of a function's memory.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct SizeSpread {
-    pub(super) function: String,
-    /// The largest peak over the least among invocations of about the same input size: the median of ten parts.
-    pub(super) spread: f64,
-    /// Correlation of input size and peak.
-    pub(super) correlation: f64,
-}
-
-/// Predictions that missed by so many intervals of 16 MB; below 0 they were too low (figure 5).
+/// How many predictions were wrong by `intervals` of 16 MB; a prediction below 0 was too low (figure 5).
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct ErrorCount {
     pub(super) model: String,
@@ -42,33 +26,11 @@ pub(super) struct ErrorCount {
     pub(super) predictions: usize,
 }
 
-/// Predictions that were too high, at 16 MB.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct OverPrediction {
-    pub(super) model: String,
-    /// Percent of them that are within three intervals.
-    pub(super) near_percent: f64,
-    /// Intervals too many, in million bytes: the mean over them alone, as the paper counts its waste.
-    pub(super) mean_mb: f64,
-}
-
-/// After how many rows functions mature; null where they do not within what was tried.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Maturation {
-    pub(super) model: String,
-    pub(super) median_rows: Option<usize>,
-    /// Three in four functions have matured.
-    pub(super) p75_rows: Option<usize>,
-    pub(super) p95_rows: Option<usize>,
-    /// Functions that have matured, by rows.
-    pub(super) functions: Vec<(usize, usize)>,
-}
-
 /// Models whose errors are shown.
 const SHOWN: [&str; 4] = [contenders::J48_OURS, contenders::LINTREE_POINT, contenders::LINTREE, "weka-j48"];
 
-/// The paper's function that blurs, or the first.
-pub(super) fn figure_2(functions: &[FunctionRows]) -> Vec<MemoryPoint> {
+/// The memory of the paper's function, which blurs, or else of the first.
+pub(super) fn figure_2(functions: &[FunctionRows]) -> Vec<Value> {
     let blur = functions.iter().find(|function| function.name == "wand_blur");
     let Some(function) = blur.or(functions.first()) else { return Vec::new() };
     let number = |row: &Invocation| {
@@ -77,20 +39,20 @@ pub(super) fn figure_2(functions: &[FunctionRows]) -> Vec<MemoryPoint> {
             _ => None,
         })
     };
-    let point = |row: &Invocation| MemoryPoint {
-        input_bytes: row.input_bytes,
-        argument: number(row).unwrap_or(0.0),
-        peak_mb: row.peak.bytes() as f64 / 1e6,
+    let point = |row: &Invocation| {
+        let (argument, peak_mb) = (number(row).unwrap_or(0.0), row.peak.bytes() as f64 / 1e6);
+        json!({ "input_bytes": row.input_bytes, "argument": argument, "peak_mb": peak_mb })
     };
     function.rows.iter().map(point).collect()
 }
 
-/// The same of every function, in a number.
-pub(super) fn size_spreads(functions: &[FunctionRows]) -> Vec<SizeSpread> {
+/// How much the memory of each function varies at one size of its input: the largest peak over the least among invocations of
+/// about the same input size, the median of ten parts; and the correlation of input size and peak.
+pub(super) fn size_spreads(functions: &[FunctionRows]) -> Vec<Value> {
     functions.iter().map(size_spread).collect()
 }
 
-fn size_spread(function: &FunctionRows) -> SizeSpread {
+fn size_spread(function: &FunctionRows) -> Value {
     let mut points: Vec<(f64, f64)> =
         function.rows.iter().map(|row| (row.input_bytes, row.peak.bytes() as f64)).collect();
     points.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -99,12 +61,8 @@ fn size_spread(function: &FunctionRows) -> SizeSpread {
             part.iter().fold((f64::MAX, 0.0_f64), |(low, high), (_, peak)| (low.min(*peak), high.max(*peak)));
         most / least
     };
-    let parts = points.chunks(points.len().div_ceil(PARTS).max(1)).map(ratio).collect();
-    SizeSpread {
-        function: function.name.clone(),
-        spread: crate::instrument::stats::Sample::new(parts).median(),
-        correlation: correlation(&points),
-    }
+    let parts = Sample::new(points.chunks(points.len().div_ceil(PARTS).max(1)).map(ratio).collect());
+    json!({ "function": function.name, "spread": parts.median(), "correlation": correlation(&points) })
 }
 
 /// Pearson's; 0 where one does not vary.
@@ -139,25 +97,25 @@ pub(super) fn figure_5(granted: &[GrantOutcomes]) -> Vec<ErrorCount> {
     counts.into_iter().map(count).collect()
 }
 
-/// What the paper says of figure 5, of these errors.
-pub(super) fn over_predictions(errors: &[ErrorCount]) -> Vec<OverPrediction> {
+/// The paper's figures about figure 5, of predictions that were too high at 16 MB: the percent of them within three intervals,
+/// and their mean excess in million bytes.
+pub(super) fn over_predictions(errors: &[ErrorCount]) -> Vec<Value> {
     let width_mb = Interval::OFC.width().bytes() as f64 / 1e6;
     let of_model = |model: &&str| {
         let over = || errors.iter().filter(|error| error.model == **model && error.intervals > 0);
         let all: usize = over().map(|error| error.predictions).sum();
         let near: usize = over().filter(|error| error.intervals <= NEAR_INTERVALS).map(|error| error.predictions).sum();
         let intervals: i64 = over().map(|error| error.intervals * error.predictions as i64).sum();
-        (all > 0).then(|| OverPrediction {
-            model: (*model).to_owned(),
-            near_percent: 100.0 * near as f64 / all as f64,
-            mean_mb: width_mb * intervals as f64 / all as f64,
-        })
+        let near_percent = 100.0 * near as f64 / all as f64;
+        let mean_mb = width_mb * intervals as f64 / all as f64;
+        (all > 0).then(|| json!({ "model": model, "near_percent": near_percent, "mean_mb": mean_mb }))
     };
     SHOWN.iter().filter_map(of_model).collect()
 }
 
-/// When the functions of these scores mature, by model.
-pub(super) fn maturation(scores: &[FunctionScore], functions: usize) -> Vec<Maturation> {
+/// After how many rows a half, three in four and 95 % of the functions mature, by model; null if they need more than were tried.
+/// `functions` counts those that have matured, by rows.
+pub(super) fn maturation(scores: &[FunctionScore], functions: usize) -> Vec<Value> {
     let mut by_model = BTreeMap::<&str, Vec<usize>>::new();
     for score in scores.iter().filter(|score| score.interval_mb == 16) {
         by_model.entry(&score.model).or_default().extend(score.mature_at);
@@ -166,14 +124,14 @@ pub(super) fn maturation(scores: &[FunctionScore], functions: usize) -> Vec<Matu
     let of_model = |(model, mut rows): (&str, Vec<usize>)| {
         rows.sort_unstable();
         let share = |percent: usize| rows.get((functions * percent).div_ceil(100).max(1) - 1).copied();
-        let until = |size: usize| (size, rows.iter().filter(|row| **row <= size).count());
-        Maturation {
-            model: model.to_owned(),
-            median_rows: share(50),
-            p75_rows: share(75),
-            p95_rows: share(95),
-            functions: curve::SIZES.iter().map(|size| until(*size)).collect(),
-        }
+        let until = |size: &usize| (*size, rows.iter().filter(|row| *row <= size).count());
+        json!({
+            "model": model,
+            "median_rows": share(50),
+            "p75_rows": share(75),
+            "p95_rows": share(95),
+            "functions": curve::SIZES.iter().map(until).collect::<Vec<_>>(),
+        })
     };
     by_model.into_iter().map(of_model).collect()
 }
@@ -188,8 +146,8 @@ mod tests {
         let count = |intervals, predictions| ErrorCount { model: "j48".to_owned(), intervals, predictions };
         let over = over_predictions(&[count(-5, 9), count(0, 80), count(1, 6), count(2, 2), count(10, 2)]);
         assert_eq!(over.len(), 1, "no other model erred");
-        assert!((over[0].near_percent - 80.0).abs() < 1e-9, "{over:?}");
-        assert!((over[0].mean_mb - 16.0 * 30.0 / 10.0).abs() < 1e-9, "{over:?}");
+        let near = |field: &str, figure: f64| (over[0][field].as_f64().unwrap() - figure).abs() < 1e-9;
+        assert!(near("near_percent", 80.0) && near("mean_mb", 16.0 * 30.0 / 10.0), "{over:?}");
     }
 
     #[test]
@@ -203,8 +161,9 @@ mod tests {
         };
         let scores = [score("a", Some(25)), score("b", Some(50)), score("c", Some(250)), score("d", None)];
         let all = maturation(&scores, 4);
-        assert_eq!((all[0].median_rows, all[0].p75_rows, all[0].p95_rows), (Some(50), Some(250), None));
-        assert_eq!(all[0].functions[..2], [(25, 1), (50, 2)]);
+        let of = |field: &str| all[0][field].clone();
+        assert_eq!([of("median_rows"), of("p75_rows"), of("p95_rows")], [json!(50), json!(250), Value::Null]);
+        assert_eq!(of("functions").as_array().unwrap()[..2], [json!([25, 1]), json!([50, 2])]);
     }
 
     #[test]

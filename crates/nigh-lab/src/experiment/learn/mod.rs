@@ -1,8 +1,8 @@
-//! `nigh experiment learn`: models of peak memory on real invocations, beside WEKA's on the very same splits (OFC table 1,
+//! `nigh experiment learn`: models of peak memory on real invocations, beside WEKA's on the same splits (OFC table 1,
 //! figures 2, 5 and 6, section 7.1.3).
 //!
 //! Folds are by input. Every score is a mean over functions, each counted once. Grants for an interval are its upper end;
-//! `over_mb` counts what is granted beyond the need over all invocations, under-predicted ones included at nothing.
+//! `over_mb` is the mean grant beyond the need over all invocations; an under-predicted one counts as 0.
 
 mod benefit;
 mod contenders;
@@ -22,23 +22,25 @@ use indicatif::ProgressBar;
 use nigh_learn::Interval;
 use nigh_terms::ByteSize;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use self::contenders::GrantOutcomes;
 use self::curve::{Curve, Point};
 use self::data_set::{FunctionRows, Split};
-use self::figures::{ErrorCount, Maturation, MemoryPoint, OverPrediction, SizeSpread};
+use self::figures::ErrorCount;
 use self::score::Score;
-use self::verdict::Verdict;
 use self::weka::{Weka, WekaRequest, WekaTimes};
 use crate::LabError;
 use crate::instrument::machine::Machine;
-use crate::instrument::report::{print_report, write_page};
+use crate::instrument::report::publish;
+use crate::instrument::stats::Sample;
+use crate::instrument::verdict::Verdict;
 
 const FOLDS: usize = 10;
 const SHUFFLES: u64 = 5;
 /// Widths of intervals, in million bytes: the paper's three, and single megabytes.
 const WIDTHS_MB: [u64; 4] = [32, 16, 8, 1];
-/// Those that WEKA is asked for: at 1 MB its trees have a class for almost every row.
+/// WEKA gets the widest: at 1 MB its trees have a class for almost every row.
 const WEKA_WIDTHS: usize = 3;
 const WEKA_ALL: &[&str] = &["J48", "RandomForest", "RandomTree", "HoeffdingTree"];
 const WEKA_CURVE: &[&str] = &["J48"];
@@ -52,12 +54,11 @@ pub(crate) struct LearnArgs {
     /// 16 MB intervals alone, one shuffle, and of WEKA J48 alone
     #[arg(long)]
     quick: bool,
-    /// Writes the report as a page
+    /// Write the page with the charts to this file
     #[arg(long)]
     html: Option<PathBuf>,
 }
 
-/// A model's scores on one function.
 #[derive(Debug, Clone, Serialize)]
 struct FunctionScore {
     function: String,
@@ -81,20 +82,11 @@ struct MeanScore {
     mature_at: Option<usize>,
 }
 
-/// What the data set is.
-#[derive(Debug, Clone, Serialize)]
-struct FunctionAbout {
-    function: String,
-    rows: usize,
-    inputs: usize,
-    /// Peaks, in million bytes: least, median, 95th percentile, most.
-    peaks_mb: [f64; 4],
-}
-
 #[derive(Debug, Serialize)]
 struct LearnReport {
     machine: Machine,
-    functions: Vec<FunctionAbout>,
+    /// The data set.
+    functions: Vec<Value>,
     /// Why WEKA takes no part, if it does not.
     weka: Option<String>,
     mean: Vec<MeanScore>,
@@ -105,23 +97,19 @@ struct LearnReport {
     speed: speed::Speed,
     /// WEKA's own times, by function (figure 6).
     weka_times: Vec<WekaTimes>,
-    figure_2: Vec<MemoryPoint>,
-    size_spreads: Vec<SizeSpread>,
+    figure_2: Vec<Value>,
+    size_spreads: Vec<Value>,
     figure_5: Vec<ErrorCount>,
-    over_predictions: Vec<OverPrediction>,
-    maturation: Vec<Maturation>,
-    benefit: Option<benefit::BenefitScore>,
+    over_predictions: Vec<Value>,
+    maturation: Vec<Value>,
+    benefit: Option<Value>,
     benefit_store: String,
 }
 
 impl LearnArgs {
     pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let html = self.html.clone();
-        let report = self.report(machine)?;
-        if let Some(path) = &html {
-            write_page(path, &page::page(&report)?)?;
-        }
-        print_report(&report, || page::text(&report), json)
+        publish(&self.report(machine)?, html.as_deref(), page::page, page::text, json)
     }
 
     fn report(self, mut machine: Machine) -> Result<LearnReport, LabError> {
@@ -259,14 +247,15 @@ fn mean(scores: &[FunctionScore], curve: &[Point]) -> Vec<MeanScore> {
     keys.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(other.1)));
     keys.dedup();
     let of_key = |(interval_mb, model): (u64, &str)| {
-        let of_model = || scores.iter().filter(|score| score.model == model && score.interval_mb == interval_mb);
-        let mut mature: Vec<usize> = of_model().filter_map(|score| score.mature_at).collect();
+        let of_model: Vec<_> =
+            scores.iter().filter(|score| score.model == model && score.interval_mb == interval_mb).collect();
+        let mut mature: Vec<usize> = of_model.iter().filter_map(|score| score.mature_at).collect();
         mature.sort_unstable();
-        let middle = mature.get(of_model().count() / 2).copied();
+        let middle = mature.get(of_model.len() / 2).copied();
         MeanScore {
             model: model.to_owned(),
             interval_mb,
-            score: Score::mean(of_model().map(|score| &score.score).collect::<Vec<_>>().into_iter()),
+            score: Score::mean(of_model.iter().map(|score| &score.score)),
             mature_functions: curve.iter().any(|point| point.model == model).then_some(mature.len()),
             mature_at: middle,
         }
@@ -274,15 +263,16 @@ fn mean(scores: &[FunctionScore], curve: &[Point]) -> Vec<MeanScore> {
     keys.into_iter().map(of_key).collect()
 }
 
-fn about(function: &FunctionRows) -> FunctionAbout {
-    let peaks =
-        crate::instrument::stats::Sample::new(function.rows.iter().map(|row| row.peak.bytes() as f64 / 1e6).collect());
-    FunctionAbout {
-        function: function.name.clone(),
-        rows: function.rows.len(),
-        inputs: function.inputs(),
-        peaks_mb: [0.0, 0.5, 0.95, 1.0].map(|share| peaks.percentile(share)),
-    }
+fn about(function: &FunctionRows) -> Value {
+    let peaks = Sample::of(&function.rows, |row| row.peak.bytes() as f64 / 1e6);
+    let least_to_most = [0.0, 0.5, 0.95, 1.0].map(|share| peaks.percentile(share));
+    json!({
+        "function": function.name,
+        "rows": function.rows.len(),
+        "inputs": function.inputs(),
+        // Least, median, 95th percentile, most.
+        "peaks_mb": least_to_most,
+    })
 }
 
 #[cfg(test)]

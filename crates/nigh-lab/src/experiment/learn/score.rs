@@ -1,4 +1,4 @@
-//! How good predictions were: exact, exact or over, and memory granted in vain (OFC table 1, and what facts of it leave out).
+//! The quality of predictions: exact, exact or over (OFC table 1), and memory granted in vain.
 
 use nigh_learn::{Interval, Nearness, is_mature};
 use nigh_terms::ByteSize;

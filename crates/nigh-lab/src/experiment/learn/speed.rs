@@ -19,7 +19,7 @@ const FITS: usize = 9;
 /// Times of the default model, all functions together.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Speed {
-    /// Reading the clock, which is in all that follows.
+    /// Reading the clock; all other times include it.
     pub(super) clock_ns: f64,
     pub(super) predict_p50_ns: f64,
     pub(super) predict_p99_ns: f64,
@@ -55,7 +55,7 @@ pub(super) fn measure(functions: &[FunctionRows], widths: &[Interval]) -> Speed 
             let features = black_box(&function.rows[row].features);
             whole_ns.push(nanoseconds(|| model.predict(&schema.encode(features))));
         }
-        // As many rows as asked, made of those there are: a byte more a round, so that no two are the same.
+        // The rows repeat until there are enough, each time with one more byte, so that no two are the same.
         let many: Vec<_> = (0..FIT_ROWS)
             .map(|at| {
                 let mut sample = samples[at % samples.len()];

@@ -1,39 +1,19 @@
-//! What was asked beside what was measured: ratios to J48 in the same table.
+//! The targets beside what was measured: ratios to J48 in the same table.
 
-use serde::Serialize;
+use serde_json::Value;
 
-use super::benefit::BenefitScore;
 use super::contenders::{J48_OURS, J48_OURS_NEXT, LINTREE, LINTREE_POINT, MARGINS};
 use super::curve::Point;
 use super::speed::Speed;
 use super::{MeanScore, Score};
+use crate::instrument::verdict::Verdict;
 
-/// The model that is run by default and whose maturity counts.
-const DEFAULT: &str = LINTREE;
-
-/// One line of what was asked.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Verdict {
-    pub(super) what: String,
-    pub(super) measured: f64,
-    pub(super) bound: f64,
-    /// True where more is better.
-    pub(super) at_least: bool,
-    pub(super) met: bool,
-}
-
-fn verdict(what: impl Into<String>, measured: f64, at_least: bool, bound: f64) -> Verdict {
-    let met = if at_least { measured >= bound } else { measured <= bound };
-    Verdict { what: what.into(), measured, bound, at_least, met }
-}
-
-/// All lines that what was measured allows.
 pub(super) fn verdicts(
     mean: &[MeanScore],
     curve: &[Point],
     functions: usize,
     speed: &Speed,
-    benefit: Option<&BenefitScore>,
+    benefit: Option<&Value>,
 ) -> Vec<Verdict> {
     let of = |model: &str, width: u64| -> Option<Score> {
         mean.iter().find(|mean| mean.model == model && mean.interval_mb == width).map(|mean| mean.score)
@@ -42,8 +22,8 @@ pub(super) fn verdicts(
     for baseline in ["weka-j48", J48_OURS] {
         if let Some((ours, theirs)) = of(LINTREE_POINT, 16).zip(of(baseline, 16)) {
             let points = |what: &str| format!("{what} above {baseline} at 16 MB, without margin, points");
-            all.push(verdict(points("exact"), ours.exact - theirs.exact, true, 7.0));
-            all.push(verdict(points("exact or over"), ours.exact_or_over - theirs.exact_or_over, true, 4.5));
+            all.push(Verdict::at_least(points("exact"), ours.exact - theirs.exact, 7.0));
+            all.push(Verdict::at_least(points("exact or over"), ours.exact_or_over - theirs.exact_or_over, 4.5));
         }
     }
     for baseline in ["weka-j48-next", J48_OURS_NEXT] {
@@ -54,36 +34,32 @@ pub(super) fn verdicts(
             safe.map(|ours| ours.over_mb).min_by(f64::total_cmp)
         };
         if let Some((theirs, over)) = of(baseline, 16).and_then(|theirs| Some((theirs, safe(&theirs)?))) {
-            all.push(verdict(
-                format!("over-allocation over {baseline}'s, at least as safe"),
-                over / theirs.over_mb,
-                false,
-                0.5,
-            ));
+            let what = format!("over-allocation over {baseline}'s, at least as safe");
+            all.push(Verdict::at_most(what, over / theirs.over_mb, 0.5));
         }
     }
-    let point = |rows: usize| curve.iter().find(|point| point.model == DEFAULT && point.rows == rows);
+    let point = |rows: usize| curve.iter().find(|point| point.model == LINTREE && point.rows == rows);
     if let Some(point) = point(25) {
-        all.push(verdict("percent of functions mature at 25 rows", point.mature_percent, true, 87.0));
+        all.push(Verdict::at_least("percent of functions mature at 25 rows", point.mature_percent, 87.0));
     }
     if let Some(point) = point(100) {
         let left = (functions - point.mature_functions) as f64;
-        all.push(verdict("functions not mature at 100 rows", left, false, 1.0));
+        all.push(Verdict::at_most("functions not mature at 100 rows", left, 1.0));
     }
     if let Some(ours) = of(LINTREE_POINT, 16) {
-        all.push(verdict("stretch: exact at 16 MB, percent", ours.exact, true, 92.0));
-        all.push(verdict("stretch: exact or over at 16 MB, percent", ours.exact_or_over, true, 96.5));
+        all.push(Verdict::at_least("stretch: exact at 16 MB, percent", ours.exact, 92.0));
+        all.push(Verdict::at_least("stretch: exact or over at 16 MB, percent", ours.exact_or_over, 96.5));
     }
     let safe = MARGINS.iter().filter_map(|(name, _)| of(name, 16)).filter(|score| score.exact_or_over >= 98.5);
     if let Some(over) = safe.map(|score| score.over_mb).min_by(f64::total_cmp) {
-        all.push(verdict("stretch: over-allocation at 98.5 % exact or over, MB", over, false, 10.5));
+        all.push(Verdict::at_most("stretch: over-allocation at 98.5 % exact or over, MB", over, 10.5));
     }
-    all.push(verdict("prediction, p99, ns", speed.predict_p99_ns, false, 250.0));
-    all.push(verdict("prediction with features, p99, ns", speed.with_features_p99_ns, false, 1000.0));
-    all.push(verdict("fit of 500 rows with calibration, ms", speed.train500_ms, false, 5.0));
+    all.push(Verdict::at_most("prediction, p99, ns", speed.predict_p99_ns, 250.0));
+    all.push(Verdict::at_most("prediction with features, p99, ns", speed.with_features_p99_ns, 1000.0));
+    all.push(Verdict::at_most("fit of 500 rows with calibration, ms", speed.train500_ms, 5.0));
     if let Some(benefit) = benefit {
-        all.push(verdict("caching benefit, precision, percent", benefit.precision, true, 98.8));
-        all.push(verdict("caching benefit, recall, percent", benefit.recall, true, 98.6));
+        all.push(Verdict::at_least("caching benefit, precision, percent", benefit["precision"].as_f64(), 98.8));
+        all.push(Verdict::at_least("caching benefit, recall, percent", benefit["recall"].as_f64(), 98.6));
     }
     all
 }
@@ -119,9 +95,9 @@ mod tests {
         };
         let lines = verdicts(&all, &[], 2, &speed, None);
         let find = |what: &str| lines.iter().find(|line| line.what.starts_with(what)).unwrap();
-        assert!(find("exact above j48").met);
-        assert!(!find("exact or over above j48").met);
-        assert!((find("over-allocation over j48-next").measured - 11.0 / 24.0).abs() < 1e-9);
-        assert!(!find("prediction, p99").met && find("fit of 500").met);
+        assert_eq!(find("exact above j48").met, Some(true));
+        assert_eq!(find("exact or over above j48").met, Some(false));
+        assert!((find("over-allocation over j48-next").measured.unwrap() - 11.0 / 24.0).abs() < 1e-9);
+        assert_eq!((find("prediction, p99").met, find("fit of 500").met), (Some(false), Some(true)));
     }
 }

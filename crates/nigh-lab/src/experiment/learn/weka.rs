@@ -1,7 +1,6 @@
-//! WEKA's learners on the very same splits: a program for the Java machine, given files of rows and of splits.
+//! WEKA's learners on the same splits: a Java program reads files of rows and of splits.
 //!
-//! `make peers` fetches WEKA by Maven into the cache of peers; where it or a Java is missing, the report says so and goes
-//! without.
+//! `make peers` fetches WEKA by Maven into the cache of peers. If WEKA or Java is missing, the report says so.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,7 +28,7 @@ pub(super) struct Weka {
     pub(super) version: String,
 }
 
-/// One split as WEKA is asked.
+/// One split for WEKA.
 #[derive(Debug)]
 pub(super) struct WekaRequest<'s> {
     pub(super) id: String,
@@ -48,7 +47,7 @@ pub(super) struct WekaTimes {
     pub(super) fit_ms: f64,
 }
 
-/// What WEKA said: outcomes by function, split, width and algorithm; and times.
+/// WEKA's answers: outcomes by function, split, width and algorithm; and times.
 #[derive(Debug, Default)]
 pub(super) struct WekaResults {
     pub(super) outcomes: BTreeMap<(String, String, u64, String), Vec<Outcome>>,
@@ -95,7 +94,7 @@ impl Weka {
             .at("java")?;
         if !output.status.success() {
             let told = String::from_utf8_lossy(&output.stderr);
-            // The exception, not the places it went through.
+            // The exception without its stack.
             let why = told.lines().find(|line| line.starts_with("Exception") || line.contains("error:"));
             let last = why.or_else(|| told.lines().last()).unwrap_or_default();
             return Err(LabError::Request { what: format!("WEKA {}", self.version), reason: last.to_owned() });
@@ -180,7 +179,7 @@ fn read(text: &str, functions: &[FunctionRows], asked: &[Vec<WekaRequest<'_>>]) 
                 let (predict_p50_ns, predict_p99_ns, fit_ms) = (number()?, number()?, number()?);
                 said.timed.push(WekaTimes { function, algorithm, predict_p50_ns, predict_p99_ns, fit_ms });
             }
-            // What its libraries print of themselves.
+            // WEKA's libraries print other lines.
             _ => {}
         }
     }

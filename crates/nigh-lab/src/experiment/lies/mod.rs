@@ -1,9 +1,8 @@
-//! Functions that lie about what they need, beside a tenant who does not: what that tenant notices of each lie.
+//! A tenant's function lies about its needs; what an honest tenant beside it notices.
 //!
-//! One tenant's function takes memory at random, leaks, bursts, forks, fills what looks like a disk, floods the cache;
-//! another's reads, computes and writes all the while. Harm is an invocation of the honest one that fails, answers what
-//! is wrong, or takes far longer than beside a neighbour who honestly computes as much; and a node that gives more
-//! memory than it has. What becomes of the liar is printed and does not count.
+//! The liar takes memory at random, leaks, bursts, forks, fills /tmp, floods the cache; the honest function reads, computes and
+//! writes meanwhile. Harm is an honest invocation that fails, answers wrongly, or takes far longer than beside an honest
+//! neighbour with as much work; and a node that grants more memory than it has. The liar's own end does not count.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,14 +19,14 @@ use tokio::runtime::Handle;
 
 use crate::LabError;
 use crate::instrument::error::Tried;
-use crate::instrument::http_load::Connection;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{self, NodeUnderTest, python};
 use crate::instrument::platform::{self, Deployment, LambdaClient};
 use crate::instrument::progress;
 use crate::instrument::report::print_report;
+use crate::instrument::s3_door::S3Door;
 use crate::instrument::stats::Sample;
-use crate::instrument::table::table_of;
+use crate::instrument::template::{Columns, fill};
 
 /// The lies, each a function; see the head of the file.
 const LIES: &str = include_str!("liar.py");
@@ -36,9 +35,9 @@ const HONEST: &str = "honest";
 const BUCKET: &str = "lies";
 const INPUT: &str = "input";
 const INPUT_BYTES: usize = 256 << 10;
-/// How often the honest function goes over its input: some milliseconds of work.
+/// The honest function hashes its input so often: some milliseconds of work.
 const TURNS: u32 = 10;
-/// What the liar books, and the honest function.
+/// Bookings.
 const LIAR_MB: u64 = 256;
 const HONEST_MB: u64 = 256;
 /// The node's memory for sandboxes: two liars, two honest ones, and one more.
@@ -46,39 +45,41 @@ const FUNCTIONS_MB: u64 = 5 * LIAR_MB;
 const CACHE_MB: u64 = 64;
 const LIAR_CLIENTS: usize = 2;
 const TIMEOUT_S: u64 = 20;
-/// So long each lie is told, unless asked otherwise.
+/// How long each lie lasts by default.
 const SECONDS: f64 = 5.0;
-/// An honest invocation is late beyond the greater of these: an amount, and a multiple of the median beside a neighbour
-/// that honestly computes.
+/// An honest invocation is late if it takes longer than the greater of these: an amount, and a multiple of the median beside an
+/// honest neighbour.
 const LATE: Duration = Duration::from_secs(1);
 const LATE_TIMES: f64 = 10.0;
-/// The node's figures are looked at so often.
+/// How often the node's status is read.
 const LOOK: Duration = Duration::from_millis(50);
+
+const COLUMNS: Columns = Columns(
+    "lie | told = {liar.invocations} | answered = {liar.answered} | honest = {honest.invocations} | failed = {honest.failed} | \
+     wrong = {honest.wrong} | late = {honest.late} | p50 ms = {honest.p50_ms:.1} | p99 ms = {honest.p99_ms:.1} | \
+     slower = {slower:.2} | over budget = {over_budget}",
+);
 
 /// What `nigh experiment lies` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct LiesArgs {
-    /// Only these lies
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    only: Vec<String>,
-    /// How long each lie is told
+    /// How long each lie lasts
     #[arg(long, default_value_t = SECONDS, value_name = "S")]
     seconds: f64,
 }
 
-/// A lie as its file lists it.
 #[derive(Clone, Debug, Deserialize)]
 struct ListedLie {
     lie: String,
     what: String,
 }
 
-/// What became of the liar.
+/// How the liar's invocations ended.
 #[derive(Clone, Debug, Default, Serialize)]
 struct LiarsFate {
     invocations: usize,
     answered: usize,
-    /// Ends that were no answers, by their kind.
+    /// Ends without an answer, by kind.
     ended: BTreeMap<String, usize>,
 }
 
@@ -91,23 +92,8 @@ struct HonestOutcome {
     late: usize,
     p50_ms: f64,
     p99_ms: f64,
-    /// The first that was harmed.
+    /// The first harm.
     first: Option<String>,
-}
-
-/// One lie, and what came of it.
-#[derive(Clone, Debug, Serialize)]
-struct Row {
-    lie: String,
-    what: String,
-    liar: LiarsFate,
-    honest: HonestOutcome,
-    /// The honest median over that beside a neighbour who honestly computes.
-    slower: f64,
-    /// Looks at the node that found it over its memory.
-    over_budget: usize,
-    /// Failed, wrong or late invocations of the honest tenant, and looks that found the node over its memory.
-    harm_to_others: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -118,10 +104,11 @@ struct LiesReport {
     alone: HonestOutcome,
     /// Beside two more of its kind, of the other tenant.
     beside_honest: HonestOutcome,
-    /// Later than this is late, in milliseconds.
+    /// An invocation that takes longer is late.
     late_ms: f64,
-    rows: Vec<Row>,
-    harm_to_others: usize,
+    /// A row for each lie.
+    rows: Vec<Value>,
+    harm_to_others: u64,
 }
 
 impl LiesArgs {
@@ -130,7 +117,7 @@ impl LiesArgs {
         let handle = Handle::current();
         let report = tokio::task::spawn_blocking(move || self.tell_all(&stage, machine, &handle)).await;
         let report = report.of_node()??;
-        print_report(&report, || text(&report), json)?;
+        print_report(&report, || report.text(), json)?;
         let harm = report.harm_to_others;
         if harm == 0 {
             Ok(())
@@ -140,9 +127,9 @@ impl LiesArgs {
     }
 
     fn tell_all(self, stage: &Stage, machine: Machine, handle: &Handle) -> Result<LiesReport, LabError> {
-        let listed = self.choose(stage.list()?)?;
+        let listed = stage.list()?;
         let length = Duration::try_from_secs_f64(self.seconds).unwrap_or(Duration::from_secs(1));
-        // What a first run brings is nobody's harm.
+        // Cold starts are no harm.
         stage.honest_for(length / 2, handle)?;
         let alone = stage.beside(None, length, f64::INFINITY, handle)?.honest;
         let honest_work = |round: usize| stage.honest_event(&format!("other-{round}"));
@@ -155,27 +142,25 @@ impl LiesArgs {
             let event = |round: usize| lying_event(&lie, round);
             let LieOutcome { liar, honest, over_budget } =
                 stage.beside(Some((LIAR, &event)), length, late_ms, handle)?;
-            let harm_to_others = honest.failed + honest.wrong + honest.late + over_budget;
-            let slower = honest.p50_ms / beside_honest.p50_ms;
-            rows.push(Row { lie, what, liar, honest, slower, over_budget, harm_to_others });
+            rows.push(json!({
+                "lie": lie,
+                "what": what,
+                "liar": liar,
+                "honest": honest,
+                // The honest median over that beside an honest neighbour.
+                "slower": honest.p50_ms / beside_honest.p50_ms,
+                // How often the node's status showed more memory given than it has.
+                "over_budget": over_budget,
+                "harm_to_others": honest.failed + honest.wrong + honest.late + over_budget,
+            }));
             progress.inc(1);
         }
         progress.finish_and_clear();
-        let harm = rows.iter().map(|row| row.harm_to_others).sum();
+        let harm = rows.iter().filter_map(|row| row["harm_to_others"].as_u64()).sum();
         Ok(LiesReport { machine, seconds: self.seconds, alone, beside_honest, late_ms, rows, harm_to_others: harm })
-    }
-
-    fn choose(&self, mut listed: Vec<ListedLie>) -> Result<Vec<ListedLie>, LabError> {
-        if let Some(unknown) = self.only.iter().find(|name| listed.iter().all(|one| one.lie != **name)) {
-            let missing = format!("the lie {unknown}");
-            return Err(LabError::Missing { missing, hint: "the report names all of them" });
-        }
-        listed.retain(|one| self.only.is_empty() || self.only.contains(&one.lie));
-        Ok(listed)
     }
 }
 
-/// What a lie is called with; strange where that is the lie.
 fn lying_event(lie: &str, round: usize) -> Value {
     let mut event = json!({"lie": lie, "round": round, "bucket": BUCKET, "size": round % 7});
     if lie == "strange_arguments" {
@@ -203,7 +188,6 @@ struct Stage {
     digest: String,
 }
 
-/// What came of one lie.
 struct LieOutcome {
     liar: LiarsFate,
     honest: HonestOutcome,
@@ -220,17 +204,9 @@ impl Stage {
         let node = Arc::new(NodeUnderTest::start(work.path(), &settings(&python()?))?);
         let input: Vec<u8> = (0..INPUT_BYTES).map(|at| (at * at % 251) as u8).collect();
         for tenant in [HONEST, LIAR] {
-            let signer = node.signer_of(tenant, "s3")?;
-            let server = node.s3()?;
-            let mut connection = Connection::open(server).of_node()?;
-            for (path, body) in [(format!("/{BUCKET}"), &[][..]), (format!("/{BUCKET}/{INPUT}"), &input[..])] {
-                let request = signer.signed(Method::PUT, server, &path, &[], body).await?;
-                let failed = |reason: String| LabError::Request { what: path.clone(), reason };
-                let (head, _) = connection.fetch(&request).map_err(|error| failed(error.to_string()))?;
-                if !head.starts_with("HTTP/1.1 200") {
-                    return Err(failed(head));
-                }
-            }
+            let door = S3Door { signer: node.signer_of(tenant, "s3")?, address: node.s3()? };
+            door.send(Method::PUT, &format!("/{BUCKET}"), b"").await?;
+            door.send(Method::PUT, &format!("/{BUCKET}/{INPUT}"), &input).await?;
             let mut client = LambdaClient::connect_as(&node, tenant)?;
             let functions = [(HONEST, "liar.honest", HONEST_MB), (LIAR, "liar.handler", LIAR_MB)];
             for (name, handler, memory_mb) in functions {
@@ -246,7 +222,6 @@ impl Stage {
         Ok(Self { node, work, digest })
     }
 
-    /// The lies, as the file says them.
     fn list(&self) -> Result<Vec<ListedLie>, LabError> {
         let file = self.work.path().join("code/liar.py");
         let python = python()?;
@@ -260,7 +235,7 @@ impl Stage {
         json!({"bucket": BUCKET, "input": INPUT, "output": output, "turns": TURNS, "digest": self.digest})
     }
 
-    /// What the honest tenant sees for `length` while the other's `function` is called with events by round.
+    /// Invokes the honest function for `length`, while the other tenant's `function` is invoked with an event for each round.
     fn beside(
         &self,
         other: Option<(&str, &(dyn Fn(usize) -> Value + Sync))>,
@@ -290,7 +265,7 @@ impl Stage {
         })
     }
 
-    /// Calls the honest function again and again; how long each took in milliseconds, and what was wrong with it.
+    /// Invokes the honest function in a loop. Returns the milliseconds and the harm of each invocation.
     fn honest_for(&self, length: Duration, handle: &Handle) -> Result<Vec<(f64, Harm)>, LabError> {
         let mut client = LambdaClient::connect_as(&self.node, HONEST)?;
         let event = self.honest_event("output").to_string();
@@ -313,7 +288,7 @@ impl Stage {
                 },
             };
             if matches!(harm, Harm::Failed(_)) {
-                // A connection that broke is not used again.
+                // A broken connection is not used again.
                 client = LambdaClient::connect_as(&self.node, HONEST)?;
             }
             calls.push((took, harm));
@@ -351,17 +326,8 @@ impl Stage {
         }
         Ok(fate)
     }
-}
 
-/// What was wrong with an honest invocation.
-enum Harm {
-    None,
-    Failed(String),
-    Wrong(String),
-}
-
-impl Stage {
-    /// Looks at the node until `over`: how often it had given more memory than it has.
+    /// Reads the node's status until `over`. Returns how often the node had given more memory than it has.
     fn watch(&self, over: &AtomicBool) -> Result<usize, LabError> {
         let mut exceeded = 0;
         while !over.load(Ordering::Acquire) {
@@ -373,8 +339,15 @@ impl Stage {
     }
 }
 
-/// True if the node's status shows more given than there is: copies beyond the cache's budget; or, where the node lends
-/// what sandboxes do not use, grants and what the cache takes of it beyond what is booked and the cache's own.
+/// What was wrong with an honest invocation.
+enum Harm {
+    None,
+    Failed(String),
+    Wrong(String),
+}
+
+/// True if the status shows more memory given than there is: copies beyond the cache's budget; or, where the node lends unused
+/// memory, grants and lent memory beyond the bookings and the cache's own memory.
 fn gives_too_much(status: &Value) -> bool {
     let of = |section: &str, field: &str| status[section][field].as_u64();
     let cache = of("cache", "kept").zip(of("cache", "budget")).is_some_and(|(kept, budget)| kept > budget);
@@ -426,31 +399,12 @@ fn settings(python: &Path) -> toml::Table {
     settings
 }
 
-fn text(report: &LiesReport) -> String {
-    let mut table =
-        table_of("lie | told | answered | honest | failed | wrong | late | p50 ms | p99 ms | slower | over budget");
-    for row in &report.rows {
-        let Row { lie, liar, honest, slower, over_budget, .. } = row;
-        table.add_row([
-            lie.replace('_', " "),
-            liar.invocations.to_string(),
-            liar.answered.to_string(),
-            honest.invocations.to_string(),
-            honest.failed.to_string(),
-            honest.wrong.to_string(),
-            honest.late.to_string(),
-            format!("{:.1}", honest.p50_ms),
-            format!("{:.1}", honest.p99_ms),
-            format!("{slower:.2}"),
-            over_budget.to_string(),
-        ]);
+impl LiesReport {
+    fn text(&self) -> String {
+        let template = "the honest function alone {alone.p50_ms:.1} ms, beside two of its kind {beside_honest.p50_ms:.1} ms (slower = \
+                        over that); late beyond {late_ms:.0} ms\nharm to others: {harm_to_others}";
+        format!("{}\n{}", COLUMNS.text(&self.rows), fill(template, self))
     }
-    let LiesReport { alone, beside_honest, late_ms, harm_to_others, .. } = report;
-    let medians = format!(
-        "the honest function alone {:.1} ms, beside two of its kind {:.1} ms (slower = over that); late beyond {late_ms:.0} ms",
-        alone.p50_ms, beside_honest.p50_ms
-    );
-    format!("{table}\n{medians}\nharm to others: {harm_to_others}")
 }
 
 #[cfg(test)]

@@ -2,40 +2,35 @@
 //! same load is played against Nigh, against Nigh with all off, and by bare processes against Redis (the ceiling) and
 //! against Swift (the floor).
 //!
-//! The load is cut into stretches, and the sides take turns, stretch by stretch, so that what the machine does beside meets
-//! all alike. What is done is kept, so that a run which is cut off goes on; its servers then begin anew.
+//! The load is cut into stretches, and the sides take turns, stretch by stretch, so that other work of the machine slows all sides
+//! alike. Finished stretches are kept, so that an interrupted run continues, with new servers.
 
-mod bare_pool;
 mod node_look;
 mod page;
+mod paper;
 mod report;
-mod side;
 mod stage;
-mod verdict;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use indicatif::ProgressBar;
 use nigh_terms::ByteSize;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Handle;
 
 use self::report::{MixedLoadReport, PlayedLoad};
-use self::side::Side;
-use self::stage::{Cast, Stage, Stretch, folder_of};
+use self::stage::{Cast, Stage, Stretch};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::python;
-use crate::instrument::progress;
-use crate::instrument::report::{print_report, write_page};
+use crate::instrument::progress::{self, PARTS_KEPT, unless_stopped};
+use crate::instrument::report::{OutputArgs, name_of, publish};
 use crate::instrument::sample_function::SampleFunction;
 use crate::load::arrivals::{Arrival, schedule};
 use crate::load::booking::BookingProfile;
@@ -45,9 +40,13 @@ use crate::load::settings::LoadSettings;
 use crate::load::stage::offered;
 use crate::load::tenants::tenants;
 
-/// Of a load, this many stretches, within bounds of their length.
+/// Stretches of a load, unless they are shorter or longer than these bounds.
 const STRETCHES: f64 = 12.0;
 const STRETCH_S: std::ops::RangeInclusive<f64> = 15.0..=150.0;
+/// Inputs of each tenant.
+const INPUTS: usize = 3;
+/// Each tenant's function runs so often before the load, on other objects: models learn from these runs.
+const TRAINING: usize = 40;
 /// The short form: functions that start fast, a second or two for each stretch.
 const QUICK_FUNCTIONS: [&str; 3] = ["wand_edge", "thumbnail", "wordcount"];
 const QUICK_SECONDS: f64 = 4.0;
@@ -61,8 +60,8 @@ pub(super) struct MacroArgs {
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=96))]
     tenants: u16,
     /// What they book: 2 GB, the most ever used, or 1.7 times that
-    // A text, as the option of all commands that has this name: here there is no namespace to choose.
-    #[arg(long, default_value = BookingProfile::Normal.name(), value_parser = BookingProfile::ALL.map(BookingProfile::name))]
+    // A text, as the option of this name that all commands have; here there is no namespace to choose.
+    #[arg(long, default_value = "normal", value_parser = ["naive", "advanced", "normal"])]
     profile: String,
     /// How long the load is, for each side
     #[arg(long, default_value_t = 3.0, value_name = "MINUTES")]
@@ -70,33 +69,25 @@ pub(super) struct MacroArgs {
     /// Seconds between two invocations of a tenant, in the mean; a minute in the paper
     #[arg(long, default_value_t = 5.0, value_name = "S")]
     interval: f64,
-    /// Inputs of each tenant
-    #[arg(long, default_value_t = 3, value_name = "N")]
-    inputs: usize,
-    /// Times that each tenant's function runs before the load, on other objects: models learn from it
-    #[arg(long, default_value_t = 40, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    training: u16,
-    /// Invocations under way at most
-    #[arg(long, default_value_t = 16, value_name = "N")]
-    clients: usize,
-    /// Decides inputs and times: the same seed, the same load
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
-    /// Only these functions
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    only: Vec<String>,
-    /// Where all servers have their files: one disk for all sides [default: the folder of temporary files]
-    #[arg(long, value_name = "FOLDER")]
-    folder: Option<PathBuf>,
     /// Three tenants for some seconds
     #[arg(long)]
     quick: bool,
-    /// Write the page with the figures to this file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Keeps what is done in this file, so that a run that is cut off goes on; beside the page if that is written
-    #[arg(long, value_name = "FILE")]
-    progress: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Who plays the load, and where its functions' objects are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Side {
+    /// Nigh in front of Swift, as it is.
+    Nigh,
+    /// Nigh in front of the same Swift; it caches nothing, writes through, sizes nothing and lends nothing.
+    NighOff,
+    /// The functions as bare processes, directly against Swift by its S3 API: the floor (OFC's OWK-Swift).
+    Swift,
+    /// The functions as bare processes, directly against Redis: the ceiling (OFC's OWK-Redis).
+    Redis,
 }
 
 /// What decides the outcome of a run.
@@ -111,7 +102,7 @@ struct MixedLoadParameters {
     booked_mb: Vec<u64>,
 }
 
-/// What is asked, before anything is started.
+/// The run, before anything is started.
 struct Plan {
     load: LoadSettings,
     stretch_s: f64,
@@ -119,58 +110,38 @@ struct Plan {
     folder: PathBuf,
 }
 
-/// A load that was played to its end, and where what is done was kept.
-struct FinishedLoad {
-    played: PlayedLoad,
-    stretches: Vec<Stretch>,
-    kept: Option<KeptProgress<MixedLoadParameters, Stretch>>,
-}
-
 impl MacroArgs {
     pub(super) async fn run(self, mut machine: Machine, json: bool) -> Result<(), LabError> {
         let plan = self.plan()?;
         let project = std::env::current_dir().at(".")?;
-        let (python, inputs) = (python()?, project.join(".deps/inputs"));
+        let inputs = project.join(".deps/inputs");
         let all = SampleFunction::read_all(&project.join("functions"))?;
         let (functions, offered): (Vec<_>, Vec<_>) =
             offered(&all, &plan.load.functions, &inputs, plan.load.input_bytes_max)?.into_iter().unzip();
         let tenants = tenants(&offered, plan.load.tenants, plan.load.inputs, plan.load.seed);
         let cast = Cast { tenants, functions, offered };
         let stop = progress::stop_on_interrupt();
-        let handle = Handle::current();
-        let whole = move || {
-            let progress = progress::bar(0);
-            progress.enable_steady_tick(Duration::from_millis(500));
-            progress.set_message("starting Swift, Redis and two nodes");
-            let say = |said| progress.println(said);
-            let stage = handle.block_on(Stage::set(cast, &plan.folder, &python, &mut machine, say))?;
-            let FinishedLoad { played, stretches, kept } =
-                self.play(&plan, &stage, &inputs, &stop, &progress, &handle)?;
-            progress.finish_and_clear();
-            let report = MixedLoadReport::new(machine, played, &stretches);
-            if let Some(path) = &self.html {
-                write_page(path, &page::page(&report)?)?;
-            }
-            print_report(&report, || report.text(), json)?;
-            kept.map_or(Ok(()), KeptProgress::finish)
-        };
-        let ended = tokio::task::spawn_blocking(whole).await;
-        ended.of_node()?
+        let progress = progress::ticking_bar(0, "starting Swift, Redis and two nodes");
+        let say = |said| progress.println(said);
+        let stage = Stage::set(cast, &plan.folder, &python()?, &mut machine, say)?;
+        let (played, stretches, kept) = self.play(&plan, &stage, &inputs, &stop, &progress).await?;
+        progress.finish_and_clear();
+        let report = MixedLoadReport::new(machine, played, &stretches);
+        publish(&report, self.output.html.as_deref(), page::page, MixedLoadReport::text, json)?;
+        kept.finish()
     }
 
     fn plan(&self) -> Result<Plan, LabError> {
-        let profile = BookingProfile::ALL.into_iter().find(|profile| profile.name() == self.profile);
+        let profile = BookingProfile::from_str(&self.profile, true);
         let mut load = LoadSettings {
             tenants: self.tenants.into(),
             interval_s: self.interval,
             seconds: self.minutes * 60.0,
             booking: profile.unwrap_or(BookingProfile::Normal),
-            inputs: self.inputs,
-            clients: self.clients,
-            seed: self.seed,
+            inputs: INPUTS,
             ..LoadSettings::default()
         };
-        let mut training = self.training.into();
+        let mut training = TRAINING;
         let mut stretch_s = (load.seconds / STRETCHES).clamp(*STRETCH_S.start(), *STRETCH_S.end());
         if self.quick {
             let functions = QUICK_FUNCTIONS.map(str::to_owned).into();
@@ -178,34 +149,30 @@ impl MacroArgs {
             (load.functions, load.input_bytes_max) = (functions, QUICK_INPUT_BYTES);
             (training, stretch_s) = (2, QUICK_STRETCH_S);
         }
-        if !self.only.is_empty() {
-            load.functions.clone_from(&self.only);
-        }
         load.check()?;
-        Ok(Plan { load, stretch_s, training, folder: folder_of(self.folder.as_ref()) })
+        Ok(Plan { load, stretch_s, training, folder: std::env::temp_dir() })
     }
 
     /// Everything before the load, and the load.
-    fn play(
+    async fn play(
         &self,
         plan: &Plan,
         stage: &Stage,
         inputs: &Path,
         stop: &AtomicBool,
         progress: &ProgressBar,
-        handle: &Handle,
-    ) -> Result<FinishedLoad, LabError> {
+    ) -> Result<(PlayedLoad, Vec<Stretch>, KeptProgress<MixedLoadParameters, Stretch>), LabError> {
         progress.set_message("putting inputs and functions");
-        handle.block_on(stage.furnish(inputs))?;
+        stage.furnish(inputs).await?;
         let tenants = stage.tenants();
         progress.set_length((plan.training * tenants.len()) as u64);
         progress.set_message("runs before the load");
         let step = |_: &Run| progress.inc(1);
-        let most = stage.train(plan.training, handle, stop, &step)?;
-        interrupted(stop, "nothing is kept")?;
-        measured(plan.load.booking, &most)?;
+        let most = stage.train(plan.training, stop, &step)?;
+        unless_stopped(stop, "nothing is kept")?;
+        is_measured(plan.load.booking, &most)?;
         progress.set_message("warming up");
-        let booked_mb = stage.book(plan.load.booking, &most, handle)?;
+        let booked_mb = stage.book(plan.load.booking, &most).await?;
         let sides = stage.sides();
         let asked = MixedLoadParameters {
             load: plan.load.clone(),
@@ -215,7 +182,7 @@ impl MacroArgs {
             folder: plan.folder.clone(),
             booked_mb: if plan.load.booking == BookingProfile::Naive { booked_mb.clone() } else { Vec::new() },
         };
-        let kept = self.kept(asked)?;
+        let kept = self.output.kept(asked)?;
         let counts: Vec<usize> = tenants.iter().map(|tenant| tenant.inputs.len()).collect();
         let arrivals = schedule(&counts, &plan.load.wanted(&[]));
         progress.reset();
@@ -226,51 +193,35 @@ impl MacroArgs {
             let mut order = sides.clone();
             order.shuffle(&mut random);
             for side in order {
-                let part = format!("{number} {}", side.name());
-                let stretch = match kept.as_ref().and_then(|kept| kept.done(&part)) {
-                    Some(stretch) => {
-                        again += 1;
-                        progress.inc(arrivals.len() as u64);
-                        stretch
-                    }
-                    None => {
-                        progress.set_message(format!("stretch {} {}", number + 1, side.name()));
-                        let from_s = number as f64 * plan.stretch_s;
-                        let pace = Pace { clients: plan.load.clients, from_s, stop, ended: &step };
-                        let stretch = stage.play(side, arrivals, &pace, handle)?;
-                        let kept_so =
-                            "what is done is kept if --html or --progress was given: run the same command again";
-                        interrupted(stop, kept_so)?;
-                        kept.as_ref().map_or(Ok(()), |kept| kept.add(&part, &stretch))?;
-                        stretch
-                    }
+                let part = format!("{number} {}", name_of(&side));
+                if kept.done(&part).is_some() {
+                    again += 1;
+                    progress.inc(arrivals.len() as u64);
+                }
+                let play = async || {
+                    progress.set_message(format!("stretch {} {}", number + 1, name_of(&side)));
+                    let from_s = number as f64 * plan.stretch_s;
+                    let pace = Pace { clients: plan.load.clients, from_s, stop, ended: &step };
+                    let stretch = stage.play(side, arrivals, &pace)?;
+                    unless_stopped(stop, PARTS_KEPT)?;
+                    Ok(stretch)
                 };
-                stretches.push(stretch);
+                stretches.push(kept.part(&part, play).await?);
             }
         }
         let conditions = conditions(plan, stage, again);
         let played = PlayedLoad { settings: plan.load.clone(), conditions, tenants: tenants.to_vec(), booked_mb };
-        Ok(FinishedLoad { played, stretches, kept })
-    }
-
-    fn kept(&self, asked: MixedLoadParameters) -> Result<Option<KeptProgress<MixedLoadParameters, Stretch>>, LabError> {
-        let beside_the_page = || Some(self.html.as_ref()?.with_extension("state"));
-        let Some(path) = self.progress.clone().or_else(beside_the_page) else { return Ok(None) };
-        KeptProgress::open(&path, asked).map(Some)
+        Ok((played, stretches, kept))
     }
 }
 
-/// Who books by what is used must know it.
-fn measured(profile: BookingProfile, most: &[ByteSize]) -> Result<(), LabError> {
+/// Only the naive profile books without a measurement.
+fn is_measured(profile: BookingProfile, most: &[ByteSize]) -> Result<(), LabError> {
     if profile == BookingProfile::Naive || most.iter().all(|most| *most > ByteSize::ZERO) {
         return Ok(());
     }
-    let hint = "no cgroup says it here; take --profile naive";
-    Err(LabError::Missing { missing: "what functions use at most".to_owned(), hint })
-}
-
-fn interrupted(stop: &AtomicBool, kept: &'static str) -> Result<(), LabError> {
-    if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted { kept }) } else { Ok(()) }
+    let hint = "no cgroup measures it on this machine; take --profile naive";
+    Err(LabError::Missing { missing: "the memory that functions use".to_owned(), hint })
 }
 
 /// The arrivals of each stretch; none is left out.
@@ -281,7 +232,6 @@ fn cut(arrivals: &[Arrival], stretch_s: f64) -> Vec<&[Arrival]> {
     (0..count).map(|stretch| &arrivals[begins(stretch)..begins(stretch + 1)]).collect()
 }
 
-/// The same for all, or said here.
 fn conditions(plan: &Plan, stage: &Stage, again: usize) -> Vec<String> {
     let load = &plan.load;
     let off = if stage.switched_off.is_empty() {

@@ -1,6 +1,6 @@
-//! What a node says of its memory while it has the load: looked at again and again.
+//! A node's memory during the load, by its status, which is read again and again.
 //!
-//! Fields of `memory` are taken by their names as far as the node has them: one that lends no memory has none.
+//! Fields of `memory` that a status lacks are none: a node that lends no memory has none of them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,11 +17,11 @@ use crate::instrument::platform::admin_document;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Counts in `memory` that go on rising.
+/// Counts in `memory` that only rise.
 pub(super) const COUNTS: [&str; 8] =
     ["grown", "yielded", "refused", "idle_ended", "killed", "retried", "scale_up", "scale_down"];
 
-/// One look.
+/// What a node shows at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct NodeLook {
     /// Milliseconds of the load.
@@ -41,7 +41,6 @@ pub(super) struct NodeLook {
 }
 
 impl NodeLook {
-    /// Reads a status document.
     fn read(status: &Value, at_ms: u64) -> Self {
         let of = |section: &str, field: &str| status[section][field].as_u64();
         Self {
@@ -66,11 +65,11 @@ fn counts(status: &Value) -> BTreeMap<String, u64> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct StretchObservation {
     pub(super) looks: Vec<NodeLook>,
-    /// By how much each count rose.
+    /// The rise of each count.
     pub(super) counts: BTreeMap<String, u64>,
 }
 
-/// Looks at the node behind `admin` until `over`; the stretch begins at `from_s` of the load.
+/// Reads the status of the node behind `admin` until `over`; the stretch begins at `from_s` of the load.
 pub(super) fn watch(admin: &Path, from_s: f64, over: &AtomicBool) -> Result<StretchObservation, LabError> {
     let begin = Instant::now();
     let status = || admin_document(admin, "/status");
@@ -89,15 +88,14 @@ pub(super) fn watch(admin: &Path, from_s: f64, over: &AtomicBool) -> Result<Stre
     Ok(StretchObservation { looks, counts: after.into_iter().map(rise).collect() })
 }
 
-/// How often what the cache may take rose, and fell, from one look to the next: at least so often it did.
+/// How often the cache's size rose and fell from one look to the next: a lower bound of all changes.
 pub(super) fn scalings(looks: &[NodeLook]) -> (u64, u64) {
     let pairs = || looks.windows(2).map(|pair| (pair[0].cache_bytes, pair[1].cache_bytes));
     let count = |is: fn(&u64, &u64) -> bool| pairs().filter(|(before, after)| is(before, after)).count() as u64;
     (count(|before, after| after > before), count(|before, after| after < before))
 }
 
-/// GB-seconds up to each look, in the order of time: of `bytes` as it was from look to look. A pause between two stretches
-/// counts as nothing.
+/// GB-seconds of `bytes` up to each look. A pause between two stretches does not count.
 pub(super) fn added_up(looks: &[NodeLook], bytes: impl Fn(&NodeLook) -> u64) -> Vec<(f64, f64)> {
     let mut total = 0.0;
     let mut points = Vec::with_capacity(looks.len());

@@ -1,7 +1,6 @@
-//! The applications of `functions/pipelines/`: a state machine, what it is given, and inputs by size, as their
-//! `application.toml` says. Pure but for the reading of the files.
+//! The applications of `functions/pipelines/`: a state machine, its input, and objects by size, as `application.toml` describes
+//! them. Pure except for reading the files.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,11 +11,11 @@ use serde_json::{Value, json};
 
 use crate::LabError;
 use crate::instrument::error::Tried;
+use crate::instrument::sample_function::read_described;
 
-/// What of a bucket holds what lies between stages: the machines name it.
+/// The folder of a bucket for intermediate objects; the machines name it.
 pub(super) const SCRATCH: &str = "scratch";
 
-/// One application.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Application {
     pub(super) name: String,
@@ -26,12 +25,12 @@ pub(super) struct Application {
     pub(super) sizes: Vec<Size>,
     #[serde(default)]
     pub(super) shared: Vec<SharedObject>,
-    /// What an execution is given beside the objects' names.
+    /// Fields of an execution's input beside the objects' keys.
     #[serde(default)]
     input: toml::Table,
     #[serde(skip)]
     pub(super) folder: PathBuf,
-    /// Its state machine, as it stands in `machine.asl.json`.
+    /// The text of `machine.asl.json`.
     #[serde(skip)]
     pub(super) machine: String,
 }
@@ -50,7 +49,7 @@ pub(super) struct Size {
 /// An object that all executions read.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SharedObject {
-    /// As the machine's input calls it.
+    /// The object's name in the machine's input.
     pub(super) name: String,
     pub(super) file: String,
 }
@@ -58,24 +57,16 @@ pub(super) struct SharedObject {
 impl Application {
     /// All of `folder`, by name.
     pub(super) fn read_all(folder: &Path) -> Result<Vec<Self>, LabError> {
-        let missing = |_| LabError::Missing {
-            missing: folder.display().to_string(),
-            hint: "run this in the project's folder, where the applications are",
-        };
-        let mut applications = BTreeMap::new();
-        for entry in std::fs::read_dir(folder).map_err(missing)?.flatten() {
-            let path = entry.path().join("application.toml");
-            let Ok(text) = std::fs::read_to_string(&path) else { continue };
-            let mut application: Self = toml::from_str(&text).at(&path)?;
-            application.folder = entry.path();
-            let machine = entry.path().join("machine.asl.json");
-            application.machine = std::fs::read_to_string(&machine).at(&machine)?;
-            applications.insert(application.name.clone(), application);
+        let mut applications: Vec<Self> = Vec::new();
+        for (folder, application) in read_described::<Self>(folder, "application.toml")? {
+            let path = folder.join("machine.asl.json");
+            let machine = std::fs::read_to_string(&path).at(&path)?;
+            applications.push(Self { folder, machine, ..application });
         }
-        Ok(applications.into_values().collect())
+        Ok(applications)
     }
 
-    /// Its state machine as it is run.
+    /// The state machine that is run.
     pub(super) fn definition(&self) -> Result<Arc<Definition>, LabError> {
         let wrong = |problems: Vec<nigh_workflow::Problem>| {
             let reason = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
@@ -95,7 +86,7 @@ impl Application {
         own.strip_prefix(&format!("{}-", self.deployed())).unwrap_or(own).replace('-', "_")
     }
 
-    /// What an execution is given.
+    /// The input of an execution.
     pub(super) fn input(&self, bucket: &str, input: &str, at_once: usize) -> Value {
         let mut given = json!({
             "bucket": bucket, "input": input, "output": format!("out/{}", self.name), "at_once": at_once,
@@ -109,12 +100,12 @@ impl Application {
         given
     }
 
-    /// Where an object lies that all executions read.
+    /// The key of an object that all executions read.
     pub(super) fn shared_key(&self, shared: &SharedObject) -> String {
         format!("in/{}/{}", self.name, shared.name)
     }
 
-    /// Where the input of a size lies that stays.
+    /// The key of the input of a size that all scenarios but `nigh_miss` read.
     pub(super) fn input_key(&self, size: &Size) -> String {
         format!("in/{}/{}", self.name, size.name)
     }

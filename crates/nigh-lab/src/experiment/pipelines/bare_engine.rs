@@ -1,5 +1,5 @@
-//! A state machine over bare processes: what is to be done is decided by the code that decides it on a node, and done by the
-//! vendor's runtime client, without sandboxes, doors or records.
+//! A state machine over bare processes: the code that decides on a node decides here, and the vendor's runtime client runs the
+//! tasks, without sandboxes, doors or records.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,32 +14,22 @@ use nigh_workflow::run::Run;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::figures::Figures;
+use super::stage::{Execution, Figures};
 use crate::LabError;
-use crate::instrument::peer::bare_runtime::BareRuntime;
+use crate::instrument::bare_pool::BarePool;
 
-/// How late what a process printed may come.
+/// How late a process's output may come.
 const LOG_WITHIN: Duration = Duration::from_secs(2);
-/// Nothing happens for longer: an invocation's own limit is less.
+/// The longest wait for an event: an invocation's own limit is less.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The processes of one application against one store: as many of each function as ran at a time.
+/// The processes of one application against one store.
 pub(super) struct BareEngine {
-    pub(super) python: PathBuf,
+    pub(super) pool: BarePool,
     pub(super) code: PathBuf,
-    pub(super) environment: BTreeMap<String, String>,
-    /// The handler of each function.
     pub(super) handlers: BTreeMap<FunctionName, String>,
-    pub(super) idle: Mutex<BTreeMap<FunctionName, Vec<BareRuntime>>>,
-    /// What tasks of the execution under way have told.
-    pub(super) told: Mutex<Vec<Figures>>,
-}
-
-/// An execution at its end.
-pub(super) struct BareExecution {
-    pub(super) output: Value,
-    pub(super) took: Duration,
-    pub(super) figures: Vec<Figures>,
+    /// The times of the tasks of the execution under way.
+    pub(super) figures: Mutex<Vec<Figures>>,
 }
 
 impl BareEngine {
@@ -48,8 +38,8 @@ impl BareEngine {
         &self,
         definition: &Arc<Definition>,
         name: &str,
-        input: Value,
-    ) -> Result<BareExecution, LabError> {
+        input: &Value,
+    ) -> Result<Execution, LabError> {
         let clock = SystemClock::new();
         let facts = Facts {
             id: *InvocationId::now().as_bytes(),
@@ -68,7 +58,7 @@ impl BareEngine {
         let outcome = std::thread::scope(|scope| {
             loop {
                 for command in commands {
-                    // What nobody waits for any more goes on to its end.
+                    // A task that nobody waits for runs to its end.
                     let Command::Invoke(task) = command else { continue };
                     tasks += 1;
                     let tell = tell.clone();
@@ -92,56 +82,29 @@ impl BareEngine {
         })?;
         let took = began.elapsed();
         match outcome {
-            Outcome::Succeeded { output } => Ok(BareExecution { output, took, figures: self.printed(tasks) }),
+            Outcome::Succeeded { output } => Ok(Execution { output, took, figures: self.printed(tasks), misses: 0 }),
             other => Err(failed(format!("{other:?}"))),
         }
     }
 
-    /// Gives a task to an idle process of its function, or to one more.
     fn invoke(&self, task: &TaskRun) -> TaskEnd {
-        let failed = |cause: String| TaskEnd::Failed { error: "Bare".to_owned(), cause };
-        let idle = self.idle.lock().get_mut(&task.function).and_then(Vec::pop);
-        let started = idle.map_or_else(|| self.start(&task.function), Ok);
-        let mut process = match started {
-            Ok(process) => process,
-            Err(error) => return failed(error.to_string()),
-        };
-        let answer = process.invoke(task.payload.to_string().as_bytes());
-        let ended = match answer {
-            Ok(answer) => {
-                self.told.lock().extend(Figures::read(answer.log.iter().map(String::as_str)));
-                match serde_json::from_slice(&answer.payload) {
-                    Ok(value) if answer.succeeded => TaskEnd::Answered(value),
-                    _ => failed(String::from_utf8_lossy(&answer.payload).into_owned()),
-                }
-            }
-            Err(error) => return failed(error.to_string()),
-        };
-        self.idle.lock().entry(task.function.clone()).or_default().push(process);
-        ended
+        let handler = self.handlers.get(&task.function).map_or("", String::as_str);
+        let event = task.payload.to_string();
+        let answer = self.pool.invoke(task.function.as_str(), (&self.code, handler), event.as_bytes());
+        let answered = answer.and_then(|(answer, _)| {
+            self.figures.lock().extend(Figures::read(answer.log.iter().map(String::as_str)));
+            serde_json::from_slice(&answer.payload).map_err(|error| error.to_string())
+        });
+        answered.map_or_else(|cause| TaskEnd::Failed { error: "Bare".to_owned(), cause }, TaskEnd::Answered)
     }
 
-    fn start(&self, function: &FunctionName) -> Result<BareRuntime, LabError> {
-        let handler = self.handlers.get(function).ok_or_else(|| LabError::Function {
-            function: function.to_string(),
-            input: String::new(),
-            reason: "the application has no such function".to_owned(),
-        })?;
-        Ok(BareRuntime::start(&self.python, &self.code, handler, &self.environment)?)
-    }
-
-    /// What the processes have printed of their `tasks`.
+    /// The figures that the processes have printed of their `tasks`.
     fn printed(&self, tasks: usize) -> Vec<Figures> {
-        let (begun, mut figures) = (Instant::now(), std::mem::take(&mut *self.told.lock()));
-        loop {
-            for process in self.idle.lock().values().flatten() {
-                let lines = process.take_log();
-                figures.extend(Figures::read(lines.iter().map(String::as_str)));
-            }
-            if figures.len() >= tasks || begun.elapsed() > LOG_WITHIN {
-                return figures;
-            }
+        let (begun, mut figures) = (Instant::now(), std::mem::take(&mut *self.figures.lock()));
+        while figures.len() < tasks && begun.elapsed() <= LOG_WITHIN {
             std::thread::sleep(Duration::from_millis(1));
+            figures.extend(Figures::read(self.pool.take_logs().iter().map(String::as_str)));
         }
+        figures
     }
 }

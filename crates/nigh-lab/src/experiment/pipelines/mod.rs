@@ -1,39 +1,30 @@
-//! `nigh experiment pipelines`: OFC's figure 7, lower half. Four applications of several stages, whose intermediates pass as
-//! objects: against Swift, against Redis, and on Nigh, where they stay in memory; with the input in Nigh's memory and not.
+//! `nigh experiment pipelines`: OFC's figure 7, lower half. Four applications of several stages, whose intermediates are objects:
+//! against Swift, against Redis, and on Nigh, where they stay in memory; with the input cached and not.
 //!
 //! An application is a state machine (`functions/pipelines/*/machine.asl.json`). One execution at a time; in each round every
-//! scenario runs once, in an order of the round's own. All sides go through the machine by the same code
-//! (`nigh_workflow::run`) with as many tasks at a time: on Nigh a node's own, its functions in sandboxes; for Swift and
-//! Redis within the experiment's process (`bare_engine`), their functions bare processes.
+//! scenario runs once, in an order of the round's own. The same code (`nigh_workflow::run`) executes the machine with as many
+//! tasks at a time: for Nigh on a node, with functions in sandboxes; for Swift and Redis in the experiment's process
+//! (`bare_engine`), with functions as bare processes.
 
 mod application;
 mod bare_engine;
-mod figures;
-mod page;
 mod report;
 mod rounds;
-mod scenario;
 mod stage;
-
-use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use self::application::{Application, Size};
 use self::report::PipelinesReport;
-use self::rounds::Cell;
-use self::scenario::Scenario;
 use self::stage::Stage;
 use crate::LabError;
+use crate::instrument::choice::chosen;
 use crate::instrument::error::Tried;
-use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::python;
 use crate::instrument::progress;
-use crate::instrument::report::{print_report, write_page};
+use crate::instrument::report::{OutputArgs, publish};
 
 /// Rounds of the short form.
 const QUICK_ROUNDS: usize = 1;
@@ -41,9 +32,6 @@ const QUICK_ROUNDS: usize = 1;
 /// What `nigh experiment pipelines` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct PipelinesArgs {
-    /// Write the page with the charts to this file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
     /// So many runs of each application and size in each scenario
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: u8,
@@ -56,9 +44,31 @@ pub(super) struct PipelinesArgs {
     /// The smallest inputs, one round: seconds instead of minutes
     #[arg(long)]
     quick: bool,
-    /// Keeps what is done in this file, so that a run that is cut off goes on; beside the page if that is written
-    #[arg(long, value_name = "FILE")]
-    progress: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Where an application's objects are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Scenario {
+    /// Swift by its S3 API and boto3. OFC's OWK-Swift, of which the ceiling is a share.
+    Swift,
+    /// Redis by redis-py with hiredis. OFC's OWK-Redis.
+    Redis,
+    /// Nigh in front of that Swift, by boto3; Nigh has never seen the input. OFC's M.
+    NighMiss,
+    /// Nigh in front of that Swift, by boto3; Nigh has cached the input. OFC's LH.
+    NighHit,
+}
+
+impl Scenario {
+    /// All; the first show how many tasks an execution has.
+    const ALL: [Self; 4] = [Self::Swift, Self::Redis, Self::NighMiss, Self::NighHit];
+
+    const fn is_nigh(self) -> bool {
+        matches!(self, Self::NighMiss | Self::NighHit)
+    }
 }
 
 /// What decides the outcome of an application and size.
@@ -72,76 +82,40 @@ struct PipelinesParameters {
 impl PipelinesArgs {
     pub(super) async fn run(self, mut machine: Machine, json: bool) -> Result<(), LabError> {
         let project = std::env::current_dir().at(".")?;
-        let python = python()?;
         let applications = Application::read_all(&project.join("functions/pipelines"))?;
         let parts = self.parts(&applications)?;
         let rounds = if self.quick { QUICK_ROUNDS } else { usize::from(self.rounds) };
 
-        let progress = progress::bar(parts.len() as u64);
-        progress.enable_steady_tick(Duration::from_millis(500));
-        progress.set_message("starting Swift, Redis and Nigh");
-        let stage = Stage::set(&python, &mut machine, |said| progress.println(said)).await?;
-        let kept = self.kept(PipelinesParameters { rounds, at_once: stage.at_once(), scenarios: stage.scenarios() })?;
+        let progress = progress::ticking_bar(parts.len() as u64, "starting Swift, Redis and Nigh");
+        let stage = Stage::set(&python()?, &mut machine, |said| progress.println(said)).await?;
+        let asked = PipelinesParameters { rounds, at_once: stage.at_once(), scenarios: stage.scenarios() };
+        let kept = self.output.kept(asked)?;
         let stop = progress::stop_on_interrupt();
-        let mut cells = Vec::new();
-        let mut cast = None;
+        let (mut cells, mut cast) = (Vec::new(), None);
         for (application, size) in parts {
             let part = format!("{} {}", application.name, size.name);
             progress.set_message(part.clone());
-            let cell = match kept.as_ref().and_then(|kept| kept.done(&part)) {
-                Some(cell) => cell,
-                None => {
-                    cast = match cast.take() {
-                        Some(cast) => stage.recast(cast, application).await?.into(),
-                        None => stage.cast(application).await?.into(),
-                    };
-                    let Some(cast) = cast.as_mut() else { continue };
-                    let keep_on = || !stop.load(Ordering::Relaxed);
-                    let cell = rounds::play(&stage, cast, size, rounds, keep_on).await?;
-                    kept.as_ref().map_or(Ok(()), |kept| kept.add(&part, &cell))?;
-                    cell
-                }
+            let play = async || {
+                let fresh = stage.cast(cast.take(), application).await?;
+                let cast = cast.insert(fresh);
+                rounds::play(&stage, cast, size, rounds, &stop).await
             };
-            cells.push(cell);
+            cells.push(kept.part(&part, play).await?);
             progress.inc(1);
         }
         progress.finish_and_clear();
         let report = PipelinesReport::new(machine, rounds, stage.at_once(), &cells);
-        if let Some(path) = &self.html {
-            write_page(path, &page::page(&report)?)?;
-        }
-        print_report(&report, || report.text(), json)?;
-        kept.map_or(Ok(()), KeptProgress::finish)
+        publish(&report, self.output.html.as_deref(), PipelinesReport::page, PipelinesReport::text, json)?;
+        kept.finish()
     }
 
     /// What is played, in its order.
     fn parts<'a>(&self, all: &'a [Application]) -> Result<Vec<(&'a Application, &'a Size)>, LabError> {
-        let unknown = |what: &str, name: &str, there: Vec<&str>| {
-            let reason = format!("there are {}", there.join(", "));
-            Err(LabError::Request { what: format!("{what} {name}"), reason })
-        };
-        let names: Vec<&str> = all.iter().map(|application| application.name.as_str()).collect();
-        if let Some(name) = self.only.iter().find(|name| !names.contains(&name.as_str())) {
-            return unknown("application", name, names);
-        }
-        let is_named = |named: &[String], name: &str| named.is_empty() || named.iter().any(|one| one == name);
-        let chosen = || all.iter().filter(|application| is_named(&self.only, &application.name));
-        let sizes: Vec<&str> =
-            chosen().flat_map(|application| &application.sizes).map(|size| size.name.as_str()).collect();
-        if let Some(name) = self.sizes.iter().find(|name| !sizes.contains(&name.as_str())) {
-            return unknown("size", name, sizes);
-        }
-        let is_taken = |size: &&Size| is_named(&self.sizes, &size.name) && (size.quick || !self.quick);
-        let of = |application: &'a Application| {
-            application.sizes.iter().filter(is_taken).map(move |size| (application, size))
-        };
-        Ok(chosen().flat_map(of).collect())
-    }
-
-    fn kept(&self, asked: PipelinesParameters) -> Result<Option<KeptProgress<PipelinesParameters, Cell>>, LabError> {
-        let beside_the_page = || Some(self.html.as_ref()?.with_extension("state"));
-        let Some(path) = self.progress.clone().or_else(beside_the_page) else { return Ok(None) };
-        KeptProgress::open(&path, asked).map(Some)
+        let applications = chosen("application", &self.only, all, |application| &application.name)?;
+        let of = |application: &'a Application| application.sizes.iter().map(move |size| (application, size));
+        let all: Vec<_> = applications.into_iter().flat_map(of).collect();
+        let parts = chosen("size", &self.sizes, &all, |(_, size)| &size.name)?;
+        Ok(parts.into_iter().copied().filter(|(_, size)| size.quick || !self.quick).collect())
     }
 }
 
@@ -151,7 +125,7 @@ mod tests {
 
     fn arguments(only: &[&str], sizes: &[&str], quick: bool) -> PipelinesArgs {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
-        PipelinesArgs { html: None, rounds: 1, only: words(only), sizes: words(sizes), quick, progress: None }
+        PipelinesArgs { rounds: 1, only: words(only), sizes: words(sizes), quick, output: OutputArgs::default() }
     }
 
     #[test]

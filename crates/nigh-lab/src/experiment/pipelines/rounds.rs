@@ -1,6 +1,7 @@
 //! Rounds of one application on one input: every scenario once a round, in an order of the round's own.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rand::SeedableRng;
@@ -9,10 +10,12 @@ use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Scenario;
 use super::application::{SCRATCH, Size};
-use super::scenario::Scenario;
-use super::stage::{Cast, PlayedExecution, Stage};
+use super::stage::{Cast, Execution, Figures, Stage};
 use crate::LabError;
+use crate::instrument::progress::{PARTS_KEPT, unless_stopped};
+use crate::instrument::report::name_of;
 
 /// The order of the scenarios is the same in every run.
 const SEED: u64 = 17;
@@ -24,7 +27,7 @@ const LOG_LATE: Duration = Duration::from_secs(1);
 pub(super) struct Run {
     /// From its start to its answer.
     pub(super) total_ms: f64,
-    /// Of all tasks together, in their own processes: waiting for objects,
+    /// What all tasks' processes did, added up: waiting for objects,
     pub(super) extract_ms: f64,
     /// working,
     pub(super) transform_ms: f64,
@@ -38,7 +41,7 @@ pub(super) struct Cell {
     pub(super) application: String,
     pub(super) size: String,
     pub(super) bytes: u64,
-    /// Of one execution.
+    /// Tasks of one execution.
     pub(super) tasks: usize,
     pub(super) runs: BTreeMap<Scenario, Vec<Run>>,
     /// Bytes of intermediates that Swift was sent by its own scenario, for each execution,
@@ -47,13 +50,13 @@ pub(super) struct Cell {
     pub(super) bytes_to_store: u64,
 }
 
-/// Plays `rounds` while `keep_on` says so.
+/// Plays `rounds` of what was cast, on a size, until `stop`.
 pub(super) async fn play(
     stage: &Stage,
     cast: &Cast<'_>,
     size: &Size,
     rounds: usize,
-    keep_on: impl Fn() -> bool,
+    stop: &AtomicBool,
 ) -> Result<Cell, LabError> {
     let (application, body) = (cast.application, stage.made(&size.file)?);
     let known = application.input_key(size);
@@ -72,16 +75,13 @@ pub(super) async fn play(
     let outputs_before = written(Scenario::NighHit, "out");
     let mut first: Option<Value> = None;
     let mut random = StdRng::seed_from_u64(SEED);
-    // The first does not count: processes, sandboxes, connections, and the input comes into Nigh's memory.
+    // The first does not count: processes, sandboxes and connections start, and Nigh caches the input.
     for round in 0..=rounds {
         if round > 0 {
             order.shuffle(&mut random);
         }
         for &scenario in &order {
-            if !keep_on() {
-                let kept = "what is done is kept if --html or --progress was given: run the same command again";
-                return Err(LabError::Interrupted { kept });
-            }
+            unless_stopped(stop, PARTS_KEPT)?;
             let key = match scenario {
                 Scenario::NighMiss => format!("unseen/{}/{}-{round}", application.name, size.name),
                 _ => known.clone(),
@@ -94,7 +94,7 @@ pub(super) async fn play(
             let expected = first.get_or_insert_with(|| played.output.clone());
             check(&cell, scenario, &played, expected, round > 0)?;
             if scenario.is_nigh() {
-                // What it does behind its answer falls on nobody's time.
+                // The node's work after the answer must not slow the next scenario.
                 stage.until_pushed().await?;
             }
             if round > 0 {
@@ -107,13 +107,13 @@ pub(super) async fn play(
     cell.swift_intermediates = (swift - before[0]) / (rounds as u64 + 1);
     cell.bytes_to_store = nigh - before[1];
     if cell.swift_intermediates == 0 || written(Scenario::NighHit, "out") == outputs_before {
-        return Err(LabError::Node("Swift's access log says nothing of what was written".to_owned()));
+        return Err(LabError::Node("Swift's access log names no write".to_owned()));
     }
     Ok(cell)
 }
 
-fn run_of(played: &PlayedExecution) -> Run {
-    let sum = |figure: fn(&super::figures::Figures) -> f64| played.figures.iter().map(figure).sum::<f64>() / 1e3;
+fn run_of(played: &Execution) -> Run {
+    let sum = |figure: fn(&Figures) -> f64| played.figures.iter().map(figure).sum::<f64>() / 1e3;
     Run {
         total_ms: played.took.as_secs_f64() * 1e3,
         extract_ms: sum(|task| task.extract_us),
@@ -122,16 +122,10 @@ fn run_of(played: &PlayedExecution) -> Run {
     }
 }
 
-/// The same answer as of all others, every task's figures, and a hit where the scenario says so.
-fn check(
-    cell: &Cell,
-    scenario: Scenario,
-    played: &PlayedExecution,
-    expected: &Value,
-    counts: bool,
-) -> Result<(), LabError> {
+/// Fails unless the answer is that of all others, every task printed its figures, and `nigh_hit` was a hit.
+fn check(cell: &Cell, scenario: Scenario, played: &Execution, expected: &Value, counts: bool) -> Result<(), LabError> {
     let failure = |reason: String| LabError::Function {
-        function: format!("{} ({})", cell.application, scenario.name()),
+        function: format!("{} ({})", cell.application, name_of(&scenario)),
         input: cell.size.clone(),
         reason,
     };
@@ -141,12 +135,8 @@ fn check(
     if played.figures.len() != cell.tasks {
         return Err(failure(format!("{} of {} tasks told their figures", played.figures.len(), cell.tasks)));
     }
-    let as_named = match scenario {
-        Scenario::NighHit => played.misses == 0,
-        // Its input is new to Nigh, which may bring it before the function asks for it.
-        Scenario::NighMiss | Scenario::Swift | Scenario::Redis => true,
-    };
-    if counts && !as_named {
+    // Nigh may prefetch the input of `nigh_miss` before the function reads it.
+    if counts && scenario == Scenario::NighHit && played.misses > 0 {
         return Err(failure(format!("Nigh had {} reads from the store", played.misses)));
     }
     Ok(())
@@ -155,11 +145,10 @@ fn check(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::pipelines::figures::Figures;
 
-    fn played(misses: u64) -> PlayedExecution {
+    fn played(misses: u64) -> Execution {
         let task = Figures { total_us: 10_000.0, extract_us: 2000.0, load_us: 3000.0 };
-        PlayedExecution { output: Value::from(1), took: Duration::from_millis(12), figures: vec![task; 2], misses }
+        Execution { output: Value::from(1), took: Duration::from_millis(12), figures: vec![task; 2], misses }
     }
 
     fn cell(tasks: usize) -> Cell {

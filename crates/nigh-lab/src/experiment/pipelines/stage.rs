@@ -6,110 +6,110 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::Method;
 use nigh_node::Activation;
 use nigh_terms::{Clock as _, SystemClock, Timestamp};
 use nigh_workflow::Definition;
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::Scenario;
 use super::application::{Application, SCRATCH};
-use super::bare_engine::{BareEngine, BareExecution};
-use super::figures::Figures;
-use super::scenario::Scenario;
+use super::bare_engine::BareEngine;
 use crate::LabError;
-use crate::experiment::single::left_out;
+use crate::instrument::bare_pool::BarePool;
+use crate::instrument::compared_stores::{ComparedStores, REDIS_CLIENT};
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::node_under_test::{NodeUnderTest, set, settings, socket_address};
-use crate::instrument::peer::installed::{client_version, python_clients};
-use crate::instrument::peer::redis::Redis;
-use crate::instrument::peer::swift::{AccessLog, Swift};
+use crate::instrument::node_under_test::{NodeUnderTest, set, settings};
+use crate::instrument::peer::swift::AccessLog;
 use crate::instrument::pipeline_inputs::{make_inputs, measured_code};
-use crate::instrument::platform::{Deployment, LambdaClient, activations_while, runtime_name, status};
-use crate::instrument::s3_door::S3Door;
+use crate::instrument::platform::{Deployment, LambdaClient, activations_while, status};
+use crate::instrument::report::name_of;
 use crate::instrument::states_door::StatesDoor;
 
 /// The bucket of Swift and Redis themselves, and that of Nigh in front of the same Swift.
 const BUCKET: &str = "pipelines";
 const NIGH_BUCKET: &str = "pipelines-nigh";
-/// Of Nigh's memory: inputs, and the intermediates of one execution.
+/// Nigh's cache has room for inputs, and the intermediates of one execution.
 const CACHE: &str = "2 GiB";
 /// The largest input and more.
 const OBJECT_MAX: &str = "128 MiB";
-/// What Nigh's sandboxes may book: two of each function of an application, and of the one before.
+/// Nigh's sandboxes have room for two of each function of an application, and of the one before it.
 const FUNCTIONS: &str = "8 GiB";
-/// How late the records of an execution may be, how long its writes may take to the store, and between two looks.
+/// How late the records of an execution may be, how long its pushes may take, and how often both are checked.
 const RECORDS_WITHIN: Duration = Duration::from_secs(10);
 const PUSHED_WITHIN: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 /// Tasks of an execution at most.
 const RECORDS_MAX: usize = 10_000;
 
+/// What a task's line of figures begins with (`peers/measured.py`).
+const MARK: &str = "nigh-stage ";
+
+/// One task's time in its own process, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub(super) struct Figures {
+    /// The handler, from its first line to its last.
+    pub(super) total_us: f64,
+    /// Waiting for objects.
+    pub(super) extract_us: f64,
+    /// Storing objects.
+    pub(super) load_us: f64,
+}
+
+impl Figures {
+    /// The figures among the lines that a task has printed.
+    pub(super) fn read<'a>(lines: impl Iterator<Item = &'a str>) -> impl Iterator<Item = Self> {
+        let told = lines.filter_map(|line| line.split_once(MARK));
+        told.filter_map(|(_, figures)| serde_json::from_str(figures).ok())
+    }
+}
+
 /// An execution at its end.
-pub(super) struct PlayedExecution {
+pub(super) struct Execution {
     pub(super) output: Value,
-    /// From its start to its answer, by who started it.
+    /// The caller's time, from its start to its answer.
     pub(super) took: Duration,
-    /// Of each task.
+    /// The times of each task.
     pub(super) figures: Vec<Figures>,
     /// Reads that Nigh had from the store, by its own records.
     pub(super) misses: u64,
 }
 
-/// The servers. What comes first is ended first.
+/// The servers, the first of them ended first.
 pub(super) struct Stage {
     node: NodeUnderTest,
-    swift: Swift,
-    redis: Option<Redis>,
+    stores: ComparedStores,
     log: AccessLog,
-    /// The Python client of Redis, if it is installed.
-    clients: Option<PathBuf>,
-    swift_door: S3Door,
     python: PathBuf,
     work: TempDir,
 }
 
 impl Stage {
-    /// Starts the servers and notes them in `machine`. What is not installed is told to `say` and left out; Swift must be
-    /// there.
+    /// Starts the servers and notes them in `machine`. `say` is told what is not installed and left out; Swift must be there.
     pub(super) async fn set(python: &Path, machine: &mut Machine, say: impl Fn(String)) -> Result<Self, LabError> {
         let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let log = AccessLog::listen().map_err(|error| LabError::Node(format!("Swift's log: {error}")))?;
-        let swift = Swift::start_with_log(&work.path().join("swift"), &log)?;
-        machine.add_peer(&swift);
-        let clients = left_out(python_clients(&runtime_name()?), &say)?;
-        let redis = match &clients {
-            Some(_) => left_out(Redis::start(&work.path().join("redis")), &say)?,
-            None => None,
-        };
-        if let Some(redis) = &redis {
-            machine.add_peer(redis);
-            for package in ["redis", "hiredis"] {
-                machine.peers.insert(package.to_owned(), client_version(package).to_owned());
-            }
-        }
-        let mut settings = settings(Some(&swift.s3()), python);
-        set(
-            &mut settings,
-            &[("cache.bytes", CACHE), ("cache.object_max", OBJECT_MAX), ("functions.memory", FUNCTIONS)],
-        );
+        let stores = ComparedStores::start(work.path(), Some(&log), &["redis", "hiredis"], machine, say)?;
+        let mut settings = settings(Some(&stores.swift.s3()), python);
+        let values = [("cache.bytes", CACHE), ("cache.object_max", OBJECT_MAX), ("functions.memory", FUNCTIONS)];
+        set(&mut settings, &values);
         let node = NodeUnderTest::start(work.path(), &settings)?;
-        let swift_door = S3Door { signer: swift.s3().signer(), address: socket_address(swift.endpoint())? };
         for bucket in [BUCKET, NIGH_BUCKET] {
-            swift_door.send(Method::PUT, &format!("/{bucket}"), b"").await?;
+            stores.create_bucket(bucket).await?;
         }
-        Ok(Self { node, swift, redis, log, clients, swift_door, python: python.to_owned(), work })
+        Ok(Self { node, stores, log, python: python.to_owned(), work })
     }
 
     /// Those that can be played here.
     pub(super) fn scenarios(&self) -> Vec<Scenario> {
-        let can = |scenario: &Scenario| *scenario != Scenario::Redis || self.redis.is_some();
+        let can = |scenario: &Scenario| *scenario != Scenario::Redis || self.stores.others.redis.is_some();
         Scenario::ALL.into_iter().filter(can).collect()
     }
 
-    /// How many tasks of a map run at a time: what there are processors.
+    /// Tasks of a map that run at a time: one a processor.
     pub(super) fn at_once(&self) -> usize {
         std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
     }
@@ -123,9 +123,9 @@ impl Stage {
 
     /// Puts an object where `scenario` reads it: for Nigh into Swift, behind its back.
     pub(super) async fn put(&self, scenario: Scenario, key: &str, body: &[u8]) -> Result<(), LabError> {
-        match (scenario, &self.redis) {
-            (Scenario::Redis, Some(redis)) => Ok(redis.set(&format!("{BUCKET}/{key}"), body)?),
-            _ => self.swift_door.send(Method::PUT, &format!("/{}/{key}", bucket_of(scenario)), body).await,
+        match scenario {
+            Scenario::Redis => self.stores.put_into_redis(BUCKET, key, body),
+            _ => self.stores.put_into_swift(bucket_of(scenario), key, body).await,
         }
     }
 
@@ -134,7 +134,7 @@ impl Stage {
         self.log.received(&format!("{}/{folder}", bucket_of(scenario)))
     }
 
-    /// Returns when what lay between the stages is removed, and the store has all that Nigh has to bring there.
+    /// Waits until Nigh has removed the intermediate objects and pushed all others.
     pub(super) async fn until_pushed(&self) -> Result<(), LabError> {
         let begun = Instant::now();
         loop {
@@ -143,34 +143,51 @@ impl Stage {
                 return Ok(());
             }
             if begun.elapsed() > PUSHED_WITHIN {
-                return Err(LabError::Node(format!("its writes wait for {} s", PUSHED_WITHIN.as_secs())));
+                return Err(LabError::Node(format!(
+                    "writes still wait for the store after {} s",
+                    PUSHED_WITHIN.as_secs()
+                )));
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    /// Deploys `application` everywhere.
-    pub(super) async fn cast<'a>(&self, application: &'a Application) -> Result<Cast<'a>, LabError> {
+    /// Deploys `application` everywhere, and removes the functions of the one `before` it, unless it is the same.
+    pub(super) async fn cast<'a>(
+        &self,
+        before: Option<Cast<'a>>,
+        application: &'a Application,
+    ) -> Result<Cast<'a>, LabError> {
+        if let Some(before) = before {
+            if before.application.name == application.name {
+                return Ok(before);
+            }
+            for function in before.definition.functions() {
+                LambdaClient::connect(&self.node)?.remove(function.as_str()).await?;
+            }
+        }
         let definition = application.definition()?;
-        let code = |scenario: Scenario| {
-            let folder = self.work.path().join("code").join(&application.name).join(scenario.name());
-            measured_code(&application.folder, &folder, scenario.client()).map(|()| folder)
-        };
         let functions = definition.functions();
+        let code_of = |scenario: Scenario, client: Option<&str>| {
+            let folder = self.work.path().join("code").join(&application.name).join(name_of(&scenario));
+            measured_code(&application.folder, &folder, client).map(|()| folder)
+        };
         let handler = |function| format!("measured.{}", application.stage(function));
         let mut engines = BTreeMap::new();
         for scenario in self.scenarios().into_iter().filter(|scenario| !scenario.is_nigh()) {
+            let (environment, client) = match scenario {
+                Scenario::Redis => (self.stores.others.redis_environment(), Some(REDIS_CLIENT)),
+                _ => (self.stores.swift_environment(), None),
+            };
             let engine = BareEngine {
-                python: self.python.clone(),
-                code: code(scenario)?,
-                environment: self.environment(scenario),
+                pool: BarePool::new(&self.python, environment),
+                code: code_of(scenario, client)?,
                 handlers: functions.iter().map(|function| (function.clone(), handler(function))).collect(),
-                idle: Mutex::default(),
-                told: Mutex::default(),
+                figures: Mutex::default(),
             };
             engines.insert(scenario, engine);
         }
-        let code = code(Scenario::NighHit)?;
+        let code = code_of(Scenario::NighHit, None)?;
         for function in &functions {
             let deployment = Deployment {
                 name: function.as_str(),
@@ -178,7 +195,7 @@ impl Stage {
                 handler: &handler(function),
                 memory_mb: application.memory_mb,
                 timeout_s: application.timeout_s,
-                // They say that they gain by the cache: what is learned of it is measured elsewhere.
+                // Functions declare that caching pays: its model is measured elsewhere.
                 environment: BTreeMap::from([("NIGH_CACHE".to_owned(), "benefit".to_owned())]),
             };
             LambdaClient::connect(&self.node)?.deploy(&deployment).await?;
@@ -189,57 +206,32 @@ impl Stage {
         for shared in &application.shared {
             let body = self.made(&shared.file)?;
             for scenario in [Scenario::Swift, Scenario::Redis, Scenario::NighHit] {
-                if scenario != Scenario::Redis || self.redis.is_some() {
-                    self.put(scenario, &application.shared_key(shared), &body).await?;
-                }
+                self.put(scenario, &application.shared_key(shared), &body).await?;
             }
         }
         Ok(Cast { application, definition, engines, machine })
     }
 
-    /// The same; `cast` is of the application before, whose functions make room if it is another.
-    pub(super) async fn recast<'a>(&self, cast: Cast<'a>, application: &'a Application) -> Result<Cast<'a>, LabError> {
-        if cast.application.name == application.name {
-            return Ok(cast);
-        }
-        for function in cast.definition.functions() {
-            LambdaClient::connect(&self.node)?.remove(function.as_str()).await?;
-        }
-        drop(cast);
-        self.cast(application).await
-    }
-
-    fn environment(&self, scenario: Scenario) -> BTreeMap<String, String> {
-        let mut environment: BTreeMap<String, String> = match scenario {
-            Scenario::Redis => self.redis.iter().flat_map(Redis::environment).collect(),
-            _ => self.swift.s3().environment(),
-        };
-        // The same search path for both, though one of them alone needs it.
-        environment.extend(self.clients.iter().map(|path| ("PYTHONPATH".to_owned(), path.display().to_string())));
-        environment
-    }
-
-    /// Runs one execution of what was cast on the input at `key`. Of `tasks` tasks, where that is known.
+    /// Runs one execution of what was cast on the input at `key`, of `tasks` tasks if that is known.
     pub(super) async fn play(
         &self,
         cast: &Cast<'_>,
         scenario: Scenario,
         key: &str,
         tasks: usize,
-    ) -> Result<PlayedExecution, LabError> {
+    ) -> Result<Execution, LabError> {
         let input = cast.application.input(bucket_of(scenario), key, self.at_once());
         if let Some(engine) = cast.engines.get(&scenario) {
-            let BareExecution { output, took, figures } = engine.execute(&cast.definition, scenario.name(), input)?;
-            return Ok(PlayedExecution { output, took, figures, misses: 0 });
+            return engine.execute(&cast.definition, &name_of(&scenario), &input);
         }
-        // Connected anew: the door closes what has idled through long turns of the others.
+        // A new connection each time: the door closes one that idles while others take their turns.
         let mut states = StatesDoor::connect(&self.node)?;
         let body = json!({ "stateMachineArn": cast.machine, "input": input.to_string() });
         let request = states.request("StartSyncExecution", &body).await?;
         let begin = SystemClock::new().wall();
         let (output, took_us) = states.run(&request)?;
         let records = self.records(begin, tasks).await?;
-        Ok(PlayedExecution {
+        Ok(Execution {
             output,
             took: Duration::from_secs_f64(took_us / 1e6),
             figures: records.iter().flat_map(|record| Figures::read(record.log.lines())).collect(),
@@ -247,12 +239,11 @@ impl Stage {
         })
     }
 
-    /// The records of all that has begun since `begin`, as soon as they are `tasks`.
+    /// The records of the tasks that began after `begin`, as soon as there are `tasks` of them.
     async fn records(&self, begin: Timestamp, tasks: usize) -> Result<Vec<Activation>, LabError> {
-        let begun = Instant::now();
+        let (begun, admin) = (Instant::now(), &self.node.endpoints.admin_socket);
         loop {
-            let records =
-                activations_while(&self.node.endpoints.admin_socket, RECORDS_MAX, |record| record.start >= begin)?;
+            let records = activations_while(admin, RECORDS_MAX, |record| record.start >= begin)?;
             if records.len() >= tasks || begun.elapsed() > RECORDS_WITHIN {
                 return Ok(records);
             }
@@ -272,4 +263,16 @@ pub(super) struct Cast<'a> {
     engines: BTreeMap<Scenario, BareEngine>,
     /// The ARN of its state machine on Nigh.
     machine: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_among_what_a_task_prints() {
+        let log = "START\nhello\nnigh-stage {\"total_us\": 9.5, \"extract_us\": 2, \"load_us\": 3, \"cpu_us\": 1}\nnigh-stage x";
+        let found: Vec<Figures> = Figures::read(log.lines()).collect();
+        assert_eq!(found, [Figures { total_us: 9.5, extract_us: 2.0, load_us: 3.0 }]);
+    }
 }

@@ -1,8 +1,8 @@
-//! Applications in the place of recorded functions: what their runs read, made up by a seed.
+//! Applications in the place of recorded functions, with objects made up by a seed.
 //!
-//! Each is a chain of three: the first reads the object that its input names and writes a part; the second reads the part,
-//! a model and an object named as the input is; the third reads another table. In a fifth of the applications the model has
-//! another key every 20 runs, in another fifth what follows reads a key that nobody can know.
+//! Each is a chain of three functions: the first reads the object that its input names and writes a part; the second reads the
+//! part, a model and an object named like the input; the third reads a table. In a fifth of the applications the model gets
+//! another key every 20 runs; in another fifth the second function reads a key that nobody can predict.
 
 use nigh_terms::{BucketName, FunctionName, ObjectKey};
 use rand::rngs::StdRng;
@@ -12,7 +12,7 @@ use crate::LabError;
 use crate::instrument::made_up::failed;
 use crate::instrument::measured_sizes::size;
 
-/// What is told of it in the report.
+/// The report's description of the applications.
 pub(super) const ABOUT: &str = "made up: each function is the first of a chain of three; 1 to 300 inputs each; a model of \
                                 0.1 to 20 MiB and an object named as the input are read by the second, a table by the \
                                 third; in a fifth the model changes every 20 runs, in a fifth what follows reads an unknown \
@@ -24,7 +24,7 @@ const RUNS_IN_A_MINUTE_MAX: u32 = 2;
 /// Runs after which a model has another key.
 const MODEL_LASTS: u64 = 20;
 
-/// What recurs in an application's runs.
+/// Which keys recur in an application's runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Habit {
     Steady,
@@ -32,17 +32,16 @@ enum Habit {
     Fickle,
 }
 
-/// An application.
 #[derive(Debug)]
 pub(super) struct Application {
     pub(super) functions: [FunctionName; 3],
     habit: Habit,
     number: usize,
-    /// Of each input, and of what is named as it is.
+    /// The bytes of each input, and of the object named like it.
     inputs: Vec<[u64; 2]>,
     model_bytes: u64,
     table_bytes: u64,
-    /// Of work, of each function.
+    /// The work of each function.
     pub(super) work_us: f64,
 }
 
@@ -53,7 +52,7 @@ pub(super) struct Object {
     pub(super) bytes: u64,
 }
 
-/// What a run of an application reads and writes.
+/// The objects that a run of an application reads and writes.
 #[derive(Debug)]
 pub(super) struct RunObjects {
     pub(super) payload: String,
@@ -63,7 +62,7 @@ pub(super) struct RunObjects {
     pub(super) third: Vec<Object>,
 }
 
-/// When a run of which application begins.
+/// The beginning of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     pub(super) at_s: f64,
@@ -104,7 +103,6 @@ impl Application {
         })
     }
 
-    /// The objects of the run that `start` begins.
     pub(super) fn objects(&self, start: &Start) -> Result<RunObjects, LabError> {
         let (number, name) = (self.number, format!("item{:04}", start.input));
         let [input, named_alike] = self.inputs[start.input];

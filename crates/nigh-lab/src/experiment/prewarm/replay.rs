@@ -1,5 +1,5 @@
-//! A day of applications in virtual time: the node's own learning, its judgement of what it brought, and its order of
-//! eviction; the store is a time for each fetch.
+//! A day of applications in virtual time, with the node's own learning, judgement of prefetches, and eviction; the store is a time
+//! for each fetch.
 
 use std::collections::HashMap;
 
@@ -18,23 +18,22 @@ use crate::LabError;
 use crate::instrument::made_up::failed;
 use crate::instrument::simulated_copies::SimulatedCopies;
 
-/// Objects that are brought at a time, as the memory does.
+/// Objects that are fetched at a time, as in the node.
 const LANES: usize = 4;
-/// From a function's end to the begin of the next.
+/// From a function's end to the beginning of the next.
 const HAND_ON_US: f64 = 2_000.0;
 
-/// What a day came to.
+/// The result of a day.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Day {
-    /// Reads of those who follow, but for parts of the same run.
+    /// Reads of following functions, without parts of the same run.
     pub(super) reads: u64,
-    /// Of those the ones that waited for nothing.
+    /// The reads among these that did not wait.
     pub(super) hits: u64,
-    /// What each of them waited, milliseconds.
+    /// The wait of each, milliseconds.
     pub(super) waits_ms: Vec<f64>,
-    /// What the first read of each follower waited, milliseconds.
+    /// The wait of the first read of each following function, milliseconds.
     pub(super) first_waits_ms: Vec<f64>,
-    /// Bytes that the store has given, of all.
     pub(super) store_bytes: u64,
     pub(super) prefetch: PrefetchUse,
 }
@@ -43,7 +42,7 @@ struct Player<'a> {
     namespace: Namespace,
     bucket: BucketName,
     copies: SimulatedCopies<S3Fifo>,
-    /// When what is on its way will be there, microseconds.
+    /// When the objects on their way will be cached, microseconds.
     arrives: HashMap<u64, f64>,
     learned: ApplicationObjects,
     prefetches: Prefetches,
@@ -61,7 +60,7 @@ impl Player<'_> {
         NamePrint::of(&ObjectId { namespace, bucket, key: object.key.clone() })
     }
 
-    /// Reads an object at `now`; gives what that takes.
+    /// Reads an object at `now`. Returns the wait.
     fn read(&mut self, object: &Object, now: f64) -> f64 {
         let print = self.print(object).0;
         if self.copies.touch(print) {
@@ -76,7 +75,7 @@ impl Player<'_> {
         TouchedObject { bucket: self.bucket.clone(), key: object.key.clone(), bytes: object.bytes, wrote }
     }
 
-    /// What will probably be read is brought.
+    /// Prefetches the objects that will probably be read.
     fn prewarm(&mut self, application: &Application, names: &Names, now: f64) {
         let first = (self.namespace.clone(), application.functions[0].clone());
         let expected = self.learned.reads_after(&first.1, names);
@@ -144,7 +143,7 @@ impl Player<'_> {
         self.copies.insert(self.print(&objects.part).0, objects.part.bytes, Origin::Written, |_| ());
         let touched = [self.touched(&objects.input, false), self.touched(&objects.part, true)];
         self.ended(&application.functions[0], &walk, &touched, now);
-        // Both read the part: so it is known that they follow.
+        // Both read the part: this shows that they follow the first function.
         now = self.follow(&application.functions[1], &objects.part, &objects.second, now) + application.work_us;
         self.follow(&application.functions[2], &objects.part, &objects.third, now);
     }
@@ -172,7 +171,7 @@ pub(super) fn play(
         let application = &applications[start.application];
         player.run(application, start, &application.objects(start)?);
     }
-    // What nobody has read by the end never will be.
+    // Prefetched objects that nobody has read by the end are wasted.
     player.prefetches.settle(at(starts.last().map_or(0.0, |last| last.at_s * 1e6 + 600e6)));
     player.day.prefetch = player.prefetches.all();
     Ok(day)

@@ -1,7 +1,7 @@
-//! A memory cgroup of the experiment's own: made, limited, read, and removed when it is dropped.
+//! A memory cgroup that the experiment makes, limits, reads, and removes when it is dropped.
 //!
-//! Kernel documents: cgroup-v1/memory.rst, cgroup-v2.rst. On v1 the killer is held back: what comes to its limit waits until
-//! that is raised.
+//! Kernel documents: cgroup-v1/memory.rst, cgroup-v2.rst. On v1 the OOM killer is disabled: a process at the limit waits until the
+//! limit is raised.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -14,10 +14,9 @@ use nigh_terms::ByteSize;
 use crate::LabError;
 use crate::instrument::error::Tried;
 
-/// Its processes may take so long to be gone when it is removed.
+/// How long its processes may take to end when it is removed.
 const EMPTY_WITHIN: Duration = Duration::from_secs(5);
 
-/// One of them.
 #[derive(Debug)]
 pub(super) struct MemoryGroup {
     folder: PathBuf,
@@ -46,10 +45,6 @@ fn controller(mounts: &str) -> Option<(PathBuf, Version)> {
 }
 
 impl MemoryGroup {
-    /// Makes one of this name.
-    ///
-    /// # Errors
-    /// If there is no controller, or this user may not make one.
     pub(super) fn make(name: &str) -> Result<Self, LabError> {
         let missing = |missing: String| LabError::Missing { missing, hint: "run this as root, with a memory cgroup" };
         let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
@@ -70,7 +65,7 @@ impl MemoryGroup {
         match made {
             Ok(limit) => Ok(Self { folder, limit, version }),
             Err(error) => {
-                // It holds nothing yet.
+                // The group holds nothing yet.
                 let _ = fs::remove_dir(&folder);
                 Err(missing(format!("{file} of {}: {error}; it", folder.display())))
             }
@@ -82,12 +77,11 @@ impl MemoryGroup {
         self.folder.join("cgroup.procs")
     }
 
-    /// What its processes may use from now on: one write.
     pub(super) fn set_limit(&self, bytes: ByteSize) -> io::Result<()> {
         self.limit.write_all_at(bytes.bytes().to_string().as_bytes(), 0)
     }
 
-    /// The most it has used since the last reset; only on v1 it can be reset.
+    /// The most that was used since the last reset.
     pub(super) fn peak(&self) -> io::Result<ByteSize> {
         let file = match self.version {
             Version::One => "memory.max_usage_in_bytes",
@@ -96,7 +90,7 @@ impl MemoryGroup {
         number(&self.folder.join(file))
     }
 
-    /// Begins a new peak, where that can be.
+    /// Resets the peak; only v1 can.
     pub(super) fn reset_peak(&self) -> io::Result<()> {
         match self.version {
             Version::One => fs::write(self.folder.join("memory.max_usage_in_bytes"), "0"),
@@ -121,7 +115,7 @@ fn number(path: &Path) -> io::Result<ByteSize> {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // What waits at its limit cannot end.
+        // A process that waits at the limit cannot end.
         let _ = self.limit.write_all_at(b"-1", 0).or_else(|_| self.limit.write_all_at(b"max", 0));
         let begin = Instant::now();
         while fs::remove_dir(&self.folder).is_err() && self.folder.exists() && begin.elapsed() < EMPTY_WITHIN {
@@ -130,7 +124,7 @@ impl Drop for MemoryGroup {
     }
 }
 
-/// Writes a program to `path` that goes into the group first and is `python` then.
+/// Writes a program to `path` that enters the group and then executes `python`.
 pub(super) fn python_inside(group: &MemoryGroup, python: &Path, path: &Path) -> Result<(), LabError> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let procs = group.procs();

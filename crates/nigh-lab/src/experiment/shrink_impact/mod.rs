@@ -1,10 +1,10 @@
-//! `nigh experiment shrink-impact`: OFC's figure 8. What a function pays when its sandbox grows and the cache must give way.
+//! `nigh experiment shrink-impact`: OFC's figure 8. The cost for a function whose sandbox grows when the cache must shrink.
 //!
 //! `wand_sepia`, warm, has 64 MB and needs 84 to 152 MB for the inputs it gets. Before each run its limit is raised: with
-//! the memory there already (the base, which pays nothing), with the cache's unused part given up, and with cached objects
-//! evicted; and once more with a headroom before it and the rest while it runs, as a node does it. The cache is the node's own code (`ObjectMemory`) in
-//! this process, filled; the function is the real one in a cgroup of its own, and reads its input from a node's memory.
-//! Nothing migrates: Nigh's cache lets go of copies, which the store has.
+//! the memory free already (the base, without cost), with unused memory of the cache, and with evicted copies; and once with a
+//! headroom before the run and the rest during it, as a node does it. The cache is the node's own code (`ObjectMemory`) in this
+//! process, filled; the function is the real one in a cgroup, and reads its input from a node. Nothing migrates: the store has
+//! all objects whose copies Nigh evicts.
 
 mod memory_group;
 
@@ -18,6 +18,7 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use self::memory_group::{MemoryGroup, python_inside};
 use crate::LabError;
@@ -27,25 +28,24 @@ use crate::instrument::made_up::FilledMemory;
 use crate::instrument::node_under_test::{NodeUnderTest, python, settings};
 use crate::instrument::peer::bare_runtime::BareRuntime;
 use crate::instrument::progress;
-use crate::instrument::report::print_report;
+use crate::instrument::report::{name_of, print_report};
 use crate::instrument::s3_door::S3Door;
-use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction};
+use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction, read_input};
 use crate::instrument::stats::Sample;
-use crate::instrument::table::plain_grid;
+use crate::instrument::template::{Columns, fill};
 use crate::load::run::InvocationTimes;
-use crate::load::stage::read_input;
 
 const FUNCTION: &str = "wand_sepia";
 const BUCKET: &str = "shrink-impact";
-/// Of one picture, small to large: those that need what the paper's did.
+/// Of one picture, small to large: they need as much memory as the paper's.
 const SIZES: [&str; 6] = ["1k", "16k", "128k", "256k", "512k", "1024k"];
-/// What the warm sandbox has before (OpenWhisk's least, in the paper).
+/// The limit of the warm sandbox before (OpenWhisk's least, in the paper).
 const FROM: ByteSize = ByteSize::mib(64);
-/// What it is raised to: what the run needs, within the paper's bounds.
+/// The least limit that it is raised to, as in the paper.
 const TO_LEAST: ByteSize = ByteSize::mib(84);
-/// What it gets before it begins, where the rest comes while it runs.
+/// It gets so much before the run, where the rest comes during the run.
 const HEADROOM: ByteSize = ByteSize::mib(16);
-/// Needs are rounded up to so much.
+/// Needs are rounded up to a multiple of this.
 const STEP: u64 = 4 << 20;
 /// The cache, and its objects.
 const CACHE: ByteSize = ByteSize::mib(256);
@@ -54,10 +54,19 @@ const OBJECTS: u64 = CACHE.bytes() / OBJECT;
 /// Times that the function runs before its runs count.
 const WARM_UPS: usize = 3;
 const SEED: u64 = 8;
-/// What growing may take of the function's time.
+/// The target: growth may take so much of the function's time.
 const OVERHEAD_MAX: f64 = 0.02;
-/// What it took at most in OFC's paper.
+/// The most that it took in OFC's paper.
 const OFC_OVERHEAD: f64 = 0.504;
+
+const COLUMNS: Columns = Columns(
+    "input | scenario | runs | MB = {from_mb} to {to_mb} | scaling us = {scaling_us:.0} | p95 = {scaling_p95_us:.0} | \
+     limit us = {limit_us:.1} | handler ms = {run_ms:.1} | overhead = {overhead:%.2} | \
+     slower = {slower:+%.1} ({slower_low:+%.1} to {slower_high:+%.1})",
+);
+const OVERHEAD: &str =
+    "overhead with copies evicted while it runs, most of a size: {overhead:%.2}, target <= {overhead_asked:%}";
+const BESIDE: &str = " (all before it: {overhead_before:%.2}; OFC: up to {ofc_overhead:%.1})\nfailed: {failed}";
 
 /// What `nigh experiment shrink-impact` takes.
 #[derive(Clone, Debug, Args)]
@@ -74,62 +83,30 @@ pub(super) struct ShrinkImpactArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Scenario {
-    /// It is there: nothing is to be done. The paper's baseline.
+    /// The memory is free already. The paper's baseline.
     Base,
-    /// The cache gives up what it does not use. The paper's first.
+    /// The cache gives up unused memory. The paper's first.
     Unused,
     /// The cache evicts as much as is needed. The paper's third; its second, migration, does not exist here.
     Evicted,
-    /// The same while the function runs already; before, it gets a headroom of what the node keeps free. What a node does.
+    /// The same during the run; before it, the function gets a headroom of the node's slack. This is what a node does.
     EvictedBeside,
 }
 
 impl Scenario {
     const ALL: [Self; 4] = [Self::Base, Self::Unused, Self::Evicted, Self::EvictedBeside];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Base => "base",
-            Self::Unused => "unused",
-            Self::Evicted => "evicted",
-            Self::EvictedBeside => "evicted beside",
-        }
-    }
 }
 
-/// One run.
 #[derive(Clone, Copy, Debug, Default)]
 struct GrowthRun {
-    /// What the function waited for before it began.
+    /// The function's wait before it began.
     before_us: f64,
-    /// Until the cache had given way.
+    /// The shrink of the cache.
     scaling_us: f64,
     /// The write of the limit.
     limit_us: f64,
     /// The handler.
     run_ms: f64,
-}
-
-/// A size and a scenario: medians.
-#[derive(Clone, Debug, Serialize)]
-struct Row {
-    input: &'static str,
-    scenario: Scenario,
-    runs: usize,
-    /// What the sandbox had, and was raised to.
-    from_mb: u64,
-    to_mb: u64,
-    scaling_us: f64,
-    scaling_p95_us: f64,
-    limit_us: f64,
-    run_ms: f64,
-    /// What the function waited for before it began, of the base's time.
-    overhead: f64,
-    /// What it waited for and the handler's own time, over the base's, less one: the median of the rounds' ratios, with the
-    /// 95 % interval of it. The machine's noise is in it.
-    slower: f64,
-    slower_low: f64,
-    slower_high: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -147,7 +124,8 @@ struct ShrinkImpactReport {
     ofc_overhead: f64,
     /// Runs that did not answer.
     failed: usize,
-    rows: Vec<Row>,
+    /// By input and scenario.
+    rows: Vec<Value>,
 }
 
 const CONDITIONS: [&str; 4] = [
@@ -195,55 +173,59 @@ impl ShrinkImpactArgs {
         }
         progress.finish_and_clear();
         let most = |scenario: Scenario| {
-            rows.iter().filter(|row| row.scenario == scenario).map(|row| row.overhead).fold(0.0, f64::max)
+            let of_scenario = rows.iter().filter(|row| row["scenario"] == name_of(&scenario).as_str());
+            of_scenario.filter_map(|row| row["overhead"].as_f64()).fold(0.0, f64::max)
         };
         let (overhead, overhead_before) = (most(Scenario::EvictedBeside), most(Scenario::Evicted));
         let met = overhead <= OVERHEAD_MAX && failed == 0;
-        let (conditions, overhead_asked, ofc_overhead) = (CONDITIONS, OVERHEAD_MAX, OFC_OVERHEAD);
         let report = ShrinkImpactReport {
             machine,
-            conditions,
+            conditions: CONDITIONS,
             rounds,
             overhead,
             overhead_before,
-            overhead_asked,
+            overhead_asked: OVERHEAD_MAX,
             met,
-            ofc_overhead,
+            ofc_overhead: OFC_OVERHEAD,
             failed,
             rows,
         };
-        print_report(&report, || text(&report), json)
+        print_report(&report, || report.text(), json)
     }
 }
 
-/// The rows of one size.
-fn rows_of(input: &'static str, from: ByteSize, to: ByteSize, runs: &[(Scenario, GrowthRun)]) -> Vec<Row> {
-    let of = |scenario: Scenario, figure: fn(&GrowthRun) -> f64| {
-        Sample::new(runs.iter().filter(|(which, _)| *which == scenario).map(|(_, grown)| figure(grown)).collect())
+/// The rows of one size: medians by scenario.
+fn rows_of(input: &'static str, from: ByteSize, to: ByteSize, runs: &[(Scenario, GrowthRun)]) -> Vec<Value> {
+    let of = |scenario: Scenario| -> Vec<GrowthRun> {
+        runs.iter().filter(|(which, _)| *which == scenario).map(|(_, run)| *run).collect()
     };
-    let base_ms = of(Scenario::Base, |grown| grown.run_ms).median();
+    let base = of(Scenario::Base);
+    let base_ms = Sample::of(&base, |run| run.run_ms).median();
     let row = |scenario: Scenario| {
-        let before_us = of(scenario, |grown| grown.before_us);
+        let runs = of(scenario);
+        let scaling = Sample::of(&runs, |run| run.scaling_us);
         // Each round has one run of each, so that they stand in the same order.
-        let each = |which: Scenario| runs.iter().filter(move |(one, _)| *one == which).map(|(_, grown)| *grown);
-        let whole = |grown: GrowthRun| grown.before_us / 1e3 + grown.run_ms;
-        let ratios = each(scenario).zip(each(Scenario::Base)).map(|(one, base)| whole(one) / base.run_ms - 1.0);
+        let whole = |run: &GrowthRun| run.before_us / 1e3 + run.run_ms;
+        let ratios = runs.iter().zip(&base).map(|(run, base)| whole(run) / base.run_ms - 1.0);
         let slower = Sample::new(ratios.collect()).median_estimate(SEED);
-        Row {
-            input,
-            scenario,
-            runs: before_us.len(),
-            from_mb: from.mib_ceil(),
-            to_mb: to.mib_ceil(),
-            scaling_us: of(scenario, |grown| grown.scaling_us).median(),
-            scaling_p95_us: of(scenario, |grown| grown.scaling_us).percentile(0.95),
-            limit_us: of(scenario, |grown| grown.limit_us).median(),
-            run_ms: of(scenario, |grown| grown.run_ms).median(),
-            overhead: before_us.median() / 1e3 / base_ms,
-            slower: slower.value,
-            slower_low: slower.low,
-            slower_high: slower.high,
-        }
+        json!({
+            "input": input,
+            "scenario": scenario,
+            "runs": runs.len(),
+            // What the sandbox had, and was raised to.
+            "from_mb": from.mib_ceil(),
+            "to_mb": to.mib_ceil(),
+            "scaling_us": scaling.median(),
+            "scaling_p95_us": scaling.percentile(0.95),
+            "limit_us": Sample::of(&runs, |run| run.limit_us).median(),
+            "run_ms": Sample::of(&runs, |run| run.run_ms).median(),
+            // The function's wait before it began, of the base's time.
+            "overhead": Sample::of(&runs, |run| run.before_us).median() / 1e3 / base_ms,
+            // The wait and the handler over the base, less one, with its 95 % interval. The machine's noise is in it.
+            "slower": slower.value,
+            "slower_low": slower.low,
+            "slower_high": slower.high,
+        })
     };
     Scenario::ALL.into_iter().map(row).collect()
 }
@@ -253,7 +235,7 @@ struct Stage {
     runtime: BareRuntime,
     group: MemoryGroup,
     function: SampleFunction,
-    /// All of it filled; and half.
+    /// A cache filled wholly, and one filled to a half.
     full: FilledMemory,
     half: FilledMemory,
     node: NodeUnderTest,
@@ -270,11 +252,7 @@ fn group_error(error: &std::io::Error) -> LabError {
 impl Stage {
     async fn set(project: &Path, sizes: &[&str]) -> Result<Self, LabError> {
         let python = python()?;
-        let functions = SampleFunction::read_all(&project.join("functions"))?;
-        let function = functions.into_iter().find(|one| one.name == FUNCTION).ok_or_else(|| LabError::Missing {
-            missing: format!("the sample function {FUNCTION}"),
-            hint: "run this in the project's folder; each folder of functions/ is one",
-        })?;
+        let function = SampleFunction::find(&SampleFunction::read_all(&project.join("functions"))?, FUNCTION)?.clone();
         let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let group = MemoryGroup::make(&format!("nigh-shrink-impact-{}", std::process::id()))?;
         let node = NodeUnderTest::start(work.path(), &settings(None, &python))?;
@@ -287,21 +265,21 @@ impl Stage {
         let (program, code) = (work.path().join("python"), work.path().join("code"));
         function.measured(&code, None)?;
         python_inside(&group, &python, &program)?;
-        // Bodies on their way in may take a part of the budget only: filled first, it is lowered then.
+        // Incoming bodies may take only a part of the budget: the caches are filled first, and their budget is lowered then.
         let room = ByteSize(4 * CACHE.bytes());
         let (full, half) = (FilledMemory::begin(OBJECT, room).await?, FilledMemory::begin(OBJECT, room).await?);
         let runtime = start(&program, &code, &node)?;
         Ok(Self { runtime, group, function, full, half, node, program, code, _work: work })
     }
 
-    /// Starts the function anew, with all the memory it may want.
+    /// Starts the function again, with all the memory it may need.
     fn start_function(&mut self) -> Result<(), LabError> {
         self.group.set_limit(CACHE).map_err(|error| group_error(&error))?;
         self.runtime = start(&self.program, &self.code, &self.node)?;
         Ok(())
     }
 
-    /// Runs the function on this size with as much memory as it wants; what it needs, rounded up.
+    /// Runs the function on this size with enough memory. Returns its need, rounded up.
     async fn need(&mut self, size: &str) -> Result<ByteSize, LabError> {
         self.group.set_limit(CACHE).map_err(|error| group_error(&error))?;
         let mut most = ByteSize::ZERO;
@@ -313,11 +291,11 @@ impl Stage {
         Ok(ByteSize(most.bytes().next_multiple_of(STEP)).max(TO_LEAST))
     }
 
-    /// Lowers the function's limit to 64 MB, or to the least that the kernel takes; what it is then.
+    /// Lowers the function's limit to 64 MB, or to the least that the kernel takes. Returns the limit.
     fn back_to_least(&self) -> Result<ByteSize, LabError> {
         let used = self.group.used().map_err(|error| group_error(&error))?;
         let mut least = FROM;
-        // Each step is what could not be taken back; a whole megabyte at a time it ends above what is in use.
+        // Tries one more megabyte each time; it ends above the memory in use.
         while let Err(error) = self.group.set_limit(least) {
             if least > used {
                 return Err(group_error(&error));
@@ -327,7 +305,7 @@ impl Stage {
         Ok(least)
     }
 
-    /// Has the one cache all full, and the other half.
+    /// Fills one cache wholly, and the other to a half.
     async fn fill(&self) -> Result<(), LabError> {
         for (filled, objects) in [(&self.full, OBJECTS), (&self.half, OBJECTS / 2)] {
             filled.memory.set_cache_budget(ByteSize(4 * CACHE.bytes()));
@@ -363,7 +341,7 @@ impl Stage {
                 memory.set_cache_budget(left);
                 let beyond = memory.usage().living.saturating_sub(left);
                 if beyond > ByteSize::ZERO && memory.shrink(beyond).freed < beyond {
-                    return Err(LabError::Node(format!("the cache did not give {beyond} up")));
+                    return Err(LabError::Node(format!("the cache did not release {beyond}")));
                 }
                 Ok(())
             })?;
@@ -388,7 +366,7 @@ impl Stage {
         let ((scaling, limit), answered) = (grown?, answered?);
         let us = |took: Duration| took.as_secs_f64() * 1e6;
         let before = match scenario {
-            // It is there already: its write is nobody's wait.
+            // The memory is free already: nobody waits for the write.
             Scenario::Base => return Ok(GrowthRun { run_ms: answered.total_ms, ..GrowthRun::default() }),
             Scenario::Unused | Scenario::Evicted => scaling + limit,
             Scenario::EvictedBeside => headroom,
@@ -415,40 +393,11 @@ fn invoke(runtime: &mut BareRuntime, event: &[u8], size: &str) -> Result<Invocat
     InvocationTimes::read(&answer.payload).map_err(failed)
 }
 
-fn text(report: &ShrinkImpactReport) -> String {
-    let table = plain_grid(
-        "input | scenario | runs | MB | scaling us | p95 | limit us | handler ms | overhead | slower".split(" | "),
-        report.rows.iter().map(|row| {
-            [
-                row.input.to_owned(),
-                row.scenario.name().to_owned(),
-                row.runs.to_string(),
-                format!("{} to {}", row.from_mb, row.to_mb),
-                format!("{:.0}", row.scaling_us),
-                format!("{:.0}", row.scaling_p95_us),
-                format!("{:.1}", row.limit_us),
-                format!("{:.1}", row.run_ms),
-                format!("{:.2} %", row.overhead * 100.0),
-                format!(
-                    "{:+.1} % ({:+.1} to {:+.1})",
-                    row.slower * 100.0,
-                    row.slower_low * 100.0,
-                    row.slower_high * 100.0
-                ),
-            ]
-        }),
-    );
-    let ShrinkImpactReport { overhead, overhead_before, overhead_asked, ofc_overhead, failed, met, machine, .. } =
-        report;
-    format!(
-        "{table}\noverhead with copies evicted while it runs, most of a size: {:.2} %, asked <= {} %: {} (all before it: \
-         {:.2} %; OFC: up to {:.1} %)\nfailed: {failed}\n{machine}",
-        overhead * 100.0,
-        overhead_asked * 100.0,
-        if *met { "met" } else { "missed" },
-        overhead_before * 100.0,
-        ofc_overhead * 100.0,
-    )
+impl ShrinkImpactReport {
+    fn text(&self) -> String {
+        let met = if self.met { "met" } else { "missed" };
+        format!("{}\n{}: {met}{}\n{}", COLUMNS.text(&self.rows), fill(OVERHEAD, self), fill(BESIDE, self), self.machine)
+    }
 }
 
 #[cfg(test)]
@@ -465,9 +414,9 @@ mod tests {
             (Scenario::EvictedBeside, grown(10.0, 21.0)),
         ];
         let rows = rows_of("1k", FROM, TO_LEAST, &runs);
-        let near = |figure: f64, expected: f64| (figure - expected).abs() < 1e-9;
-        assert!(near(rows[0].overhead, 0.0) && near(rows[1].overhead, 0.0005) && near(rows[2].overhead, 0.01));
-        assert!(near(rows[2].slower, 0.06) && near(rows[3].slower, 0.0505) && near(rows[3].overhead, 0.0005));
-        assert_eq!((rows[2].from_mb, rows[2].to_mb), (64, 84));
+        let near = |at: usize, field: &str, expected: f64| (rows[at][field].as_f64().unwrap() - expected).abs() < 1e-9;
+        assert!(near(0, "overhead", 0.0) && near(1, "overhead", 0.0005) && near(2, "overhead", 0.01));
+        assert!(near(2, "slower", 0.06) && near(3, "slower", 0.0505) && near(3, "overhead", 0.0005));
+        assert!(rows[2]["from_mb"] == 64 && rows[2]["to_mb"] == 84);
     }
 }

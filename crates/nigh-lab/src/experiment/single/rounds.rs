@@ -1,6 +1,7 @@
 //! Rounds of one function on one size: every scenario once a round, in an order of the round's own.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use rand::SeedableRng;
@@ -8,26 +9,25 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-use super::scenario::Scenario;
-use super::stage::{Cast, Stage, WARM_UP_SIZE, input_key};
+use super::Scenario;
+use super::stage::{Cast, WARM_UP_SIZE, input_key};
 use crate::LabError;
 use crate::instrument::platform::Reads;
+use crate::instrument::progress::{PARTS_KEPT, unless_stopped};
+use crate::load::run::InvocationTimes;
 
 /// The order of the scenarios is the same in every run.
 const SEED: u64 = 7;
-/// Times that a scenario runs before its runs count, on the smallest input: its imports, connections and log-in.
+/// Each scenario first runs so often on the smallest input, for its imports, connections and log-in.
 const WARM_UPS: usize = 2;
-/// A whole round goes first and does not count, if it takes at most this share of the time there is.
+/// The first round does not count if it takes at most this share of the time there is.
 const WARM_UP_SHARE: f64 = 0.25;
 
-/// How many rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct RoundLimits {
-    /// At least.
     pub(super) rounds_min: usize,
-    /// At most.
     pub(super) rounds_max: usize,
-    /// No further one begins after so many seconds.
+    /// No round begins after this many seconds.
     pub(super) seconds: f64,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Run {
     pub(super) cpu_ms: f64,
     /// Processor time of all servers behind it.
     pub(super) servers_cpu_ms: Option<f64>,
-    /// By who invoked it: with the runtime client, and for the sandbox with the Lambda door.
+    /// The caller's time, with the runtime client, or for the sandbox the Lambda door.
     pub(super) invocation_ms: f64,
 }
 
@@ -67,44 +67,34 @@ pub(super) struct Cell {
     pub(super) runs: BTreeMap<Scenario, Vec<Run>>,
 }
 
-/// What `measured.py` returns.
-#[derive(Deserialize)]
-struct MeasuredTimes {
-    total_us: f64,
-    extract_us: f64,
-    load_us: f64,
-    cpu_us: f64,
-}
-
-/// Plays the rounds while `keep_on` says so.
+/// Plays the rounds of what was cast, on a size, until `stop`.
 pub(super) async fn play(
-    stage: &Stage,
     cast: &mut Cast<'_>,
     size: &str,
     limits: RoundLimits,
-    keep_on: impl Fn() -> bool,
+    stop: &AtomicBool,
 ) -> Result<Cell, LabError> {
-    let mut cell =
-        Cell { function: cast.function.name.clone(), bytes: stage.input_bytes(size)?, runs: BTreeMap::new() };
-    let mut order = cast.scenarios.clone();
+    let stage = cast.stage;
+    let body = stage.input(size)?;
+    let function = cast.function.name.clone();
+    let mut order = stage.scenarios();
     let mut random = StdRng::seed_from_u64(SEED);
-    for scenario in cast.scenarios.clone() {
+    for &scenario in &order {
         for _ in 0..WARM_UPS {
             cast.play(scenario, &input_key(WARM_UP_SIZE)).await?;
         }
     }
+    let mut cell = Cell { function, bytes: body.len() as u64, runs: BTreeMap::new() };
     let (mut begin, mut counted, mut round) = (Instant::now(), 0, 0);
     while limits.go_on(counted, begin.elapsed().as_secs_f64()) {
-        let unseen = stage.upload_unseen(size, &format!("{}-{size}-{round}", cell.function)).await?;
+        let unseen = format!("unseen/{}-{size}-{round}.jpg", cell.function);
+        stage.put_unseen(&unseen, &body).await?;
         order.shuffle(&mut random);
         let mut runs = Vec::with_capacity(order.len());
         for &scenario in &order {
-            if !keep_on() {
-                let kept = "what is done is kept if --html or --progress was given: run the same command again";
-                return Err(LabError::Interrupted { kept });
-            }
+            unless_stopped(stop, PARTS_KEPT)?;
             let key = if scenario == Scenario::NighMiss { unseen.clone() } else { input_key(size) };
-            runs.push((scenario, measured(stage, cast, scenario, &key).await?));
+            runs.push((scenario, measured(cast, scenario, &key).await?));
         }
         round += 1;
         if round == 1 && begin.elapsed().as_secs_f64() <= limits.seconds * WARM_UP_SHARE {
@@ -119,35 +109,32 @@ pub(super) async fn play(
     Ok(cell)
 }
 
-/// One invocation; a scenario of Nigh must be served as its name says.
-async fn measured(stage: &Stage, cast: &mut Cast<'_>, scenario: Scenario, key: &str) -> Result<Run, LabError> {
-    let reads = if scenario.is_nigh() { Some(Reads::of(stage.node())?) } else { None };
+/// One invocation. Nigh must serve its input as the scenario's name says.
+async fn measured(cast: &mut Cast<'_>, scenario: Scenario, key: &str) -> Result<Run, LabError> {
+    let stage = cast.stage;
+    let reads = if scenario.is_nigh() { Some(Reads::of(&stage.node)?) } else { None };
     let cpu = stage.servers_cpu(scenario);
-    let played = cast.play(scenario, key).await?;
+    let (payload, took) = cast.play(scenario, key).await?;
     let servers_cpu = stage.servers_cpu(scenario).zip(cpu).map(|(now, before)| now.saturating_sub(before));
-    let failure = |reason: String| LabError::Function {
-        function: format!("{} ({})", cast.function.name, scenario.name()),
-        input: key.to_owned(),
-        reason,
-    };
     if let Some(before) = reads {
-        let read = Reads::of(stage.node())?.since(before);
+        let read = Reads::of(&stage.node)?.since(before);
         let expected = match scenario {
             Scenario::NighMiss => Reads { hits: 0, misses: 1 },
             _ => Reads { hits: 1, misses: 0 },
         };
         if read != expected {
-            return Err(failure(format!("Nigh served it by {read:?}, where {expected:?} was to be measured")));
+            let reason = format!("Nigh served it by {read:?}, where {expected:?} was to be measured");
+            return Err(cast.failure(scenario, key, reason));
         }
     }
-    let answer: MeasuredTimes = serde_json::from_slice(&played.payload).map_err(|error| failure(error.to_string()))?;
+    let answer = InvocationTimes::read(&payload).map_err(|reason| cast.failure(scenario, key, reason))?;
     Ok(Run {
-        total_ms: answer.total_us / 1e3,
-        extract_ms: answer.extract_us / 1e3,
-        load_ms: answer.load_us / 1e3,
-        cpu_ms: answer.cpu_us / 1e3,
+        total_ms: answer.total_ms,
+        extract_ms: answer.extract_ms,
+        load_ms: answer.load_ms,
+        cpu_ms: answer.cpu_ms,
         servers_cpu_ms: servers_cpu.map(|cpu| cpu.as_secs_f64() * 1e3),
-        invocation_ms: played.took.as_secs_f64() * 1e3,
+        invocation_ms: took.as_secs_f64() * 1e3,
     })
 }
 

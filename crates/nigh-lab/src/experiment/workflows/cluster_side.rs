@@ -1,11 +1,10 @@
-//! A cluster of three nodes on this machine, under one coherence protocol: deployed to, invoked and put to by the doors of its
-//! first node.
+//! A cluster of three nodes on this machine, under one coherence protocol. Requests go to the doors of its first node.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::Method;
 use nigh_data::ObjectId;
@@ -18,6 +17,7 @@ use nigh_objects::{BucketPolicy, ModeRule, Shards, WriteMode};
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 
 use super::pipeline::IN_MEMORY;
+use super::sides::at_once;
 use super::{BUCKET, StageInvocation};
 use crate::LabError;
 use crate::instrument::node_under_test::socket_address;
@@ -28,7 +28,7 @@ use crate::instrument::settled_cluster::settled;
 use crate::instrument::sign::Signer;
 
 pub(super) const NODES: u8 = 3;
-/// How long a node may take to be well, and to drain.
+/// How long a node may take to be ready, and to drain.
 const PATIENCE: Duration = Duration::from_secs(90);
 const DRAIN: Duration = Duration::from_secs(15);
 /// How long the other nodes may take to know of a policy.
@@ -39,11 +39,10 @@ pub(super) struct NodePlace {
     pub(super) state: PathBuf,
     lambda: SocketAddr,
     s3: SocketAddr,
-    /// The shards whose homes it has.
+    /// The shards whose home is this node.
     homes: Vec<ShardId>,
 }
 
-/// The cluster.
 pub(super) struct ClusterSide {
     cluster: LocalCluster,
     nodes: Vec<NodePlace>,
@@ -98,12 +97,11 @@ impl ClusterSide {
         let admin = AdminClient::new(&StatePaths::new(&self.nodes[0].state).admin_socket());
         let set = admin.give(&path, &policy).await;
         set.map_err(|error| LabError::Node(format!("the bucket's policy: {error}")))?;
-        // The other nodes look at the registry each second.
+        // The other nodes read the registry each second.
         tokio::time::sleep(SEEN_WITHIN).await;
         Ok(())
     }
 
-    /// The S3 door of a node.
     fn door(&self, node: usize) -> S3Door {
         S3Door { signer: self.signers[1].clone(), address: self.nodes[node].s3 }
     }
@@ -112,12 +110,10 @@ impl ClusterSide {
         LambdaClient::to(self.nodes[0].lambda, self.signers[0].clone())
     }
 
-    /// Its nodes' state folders.
     pub(super) fn nodes(&self) -> &[NodePlace] {
         &self.nodes
     }
 
-    /// The node that is the home of `key`.
     pub(super) fn home_of(&self, key: &str) -> Result<usize, LabError> {
         let name = |error: &dyn std::fmt::Display| LabError::Node(format!("{key}: {error}"));
         let object = ObjectId {
@@ -138,7 +134,7 @@ impl ClusterSide {
         self.lambda()?.remove(function).await
     }
 
-    /// Puts an object by the door of its home, whose memory it is in then, and nobody else's.
+    /// Puts an object by the door of its home, which alone caches it then.
     pub(super) async fn put(&self, key: &str, body: &[u8]) -> Result<(), LabError> {
         let home = self.home_of(key)?;
         self.door(home).send(Method::PUT, &format!("/{BUCKET}/{key}"), body).await
@@ -152,22 +148,9 @@ impl ClusterSide {
             let request = client.invocation(function, event).await?;
             ready.push((function, client, request));
         }
-        let play = |(function, mut client, request): (&String, LambdaClient, Vec<u8>)| {
-            let began = Instant::now();
-            let answer = client.send(function, &request)?;
-            let took = began.elapsed();
-            let failure = |reason| LabError::Function { function: function.clone(), input: String::new(), reason };
-            match answer.function_error {
-                Some(_) => Err(failure(String::from_utf8_lossy(&answer.payload).into_owned())),
-                None => Ok(StageInvocation { payload: answer.payload, took }),
-            }
-        };
-        std::thread::scope(|scope| {
-            let calls: Vec<_> = ready.into_iter().map(|one| scope.spawn(|| play(one))).collect();
-            let ended = |call: std::thread::ScopedJoinHandle<'_, _>| {
-                call.join().unwrap_or_else(|_| Err(LabError::Node("an invocation's thread has ended".to_owned())))
-            };
-            calls.into_iter().map(ended).collect()
+        at_once(ready, |(function, mut client, request): (&String, LambdaClient, Vec<u8>)| {
+            let (answer, took) = client.invoke(function, &request)?;
+            Ok(StageInvocation { payload: answer.payload, took })
         })
     }
 
@@ -177,21 +160,21 @@ impl ClusterSide {
     }
 }
 
-/// The environment of all functions: they say that they gain by the cache, so that no side learns otherwise.
+/// The environment of all functions: they declare that caching pays, so that no side learns otherwise.
 pub(super) fn environment() -> BTreeMap<String, String> {
     BTreeMap::from([("NIGH_CACHE".to_owned(), "benefit".to_owned())])
 }
 
 /// Settings of a cluster's nodes, as a command line has them.
 pub(super) fn settings(python: &Path) -> Vec<String> {
-    let set: BTreeMap<&str, String> = BTreeMap::from([
-        ("functions.python", python.display().to_string()),
+    let python = format!("functions.python={}", python.display());
+    let others = [
         // Stages of a workflow do not all fit onto one node.
-        ("functions.memory", "800 MiB".to_owned()),
-        ("functions.prewarm", "off".to_owned()),
-        ("cache.bytes", "768 MiB".to_owned()),
-        ("cache.object_max", "32 MiB".to_owned()),
-        ("cluster.journal_max", "128 MiB".to_owned()),
-    ]);
-    set.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+        "functions.memory=800 MiB",
+        "functions.prewarm=off",
+        "cache.bytes=768 MiB",
+        "cache.object_max=32 MiB",
+        "cluster.journal_max=128 MiB",
+    ];
+    others.map(str::to_owned).into_iter().chain([python]).collect()
 }

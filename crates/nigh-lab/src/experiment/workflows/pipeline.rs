@@ -1,14 +1,13 @@
-//! The pipelines of `functions/pipelines/`, as their `pipeline.toml` describes them, and the events of their stages. Pure but
-//! for the reading of the files.
+//! The pipelines of `functions/pipelines/`, as `pipeline.toml` describes them, and the events of their stages. Pure except for
+//! reading the files.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::LabError;
-use crate::instrument::error::Tried;
+use crate::instrument::sample_function::read_described;
 
 /// A workflow: steps one after another, each of stages that run at the same time.
 #[derive(Clone, Debug, Deserialize)]
@@ -24,25 +23,25 @@ pub(super) struct Pipeline {
     pub(super) folder: PathBuf,
 }
 
-/// What becomes of objects that one stage writes and another reads.
+/// How durable intermediate objects are: those that one stage writes and another reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IntermediateMode {
-    /// Where it can be said, that they need not outlive a crash.
+    /// A crash may lose intermediate objects, where the side has such a mode.
     InMemory,
-    /// As all others.
+    /// Intermediate objects are as durable as all others.
     Durable,
 }
 
-/// What the keys of objects begin with that need not outlive a crash.
+/// The prefix of the keys of objects that a crash may lose.
 pub(super) const IN_MEMORY: &str = "between/";
 
-/// An object that is there before the first step.
+/// An object that is put before the first step.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct PipelineInput {
     pub(super) name: String,
     /// Below the folder of the inputs.
     pub(super) file: PathBuf,
-    /// One object for all runs; else each run has its own.
+    /// All runs share one object. If false, each run has its own.
     #[serde(default)]
     pub(super) shared: bool,
 }
@@ -67,22 +66,11 @@ pub(super) struct Stage {
 impl Pipeline {
     /// All of `folder`, by name.
     pub(super) fn read_all(folder: &Path) -> Result<Vec<Self>, LabError> {
-        let missing = |_| LabError::Missing {
-            missing: folder.display().to_string(),
-            hint: "run this in the project's folder, where the pipelines are",
-        };
-        let mut pipelines = BTreeMap::new();
-        for entry in std::fs::read_dir(folder).map_err(missing)?.flatten() {
-            let path = entry.path().join("pipeline.toml");
-            let Ok(text) = std::fs::read_to_string(&path) else { continue };
-            let mut pipeline: Self = toml::from_str(&text).at(&path)?;
-            pipeline.folder = entry.path();
-            pipelines.insert(pipeline.name.clone(), pipeline);
-        }
-        Ok(pipelines.into_values().collect())
+        let described = read_described(folder, "pipeline.toml")?;
+        Ok(described.into_iter().map(|(folder, pipeline)| Self { folder, ..pipeline }).collect())
     }
 
-    /// Its stages' functions, each once, in the order of their first use.
+    /// The functions of the stages, each once, in the order of first use.
     pub(super) fn functions(&self) -> Vec<&str> {
         let mut functions = Vec::new();
         for stage in self.steps.iter().flat_map(|step| &step.stages) {
@@ -93,18 +81,11 @@ impl Pipeline {
         functions
     }
 
-    /// The most stages of one function that run at the same time.
-    pub(super) fn at_once(&self, function: &str) -> usize {
-        let of = |step: &Step| step.stages.iter().filter(|stage| stage.name == function).count();
-        self.steps.iter().map(of).max().unwrap_or(0)
-    }
-
     /// The name under which a stage's function is deployed.
     pub(super) fn deployed(&self, function: &str) -> String {
         format!("{}-{function}", self.name).replace('_', "-")
     }
 
-    /// Where the object `name` of one run is.
     pub(super) fn key(&self, (run, between): (&str, IntermediateMode), name: &str) -> String {
         let shared = self.inputs.iter().any(|input| input.name == name && input.shared);
         let run = if shared { "shared" } else { run };
@@ -179,10 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn stages_of_one_function_that_run_together_are_counted() {
+    fn a_function_is_deployed_under_the_name_of_its_workflow() {
         let all = all();
-        let of = |name: &str| all.iter().find(|pipeline| pipeline.name == name).unwrap();
-        assert_eq!((of("video").at_once("process"), of("video").at_once("concat")), (2, 1));
-        assert_eq!(of("sparse_gemm").deployed("mapper"), "sparse-gemm-mapper");
+        let gemm = all.iter().find(|pipeline| pipeline.name == "sparse_gemm").unwrap();
+        assert_eq!(gemm.deployed("mapper"), "sparse-gemm-mapper");
     }
 }

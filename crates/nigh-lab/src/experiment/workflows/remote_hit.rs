@@ -1,20 +1,23 @@
-//! What a function pays whose input is in the memory of another node of the three, beside one whose input is in its own.
+//! The cost of an input that another node caches, beside one that the function's own node caches.
 //!
-//! For each pair an object is put by the door of its home, which is not the node that has the function's sandbox. The first
-//! invocation on it fetches it from there, the second finds it at home; an object of an earlier pair, which is here already,
-//! is read before or after them in turns. What the node itself counts must say so, or the run is not taken.
+//! For each pair an object is put by the door of its home, which is not the node of the function's sandbox. The invocation on it
+//! fetches it from its home; the invocation on the object of the pair before, which is cached here, comes before or after it in
+//! turns. A pair counts only if the node's own counts confirm a hit and a fetch.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use nigh_node::state_folder::StatePaths;
 use serde::{Deserialize, Serialize};
 
+use super::Side;
 use super::cluster_side::{self, ClusterSide};
-use super::side::Side;
 use super::sides::Sides;
 use crate::LabError;
 use crate::instrument::platform::{Deployment, admin_document};
-use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction};
+use crate::instrument::progress::{PARTS_KEPT, unless_stopped};
+use crate::instrument::sample_function::{SampleFunction, read_input};
+use crate::load::run::InvocationTimes;
 
 /// The functions and an input of each: from those that hardly work to those that hardly read.
 const PLAYED: [(&str, &str); 7] = [
@@ -29,7 +32,7 @@ const PLAYED: [(&str, &str); 7] = [
 /// Pairs of a round: single functions are fast.
 const PAIRS: usize = 4;
 const WARM_UPS: usize = 3;
-/// How often a pair is begun anew because the function ran elsewhere.
+/// A pair is begun again so often when the function ran on another node.
 const ATTEMPTS: usize = 5;
 
 /// One function: the handler's time with the input near and far, milliseconds, pair by pair.
@@ -44,19 +47,12 @@ pub(super) struct Distance {
 pub(super) struct Pair {
     pub(super) local_ms: f64,
     pub(super) remote_ms: f64,
-    /// Of those, waiting for the input.
+    /// The wait for the input in it.
     pub(super) local_extract_ms: f64,
     pub(super) remote_extract_ms: f64,
 }
 
-/// What `measured.handler` returns.
-#[derive(Clone, Copy, Debug, Deserialize)]
-struct Figures {
-    total_us: f64,
-    extract_us: f64,
-}
-
-/// Reads that a node has answered from its memory, and by fetching.
+/// Reads that a node has answered from its cache, and by fetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ReadCounts {
     hits: u64,
@@ -69,29 +65,22 @@ pub(super) async fn play(
     functions: &[SampleFunction],
     inputs: &Path,
     (rounds, few): (usize, Option<usize>),
-    keep_on: impl Fn() -> bool,
+    stop: &AtomicBool,
 ) -> Result<Vec<Distance>, LabError> {
     let Some(cluster) = sides.clusters.get(&Side::Nigh) else { return Ok(Vec::new()) };
     let mut distances = Vec::new();
     for (name, input) in PLAYED.into_iter().take(few.unwrap_or(PLAYED.len())) {
-        let missing = |missing: String| LabError::Missing { missing, hint: "run `make deps` in the project's folder" };
-        let function = functions.iter().find(|function| function.name == name);
-        let function = function.ok_or_else(|| missing(format!("the sample function {name}")))?;
-        let body = std::fs::read(inputs.join(input)).map_err(|_| missing(inputs.join(input).display().to_string()))?;
+        let (function, body) = (SampleFunction::find(functions, name)?, read_input(inputs, input)?);
         let code = sides.work().join("code").join(super::REMOTE_HIT).join(name);
         function.measured(&code, None)?;
         let deployed = format!("far-{}", name.replace('_', "-"));
         let deployment = Deployment {
-            name: &deployed,
-            code: &code,
-            handler: MEASURED_HANDLER,
-            memory_mb: function.memory_mb,
-            timeout_s: function.timeout_s,
             environment: cluster_side::environment(),
+            ..function.deployment(&deployed, &code, function.memory_mb)
         };
         cluster.deploy(&deployment).await?;
         let mut one = RemoteHitFunction { cluster, function, deployed, body, keys: 0 };
-        let pairs = one.pairs(rounds * PAIRS, &keep_on).await?;
+        let pairs = one.pairs(rounds * PAIRS, stop).await?;
         cluster.remove(&one.deployed).await?;
         distances.push(Distance { function: name.to_owned(), bytes: one.body.len() as u64, pairs });
     }
@@ -109,7 +98,7 @@ struct RemoteHitFunction<'c> {
 }
 
 impl RemoteHitFunction<'_> {
-    async fn pairs(&mut self, count: usize, keep_on: impl Fn() -> bool) -> Result<Vec<Pair>, LabError> {
+    async fn pairs(&mut self, count: usize, stop: &AtomicBool) -> Result<Vec<Pair>, LabError> {
         let mut at = self.find().await?;
         for _ in 0..WARM_UPS {
             let key = self.far_from(at).await?;
@@ -119,10 +108,7 @@ impl RemoteHitFunction<'_> {
         self.invoke(&near).await?;
         let (mut pairs, mut attempts) = (Vec::new(), 0);
         while pairs.len() < count {
-            if !keep_on() {
-                let kept = "what is done is kept if --progress was given: run the same command again";
-                return Err(LabError::Interrupted { kept });
-            }
+            unless_stopped(stop, PARTS_KEPT)?;
             let far = self.far_from(at).await?;
             let local_first = pairs.len() % 2 == 0;
             let mut local = if local_first { self.counted(at, &near).await? } else { None };
@@ -134,10 +120,10 @@ impl RemoteHitFunction<'_> {
             match (local, remote) {
                 (Some((near, ReadCounts { hits: 1, fetched: 0 })), Some((far, ReadCounts { hits: 0, fetched: 1 }))) => {
                     pairs.push(Pair {
-                        local_ms: near.total_us / 1e3,
-                        remote_ms: far.total_us / 1e3,
-                        local_extract_ms: near.extract_us / 1e3,
-                        remote_extract_ms: far.extract_us / 1e3,
+                        local_ms: near.total_ms,
+                        remote_ms: far.total_ms,
+                        local_extract_ms: near.extract_ms,
+                        remote_extract_ms: far.extract_ms,
                     });
                 }
                 _ if attempts < ATTEMPTS => {
@@ -157,10 +143,10 @@ impl RemoteHitFunction<'_> {
         LabError::Function { function: self.deployed.clone(), input: key.to_owned(), reason }
     }
 
-    /// The node that has its sandbox: the one whose count of reads grows.
+    /// The node of its sandbox: the one whose count of reads grows.
     async fn find(&mut self) -> Result<usize, LabError> {
         let key = self.far_from(0).await?;
-        // Its first invocation makes the sandbox, wherever that is.
+        // The first invocation starts the sandbox.
         self.invoke(&key).await?;
         let reads = |served: ReadCounts| served.hits + served.fetched;
         let before: Vec<u64> = self.served_by_all()?.into_iter().map(reads).collect();
@@ -193,15 +179,15 @@ impl RemoteHitFunction<'_> {
     }
 
     /// The output goes to the same object each time.
-    async fn invoke(&self, key: &str) -> Result<Figures, LabError> {
+    async fn invoke(&self, key: &str) -> Result<InvocationTimes, LabError> {
         let event = self.function.event_of(super::BUCKET, key, &format!("far/{}/out", self.deployed));
         let played = self.cluster.invoke(&[(self.deployed.clone(), event)]).await?;
         let payload = played.first().map(|played| played.payload.as_slice()).unwrap_or_default();
-        serde_json::from_slice(payload).map_err(|error| self.failure(key, error.to_string()))
+        InvocationTimes::read(payload).map_err(|reason| self.failure(key, reason))
     }
 
     /// An invocation, and how `node` served it; none if it ran elsewhere.
-    async fn counted(&self, node: usize, key: &str) -> Result<Option<(Figures, ReadCounts)>, LabError> {
+    async fn counted(&self, node: usize, key: &str) -> Result<Option<(InvocationTimes, ReadCounts)>, LabError> {
         let before = self.served(node)?;
         let figures = self.invoke(key).await?;
         let after = self.served(node)?;

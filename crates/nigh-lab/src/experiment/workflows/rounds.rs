@@ -1,6 +1,7 @@
 //! Rounds of one workflow: every side once a round, in an order of the round's own.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use rand::SeedableRng;
@@ -9,14 +10,16 @@ use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::side::Side;
+use super::pipeline::Pipeline;
 use super::sides::{Cast, Sides};
-use super::{StageInvocation, pipeline::Pipeline};
+use super::{Side, StageInvocation};
 use crate::LabError;
+use crate::instrument::progress::{PARTS_KEPT, unless_stopped};
+use crate::instrument::report::name_of;
 
 /// The order of the sides is the same in every run.
 const SEED: u64 = 11;
-/// Whole runs of each side that do not count: sandboxes, connections, and where stages settle.
+/// Whole runs of each side that do not count: sandboxes start, connections open, stages settle on nodes.
 const WARM_UPS: usize = 2;
 
 /// One run of a workflow on one side, in milliseconds.
@@ -24,13 +27,13 @@ const WARM_UPS: usize = 2;
 pub(super) struct Run {
     /// From the first stage's event to the last one's answer.
     pub(super) total_ms: f64,
-    /// Of all stages together: waiting for objects,
+    /// What all stages did, added up: waiting for objects,
     pub(super) extract_ms: f64,
     /// working,
     pub(super) transform_ms: f64,
     /// storing objects,
     pub(super) load_ms: f64,
-    /// and the way to the handler and back.
+    /// and the way to the handler and back: doors, placement, network.
     pub(super) around_ms: f64,
 }
 
@@ -52,12 +55,12 @@ struct StageAnswer {
     load_us: f64,
 }
 
-/// Plays `rounds` of a workflow while `keep_on` says so.
+/// Plays `rounds` of a workflow until `stop`.
 pub(super) async fn play(
     sides: &Sides,
     pipeline: &Pipeline,
     rounds: usize,
-    keep_on: impl Fn() -> bool,
+    stop: &AtomicBool,
 ) -> Result<Cell, LabError> {
     let mut cast = sides.cast(pipeline).await?;
     let mut cell = Cell { workflow: pipeline.name.clone(), runs: BTreeMap::new(), nodes: BTreeMap::new() };
@@ -67,17 +70,14 @@ pub(super) async fn play(
     for round in 0..WARM_UPS + rounds {
         order.shuffle(&mut random);
         for &side in &order {
-            if !keep_on() {
-                let kept = "what is done is kept if --progress was given: run the same command again";
-                return Err(LabError::Interrupted { kept });
-            }
-            let run = format!("{}-{round}", side.name());
+            unless_stopped(stop, PARTS_KEPT)?;
+            let run = format!("{}-{round}", name_of(&side));
             cast.furnish(side, &run).await?;
             let (measured, outcome) = one(&mut cast, pipeline, side, &run).await?;
-            // The same work on the same data: whoever answers otherwise was shown something else.
+            // Every side does the same work on the same data: another answer shows that the side has read other objects.
             let expected = first.get_or_insert_with(|| outcome.clone());
             if *expected != outcome {
-                let reason = format!("{} answered {outcome}, where {expected} was the first answer", side.name());
+                let reason = format!("{} answered {outcome}, where {expected} was the first answer", name_of(&side));
                 return Err(LabError::Function { function: pipeline.name.clone(), input: run, reason });
             }
             if round >= WARM_UPS {

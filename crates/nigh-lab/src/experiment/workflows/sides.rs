@@ -9,40 +9,37 @@ use nigh_node::local_cluster::find_nats_server;
 use nigh_node::state_folder::StatePaths;
 use tempfile::TempDir;
 
-use super::bare_side::{BareSide, STAGE_HANDLER};
 use super::cluster_side::{self, ClusterSide};
 use super::pipeline::Pipeline;
-use super::side::Side;
-use super::{BUCKET, StageInvocation};
+use super::{BUCKET, Side, StageInvocation};
 use crate::LabError;
-use crate::experiment::single::left_out;
+use crate::instrument::bare_pool::BarePool;
+use crate::instrument::compared_stores::{REDIS_CLIENT, RedisAndClients};
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::node_under_test::{NodeUnderTest, settings};
-use crate::instrument::peer::installed::{client_version, python_clients};
-use crate::instrument::peer::redis::Redis;
+use crate::instrument::node_under_test::{NodeUnderTest, set, settings};
 use crate::instrument::pipeline_inputs::{make_inputs, measured_code};
-use crate::instrument::platform::{Deployment, activations_while, runtime_name};
+use crate::instrument::platform::{Deployment, activations_while};
+use crate::instrument::report::name_of;
 use crate::instrument::s3_door::S3Door;
 
-/// Records that are looked at to see where stages ran.
+const STAGE_HANDLER: &str = "measured.stage";
+/// Records that are read to see where stages ran.
 const RECORDS_MAX: usize = 200;
 
-/// The servers. What comes first is ended first.
+/// The servers, the first of them ended first.
 pub(super) struct Sides {
     pub(super) clusters: BTreeMap<Side, ClusterSide>,
     s3: NodeUnderTest,
-    redis: Option<Redis>,
-    /// The Python client of Redis, if it is installed.
-    clients: Option<PathBuf>,
+    others: RedisAndClients,
     python: PathBuf,
     inputs: PathBuf,
     work: TempDir,
 }
 
 impl Sides {
-    /// Starts the servers and notes them in `machine`; what is not installed is told to `say` and left out, but for
-    /// nats-server. `wanted` are the sides that take part.
+    /// Starts the servers of `wanted` and notes them in `machine`. `say` is told what is not installed and left out; nats-server
+    /// must be there.
     pub(super) async fn start(
         python: &Path,
         wanted: &[Side],
@@ -56,24 +53,14 @@ impl Sides {
             missing: "nats-server".to_owned(),
             hint: "run `NIGH_PEERS=nats scripts/install-peers.sh`, or have it in PATH",
         })?;
-        let clients = left_out(python_clients(&runtime_name()?), &say)?;
-        let redis = match &clients {
-            Some(_) if wanted.contains(&Side::Redis) => left_out(Redis::start(&work.path().join("redis")), &say)?,
-            _ => None,
+        let others = if wanted.contains(&Side::Redis) {
+            RedisAndClients::start(&work.path().join("redis"), &["redis", "hiredis"], machine, &say)?
+        } else {
+            RedisAndClients::none()
         };
-        if let Some(redis) = &redis {
-            machine.add_peer(redis);
-            for package in ["redis", "hiredis"] {
-                machine.peers.insert(package.to_owned(), client_version(package).to_owned());
-            }
-        }
         let mut uncached = settings(None, python);
-        for (section, values) in
-            [("cache", &[("bytes", "1 MiB"), ("object_max", "0 B")][..]), ("writes", &[("mode", "through")][..])]
-        {
-            let table: toml::Table = values.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
-            uncached.insert(section.to_owned(), table.into());
-        }
+        let values = [("cache.bytes", "1 MiB"), ("cache.object_max", "0 B"), ("writes.mode", "through")];
+        set(&mut uncached, &values);
         let folder = work.path().join("s3");
         std::fs::create_dir(&folder).at(&folder)?;
         let s3 = NodeUnderTest::start(&folder, &uncached)?;
@@ -81,21 +68,20 @@ impl Sides {
         for &side in wanted {
             if let Some(protocol) = side.protocol() {
                 say(format!("starting three nodes under {protocol}"));
-                let folder = work.path().join(side.name());
+                let folder = work.path().join(name_of(&side));
                 let set = cluster_side::settings(python);
                 clusters.insert(side, ClusterSide::start(protocol, &nats_server, folder, set).await?);
             }
         }
-        let sides = Self { clusters, s3, redis, clients, python: python.to_owned(), inputs, work };
+        let sides = Self { clusters, s3, others, python: python.to_owned(), inputs, work };
         sides.s3_door()?.send(Method::PUT, &format!("/{BUCKET}"), b"").await?;
         Ok(sides)
     }
 
-    /// Those that take part.
     pub(super) fn present(&self) -> Vec<Side> {
         let is_present = |side: &Side| match side {
             Side::S3 => true,
-            Side::Redis => self.redis.is_some(),
+            Side::Redis => self.others.redis.is_some(),
             on_cluster => self.clusters.contains_key(&on_cluster.cluster()),
         };
         Side::ALL.into_iter().filter(is_present).collect()
@@ -109,7 +95,7 @@ impl Sides {
         Ok(S3Door { signer: self.s3.signer("s3"), address: self.s3.s3()? })
     }
 
-    /// Of a cluster's nodes, how many of the workflow's functions each has run in its last records.
+    /// How many of the workflow's functions each node of a cluster has run, by its last records.
     pub(super) fn functions_by_node(&self, side: Side, pipeline: &Pipeline) -> Result<Option<Vec<usize>>, LabError> {
         let Some(cluster) = self.clusters.get(&side) else { return Ok(None) };
         let names: Vec<String> = pipeline.functions().into_iter().map(|function| pipeline.deployed(function)).collect();
@@ -132,39 +118,29 @@ impl Sides {
         }
         let mut cast = Cast { sides: self, pipeline, inputs, bare: BTreeMap::new(), furnished: Vec::new() };
         for side in self.present().into_iter().filter(|side| side.cluster() == *side) {
-            let code = self.work.path().join("code").join(side.name()).join(&pipeline.name);
-            measured_code(&pipeline.folder, &code, side.client())?;
-            match self.clusters.get(&side) {
-                Some(cluster) => {
-                    for function in pipeline.functions() {
-                        let deployment = Deployment {
-                            name: &pipeline.deployed(function),
-                            code: &code,
-                            handler: STAGE_HANDLER,
-                            memory_mb: pipeline.memory_mb,
-                            timeout_s: pipeline.timeout_s,
-                            environment: cluster_side::environment(),
-                        };
-                        cluster.deploy(&deployment).await?;
-                    }
-                }
-                None => {
-                    let bare = BareSide::start(&self.python, pipeline, &code, &self.environment(side))?;
-                    cast.bare.insert(side, bare);
-                }
+            let code = self.work.path().join("code").join(name_of(&side)).join(&pipeline.name);
+            measured_code(&pipeline.folder, &code, (side == Side::Redis).then_some(REDIS_CLIENT))?;
+            let Some(cluster) = self.clusters.get(&side) else {
+                let environment = match side {
+                    Side::Redis => self.others.redis_environment(),
+                    _ => self.others.with_clients(self.s3.s3_access().environment()),
+                };
+                cast.bare.insert(side, (BarePool::new(&self.python, environment), code));
+                continue;
+            };
+            for function in pipeline.functions() {
+                let deployment = Deployment {
+                    name: &pipeline.deployed(function),
+                    code: &code,
+                    handler: STAGE_HANDLER,
+                    memory_mb: pipeline.memory_mb,
+                    timeout_s: pipeline.timeout_s,
+                    environment: cluster_side::environment(),
+                };
+                cluster.deploy(&deployment).await?;
             }
         }
         Ok(cast)
-    }
-
-    fn environment(&self, side: Side) -> BTreeMap<String, String> {
-        let mut environment: BTreeMap<String, String> = match side {
-            Side::Redis => self.redis.iter().flat_map(Redis::environment).collect(),
-            _ => self.s3.s3_access().environment(),
-        };
-        // The same search path for both, though one of them alone needs it.
-        environment.extend(self.clients.iter().map(|path| ("PYTHONPATH".to_owned(), path.display().to_string())));
-        environment
     }
 
     /// Ends all processes in order.
@@ -178,8 +154,8 @@ pub(super) struct Cast<'s> {
     sides: &'s Sides,
     pipeline: &'s Pipeline,
     inputs: BTreeMap<String, Vec<u8>>,
-    bare: BTreeMap<Side, BareSide>,
-    /// Those that have what all runs share.
+    bare: BTreeMap<Side, (BarePool, PathBuf)>,
+    /// The sides that have the objects that all runs share.
     furnished: Vec<Side>,
 }
 
@@ -193,7 +169,7 @@ impl Cast<'_> {
             else {
                 continue;
             };
-            match (side, self.sides.clusters.get(&side.cluster()), &self.sides.redis) {
+            match (side, self.sides.clusters.get(&side.cluster()), &self.sides.others.redis) {
                 (_, Some(cluster), _) => cluster.put(&key, body).await?,
                 (Side::Redis, None, Some(redis)) => redis.set(&format!("{BUCKET}/{key}"), body)?,
                 _ => self.sides.s3_door()?.send(Method::PUT, &format!("/{BUCKET}/{key}"), body).await?,
@@ -207,18 +183,25 @@ impl Cast<'_> {
 
     /// Invokes functions of `side` at the same time.
     pub(super) async fn invoke(
-        &mut self,
+        &self,
         side: Side,
         calls: &[(String, Vec<u8>)],
     ) -> Result<Vec<StageInvocation>, LabError> {
-        match (self.bare.get_mut(&side), self.sides.clusters.get(&side.cluster())) {
-            (Some(bare), _) => bare.invoke(calls),
+        match (self.bare.get(&side), self.sides.clusters.get(&side.cluster())) {
+            (Some((pool, code)), _) => at_once(calls, |(function, event)| {
+                let answer = pool.invoke(function, (code, STAGE_HANDLER), event);
+                let failure =
+                    |reason| LabError::Function { function: function.clone(), input: "its event".to_owned(), reason };
+                answer
+                    .map_err(failure)
+                    .map(|(answer, _)| StageInvocation { payload: answer.payload, took: answer.took })
+            }),
             (None, Some(cluster)) => cluster.invoke(calls).await,
-            (None, None) => Err(LabError::Node(format!("{} takes no part", side.name()))),
+            (None, None) => Err(LabError::Node(format!("the side {} was not started", name_of(&side)))),
         }
     }
 
-    /// Takes the functions away, so that the next workflow has the machine.
+    /// Removes the functions, so that the next workflow has the machine.
     pub(super) async fn end(self) -> Result<(), LabError> {
         for cluster in self.sides.clusters.values() {
             for function in self.pipeline.functions() {
@@ -227,4 +210,17 @@ impl Cast<'_> {
         }
         Ok(())
     }
+}
+
+/// Does `invoke` for all calls at the same time, each in a thread.
+pub(super) fn at_once<C: Send>(
+    calls: impl IntoIterator<Item = C>,
+    invoke: impl Fn(C) -> Result<StageInvocation, LabError> + Sync,
+) -> Result<Vec<StageInvocation>, LabError> {
+    std::thread::scope(|scope| {
+        let invoke = &invoke;
+        let threads: Vec<_> = calls.into_iter().map(|call| scope.spawn(move || invoke(call))).collect();
+        let ended = |_| Err(LabError::Node("an invocation's thread has ended".to_owned()));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(ended)).collect()
+    })
 }

@@ -1,7 +1,7 @@
 //! The functions that are profiled, what their arguments may be, and about how long they compute. Pure.
 //!
-//! Estimates of work are in seconds of one processor of 2020 and only keep runs short: they decide which inputs come with
-//! which arguments, and are no result.
+//! Estimates of work, in seconds of one processor of 2020, keep runs short: they decide which inputs come with which arguments,
+//! and are no result.
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -15,7 +15,7 @@ use super::plan::Arguments;
 pub(super) enum Range {
     /// A number, small as often as large.
     Spread(f64, f64),
-    /// A number, all alike.
+    /// A number, all equally often.
     Even(f64, f64),
     /// A whole number, small as often as large, a multiple of the last.
     Whole(f64, f64, u64),
@@ -23,7 +23,6 @@ pub(super) enum Range {
     Word(&'static [&'static str]),
 }
 
-/// One argument.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Argument {
     pub(super) name: &'static str,
@@ -36,7 +35,7 @@ pub(super) struct ProfiledFunction {
     pub(super) name: &'static str,
     pub(super) pool: Pool,
     pub(super) arguments: &'static [Argument],
-    /// Seconds of processor, about; infinite where the function would refuse.
+    /// Estimated seconds of processor; infinite where the function would refuse the arguments.
     pub(super) work_s: fn(&Content, &Arguments) -> f64,
 }
 
@@ -46,77 +45,57 @@ const fn argument(name: &'static str, range: Range) -> Argument {
 
 const SIDE: Argument = argument("side", Range::Whole(16.0, 2000.0, 1));
 
+const fn profiled(
+    name: &'static str,
+    pool: Pool,
+    arguments: &'static [Argument],
+    work_s: fn(&Content, &Arguments) -> f64,
+) -> ProfiledFunction {
+    ProfiledFunction { name, pool, arguments, work_s }
+}
+
 /// All of them, by name.
 pub(super) const PROFILED: [ProfiledFunction; 26] = [
-    ProfiledFunction {
-        name: "audio_compress",
-        pool: Pool::Sounds,
-        arguments: &[
+    profiled(
+        "audio_compress",
+        Pool::Sounds,
+        &[
             argument("codec", Range::Word(&["mp3", "opus", "aac", "flac"])),
             argument("bitrate_kbps", Range::Whole(32.0, 320.0, 8)),
         ],
-        work_s: |content, drawn| {
+        |content, drawn| {
             let Content::Sound { duration, channels, .. } = *content else { return f64::INFINITY };
-            // What libopus refuses.
+            // libopus refuses these.
             if word(drawn, "codec") == "opus" && number(drawn, "bitrate_kbps") > 256.0 * f64::from(channels) {
                 return f64::INFINITY;
             }
             duration * of_word(drawn, "codec", &[("flac", 0.006), ("mp3", 0.02)], 0.05)
         },
-    },
-    ProfiledFunction {
-        name: "blur",
-        pool: Pool::Pictures,
-        arguments: &[argument("sigma", Range::Spread(0.3, 20.0))],
-        work_s: |content, _| 0.45 * content.amount(),
-    },
-    ProfiledFunction {
-        name: "compress",
-        pool: Pool::Texts,
-        arguments: &[
-            argument("format", Range::Word(&["gzip", "bz2", "xz"])),
-            argument("level", Range::Whole(1.0, 9.0, 1)),
-        ],
-        work_s: |content, drawn| content.amount() * of_word(drawn, "format", &[("gzip", 0.05), ("bz2", 0.1)], 0.6),
-    },
-    ProfiledFunction {
-        name: "csv_summary",
-        pool: Pool::Tables,
-        arguments: &[],
-        work_s: |content, _| 3.5 * content.amount(),
-    },
-    ProfiledFunction {
-        name: "csv_to_json",
-        pool: Pool::Tables,
-        arguments: &[],
-        work_s: |content, _| 2.1 * content.amount(),
-    },
-    ProfiledFunction {
-        name: "effect",
-        pool: Pool::Waves,
-        arguments: &[argument("delay_s", Range::Spread(0.01, 2.0)), argument("decay", Range::Even(0.0, 0.95))],
-        work_s: |content, _| 0.003 * content.amount(),
-    },
-    ProfiledFunction {
-        name: "html_page",
-        pool: Pool::Records,
-        arguments: &[],
-        work_s: |content, _| 6.5 * content.amount(),
-    },
-    ProfiledFunction {
-        name: "json_to_csv",
-        pool: Pool::Records,
-        arguments: &[],
-        work_s: |content, _| 1.8 * content.amount(),
-    },
-    ProfiledFunction {
-        name: "matrix_product",
-        pool: Pool::Matrices,
-        arguments: &[
-            argument("operation", Range::Word(&["gram", "power"])),
-            argument("exponent", Range::Whole(2.0, 64.0, 1)),
-        ],
-        work_s: |content, drawn| {
+    ),
+    profiled("blur", Pool::Pictures, &[argument("sigma", Range::Spread(0.3, 20.0))], |content, _| {
+        0.45 * content.amount()
+    }),
+    profiled(
+        "compress",
+        Pool::Texts,
+        &[argument("format", Range::Word(&["gzip", "bz2", "xz"])), argument("level", Range::Whole(1.0, 9.0, 1))],
+        |content, drawn| content.amount() * of_word(drawn, "format", &[("gzip", 0.05), ("bz2", 0.1)], 0.6),
+    ),
+    profiled("csv_summary", Pool::Tables, &[], |content, _| 3.5 * content.amount()),
+    profiled("csv_to_json", Pool::Tables, &[], |content, _| 2.1 * content.amount()),
+    profiled(
+        "effect",
+        Pool::Waves,
+        &[argument("delay_s", Range::Spread(0.01, 2.0)), argument("decay", Range::Even(0.0, 0.95))],
+        |content, _| 0.003 * content.amount(),
+    ),
+    profiled("html_page", Pool::Records, &[], |content, _| 6.5 * content.amount()),
+    profiled("json_to_csv", Pool::Records, &[], |content, _| 1.8 * content.amount()),
+    profiled(
+        "matrix_product",
+        Pool::Matrices,
+        &[argument("operation", Range::Word(&["gram", "power"])), argument("exponent", Range::Whole(2.0, 64.0, 1))],
+        |content, drawn| {
             let Content::Matrix { rows, fields, .. } = *content else { return f64::INFINITY };
             let product = f64::from(rows) * f64::from(fields) * f64::from(fields) / 3e10;
             match word(drawn, "operation") {
@@ -126,130 +105,69 @@ pub(super) const PROFILED: [ProfiledFunction; 26] = [
                 _ => f64::INFINITY,
             }
         },
-    },
-    ProfiledFunction {
-        name: "pdf_report",
-        pool: Pool::Records,
-        arguments: &[],
-        work_s: |content, _| 7.0 * content.amount(),
-    },
-    ProfiledFunction {
-        name: "resize",
-        pool: Pool::Films,
-        arguments: &[argument("height", Range::Whole(90.0, 1080.0, 2))],
-        work_s: |content, drawn| {
-            let Content::Film { height, .. } = *content else { return f64::INFINITY };
-            let scale = number(drawn, "height") / f64::from(height);
-            0.04 + content.amount() * (0.005 + 0.018 * scale * scale)
-        },
-    },
-    ProfiledFunction {
-        name: "sepia",
-        pool: Pool::Pictures,
-        arguments: &[],
-        work_s: |content, _| 0.4 * content.amount(),
-    },
-    ProfiledFunction {
-        name: "speech",
-        pool: Pool::Speech,
-        arguments: &[],
-        work_s: |content, _| 0.45 * content.amount(),
-    },
-    ProfiledFunction {
-        name: "text_summary",
-        pool: Pool::Texts,
-        arguments: &[argument("sentences", Range::Whole(1.0, 1000.0, 1))],
-        work_s: |content, _| 0.2 * content.amount(),
-    },
-    ProfiledFunction {
-        name: "thumbnail",
-        pool: Pool::Pictures,
-        arguments: &[SIDE],
-        work_s: |content, _| 0.01 + 0.02 * content.amount(),
-    },
-    ProfiledFunction {
-        name: "video_grayscale",
-        pool: Pool::Films,
-        arguments: &[argument("quality", Range::Whole(1.0, 51.0, 1))],
-        work_s: |content, _| 0.03 + 0.026 * content.amount(),
-    },
-    ProfiledFunction {
-        name: "wand_blur",
-        pool: Pool::Pictures,
-        arguments: &[argument("sigma", Range::Spread(0.3, 8.0))],
-        work_s: |content, drawn| content.amount() * (0.06 + 0.04 * number(drawn, "sigma") + written(content)),
-    },
-    ProfiledFunction {
-        name: "wand_convert",
-        pool: Pool::Pictures,
-        arguments: &[argument("format", Range::Word(&["png", "jpeg", "webp", "tiff", "bmp", "gif"]))],
-        work_s: |content, drawn| content.amount() * (0.04 + encoding(word(drawn, "format"))),
-    },
-    ProfiledFunction {
-        name: "wand_denoise",
-        pool: Pool::Pictures,
-        arguments: &[
+    ),
+    profiled("pdf_report", Pool::Records, &[], |content, _| 7.0 * content.amount()),
+    profiled("resize", Pool::Films, &[argument("height", Range::Whole(90.0, 1080.0, 2))], |content, drawn| {
+        let Content::Film { height, .. } = *content else { return f64::INFINITY };
+        let scale = number(drawn, "height") / f64::from(height);
+        0.04 + content.amount() * (0.005 + 0.018 * scale * scale)
+    }),
+    profiled("sepia", Pool::Pictures, &[], |content, _| 0.4 * content.amount()),
+    profiled("speech", Pool::Speech, &[], |content, _| 0.45 * content.amount()),
+    profiled("text_summary", Pool::Texts, &[argument("sentences", Range::Whole(1.0, 1000.0, 1))], |content, _| {
+        0.2 * content.amount()
+    }),
+    profiled("thumbnail", Pool::Pictures, &[SIDE], |content, _| 0.01 + 0.02 * content.amount()),
+    profiled("video_grayscale", Pool::Films, &[argument("quality", Range::Whole(1.0, 51.0, 1))], |content, _| {
+        0.03 + 0.026 * content.amount()
+    }),
+    profiled("wand_blur", Pool::Pictures, &[argument("sigma", Range::Spread(0.3, 8.0))], |content, drawn| {
+        content.amount() * (0.06 + 0.04 * number(drawn, "sigma") + written(content))
+    }),
+    profiled(
+        "wand_convert",
+        Pool::Pictures,
+        &[argument("format", Range::Word(&["png", "jpeg", "webp", "tiff", "bmp", "gif"]))],
+        |content, drawn| content.amount() * (0.04 + encoding(word(drawn, "format"))),
+    ),
+    profiled(
+        "wand_denoise",
+        Pool::Pictures,
+        &[
             argument("method", Range::Word(&["despeckle", "despeckle", "median"])),
             argument("size", Range::Whole(1.0, 4.0, 1)),
         ],
-        work_s: |content, drawn| {
+        |content, drawn| {
             let median = 0.08 * number(drawn, "size") * number(drawn, "size");
             content.amount() * (of_word(drawn, "method", &[("despeckle", 0.17)], median) + written(content))
         },
-    },
-    ProfiledFunction {
-        name: "wand_edge",
-        pool: Pool::Pictures,
-        arguments: &[argument("radius", Range::Spread(0.5, 6.0))],
-        work_s: |content, drawn| {
-            let radius = number(drawn, "radius");
-            content.amount() * (0.05 + 0.01 * radius * radius + written(content))
-        },
-    },
-    ProfiledFunction {
-        name: "wand_resize",
-        pool: Pool::Pictures,
-        arguments: &[argument("width", Range::Whole(32.0, 3000.0, 1))],
-        work_s: |content, drawn| {
-            let Content::Picture { width, height, .. } = *content else { return f64::INFINITY };
-            let scaled = number(drawn, "width").powi(2) * f64::from(height) / f64::from(width) / 1e6;
-            0.03 * content.amount() + scaled * (0.06 + written(content))
-        },
-    },
-    ProfiledFunction {
-        name: "wand_rotate",
-        pool: Pool::Pictures,
-        arguments: &[argument("angle", Range::Even(-180.0, 180.0))],
-        work_s: |content, _| content.amount() * (0.27 + written(content)),
-    },
-    ProfiledFunction {
-        name: "wand_sepia",
-        pool: Pool::Pictures,
-        arguments: &[argument("threshold", Range::Even(0.0, 1.0))],
-        work_s: |content, _| content.amount() * (0.1 + written(content)),
-    },
-    ProfiledFunction {
-        name: "wand_sharpen",
-        pool: Pool::Pictures,
-        arguments: &[argument("sigma", Range::Spread(0.3, 3.0))],
-        work_s: |content, _| content.amount() * (0.65 + written(content)),
-    },
-    ProfiledFunction {
-        name: "wand_thumbnail",
-        pool: Pool::Pictures,
-        arguments: &[SIDE],
-        work_s: |content, _| 0.02 + content.amount() * 0.03,
-    },
-    ProfiledFunction {
-        name: "wordcount",
-        pool: Pool::Texts,
-        arguments: &[argument("top", Range::Whole(1.0, 10_000.0, 1))],
-        work_s: |content, _| 0.09 * content.amount(),
-    },
+    ),
+    profiled("wand_edge", Pool::Pictures, &[argument("radius", Range::Spread(0.5, 6.0))], |content, drawn| {
+        let radius = number(drawn, "radius");
+        content.amount() * (0.05 + 0.01 * radius * radius + written(content))
+    }),
+    profiled("wand_resize", Pool::Pictures, &[argument("width", Range::Whole(32.0, 3000.0, 1))], |content, drawn| {
+        let Content::Picture { width, height, .. } = *content else { return f64::INFINITY };
+        let scaled = number(drawn, "width").powi(2) * f64::from(height) / f64::from(width) / 1e6;
+        0.03 * content.amount() + scaled * (0.06 + written(content))
+    }),
+    profiled("wand_rotate", Pool::Pictures, &[argument("angle", Range::Even(-180.0, 180.0))], |content, _| {
+        content.amount() * (0.27 + written(content))
+    }),
+    profiled("wand_sepia", Pool::Pictures, &[argument("threshold", Range::Even(0.0, 1.0))], |content, _| {
+        content.amount() * (0.1 + written(content))
+    }),
+    profiled("wand_sharpen", Pool::Pictures, &[argument("sigma", Range::Spread(0.3, 3.0))], |content, _| {
+        content.amount() * (0.65 + written(content))
+    }),
+    profiled("wand_thumbnail", Pool::Pictures, &[SIDE], |content, _| 0.02 + content.amount() * 0.03),
+    profiled("wordcount", Pool::Texts, &[argument("top", Range::Whole(1.0, 10_000.0, 1))], |content, _| {
+        0.09 * content.amount()
+    }),
 ];
 
 impl ProfiledFunction {
-    /// Its arguments, drawn.
+    /// Draws a value for each of the function's arguments.
     pub(super) fn draw(&self, random: &mut StdRng) -> Arguments {
         self.arguments.iter().map(|argument| (argument.name, argument.range.draw(random))).collect()
     }
@@ -278,7 +196,7 @@ fn word<'a>(drawn: &'a Arguments, name: &str) -> &'a str {
     drawn.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What is listed for the word that was drawn, or `others`.
+/// The seconds listed for the word that was drawn, or `others`.
 fn of_word(drawn: &Arguments, name: &str, listed: &[(&str, f64)], others: f64) -> f64 {
     listed.iter().find(|(known, _)| *known == word(drawn, name)).map_or(others, |(_, seconds)| *seconds)
 }
@@ -294,7 +212,7 @@ fn encoding(format: &str) -> f64 {
     }
 }
 
-/// The same, in the format that the picture has.
+/// Seconds that ImageMagick takes to write a million pixels in the picture's own format.
 fn written(content: &Content) -> f64 {
     match content {
         Content::Picture { format, .. } => encoding(format),

@@ -1,6 +1,6 @@
-//! Makes inputs: a process of the functions' own Python, which has what pictures, sound and films are written with.
+//! Makes inputs, in a process of the functions' own Python, which has the packages for pictures, sound and films.
 //!
-//! One file at a time, in a folder of its own, read and removed at once: what is kept of an input lies in the store.
+//! The process makes one file at a time. The maker reads and removes the file at once; the inputs are in the store.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ enum MakerReply {
 }
 
 impl InputMaker {
-    /// Starts it, with its program and its files in `folder`.
+    /// Starts it; its program and its files are in `folder`.
     pub(super) fn start(python: &Path, folder: &Path) -> Result<Self, LabError> {
         let program = folder.join("make_inputs.py");
         std::fs::write(&program, PROGRAM).at(&program)?;
@@ -54,7 +54,6 @@ impl InputMaker {
         Ok(Self { child, asks: Some(asks), answers: BufReader::new(answers), file: folder.join("made") })
     }
 
-    /// Makes an input.
     pub(super) fn make(&mut self, input: &MadeUp) -> Result<Made, LabError> {
         let failed = |reason: String| LabError::Request { what: format!("making {}", input.id), reason };
         let mut asked = serde_json::to_value(input).map_err(|error| failed(error.to_string()))?;
@@ -76,7 +75,7 @@ impl InputMaker {
 
 impl Drop for InputMaker {
     fn drop(&mut self) {
-        // It ends when nothing more can be asked.
+        // The process ends when its standard input is closed.
         drop(self.asks.take());
         let _ended = self.child.wait();
     }

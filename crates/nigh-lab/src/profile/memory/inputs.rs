@@ -1,8 +1,8 @@
-//! The inputs that functions are profiled on: made up, each decided by the seed, its pool and its number. Pure.
+//! The inputs that functions are profiled on. The seed, the pool and a number decide each. Pure.
 //!
-//! Sizes spread over three orders of magnitude, small ones as often as large ones. What a file holds beyond its header
-//! (`content`, `progressive`, `spoken`, `vocabulary`, `distinct`) is drawn as well and is no feature: memory follows it,
-//! and nobody knows it before the run. `make_inputs.py` makes the files.
+//! Sizes spread over three orders of magnitude, small ones as often as large ones. Some drawn properties are in no header
+//! (`content`, `progressive`, `spoken`, `vocabulary`, `distinct`): memory depends on them, and they are no features, as nobody
+//! knows them before the run. `make_inputs.py` makes the files.
 
 use nigh_learn::hash_bytes;
 use rand::rngs::StdRng;
@@ -14,7 +14,7 @@ pub(super) const INPUTS: u32 = 240;
 
 /// JPEG as often as all others together.
 const PICTURE_FORMATS: [&str; 10] = ["jpeg", "jpeg", "jpeg", "jpeg", "jpeg", "png", "webp", "tiff", "bmp", "gif"];
-/// Million pixels: the largest picture of each format, by what making it and holding it as a file takes.
+/// Million pixels of the smallest picture, and of the largest by format: larger ones take long to make and to store.
 const PICTURE_LEAST: f64 = 0.01;
 const JPEG_MOST: f64 = 24.0;
 const PLAIN_MOST: f64 = 8.0;
@@ -34,7 +34,7 @@ pub(super) enum Pool {
     Waves,
     /// Music in four formats.
     Sounds,
-    /// What sounds like speech.
+    /// Sound like speech.
     Speech,
     /// Films in MP4.
     Films,
@@ -63,7 +63,7 @@ pub(super) enum Content {
 /// One input, to be made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct MadeUp {
-    /// Its name: the pool, its number, what it is. Two that differ have two names.
+    /// The unique name: the pool, the number in the pool, the format.
     #[serde(skip)]
     pub(super) id: String,
     /// Decides what the content looks like.
@@ -88,7 +88,7 @@ impl Pool {
         }
     }
 
-    /// What the headers of its inputs say.
+    /// The features in the headers of its inputs.
     pub(super) const fn features(self) -> &'static [&'static str] {
         match self {
             Self::Pictures => &["in_width", "in_height", "in_channels", "in_format"],
@@ -100,7 +100,7 @@ impl Pool {
         }
     }
 
-    /// Its input of this number.
+    /// The pool's input of this number.
     pub(super) fn input(self, seed: u64, number: u32) -> MadeUp {
         let seed = hash_bytes(format!("{seed} {} {number}", self.name()).as_bytes());
         let mut random = StdRng::seed_from_u64(seed);
@@ -135,7 +135,7 @@ impl Pool {
 }
 
 impl Content {
-    /// What it is, as a file's name ends.
+    /// The end of its file's name.
     const fn suffix(&self) -> &'static str {
         match self {
             Self::Picture { format, .. } | Self::Sound { format, .. } | Self::Table { format, .. } => format,
@@ -145,7 +145,7 @@ impl Content {
         }
     }
 
-    /// How much of it there is: million pixels of all frames, seconds of sound, million letters, million cells.
+    /// The amount of content: million pixels of all frames, seconds of sound, million letters, million cells.
     pub(super) fn amount(&self) -> f64 {
         let millions = |one: u32, other: u32| f64::from(one) * f64::from(other) / 1e6;
         match *self {

@@ -1,9 +1,9 @@
-//! `nigh profile memory`: the sample functions invoked on made-up inputs of all sizes, and of each invocation what was known
-//! before it and the memory it needed (docs/design/learning.md, data/function-memory).
+//! `nigh profile memory` invokes the sample functions on generated inputs of all sizes, and records of each invocation its
+//! features and the memory that it needed (docs/design/learning.md, data/function-memory).
 //!
-//! Every run is in a sandbox of a node of its own, as a tenant's would be, booked so large that none touches its limit. Rows
-//! are appended as they come, a session of each function in turn, so that what was recorded is balanced whenever it ends;
-//! the same command goes on where it stopped, and the same seed gives the same invocations.
+//! Every run is in a sandbox of a node, as a tenant's would be, with a booking that no run reaches. Rows are appended at once, a
+//! session of each function in turn, so that an interrupted recording is balanced. The same command continues it, and the same
+//! seed gives the same invocations.
 
 mod arguments;
 mod input_maker;
@@ -14,7 +14,7 @@ mod sandbox_group;
 mod stage;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use indicatif::ProgressBar;
@@ -26,16 +26,20 @@ use self::plan::{planned, session};
 use self::recording::{ROWS_MAX, RecordingFile};
 use self::stage::{BOOKED_MB, Stage};
 use crate::LabError;
+use crate::instrument::choice::chosen;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::progress;
+use crate::instrument::progress::{self, unless_stopped};
 use crate::instrument::report::print_report;
-use crate::instrument::table::table_of;
+use crate::instrument::template::{Columns, fill};
 
 /// Beside the rows: how they were made.
 const MADE: &str = "made.json";
 /// Rows of one function that may fail one after another.
 const FAILURES_MAX: u32 = 5;
+
+const COLUMNS: Columns =
+    Columns("function | recorded | rows | failed | least MB = {least_mb:.0} | most MB = {most_mb:.0}");
 
 /// What `nigh profile memory` takes.
 #[derive(Clone, Debug, Args)]
@@ -49,7 +53,7 @@ pub(super) struct MemoryArgs {
     /// Decides inputs and arguments
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder of the rows, one CSV file a function; what is there is gone on with
+    /// The folder of the rows, one CSV file a function; a recording that is there continues
     #[arg(long, default_value = "data/function-memory")]
     out: PathBuf,
 }
@@ -86,19 +90,19 @@ struct MemoryProfileReport {
     failures: Vec<String>,
 }
 
-/// One function on its way.
+/// The recording of one function.
 struct Recorder {
     function: &'static ProfiledFunction,
     recording: RecordingFile,
     done: FunctionTally,
     failures_in_turn: u32,
-    /// Its libraries are in memory: a sandbox that is gone has been charged for them.
+    /// An earlier sandbox has been charged for its libraries, which are in memory.
     has_begun: bool,
 }
 
 impl MemoryArgs {
     pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
-        let functions = self.choose()?;
+        let functions = chosen("sample function", &self.functions, &PROFILED, |function| function.name)?;
         let project = std::env::current_dir().at(".")?;
         self.sign(&machine)?;
         let mut recorders = Vec::new();
@@ -114,26 +118,21 @@ impl MemoryArgs {
         if missing > 0 {
             let progress = progress::bar(u64::from(missing));
             let mut stage = Stage::set(&project, &functions).await?;
-            self.record(&mut stage, &mut recorders, &mut failures, &progress).await?;
+            let stop = progress::stop_on_interrupt();
+            let (last, _) = session(self.rows - 1);
+            for number in 0..=last {
+                for one in &mut recorders {
+                    self.record_session(number, &mut stage, one, &mut failures, (&stop, &progress)).await?;
+                }
+            }
             progress.finish_and_clear();
         }
         let functions = recorders.into_iter().map(|one| one.done).collect();
         let report = MemoryProfileReport { machine, out: self.out, seed: self.seed, functions, failures };
-        print_report(&report, || text(&report), json)
+        print_report(&report, || report.text(), json)
     }
 
-    fn choose(&self) -> Result<Vec<&'static ProfiledFunction>, LabError> {
-        if let Some(unknown) = self.functions.iter().find(|name| PROFILED.iter().all(|known| known.name != **name)) {
-            let missing = format!("the sample function {unknown}");
-            return Err(LabError::Missing { missing, hint: "each folder of functions/ is one" });
-        }
-        let wanted = |function: &&ProfiledFunction| {
-            self.functions.is_empty() || self.functions.iter().any(|name| name == function.name)
-        };
-        Ok(PROFILED.iter().filter(wanted).collect())
-    }
-
-    /// Says beside the rows how they are made, if nobody has; another seed's rows are not mixed with them.
+    /// Writes beside the rows how they are made, unless that is written; fails if they are of another seed.
     fn sign(&self, machine: &Machine) -> Result<(), LabError> {
         std::fs::create_dir_all(&self.out).at(&self.out)?;
         let path = self.out.join(MADE);
@@ -154,24 +153,7 @@ impl MemoryArgs {
         }
     }
 
-    async fn record(
-        &self,
-        stage: &mut Stage,
-        recorders: &mut [Recorder],
-        failures: &mut Vec<String>,
-        progress: &ProgressBar,
-    ) -> Result<(), LabError> {
-        let stop = progress::stop_on_interrupt();
-        let (last, _) = session(self.rows - 1);
-        for number in 0..=last {
-            for one in recorders.iter_mut() {
-                self.record_session(number, stage, one, failures, (&stop, progress)).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Records what is missing of a function's session.
+    /// Records the missing rows of a function's session.
     async fn record_session(
         &self,
         number: u32,
@@ -200,9 +182,7 @@ impl MemoryArgs {
             stage.warm(function, number, &before).await?;
         }
         while one.recording.next() < self.rows && session(one.recording.next()).0 == number {
-            if stop.load(Ordering::Relaxed) {
-                return Err(LabError::Interrupted { kept: "the rows are kept; the same command goes on behind them" });
-            }
+            unless_stopped(stop, "the rows are kept; the same command goes on behind them")?;
             let row = planned(function, self.seed, one.recording.next());
             let known = stage.input(&row.input).await?;
             match stage.measure(function, number, &row).await {
@@ -229,19 +209,9 @@ impl MemoryArgs {
     }
 }
 
-fn text(report: &MemoryProfileReport) -> String {
-    let mut table = table_of("function | recorded | rows | failed | least MB | most MB");
-    let megabytes = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), |megabytes| format!("{megabytes:.0}"));
-    for done in &report.functions {
-        table.add_row([
-            done.function.to_owned(),
-            done.recorded.to_string(),
-            done.rows.to_string(),
-            done.failed.to_string(),
-            megabytes(done.least_mb),
-            megabytes(done.most_mb),
-        ]);
+impl MemoryProfileReport {
+    fn text(&self) -> String {
+        let failures: String = self.failures.iter().map(|reason| format!("{reason}\n")).collect();
+        format!("{}\n{failures}{}\n", COLUMNS.text(&self.functions), fill("rows in {out}, seed {seed}", self))
     }
-    let failures: String = report.failures.iter().map(|reason| format!("{reason}\n")).collect();
-    format!("{table}\n{failures}rows in {}, seed {}\n", report.out.display(), report.seed)
 }

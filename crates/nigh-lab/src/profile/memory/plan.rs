@@ -1,8 +1,8 @@
-//! Which invocation comes when: a function's input and arguments by the seed and the row's number, and whether it begins in
-//! a new sandbox. Pure.
+//! The plan of invocations: the seed and the row's number decide a function's input and arguments, and whether the row begins in a
+//! new sandbox. Pure.
 //!
-//! Rows come in sessions, each in a sandbox of its own: its first run is cold, the others find what those before them left.
-//! A draw that would compute for longer than `WORK_MAX_S` is drawn anew, so that large inputs come with cheap arguments.
+//! Rows come in sessions, each in its own sandbox: the first run is cold, the others are warm. A draw that would compute for
+//! longer than `WORK_MAX_S` is drawn again, so that large inputs come with cheap arguments.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,23 @@ use super::inputs::{INPUTS, MadeUp};
 
 /// Rows of a session.
 pub(super) const SESSION: u32 = 10;
-/// One row in so many is run again for its processor time: about forty of three hundred.
+/// One row in this many is run again for its processor time: about forty of three hundred.
 const REPEATED_ONE_IN: u32 = 7;
 /// Seconds of processor that a run may take, by estimate.
 const WORK_MAX_S: f64 = 0.8;
-/// Draws before the cheapest of them is taken, whatever it takes.
+/// After this many draws the cheapest is taken.
 const DRAWS_MAX: usize = 200;
 
 /// An invocation's arguments, by name.
 pub(super) type Arguments = BTreeMap<&'static str, Value>;
 
-/// One row to be.
+/// A row that will be recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PlannedRow {
     pub(super) seq: u32,
     pub(super) input: MadeUp,
     pub(super) arguments: Arguments,
-    /// It is run again for its processor time.
+    /// The row is run again for its processor time.
     pub(super) is_repeated: bool,
 }
 

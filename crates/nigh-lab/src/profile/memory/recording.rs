@@ -1,5 +1,5 @@
-//! The rows of one function on disk: a CSV file, appended row by row, so that a recording that is cut off goes on behind its
-//! last whole row.
+//! The rows of one function on disk: a CSV file, appended row by row. An interrupted recording continues after its last whole
+//! row.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -33,7 +33,7 @@ const MEASURED: [&str; 9] = [
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RowMeasurements {
     pub(super) is_cold: bool,
-    /// What the sandbox used before the run, where it was there already.
+    /// Bytes that the sandbox used before the run; none for a new sandbox.
     pub(super) used_before: Option<u64>,
     pub(super) peak: u64,
     pub(super) page_cache: u64,
@@ -61,7 +61,7 @@ pub(super) struct RecordingFile {
 }
 
 impl RecordingFile {
-    /// Opens the function's file in `folder`, or makes it. A row that was not written whole is taken off.
+    /// Opens the function's file in `folder`, or makes it. An incomplete last row is removed.
     pub(super) fn open(folder: &Path, function: &'static ProfiledFunction) -> Result<Self, LabError> {
         let path = folder.join(format!("{}.csv", function.name));
         let wrong = |reason: &dyn std::fmt::Display| LabError::file(&path, reason);
@@ -83,12 +83,12 @@ impl RecordingFile {
         Ok(Self { function, path, file, next })
     }
 
-    /// The row that is to come.
+    /// The number of the next row.
     pub(super) const fn next(&self) -> u32 {
         self.next
     }
 
-    /// Passes over a row that could not be measured.
+    /// Skips a row that could not be measured.
     pub(super) const fn pass_over(&mut self) {
         self.next += 1;
     }
@@ -138,7 +138,7 @@ fn line(function: &ProfiledFunction, planned: &PlannedRow, known: &InputFacts, m
     line
 }
 
-/// Words and numbers of this recording need no quotes: they are its own.
+/// The words and numbers of this recording need no quotes.
 fn field(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(word)) => word.clone(),

@@ -1,7 +1,7 @@
-//! The memory of one sandbox as its cgroup tells it: what is in use, and how much of that is page cache.
+//! The memory of one sandbox, read from its cgroup: the bytes in use, and how many of them are page cache.
 //!
 //! The group is found by its processes, which have the sandbox's id in their environment (the name of their log stream).
-//! Only read, never changed. Follows Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst.
+//! Follows Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const MOUNT: &str = "/sys/fs/cgroup";
 #[derive(Debug)]
 pub(super) struct SandboxGroup {
     folder: PathBuf,
-    /// The file of what is in use.
+    /// The file with the bytes in use.
     used: &'static str,
 }
 
@@ -52,14 +52,14 @@ impl SandboxGroup {
         Some(Self { folder: below(mount.to_owned(), path), used: "memory.current" })
     }
 
-    /// What is in use now, in bytes.
+    /// The bytes in use now.
     pub(super) fn used(&self) -> Result<u64, LabError> {
         let path = self.folder.join(self.used);
         let text = fs::read_to_string(&path).at(&path)?;
         text.trim().parse().at(&path)
     }
 
-    /// Of that, files that the kernel can give up: not what lies in /tmp, which is memory.
+    /// The bytes of files that the kernel can drop; files in /tmp are memory and do not count.
     pub(super) fn page_cache(&self) -> Result<u64, LabError> {
         let path = self.folder.join("memory.stat");
         let text = fs::read_to_string(&path).at(&path)?;

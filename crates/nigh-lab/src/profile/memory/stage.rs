@@ -1,10 +1,9 @@
 //! What functions are profiled on: a node whose memory has room for one sandbox, the functions in it, and their inputs.
 //!
-//! Each function is deployed under two names. A session takes the other name than the one before it, so that its sandbox is
-//! new; the node ends the old one to make room.
+//! Each function is deployed under two names. Two sessions in a row use different names, so that each has a new sandbox; the node
+//! ends the old one to make room.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,39 +20,36 @@ use super::recording::{InputFacts, RowMeasurements};
 use super::sandbox_group::SandboxGroup;
 use crate::LabError;
 use crate::instrument::error::Tried;
-use crate::instrument::http_load::Connection;
-use crate::instrument::node_under_test::{self, NodeUnderTest};
+use crate::instrument::node_under_test::{self, NodeUnderTest, set};
 use crate::instrument::platform::{self, Deployment, LambdaClient};
-use crate::instrument::sign::Signer;
+use crate::instrument::s3_door::S3Door;
 
 /// What each function books: the memory of one whole processor on Lambda.
 pub(super) const BOOKED_MB: u64 = 1769;
 /// Room for one sandbox and not for two.
 const FUNCTIONS_MB: u64 = 2048;
-/// Objects are read from memory, as an invocation of a warm platform reads them.
+/// Objects are read from memory, as on a warm platform.
 const CACHE_MB: u64 = 512;
 const TIMEOUT_S: u64 = 600;
-/// For an answer: a new sandbox and a whole run, on a machine that has little time for either.
+/// How long an answer may take: a new sandbox and a whole run, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(3 * TIMEOUT_S);
 const BUCKET: &str = "memory";
 const INSTRUMENT: &str = include_str!("nigh_measured.py");
 const HANDLER: &str = "nigh_measured.handler";
-/// Runs of one row more for its processor time, where it takes less than this; what takes longer spends its time computing,
-/// whatever the median.
+/// Further runs of one row for its processor time, if it takes less than this; longer runs vary little.
 const REPEATS: usize = 5;
 const REPEATED_MAX: Duration = Duration::from_millis(400);
 
 /// The node, its clients, and what it holds.
 pub(super) struct Stage {
     lambda: LambdaClient,
-    signer: Signer,
-    s3: SocketAddr,
+    door: S3Door,
     maker: InputMaker,
     /// The inputs that are in the store.
     known: BTreeMap<String, InputFacts>,
     /// What the current session runs in.
     group: Option<SandboxGroup>,
-    // What is ended last.
+    // Dropped last.
     node: NodeUnderTest,
     _work: TempDir,
 }
@@ -61,12 +57,6 @@ pub(super) struct Stage {
 /// What the instrument says.
 #[derive(Deserialize)]
 struct InstrumentOutput {
-    cpu_s: f64,
-}
-
-/// One run.
-struct MeasuredRun {
-    activation: Activation,
     cpu_s: f64,
 }
 
@@ -97,29 +87,18 @@ impl Stage {
             }
         }
         let maker = InputMaker::start(&python, work.path())?;
-        let (signer, s3) = (node.signer("s3"), node.s3()?);
-        let known = BTreeMap::new();
-        let stage = Self { lambda, signer, s3, maker, known, group: None, node, _work: work };
-        stage.put("", b"").await?;
-        Ok(stage)
+        let door = S3Door { signer: node.signer("s3"), address: node.s3()? };
+        door.send(Method::PUT, &format!("/{BUCKET}"), b"").await?;
+        Ok(Self { lambda, door, maker, known: BTreeMap::new(), group: None, node, _work: work })
     }
 
-    /// Puts an object into the bucket; the bucket itself, if it has no name.
-    async fn put(&self, key: &str, body: &[u8]) -> Result<(), LabError> {
-        let path = if key.is_empty() { format!("/{BUCKET}") } else { format!("/{BUCKET}/{key}") };
-        let request = self.signer.signed(Method::PUT, self.s3, &path, &[], body).await?;
-        // A connection for each: between two, minutes may pass.
-        let sent = Connection::open(self.s3).and_then(|mut connection| connection.exchange(&request));
-        sent.map(drop).map_err(|error| LabError::Request { what: format!("PUT {path}"), reason: error.to_string() })
-    }
-
-    /// What is known of an input; it is made and stored if it is not there yet.
+    /// The facts of an input, which is made and stored the first time.
     pub(super) async fn input(&mut self, input: &MadeUp) -> Result<InputFacts, LabError> {
         if let Some(known) = self.known.get(&input.id) {
             return Ok(known.clone());
         }
         let made = self.maker.make(input)?;
-        self.put(&input.id, &made.bytes).await?;
+        self.door.send(Method::PUT, &format!("/{BUCKET}/{}", input.id), &made.bytes).await?;
         let known = InputFacts { size: made.bytes.len() as u64, features: made.features };
         self.known.insert(input.id.clone(), known.clone());
         Ok(known)
@@ -130,7 +109,7 @@ impl Stage {
         self.group = None;
     }
 
-    /// Runs a row, whose input is there, in the session of this number; and again, if it is to be.
+    /// Runs a row in the session of this number, several times if its plan says so. Its input is stored already.
     pub(super) async fn measure(
         &mut self,
         function: &ProfiledFunction,
@@ -138,7 +117,7 @@ impl Stage {
         planned: &PlannedRow,
     ) -> Result<RowMeasurements, LabError> {
         let used_before = self.group.as_ref().map(SandboxGroup::used).transpose()?;
-        let MeasuredRun { activation, cpu_s } = self.run(function, session, planned).await?;
+        let (activation, cpu_s) = self.run(function, session, planned).await?;
         let failed = |reason: &str| failed(function, planned, reason);
         let group = match self.group.take() {
             Some(_) if activation.cold => return Err(failed("its sandbox had ended before the run")),
@@ -163,14 +142,14 @@ impl Stage {
         };
         if planned.is_repeated && cpu_s < REPEATED_MAX.as_secs_f64() {
             for _ in 0..REPEATS {
-                measured.repeats.push(self.run(function, session, planned).await?.cpu_s);
+                measured.repeats.push(self.run(function, session, planned).await?.1);
             }
         }
         Ok(measured)
     }
 
-    /// Runs a row without keeping what was measured: a session that was cut off goes on in a sandbox that has run, and the
-    /// first sandbox of a function, which is charged for its libraries, is none that counts.
+    /// Runs a row whose measurements do not count: an interrupted session continues in a sandbox that has run, and the first
+    /// sandbox of a function is charged for its libraries.
     pub(super) async fn warm(
         &mut self,
         function: &ProfiledFunction,
@@ -180,12 +159,13 @@ impl Stage {
         self.measure(function, session, &PlannedRow { is_repeated: false, ..planned.clone() }).await.map(drop)
     }
 
+    /// One run: its record, and its processor time.
     async fn run(
         &mut self,
         function: &ProfiledFunction,
         session: u32,
         planned: &PlannedRow,
-    ) -> Result<MeasuredRun, LabError> {
+    ) -> Result<(Activation, f64), LabError> {
         let name = &names(function)[session as usize % 2];
         let mut event = serde_json::json!({
             "input": {"bucket": BUCKET, "key": planned.input.id},
@@ -197,7 +177,7 @@ impl Stage {
         let request = self.lambda.invocation(name, event.to_string().as_bytes()).await?;
         let answer = self.lambda.send(name, &request);
         if answer.is_err() {
-            // A connection that broke is not used again.
+            // A broken connection is not used again.
             self.lambda = LambdaClient::connect(&self.node)?.waiting(PATIENCE)?;
         }
         let answer = answer?;
@@ -209,7 +189,7 @@ impl Stage {
             serde_json::from_slice(&answer.payload).map_err(|error| failed(&error.to_string()))?;
         let activation = platform::activation(&self.node, &answer.id).await?;
         match activation.outcome {
-            Outcome::Answered => Ok(MeasuredRun { activation, cpu_s: said.cpu_s }),
+            Outcome::Answered => Ok((activation, said.cpu_s)),
             outcome => Err(failed(&format!("{outcome:?}"))),
         }
     }
@@ -227,16 +207,15 @@ fn names(function: &ProfiledFunction) -> [String; 2] {
 
 fn settings(python: &Path) -> toml::Table {
     let mut settings = node_under_test::settings(None, python);
-    let mut set = |section: &str, name: &str, value: toml::Value| {
-        let section = settings.entry(section).or_insert_with(|| toml::Table::new().into());
-        if let Some(section) = section.as_table_mut() {
-            section.insert(name.to_owned(), value);
-        }
-    };
-    set("functions", "memory", format!("{FUNCTIONS_MB} MiB").into());
-    set("cache", "bytes", format!("{CACHE_MB} MiB").into());
-    // A sandbox is cold or warm here: one that has its imports behind it would be a third start.
-    set("functions", "prewarm", "off".into());
-    set("functions", "queue", format!("{TIMEOUT_S} s").into());
+    let (memory, cache) = (format!("{FUNCTIONS_MB} MiB"), format!("{CACHE_MB} MiB"));
+    let queue = format!("{TIMEOUT_S} s");
+    let values = [
+        ("functions.memory", memory.as_str()),
+        ("cache.bytes", &cache),
+        // A sandbox is cold or warm here: one that has its imports behind it would be a third start.
+        ("functions.prewarm", "off"),
+        ("functions.queue", &queue),
+    ];
+    set(&mut settings, &values);
     settings
 }
