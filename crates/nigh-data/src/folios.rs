@@ -121,7 +121,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
-    use crate::account::memfd;
+    use crate::memfd::memfd;
 
     #[test]
     fn what_is_written_into_the_room_is_in_the_file_whatever_its_length() {

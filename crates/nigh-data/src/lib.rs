@@ -13,6 +13,8 @@ mod folios;
 pub mod handed_out;
 pub mod listing;
 pub mod md5;
+mod memfd;
+mod memory_counters;
 mod name_print;
 pub mod range;
 mod request;

@@ -16,7 +16,9 @@ use memmap2::{Mmap, MmapOptions};
 use rustix::fs::{FallocateFlags, OFlags, SealFlags};
 
 use crate::ObjectError;
-use crate::account::{Account, Entry, OVERHEAD, OWN_MIN, failed, memfd};
+use crate::account::{Account, OVERHEAD, OWN_MIN};
+use crate::memfd::{failed, memfd};
+use crate::memory_counters::Entry;
 use crate::folios::Folios;
 use crate::handed_out::HandedOut;
 use crate::segment_cost::Cost;
@@ -183,7 +185,7 @@ impl SegmentWriter {
     /// A segment that will hold `length` bytes.
     pub fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
         let place = match length {
-            ..OWN_MIN => SegmentBacking::Shared(Cell::take(account, length as u32)?),
+            ..OWN_MIN => SegmentBacking::Shared(Cell::take(&account.slabs, length as u32)?),
             _ if account.large_folios() => {
                 let file = memfd()?;
                 let folios = file.set_len(length).and_then(|()| Folios::map(&file, length as usize));
