@@ -22,15 +22,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::{Secrets, Signers};
 use crate::error::{fate_error, not_implemented};
-use crate::handlers::{Handlers, SharedHandlers};
+use crate::handlers::Handlers;
 use crate::lanes::Lanes;
 use crate::notes::RequestNotes;
+use crate::operations::{Routes, SharedHandlers};
 use crate::read::{ReadExtension, Reads};
 use crate::request_id::RequestId;
 use crate::screen::screen;
 use crate::serve::DoorLimits;
 use crate::telemetry::{Operation, Telemetry};
-use crate::transactions::{self, Routes, TransactionRequest};
+use crate::transactions::{self, TransactionRequest};
 use crate::upload_body::UploadBody;
 use crate::{checksum_headers, payload, query};
 
@@ -99,10 +100,12 @@ impl S3Door {
         let id = RequestId::next();
         let (mut parts, incoming) = request.into_parts();
         let reading = ReadExtension::of(&parts.method, &parts.uri);
+        let read_operation = reading.as_ref().map(|reading| reading.operation);
+        let is_read = reading.is_some();
         let is_head = parts.method == Method::HEAD;
         let mut notes = None;
         let screened = screen(&parts.method, &parts.uri, &parts.headers)
-            .and_then(|()| transactions::check(&parts.method, &parts.uri, &parts.headers));
+            .and_then(|()| transactions::check(&parts.method, &parts.uri, &parts.headers, is_read));
         let mut response = match screened {
             Err(refusal) => error_response(refusal),
             Ok(()) => {
@@ -112,7 +115,7 @@ impl S3Door {
                 if let Some(asked) = TransactionRequest::of(&parts.method, &parts.uri) {
                     parts.extensions.insert(asked);
                 }
-                let kept = if reading.is_some() && incoming.is_end_stream() {
+                let kept = if is_read && incoming.is_end_stream() {
                     Ok(Body::empty())
                 } else {
                     let kept = Arc::new(RequestNotes::default());
@@ -135,10 +138,7 @@ impl S3Door {
             response = error_response(correction);
         }
         finish(&mut response, id, is_head);
-        let operation = reading
-            .map(|reading| reading.operation)
-            .or_else(|| notes.map(|notes| notes.operation()))
-            .unwrap_or(Operation::Unknown);
+        let operation = read_operation.or_else(|| notes.map(|notes| notes.operation())).unwrap_or(Operation::Unknown);
         let bytes = response.body().size_hint().exact().unwrap_or_default();
         self.telemetry.answered(operation, response.status(), bytes, began.elapsed());
         response

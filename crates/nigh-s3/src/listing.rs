@@ -10,9 +10,8 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response, S3Result};
 
-use crate::buckets::owner;
 use crate::error::{invalid_argument, s3_error};
-use crate::handlers::{Handlers, bucket_name, wire_date};
+use crate::handlers::{Handlers, bucket_name, owner, wire_date};
 
 /// Entries of a page: S3's limit and its default.
 pub(crate) const PAGE_MAX: usize = 1000;

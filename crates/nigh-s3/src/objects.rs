@@ -18,7 +18,8 @@ use crate::checksum_headers::{self, fill_checksum, kind};
 use crate::error::{invalid_argument, invalid_request, not_implemented, s3_error, upload_error};
 use crate::handlers::{Handlers, bucket_name, notes, object_key, wire_date};
 use crate::listing::page_size;
-use crate::{conditions, metadata, payload, repeated, tagging, transactions};
+use crate::transaction_header::transaction_of;
+use crate::{conditions, metadata, payload, repeated, tagging};
 
 /// Objects of one DeleteObjects (API reference).
 const DELETE_MAX: usize = 1000;
@@ -53,7 +54,7 @@ pub(crate) async fn put(
         request: repeated::request(&request.headers),
     };
     let memory = handlers.memory();
-    let done = match transactions::of_headers(&request.headers)? {
+    let done = match transaction_of(&request.headers)? {
         None => memory.put(&who, &bucket, &key, put).await,
         Some(name) => memory.put_in(name, &who, &bucket, &key, put).await,
     };
@@ -164,7 +165,7 @@ pub(crate) async fn delete(
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
     let who = handlers.enter(&request)?;
     let name = repeated::request(&request.headers);
-    let transaction = transactions::of_headers(&request.headers)?;
+    let transaction = transaction_of(&request.headers)?;
     let input = request.input;
     let (bucket, key) = (bucket_name(&input.bucket)?, object_key(&input.key)?);
     let conditions = conditions::of_write(input.if_match, None)?;

@@ -9,7 +9,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use crate::error::{invalid_request, not_implemented};
 use crate::query;
-use crate::transactions::TRANSACTION;
+use crate::transaction_header::TRANSACTION;
 
 /// All header names and values of a request together, in bytes.
 pub(crate) const HEADERS_MAX: usize = 16 * 1024;
