@@ -1,7 +1,7 @@
 //! A node's part: which copy answers a read, which reads share a fetch, what may be kept, and what is covered.
 //!
 //! Floors: while work on an object is outstanding the node remembers the newest version it has met of it in this
-//! reign, in an invalidation or in an own write's acknowledgement; nothing older is kept or served. A write that begins
+//! epoch, in an invalidation or in an own write's acknowledgement; nothing older is kept or served. A write that begins
 //! takes the copy away, and no fetch begun before it is joined or kept after it; until it has ended, reads are fetched
 //! each for itself.
 //!
@@ -17,7 +17,7 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
+use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version, broken_invariant, invariant};
 
 pub use self::terms::{CacheLimits, CacheOutput, PutFailure, ReadDecision};
 use self::work::{FoundVersion, PendingRequest, Work};
@@ -129,11 +129,11 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
             && stamp.others.as_ref().is_none_or(|others| self.covers(others))
     }
 
-    /// Learns of a home's reign from elsewhere than the home: the shard map, at the start.
+    /// Learns of a home's epoch from elsewhere than the home: the shard map, at the start.
     pub fn meet(&mut self, now: Monotonic, shard: ShardId, epoch: Epoch, out: &mut Vec<CacheOutput<O, V>>) {
         if self.shards.entry(shard).or_default().coverage.epoch() < epoch {
             self.flush(now, shard, epoch, out);
-            // The new reign covers the old ones: what waited for that has caught up, and no home will say so.
+            // The new epoch covers the old ones: what waited for that has caught up, and no home will say so.
             self.settle(now, out);
         }
     }
@@ -209,7 +209,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
     }
 
     /// The home that had an own write has ended, and nobody will tell what became of it: it is not asked for again. Who
-    /// wrote is to be told a version of the next reign, which covers it.
+    /// wrote is to be told a version of the next epoch, which covers it.
     pub fn abandon_put(&mut self, request: RequestId) {
         if self.puts.remove(&request)
             && let Some(pending) = self.requests.remove(&request)
@@ -323,9 +323,14 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
 
     /// One thing less is outstanding on `object`.
     fn end_work(&mut self, object: &O, request: RequestId, write: bool) {
-        let Some(work) = self.work.get_mut(object) else { return };
+        let Some(work) = self.work.get_mut(object) else {
+            broken_invariant(format_args!("{request:?} ended, and no floor of {object:?} was kept for it"))
+        };
         if work.end(request, write) {
             self.work.remove(object);
         }
+        // Each is a request that has not ended, and none is in both sets: one that is in neither is a fetch under way.
+        let (puts, landed, requests) = (self.puts.len(), self.landed.len(), self.requests.len());
+        invariant!(puts + landed <= requests, "{puts} puts and {landed} answered fetches of {requests} requests");
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nigh_terms::{Epoch, Sequence, Version};
+use nigh_terms::{Epoch, Sequence, Version, invariant};
 
 use super::message::{Counter, Cover};
 use super::rules::{Rule, Rules};
@@ -30,7 +30,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// The home's reign that this is about; the lowest if none was met.
+    /// The home's epoch that this is about; the lowest if none was met.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
@@ -44,6 +44,8 @@ impl Coverage {
 
     /// A higher epoch has been met.
     pub fn begin(&mut self, epoch: Epoch) {
+        // What is covered would be forgotten, and a token that was covered no longer be.
+        invariant!(epoch > self.epoch, "the coverage of epoch {:?} begins anew under {epoch:?}", self.epoch);
         *self = Self { epoch, ..Self::default() };
     }
 
@@ -63,6 +65,9 @@ impl Coverage {
                 self.ahead.pop_first();
             }
         }
+        // The next contiguous one would never be reached.
+        let (applied, ahead) = (self.applied, self.ahead.first());
+        invariant!(ahead.is_none_or(|ahead| ahead.0 > applied.0 + 1), "{ahead:?} is ahead of {applied:?}");
         self.redeem(rules)
     }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nigh_terms::{Monotonic, ShardId, Token};
+use nigh_terms::{Monotonic, ShardId, Token, invariant};
 use serde::{Deserialize, Serialize};
 
 use super::cache::{CacheOutput, NodeCache, PutFailure};
@@ -183,6 +183,8 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
         out: &mut Vec<GateOutput<I>>,
     ) {
         let Some(running) = self.running.get_mut(&invocation) else { return };
+        // An end waits for `puts`: with one too few it would be told before a write is decided.
+        invariant!(running.puts > 0, "a put of an invocation ended, and none was begun; it is ending: {}", running.ending);
         running.puts -= 1;
         match outcome {
             Ok(stamp) => stamp.join_into(shard, &mut running.token),

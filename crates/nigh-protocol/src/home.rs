@@ -12,7 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
+use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version, invariant};
 
 use self::peers::{Peers, PutState};
 pub use self::terms::{AppendId, HomeInput, HomeLimits, HomeOutput, LedgerRecord, ReplayedRecord, Takeover};
@@ -126,7 +126,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         self.newest
     }
 
-    /// This home's reign.
+    /// This home's epoch.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
@@ -257,8 +257,8 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
                 }
             }
             ToHome::Put { request, object, write, token, settled } => {
-                if epoch < self.epoch && self.rules.hold(Rule::PutsOfThisReign) {
-                    // It may have been sent in a reign whose answered puts are forgotten. The node learns of
+                if epoch < self.epoch && self.rules.hold(Rule::PutsOfThisEpoch) {
+                    // It may have been sent in an epoch whose answered puts are forgotten. The node learns of
                     // this one, and sends what it still wants again.
                     let cover = peer.cover(newest);
                     self.send(from, FromHome::Covers { cover }, out);
@@ -430,6 +430,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
 
     /// There is no entry of this version any more.
     fn forgotten(&mut self, version: Version, others: Option<Arc<Token>>) {
+        self.check_known(version);
         if let Some(others) = others.filter(|_| self.rules.hold(Rule::Summary)) {
             Arc::make_mut(self.summary.get_or_insert_default()).join(&others);
         }
@@ -487,12 +488,14 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             return;
         };
         let Some(entry) = self.directory.get_mut(object) else { return };
+        let version = entry.version;
         if shared && self.resident != Some(from) {
             entry.sharers.add(sharer, |one| self.peers.lives(one));
         }
         let others = if entry.summarised { self.summary.clone() } else { entry.others.clone() };
-        let stamp = Stamp { version: entry.version, others };
+        let stamp = Stamp { version, others };
         let (object, absent) = (object.clone(), entry.absent);
+        self.check_known(version);
         self.send(from, FromHome::Found { attempt, object, stamp, absent, cover }, out);
     }
 
@@ -515,6 +518,12 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         self.peers.overdue(now, self.limits.resend, |to, body| {
             out.push(HomeOutput::Send(Reply { shard, epoch, to, body }));
         });
+    }
+
+    /// The cover that goes with an answer ends at `newest`: a reader of a newer version would never be told to wait.
+    fn check_known(&self, version: Version) {
+        let (shard, newest) = (self.shard, self.newest);
+        invariant!(version <= newest, "the home of {shard} has an entry of {version}, newer than its newest {newest}");
     }
 
     fn mind_the_limit(&self, out: &mut Vec<HomeOutput<O>>) {

@@ -144,7 +144,7 @@ pub enum ToHome<O> {
 pub struct Reply<O> {
     /// The home's shard.
     pub shard: ShardId,
-    /// The home's reign.
+    /// The home's epoch.
     pub epoch: Epoch,
     /// Whom it is for: another incarnation ignores it.
     pub to: Member,

@@ -50,8 +50,8 @@ pub enum Rule {
     OutsideIsTold,
     /// A put asked for again is one put.
     RequestIds,
-    /// A put sent in an earlier reign is not taken: its answer may be forgotten.
-    PutsOfThisReign,
+    /// A put sent in an earlier epoch is not taken: its answer may be forgotten.
+    PutsOfThisEpoch,
     /// The end of an invocation carries what it read, not only what it wrote.
     EndsCarryReads,
     /// An end waits for the fate of each put.

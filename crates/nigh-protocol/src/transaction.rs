@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nigh_terms::ShardId;
+use nigh_terms::{ShardId, invariant};
 use serde::{Deserialize, Serialize};
 
 /// Names one transaction.
@@ -92,6 +92,23 @@ enum Phase {
     Applying { open: BTreeSet<ShardId>, decides: bool, applied: bool },
     /// The record is needed no more, and that is being made durable.
     Ending { decides: bool },
+}
+
+impl Phase {
+    /// How near its end a transaction is. It comes nearer, or is over.
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Held(_) | Self::Preparing { .. } => 0,
+            Self::Prepared { .. } | Self::Deciding { .. } => 1,
+            Self::Applying { .. } => 2,
+            Self::Ending { .. } => 3,
+        }
+    }
+
+    /// Whether its outcome is known to be that it is committed, and others have yet to hear so.
+    const fn is_applying(&self) -> bool {
+        matches!(self, Self::Applying { .. })
+    }
 }
 
 /// What a home of transactions hears.
@@ -210,6 +227,7 @@ impl TransactionHome {
     pub fn step(&mut self, id: TransactionId, input: TransactionInput) -> Vec<TransactionOutput> {
         use TransactionOutput as Out;
         let phase = self.open.remove(&id);
+        let (rank, is_applying) = phase.as_ref().map_or((0, false), |phase| (phase.rank(), phase.is_applying()));
         let (next, out) = match (phase, input) {
             (None, TransactionInput::Prepare { decider, ticket }) if decider == self.shard => {
                 (Some(Phase::Held(ticket)), vec![Out::Prepared(ticket)])
@@ -294,6 +312,11 @@ impl TransactionHome {
             // Doubled, or late.
             (phase, _) => (phase, Vec::new()),
         };
+        // What was promised to the deciding shard, or decided, is not taken back.
+        let goes_back = next.as_ref().is_some_and(|next| next.rank() < rank);
+        invariant!(!goes_back, "{id:?} goes back to {next:?} at {:?}", self.shard);
+        // A participant that asks about what is unknown is told that it was aborted.
+        invariant!(!is_applying || next.is_some(), "{id:?} is committed and is forgotten at {:?}", self.shard);
         if let Some(phase) = next {
             self.open.insert(id, phase);
         }

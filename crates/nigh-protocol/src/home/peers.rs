@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use nigh_terms::{Incarnation, Monotonic, Version};
+use nigh_terms::{Incarnation, Monotonic, Version, invariant};
 
 use super::super::message::{Counter, Cover, FromHome, Member, NodeNumber, ObjectName, RequestId, Stamp};
 use super::super::rules::{Rule, Rules};
@@ -102,6 +102,9 @@ impl<O: ObjectName> Peer<O> {
         self.last_sent = now;
         self.sent.0 += 1;
         self.owed.push_back(PendingInvalidation { object: object.clone(), version, recall });
+        // `owed` is the end of what was sent: the counters of what is sent again are computed from that.
+        let (sent, owed) = (self.sent.0, self.owed.len());
+        invariant!(owed as u64 <= sent, "{owed} invalidations are owed of {sent} that were sent");
         FromHome::Invalidate { counter: self.sent, object, version, recall }
     }
 
@@ -169,7 +172,9 @@ impl<O: ObjectName> Peers<O> {
             self.forget(from.node);
             let sharer = SharerId(self.sharers);
             self.sharers += 1;
-            self.by_sharer.insert(sharer, from.node);
+            let namesake = self.by_sharer.insert(sharer, from.node);
+            // Sharers are kept in entries by name alone: two of one name would get each other's invalidations.
+            invariant!(namesake.is_none(), "sharer {sharer:?} names {from:?} and {namesake:?}");
             let peer = Peer {
                 incarnation: from.incarnation,
                 sharer,
@@ -181,6 +186,9 @@ impl<O: ObjectName> Peers<O> {
                 puts: BTreeMap::new(),
             };
             self.living.insert(from.node, peer);
+            // A peer without a name would never be invalidated, a name without a peer never be removed.
+            let (peers, names) = (self.living.len(), self.by_sharer.len());
+            invariant!(peers == names, "{peers} peers have {names} names after {from:?} was met");
             self.free_orphans(from.node);
         }
         self.living.get_mut(&from.node)
@@ -243,6 +251,10 @@ impl<O: ObjectName> Peers<O> {
 
     /// The ledger says of `member` and all incarnations before it that they are refused.
     pub(super) fn fence(&mut self, member: Member) {
+        // A fence that is durable promises that this home takes nothing more of the member.
+        let refused = self.refused.get(&member.node);
+        let is_refused = refused.is_some_and(|last| *last >= member.incarnation);
+        invariant!(is_refused, "{member:?} is fenced, and its node is refused only up to {refused:?}");
         let last = self.fenced.entry(member.node).or_insert(member.incarnation);
         *last = (*last).max(member.incarnation);
         self.free_orphans(member.node);

@@ -79,7 +79,7 @@ pub struct ReplayedRecord<O> {
 pub struct Takeover<O> {
     /// The shard.
     pub shard: ShardId,
-    /// The reign that the ledger granted.
+    /// The epoch that the ledger granted.
     pub epoch: Epoch,
     /// What the ledger still has of it, in order.
     pub records: Vec<ReplayedRecord<O>>,
