@@ -23,6 +23,7 @@ mod shards;
 mod spool;
 mod stamps;
 mod sync;
+mod transaction_part;
 mod uploads;
 mod write_back;
 mod write_order;

@@ -36,11 +36,10 @@ use nigh_data::listing::RollUp;
 use nigh_data::segment::Segment;
 use nigh_data::segment_cost::Cost;
 use nigh_data::{
-    BucketInfo, DataCall, GetReply, GetRequest, ListPage, ListRequest, ObjectError, ObjectId, ObjectMeta,
-    ObjectObserver, PutDone, PutRequest, ServeOutcome, Tags, WriteConditions,
+    BucketInfo, DataCall, ListPage, ListRequest, ObjectError, ObjectId, ObjectMeta, ObjectObserver, ServeOutcome, Tags,
+    WriteConditions,
 };
-use nigh_engine::RequestId;
-use nigh_protocol::{CacheLimits, HomeLimits, Member, NodeNumber, Stamp};
+use nigh_protocol::{CacheLimits, HomeLimits, Member, NodeNumber};
 use nigh_stores::Store;
 use nigh_terms::{
     Admission, BucketName, ByteSize, Clock, Incarnation, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token,
@@ -57,7 +56,6 @@ use self::machines::NewHome;
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents, Writer};
 pub use self::shrink::ShrinkResult;
 pub use self::transactions::{CommittedTransaction, NewTransaction, TransactionName, WrittenObject};
-pub(crate) use self::transactions::{Part, encode_part};
 use self::transactions::{Transactions, found_in, warn_of_lost};
 use crate::cache::{DroppedCopies, OverheadCost, Shelf};
 use crate::completed::CompletedUploads;
@@ -68,7 +66,6 @@ use crate::meter::Meter;
 use crate::outside::{OutsideWrites, StoreNotice};
 use crate::shards::Shards;
 use crate::spool::{Spool, blocking};
-use crate::stamps::Stamped as _;
 use crate::sync::{Mutex, spawn};
 use crate::uploads::Uploads;
 use crate::write_back::{Copies, WriteBack, Writes};
@@ -87,21 +84,6 @@ pub struct MemoryLimits {
     pub cached_object: ByteSize,
     /// Objects above this are refused.
     pub object: ByteSize,
-}
-
-/// What is known of an object that is kept.
-#[derive(Clone, Debug)]
-struct Resident {
-    meta: Arc<ObjectMeta>,
-    /// Its bytes; absent if it is larger than what is kept.
-    segment: Option<Segment>,
-}
-
-impl Resident {
-    /// The same under the version that its home names.
-    fn stamped(self, stamp: &Stamp) -> Self {
-        Self { meta: Arc::new(self.meta.stamped(stamp)), ..self }
-    }
 }
 
 /// Coherent object memory. A clone is another handle to the same.
@@ -638,35 +620,6 @@ impl ObjectMemory {
         self.0.back.list_buckets(&who.namespace).await
     }
 
-    /// Reads an object. From memory if it is there; if not, it is brought there, or streamed past if it is too
-    /// large or being written.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, `NoSuchKey`, a condition's or the range's, or the store's.
-    pub async fn get(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        request: GetRequest,
-    ) -> Result<GetReply, ObjectError> {
-        self.0.get(who, bucket, key, request).await
-    }
-
-    /// Reads what is known of an object; the conditions and the range are those of a get.
-    ///
-    /// # Errors
-    /// As of a get.
-    pub async fn head(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        request: GetRequest,
-    ) -> Result<Arc<ObjectMeta>, ObjectError> {
-        self.0.head(who, bucket, key, request).await
-    }
-
     /// What is in memory of an object, and its bytes if they are, for whoever looks at it beside its readers: nobody is
     /// told, nothing is counted, and no copy becomes more recent by it.
     #[must_use]
@@ -677,36 +630,6 @@ impl ObjectMemory {
             (kept.meta.clone(), kept.segment.clone())
         };
         Some((meta.unpack(), segment))
-    }
-
-    /// Writes an object. When it returns the write is durable.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, what is wrong with the body, a condition's, or the store's. Nothing is written then, but
-    /// for a `Store` error, after which the object is the old or the new one.
-    pub async fn put(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        request: PutRequest,
-    ) -> Result<PutDone, ObjectError> {
-        self.0.put(who, bucket, key, request).await
-    }
-
-    /// Deletes an object; also one that is not there. `request` is the client's name for it, the same when it repeats it.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, a condition's, or the store's.
-    pub async fn delete(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        conditions: WriteConditions,
-        request: Option<RequestId>,
-    ) -> Result<(), ObjectError> {
-        self.0.delete(who, bucket, key, conditions, request).await
     }
 
     /// Lists a bucket.
@@ -721,7 +644,7 @@ impl ObjectMemory {
     ) -> Result<ListPage, ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
         let prefix = request.prefix.clone();
-        for _ in 0..reads::ATTEMPTS {
+        for _ in 0..reads::READ_RETRIES_MAX {
             let (mut roll_up, mut question) = RollUp::begin(request.clone());
             if question.is_none() {
                 self.0.back.head_bucket(&who.namespace, bucket).await?;

@@ -60,15 +60,13 @@ use self::trims::Trims;
 pub use self::unpushed::UnpushedObject;
 use self::unsettled::UnconfirmedTrims;
 use crate::bucket_documents::BucketDocuments;
+use crate::doubts::LANDS_WITHIN;
 use crate::meter::WriteBackMeter;
 use crate::shards::Shards;
 use crate::sync::Mutex;
 
 /// The registry's table of buckets' policies.
 const POLICIES: &str = "bucket-policies";
-/// How long a push without an answer may land: longer than servers, proxies and their queues keep a request whose
-/// client has gone.
-pub(crate) const LANDS_WITHIN: Duration = Duration::from_secs(15 * 60);
 
 /// How writes are kept where a bucket does not say otherwise, and what may wait.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use nigh_data::conditions::check_read;
 use nigh_data::range::resolve;
-use nigh_data::segment::SegmentWriter;
+use nigh_data::segment::{Segment, SegmentWriter};
 use nigh_data::segment_cost::Cost;
 use nigh_data::{
     Body, ByteRange, ByteStream, GetReply, GetRequest, ObjectError, ObjectId, ObjectMeta, SegmentSlice, ServeOutcome,
@@ -19,15 +19,15 @@ use tokio::sync::watch;
 use super::cluster::CopyUse;
 use super::coherence::{BegunFetch, FetchStart};
 use super::machines::{EntryVersion, FetchOutcome, RequestState};
-use super::{ObjectMemoryState, Reservation, Resident, object};
+use super::{ObjectMemory, ObjectMemoryState, Reservation, object};
 use crate::cache::CostedCopy;
 use crate::eviction::Origin;
 use crate::kept::CachedCopy;
 use crate::stamps::Stamped as _;
 use crate::sync::{spawn, timeout};
 
-/// How often a read begins anew because the object changed under it.
-pub(super) const ATTEMPTS: usize = 8;
+/// A read is retried at most this often when the object changes while it is read.
+pub(super) const READ_RETRIES_MAX: usize = 8;
 /// How long a read waits for the home to be told of what it has met.
 pub(super) const TOLD_WITHIN: Duration = Duration::from_secs(10);
 
@@ -40,27 +40,35 @@ pub(super) type SharedFetchResult = Option<Result<FetchedObject, ObjectError>>;
 
 /// What a fetch found.
 #[derive(Clone, Debug)]
-pub(super) enum FetchedObject {
-    /// A copy in memory.
-    Copy(Resident),
-    /// An object that does not go there.
-    TooLarge(Arc<ObjectMeta>),
+pub(super) struct FetchedObject {
+    pub(super) meta: Arc<ObjectMeta>,
+    /// The bytes in memory; none if they were not asked for, are too large, or found no room.
+    pub(super) segment: Option<Segment>,
 }
 
 impl FetchedObject {
-    fn meta(&self) -> &ObjectMeta {
-        match self {
-            Self::Copy(Resident { meta, .. }) | Self::TooLarge(meta) => meta,
-        }
-    }
-
+    /// The same under the version that its home names.
     pub(super) fn stamped(self, stamp: &Stamp) -> Self {
-        match self {
-            Self::Copy(resident) => Self::Copy(resident.stamped(stamp)),
-            Self::TooLarge(meta) => Self::TooLarge(Arc::new(meta.stamped(stamp))),
-        }
+        Self { meta: Arc::new(self.meta.stamped(stamp)), ..self }
     }
 }
+
+/// What a read asks an object's home for.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted<'r> {
+    /// The metadata.
+    Metadata,
+    /// The object, to be cached.
+    Cached,
+    /// The bytes of this request, past the cache.
+    Uncached(&'r GetRequest),
+}
+
+/// What an object's home gave; for `Wanted::Uncached`, the bytes too.
+pub(super) type HomeRead = (FetchedObject, Option<(ByteRange, ByteStream)>);
+
+/// A copy to be cached, and the room for it.
+pub(super) type NewCopy = (CachedCopy, Reservation);
 
 /// A read whose conditions hold.
 pub(super) struct CheckedRead {
@@ -104,8 +112,8 @@ impl FetchGuard {
         self.stands.borrow_and_update().clone()
     }
 
-    /// Returns when it is to be asked for again.
-    pub(super) async fn asked_again(&mut self) -> Result<(), ObjectError> {
+    /// Returns when the home has changed and the request must be sent again.
+    pub(super) async fn wait_for_retry(&mut self) -> Result<(), ObjectError> {
         self.stands.changed().await.map_err(|_| given_up())
     }
 
@@ -119,7 +127,7 @@ impl FetchGuard {
         let shard = self.inner.coherence.shards.of(&self.object);
         self.inner.depose(shard);
         while matches!(*self.stands.borrow(), RequestState::Here) && !self.inner.coherence.is_home(shard) {
-            timeout(TOLD_WITHIN, self.asked_again()).await.map_err(|_| error.clone())??;
+            timeout(TOLD_WITHIN, self.wait_for_retry()).await.map_err(|_| error.clone())??;
         }
         Ok(())
     }
@@ -129,7 +137,7 @@ impl FetchGuard {
     pub(super) async fn answered_there(
         &mut self,
         reply: Reply<ObjectId>,
-        copy: Option<(CachedCopy, Reservation)>,
+        copy: Option<NewCopy>,
     ) -> Result<Option<Stamp>, ObjectError> {
         let copy = copy.map(|(kept, room)| CostedCopy { kept, cost: room.take(), origin: Origin::Read });
         let (answer, dropped) = self.inner.coherence.landing(self.inner.now(), self.request, reply, copy);
@@ -148,7 +156,7 @@ impl FetchGuard {
         &mut self,
         noted: EntryVersion,
         meta: Option<&ObjectMeta>,
-        mut copy: Option<(CachedCopy, Reservation)>,
+        mut copy: Option<NewCopy>,
     ) -> Result<Option<Stamp>, ObjectError> {
         if !self.inner.coherence.is_alone() {
             // A home that was deposed may know less than the store has.
@@ -245,16 +253,21 @@ fn exactly(stream: ByteStream, length: u64, store: &'static str) -> ByteStream {
     .boxed()
 }
 
-impl ObjectMemoryState {
-    pub(super) async fn get(
-        self: &Arc<Self>,
+impl ObjectMemory {
+    /// Reads an object. From memory if it is there; if not, it is brought there, or streamed past if it is too
+    /// large or being written.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchKey`, a condition's or the range's, or the store's.
+    pub async fn get(
+        &self,
         who: &Principal,
         bucket: &BucketName,
         key: &ObjectKey,
         request: GetRequest,
     ) -> Result<GetReply, ObjectError> {
-        let mut call = self.begin(who, bucket, Some(key));
-        let read = self.read(who, &object(who, bucket, key), &request).await.inspect_err(|error| {
+        let mut call = self.0.begin(who, bucket, Some(key));
+        let read = self.0.read(who, &object(who, bucket, key), &request).await.inspect_err(|error| {
             if matches!(error, ObjectError::NotModified { .. }) {
                 call.succeeded(ServeOutcome::Metadata, None, Token::empty());
             }
@@ -270,15 +283,19 @@ impl ObjectMemoryState {
         Ok(GetReply { meta, range, body, version, token })
     }
 
-    pub(super) async fn head(
-        self: &Arc<Self>,
+    /// Reads what is known of an object; the conditions and the range are those of a get.
+    ///
+    /// # Errors
+    /// As of a get.
+    pub async fn head(
+        &self,
         who: &Principal,
         bucket: &BucketName,
         key: &ObjectKey,
         request: GetRequest,
     ) -> Result<Arc<ObjectMeta>, ObjectError> {
-        let mut call = self.begin(who, bucket, Some(key));
-        let meta = self.current(who, &object(who, bucket, key)).await?;
+        let mut call = self.0.begin(who, bucket, Some(key));
+        let meta = self.0.current(who, &object(who, bucket, key)).await?;
         let checked = check_read(&request.conditions, &meta).and_then(|()| resolve(request.range, &meta));
         if matches!(checked, Ok(_) | Err(ObjectError::NotModified { .. })) {
             call.succeeded(ServeOutcome::Metadata, Some(meta.version), meta.token.clone());
@@ -286,7 +303,9 @@ impl ObjectMemoryState {
         }
         checked.map(|_| meta)
     }
+}
 
+impl ObjectMemoryState {
     /// Reads for `who`, wherever from. What is not in memory is brought there as the reader's admission says.
     pub(super) async fn read(
         self: &Arc<Self>,
@@ -358,15 +377,13 @@ impl ObjectMemoryState {
         };
         let landed = landing.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
         match landed.ok_or_else(given_up)?? {
-            FetchedObject::Copy(Resident { meta, segment: Some(segment) }) => {
+            FetchedObject { meta, segment: Some(segment) } => {
                 check_read(&request.conditions, &meta)?;
                 let range = resolve(request.range, &meta)?;
                 let source = ReadSource::Segment(segment.slice(range.clone()));
                 Ok(CheckedRead { meta, range, source, served: ServeOutcome::Miss })
             }
-            FetchedObject::Copy(Resident { meta, segment: None }) | FetchedObject::TooLarge(meta) => {
-                self.read_known(object, request, meta).await
-            }
+            FetchedObject { meta, segment: None } => self.read_known(object, request, meta).await,
         }
     }
 
@@ -414,138 +431,124 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Reads without keeping. If it takes more than one question to the store the bytes are pinned to the entity tag. It
-    /// begins anew if the object has changed meanwhile.
+    /// Reads past the cache.
     pub(super) async fn read_past(
         self: &Arc<Self>,
-        mut asking: FetchGuard,
+        fetch: FetchGuard,
         request: &GetRequest,
     ) -> Result<CheckedRead, ObjectError> {
-        let object = asking.object.clone();
-        for _ in 0..ATTEMPTS {
-            if let RequestState::There(_) = asking.standing() {
-                match self.read_past_there(&mut asking, request).await? {
-                    Some(read) => return Ok(read),
-                    None => continue,
-                }
-            }
-            let noted = asking.note();
-            let answer = if request.range.is_none() {
-                self.back.get(&object, None, None).await.map(|(meta, stream)| (meta, Some(stream)))
-            } else {
-                self.back.head(&object).await.map(|meta| (meta, None))
-            };
-            let (meta, stream) = match answer {
-                Ok((meta, stream)) => (Some(meta), stream),
-                Err(ObjectError::NoSuchKey(_)) => (None, None),
-                Err(error) => {
-                    asking.moved(error).await?;
-                    continue;
-                }
-            };
-            let bytes = match (&meta, stream) {
-                (None, _) => None,
-                (Some(meta), Some(stream)) => {
-                    check_read(&request.conditions, meta)?;
-                    Some((0..meta.size, exactly(stream, meta.size, self.back.store().kind())))
-                }
-                (Some(meta), None) => match self.pinned(&object, request, meta).await? {
-                    Some(bytes) => Some(bytes),
-                    None => continue,
-                },
-            };
-            let Some(stamp) = asking.answered(noted, meta.as_ref(), None).await? else { continue };
-            let (Some(meta), Some((range, stream))) = (meta, bytes) else {
-                return Err(ObjectError::NoSuchKey(object.key));
-            };
-            let (meta, source) = (Arc::new(meta.stamped(&stamp)), ReadSource::Stream(stream));
-            return Ok(CheckedRead { meta, range, source, served: ServeOutcome::Past });
-        }
-        Err(changes_too_fast())
+        let (FetchedObject { meta, .. }, bytes) = self.read_at_home(fetch, Wanted::Uncached(request)).await?;
+        let (range, stream) = bytes.ok_or_else(given_up)?;
+        Ok(CheckedRead { meta, range, source: ReadSource::Stream(stream), served: ServeOutcome::Past })
     }
 
-    /// What is known of an object of which there is no copy.
+    /// Asks the home for an object's metadata, whatever copy there is.
     pub(super) async fn look(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
-        let mut asking = FetchGuard::new(self, object, self.coherence.ask(self.now(), object)?);
-        for _ in 0..ATTEMPTS {
-            if let RequestState::There(_) = asking.standing() {
-                match self.look_there(&mut asking).await? {
-                    Some(meta) => return Ok(meta),
-                    None => continue,
-                }
-            }
-            let noted = asking.note();
-            let meta = match self.back.head(object).await {
-                Ok(meta) => Some(meta),
-                Err(ObjectError::NoSuchKey(_)) => None,
-                Err(error) => {
-                    asking.moved(error).await?;
-                    continue;
-                }
+        let fetch = FetchGuard::new(self, object, self.coherence.ask(self.now(), object)?);
+        self.read_at_home(fetch, Wanted::Metadata).await.map(|(found, _)| found.meta)
+    }
+
+    /// Brings an object into memory, and tells the readers that joined.
+    async fn fetch(self: Arc<Self>, fetch: FetchGuard, sender: watch::Sender<SharedFetchResult>) {
+        // The copy is cached before the readers are told: a read that follows an answer finds it.
+        let fetched = self.read_at_home(fetch, Wanted::Cached).await.map(|(fetched, _)| fetched);
+        sender.send_replace(Some(fetched));
+    }
+
+    /// Reads at the object's home, wherever that is, until the bytes and the home's answer are of one version.
+    async fn read_at_home(
+        self: &Arc<Self>,
+        mut fetch: FetchGuard,
+        wanted: Wanted<'_>,
+    ) -> Result<HomeRead, ObjectError> {
+        for _ in 0..READ_RETRIES_MAX {
+            let read = match fetch.standing() {
+                RequestState::There(_) => self.read_there(&mut fetch, wanted).await?,
+                RequestState::Here | RequestState::Landed(_) => self.read_here(&mut fetch, wanted).await?,
             };
-            if let Some(stamp) = asking.answered(noted, meta.as_ref(), None).await? {
-                let meta = meta.ok_or_else(|| ObjectError::NoSuchKey(object.key.clone()))?;
-                return Ok(Arc::new(meta.stamped(&stamp)));
+            if let Some(read) = read {
+                return Ok(read);
             }
         }
         Err(changes_too_fast())
     }
 
-    /// Brings an object into memory, and tells those who wait.
-    async fn fetch(self: Arc<Self>, asking: FetchGuard, sender: watch::Sender<SharedFetchResult>) {
-        // Kept first, told then: who asks after an answer finds the copy.
-        let landed = self.bring(asking).await;
-        sender.send_replace(Some(landed));
+    /// Reads at a home in this process; none if the object or its home has changed meanwhile.
+    async fn read_here(
+        self: &Arc<Self>,
+        fetch: &mut FetchGuard,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<HomeRead>, ObjectError> {
+        let object = fetch.object.clone();
+        let noted = fetch.note();
+        let (read, copy) = match self.bytes_here(&object, wanted, noted).await {
+            Ok(Some((read, copy))) => (Some(read), copy),
+            Ok(None) => return Ok(None),
+            Err(ObjectError::NoSuchKey(_)) => (None, None),
+            Err(error) => {
+                fetch.moved(error).await?;
+                return Ok(None);
+            }
+        };
+        let meta = read.as_ref().map(|(found, _)| &*found.meta);
+        let Some(stamp) = fetch.answered(noted, meta, copy).await? else { return Ok(None) };
+        let (found, bytes) = read.ok_or(ObjectError::NoSuchKey(object.key))?;
+        Ok(Some((found.stamped(&stamp), bytes)))
     }
 
-    async fn bring(self: &Arc<Self>, mut asking: FetchGuard) -> Result<FetchedObject, ObjectError> {
-        let object = asking.object.clone();
-        for _ in 0..ATTEMPTS {
-            if let RequestState::There(_) = asking.standing() {
-                match self.bring_there(&mut asking).await? {
-                    Some(fetched) => return Ok(fetched),
-                    None => continue,
+    /// What is wanted of an object whose home is here, and the copy to be cached; none if the object has changed between
+    /// two questions to the store.
+    async fn bytes_here(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        wanted: Wanted<'_>,
+        noted: EntryVersion,
+    ) -> Result<Option<(HomeRead, Option<NewCopy>)>, ObjectError> {
+        let (meta, bytes) = match wanted {
+            Wanted::Metadata => (self.back.head(object).await?, None),
+            Wanted::Cached => {
+                let (fetched, copy) = self.bring_bytes(object, noted).await?;
+                return Ok(Some(((fetched, None), copy)));
+            }
+            Wanted::Uncached(request) if request.range.is_none() => {
+                let (meta, stream) = self.back.get(object, None, None).await?;
+                check_read(&request.conditions, &meta)?;
+                let stream = exactly(stream, meta.size, self.back.store().kind());
+                let range = 0..meta.size;
+                (meta, Some((range, stream)))
+            }
+            Wanted::Uncached(request) => {
+                let meta = self.back.head(object).await?;
+                match self.pinned(object, request, &meta).await? {
+                    Some(bytes) => (meta, Some(bytes)),
+                    None => return Ok(None),
                 }
             }
-            let noted = asking.note();
-            let (fetched, copy) = match self.bring_bytes(&object, noted).await {
-                Ok((fetched, copy)) => (Some(fetched), copy),
-                Err(ObjectError::NoSuchKey(_)) => (None, None),
-                Err(error) => {
-                    asking.moved(error).await?;
-                    continue;
-                }
-            };
-            let meta = fetched.as_ref().map(FetchedObject::meta);
-            if let Some(stamp) = asking.answered(noted, meta, copy).await? {
-                let fetched = fetched.ok_or_else(|| ObjectError::NoSuchKey(object.key.clone()))?;
-                return Ok(fetched.stamped(&stamp));
-            }
-        }
-        Err(changes_too_fast())
+        };
+        Ok(Some(((FetchedObject { meta: Arc::new(meta), segment: None }, bytes), None)))
     }
 
-    /// Brings an object's bytes; and what is to be kept of them, if there is room.
+    /// An object's bytes, from a holder or from the store, and the copy to be cached if there is room for one.
     async fn bring_bytes(
         self: &Arc<Self>,
         object: &ObjectId,
         noted: EntryVersion,
-    ) -> Result<(FetchedObject, Option<(CachedCopy, Reservation)>), ObjectError> {
+    ) -> Result<(FetchedObject, Option<NewCopy>), ObjectError> {
         if let Some((meta, segment)) = self.from_holder(object, noted).await {
             let meta = Arc::new(meta);
             let room = self.reserve(self.account.cost(meta.size));
             let copy = room.map(|room| (CachedCopy::new(&meta, Some(segment.clone())), room));
-            return Ok((FetchedObject::Copy(Resident { meta, segment: Some(segment) }), copy));
+            return Ok((FetchedObject { meta, segment: Some(segment) }, copy));
         }
         let (meta, stream) = self.back.get(object, None, None).await?;
         let meta = Arc::new(meta);
         if meta.size > self.limits.cached_object.bytes() {
             let room = self.reserve(metadata_cost(object, &meta));
             let copy = room.map(|room| (CachedCopy::new(&meta, None), room));
-            return Ok((FetchedObject::TooLarge(meta), copy));
+            return Ok((FetchedObject { meta, segment: None }, copy));
         }
         let Some(room) = self.reserve(self.account.cost(meta.size)) else {
-            return Ok((FetchedObject::TooLarge(meta), None));
+            return Ok((FetchedObject { meta, segment: None }, None));
         };
         let mut filling = SegmentWriter::new(&self.account, meta.size)?;
         let mut stream = exactly(stream, meta.size, self.back.store().kind());
@@ -554,6 +557,6 @@ impl ObjectMemoryState {
         }
         let segment = filling.seal()?;
         let copy = (CachedCopy::new(&meta, Some(segment.clone())), room);
-        Ok((FetchedObject::Copy(Resident { meta, segment: Some(segment) }), Some(copy)))
+        Ok((FetchedObject { meta, segment: Some(segment) }, Some(copy)))
     }
 }

@@ -25,7 +25,7 @@ use super::invocations::WriteCall;
 use super::notify::ChangeDone;
 use super::reads::metadata_cost;
 use super::write_ticket::{WriteSource, WriteTicket};
-use super::{ObjectMemoryState, Reservation, object, to_the_end};
+use super::{ObjectMemory, ObjectMemoryState, Reservation, object, to_the_end};
 use crate::eviction::Origin;
 use crate::kept::CachedCopy;
 use crate::notification::ObjectChange;
@@ -141,26 +141,32 @@ pub(super) struct Draft {
     pub(super) modified: Timestamp,
 }
 
-impl ObjectMemoryState {
-    pub(super) async fn put(
-        self: &Arc<Self>,
+impl ObjectMemory {
+    /// Writes an object. When it returns the write is durable.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, what is wrong with the body, a condition's, or the store's. Nothing is written then, but
+    /// for a `Store` error, after which the object is the old or the new one.
+    pub async fn put(
+        &self,
         who: &Principal,
         bucket: &BucketName,
         key: &ObjectKey,
         request: PutRequest,
     ) -> Result<PutDone, ObjectError> {
-        let mut call = self.begin_write(who, bucket, key);
+        let inner = &self.0;
+        let mut call = inner.begin_write(who, bucket, key);
         let PutRequest { attributes, tags, conditions, body, length, md5, checksum, request } = request;
         attributes.check()?;
         check_tags(&tags)?;
-        let limit = self.limits.object.bytes();
+        let limit = inner.limits.object.bytes();
         if length.is_some_and(|length| length > limit) {
             return Err(ObjectError::EntityTooLarge { limit });
         }
-        self.find_bucket(who, bucket).await?;
+        inner.find_bucket(who, bucket).await?;
         let object = object(who, bucket, key);
-        let journal = self.goes_to_journal(&object, &tags);
-        let taken = self.take_in(body, BodyClaims { length, md5, checksum, limit, journal }).await?;
+        let journal = inner.goes_to_journal(&object, &tags);
+        let taken = inner.take_in(body, BodyClaims { length, md5, checksum, limit, journal }).await?;
         call.served(taken.size);
         let draft = Draft {
             object,
@@ -175,11 +181,31 @@ impl ObjectMemoryState {
             parts: Vec::new(),
             change: ObjectChange::Put,
             request,
-            modified: self.clock.wall(),
+            modified: inner.clock.wall(),
         };
-        to_the_end(Arc::clone(self).commit(call, draft)).await
+        to_the_end(Arc::clone(inner).commit(call, draft)).await
     }
 
+    /// Deletes an object; also one that is not there. `request` is the client's name for it, the same when it repeats it.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, a condition's, or the store's.
+    pub async fn delete(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        conditions: WriteConditions,
+        request: Option<RequestId>,
+    ) -> Result<(), ObjectError> {
+        let inner = &self.0;
+        let call = inner.begin_write(who, bucket, key);
+        inner.find_bucket(who, bucket).await?;
+        to_the_end(Arc::clone(inner).commit_delete(call, object(who, bucket, key), conditions, request)).await
+    }
+}
+
+impl ObjectMemoryState {
     /// Takes a body in: to memory if its length is known and there is room, else to the spool.
     pub(super) async fn take_in(
         self: &Arc<Self>,
@@ -456,19 +482,6 @@ impl ObjectMemoryState {
     /// Objects too large for memory go to the store at once: the journal is not for them.
     fn least_mode(&self, size: u64) -> WriteMode {
         if size > self.limits.cached_object.bytes() { WriteMode::Through } else { WriteMode::Ephemeral }
-    }
-
-    pub(super) async fn delete(
-        self: &Arc<Self>,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        conditions: WriteConditions,
-        request: Option<RequestId>,
-    ) -> Result<(), ObjectError> {
-        let call = self.begin_write(who, bucket, key);
-        self.find_bucket(who, bucket).await?;
-        to_the_end(Arc::clone(self).commit_delete(call, object(who, bucket, key), conditions, request)).await
     }
 
     async fn commit_delete(

@@ -18,7 +18,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use nigh_data::ObjectId;
-use nigh_terms::{BucketName, Monotonic, Namespace, ObjectKey, Version};
+use nigh_terms::{BucketName, Monotonic, Namespace, ObjectKey, Version, invariant};
 
 use self::entry::Entry;
 pub use self::index::DirtyUsage;
@@ -115,6 +115,9 @@ impl WriteBackQueue {
 
     /// A write that was promised room for `bytes` has been taken, or will not come.
     pub fn release(&mut self, bytes: u64) {
+        let (promised, writes) = (self.promised_bytes, self.promised_objects);
+        // The sums would wrap, and no write would find room again.
+        invariant!(bytes <= promised && writes > 0, "{bytes} bytes are released of {promised} for {writes} writes");
         self.promised_bytes -= bytes;
         self.promised_objects -= 1;
     }
@@ -148,6 +151,9 @@ impl WriteBackQueue {
             return Vec::new();
         };
         let before = std::mem::replace(&mut entry.newest, newest);
+        let (earlier, later) = (before.version, version);
+        // Only the newest state is pushed: an older one behind it would replace an acknowledged write in the store.
+        invariant!(earlier < later, "the write {later} of {object} comes behind {earlier}");
         if entry.pushing.is_none() && entry.pushed == Some(before.version) {
             // The one before was only looked after, and due when that ends.
             (entry.since, entry.due) = (now, now.after(self.limits.delay));

@@ -25,7 +25,7 @@ use super::wire::{
 };
 use crate::memory::foreign::{Asker, ForeignWrite};
 use crate::memory::machines::{EntryVersion, ForeignAnswer};
-use crate::memory::reads::{ATTEMPTS, TOLD_WITHIN};
+use crate::memory::reads::{READ_RETRIES_MAX, TOLD_WITHIN};
 use crate::memory::write_ticket::WriteSource;
 use crate::memory::writes::{BodyClaims, Content, Draft};
 use crate::memory::{ObjectMemory, ObjectMemoryState};
@@ -169,7 +169,7 @@ impl ObjectMemoryState {
         let reign = self.coherence.reign_here(shard);
         let _fetching = RemoteFetchGuard { inner: Arc::clone(self), object: object.clone(), asker };
         self.until_dropped(&object).await;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..READ_RETRIES_MAX {
             self.coherence.foreign_fetch(self.now(), &object, request.clone());
             let noted = self.coherence.foreign_noted(&object, asker);
             let (found, is_copy) = match self.bytes_for(&object, noted, &want).await {

@@ -10,9 +10,8 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt};
 use nigh_data::conditions::check_read;
 use nigh_data::range::resolve;
-use nigh_data::{
-    ByteRange, ByteStream, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, ServeOutcome, Tags, WriteConditions,
-};
+use nigh_data::segment::Segment;
+use nigh_data::{ByteRange, ByteStream, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, Tags, WriteConditions};
 use nigh_engine::{LedgerError, RequestId};
 use nigh_protocol::{self, FromHome, PutFailure, Request, Stamp};
 use nigh_rpc::{Body, BodyError, IncomingBody};
@@ -29,14 +28,13 @@ use super::{CopyUse, Neighbours, segment_of};
 use crate::cache::CostedCopy;
 use crate::eviction::Origin;
 use crate::kept::CachedCopy;
+use crate::memory::ObjectMemoryState;
 use crate::memory::coherence::{BegunWrite, moved};
 use crate::memory::invocations::WriteCall;
 use crate::memory::machines::RequestState;
-use crate::memory::reads::{CheckedRead, FetchGuard, FetchedObject, ReadSource, metadata_cost};
+use crate::memory::reads::{CheckedRead, FetchGuard, FetchedObject, HomeRead, NewCopy, Wanted, metadata_cost};
 use crate::memory::write_ticket::WriteSource;
 use crate::memory::writes::{Content, Draft};
-use crate::memory::{ObjectMemoryState, Reservation, Resident};
-use crate::stamps::Stamped as _;
 
 /// How long a read looks for a home that answers.
 const READ_WITHIN: Duration = Duration::from_secs(20);
@@ -83,69 +81,57 @@ impl ObjectMemoryState {
                 Err(NotAnswered::Refused(error)) => return Err(error.into()),
                 Err(NotAnswered::Away(why)) => tracing::debug!(%shard, %why, "a fetch is asked again"),
             }
-            timeout_at(deadline, asking.asked_again()).await.map_err(|_| no_home())??;
+            timeout_at(deadline, asking.wait_for_retry()).await.map_err(|_| no_home())??;
         }
     }
 
-    /// As `bring`, from a home elsewhere; none if it is to be begun anew.
-    pub(in crate::memory) async fn bring_there(
+    /// Reads at a home elsewhere; none if the read is to be retried.
+    pub(in crate::memory) async fn read_there(
         self: &Arc<Self>,
-        asking: &mut FetchGuard,
-    ) -> Result<Option<FetchedObject>, ObjectError> {
-        let Some((_, found, mut body)) = self.ask_there(asking, &Want::Whole).await? else { return Ok(None) };
-        let FetchReply { reply, meta, range } = found;
-        let key = asking.object.key.clone();
-        let Some(meta) = meta.map(Arc::new) else {
-            let landed = asking.answered_there(reply, None).await?;
-            return if landed.is_some() { Err(ObjectError::NoSuchKey(key)) } else { Ok(None) };
+        fetch: &mut FetchGuard,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<HomeRead>, ObjectError> {
+        let want = match wanted {
+            Wanted::Metadata => Want::Known,
+            Wanted::Cached => Want::Whole,
+            Wanted::Uncached(request) => Want::Part(request.range),
         };
-        let room = match range {
-            Some(_) => self.reserve(self.account.cost(meta.size)),
-            None => None,
-        };
-        let (fetched, copy) = match room {
-            Some(room) => {
-                let broken = |error: BodyError| ObjectError::AtHome(error.to_string());
-                let segment = segment_of(&self.account, &mut body, meta.size, broken).await?;
-                let copy = (CachedCopy::new(&meta, Some(segment.clone())), room);
-                (FetchedObject::Copy(Resident { meta, segment: Some(segment) }), Some(copy))
-            }
-            None => {
-                let room = self.reserve(metadata_cost(&asking.object, &meta));
-                let copy = room.map(|room| (CachedCopy::new(&meta, None), room));
-                (FetchedObject::TooLarge(meta), copy)
-            }
-        };
-        let stamp = asking.answered_there(reply, copy).await?;
-        Ok(stamp.map(|stamp| fetched.stamped(&stamp)))
-    }
-
-    /// As `read_past`, from a home elsewhere; none if it is to be begun anew.
-    pub(in crate::memory) async fn read_past_there(
-        self: &Arc<Self>,
-        asking: &mut FetchGuard,
-        request: &GetRequest,
-    ) -> Result<Option<CheckedRead>, ObjectError> {
-        let Some((_, found, body)) = self.ask_there(asking, &Want::Part(request.range)).await? else {
+        let Some((_, FetchReply { reply, meta, range }, mut body)) = self.ask_there(fetch, &want).await? else {
             return Ok(None);
         };
-        let Some(stamp) = asking.answered_there(found.reply, None).await? else { return Ok(None) };
-        let meta = found.meta.ok_or_else(|| ObjectError::NoSuchKey(asking.object.key.clone()))?;
-        let meta = Arc::new(meta.stamped(&stamp));
-        check_read(&request.conditions, &meta)?;
-        let range = resolve(request.range, &meta)?;
-        Ok(Some(CheckedRead { meta, range, source: ReadSource::Stream(stream_of(body)), served: ServeOutcome::Past }))
+        let Some(meta) = meta.map(Arc::new) else {
+            let stamp = fetch.answered_there(reply, None).await?;
+            return if stamp.is_some() { Err(ObjectError::NoSuchKey(fetch.object.key.clone())) } else { Ok(None) };
+        };
+        let (segment, copy) = match wanted {
+            Wanted::Cached => self.copy_from(&fetch.object, &meta, range.is_some(), &mut body).await?,
+            Wanted::Metadata | Wanted::Uncached(_) => (None, None),
+        };
+        let Some(stamp) = fetch.answered_there(reply, copy).await? else { return Ok(None) };
+        let found = FetchedObject { meta, segment }.stamped(&stamp);
+        let Wanted::Uncached(request) = wanted else { return Ok(Some((found, None))) };
+        check_read(&request.conditions, &found.meta)?;
+        let range = resolve(request.range, &found.meta)?;
+        Ok(Some((found, Some((range, stream_of(body))))))
     }
 
-    /// As `look`, at a home elsewhere; none if it is to be begun anew.
-    pub(in crate::memory) async fn look_there(
+    /// The bytes of an object, if they follow and there is room for them; and the copy to be cached.
+    async fn copy_from(
         self: &Arc<Self>,
-        asking: &mut FetchGuard,
-    ) -> Result<Option<Arc<ObjectMeta>>, ObjectError> {
-        let Some((_, found, _)) = self.ask_there(asking, &Want::Known).await? else { return Ok(None) };
-        let Some(stamp) = asking.answered_there(found.reply, None).await? else { return Ok(None) };
-        let meta = found.meta.ok_or_else(|| ObjectError::NoSuchKey(asking.object.key.clone()))?;
-        Ok(Some(Arc::new(meta.stamped(&stamp))))
+        object: &ObjectId,
+        meta: &ObjectMeta,
+        bytes_follow: bool,
+        body: &mut IncomingBody<'static>,
+    ) -> Result<(Option<Segment>, Option<NewCopy>), ObjectError> {
+        let room = if bytes_follow { self.reserve(self.account.cost(meta.size)) } else { None };
+        let Some(room) = room else {
+            let room = self.reserve(metadata_cost(object, meta));
+            return Ok((None, room.map(|room| (CachedCopy::new(meta, None), room))));
+        };
+        let broken = |error: BodyError| ObjectError::AtHome(error.to_string());
+        let segment = segment_of(&self.account, body, meta.size, broken).await?;
+        let copy = (CachedCopy::new(meta, Some(segment.clone())), room);
+        Ok((Some(segment), Some(copy)))
     }
 
     /// The bytes of an object that has this entity tag, from a home elsewhere; `PreconditionFailed` if it has another.
@@ -344,7 +330,7 @@ impl ObjectMemoryState {
     }
 
     /// What is kept of a write whose home is elsewhere: its bytes, if they are in memory.
-    fn copy_there(self: &Arc<Self>, draft: &Draft) -> Option<(CachedCopy, Reservation)> {
+    fn copy_there(self: &Arc<Self>, draft: &Draft) -> Option<NewCopy> {
         let Content::Memory(segment, _) = &draft.content else { return None };
         if self.compared().copies_are() == CopyUse::Unused {
             return None;
@@ -371,7 +357,7 @@ impl ObjectMemoryState {
         mut begun: BegunWrite,
         write: impl Fn(Request<ObjectId>) -> Write,
         body: impl Fn() -> Result<Body, ObjectError>,
-        keep: impl Fn(&Arc<Self>) -> Option<(CachedCopy, Reservation)>,
+        keep: impl Fn(&Arc<Self>) -> Option<NewCopy>,
     ) -> Result<RemoteWriteOutcome, ObjectError> {
         let (neighbours, shard) = (self.neighbours()?, self.coherence.shards.of(object));
         loop {

@@ -17,7 +17,8 @@ use super::neighbours::NotAnswered;
 use super::wire::{DECIDE, Decide, EndedAnswer, OUTCOME, OutcomeMessage, PREPARE, PrepareRequest, WireError};
 use crate::memory::ObjectMemoryState;
 use crate::memory::coherence::moved;
-use crate::memory::transactions::{Part, PrepareOutcome, WrittenVersions};
+use crate::memory::transactions::{PrepareOutcome, WrittenVersions};
+use crate::transaction_part::Part;
 
 /// What came of a question to a home.
 pub(in crate::memory) enum HomeReply<T> {

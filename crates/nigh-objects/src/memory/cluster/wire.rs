@@ -15,10 +15,9 @@ use nigh_terms::{BucketName, Namespace, ObjectKey, Principal, ShardId, Timestamp
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::memory::transactions::{
-    Part, PrepareOutcome, TRANSACTION_BYTES_MAX, WrittenVersions, decode_about, decode_body,
-};
+use crate::memory::transactions::{PrepareOutcome, TRANSACTION_BYTES_MAX, WrittenVersions};
 use crate::notification::ObjectChange;
+use crate::transaction_part::{Part, decode_about, decode_body};
 
 /// The form of the heads.
 const FORMAT: u8 = 1;

@@ -7,8 +7,7 @@ use nigh_terms::{ShardId, Token};
 use super::write_back::LazyBench;
 use super::*;
 use crate::TransactionName;
-use crate::memory::Part;
-use crate::memory::transactions::{NewObject, PartBecomes, PartWrite};
+use crate::transaction_part::{NewObject, Part, PartBecomes, PartWrite};
 
 impl LazyBench {
     fn begin(&self) -> TransactionName {

@@ -16,12 +16,12 @@ use nigh_protocol::{Outcome, Stamp, TransactionId, TransactionInput, Transaction
 use nigh_terms::ShardId;
 
 use super::home::{DecisionState, OpenTransaction, StepAnswer};
-use super::part::{NewObject, Part, PartBecomes, PartWrite};
 use crate::memory::ObjectMemoryState;
 use crate::memory::write_ticket::WriteSource;
 use crate::memory::writes::{BodyClaims, Draft, ReceivedBody};
 use crate::notification::ObjectChange;
 use crate::sync::spawn;
+use crate::transaction_part::{NewObject, Part, PartBecomes, PartWrite};
 use crate::write_order::Turn;
 
 /// Between two tries to carry a decided write out.

@@ -16,12 +16,12 @@ use nigh_protocol::{Coordinator, CoordinatorInput, CoordinatorOutput, Outcome, S
 use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Token, Version};
 
 use super::open::{Commit, NewTransaction, StagedWrite, TransactionName};
-use super::part::{NewObject, ObservedObject, Part, PartBecomes, PartWrite};
 use super::{PrepareOutcome, TRANSACTION_BYTES_MAX, WrittenVersions};
 use crate::memory::cluster::HomeReply;
 use crate::memory::invocations::WriteCall;
 use crate::memory::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::sync::spawn;
+use crate::transaction_part::{NewObject, ObservedObject, Part, PartBecomes, PartWrite};
 
 /// How long the node that commits waits until it has caught up with what was written.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
@@ -84,7 +84,28 @@ impl ObjectMemory {
         key: &ObjectKey,
         request: GetRequest,
     ) -> Result<GetReply, ObjectError> {
-        self.0.get_in(name, who, bucket, key, request).await
+        let inner = &self.0;
+        let object = object(who, bucket, key);
+        let (meta, own) = inner.shown_in(name, who, &object).await?;
+        check_read(&request.conditions, &meta)?;
+        let range = resolve(request.range, &meta)?;
+        let Some(own) = own else {
+            let request = GetRequest { conditions: ReadConditions::default(), range: request.range };
+            let got = match self.get(who, bucket, key, request).await {
+                Err(ObjectError::NoSuchKey(_)) => {
+                    return Err(ObjectError::TransactionConflict(vec![format!("{bucket}/{key}")]));
+                }
+                got => got?,
+            };
+            // It may have changed since it was looked at.
+            inner.transactions.open.lock().sees(inner.now(), name, who, &object, Some(&got.meta))?;
+            return Ok(got);
+        };
+        let mut call = inner.begin(who, bucket, Some(key));
+        call.succeeded(ServeOutcome::Hit, None, Token::empty());
+        call.of_object(meta.size);
+        let slice = Segment::copy_of(&own)?.slice(range.clone());
+        Ok(GetReply { meta, range, body: Body::segment(slice, call), version: Version::OUTSIDE, token: Token::empty() })
     }
 
     /// As `get_in`, of what is known of the object.
@@ -116,7 +137,37 @@ impl ObjectMemory {
         key: &ObjectKey,
         request: PutRequest,
     ) -> Result<PutDone, ObjectError> {
-        self.0.put_in(name, who, bucket, key, request).await
+        let inner = &self.0;
+        let PutRequest { attributes, tags, conditions, mut body, length, md5, checksum, request: _ } = request;
+        attributes.check()?;
+        check_tags(&tags)?;
+        let limit = TRANSACTION_BYTES_MAX.min(inner.limits.cached_object.bytes());
+        let too_large = || ObjectError::EntityTooLarge { limit };
+        if length.is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
+        let object = object(who, bucket, key);
+        inner.check_in(name, who, &object, &conditions, &tags).await?;
+        let mut digest = Digest::new(checksum.as_ref().map(|claim| claim.algorithm));
+        let mut bytes = Vec::new();
+        while let Some(piece) = body.next().await {
+            let piece = piece?;
+            digest.update(&piece);
+            bytes.extend_from_slice(&piece);
+            if bytes.len() as u64 > limit {
+                return Err(too_large());
+            }
+        }
+        let size = bytes.len() as u64;
+        if let Some(expected) = length.filter(|length| *length != size) {
+            return Err(ObjectError::IncompleteBody { expected, received: size });
+        }
+        let verified = digest.verify(md5, checksum)?;
+        let (etag, checksum, modified) = (verified.etag(), verified.checksum, inner.clock.wall());
+        let new = NewObject { attributes, tags, size, etag: etag.clone(), checksum: checksum.clone(), modified };
+        let staged = StagedWrite { becomes: PartBecomes::Put(Box::new(new)), bytes: bytes.into() };
+        inner.transactions.open.lock().stage(inner.now(), name, who, &object, staged)?;
+        Ok(PutDone { etag, size, modified, checksum, version: Version::OUTSIDE, token: Token::empty() })
     }
 
     /// Deletes an object in a transaction.
@@ -212,37 +263,6 @@ impl ObjectMemoryState {
         current.map(|meta| (meta, None)).ok_or_else(none)
     }
 
-    async fn get_in(
-        self: &Arc<Self>,
-        name: TransactionName,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        request: GetRequest,
-    ) -> Result<GetReply, ObjectError> {
-        let object = object(who, bucket, key);
-        let (meta, own) = self.shown_in(name, who, &object).await?;
-        check_read(&request.conditions, &meta)?;
-        let range = resolve(request.range, &meta)?;
-        let Some(own) = own else {
-            let request = GetRequest { conditions: ReadConditions::default(), range: request.range };
-            let got = match self.get(who, bucket, key, request).await {
-                Err(ObjectError::NoSuchKey(_)) => {
-                    return Err(ObjectError::TransactionConflict(vec![format!("{bucket}/{key}")]));
-                }
-                got => got?,
-            };
-            // It may have changed since it was looked at.
-            self.transactions.open.lock().sees(self.now(), name, who, &object, Some(&got.meta))?;
-            return Ok(got);
-        };
-        let mut call = self.begin(who, bucket, Some(key));
-        call.succeeded(ServeOutcome::Hit, None, Token::empty());
-        call.of_object(meta.size);
-        let slice = Segment::copy_of(&own)?.slice(range.clone());
-        Ok(GetReply { meta, range, body: Body::segment(slice, call), version: Version::OUTSIDE, token: Token::empty() })
-    }
-
     /// Refuses what a transaction cannot write. A condition is on what it is shown; that, its commit finds unchanged.
     async fn check_in(
         self: &Arc<Self>,
@@ -264,46 +284,6 @@ impl ObjectMemoryState {
             Err(error) => return Err(error),
         };
         check_write(conditions, object, current.as_deref())
-    }
-
-    async fn put_in(
-        self: &Arc<Self>,
-        name: TransactionName,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        request: PutRequest,
-    ) -> Result<PutDone, ObjectError> {
-        let PutRequest { attributes, tags, conditions, mut body, length, md5, checksum, request: _ } = request;
-        attributes.check()?;
-        check_tags(&tags)?;
-        let limit = TRANSACTION_BYTES_MAX.min(self.limits.cached_object.bytes());
-        let too_large = || ObjectError::EntityTooLarge { limit };
-        if length.is_some_and(|length| length > limit) {
-            return Err(too_large());
-        }
-        let object = object(who, bucket, key);
-        self.check_in(name, who, &object, &conditions, &tags).await?;
-        let mut digest = Digest::new(checksum.as_ref().map(|claim| claim.algorithm));
-        let mut bytes = Vec::new();
-        while let Some(piece) = body.next().await {
-            let piece = piece?;
-            digest.update(&piece);
-            bytes.extend_from_slice(&piece);
-            if bytes.len() as u64 > limit {
-                return Err(too_large());
-            }
-        }
-        let size = bytes.len() as u64;
-        if let Some(expected) = length.filter(|length| *length != size) {
-            return Err(ObjectError::IncompleteBody { expected, received: size });
-        }
-        let verified = digest.verify(md5, checksum)?;
-        let (etag, checksum, modified) = (verified.etag(), verified.checksum, self.clock.wall());
-        let new = NewObject { attributes, tags, size, etag: etag.clone(), checksum: checksum.clone(), modified };
-        let staged = StagedWrite { becomes: PartBecomes::Put(Box::new(new)), bytes: bytes.into() };
-        self.transactions.open.lock().stage(self.now(), name, who, &object, staged)?;
-        Ok(PutDone { etag, size, modified, checksum, version: Version::OUTSIDE, token: Token::empty() })
     }
 
     async fn commit_begun(

@@ -10,9 +10,9 @@ use nigh_protocol::{TransactionHome, TransactionId, TransactionOutput, Transacti
 use nigh_terms::{ShardId, Version};
 
 use super::home::{Home, OpenTransaction, TURNS_WITHIN};
-use super::part::{decode_about, decode_body};
 use crate::memory::ObjectMemoryState;
 use crate::sync::{spawn, timeout};
+use crate::transaction_part::{decode_about, decode_body};
 
 /// A transaction that a home has found in its ledger.
 pub(in crate::memory) struct FoundTransaction {

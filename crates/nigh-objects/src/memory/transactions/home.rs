@@ -15,12 +15,12 @@ use nigh_protocol::{Outcome, Ticket, TransactionHome, TransactionId, Transaction
 use nigh_terms::{ShardId, Version};
 use tokio::sync::watch;
 
-use super::part::Part;
 use super::{PrepareOutcome, WrittenVersions};
 use crate::memory::cluster::HomeUse;
 use crate::memory::coherence::moved;
 use crate::memory::{ObjectMemoryState, to_the_end};
 use crate::sync::{Mutex, spawn, timeout};
+use crate::transaction_part::Part;
 use crate::write_order::Turn;
 
 /// How long a transaction waits for the turns of its objects.

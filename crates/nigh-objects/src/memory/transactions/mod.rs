@@ -2,14 +2,13 @@
 //!
 //! Optimistic: a transaction is kept in the memory of the node that gave it its name, with what it has been shown (`open`);
 //! its commit asks the homes of its shards to hold the objects' turns and to compare (`commit`, `home`), by the machines of
-//! `nigh_protocol`. What it is at a shard, and how a ledger keeps that, is `part`. docs/design/transactions.md.
+//! `nigh_protocol`. What it is at a shard, and how a ledger keeps that, is `transaction_part`. docs/design/transactions.md.
 
 mod carrying_out;
 mod commit;
 mod found;
 mod home;
 mod open;
-mod part;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -23,9 +22,6 @@ pub(super) use self::found::{found_in, warn_of_lost};
 use self::home::TransactionHomes;
 use self::open::OpenTransactions;
 pub use self::open::{NewTransaction, TransactionName};
-#[cfg(test)]
-pub(super) use self::part::{NewObject, PartBecomes, PartWrite};
-pub(crate) use self::part::{Part, decode_about, decode_body, encode as encode_part};
 use crate::sync::Mutex;
 
 /// The bytes that a transaction may write, of all its objects together.

@@ -16,7 +16,7 @@ use nigh_terms::{Monotonic, Principal};
 
 use super::TRANSACTION_BYTES_MAX;
 use super::commit::CommittedTransaction;
-use super::part::{ObservedObject, PartBecomes};
+use crate::transaction_part::{ObservedObject, PartBecomes};
 
 /// How long a transaction may take from its begin to its commit.
 const LASTS: Duration = Duration::from_secs(60);
@@ -289,7 +289,7 @@ mod tests {
     use nigh_terms::{BucketName, Namespace, ObjectKey, Timestamp};
 
     use super::*;
-    use crate::memory::transactions::part::NewObject;
+    use crate::transaction_part::NewObject;
     use nigh_data::{Attributes, ETag, Tags};
 
     const NAME: TransactionName = TransactionName { node: NodeNumber(3), id: TransactionId(0xabc) };
