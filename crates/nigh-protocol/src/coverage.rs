@@ -1,8 +1,8 @@
 //! How far one node has come with one shard: which versions it covers.
 //!
-//! A node covers a version when its home said "after your k-th invalidation you have caught up with it" and the
-//! node has applied all invalidations up to the k-th. Invalidations may come in any order; only the contiguous
-//! ones count. A higher epoch begins anew and covers all lower ones, for nothing of them is kept.
+//! A node covers a version when the home has said that the node covers it after its k-th invalidation, and the node has
+//! applied all invalidations up to the k-th. Invalidations may come in any order; only the contiguous ones count. A
+//! higher epoch begins from nothing and covers all lower ones, for the node drops their copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// The home's epoch that this is about; the lowest if none was met.
+    /// The home's epoch; the lowest if the node has met no home.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch

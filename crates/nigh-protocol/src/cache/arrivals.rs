@@ -144,8 +144,8 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// An own write has been acknowledged by the home of `epoch`. One that answers for its predecessor may know of newer
-    /// writes, and knows of no copy.
+    /// The home of `epoch` has acknowledged an own write. A home that answers for a former one may know newer writes,
+    /// and knows no sharers.
     fn written(
         &mut self,
         request: RequestId,

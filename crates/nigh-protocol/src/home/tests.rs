@@ -3,7 +3,7 @@
 use nigh_terms::{Incarnation, Sequence};
 
 use super::*;
-use crate::{Counter, Cover, NodeNumber};
+use crate::{Counter, Cover, NodeNumber, Refusal, ToHome};
 
 const SHARD: ShardId = ShardId(0);
 const NOW: Monotonic = Monotonic(0);
