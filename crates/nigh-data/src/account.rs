@@ -1,8 +1,8 @@
 //! What living segments take, as the kernel counts it.
 //!
 //! It counts; what may stay is decided in `cache`. A segment of its own takes its pages; small objects share the pages
-//! of slabs, and a page counts from its first object until its last is gone. What Nigh knows of a small object outweighs
-//! the object's bytes, so it counts too.
+//! of slabs, and a page counts from its first object until its last is gone. What Nigh knows of a small object
+//! outweighs the object's bytes, so it counts too.
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What an object is: its name, metadata, conditions, ranges, the requests that name it, and the sealed memory that holds
-//! its bytes.
+//! What an object is: its name, metadata, conditions, ranges, the requests that name it, and the sealed memory that
+//! holds its bytes.
 
 pub mod account;
 pub mod attributes;

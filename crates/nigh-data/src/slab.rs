@@ -104,7 +104,7 @@ impl Cell {
         Ok(Self { slab, index, length })
     }
 
-    /// Writes into it, which only whoever fills it does, before there is a second handle.
+    /// Writes into the cell. Only the task that fills it may, before there is a second handle.
     pub(crate) fn write(&self, at: u32, bytes: &[u8]) -> Result<(), ObjectError> {
         let end = u64::from(at) + bytes.len() as u64;
         if end > u64::from(self.length) {
@@ -231,7 +231,7 @@ impl Slab {
         let (offset, length) = (pages.start as u64 * page, pages.len() as u64 * page);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if let Err(error) = rustix::fs::fallocate(&self.file, flags, offset, length) {
-            // They are there still and are used again; their count is wrong until the slab goes.
+            // The pages stay and are used again; their count is wrong until the slab is freed.
             tracing::warn!(%error, "pages of a slab cannot be given back");
         }
         pages.len() as u64

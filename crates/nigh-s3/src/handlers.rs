@@ -31,15 +31,14 @@ impl Handlers {
         &self.memory
     }
 
-    /// On whose behalf a request acts: the one place where that is asked. The call counts as under way until the guard
-    /// is dropped.
+    /// The principal of a request: no other place decides it. The call counts as under way until the guard is dropped.
     pub(crate) fn principal(&self, credentials: Option<&Credentials>) -> S3Result<(Principal, CallGuard)> {
         let unsigned = || S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed");
         let credentials = credentials.ok_or_else(unsigned)?;
         self.principal_of(&AccessKeyId::new(&*credentials.access_key))
     }
 
-    /// The same for a key that was shown otherwise.
+    /// The principal of a key, on the fast path.
     pub(crate) fn principal_of(&self, key: &AccessKeyId) -> S3Result<(Principal, CallGuard)> {
         self.keys.enter(key).map_err(|why| S3Error::with_message(S3ErrorCode::AccessDenied, why.to_string()))
     }
@@ -54,7 +53,8 @@ impl Handlers {
         Ok(who)
     }
 
-    /// The same, for a request with a document: it must be what `Content-MD5` and a checksum claim of it.
+    /// The same, for a request with a document, which must match `Content-MD5` and the checksum that the request
+    /// states.
     pub(crate) fn enter_with_document<T>(&self, request: &S3Request<T>) -> S3Result<Principal> {
         let who = self.enter(request)?;
         check_document(request, checksum_headers::claim(&request.headers, None)?)?;
@@ -62,7 +62,7 @@ impl Handlers {
     }
 }
 
-/// Compares a request's document with what is claimed of it.
+/// Compares a request's document with the digests that the request states.
 pub(crate) fn check_document<T>(request: &S3Request<T>, claim: Option<ChecksumClaim>) -> S3Result<()> {
     let digest = notes(request).and_then(|notes| notes.take_digest());
     let digest = digest.unwrap_or_else(|| Digest::new(claim.as_ref().map(|claim| claim.algorithm)));

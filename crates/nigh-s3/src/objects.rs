@@ -23,7 +23,7 @@ use crate::{conditions, metadata, payload, repeated, tagging};
 
 /// Objects of one DeleteObjects (API reference).
 const DELETE_MAX: usize = 1000;
-/// Of these so many are removed at a time: each waits for a disk.
+/// Objects of one DeleteObjects that are removed at a time: each waits for a disk.
 const DELETES_AT_ONCE: usize = 16;
 
 static TAGGING: HeaderName = HeaderName::from_static("x-amz-tagging");
@@ -77,7 +77,7 @@ pub(crate) fn source(source: &CopySource) -> S3Result<(nigh_terms::BucketName, n
     }
 }
 
-/// The errors of a copy: what a read answers with 304 is a failed condition here.
+/// The errors of a copy: a condition that a read answers with 304 has failed here.
 pub(crate) fn copy_error(error: ObjectError) -> S3Error {
     match error {
         ObjectError::NotModified { .. } => {
@@ -178,7 +178,7 @@ pub(crate) async fn delete(
     Ok(S3Response::new(DeleteObjectOutput::default()))
 }
 
-/// Answers DeleteObjects: each object for itself.
+/// Answers DeleteObjects: each object has its own result.
 pub(crate) async fn delete_many(
     handlers: &Handlers,
     request: S3Request<DeleteObjectsInput>,

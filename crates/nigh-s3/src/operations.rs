@@ -68,7 +68,7 @@ macro_rules! answered_by {
         impl S3 for SharedHandlers {
             $(async fn $operation(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
                 let handlers = Arc::clone(&self.0);
-                // To its end, also when its client hangs up: a commit goes on, and its call with it.
+                // Runs to its end also when the client hangs up: a commit goes on, and its call stays under way.
                 let handled = tokio::spawn(async move { $handler(&handlers, request).await });
                 handled.await.unwrap_or_else(|lost| {
                     tracing::error!(error = %lost, "an S3 request was lost");
