@@ -10,8 +10,8 @@ use std::time::Duration;
 use nigh_data::ObjectId;
 use nigh_terms::Monotonic;
 
-/// How long a push without an answer may be carried out: longer than servers, proxies and their queues keep a request whose
-/// client has gone.
+/// How long a push without an answer may be carried out: longer than servers, proxies and their queues keep a request
+/// whose client has gone.
 pub(crate) const LANDS_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// Objects told apart. With more, which takes a store that fails for long, every object counts as one of them for that
 /// time.

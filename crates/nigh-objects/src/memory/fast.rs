@@ -13,8 +13,9 @@ use nigh_data::{Attributes, ChecksumClaim, ObjectError, PutDone, Tags, WriteCond
 use nigh_engine::RequestId;
 use nigh_terms::{BucketName, ObjectKey, Principal};
 
-use super::writes::{Content, Draft};
-use super::{ObjectMemory, Reservation, object, to_the_end};
+use super::draft::{Content, Draft, PutHead};
+use super::room::Reservation;
+use super::{ObjectMemory, object, to_the_end};
 use crate::notification::ObjectChange;
 use crate::spool::blocking;
 
@@ -75,7 +76,7 @@ pub enum SealOutcome {
     Refused(AbandonedSegment),
 }
 
-/// A segment that was given up and may still be in a client's hands.
+/// A segment that was abandoned while a client may still have it.
 pub struct AbandonedSegment(ClientSegment);
 
 impl AbandonedSegment {
@@ -170,21 +171,18 @@ impl ObjectMemory {
         let (verified, journal) = futures::try_join!(hashing, staging)?;
         let size = segment.as_slice().len() as u64;
         call.served(size);
-        let draft = Draft {
-            object,
+        let head = PutHead {
             conditions,
             attributes,
             tags,
             size,
             etag: verified.etag(),
             checksum: verified.checksum,
-            content: Content::Memory(segment, room),
-            journal,
-            request,
             parts: Vec::new(),
             change: ObjectChange::Put,
             modified: self.0.clock.wall(),
         };
+        let draft = Draft { object, head, content: Content::Memory(segment, room), journal, request };
         to_the_end(Arc::clone(&self.0).commit(call, draft)).await
     }
 }

@@ -1,8 +1,8 @@
 //! Where invocations meet the protocol: the gate of this node, and what each namespace has seen.
 //!
-//! It decides nothing: `nigh_protocol::Gate` says when an invocation begins and has ended, `nigh_protocol::Frontier` what the next
-//! one of a namespace begins with. Here is who waits for them, which calls join which, and the bound of what is
-//! remembered. docs/design/coherence.md, "In a node".
+//! It decides nothing: `nigh_protocol::Gate` says when an invocation begins and has ended, `nigh_protocol::Frontier`
+//! what the next one of a namespace begins with. Here is who waits for them, which calls join which, and the bound of
+//! what is remembered. docs/design/coherence.md, "In a node".
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -51,7 +51,8 @@ impl Invocations {
         self.gate.token(invocation).cloned().unwrap_or_default()
     }
 
-    /// The next dispatch of `namespace` is to know of `token`. Where there is no frontier it does, for that asks the home.
+    /// The next dispatch of `namespace` is to know of `token`. Where there is no frontier it does, for that asks the
+    /// home.
     pub(super) fn hand_over(&mut self, namespace: &Namespace, token: &Token) {
         if let Some(frontier) = self.frontiers.get_mut(namespace) {
             frontier.see(token);
@@ -74,7 +75,7 @@ impl Invocations {
                 GateOutput::Admitted(invocation) => {
                     let begins = self.known.get_mut(&invocation).and_then(|known| known.begins.take());
                     if begins.is_none_or(|begins| begins.send(Ok(())).is_err()) {
-                        // Who asked has gone: nothing will run.
+                        // The caller has gone: nothing will run.
                         self.gate.ends(invocation, &mut told);
                     }
                 }
@@ -192,12 +193,12 @@ impl Coherence {
         let (send, mut ended) = oneshot::channel();
         self.invocations.lock().ends(invocation, Some(send));
         if let Ok(token) = timeout(within, &mut ended).await {
-            // Nobody sends for one that is not known, which has seen nothing.
+            // An invocation that is not known gets no token; it has seen nothing.
             return token.unwrap_or_default();
         }
         let mut invocations = self.invocations.lock();
         ended.try_recv().unwrap_or_else(|_| {
-            // What it still writes joins its namespace's frontier when it is written.
+            // What the invocation still writes joins its namespace's frontier later.
             let token = invocations.seen_by(invocation);
             if let Some(namespace) = invocations.known.get(&invocation).map(|known| known.namespace.clone()) {
                 tracing::warn!(%invocation, ?within, "an invocation is told as ended and a write of it is under way");
@@ -208,12 +209,12 @@ impl Coherence {
     }
 }
 
-/// Whose a write is, until nothing can come of it any more.
+/// The writer of a write, until the write's outcome is final.
 struct Writer {
     inner: Arc<ObjectMemoryState>,
     namespace: Namespace,
     shard: ShardId,
-    /// The invocation whose end waits for this; none for a client outside, or one that the gate does not know (any more).
+    /// The invocation whose end waits for this; none for a client, or for an invocation that the gate does not know.
     invocation: Option<InvocationId>,
     wrote: Option<Stamp>,
 }
@@ -229,7 +230,7 @@ impl Drop for Writer {
                 coherence.invocations.lock().hand_over(&self.namespace, &token);
             }
             (Some(invocation), wrote) => {
-                // What did not come about has shown its writer what there is, or nobody knows its fate.
+                // A refusal has shown the writer the newest version, or the outcome is unknown.
                 let through = coherence.newest(self.shard);
                 let mut invocations = coherence.invocations.lock();
                 let mut told = Vec::new();
@@ -241,8 +242,7 @@ impl Drop for Writer {
     }
 }
 
-/// A call that writes. When it is dropped its writer is told to have written, or not to: before that it is to be
-/// answered to nobody.
+/// A call that writes. Its drop tells the gate whether the writer has written; answer the client after that.
 pub(super) struct WriteCall {
     // In this order: the event first.
     call: DataCall,
@@ -296,7 +296,7 @@ impl ObjectMemoryState {
         WriteCall { call: self.begin(who, bucket, Some(key)), writer }
     }
 
-    /// Who asks is about to be shown what is known of an object.
+    /// `who` is about to be shown an object's metadata: it joins the token of the invocation.
     pub(super) fn shows(&self, who: &Principal, object: &ObjectId, meta: &ObjectMeta) {
         if let Some(invocation) = who.invocation {
             let shard = self.coherence.shards.of(object);
@@ -304,8 +304,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Who asks is about to be shown what names no version: that there is nothing, a refusal, a list. The newest that there
-    /// is stands for it.
+    /// `who` is about to be shown something without a version: that there is no object, a refusal, a list. The newest
+    /// versions of all shards join the token of the invocation.
     pub(super) fn shows_newest(&self, who: &Principal) {
         if let Some(invocation) = who.invocation {
             let newest = self.coherence.newest_of_all();
@@ -318,8 +318,8 @@ impl ObjectMemoryState {
 }
 
 impl ObjectMemory {
-    /// An invocation is to begin here; who calls it has seen `token`. Returns when this node has caught up with that and
-    /// with all that the namespace's ended invocations and writers outside had seen; from then on what it reads and
+    /// An invocation is to begin here; who calls it has seen `token`. Returns when this node has caught up with that
+    /// and with all that the namespace's ended invocations and writers outside had seen; from then on what it reads and
     /// writes is joined, until `end_invocation`.
     ///
     /// # Errors
@@ -336,8 +336,8 @@ impl ObjectMemory {
         self.until_begun(begun).await
     }
 
-    /// As `begin_invocation`, of one that a scheduler elsewhere dispatches: its token is all that the invocation begins with,
-    /// and it is for this life of this node only.
+    /// As `begin_invocation`, of one that a scheduler elsewhere dispatches: its token is all that the invocation begins
+    /// with, and it is for this life of this node only.
     ///
     /// # Errors
     /// As `begin_invocation`.
@@ -370,8 +370,8 @@ impl ObjectMemory {
         }
     }
 
-    /// An invocation has answered, failed, run out of time or been killed. Returns when the fate of each of its writes is
-    /// known, or `within` has passed; gives what it had seen, with which its namespace's next begins.
+    /// An invocation has answered, failed, run out of time or been killed. Returns when the fate of each of its writes
+    /// is known, or `within` has passed; gives what it had seen, with which its namespace's next begins.
     pub async fn end_invocation(&self, invocation: InvocationId, within: Duration) -> Token {
         let seen = self.0.coherence.end(invocation, within).await;
         self.0.compared().carried(seen)

@@ -11,8 +11,9 @@ use nigh_data::{
 use nigh_protocol::Stamp;
 use nigh_terms::{BucketName, ObjectKey, Principal, Token};
 
+use super::draft::{Content, Draft, PutHead};
+use super::intake::BodyClaims;
 use super::invocations::WriteCall;
-use super::writes::{BodyClaims, Content, Draft};
 use super::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::assembly::{PART_MAX_BYTES, assemble, check_number, wanted_checksum};
 use crate::notification::ObjectChange;
@@ -107,14 +108,10 @@ impl ObjectMemoryState {
         }
         let (parts, numbers) = (Arc::clone(&upload), whole.numbers);
         let files = blocking(move || parts.files(&numbers)).await?;
-        let draft = Draft {
-            object: object.clone(),
+        let head = PutHead {
             conditions: request.conditions,
             attributes: manifest.attributes.clone(),
             tags: manifest.tags.clone(),
-            content: Content::Parts(files),
-            journal: None,
-            request: None,
             size: whole.size,
             etag: whole.etag,
             checksum: whole.checksum,
@@ -122,6 +119,8 @@ impl ObjectMemoryState {
             change: ObjectChange::CompleteMultipartUpload,
             modified: self.clock.wall(),
         };
+        let content = Content::Parts(files);
+        let draft = Draft { object: object.clone(), head, content, journal: None, request: None };
         let done = Arc::clone(&self).commit(call, draft).await?;
         self.completed.lock().keep(&upload.id, &object, &request.parts, &done);
         *ended = true;

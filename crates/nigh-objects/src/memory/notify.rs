@@ -1,8 +1,8 @@
 //! Tells functions of changes: the shell around `notification`, and where buckets' configurations are kept.
 //!
-//! A place for each event is taken before the change is made, so that a full queue refuses the change and not the event;
-//! the events are durable before the change is acknowledged. A crash between the two loses an event of a change that
-//! nobody was told of. Without any configuration a write pays one load of a counter.
+//! A place for each event is taken before the change is made, so that a full queue refuses the change and not the
+//! event; the events are durable before the change is acknowledged. A crash between the two loses an event of a change
+//! that nobody was told of. Without any configuration a write pays one load of a counter.
 
 use std::sync::Arc;
 

@@ -19,7 +19,8 @@ use tokio::sync::watch;
 use super::cluster::CopyUse;
 use super::coherence::{BegunFetch, FetchStart};
 use super::machines::{EntryVersion, FetchOutcome, RequestState};
-use super::{ObjectMemory, ObjectMemoryState, Reservation, object};
+use super::room::Reservation;
+use super::{ObjectMemory, ObjectMemoryState, object};
 use crate::cache::CostedCopy;
 use crate::eviction::Origin;
 use crate::kept::CachedCopy;
@@ -28,14 +29,14 @@ use crate::sync::{spawn, timeout};
 
 /// A read is retried at most this often when the object changes while it is read.
 pub(super) const READ_RETRIES_MAX: usize = 8;
-/// How long a read waits for the home to be told of what it has met.
+/// How long a read waits until the home was told of a version that the read has met.
 pub(super) const TOLD_WITHIN: Duration = Duration::from_secs(10);
 
-/// How often an ephemeral object is looked for: between the cache and what stands behind it a write may have ended,
-/// after which it is in the cache.
+/// How often an ephemeral object is looked for: a write that ends between the look into the cache and the one behind it
+/// puts the object into the cache.
 pub(super) const EPHEMERAL_ATTEMPTS: usize = 3;
 
-/// What those who joined a fetch wait for.
+/// The result for the reads that joined a fetch.
 pub(super) type SharedFetchResult = Option<Result<FetchedObject, ObjectError>>;
 
 /// What a fetch found.
@@ -92,7 +93,7 @@ impl ReadSource {
     }
 }
 
-/// A fetch that the node has begun; one dropped is given up.
+/// A fetch that the node has begun; dropped, it is abandoned.
 pub(super) struct FetchGuard {
     inner: Arc<ObjectMemoryState>,
     pub(super) object: ObjectId,
@@ -107,7 +108,7 @@ impl FetchGuard {
         Self { inner: Arc::clone(inner), object: object.clone(), request, stands, landed: false }
     }
 
-    /// How it stands now.
+    /// Its state now.
     pub(super) fn standing(&mut self) -> RequestState {
         self.stands.borrow_and_update().clone()
     }
@@ -117,8 +118,8 @@ impl FetchGuard {
         self.stands.changed().await.map_err(|_| given_up())
     }
 
-    /// What stands behind has failed with `error`. If that says that the home has moved, returns when it is to be asked
-    /// where it is.
+    /// Reading at the home here has failed with `error`. If the home has moved, returns when the request must be sent
+    /// to the next one; else gives the error back.
     async fn moved(&mut self, error: ObjectError) -> Result<(), ObjectError> {
         let is_fenced = matches!(error, ObjectError::Ledger(LedgerError::Fenced { .. }));
         if !is_fenced || self.inner.coherence.is_alone() {
@@ -126,14 +127,14 @@ impl FetchGuard {
         }
         let shard = self.inner.coherence.shards.of(&self.object);
         self.inner.depose(shard);
-        while matches!(*self.stands.borrow(), RequestState::Here) && !self.inner.coherence.is_home(shard) {
+        while matches!(*self.stands.borrow(), RequestState::AskedLocalHome) && !self.inner.coherence.is_home(shard) {
             timeout(TOLD_WITHIN, self.wait_for_retry()).await.map_err(|_| error.clone())??;
         }
         Ok(())
     }
 
-    /// A home elsewhere has answered, and this may be kept of its bytes. Gives the stamp under which they may be shown;
-    /// none if they are to be asked for anew.
+    /// Takes the answer of a home elsewhere, and the copy to be cached. Gives the stamp under which the bytes may be
+    /// shown; none if the read is to be retried.
     pub(super) async fn answered_there(
         &mut self,
         reply: Reply<ObjectId>,
@@ -145,13 +146,13 @@ impl FetchGuard {
         self.taken(answer).await
     }
 
-    /// What stands behind is asked next.
+    /// What the home here knows of the object, before its bytes are asked for.
     fn note(&self) -> EntryVersion {
         self.inner.coherence.note(&self.object, self.request)
     }
 
-    /// What was asked at `noted` has been answered: by bytes of this metadata, or there is nothing. Gives the stamp under
-    /// which it may be shown; none if it is to be asked for anew.
+    /// Takes the bytes that were asked for at `noted`, with this metadata; none if there is no object. Gives the stamp
+    /// under which they may be shown; none if the read is to be retried.
     async fn answered(
         &mut self,
         noted: EntryVersion,
@@ -159,7 +160,7 @@ impl FetchGuard {
         mut copy: Option<NewCopy>,
     ) -> Result<Option<Stamp>, ObjectError> {
         if !self.inner.coherence.is_alone() {
-            // A home that was deposed may know less than the store has.
+            // A former home may know less than the store has.
             let confirmed = self.inner.confirm(self.inner.coherence.shards.of(&self.object)).await;
             if let Err(error) = confirmed {
                 self.moved(error).await?;
@@ -167,7 +168,7 @@ impl FetchGuard {
             }
         }
         let found = meta.map_or((Version::OUTSIDE, true), |meta| (meta.version, false));
-        // What is not taken gives its room back when this ends, and no lock is held.
+        // A copy that is not taken gives its room back at the end of this function, without a lock.
         let mut take = || {
             let (kept, room) = copy.take()?;
             Some(CostedCopy { kept, cost: room.take(), origin: Origin::Read })
@@ -178,21 +179,22 @@ impl FetchGuard {
         self.taken(answer).await
     }
 
-    /// What became of an answer. Gives the stamp under which it may be shown; none if it is to be asked for anew.
+    /// Waits until the outcome of a fetch is final. Gives the stamp under which the bytes may be shown; none if the
+    /// read is to be retried.
     async fn taken(&mut self, answer: FetchOutcome) -> Result<Option<Stamp>, ObjectError> {
         let stamp = match answer {
-            FetchOutcome::Landed(stamp) => stamp,
-            FetchOutcome::Anew => return Ok(None),
-            FetchOutcome::Early(version) => {
+            FetchOutcome::Installed(stamp) => stamp,
+            FetchOutcome::Refetch => return Ok(None),
+            FetchOutcome::NewerThanHome(version) => {
                 let coherence = &self.inner.coherence;
                 coherence.until_told(coherence.shards.of(&self.object), version, TOLD_WITHIN).await?;
                 return Ok(None);
             }
-            FetchOutcome::Waits => {
+            FetchOutcome::InstalledWhenCovered => {
                 let late =
                     |_| ObjectError::SlowDown("the node has not caught up with what the object's writer had seen");
                 timeout(TOLD_WITHIN, self.stands.changed()).await.map_err(late)?.map_err(|_| given_up())?;
-                let RequestState::Landed(stamp) = self.stands.borrow().clone() else { return Ok(None) };
+                let RequestState::Done(stamp) = self.stands.borrow().clone() else { return Ok(None) };
                 self.inner.coherence.landed(self.request);
                 stamp
             }
@@ -203,7 +205,7 @@ impl FetchGuard {
 }
 
 fn given_up() -> ObjectError {
-    ObjectError::Memory { operation: "fetch", reason: "it was given up".to_owned() }
+    ObjectError::Memory { operation: "fetch", reason: "the fetch was abandoned; read again".to_owned() }
 }
 
 impl Drop for FetchGuard {
@@ -218,7 +220,7 @@ const fn changes_too_fast() -> ObjectError {
     ObjectError::SlowDown("the object changes faster than it can be read")
 }
 
-/// What metadata kept without bytes takes, about.
+/// About what metadata takes that is cached without bytes.
 pub(super) fn metadata_cost(object: &ObjectId, meta: &ObjectMeta) -> Cost {
     let texts = |map: &std::collections::BTreeMap<String, String>| -> usize {
         map.iter().map(|(key, value)| key.len() + value.len() + 2 * size_of::<String>()).sum()
@@ -306,7 +308,7 @@ impl ObjectMemory {
 }
 
 impl ObjectMemoryState {
-    /// Reads for `who`, wherever from. What is not in memory is brought there as the reader's admission says.
+    /// Reads for `who`. An object that is not in memory is cached if the reader's admission allows it.
     pub(super) async fn read(
         self: &Arc<Self>,
         who: &Principal,
@@ -353,7 +355,7 @@ impl ObjectMemoryState {
         admission: Admission,
     ) -> Result<CheckedRead, ObjectError> {
         let is_admitted = self.admits(admission);
-        // What others are writing is known to the store alone.
+        // Only the store knows an object that is written from outside, or whose last write has an unknown outcome.
         let past = || !is_admitted || self.is_written_outside(object) || self.doubts.lock().hold(object, self.now());
         let mut landing = match self.coherence.read(self.now(), object, past)? {
             FetchStart::Hit(CachedCopy { meta, segment: Some(segment) }) => {
@@ -366,11 +368,11 @@ impl ObjectMemoryState {
             FetchStart::Hit(CachedCopy { meta, segment: None }) => {
                 return self.read_known(object, request, meta.unpack()).await;
             }
-            FetchStart::Past(asked) => return self.read_past(FetchGuard::new(self, object, asked), request).await,
+            FetchStart::Private(asked) => return self.read_past(FetchGuard::new(self, object, asked), request).await,
             FetchStart::Join(landing) => landing,
-            FetchStart::Lead(asked, sender) => {
+            FetchStart::Shared(asked, sender) => {
                 let landing = sender.subscribe();
-                // On its own, so that it goes on for those who joined when the first to ask hangs up.
+                // A task of its own, which goes on for the reads that joined when the first reader hangs up.
                 spawn(Arc::clone(self).fetch(FetchGuard::new(self, object, asked), sender));
                 landing
             }
@@ -387,8 +389,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Reads an object of which `known` was found, without keeping its bytes: they are pinned to the entity tag, and what
-    /// there is now is looked for if that has changed.
+    /// Reads the bytes of an object whose metadata is `known`, without caching them. If its entity tag has changed, the
+    /// object is read as it is now.
     async fn read_known(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -463,8 +465,8 @@ impl ObjectMemoryState {
     ) -> Result<HomeRead, ObjectError> {
         for _ in 0..READ_RETRIES_MAX {
             let read = match fetch.standing() {
-                RequestState::There(_) => self.read_there(&mut fetch, wanted).await?,
-                RequestState::Here | RequestState::Landed(_) => self.read_here(&mut fetch, wanted).await?,
+                RequestState::SendToHome(_) => self.read_there(&mut fetch, wanted).await?,
+                RequestState::AskedLocalHome | RequestState::Done(_) => self.read_here(&mut fetch, wanted).await?,
             };
             if let Some(read) = read {
                 return Ok(read);
@@ -496,8 +498,8 @@ impl ObjectMemoryState {
         Ok(Some((found.stamped(&stamp), bytes)))
     }
 
-    /// What is wanted of an object whose home is here, and the copy to be cached; none if the object has changed between
-    /// two questions to the store.
+    /// What is wanted of an object whose home is here, and the copy to be cached; none if the object has changed
+    /// between two questions to the store.
     async fn bytes_here(
         self: &Arc<Self>,
         object: &ObjectId,

@@ -1,8 +1,8 @@
 //! Giving memory back at once, for a sandbox that grows.
 //!
-//! Copies of what stands behind go first: a write that waits for the store is read from the journal when it is its turn, so
-//! that nothing has to be pushed before. Ephemeral ones go last. The decision takes victims out of the cache under its
-//! lock; their memory is freed after it.
+//! Copies of what the store has go first: a write that waits for the store is read from the journal when it is its
+//! turn, so that nothing has to be pushed before. Ephemeral ones go last. The decision takes victims out of the cache
+//! under its lock; their memory is freed after it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::cache::EvictedCopy;
 use crate::hand_over::GivenUp;
 use crate::kept::CachedCopy;
 
-/// Copies that are looked at with the cache locked; then others have their turn.
+/// Copies that are looked at before the cache is unlocked for readers.
 const LOOKS_AT_ONCE: usize = 64;
 
 /// What a shrink has done.
@@ -40,8 +40,8 @@ impl ObjectMemory {
         ByteSize(self.0.account.living().bytes)
     }
 
-    /// Lowers the budget to `budget` and frees what segments take beyond it, or as much of it as nobody holds, before this
-    /// returns. What is held beyond it goes when it is let go, and nothing comes in its place.
+    /// Lowers the budget to `budget` and frees what segments take beyond it, or as much of it as nobody holds, before
+    /// this returns. What is held beyond it goes when it is let go, and nothing comes in its place.
     pub fn give_way(&self, budget: ByteSize) -> ShrinkResult {
         // In bits, so that nobody waits long for the cache; what came in meanwhile goes with the budget.
         let shrunk = self.shrink(self.living().saturating_sub(budget));
@@ -60,7 +60,7 @@ impl ObjectMemory {
         shrunk
     }
 
-    /// As `shrink`; in a cluster it says what was given up.
+    /// As `shrink`; in a cluster it names the copies that were dropped.
     pub(super) fn shrink_naming(&self, bytes: ByteSize) -> (ShrinkResult, Vec<LeftCopy>) {
         let inner = &self.0;
         let is_named = inner.left.is_some();

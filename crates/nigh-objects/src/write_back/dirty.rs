@@ -1,10 +1,10 @@
-//! What was acknowledged and is not in the store yet: the decisions of write-back, without its bytes and its I/O.
+//! Unpushed writes: the decisions of write-back, without its bytes and its I/O.
 //!
-//! It decides what readers of an object see before the store has it, which object is pushed next and when, and which
-//! records of the ledger nobody needs any more. Of one object one push is under way at a time, and only its newest
-//! state is ever pushed: that is the version order. It never pushes, waits or reads a clock; `persistor` does.
+//! This module decides what readers of an object see before the store has it, which object is pushed next and when, and
+//! which records of the ledger may be trimmed. One object has one push under way at a time, and only its newest state
+//! is ever pushed: that keeps the order of versions. `persistor` pushes, waits and reads the clock.
 //!
-//! An object whose push failed waits, twice as long each time; it holds no other up.
+//! An object whose push has failed waits, twice as long each time; it delays no other object.
 
 mod entry;
 mod index;
@@ -43,22 +43,22 @@ pub struct DirtyLimits {
     pub lands_within: Duration,
 }
 
-/// All that is not in the store.
+/// All unpushed writes.
 #[derive(Debug)]
 pub struct WriteBackQueue {
     limits: DirtyLimits,
     buckets: BTreeMap<(Namespace, BucketName), BTreeMap<ObjectKey, Entry>>,
     objects: usize,
-    /// What may be pushed before it is due.
+    /// Writes that may be pushed before they are due.
     fresh: BTreeSet<(Monotonic, ObjectId)>,
-    /// What has failed, or is only looked after.
+    /// Writes whose push has failed, or that the store has and an unanswered push may still replace.
     later: BTreeSet<(Monotonic, ObjectId)>,
-    /// What of `fresh` is due until then is due now.
+    /// A write of `fresh` that is due by then is due now.
     wanted_until: Monotonic,
-    /// Room that writes under way were promised.
+    /// Room that was promised to writes under way.
     promised_bytes: u64,
     promised_objects: usize,
-    /// The oldest first, of those that the store does not have and is to get.
+    /// The writes that the store is to get and does not have, the oldest first.
     ages: BTreeSet<(Monotonic, ObjectId)>,
     bytes: u64,
     waiting_bytes: u64,

@@ -11,8 +11,8 @@ use super::policy::WriteMode;
 use crate::transaction_part::{Part, encode};
 
 impl WriteBack {
-    /// Refuses what a transaction cannot keep whole: objects that are lost with their memory, and those that others write
-    /// at the store.
+    /// Refuses what a transaction cannot keep whole: objects that are lost with their memory, and those that others
+    /// write at the store.
     pub(crate) fn check_in_transaction(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {
         let why = if self.is_shared(object) {
             "of a bucket that others write at the store"

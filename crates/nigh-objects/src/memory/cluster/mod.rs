@@ -1,9 +1,9 @@
 //! The memory as a member of a cluster: homes of shards come here and go, and what has its home elsewhere is asked for
 //! there.
 //!
-//! `here` answers what others ask of the homes in this process, `there` asks them, `posts` carries what needs no answer.
-//! Which shards have their homes here is decided outside, by whoever has the map of homes; that nobody else's reign is mixed
-//! with this one's the ledger sees to.
+//! `here` answers calls to the homes in this process, `there` calls homes elsewhere, `posts` carries what needs no
+//! answer. Which shards have their homes here is decided outside, by whoever has the map of homes; that nobody else's
+//! epoch is mixed with this one's the ledger sees to.
 
 mod compared;
 mod handing_over;
@@ -64,8 +64,8 @@ const COVERED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the appends of a home that leaves may take.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
-/// The bytes of a body, which has `size` of them, in a segment: received there straight, or through a buffer that stays in
-/// the processor's cache, so that each page of the segment is written once, whole.
+/// The bytes of a body, which has `size` of them, in a segment: received there straight, or through a buffer that stays
+/// in the processor's cache, so that each page of the segment is written once, whole.
 async fn segment_of<E: From<ObjectError>>(
     account: &Arc<Account>,
     body: &mut IncomingBody<'_>,
@@ -89,7 +89,7 @@ async fn segment_of<E: From<ObjectError>>(
     Ok(filling.seal()?)
 }
 
-/// Who dispatches invocations, elsewhere.
+/// The dispatch owners of namespaces, elsewhere.
 #[async_trait]
 pub trait Frontiers: Send + Sync {
     /// The next dispatch of `namespace`, by whomever, is to know of `token`.
@@ -107,7 +107,7 @@ pub struct Place {
     pub shards: Shards,
     /// The other processes.
     pub neighbours: Arc<Neighbours>,
-    /// Who hears what the host of the memory is to know.
+    /// Takes what the process around the memory is to know.
     pub events: tokio::sync::mpsc::UnboundedSender<HomeEvent>,
     /// The protocol of all nodes; another than Nigh's is for experiments.
     pub coherence: CoherenceProtocol,
@@ -136,7 +136,7 @@ pub(super) struct RemoteHomes<'l> {
     bucket: (&'l Namespace, &'l BucketName),
     prefix: &'l str,
     newest: Mutex<Token>,
-    /// The reigns here, for which nobody was asked.
+    /// The epochs here, for which nobody was asked.
     here: Mutex<Vec<(ShardId, Version)>>,
 }
 
@@ -145,8 +145,8 @@ impl<'l> RemoteHomes<'l> {
         Self { inner, bucket, prefix, newest: Mutex::default(), here: Mutex::default() }
     }
 
-    /// Waits until the node has caught up with what was listed. False if a home that was here had been deposed, or has moved
-    /// meanwhile: what it had may be old, and all is to be listed again.
+    /// Waits until the node has caught up with what was listed. False if a home that was here had been deposed, or has
+    /// moved meanwhile: what it had may be old, and all is to be listed again.
     pub(super) async fn until_covered(self) -> Result<bool, ObjectError> {
         let here = std::mem::take(&mut *self.here.lock());
         let count = here.len();
@@ -189,7 +189,7 @@ pub struct TakenShard {
 }
 
 impl ObjectMemory {
-    /// Who dispatches the namespaces' invocations. Set once.
+    /// The dispatch owners of namespaces. Set once.
     pub fn set_frontiers(&self, frontiers: Arc<dyn Frontiers>) {
         if self.0.frontiers.set(frontiers).is_err() {
             tracing::error!("the frontiers of the object memory are set already");
@@ -228,8 +228,8 @@ impl ObjectMemory {
         inner.settle(dropped);
     }
 
-    /// The home of a shard here takes no more writes; returns when those under way have ended, or after ten seconds. Then
-    /// nothing of it is here any more.
+    /// The home of a shard here takes no more writes; returns when those under way have ended, or after ten seconds.
+    /// Then nothing of it is here any more.
     pub async fn let_go_of_home(&self, shard: ShardId) {
         let inner = &self.0;
         inner.uses.leave(shard, DRAIN_WITHIN).await;
@@ -243,7 +243,7 @@ impl ObjectMemory {
         self.0.newest_here()
     }
 
-    /// How far each home of the cluster has come, none of an older reign than `at_least` names: what whoever begins to
+    /// How far each home of the cluster has come, none of an older epoch than `at_least` names: what whoever begins to
     /// dispatch must have read.
     ///
     /// # Errors
@@ -299,7 +299,7 @@ impl ObjectMemoryState {
 
     async fn newest_at_home(&self, shard: ShardId) -> Option<Version> {
         if self.coherence.is_home(shard) {
-            // One that was deposed may not know.
+            // A former home may not know that it is one.
             self.confirm(shard).await.ok()?;
             return self.coherence.newest_here().into_iter().find(|(of, _)| *of == shard).map(|(_, version)| version);
         }
@@ -364,7 +364,7 @@ impl ObjectMemoryState {
         self.lose_home(shard);
     }
 
-    /// Waits until the node has caught up with `token`.
+    /// Waits until the node covers `token`.
     pub(super) async fn cover(&self, token: &Token, within: Duration) -> Result<(), ObjectError> {
         let deadline = Instant::now() + within;
         loop {
@@ -379,8 +379,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// What waits at the homes here, for a listing. A home that does not stand is not named: it is asked for again, wherever
-    /// it is by then.
+    /// What waits at the homes here, for a listing. A home that does not stand is not named: it is asked for again,
+    /// wherever it is by then.
     async fn waiting_here(&self, waiting: &UnpushedRequest) -> WaitingPage {
         let UnpushedRequest { namespace, bucket, prefix, after, limit } = waiting;
         let newest = self.newest_here();
@@ -388,21 +388,21 @@ impl ObjectMemoryState {
         WaitingPage { entries: side.entries, more: side.more, newest: self.standing(newest).await }
     }
 
-    /// Those of these reigns of homes here that the ledger says stand, after this was asked. A home that was deposed may not
-    /// know.
-    async fn standing(&self, reigns: Vec<(ShardId, Version)>) -> Vec<(ShardId, Version)> {
+    /// Those of these versions whose homes here have the ledger's word that their epochs are not over. A former home
+    /// may not know that it is one.
+    async fn standing(&self, epochs: Vec<(ShardId, Version)>) -> Vec<(ShardId, Version)> {
         if self.coherence.is_alone() {
-            return reigns;
+            return epochs;
         }
-        let confirmed = join_all(reigns.iter().map(|(shard, _)| self.confirm(*shard))).await;
+        let confirmed = join_all(epochs.iter().map(|(shard, _)| self.confirm(*shard))).await;
         let now: BTreeMap<ShardId, Version> = self.newest_here().into_iter().collect();
         let stands =
             |(shard, version): &(ShardId, Version)| now.get(shard).is_some_and(|now| now.epoch == version.epoch);
-        let reigns = reigns.into_iter().zip(confirmed).filter(|(reign, confirmed)| confirmed.is_ok() && stands(reign));
-        reigns.map(|(reign, _)| reign).collect()
+        let epochs = epochs.into_iter().zip(confirmed).filter(|(epoch, confirmed)| confirmed.is_ok() && stands(epoch));
+        epochs.map(|(epoch, _)| epoch).collect()
     }
 
-    /// What waits at all homes of the cluster but those here, and how far they had come; before it the reigns here.
+    /// What waits at all homes of the cluster but those here, and how far they had come; before it the epochs here.
     async fn waiting_there(
         &self,
         (namespace, bucket): (&Namespace, &BucketName),
@@ -444,8 +444,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Refuses to remove a bucket of which something waits at a home elsewhere. Deletions that wait there are no reason:
-    /// they find no bucket, and are done.
+    /// Refuses to remove a bucket of which something waits at a home elsewhere. Deletions that wait there are no
+    /// reason: they find no bucket, and are done.
     pub(super) async fn check_empty_elsewhere(
         &self,
         namespace: &Namespace,
@@ -467,7 +467,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Tells whoever dispatches a namespace's invocations what a client outside has written, before that is acknowledged.
+    /// Tells whoever dispatches a namespace's invocations what a client outside has written, before that is
+    /// acknowledged.
     pub(super) async fn hand_over(&self, namespace: &Namespace, token: &Token) -> Result<(), ObjectError> {
         match self.frontiers.get() {
             Some(frontiers) => frontiers.hand_over(namespace, token).await,

@@ -1,8 +1,8 @@
-//! What happened at the machines of this process that others are to hear: letters to other nodes, and what the ledger and
-//! the host are to know.
+//! What happened at the machines of this process that others are to hear: letters to other nodes, and what the ledger
+//! and the host are to know.
 //!
-//! A letter may be lost: who needs its answer sends it again. So each node has one task that carries its letters, many in a
-//! call, and lets go of what it cannot deliver.
+//! A letter may be lost: who needs its answer sends it again. So each node has one task that carries its letters, many
+//! in a call, and lets go of what it cannot deliver.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -29,7 +29,7 @@ pub enum HomeEvent {
     Deposed(ShardId),
     /// A home here has given a member up.
     GaveUp(Member),
-    /// This member was given up by a home: it must join again, with nothing in memory.
+    /// A home has declared this member dead: it must join again, with nothing in memory.
     Rejoin,
 }
 

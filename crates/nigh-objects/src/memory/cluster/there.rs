@@ -1,8 +1,8 @@
 //! Reads and writes of objects whose home is in another process.
 //!
-//! A question is asked until it is answered, by the home wherever it has moved meanwhile: what is asked again is for the
-//! machines to say (`RequestState`), which they do when time has passed or a new reign was met. What came of a write that no
-//! answer came to is not guessed.
+//! A request is sent until it is answered, to the home wherever that has moved meanwhile: the machines say when to send
+//! it again (`RequestState`), when time has passed or a new epoch was met. Without an answer, the outcome of a write
+//! stays unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,7 @@ use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::neighbours::NotAnswered;
 use super::wire::{
-    Content as NewContent, FETCH, Fetch, FetchReply, PINNED, PinnedRequest, WRITE, Want, WireError, Write, WriteEffect,
-    WriteReply,
+    FETCH, Fetch, FetchReply, PINNED, PinnedRequest, WRITE, Want, WireError, Write, WriteEffect, WriteReply,
 };
 use super::{CopyUse, Neighbours, segment_of};
 use crate::cache::CostedCopy;
@@ -30,11 +29,11 @@ use crate::eviction::Origin;
 use crate::kept::CachedCopy;
 use crate::memory::ObjectMemoryState;
 use crate::memory::coherence::{BegunWrite, moved};
+use crate::memory::draft::{Content, Draft, PutHead};
 use crate::memory::invocations::WriteCall;
 use crate::memory::machines::RequestState;
 use crate::memory::reads::{CheckedRead, FetchGuard, FetchedObject, HomeRead, NewCopy, Wanted, metadata_cost};
 use crate::memory::write_ticket::WriteSource;
-use crate::memory::writes::{Content, Draft};
 
 /// How long a read looks for a home that answers.
 const READ_WITHIN: Duration = Duration::from_secs(20);
@@ -43,9 +42,9 @@ const COVERED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What came of a write that was begun at the node when its home was elsewhere.
 enum RemoteWriteOutcome {
-    /// Its home has answered.
+    /// The home has answered.
     Wrote(Result<Stamp, PutFailure>, WriteReply),
-    /// Its home is in this process now.
+    /// The home is in this process now.
     Here(BegunWrite),
 }
 
@@ -74,7 +73,7 @@ impl ObjectMemoryState {
         let shard = self.coherence.shards.of(&asking.object);
         let deadline = Instant::now() + READ_WITHIN;
         loop {
-            let RequestState::There(request) = asking.standing() else { return Ok(None) };
+            let RequestState::SendToHome(request) = asking.standing() else { return Ok(None) };
             let fetch = Fetch { request, want: want.clone() };
             match neighbours.ask_home::<FetchReply>(shard, &FETCH, &fetch, Body::empty()).await {
                 Ok((found, body)) => return Ok(Some((fetch.request, found, body))),
@@ -157,7 +156,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// As `read_of`, for a client outside any invocation: it carries no token, so the home is asked whatever copy there is.
+    /// As `read_of`, for a client outside any invocation: it carries no token, so the home is asked whatever copy there
+    /// is.
     pub(in crate::memory) async fn read_from_outside(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -165,9 +165,9 @@ impl ObjectMemoryState {
         admission: Admission,
     ) -> Result<CheckedRead, ObjectError> {
         let shard = self.coherence.shards.of(object);
-        if let Some(reign) = self.coherence.reign_here(shard) {
+        if let Some(epoch) = self.coherence.epoch_here(shard) {
             let read = self.read_of(object, request, admission).await;
-            if self.still_has(shard, reign).await? {
+            if self.still_has(shard, epoch).await? {
                 return read;
             }
         }
@@ -179,11 +179,12 @@ impl ObjectMemoryState {
         self.read_past(FetchGuard::new(self, object, asked), request).await
     }
 
-    /// Whether the home of a shard is here still, in the same reign: between two of this node's another can have had it.
-    async fn still_has(&self, shard: ShardId, reign: Epoch) -> Result<bool, ObjectError> {
+    /// Whether the home of a shard is here still, in the same epoch: between two of this node's another can have had
+    /// it.
+    async fn still_has(&self, shard: ShardId, epoch: Epoch) -> Result<bool, ObjectError> {
         match self.confirm(shard).await {
             Err(ObjectError::Ledger(LedgerError::Fenced { .. })) => Ok(false),
-            confirmed => confirmed.map(|()| self.coherence.reign_here(shard) == Some(reign)),
+            confirmed => confirmed.map(|()| self.coherence.epoch_here(shard) == Some(epoch)),
         }
     }
 
@@ -193,9 +194,9 @@ impl ObjectMemoryState {
         object: &ObjectId,
     ) -> Result<Arc<ObjectMeta>, ObjectError> {
         let shard = self.coherence.shards.of(object);
-        if let Some(reign) = self.coherence.reign_here(shard) {
+        if let Some(epoch) = self.coherence.epoch_here(shard) {
             let current = self.current_of(object).await;
-            if self.still_has(shard, reign).await? {
+            if self.still_has(shard, epoch).await? {
                 return current;
             }
         }
@@ -209,24 +210,12 @@ impl ObjectMemoryState {
         draft: Draft,
     ) -> Result<(Stamp, PutDone), ObjectError> {
         let (seen, who) = (call.seen(), call.principal().cloned());
-        let becomes = || {
-            WriteEffect::Put(Box::new(NewContent {
-                conditions: draft.conditions.clone(),
-                attributes: draft.attributes.clone(),
-                tags: draft.tags.clone(),
-                size: draft.size,
-                etag: draft.etag.clone(),
-                checksum: draft.checksum.clone(),
-                parts: draft.parts.clone(),
-                change: draft.change,
-                modified: draft.modified,
-            }))
-        };
+        let becomes = || WriteEffect::Put(Box::new(draft.head.clone()));
         let write = |request| Write { request, who: who.clone(), id: draft.request.map(|id| id.0), becomes: becomes() };
         let (write_kind, object) = (nigh_protocol::Write::Put, draft.object.clone());
         let begun = self.begin_there(&object, write_kind, &seen)?;
         let keep = |inner: &Arc<Self>| inner.copy_there(&draft);
-        let carried = self.carry(&object, begun, write, || body_of(&draft.content, draft.size), keep).await?;
+        let carried = self.carry(&object, begun, write, || body_of(&draft.content, draft.head.size), keep).await?;
         let (ended, wrote) = match carried {
             RemoteWriteOutcome::Wrote(ended, wrote) => (ended, wrote),
             RemoteWriteOutcome::Here(begun) => {
@@ -239,7 +228,7 @@ impl ObjectMemoryState {
         };
         let stamp = self.outcome(&object, ended, wrote).await?;
         let (version, token) = (stamp.version, stamp.others.as_deref().cloned().unwrap_or_default());
-        let Draft { etag, size, modified, checksum, .. } = draft;
+        let PutHead { etag, size, modified, checksum, .. } = draft.head;
         Ok((stamp, PutDone { etag, size, modified, checksum, version, token }))
     }
 
@@ -335,22 +324,11 @@ impl ObjectMemoryState {
         if self.compared().copies_are() == CopyUse::Unused {
             return None;
         }
-        let meta = ObjectMeta {
-            size: draft.size,
-            etag: draft.etag.clone(),
-            modified: draft.modified,
-            attributes: draft.attributes.clone(),
-            tags: draft.tags.clone(),
-            checksums: draft.checksum.clone().into_iter().collect(),
-            parts: draft.parts.clone(),
-            version: Version::OUTSIDE,
-            token: Token::empty(),
-        };
         let room = self.reserve(segment.cost())?;
-        Some((CachedCopy::new(&meta, Some(segment.clone())), room))
+        Some((CachedCopy::new(&draft.head.meta(), Some(segment.clone())), room))
     }
 
-    /// Asks the home of a write until it has said what became of it, or is here.
+    /// Sends a write to its home until that has said what became of the write, or is here.
     async fn carry(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -362,7 +340,7 @@ impl ObjectMemoryState {
         let (neighbours, shard) = (self.neighbours()?, self.coherence.shards.of(object));
         loop {
             let standing = begun.stands.borrow_and_update().clone();
-            let RequestState::There(request) = standing else {
+            let RequestState::SendToHome(request) = standing else {
                 if let Ok(ended) = begun.done.try_recv() {
                     return Ok(RemoteWriteOutcome::Wrote(
                         ended,
@@ -394,7 +372,7 @@ impl ObjectMemoryState {
             }
             tokio::select! {
                 ended = &mut begun.done => {
-                    // By what the home has told in a letter: the node was given up.
+                    // The home has said in a letter that it has declared the node dead.
                     let ended = ended.map_err(|_| moved())?;
                     let wrote = WriteReply { reply: None, outcome: Ok(None), newest: Version::OUTSIDE };
                     return Ok(RemoteWriteOutcome::Wrote(ended, wrote));
@@ -416,7 +394,7 @@ impl ObjectMemoryState {
             // It was made before, under another name.
             (Err(_), Ok(Some(version))) => Ok(Stamp { version, others: None }),
             (Err(_), Err(error)) => {
-                // A refusal shows what there is: not before the node has caught up with it.
+                // A refusal shows the newest version: the node must cover it first.
                 self.until_covered(object, wrote.newest).await?;
                 Err(error.into())
             }

@@ -1,4 +1,5 @@
-//! Transactions over several objects on a node alone: whole or not at all, unseen before, refused over what has changed.
+//! Transactions over several objects on a node alone: whole or not at all, unseen before, refused over what has
+//! changed.
 
 use nigh_data::ObjectId;
 use nigh_protocol::{TransactionId, TransactionRecord};

@@ -23,7 +23,7 @@ use crate::memory::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::sync::spawn;
 use crate::transaction_part::{NewObject, ObservedObject, Part, PartBecomes, PartWrite};
 
-/// How long the node that commits waits until it has caught up with what was written.
+/// How long the node that commits waits until it covers what was written.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
 /// How often, and with which pause, a deciding home is asked what came of a decision without an answer.
 const ASKED_TIMES: usize = 20;
@@ -307,7 +307,7 @@ impl ObjectMemoryState {
             CommitOutcome::Unknown(decider) => match self.ask_until_known(decider, name.id).await {
                 Some(written) => Ok(written),
                 None => {
-                    // Who asks again finds what came of it, if it comes to be known.
+                    // A client that commits again gets the outcome, if it is known by then.
                     self.clone().keep_asking(decider, name.id);
                     return Err(ObjectError::TransactionUndecided);
                 }

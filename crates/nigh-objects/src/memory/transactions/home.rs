@@ -1,9 +1,9 @@
-//! The homes in this process: they hold the turns of a transaction's objects, and answer what coordinators and other homes
-//! say of it.
+//! The homes in this process: they hold the turns of a transaction's objects, and answer what coordinators and other
+//! homes say of it.
 //!
-//! What is done when is the machine's to say (`nigh_protocol::TransactionHome`); `carrying_out` does it. A transaction holds its
-//! turns as long as it is open here, watched by a task if nobody waits for it; a home that is lost takes all of its
-//! transactions with it, and the next finds those that have records (`found`).
+//! What is done when is the machine's to say (`nigh_protocol::TransactionHome`); `carrying_out` does it. A transaction
+//! holds its turns as long as it is open here, watched by a task if nobody waits for it; a home that is lost takes all
+//! of its transactions with it, and the next finds those that have records (`found`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl ObjectMemoryState {
                 changed.push(object.clone());
             }
         }
-        // A home that was deposed may know less than the next has shown.
+        // A former home may know less than the next home has shown.
         self.confirm(shard).await?;
         if !changed.is_empty() {
             return Ok(PrepareOutcome::Changed(changed));
@@ -177,7 +177,7 @@ impl ObjectMemoryState {
             if said.refused {
                 open.standing.send_replace(DecisionState::Refused);
             }
-            // Who waits hears that it was lost.
+            // The caller hears that the request was lost.
             drop(open);
         });
         let decided = timeout(APPLIED_WITHIN, standing.wait_for(|now| !matches!(now, DecisionState::Open))).await;
@@ -200,7 +200,7 @@ impl ObjectMemoryState {
             return Err(moved());
         }
         let said = self.hear_transaction(shard, id, TransactionInput::Ask).await;
-        // A home that was deposed knows nothing of what the next has decided.
+        // A former home does not know what the next home has decided.
         self.confirm(shard).await?;
         if self.transactions.finished.lock().get(shard, id).is_some() {
             return Ok(Some(Outcome::Committed));

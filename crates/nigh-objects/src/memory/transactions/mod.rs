@@ -1,8 +1,9 @@
 //! Transactions over several objects: all of their writes take place, or none.
 //!
-//! Optimistic: a transaction is kept in the memory of the node that gave it its name, with what it has been shown (`open`);
-//! its commit asks the homes of its shards to hold the objects' turns and to compare (`commit`, `home`), by the machines of
-//! `nigh_protocol`. What it is at a shard, and how a ledger keeps that, is `transaction_part`. docs/design/transactions.md.
+//! Optimistic: a transaction is kept in the memory of the node that gave it its name, with what it has been shown
+//! (`open`); its commit asks the homes of its shards to hold the objects' turns and to compare (`commit`, `home`), by
+//! the machines of `nigh_protocol`. What it is at a shard, and how a ledger keeps that, is `transaction_part`.
+//! docs/design/transactions.md.
 
 mod carrying_out;
 mod commit;

@@ -265,7 +265,7 @@ impl OpenTransactions {
         }
     }
 
-    /// It is given up, if it is not being committed.
+    /// Abandons the transaction, if it is not being committed.
     pub(super) fn abort(&mut self, now: Monotonic, name: TransactionName, who: &Principal) -> Result<(), ObjectError> {
         self.open(now, name, who)?;
         self.forget(name.id);
