@@ -1,7 +1,7 @@
 //! Puts of segments that clients fill: made here, sealed here, and only then hashed and written.
 //!
-//! A client never brings memory of its own. What it fills is allocated under the node's account, has its length from
-//! the beginning, and is looked at only when nobody can change it any more.
+//! A client never brings memory of its own. The node allocates the segment that the client fills, with its final
+//! length, and looks at its bytes only when nobody can change them any more.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl OpenSegment {
         self.lent.hand_out()
     }
 
-    /// Closes it for every writer. Quick; to be tried again where it is busy.
+    /// Seals the segment against every writer. Quick; if it is busy, try again.
     ///
     /// # Errors
     /// The system's; it is given up then.
@@ -59,7 +59,7 @@ impl OpenSegment {
         })
     }
 
-    /// Gives it up; what a client still has of it takes memory until it lets go.
+    /// Abandons the segment; it takes memory until the client lets go.
     #[must_use]
     pub fn abandon(self) -> AbandonedSegment {
         AbandonedSegment(self.lent)
@@ -72,7 +72,7 @@ pub enum SealOutcome {
     Sealed(SealedSegment),
     /// Somebody has it mapped for writing.
     Busy(OpenSegment),
-    /// Its client has seen to it that it cannot be sealed.
+    /// The client has made sealing impossible.
     Refused(AbandonedSegment),
 }
 
@@ -80,7 +80,7 @@ pub enum SealOutcome {
 pub struct AbandonedSegment(ClientSegment);
 
 impl AbandonedSegment {
-    /// Whether a client has it open or mapped; true where the kernel cannot tell.
+    /// Whether a client has it open or mapped; true if the kernel cannot tell.
     #[must_use]
     pub fn is_held_elsewhere(&self) -> bool {
         self.0.is_held_elsewhere()

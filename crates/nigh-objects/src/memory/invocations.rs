@@ -1,4 +1,4 @@
-//! Where invocations meet the protocol: the gate of this node, and what each namespace has seen.
+//! Invocations and the protocol: the gate of this node, and the frontier of each namespace.
 //!
 //! It decides nothing: `nigh_protocol::Gate` says when an invocation begins and has ended, `nigh_protocol::Frontier`
 //! what the next one of a namespace begins with. Here is who waits for them, which calls join which, and the bound of
@@ -20,20 +20,20 @@ use super::{ObjectMemory, ObjectMemoryState, object};
 use crate::stamps::Stamped as _;
 use crate::sync::timeout;
 
-/// Namespaces of which it is remembered what they have seen. With one more all are forgotten: a frontier that begins
-/// anew asks the home, which has all that any of them had seen.
+/// Namespaces with a frontier. With one more all frontiers are forgotten: a new one asks the homes, which have all that
+/// any namespace has seen.
 pub(super) const FRONTIERS_MAX: usize = 4096;
 
 const LIMITS: GateLimits = GateLimits { wait: Duration::from_secs(2), waiting_max: 4096 };
 
-/// An invocation that waits, runs, or has a put whose fate is not known. There are as many as the gate has.
+/// An invocation that waits, runs, or has a put whose outcome is not known. There are as many as the gate has.
 struct TrackedInvocation {
     namespace: Namespace,
     begins: Option<oneshot::Sender<Result<(), GateRefusal>>>,
     ends: Option<oneshot::Sender<Token>>,
 }
 
-/// What this node's invocations and their namespaces have seen.
+/// The gate of this node, its invocations and the frontiers of their namespaces.
 pub(super) struct Invocations {
     gate: Gate<InvocationId>,
     known: HashMap<InvocationId, TrackedInvocation>,
@@ -108,7 +108,7 @@ impl Invocations {
 }
 
 impl Coherence {
-    /// An invocation is dispatched to this node by one who has seen `token`, and all that its namespace's frontier has.
+    /// Dispatches an invocation to this node: its caller has seen `token`, and its namespace's frontier the rest.
     fn dispatch(
         &self,
         now: Monotonic,
@@ -161,7 +161,7 @@ impl Coherence {
         });
     }
 
-    /// Node or home has come further, or time has passed: who may begin now begins.
+    /// Node or home has come further, or time has passed: invocations that may begin now begin.
     pub(super) fn look(&self, now: Monotonic) {
         let ((), _) = self.step(|state, outcome| {
             let mut invocations = self.invocations.lock();
@@ -362,10 +362,10 @@ impl ObjectMemory {
             match begun.try_recv() {
                 Ok(answer) => return answer,
                 Err(TryRecvError::Empty) => {}
-                // Another dispatch of it has taken its place.
+                // Another dispatch of the invocation has replaced this one.
                 Err(TryRecvError::Closed) => return Err(GateRefusal::OtherIncarnation),
             }
-            // Whichever comes: it is looked at again.
+            // After either, the loop looks again.
             let _more_or_late = timeout(LIMITS.wait, more).await;
         }
     }

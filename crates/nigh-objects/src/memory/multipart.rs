@@ -126,7 +126,7 @@ impl ObjectMemoryState {
         *ended = true;
         let (memory, upload) = (Arc::clone(&self), Arc::clone(&upload));
         if let Err(error) = blocking(move || memory.uploads.remove(&upload)).await {
-            // The object is there; what is left costs space until the next start.
+            // The object exists; the upload's files take space until the next start.
             tracing::warn!(%error, "a completed upload could not be removed");
         }
         Ok(done)
@@ -143,7 +143,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// The answer to a completion that is asked for again, as clients do that did not get the first one.
+    /// The answer to a completion that a client repeats because it did not get the first one.
     fn completed_before(
         &self,
         mut call: WriteCall,

@@ -9,7 +9,7 @@ use nigh_terms::{BucketName, Namespace, Version};
 use super::{ObjectMemory, ObjectMemoryState};
 use crate::write_back::PushOutcome;
 
-/// The longest that an outside write may be told to last.
+/// The longest lease of an outside write.
 const LEASE_MAX: Duration = Duration::from_secs(3600);
 
 impl ObjectMemoryState {
@@ -21,7 +21,7 @@ impl ObjectMemoryState {
 }
 
 impl ObjectMemory {
-    /// Whose bucket the one is that the store calls `name`, in `account` where the store has such.
+    /// The buckets that the store calls `name`, in `account` if the store has accounts.
     #[must_use]
     pub fn bucket_named(&self, account: Option<&str>, name: &str) -> Vec<(Namespace, BucketName)> {
         self.0.back.store().bucket_named(account, name)
@@ -37,9 +37,10 @@ impl ObjectMemory {
         self.0.back.push_now(object, version).await
     }
 
-    /// Somebody else is about to write `object`. When this returns the store has all that was acknowledged of it here,
-    /// no placeholder is on its way, and until `outside_write_ended`, or for `lease`, no copy of it is kept or served
-    /// and writes go through. Gives what in the store's own order the outside write must be above, if that is known.
+    /// An outside write of `object` is about to begin. When this returns the store has all that was acknowledged of it
+    /// here, no placeholder is on its way, and until `outside_write_ended`, or for `lease`, no copy of it is kept or
+    /// served and writes go through. Gives what in the store's own order the outside write must be above, if that is
+    /// known.
     ///
     /// # Errors
     /// `SlowDown` if too much waits; the write must not be made then.
@@ -66,7 +67,7 @@ impl ObjectMemory {
         if applied != Some(false) {
             inner.back.superseded(object).await;
         }
-        // Also of a write that a life before this one was told of.
+        // Also for a write that was announced to an earlier life of this node.
         inner.written_by_others(object);
         if applied.is_some() {
             inner.outside.lock().end(object, token);

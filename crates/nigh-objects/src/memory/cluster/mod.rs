@@ -1,9 +1,9 @@
-//! The memory as a member of a cluster: homes of shards come here and go, and what has its home elsewhere is asked for
-//! there.
+//! The memory as a member of a cluster: homes of shards come here and go, and an object whose home is elsewhere is
+//! asked for there.
 //!
 //! `here` answers calls to the homes in this process, `there` calls homes elsewhere, `posts` carries what needs no
-//! answer. Which shards have their homes here is decided outside, by whoever has the map of homes; that nobody else's
-//! epoch is mixed with this one's the ledger sees to.
+//! answer. The map of homes, outside, decides which shards have their homes here; the ledger keeps the epochs of two
+//! homes apart.
 
 mod compared;
 mod handing_over;
@@ -51,7 +51,7 @@ use crate::shards::Shards;
 use crate::sync::Mutex;
 use crate::write_back::{AskElsewhere, Side, joined};
 
-/// How often the machines look at the time: the least pause after which anything is sent again.
+/// How often the machines get the time: nothing is sent again earlier.
 const TICK: Duration = Duration::from_millis(20);
 /// How long homes may take to fence a member, or to say how far they have come.
 const HOMES_WITHIN: Duration = Duration::from_secs(20);
@@ -59,7 +59,7 @@ const HOMES_WITHIN: Duration = Duration::from_secs(20);
 const BUFFER_BYTES: usize = 128 << 10;
 /// Between two askings of one.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a listing waits for its node to catch up with what it shows.
+/// How long a listing waits until its node covers what the listing shows.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the appends of a home that leaves may take.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
@@ -92,10 +92,10 @@ async fn segment_of<E: From<ObjectError>>(
 /// The dispatch owners of namespaces, elsewhere.
 #[async_trait]
 pub trait Frontiers: Send + Sync {
-    /// The next dispatch of `namespace`, by whomever, is to know of `token`.
+    /// Gives `token` to the namespace's next dispatch, whichever process dispatches it.
     ///
     /// # Errors
-    /// If nobody who dispatches it can be told: the write is not to be acknowledged.
+    /// If the dispatch owner cannot be told: do not acknowledge the write.
     async fn hand_over(&self, namespace: &Namespace, token: &Token) -> Result<(), ObjectError>;
 }
 
@@ -118,7 +118,7 @@ pub(super) fn limits() -> (HomeLimits, CacheLimits) {
     (HomeLimits::default(), CacheLimits::default())
 }
 
-/// Lets the machines look at the time until the memory is gone.
+/// Gives the time to the machines until the memory is gone.
 pub(super) async fn tick(inner: std::sync::Weak<ObjectMemoryState>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -130,13 +130,13 @@ pub(super) async fn tick(inner: std::sync::Weak<ObjectMemoryState>) {
     }
 }
 
-/// What waits of a bucket at homes in other processes, and how far those had come.
+/// A bucket's unpushed writes at homes in other processes, and the newest versions of these homes.
 pub(super) struct RemoteHomes<'l> {
     inner: &'l ObjectMemoryState,
     bucket: (&'l Namespace, &'l BucketName),
     prefix: &'l str,
     newest: Mutex<Token>,
-    /// The epochs here, for which nobody was asked.
+    /// The newest versions of the homes here.
     here: Mutex<Vec<(ShardId, Version)>>,
 }
 
@@ -180,11 +180,11 @@ impl AskElsewhere for RemoteHomes<'_> {
 pub struct TakenShard {
     /// Which.
     pub shard: ShardId,
-    /// What its earlier homes have acknowledged and not said to be stored.
+    /// The writes that earlier homes have acknowledged and not reported as stored.
     pub records: Vec<RecoveredRecord>,
     /// What of it is damaged.
     pub lost: Vec<RecoveredRecord>,
-    /// The newest versions of all other shards, or newer: what forgotten writers can have seen.
+    /// The newest versions of all other shards, or newer ones: forgotten writers can have seen no more.
     pub summary: Token,
 }
 
@@ -269,7 +269,7 @@ impl ObjectMemory {
         Ok(token)
     }
 
-    /// Has every home fence `member`: what it has not written by then it never will. Gives how far each had come.
+    /// Has every home fence `member`, which writes nothing any more after that. Gives the newest version of each home.
     ///
     /// # Errors
     /// Which home does not answer; it is to be asked again.
@@ -349,7 +349,7 @@ impl ObjectMemoryState {
         self.settle(dropped);
     }
 
-    /// Returns when this process is known to have had the home of `shard` after this was asked.
+    /// Returns when the ledger has confirmed that the home of `shard` was here after this call began.
     pub(super) async fn confirm(&self, shard: ShardId) -> Result<(), ObjectError> {
         let confirmed = self.back.confirm(shard).await;
         if let Err(LedgerError::Fenced { .. }) = &confirmed {

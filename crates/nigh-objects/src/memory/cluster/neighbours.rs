@@ -72,15 +72,6 @@ impl Neighbours {
         self.homes.read().get(&shard).copied()
     }
 
-    /// All nodes that have homes, as far as is known.
-    #[must_use]
-    pub fn nodes_with_homes(&self) -> Vec<NodeNumber> {
-        let mut nodes: Vec<NodeNumber> = self.homes.read().values().copied().collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes
-    }
-
     /// All nodes whose address is known, in the order of their numbers.
     pub(super) fn known(&self) -> Vec<NodeNumber> {
         let mut known: Vec<NodeNumber> = self.addresses.read().keys().copied().collect();

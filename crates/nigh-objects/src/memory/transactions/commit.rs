@@ -212,13 +212,13 @@ impl ObjectMemory {
         };
         let committed = ended?;
         if !inner.coherence.is_alone() {
-            // What it wrote in other processes this node shows from now on, too.
+            // From now on this node shows what the transaction wrote in other processes, too.
             inner.cover(&committed.token, COVERED_WITHIN).await?;
         }
         Ok(committed)
     }
 
-    /// Gives a transaction up: nothing of it takes place.
+    /// Aborts a transaction: none of its writes takes place.
     ///
     /// # Errors
     /// `NoSuchTransaction`; `InvalidRequest` if it is being committed.
@@ -263,7 +263,8 @@ impl ObjectMemoryState {
         current.map(|meta| (meta, None)).ok_or_else(none)
     }
 
-    /// Refuses what a transaction cannot write. A condition is on what it is shown; that, its commit finds unchanged.
+    /// Refuses what a transaction cannot write. A condition is checked on what the transaction is shown; its commit
+    /// checks that this is unchanged.
     async fn check_in(
         self: &Arc<Self>,
         name: TransactionName,
@@ -321,7 +322,7 @@ impl ObjectMemoryState {
         ended
     }
 
-    /// Goes on to ask, where nobody waits any more.
+    /// Goes on asking when no client waits any more.
     fn keep_asking(self: Arc<Self>, decider: ShardId, id: TransactionId) {
         spawn(async move {
             let ended = match self.ask_until_known(decider, id).await {
@@ -365,7 +366,7 @@ impl ObjectMemoryState {
         parts
     }
 
-    /// Asks the homes, as the coordinator says.
+    /// Asks the homes in the order of the coordinator.
     async fn coordinate(self: &Arc<Self>, id: TransactionId, mut parts: Parts) -> CommitOutcome {
         let shards: BTreeSet<ShardId> = parts.keys().copied().collect();
         let Some(&decider) = shards.first() else { return CommitOutcome::Committed(WrittenVersions::default()) };
@@ -437,7 +438,7 @@ impl ObjectMemoryState {
         None
     }
 
-    /// All writes have their places: their writer is to know.
+    /// All writes have their places: their versions join what the writer has seen.
     async fn wrote_all(
         &self,
         calls: &mut BTreeMap<ObjectId, (WriteCall, PartBecomes)>,

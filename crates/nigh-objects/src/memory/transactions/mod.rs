@@ -27,7 +27,7 @@ use crate::sync::Mutex;
 
 /// The bytes that a transaction may write, of all its objects together.
 pub(in crate::memory) const TRANSACTION_BYTES_MAX: u64 = 16 << 20;
-/// Of so many transactions that a home has ended it is remembered what they wrote, for who has not heard.
+/// Ended transactions whose writes a home remembers, for a coordinator that missed the answer.
 const FINISHED_MAX: usize = 4096;
 
 /// What a home says when it is to prepare a transaction.
@@ -35,11 +35,11 @@ const FINISHED_MAX: usize = 4096;
 pub(crate) enum PrepareOutcome {
     /// It is.
     Ready(Ticket),
-    /// These objects are not as it has seen them.
+    /// These objects have changed since the transaction was shown them.
     Changed(Vec<ObjectId>),
 }
 
-/// What a transaction has written, and as which versions.
+/// What a transaction has written, with the versions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct WrittenVersions(pub(crate) Vec<(ObjectId, Stamp)>);
 
@@ -67,7 +67,7 @@ impl FinishedTransactions {
     }
 }
 
-/// All transactions that this process has to do with.
+/// The transactions of this process: open ones of its clients, and those at its homes.
 #[derive(Default)]
 pub(in crate::memory) struct Transactions {
     open: Mutex<OpenTransactions>,
