@@ -13,6 +13,7 @@ mod copies;
 mod current;
 mod draft;
 mod fast;
+mod fetch;
 mod foreign;
 mod intake;
 mod invocations;

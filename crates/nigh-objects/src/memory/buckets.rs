@@ -6,7 +6,7 @@ use nigh_terms::{BucketName, Principal, Token};
 
 use super::ObjectMemory;
 use super::cluster::RemoteHomes;
-use super::reads::READ_RETRIES_MAX;
+use super::fetch::READ_RETRIES_MAX;
 use crate::BucketPolicy;
 
 impl ObjectMemory {

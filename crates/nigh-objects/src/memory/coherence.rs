@@ -21,11 +21,11 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::cluster::{CoherenceProtocol, CopyUse};
+use super::fetch::SharedFetchResult;
 use super::invocations::Invocations;
 use super::machines::{
     Copies, EntryVersion, FetchOutcome, MachineEvent, NewHome, NewPut, Outcome, RequestState, State,
 };
-use super::reads::SharedFetchResult;
 use crate::cache::CostedCopy;
 use crate::kept::CachedCopy;
 use crate::shards::Shards;

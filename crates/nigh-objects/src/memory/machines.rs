@@ -22,7 +22,7 @@ use tokio::sync::{oneshot, watch};
 
 use self::replay::replayed;
 use super::append_order::AppendOrder;
-use super::reads::SharedFetchResult;
+use super::fetch::SharedFetchResult;
 use crate::cache::{CostedCopy, Shelf};
 use crate::kept::CachedCopy;
 use crate::shards::Shards;

@@ -8,8 +8,8 @@ use nigh_data::{ObjectError, ObjectId, ObjectMeta, ServeOutcome, Tags};
 use nigh_protocol::Stamp;
 use nigh_terms::{BucketName, ObjectKey, Principal, Token};
 
+use super::fetch::metadata_cost;
 use super::invocations::WriteCall;
-use super::reads::metadata_cost;
 use super::write_ticket::{WriteSource, WriteTicket};
 use super::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::eviction::Origin;

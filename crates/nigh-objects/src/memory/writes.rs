@@ -12,10 +12,10 @@ use nigh_stores::Payload;
 use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Token};
 
 use super::draft::{Content, Draft, PutHead};
+use super::fetch::{NewCopy, metadata_cost};
 use super::intake::BodyClaims;
 use super::invocations::WriteCall;
 use super::notify::ChangeDone;
-use super::reads::{NewCopy, metadata_cost};
 use super::write_ticket::{WriteSource, WriteTicket};
 use super::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::eviction::Origin;

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::super::ObjectMemoryState;
-use super::super::reads::{CheckedRead, FetchGuard, ReadSource};
+use super::super::fetch::FetchGuard;
+use super::super::reads::{CheckedRead, ReadSource};
 
 /// How often a write that waits for sharers looks again unasked: a sharer that is declared dead tells nobody.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);

@@ -24,10 +24,10 @@ use super::wire::{
     WRITE, Want, WireError, Write, WriteEffect, WriteReply, decode, encode,
 };
 use crate::memory::draft::{Content, Draft};
+use crate::memory::fetch::{READ_RETRIES_MAX, TOLD_WITHIN};
 use crate::memory::foreign::{Asker, ForeignWrite};
 use crate::memory::intake::BodyClaims;
 use crate::memory::machines::{EntryVersion, ForeignAnswer};
-use crate::memory::reads::{READ_RETRIES_MAX, TOLD_WITHIN};
 use crate::memory::write_ticket::WriteSource;
 use crate::memory::{ObjectMemory, ObjectMemoryState};
 

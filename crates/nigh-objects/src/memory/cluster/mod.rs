@@ -8,6 +8,7 @@
 mod compared;
 mod handing_over;
 mod here;
+mod listing;
 mod neighbours;
 mod posts;
 mod there;
@@ -15,41 +16,38 @@ mod transactions;
 mod uses;
 mod wire;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::{join_all, try_join_all};
+use futures::future::try_join_all;
+use nigh_data::ObjectError;
 use nigh_data::account::Account;
 use nigh_data::segment::{Segment, SegmentWriter};
-use nigh_data::{ListedObject, ObjectError};
 use nigh_engine::LedgerError;
 use nigh_engine::journal::RecoveredRecord;
 use nigh_protocol::{AppendId, CacheLimits, HomeLimits, Member, NodeNumber};
 use nigh_rpc::{Body, BodyError, IncomingBody};
-use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Token, Version};
+use nigh_terms::{Epoch, Namespace, ShardId, Token, Version};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 pub use self::compared::CoherenceProtocol;
 pub(super) use self::compared::CopyUse;
 pub use self::handing_over::HandedOver;
 pub(super) use self::handing_over::{Holders, LeftCopy, SHRINKS_WAITING, hand_over_all};
+pub(super) use self::listing::RemoteHomes;
 pub use self::neighbours::Neighbours;
-use self::neighbours::NotAnswered;
 pub use self::posts::HomeEvent;
 pub(super) use self::posts::carry_all;
 pub(super) use self::transactions::HomeReply;
 pub(super) use self::uses::{HomeUse, HomeUses};
 #[doc(hidden)]
 pub use self::wire::fuzz;
-use self::wire::{FENCE, Fence, NEWEST, NewestReply, UnpushedRequest, WAITING, WaitingPage, WireError};
+use self::wire::{FENCE, Fence, NEWEST, NewestReply, WireError};
 use super::machines::NewHome;
 use super::transactions::{found_in, warn_of_lost};
 use super::{ObjectMemory, ObjectMemoryState};
 use crate::shards::Shards;
-use crate::sync::Mutex;
-use crate::write_back::{AskElsewhere, Side, joined};
 
 /// How often the machines get the time: nothing is sent again earlier.
 const TICK: Duration = Duration::from_millis(20);
@@ -127,52 +125,6 @@ pub(super) async fn tick(inner: std::sync::Weak<ObjectMemoryState>) {
         let Some(inner) = inner.upgrade() else { return };
         let dropped = inner.coherence.tick(inner.now());
         inner.settle(dropped);
-    }
-}
-
-/// A bucket's unpushed writes at homes in other processes, and the newest versions of these homes.
-pub(super) struct RemoteHomes<'l> {
-    inner: &'l ObjectMemoryState,
-    bucket: (&'l Namespace, &'l BucketName),
-    prefix: &'l str,
-    newest: Mutex<Token>,
-    /// The newest versions of the homes here.
-    here: Mutex<Vec<(ShardId, Version)>>,
-}
-
-impl<'l> RemoteHomes<'l> {
-    pub(super) fn new(inner: &'l ObjectMemoryState, bucket: (&'l Namespace, &'l BucketName), prefix: &'l str) -> Self {
-        Self { inner, bucket, prefix, newest: Mutex::default(), here: Mutex::default() }
-    }
-
-    /// Waits until the node has caught up with what was listed. False if a home that was here had been deposed, or has
-    /// moved meanwhile: what it had may be old, and all is to be listed again.
-    pub(super) async fn until_covered(self) -> Result<bool, ObjectError> {
-        let here = std::mem::take(&mut *self.here.lock());
-        let count = here.len();
-        if self.inner.standing(here).await.len() < count {
-            return Ok(false);
-        }
-        let newest = self.newest.lock().clone();
-        self.inner.cover(&newest, COVERED_WITHIN).await.map(|()| true)
-    }
-}
-
-#[async_trait]
-impl AskElsewhere for RemoteHomes<'_> {
-    async fn waiting(
-        &self,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Side<(ObjectKey, Option<ListedObject>)>>, ObjectError> {
-        let (here, pages) = self.inner.waiting_there(self.bucket, self.prefix, after, limit).await?;
-        self.here.lock().extend(here);
-        let mut newest = self.newest.lock();
-        let side = |WaitingPage { entries, more, newest: told }| {
-            told.into_iter().for_each(|(shard, version)| newest.see(shard, version));
-            Side { entries, more }
-        };
-        Ok(pages.into_iter().map(side).collect())
     }
 }
 
@@ -376,94 +328,6 @@ impl ObjectMemoryState {
                 return Err(ObjectError::SlowDown("the node has not caught up with what it is to show"));
             }
             let _looked_at_again = timeout_at(deadline.min(Instant::now() + PAUSE), more).await;
-        }
-    }
-
-    /// What waits at the homes here, for a listing. A home that does not stand is not named: it is asked for again,
-    /// wherever it is by then.
-    async fn waiting_here(&self, waiting: &UnpushedRequest) -> WaitingPage {
-        let UnpushedRequest { namespace, bucket, prefix, after, limit } = waiting;
-        let newest = self.newest_here();
-        let side = self.back.waiting(namespace, bucket, prefix, after.as_deref(), *limit);
-        WaitingPage { entries: side.entries, more: side.more, newest: self.standing(newest).await }
-    }
-
-    /// Those of these versions whose homes here have the ledger's word that their epochs are not over. A former home
-    /// may not know that it is one.
-    async fn standing(&self, epochs: Vec<(ShardId, Version)>) -> Vec<(ShardId, Version)> {
-        if self.coherence.is_alone() {
-            return epochs;
-        }
-        let confirmed = join_all(epochs.iter().map(|(shard, _)| self.confirm(*shard))).await;
-        let now: BTreeMap<ShardId, Version> = self.newest_here().into_iter().collect();
-        let stands =
-            |(shard, version): &(ShardId, Version)| now.get(shard).is_some_and(|now| now.epoch == version.epoch);
-        let epochs = epochs.into_iter().zip(confirmed).filter(|(epoch, confirmed)| confirmed.is_ok() && stands(epoch));
-        epochs.map(|(epoch, _)| epoch).collect()
-    }
-
-    /// What waits at all homes of the cluster but those here, and how far they had come; before it the epochs here.
-    async fn waiting_there(
-        &self,
-        (namespace, bucket): (&Namespace, &BucketName),
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<(Vec<(ShardId, Version)>, Vec<WaitingPage>), ObjectError> {
-        let Some(neighbours) = &self.neighbours else { return Ok((Vec::new(), Vec::new())) };
-        let deadline = Instant::now() + HOMES_WITHIN;
-        let (namespace, bucket) = (namespace.clone(), bucket.clone());
-        let waiting =
-            UnpushedRequest { namespace, bucket, prefix: prefix.to_owned(), after: after.map(str::to_owned), limit };
-        loop {
-            let here = self.newest_here();
-            let is_here = |shard: &ShardId| here.iter().any(|(of, _)| of == shard);
-            let elsewhere: Vec<ShardId> = self.coherence.shards.all().filter(|shard| !is_here(shard)).collect();
-            let mut nodes: Vec<_> = elsewhere.iter().filter_map(|shard| neighbours.home_of(*shard)).collect();
-            nodes.sort_unstable();
-            nodes.dedup();
-            let asked = nodes.into_iter().map(|node| {
-                let waiting = &waiting;
-                async move {
-                    let page = neighbours.ask::<WaitingPage>(node, &WAITING, waiting, Body::empty()).await;
-                    page.map(|(page, _)| page)
-                }
-            });
-            let pages: Result<Vec<WaitingPage>, NotAnswered> = try_join_all(asked).await;
-            let has_all = |pages: &[WaitingPage]| {
-                let told = |shard| pages.iter().any(|page| page.newest.iter().any(|(of, _)| *of == shard));
-                elsewhere.iter().all(|shard| told(*shard))
-            };
-            match pages {
-                Ok(pages) if has_all(&pages) => return Ok((here, pages)),
-                _ if Instant::now() >= deadline => {
-                    return Err(ObjectError::SlowDown("not every home of the cluster answers"));
-                }
-                _ => tokio::time::sleep(PAUSE).await,
-            }
-        }
-    }
-
-    /// Refuses to remove a bucket of which something waits at a home elsewhere. Deletions that wait there are no
-    /// reason: they find no bucket, and are done.
-    pub(super) async fn check_empty_elsewhere(
-        &self,
-        namespace: &Namespace,
-        bucket: &BucketName,
-    ) -> Result<(), ObjectError> {
-        let mut after: Option<ObjectKey> = None;
-        loop {
-            let from = after.as_ref().map(ObjectKey::as_str);
-            let (_, pages) = self.waiting_there((namespace, bucket), "", from, 1000).await?;
-            let sides = pages.into_iter().map(|WaitingPage { entries, more, .. }| Side { entries, more });
-            let Side { entries, more } = joined(sides.collect());
-            if entries.iter().any(|(_, listed)| listed.is_some()) {
-                return Err(ObjectError::BucketNotEmpty(bucket.clone()));
-            }
-            match entries.into_iter().last() {
-                Some((last, _)) if more => after = Some(last),
-                _ => return Ok(()),
-            }
         }
     }
 

@@ -30,9 +30,10 @@ use crate::kept::CachedCopy;
 use crate::memory::ObjectMemoryState;
 use crate::memory::coherence::{BegunWrite, moved};
 use crate::memory::draft::{Content, Draft, PutHead};
+use crate::memory::fetch::{FetchGuard, FetchedObject, HomeRead, NewCopy, Wanted, metadata_cost};
 use crate::memory::invocations::WriteCall;
 use crate::memory::machines::RequestState;
-use crate::memory::reads::{CheckedRead, FetchGuard, FetchedObject, HomeRead, NewCopy, Wanted, metadata_cost};
+use crate::memory::reads::CheckedRead;
 use crate::memory::write_ticket::WriteSource;
 
 /// How long a read looks for a home that answers.

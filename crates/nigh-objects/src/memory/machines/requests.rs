@@ -9,7 +9,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::{EntryVersion, Fetch, FetchOutcome, HomeSide, NewPut, Outcome, Put, RequestState, State};
 use crate::cache::CostedCopy;
-use crate::memory::reads::SharedFetchResult;
+use crate::memory::fetch::SharedFetchResult;
 
 impl State {
     /// Caches a copy that another node has written at a home here, if it is the newest, as if the node had fetched it.
