@@ -152,7 +152,7 @@ pub fn weakenings() -> Vec<Weakening> {
             world((1, 1), vec![invoked(A, WRITE)], &[], Faults { doubles: 1, ..NONE }),
         ),
         without(
-            Rule::PutsOfThisReign,
+            Rule::PutsOfThisEpoch,
             MutationSymptom::Promise,
             "a doubled put of the old reign takes place again, for its record was trimmed",
             Configuration {

@@ -39,7 +39,7 @@ impl ChecksumAlgorithm {
         }
     }
 
-    /// The cyclic code it is, if it is one: those of parts can be combined into that of the whole.
+    /// The cyclic code, if this is one: the codes of parts can be combined into the code of the whole.
     pub const fn crc(self) -> Option<CrcAlgorithm> {
         match self {
             Self::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
@@ -112,7 +112,7 @@ impl Hasher {
     }
 }
 
-/// What the bytes are, once all have passed and nothing claimed of them was wrong.
+/// The digests of all the bytes, which match what was stated for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedDigest {
     pub(crate) md5: [u8; 16],
@@ -154,18 +154,18 @@ impl Digest {
         }
     }
 
-    /// Compares with what was claimed of bytes that are not kept. `claim` is of the function this was made with.
+    /// Compares with the digests that were stated for bytes that are not kept. `claim` has the function of `further`.
     ///
     /// # Errors
-    /// `BadDigest`, or `InvalidRequest` if what was claimed is no value or did not come.
+    /// `BadDigest`, or `InvalidRequest` if a stated digest is malformed or did not come.
     pub fn check(self, md5: Option<[u8; 16]>, claim: Option<ChecksumClaim>) -> Result<(), ObjectError> {
         self.verify(md5, claim).map(drop)
     }
 
-    /// Compares with what was claimed. `claim` is of the function this was made with.
+    /// Compares with the digests that were stated. `claim` has the function of `further`.
     ///
     /// # Errors
-    /// `BadDigest`, or `InvalidRequest` if what was claimed is no value or did not come.
+    /// `BadDigest`, or `InvalidRequest` if a stated digest is malformed or did not come.
     pub fn verify(self, md5: Option<[u8; 16]>, claim: Option<ChecksumClaim>) -> Result<VerifiedDigest, ObjectError> {
         let computed = self.md5.finish();
         if md5.is_some_and(|md5| md5 != computed) {

@@ -87,7 +87,7 @@ pub enum ObjectError {
 }
 
 impl ObjectError {
-    /// Whether a write that failed so may have taken place all the same, or may yet.
+    /// Whether the outcome of a write with this error is unknown: it may have taken place, or may yet.
     #[must_use]
     pub const fn is_in_doubt(&self) -> bool {
         matches!(self, Self::Store { .. } | Self::StoreSilent { .. } | Self::Memory { .. } | Self::AtHome(_))

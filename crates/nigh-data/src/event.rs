@@ -1,4 +1,4 @@
-//! What happens to objects, told to whoever has asked: triggers, feature extraction, phase accounting.
+//! Events of data calls, for their observers: triggers, feature extraction, phase accounting.
 
 use std::sync::Arc;
 

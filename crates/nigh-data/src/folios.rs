@@ -1,9 +1,9 @@
 //! Large folios: a segment's memory, sixteen pages of it at a time.
 //!
-//! To give a page of 4 KiB and to take it back costs the kernel more than to copy what is in it. Where it is told to, it
-//! gives folios of 64 KiB to a mapping that asks for them (MADV_HUGEPAGE; `hugepages-64kB/shmem_enabled` in the kernel's
-//! admin-guide/mm/transhuge.rst, Linux 6.11) and lies in memory as its file does. Bytes are received straight into such
-//! a mapping; where there are none a write(2) is the cheapest way in, for a fault a page costs twice that.
+//! The kernel needs more time to give a page of 4 KiB and take it back than to copy the page. Where it is set to, it
+//! gives folios of 64 KiB to a mapping that asks for them (MADV_HUGEPAGE; `hugepages-64kB/shmem_enabled` in the
+//! kernel's admin-guide/mm/transhuge.rst, Linux 6.11) and lies in memory as its file does. Bytes are received straight
+//! into such a mapping; where there are none a write(2) is the cheapest way in, for a fault a page costs twice that.
 
 use std::fs::File;
 use std::io;
@@ -14,12 +14,14 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 
 /// The size of a large folio. A mapping must lie on a multiple of it.
 const FOLIO_BYTES: usize = 64 << 10;
-/// What is asked of the kernel at once. It clears it, so that little enough is in the processor's cache yet when the bytes come.
+/// Bytes that are asked of the kernel at a time: few enough that those that the kernel has cleared are still in the
+/// processor's cache when the object's bytes come.
 const STEP_BYTES: usize = 256 << 10;
 const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled";
 const INHERITED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
-/// Whether the kernel gives large folios to mappings of memfds that ask for them: objects of 64 KiB and more are in such then.
+/// Whether the kernel gives large folios to mappings of memfds that ask for them: objects of 64 KiB and more are in
+/// such then.
 #[must_use]
 pub fn are_offered() -> bool {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -59,7 +61,8 @@ impl Folios {
         // SAFETY: a new mapping, where the kernel likes, that nobody may touch.
         let reserved = unsafe { mmap_anonymous(std::ptr::null_mut(), reserved_bytes, ProtFlags::empty(), nowhere) }?;
         let reserved = NonNull::new(reserved.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the reservation is longer than the file by a folio, so that this is within it, and the file's end too.
+        // SAFETY: the reservation is longer than the file by a folio, so that this is within it, and the file's end
+        // too.
         let start = unsafe { reserved.add(reserved.align_offset(FOLIO_BYTES)) };
         // From here on it is unmapped when it is dropped.
         let folios = Self { reserved, reserved_bytes, start, bytes, given: 0 };
@@ -71,8 +74,8 @@ impl Folios {
         Ok(folios)
     }
 
-    /// Memory for the bytes from `at` on, `most` of them at most, and fewer if that takes long. It is there: whoever writes
-    /// to it meets no want of memory.
+    /// Memory for the bytes from `at` on, `most` of them at most, and fewer if that takes long. It is there: whoever
+    /// writes to it meets no want of memory.
     ///
     /// # Errors
     /// The kernel's, if it has no memory.
@@ -87,8 +90,8 @@ impl Folios {
             unsafe { madvise(from.as_ptr().cast(), count, Advice::LinuxPopulateWrite) }?;
             self.given = next;
         }
-        // SAFETY: within the mapping, whose memory is there and zero or written; nobody else has it or the file, which keeps
-        // its length, and `self` is borrowed for as long.
+        // SAFETY: within the mapping, whose memory is there and zero or written; nobody else has it or the file, which
+        // keeps its length, and `self` is borrowed for as long.
         Ok(unsafe { slice::from_raw_parts_mut(self.start.add(at).as_ptr(), end - at) })
     }
 
@@ -121,7 +124,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
-    use crate::account::memfd;
+    use crate::memfd::memfd;
 
     #[test]
     fn what_is_written_into_the_room_is_in_the_file_whatever_its_length() {

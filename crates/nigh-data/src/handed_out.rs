@@ -1,9 +1,10 @@
 //! A segment's file in the hands of other processes: how it gets there, and whether it is there still.
 //!
-//! What is handed out is opened anew, so that it is a file of its own. A write lease on the node's own file
-//! (fcntl(2), "Leases") is granted by the kernel only while no other file of the same memory is open or mapped: asking
-//! for one, and giving it back at once, tells whether anybody else has it. Nobody can be missed: a descriptor on its
-//! way through a socket, a mapping whose descriptor was closed and a child's inherited one are all the same file.
+//! A file that is handed out is opened anew, so that it is a file of its own. The kernel grants a write lease on the
+//! node's own file (fcntl(2), "Leases") only while no other file of the same memory is open or mapped: asking for a
+//! lease, and giving it back at once, tells whether another process has the memory. No holder is missed: a descriptor
+//! on its way through a socket, a mapping whose descriptor was closed and a child's inherited descriptor are all the
+//! same file.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -48,7 +49,7 @@ impl HandedOut {
         reopen(self.file.as_fd(), access)
     }
 
-    /// Whether anybody else has it; true where the kernel does not tell.
+    /// Whether another process has the file; true if the kernel does not tell.
     pub(crate) fn is_held(&self) -> bool {
         // Never handed out: nobody has it.
         self.probe.lock().as_ref().is_some_and(|probe| !lease::is_granted(probe))
@@ -72,7 +73,8 @@ mod lease {
         }
     }
 
-    /// Who opens the file while there is a lease causes a signal: one that is ignored, in place of one that ends us.
+    /// An open of the file during a lease sends this process a signal: an ignored one is set in place of one that ends
+    /// it.
     pub(super) fn ignore_breaks(file: &File) -> io::Result<()> {
         set(file, F_SETSIG, libc::SIGURG)
     }

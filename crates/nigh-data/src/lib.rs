@@ -1,5 +1,5 @@
-//! What an object is: its name, metadata, conditions, ranges, the requests that name it, and the sealed memory that holds
-//! its bytes.
+//! What an object is: its name, metadata, conditions, ranges, the requests that name it, and the sealed memory that
+//! holds its bytes.
 
 pub mod account;
 pub mod attributes;
@@ -13,6 +13,8 @@ mod folios;
 pub mod handed_out;
 pub mod listing;
 pub mod md5;
+mod memfd;
+mod memory_counters;
 mod name_print;
 pub mod range;
 mod request;

@@ -1,6 +1,6 @@
 //! How a bucket's keys become one page of a listing: the roll-up of common prefixes (ListObjectsV2).
 //!
-//! It decides which keys to ask the store for next and what the page says; it never asks. A common prefix is
+//! This module decides which keys to ask the store for next and what the page says; it never asks. A common prefix is
 //! entered once and then skipped: the next question goes behind all its keys, so that a page costs what it
 //! shows, however many keys a prefix hides.
 

@@ -48,8 +48,8 @@ impl Md5 {
     /// The digest of all of them.
     pub fn finish(self) -> [u8; BYTES] {
         let mut digest = [0; BYTES];
-        // SAFETY: the context was begun, and the digest has the 16 bytes that are written; a null length is not told. It
-        // cannot fail.
+        // SAFETY: the context was begun, and the digest has the 16 bytes that are written; a null length is not told.
+        // It cannot fail.
         unsafe { EVP_DigestFinal(self.0.as_ptr(), digest.as_mut_ptr(), null_mut()) };
         digest
     }

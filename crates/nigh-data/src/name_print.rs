@@ -4,7 +4,8 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::ObjectId;
 
-/// An object's full name in 64 bits, the same at every node and in every build: its CRC-64/NVME. Two names may have one.
+/// An object's full name in 64 bits, the same at every node and in every build: its CRC-64/NVME. Two names may have
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamePrint(pub u64);
 

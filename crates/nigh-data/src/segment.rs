@@ -16,9 +16,11 @@ use memmap2::{Mmap, MmapOptions};
 use rustix::fs::{FallocateFlags, OFlags, SealFlags};
 
 use crate::ObjectError;
-use crate::account::{Account, Entry, OVERHEAD, OWN_MIN, failed, memfd};
+use crate::account::{Account, OVERHEAD, OWN_MIN};
 use crate::folios::Folios;
 use crate::handed_out::HandedOut;
+use crate::memfd::{failed, memfd};
+use crate::memory_counters::Entry;
 use crate::segment_cost::Cost;
 use crate::slab::Cell;
 
@@ -100,7 +102,7 @@ impl Segment {
         }
     }
 
-    /// Its name, if it has a memfd of its own: only such can be handed out.
+    /// Its name, if it has a memfd of its own: only such a segment can be handed out.
     #[must_use]
     pub fn name(&self) -> Option<SegmentName> {
         match &self.0 {
@@ -113,7 +115,7 @@ impl Segment {
     /// `is_held_elsewhere` sees it. None for an object that shares its memory with others.
     ///
     /// # Errors
-    /// The system's: it has no descriptor left, or somebody who has the file keeps it from being opened.
+    /// The system's: there is no descriptor left, or a process that has the file keeps it from being opened.
     pub fn hand_out(&self) -> std::io::Result<Option<OwnedFd>> {
         match &self.0 {
             Place::Own(sealed) => sealed.handed_out.open(OFlags::RDONLY).map(Some),
@@ -121,7 +123,7 @@ impl Segment {
         }
     }
 
-    /// Whether anybody has a file open or mapped that was handed out; true where the kernel cannot tell.
+    /// Whether a process has a file open or mapped that was handed out; true if the kernel cannot tell.
     #[must_use]
     pub fn is_held_elsewhere(&self) -> bool {
         match &self.0 {
@@ -130,8 +132,8 @@ impl Segment {
         }
     }
 
-    /// Whether its memory would stay if the cache let it go: somebody reads it here, or has it elsewhere. An object that
-    /// shares its memory with others does not tell.
+    /// Whether its memory would stay if the cache let it go: somebody reads it here, or has it elsewhere. An object
+    /// that shares its memory with others does not tell.
     pub fn is_in_use(&self) -> bool {
         match &self.0 {
             Place::Own(sealed) => Arc::strong_count(sealed) > 1 || sealed.handed_out.is_held(),
@@ -183,7 +185,7 @@ impl SegmentWriter {
     /// A segment that will hold `length` bytes.
     pub fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
         let place = match length {
-            ..OWN_MIN => SegmentBacking::Shared(Cell::take(account, length as u32)?),
+            ..OWN_MIN => SegmentBacking::Shared(Cell::take(&account.slabs, length as u32)?),
             _ if account.large_folios() => {
                 let file = memfd()?;
                 let folios = file.set_len(length).and_then(|()| Folios::map(&file, length as usize));
@@ -240,7 +242,8 @@ impl SegmentWriter {
             SegmentBacking::Shared(cell) => Place::Shared(cell),
             SegmentBacking::Own(file, entry) | SegmentBacking::Mapped(_, file, entry) => {
                 // Nobody but this node has had the file, and its mapping ends here: no more than future writes are left
-                // to bar. `F_SEAL_WRITE` bars the same, but first waits for pages that another processor has not listed yet.
+                // to bar. `F_SEAL_WRITE` bars the same, but first waits for pages that another processor has not listed
+                // yet.
                 let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
                 rustix::fs::fcntl_add_seals(file.as_fd(), seals)
                     .map_err(|error| failed("seal a segment")(error.into()))?;
@@ -256,9 +259,9 @@ impl SealedMapping {
         let map = if length == 0 {
             None
         } else {
-            // Its pages are found when they are read: many are read by other processes only, and freeing what nobody has
-            // looked at is cheaper.
-            // SAFETY: the mapping is private to readers, and no one can change or shorten a file with these seals.
+            // Its pages are found when they are read: many are read by other processes only, and freeing what nobody
+            // has looked at is cheaper. SAFETY: the mapping is private to readers, and no one can change or shorten a
+            // file with these seals.
             Some(unsafe { MmapOptions::new().map(handed_out.file()) }.map_err(failed("map a segment"))?)
         };
         Ok(Self { map, handed_out, entry })
@@ -272,7 +275,7 @@ pub enum SealResult {
     Sealed(Segment),
     /// Somebody has it mapped for writing still.
     Busy(ClientSegment),
-    /// Somebody has seen to it that it cannot be sealed.
+    /// Its client has made sealing impossible.
     Refused(ClientSegment),
 }
 
@@ -285,7 +288,7 @@ pub struct ClientSegment {
 }
 
 impl ClientSegment {
-    /// Makes one. It blocks: the kernel clears its pages, on the account of whoever calls.
+    /// Makes one. It blocks: the kernel clears the pages, in the caller's time.
     pub fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
         let (file, entry) = (memfd()?, account.enter(length));
         if length > 0 {
@@ -302,12 +305,12 @@ impl ClientSegment {
         self.length
     }
 
-    /// A descriptor for whoever fills it: a file of its own, open for writing.
+    /// A descriptor for the client that fills it: a file of its own, open for writing.
     pub fn hand_out(&self) -> std::io::Result<OwnedFd> {
         self.handed_out.open(OFlags::RDWR)
     }
 
-    /// Whether anybody has it open or mapped; true where the kernel cannot tell.
+    /// Whether a process has it open or mapped; true if the kernel cannot tell.
     pub fn is_held_elsewhere(&self) -> bool {
         self.handed_out.is_held()
     }

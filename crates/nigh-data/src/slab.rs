@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use rustix::fs::FallocateFlags;
 
 use crate::ObjectError;
-use crate::account::{Account, failed, memfd};
+use crate::memfd::{failed, memfd};
+use crate::memory_counters::MemoryCounters;
 
 /// Cells of one slab at most, and its bytes: what one slab costs in descriptors and tables is shared by so many.
 const CELLS_MAX: u64 = 16_384;
@@ -36,26 +37,22 @@ pub(crate) const fn cell_bytes(length: u64) -> u64 {
 }
 
 /// All slabs with room, by the size of their cells.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Slabs {
+    counters: Arc<MemoryCounters>,
     with_room: Mutex<BTreeMap<u64, Vec<Weak<Slab>>>>,
-    count: AtomicU64,
 }
 
 impl Slabs {
-    /// How many slabs there are.
-    pub(crate) fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn counted(&self, change: i64) {
-        self.count.fetch_add(change as u64, Ordering::Relaxed);
+    /// No slabs; those to come are counted in `counters`.
+    pub(crate) fn new(counters: Arc<MemoryCounters>) -> Self {
+        Self { counters, with_room: Mutex::default() }
     }
 }
 
 #[derive(Debug)]
 struct Slab {
-    account: Arc<Account>,
+    slabs: Arc<Slabs>,
     file: File,
     /// All of it, for reading.
     map: MmapRaw,
@@ -87,9 +84,9 @@ pub(crate) struct Cell {
 
 impl Cell {
     /// A place for `length` bytes.
-    pub(crate) fn take(account: &Arc<Account>, length: u32) -> Result<Self, ObjectError> {
+    pub(crate) fn take(all: &Arc<Slabs>, length: u32) -> Result<Self, ObjectError> {
         let cell = cell_bytes(u64::from(length));
-        let mut with_room = account.slabs.with_room.lock();
+        let mut with_room = all.with_room.lock();
         let slabs = with_room.entry(cell).or_default();
         while let Some(last) = slabs.last() {
             let Some(slab) = last.upgrade() else {
@@ -101,13 +98,13 @@ impl Cell {
             }
             slabs.pop();
         }
-        let slab = Arc::new(Slab::open(account, cell)?);
+        let slab = Arc::new(Slab::open(all, cell)?);
         let index = slab.take().ok_or(ObjectError::Memory { operation: "use a slab", reason: "it is full".into() })?;
         slabs.push(Arc::downgrade(&slab));
         Ok(Self { slab, index, length })
     }
 
-    /// Writes into it, which only whoever fills it does, before there is a second handle.
+    /// Writes into the cell. Only the task that fills it may, before there is a second handle.
     pub(crate) fn write(&self, at: u32, bytes: &[u8]) -> Result<(), ObjectError> {
         let end = u64::from(at) + bytes.len() as u64;
         if end > u64::from(self.length) {
@@ -148,17 +145,17 @@ impl Drop for Cell {
 }
 
 impl Slab {
-    fn open(account: &Arc<Account>, cell: u64) -> Result<Self, ObjectError> {
+    fn open(slabs: &Arc<Slabs>, cell: u64) -> Result<Self, ObjectError> {
         let cells = CELLS_MAX.min(SLAB_BYTES_MAX / cell);
-        let length = (cells * cell).next_multiple_of(account.page());
+        let length = (cells * cell).next_multiple_of(slabs.counters.page());
         let file = memfd()?;
         // Sparse: pages come with the cells.
         file.set_len(length).map_err(failed("size a slab"))?;
         let map = MmapOptions::new().map_raw_read_only(&file).map_err(failed("map a slab"))?;
-        let pages = length / account.page();
-        account.slab_made();
+        let pages = length / slabs.counters.page();
+        slabs.counters.slab_made();
         Ok(Self {
-            account: Arc::clone(account),
+            slabs: Arc::clone(slabs),
             file,
             map,
             cell,
@@ -177,7 +174,7 @@ impl Slab {
     }
 
     fn pages_of(&self, index: u32) -> Range<usize> {
-        let (start, page) = (self.start(index), self.account.page());
+        let (start, page) = (self.start(index), self.slabs.counters.page());
         (start / page) as usize..(start + self.cell).div_ceil(page) as usize
     }
 
@@ -200,7 +197,7 @@ impl Slab {
             new += u64::from(*cells == 0);
             *cells += 1;
         }
-        self.account.cell_taken(self.cell, new);
+        self.slabs.counters.cell_taken(self.cell, new);
         self.uses[index as usize].store(1, Ordering::Relaxed);
         Some(index)
     }
@@ -218,23 +215,23 @@ impl Slab {
                 }
             }
             let freed = gone.map_or(0, |gone| this.punch(gone));
-            this.account.cell_freed(this.cell, freed);
+            this.slabs.counters.cell_freed(this.cell, freed);
             room.free.push(index);
             !std::mem::replace(&mut room.listed, true)
         };
         if relist {
-            let mut with_room = this.account.slabs.with_room.lock();
+            let mut with_room = this.slabs.with_room.lock();
             with_room.entry(this.cell).or_default().push(Arc::downgrade(this));
         }
     }
 
     /// Gives pages back to the kernel, and says how many. Under the lock: a cell on them may be taken next.
     fn punch(&self, pages: Range<usize>) -> u64 {
-        let page = self.account.page();
+        let page = self.slabs.counters.page();
         let (offset, length) = (pages.start as u64 * page, pages.len() as u64 * page);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if let Err(error) = rustix::fs::fallocate(&self.file, flags, offset, length) {
-            // They are there still and are used again; their count is wrong until the slab goes.
+            // The pages stay and are used again; their count is wrong until the slab is freed.
             tracing::warn!(%error, "pages of a slab cannot be given back");
         }
         pages.len() as u64
@@ -243,7 +240,7 @@ impl Slab {
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        self.account.slab_gone();
+        self.slabs.counters.slab_gone();
     }
 }
 
@@ -254,11 +251,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::account::OVERHEAD;
+    use crate::account::{Account, OVERHEAD};
     use crate::segment_cost::Cost;
 
     fn filled(account: &Arc<Account>, bytes: &[u8]) -> Cell {
-        let cell = Cell::take(account, bytes.len() as u32).unwrap();
+        let cell = Cell::take(&account.slabs, bytes.len() as u32).unwrap();
         cell.write(0, bytes).unwrap();
         cell
     }
@@ -283,7 +280,7 @@ mod tests {
         for (n, cell) in cells.iter().enumerate() {
             assert_eq!(cell.as_slice(), [n as u8; 100]);
         }
-        assert_eq!(account.slabs.count(), 1);
+        assert_eq!(account.slack().segments, 1);
         assert!(filled(&account, &[1; 100]).write(1, &[2; 100]).is_err(), "beyond its own bytes");
     }
 
@@ -308,12 +305,12 @@ mod tests {
     #[test]
     fn a_full_slab_is_used_again_when_a_cell_of_it_is_free() {
         let account = Account::open().unwrap();
-        let mut cells: Vec<_> = (0..CELLS_MAX + 1).map(|_| Cell::take(&account, 64).unwrap()).collect();
-        assert_eq!(account.slabs.count(), 2);
+        let mut cells: Vec<_> = (0..CELLS_MAX + 1).map(|_| Cell::take(&account.slabs, 64).unwrap()).collect();
+        assert_eq!(account.slack().segments, 2);
         cells.truncate(CELLS_MAX as usize - 1);
-        assert_eq!(account.slabs.count(), 1);
-        cells.push(Cell::take(&account, 64).unwrap());
-        assert_eq!(account.slabs.count(), 1);
+        assert_eq!(account.slack().segments, 1);
+        cells.push(Cell::take(&account.slabs, 64).unwrap());
+        assert_eq!(account.slack().segments, 1);
     }
 
     proptest! {

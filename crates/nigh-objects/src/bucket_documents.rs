@@ -1,7 +1,8 @@
 //! What is set of a bucket beyond what S3 keeps: one document a bucket, in the registry.
 //!
-//! All are kept in memory too: a bucket without a document costs one load of a counter. Where others write too, what they
-//! do is taken over soon after (`follow`); while the registry's servers cannot be reached nothing is, then all that was missed.
+//! All are kept in memory too: a bucket without a document costs one load of a counter. Where others write too, what
+//! they do is taken over soon after (`follow`); while the registry's servers cannot be reached nothing is, then all
+//! that was missed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,8 @@
 //! What the node keeps in memory: the shelf on which copies of objects are, without their bytes.
 //!
-//! It decides how much must go to make room; which copies these are, `eviction` says. Which copy may be kept and shown is
-//! the protocol's to decide (`nigh_protocol::NodeCache`, which has its copies here). It never fetches, allocates or waits.
+//! It decides how much must go to make room; which copies these are, `eviction` says. Which copy may be kept and shown
+//! is the protocol's to decide (`nigh_protocol::NodeCache`, which has its copies here). It never fetches, allocates or
+//! waits.
 //!
 //! Room: `kept + reserved <= budget`, in bytes as the kernel counts them and in segments (each takes a file
 //! descriptor and a mapping). Only a budget lowered below what is reserved breaks it, until that is released;
@@ -120,7 +121,7 @@ pub(crate) struct Shelf<V> {
     order: Order<DefaultPolicy>,
     /// Copies that were evicted and had no other, until their owner is told.
     orphans: Vec<(ObjectId, V)>,
-    /// What others are told of the copies.
+    /// What other processes are told of the copies.
     told: ChangeLog,
 }
 
@@ -162,8 +163,8 @@ impl<V: Clone> Shelf<V> {
         self.kept.plus(self.reserved).bytes <= self.budget.bytes / 2
     }
 
-    /// True if another copy would drive out nothing that is hot: there is room to spare, or what would go next was not read
-    /// more than once.
+    /// True if another copy would drive out nothing that is hot: there is room to spare, or what would go next was not
+    /// read more than once.
     pub(crate) fn takes_guests(&mut self) -> bool {
         self.is_spare() || self.order.victim().is_none_or(|next| !self.order.is_hot(next))
     }
@@ -297,9 +298,9 @@ impl<V: Clone> Shelf<V> {
         dropped
     }
 
-    /// Drops copies that take `bytes`, but for those that `is_held` says would free nothing, and looks at `looks` of them at
-    /// most. Copies that have no other go last; who asks again is not shown first what was passed over.
-    /// With `named` it says which they were, but for those that had no other.
+    /// Drops copies that take `bytes`, but for those that `is_held` says would free nothing, and looks at `looks` of
+    /// them at most. Copies that have no other go last; who asks again is not shown first what was passed over. With
+    /// `named` it says which they were, but for those that had no other.
     pub(crate) fn give_back(
         &mut self,
         bytes: u64,

@@ -1,20 +1,23 @@
-//! Objects with a write that the store may yet carry out: it was sent, and no answer came.
+//! Objects with a write whose outcome is unknown: the write was sent to the store, and no answer came.
 //!
-//! Such a write may land at any later time, also over a newer one. Until that is unlikely, or a later write of the
-//! object has succeeded, what the store shows of it is not kept: readers ask the store each time, and see what it has.
-//! It decides which objects these are; it never asks a store or a clock.
+//! The store may carry such a write out at any later time, also over a newer one. Until that is unlikely, or a later
+//! write of the object has succeeded, nothing that the store shows of the object is cached: each reader asks the store.
+//! This module decides which objects these are; it asks no store and no clock.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use nigh_data::ObjectId;
 use nigh_terms::Monotonic;
 
-use crate::write_back::LANDS_WITHIN;
-
-/// Objects told apart. With more, which takes a store that fails for long, all objects are in doubt for that time.
+/// How long a push without an answer may be carried out: longer than servers, proxies and their queues keep a request
+/// whose client has gone.
+pub(crate) const LANDS_WITHIN: Duration = Duration::from_secs(15 * 60);
+/// Objects told apart. With more, which takes a store that fails for long, every object counts as one of them for that
+/// time.
 const DOUBTS_MAX: usize = 10_000;
 
-/// What is in doubt, and until when.
+/// The objects whose last write has an unknown outcome, each with the end of that time.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     until: HashMap<ObjectId, Monotonic>,

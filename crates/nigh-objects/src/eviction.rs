@@ -1,13 +1,13 @@
 //! Which copy goes when room is short: the order of copies, and the policies that make it.
 //!
 //! It decides the next victim and nothing else: no clock, no bytes, no locks. `cache` says how much has to go and takes
-//! the victims out; `nigh experiment eviction` replays a trace through the same code, and the default (`DefaultPolicy`) is what
-//! won there. Whatever the policy, two sorts of copies stand beside its order: those that are unlikely to be read again
-//! (written here and never read since) go first, ephemeral ones last: they are the only ones of their objects. What only
-//! functions read that gain nothing from the cache does not come into it (`memory`).
+//! the victims out; `nigh experiment eviction` replays a trace through the same code, and the default (`DefaultPolicy`)
+//! is what won there. Whatever the policy, two sorts of copies stand beside its order: those that are unlikely to be
+//! read again (written here and never read since) go first, ephemeral ones last: they are the only ones of their
+//! objects. What only functions read that gain nothing from the cache does not come into it (`memory`).
 //!
-//! OFC (section 6.4) gives up all outputs before any input. An output that the next function is about to read would then
-//! not live in a full cache, so that a share of the bytes is left to such copies (`UnreadCopyRule`).
+//! OFC (section 6.4) gives up all outputs before any input. An output that the next function is about to read would
+//! then not live in a full cache, so that a share of the bytes is left to such copies (`UnreadCopyRule`).
 
 mod greedy_dual;
 mod lru;
@@ -32,9 +32,9 @@ const EPHEMERAL: u8 = 255;
 /// How a copy came to be here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Read from what stands behind the cache.
+    /// Read from the store or the journal.
     Read,
-    /// Written here; what stands behind has it too.
+    /// Written here; the store or the journal has it too.
     Written,
     /// Written here, and nowhere else.
     Ephemeral,
@@ -77,7 +77,7 @@ pub trait EvictionPolicy {
 /// What becomes of copies that are unlikely to be read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadCopyRule {
-    /// The policy's affair, as all others.
+    /// Evicted by the policy, as every other copy.
     AsOthers,
     /// They go first, but for this share of all bytes, in percent.
     FirstBeyond(u8),

@@ -1,9 +1,9 @@
-//! What becomes of a copy that a shrinking node gives up: pure.
+//! What happens to a copy that a shrink drops. Pure.
 //!
-//! OFC (EuroSys 2021, section 6.4) moves a hot object to the backup that has its bytes already, for that moves none. Here
-//! the home knows who else has a current copy: one of them becomes the object's *holder*, whom the home asks before it asks
-//! the store. Where there is none, an object that was read more than once is brought into the memory of another node; any
-//! other is dropped, for the store has it.
+//! OFC (EuroSys 2021, section 6.4) moves a hot object to the backup that has its bytes already, for that moves none.
+//! Here the home knows who else has a current copy: one of them becomes the object's *holder*, whom the home asks
+//! before it asks the store. Where there is none, an object that was read more than once is brought into the memory of
+//! another node; any other is dropped, for the store has it.
 //!
 //! The memory itself is free before any of this begins: whoever needs it waits for nothing here.
 
@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 /// Bytes that one shrink may have brought elsewhere: what a link of 10 Gbit/s carries in a tenth of a second.
 pub(crate) const COPIED_MAX_BYTES: u64 = 128 << 20;
 
-/// What a home answers of a copy that is given up.
+/// What a home answers about a copy that was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HolderElection {
     /// This node has a current copy, and is the holder from now on.
     At(NodeNumber),
     /// Nobody else has one.
     Nobody,
-    /// What was given up is not the newest version.
+    /// The dropped copy was not of the newest version.
     Stale,
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum Fate {
     Dropped,
 }
 
-/// What is given up.
+/// A copy that was dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GivenUp {
     pub(crate) bytes: u64,
@@ -45,8 +45,8 @@ pub(crate) struct GivenUp {
     pub(crate) is_hot: bool,
 }
 
-/// Who becomes the holder of an object at `version`, which `from` gives up: the home's own process if it has a copy, else one
-/// of those whom the directory names. Objects are spread over them by their names.
+/// Who becomes the holder of an object at `version`, which `from` gives up: the home's own process if it has a copy,
+/// else one of those whom the directory names. Objects are spread over them by their names.
 pub(crate) fn elect(
     object: NamePrint,
     (given_up, from): (Version, Member),

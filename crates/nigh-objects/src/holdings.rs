@@ -1,8 +1,9 @@
-//! What a node tells others of its copies: which came and which went, by the prints of their objects' names. Pure.
+//! What a node tells other processes about its copies: which came and which went, by the prints of their objects'
+//! names. Pure.
 //!
-//! Who places work wants to know where bytes are, and asks nobody for it: each node tells what changed since it told last.
-//! Changes are kept in a log of fixed length. Who follows it from the beginning, or has fallen behind it, is first told of
-//! all copies, page by page; what changes meanwhile comes after. What was told may be told again, and ends the same.
+//! Placement needs to know where bytes are without asking: each node tells what has changed since it told last. Changes
+//! are kept in a log of fixed length. Who follows it from the beginning, or has fallen behind it, is first told of all
+//! copies, page by page; what changes meanwhile comes after. What was told may be told again, and ends the same.
 
 use std::collections::VecDeque;
 

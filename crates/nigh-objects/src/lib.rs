@@ -1,7 +1,7 @@
 //! Object memory: what functions read and write, kept near.
 //!
-//! `ObjectMemory` is the one way in for every door. Behind it: what may be kept and shown (`nigh_protocol`), what
-//! room copies have (`cache` and `eviction`, pure), the order of writes (`nigh_engine::Ledger`), and the system of record
+//! `ObjectMemory` is the one way in for every door. Behind it: what may be kept and shown (`nigh_protocol`), what room
+//! copies have (`cache` and `eviction`, pure), the order of writes (`nigh_engine::Ledger`), and the system of record
 //! (`nigh_stores`).
 
 mod assembly;
@@ -23,6 +23,7 @@ mod shards;
 mod spool;
 mod stamps;
 mod sync;
+mod transaction_part;
 mod uploads;
 mod write_back;
 mod write_order;

@@ -1,15 +1,21 @@
 //! The object memory: the one way to objects, for both doors and the runtime.
 //!
-//! The shell around the decisions of the protocol (`coherence`) and of the cache: it authorises by `Principal`, orders the
-//! writes of an object, moves bytes between callers, segments and what stands behind (`write_back`), and emits an event
-//! for each data call. Here is what is asked of it; `reads`, `writes`, `copies` and `multipart` do it.
+//! The shell around the decisions of the protocol (`coherence`) and of the cache: it authorises by `Principal`, orders
+//! the writes of an object, moves bytes between callers, segments and `write_back`, and emits an event for each data
+//! call. Here it is opened and looked at from outside; a file each has reads, writes, copies, buckets, tags and
+//! multipart uploads.
 
 mod append_order;
+mod buckets;
 pub(crate) mod cluster;
 mod coherence;
 mod copies;
+mod current;
+mod draft;
 mod fast;
+mod fetch;
 mod foreign;
+mod intake;
 mod invocations;
 mod machines;
 mod multipart;
@@ -17,10 +23,13 @@ mod notify;
 mod outside;
 mod reads;
 mod repeats;
+mod room;
 mod shrink;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod write_modes;
 mod write_ticket;
 mod writes;
 
@@ -31,51 +40,40 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nigh_data::account::{Account, segments_max};
-use nigh_data::attributes::check_tags;
-use nigh_data::listing::RollUp;
 use nigh_data::segment::Segment;
 use nigh_data::segment_cost::Cost;
-use nigh_data::{
-    BucketInfo, DataCall, GetReply, GetRequest, ListPage, ListRequest, ObjectError, ObjectId, ObjectMeta,
-    ObjectObserver, PutDone, PutRequest, ServeOutcome, Tags, WriteConditions,
-};
-use nigh_engine::RequestId;
-use nigh_protocol::{CacheLimits, HomeLimits, Member, NodeNumber, Stamp};
+use nigh_data::{DataCall, ObjectError, ObjectId, ObjectMeta, ObjectObserver};
+use nigh_protocol::{CacheLimits, HomeLimits, Member, NodeNumber};
 use nigh_stores::Store;
 use nigh_terms::{
-    Admission, BucketName, ByteSize, Clock, Incarnation, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token,
-    Version,
+    BucketName, ByteSize, Clock, Incarnation, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token, Version,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use self::append_order::{AppendNumber, AppendOrder};
-use self::cluster::{CopyUse, Frontiers, Holders, HomeUses, LeftCopy, Neighbours, Place, RemoteHomes};
-use self::coherence::{Coherence, ShelfGuard};
+use self::cluster::{Frontiers, Holders, HomeUses, LeftCopy, Neighbours, Place};
+use self::coherence::Coherence;
 pub use self::fast::{AbandonedSegment, OpenSegment, SealOutcome, SealedSegment, SegmentPut};
 use self::machines::NewHome;
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents, Writer};
 pub use self::shrink::ShrinkResult;
 pub use self::transactions::{CommittedTransaction, NewTransaction, TransactionName, WrittenObject};
-pub(crate) use self::transactions::{Part, encode_part};
 use self::transactions::{Transactions, found_in, warn_of_lost};
-use crate::cache::{DroppedCopies, OverheadCost, Shelf};
 use crate::completed::CompletedUploads;
 use crate::doubts::Doubts;
 use crate::holdings::{HoldingsCursor, HoldingsPage};
-use crate::kept::CachedCopy;
 use crate::meter::Meter;
 use crate::outside::{OutsideWrites, StoreNotice};
 use crate::shards::Shards;
 use crate::spool::{Spool, blocking};
-use crate::stamps::Stamped as _;
 use crate::sync::{Mutex, spawn};
 use crate::uploads::Uploads;
 use crate::write_back::{Copies, WriteBack, Writes};
 use crate::write_order::WriteOrder;
-use crate::{BucketPolicy, DirtyUsage, MemoryUsage, UnpushedObject};
+use crate::{DirtyUsage, MemoryUsage, UnpushedObject};
 
-/// Copies that are told of at a time, with the cache locked.
+/// Copies in one page of holdings, for which the cache is locked.
 const HOLDINGS_AT_ONCE: u32 = 4096;
 
 /// The limits of a memory.
@@ -83,25 +81,10 @@ const HOLDINGS_AT_ONCE: u32 = 4096;
 pub struct MemoryLimits {
     /// The bytes that all segments together may take.
     pub cache: ByteSize,
-    /// Objects above this are not kept.
+    /// Larger objects are not cached.
     pub cached_object: ByteSize,
-    /// Objects above this are refused.
+    /// Larger objects are refused.
     pub object: ByteSize,
-}
-
-/// What is known of an object that is kept.
-#[derive(Clone, Debug)]
-struct Resident {
-    meta: Arc<ObjectMeta>,
-    /// Its bytes; absent if it is larger than what is kept.
-    segment: Option<Segment>,
-}
-
-impl Resident {
-    /// The same under the version that its home names.
-    fn stamped(self, stamp: &Stamp) -> Self {
-        Self { meta: Arc::new(self.meta.stamped(stamp)), ..self }
-    }
 }
 
 /// Coherent object memory. A clone is another handle to the same.
@@ -114,11 +97,12 @@ struct ObjectMemoryState {
     observers: Arc<[Arc<dyn ObjectObserver>]>,
     limits: MemoryLimits,
     coherence: Coherence,
-    /// Asked and changed under the lock of `coherence` or beside it, never around it.
+    /// Locked within the lock of `coherence` or without it, never around it.
     doubts: Mutex<Doubts>,
     /// As `doubts`.
     outside: Mutex<OutsideWrites>,
-    /// What is being written here, and what was heard of it meanwhile. Around the cache's lock.
+    /// The objects that are being written here, and what the store said of each meanwhile. Locked around the cache's
+    /// lock.
     writing: Mutex<HashMap<ObjectId, StoreNotice>>,
     account: Arc<Account>,
     order: WriteOrder,
@@ -130,9 +114,9 @@ struct ObjectMemoryState {
     neighbours: Option<Arc<Neighbours>>,
     /// This life of this node, in a cluster.
     me: Option<Member>,
-    /// Who holds what others gave up.
+    /// The holders of what other nodes have evicted.
     holders: Holders,
-    /// Where it goes what a shrink gives up, in a cluster.
+    /// Takes the copies that a shrink drops, in a cluster.
     left: Option<mpsc::Sender<Vec<LeftCopy>>>,
     uses: HomeUses,
     transactions: Transactions,
@@ -141,28 +125,7 @@ struct ObjectMemoryState {
     notifications: OnceLock<Notifications>,
 }
 
-/// Room in the cache, until it is used or dropped.
-struct Reservation {
-    inner: Arc<ObjectMemoryState>,
-    cost: Cost,
-}
-
-impl Reservation {
-    /// The room, now the caller's to keep a copy in.
-    fn take(mut self) -> Cost {
-        std::mem::take(&mut self.cost)
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        if self.cost != Cost::default() {
-            self.inner.shelf().release(self.cost);
-        }
-    }
-}
-
-/// Runs `work` to its end, also if the caller no longer waits: a client that hangs up leaves nothing half done.
+/// Runs `work` to its end, also if the caller stops waiting: a client that hangs up leaves nothing half done.
 async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
 ) -> Result<T, ObjectError> {
@@ -175,144 +138,13 @@ impl ObjectMemoryState {
         DataCall::begin(Arc::clone(&self.observers), Arc::clone(&self.clock), who.clone(), bucket.clone(), key.cloned())
     }
 
-    /// The copies in memory.
-    fn shelf(&self) -> ShelfGuard<'_> {
-        self.coherence.shelf()
-    }
-
     fn now(&self) -> Monotonic {
         self.clock.monotonic()
-    }
-
-    /// Tells the meter what is kept now, and frees what left the cache, outside its lock.
-    fn settle<T>(&self, dropped: Vec<T>) {
-        let (kept, budget, orphans) = {
-            let mut shelf = self.shelf();
-            (shelf.kept(), shelf.budget(), shelf.take_orphans())
-        };
-        self.meter.holds(kept, budget);
-        for (object, orphan) in orphans {
-            self.back.gone_from_memory(&object, orphan.meta.unpack().version);
-        }
-        drop(dropped);
-    }
-
-    /// As `settle`, for what had to make room.
-    fn evict(&self, dropped: DroppedCopies<CachedCopy>) {
-        self.meter.evicted(dropped.len());
-        self.settle(dropped);
-    }
-
-    /// What readers hold beyond the cache, and what goes by itself when copies go.
-    fn beyond(&self, cache: &Shelf<CachedCopy>) -> OverheadCost {
-        let slack = self.account.slack();
-        let lingering = self.account.living().minus(slack).minus(cache.kept()).minus(cache.reserved());
-        OverheadCost { lingering, slack }
-    }
-
-    /// Whether what is read with `admission` may be brought into memory now.
-    fn admits(&self, admission: Admission) -> bool {
-        match admission {
-            Admission::Always => true,
-            Admission::Spare => self.shelf().is_spare(),
-            Admission::Never => false,
-        }
-    }
-
-    /// Room for `cost`, if the cache can give it.
-    fn reserve(self: &Arc<Self>, cost: Cost) -> Option<Reservation> {
-        let (granted, dropped) = {
-            let mut cache = self.shelf();
-            let beyond = self.beyond(&cache);
-            cache.reserve(cost, beyond)
-        };
-        if !dropped.is_empty() {
-            self.evict(dropped);
-        }
-        granted.then(|| Reservation { inner: Arc::clone(self), cost })
     }
 
     /// Refuses a bucket that is not there.
     async fn find_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         self.back.find_bucket(&who.namespace, bucket).await
-    }
-
-    /// Where the bucket asks for it: drops the copy that the store has something else for.
-    async fn revalidate(&self, object: &ObjectId) -> Result<(), ObjectError> {
-        if !self.back.revalidates(object) {
-            return Ok(());
-        }
-        let Some(kept) = self.shelf().peek(object).map(|kept| kept.meta.unpack()) else {
-            return Ok(());
-        };
-        match self.back.head(object).await {
-            Ok(meta) if meta.etag == kept.etag => {}
-            Ok(_) | Err(ObjectError::NoSuchKey(_)) => self.forget(object, kept.version),
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    /// Somebody else has written an object in the store: a new version, of which nothing is kept.
-    fn written_by_others(self: &Arc<Self>, object: &ObjectId) {
-        if !self.coherence.is_home(self.coherence.shards.of(object)) {
-            return self.outside_there(object);
-        }
-        self.written_by_others_here(object);
-    }
-
-    /// As `written_by_others`, of an object whose home is here.
-    fn written_by_others_here(&self, object: &ObjectId) {
-        let kept = self.shelf().peek(object).map(|kept| kept.meta.version());
-        let only_copy = kept.filter(|_| self.back.is_ephemeral(object));
-        let forgotten = self.coherence.outside(self.now(), object);
-        if let Some(version) = only_copy {
-            self.back.gone_from_memory(object, version);
-        }
-        self.settle(forgotten);
-    }
-
-    /// The object's metadata as it is now, shown to `who`.
-    async fn current(self: &Arc<Self>, who: &Principal, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
-        let found = if who.invocation.is_none() && !self.coherence.is_alone() {
-            self.current_from_outside(object).await
-        } else {
-            self.current_of(object).await
-        };
-        match &found {
-            Ok(meta) => self.shows(who, object, meta),
-            Err(_) => self.shows_newest(who),
-        }
-        found
-    }
-
-    /// The object's metadata as it is now.
-    async fn current_of(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
-        self.revalidate(object).await?;
-        let mut attempts = 0;
-        loop {
-            let kept = self.shelf().peek(object).map(|kept| kept.meta.unpack());
-            if let Some(meta) = kept
-                && self.copies_are(object) == CopyUse::Shown
-            {
-                return Ok(meta);
-            }
-            attempts += 1;
-            match self.look(object).await {
-                // A write that has ended in between has put it back.
-                Err(ObjectError::EphemeralLost(_)) if attempts < reads::EPHEMERAL_ATTEMPTS => {}
-                other => return other,
-            }
-        }
-    }
-
-    /// The object's metadata as it is now, or that there is none.
-    async fn current_if_any(self: &Arc<Self>, object: &ObjectId) -> Result<Option<Arc<ObjectMeta>>, ObjectError> {
-        match self.current_of(object).await {
-            Ok(meta) => Ok(Some(meta)),
-            Err(ObjectError::NoSuchKey(_)) => Ok(None),
-            Err(other) => Err(other),
-        }
     }
 }
 
@@ -320,8 +152,8 @@ fn object(who: &Principal, bucket: &BucketName, key: &ObjectKey) -> ObjectId {
     ObjectId { namespace: who.namespace.clone(), bucket: bucket.clone(), key: key.clone() }
 }
 
-/// The machines of a node alone: it and the home of its one shard, under the journal's new epoch, which is its
-/// incarnation too. Between the two nothing is lost: neither asks again.
+/// The machines of a node alone: the node and the home of its one shard, under the journal's new epoch, which is the
+/// node's incarnation too. No message between the two is lost, so neither sends one again.
 fn alone(writes: &Writes, budget: Cost) -> Coherence {
     let (shard, ledger) = (ShardId(0), &writes.ledger);
     let epoch = ledger.epoch(shard);
@@ -382,8 +214,8 @@ impl ObjectMemory {
         Self::open_at(None, store, writes, clock, observers, spool, limits).await
     }
 
-    /// As `open`, of a member of a cluster: homes come by `take_home`, and what has its home elsewhere is asked for there.
-    /// `writes` has the ledger of the homes to come, and has recovered nothing.
+    /// As `open`, of a member of a cluster: homes come by `take_home`, and what has its home elsewhere is asked for
+    /// there. `writes` has the ledger of the homes to come, and has recovered nothing.
     ///
     /// # Errors
     /// As `open`.
@@ -408,7 +240,7 @@ impl ObjectMemory {
         spool: PathBuf,
         limits: MemoryLimits,
     ) -> Result<Self, ObjectError> {
-        // Of a cluster's store others have the same.
+        // In a cluster, other nodes use the store's spool too.
         let own = store.spool().filter(|_| place.is_none());
         let folder = own.map_or(spool, Path::to_path_buf);
         let uploads = folder.join("uploads");
@@ -492,7 +324,8 @@ impl ObjectMemory {
         })
     }
 
-    /// What one who stands at `cursor` is to be told of the copies here: a page at a time, so that nobody waits long.
+    /// The changes among the copies here since `cursor`: a page at a time, so that readers of the cache do not wait
+    /// long.
     #[must_use]
     pub fn holdings(&self, cursor: HoldingsCursor) -> HoldingsPage {
         self.0.shelf().holdings(cursor, HOLDINGS_AT_ONCE)
@@ -541,8 +374,8 @@ impl ObjectMemory {
         self.0.back.unpushed(namespace, bucket, prefix, limit)
     }
 
-    /// Gives up a write that was acknowledged, if it is still the newest of its object and is not being pushed. For
-    /// operators, where it can never be pushed.
+    /// Drops a write that was acknowledged, if it is still the newest of its object and is not being pushed. For
+    /// operators, when the write can never be pushed.
     pub async fn drop_unpushed(&self, object: &ObjectId, version: Version) -> bool {
         let dropped = self.0.back.drop_unpushed(object, version).await;
         if dropped {
@@ -551,32 +384,9 @@ impl ObjectMemory {
         dropped
     }
 
-    /// Somebody else has written an object, or may have: the next read asks the store.
+    /// A write from outside may have changed an object: the next read asks the store.
     pub fn invalidate(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) {
         self.0.written_by_others(&object(who, bucket, key));
-    }
-
-    /// How a bucket's writes are kept.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, or the store's.
-    pub async fn bucket_policy(&self, who: &Principal, bucket: &BucketName) -> Result<BucketPolicy, ObjectError> {
-        self.head_bucket(who, bucket).await?;
-        Ok(self.0.back.bucket_policy(&who.namespace, bucket))
-    }
-
-    /// Replaces how a bucket's writes are kept; the default removes it. Writes acknowledged before stay as they are.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`; `InvalidArgument` for a policy that contradicts itself or that the store cannot keep.
-    pub async fn set_bucket_policy(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        policy: BucketPolicy,
-    ) -> Result<(), ObjectError> {
-        self.head_bucket(who, bucket).await?;
-        self.0.back.set_bucket_policy(&who.namespace, bucket, policy).await
     }
 
     /// Changes the bytes that segments may take. Copies beyond a lower budget are dropped before this returns;
@@ -591,84 +401,8 @@ impl ObjectMemory {
         self.0.evict(dropped);
     }
 
-    /// Makes a bucket.
-    ///
-    /// # Errors
-    /// `BucketAlreadyOwnedByYou`, or the store's.
-    pub async fn create_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
-        let mut call = self.0.begin(who, bucket, None);
-        self.0.back.create_bucket(&who.namespace, bucket).await?;
-        call.succeeded(ServeOutcome::Metadata, None, Token::empty());
-        Ok(())
-    }
-
-    /// Removes an empty bucket, and its unfinished uploads.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, `BucketNotEmpty`, or the store's.
-    pub async fn delete_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
-        let mut call = self.0.begin(who, bucket, None);
-        self.0.check_empty_elsewhere(&who.namespace, bucket).await?;
-        self.0.back.delete_bucket(&who.namespace, bucket).await?;
-        self.0.forget_notifications(&who.namespace, bucket).await;
-        self.0.completed.lock().forget(&who.namespace, bucket);
-        for upload in self.0.uploads.list(&who.namespace, bucket, "") {
-            self.0.end_upload(upload).await?;
-        }
-        call.succeeded(ServeOutcome::Delete, None, Token::empty());
-        Ok(())
-    }
-
-    /// What is known of a bucket.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, or the store's.
-    pub async fn head_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
-        let mut call = self.0.begin(who, bucket, None);
-        let info = self.0.back.head_bucket(&who.namespace, bucket).await?;
-        call.succeeded(ServeOutcome::Metadata, None, Token::empty());
-        Ok(info)
-    }
-
-    /// The namespace's buckets. It names no bucket, so it emits no event.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn list_buckets(&self, who: &Principal) -> Result<Vec<BucketInfo>, ObjectError> {
-        self.0.back.list_buckets(&who.namespace).await
-    }
-
-    /// Reads an object. From memory if it is there; if not, it is brought there, or streamed past if it is too
-    /// large or being written.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, `NoSuchKey`, a condition's or the range's, or the store's.
-    pub async fn get(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        request: GetRequest,
-    ) -> Result<GetReply, ObjectError> {
-        self.0.get(who, bucket, key, request).await
-    }
-
-    /// Reads what is known of an object; the conditions and the range are those of a get.
-    ///
-    /// # Errors
-    /// As of a get.
-    pub async fn head(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        request: GetRequest,
-    ) -> Result<Arc<ObjectMeta>, ObjectError> {
-        self.0.head(who, bucket, key, request).await
-    }
-
-    /// What is in memory of an object, and its bytes if they are, for whoever looks at it beside its readers: nobody is
-    /// told, nothing is counted, and no copy becomes more recent by it.
+    /// The metadata of an object's copy, and its bytes if they are in memory, without a read: no event is emitted,
+    /// nothing is counted, and the copy does not become more recent.
     #[must_use]
     pub fn peek(&self, object: &ObjectId) -> Option<(Arc<ObjectMeta>, Option<Segment>)> {
         let (meta, segment) = {
@@ -677,94 +411,5 @@ impl ObjectMemory {
             (kept.meta.clone(), kept.segment.clone())
         };
         Some((meta.unpack(), segment))
-    }
-
-    /// Writes an object. When it returns the write is durable.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, what is wrong with the body, a condition's, or the store's. Nothing is written then, but
-    /// for a `Store` error, after which the object is the old or the new one.
-    pub async fn put(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        request: PutRequest,
-    ) -> Result<PutDone, ObjectError> {
-        self.0.put(who, bucket, key, request).await
-    }
-
-    /// Deletes an object; also one that is not there. `request` is the client's name for it, the same when it repeats it.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, a condition's, or the store's.
-    pub async fn delete(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        conditions: WriteConditions,
-        request: Option<RequestId>,
-    ) -> Result<(), ObjectError> {
-        self.0.delete(who, bucket, key, conditions, request).await
-    }
-
-    /// Lists a bucket.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, or the store's.
-    pub async fn list(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        request: ListRequest,
-    ) -> Result<ListPage, ObjectError> {
-        let mut call = self.0.begin(who, bucket, None);
-        let prefix = request.prefix.clone();
-        for _ in 0..reads::ATTEMPTS {
-            let (mut roll_up, mut question) = RollUp::begin(request.clone());
-            if question.is_none() {
-                self.0.back.head_bucket(&who.namespace, bucket).await?;
-            }
-            let elsewhere = RemoteHomes::new(&self.0, (&who.namespace, bucket), &prefix);
-            while let Some(asked) = question {
-                let (after, back) = (asked.after.as_deref(), &self.0.back);
-                let listed = back.list(&who.namespace, bucket, &prefix, after, asked.limit, &elsewhere).await?;
-                question = roll_up.answer(listed);
-            }
-            if elsewhere.until_covered().await? {
-                self.0.shows_newest(who);
-                call.succeeded(ServeOutcome::Metadata, None, Token::empty());
-                return Ok(roll_up.page());
-            }
-        }
-        Err(ObjectError::SlowDown("the homes of the bucket's objects move faster than it can be listed"))
-    }
-
-    /// An object's tags.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, `NoSuchKey`, or the store's.
-    pub async fn get_tags(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) -> Result<Tags, ObjectError> {
-        let mut call = self.0.begin(who, bucket, Some(key));
-        let meta = self.0.current(who, &object(who, bucket, key)).await?;
-        call.succeeded(ServeOutcome::Metadata, Some(meta.version), meta.token.clone());
-        Ok(meta.tags.clone())
-    }
-
-    /// Replaces an object's tags; none removes them. The object has a new version then, and the same bytes.
-    ///
-    /// # Errors
-    /// `InvalidTag`, `NoSuchBucket`, `NoSuchKey`, or the store's.
-    pub async fn put_tags(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        tags: Tags,
-    ) -> Result<(), ObjectError> {
-        let call = self.0.begin_write(who, bucket, key);
-        check_tags(&tags)?;
-        to_the_end(Arc::clone(&self.0).write_tags(call, object(who, bucket, key), tags)).await
     }
 }

@@ -273,7 +273,7 @@ pub(crate) fn document(changed: &ChangeNotice<'_>, rule: &NotificationRule) -> B
         "eventTime": at.rfc3339(),
         "eventName": change.name(),
         "userIdentity": { "principalId": format!("AWS:{actor}") },
-        // The doors listen on this machine; who stands behind a proxy is not known here.
+        // The doors listen on this machine; the client behind a proxy is not known here.
         "requestParameters": { "sourceIPAddress": "127.0.0.1" },
         "responseElements": {
             "x-amz-request-id": Uuid::new_v4().simple().to_string().to_uppercase()[..16],

@@ -1,5 +1,5 @@
-//! Objects that somebody else is writing now, as the store tells this node: from its begin to its end, or for as long as
-//! its lease lasts.
+//! Objects that somebody else is writing now, as the store tells this node: from its begin to its end, or for as long
+//! as its lease lasts.
 //!
 //! Meanwhile no copy of such an object is kept, readers go to the store, and writes of this node go through to it
 //! (`integrations/swift/README.md`). It decides which objects these are; it never asks a store or a clock.
@@ -9,14 +9,14 @@ use std::collections::HashMap;
 use nigh_data::{ETag, ObjectId};
 use nigh_terms::Monotonic;
 
-/// Writes of others under way that are told apart. One more is refused, and then not made.
+/// Writes from outside that may be under way at a time. One more is refused, and its writer does not make it.
 const TOKENS_MAX: usize = 10_000;
 
 /// The limit of writes under way is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
-/// What others are writing.
+/// The objects that are being written from outside.
 #[derive(Debug, Default)]
 pub(crate) struct OutsideWrites {
     /// For each object the tokens of its writes, and when their leases end.

@@ -1,7 +1,7 @@
 //! Where the memory's tasks meet: a lock, tasks beside the caller's, and work that may block.
 //!
-//! They are parking_lot's and tokio's. In unit tests they can be explored (`tests/interleaving`): then each lock and await
-//! is a point at which the schedule may change hands.
+//! They are parking_lot's and tokio's. In unit tests they can be explored (`tests/interleaving`): then each lock and
+//! await is a point at which the schedule may change hands.
 
 #[cfg(test)]
 #[path = "../../../tests/interleaving/explore.rs"]

@@ -1,8 +1,9 @@
-//! What stands behind the memory: the journal of acknowledged writes, what waits in it, and the store.
+//! Write-back: the journal of acknowledged writes, those that the store does not have yet, and the store.
 //!
-//! A write is durable when it returns, by its mode (`policy`): in the store, or in the ledger with the store to follow
-//! (`persistor`). Whoever reads here sees every acknowledged write, wherever it stands. Writes of one object come one
-//! after the other: the memory orders them. What waits and what is pushed when is decided in `dirty`.
+//! A write is durable by its mode (`policy`) before it is acknowledged: in the store, or in the ledger with the store
+//! to follow (`persistor`). A read here sees every acknowledged write, in the journal or in the store. Writes of one
+//! object come one after the other: the memory orders them (`memory/write_modes.rs`). `dirty` decides what is pushed
+//! when.
 
 mod about;
 mod bucket_calls;
@@ -31,9 +32,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use nigh_data::{ObjectError, ObjectId, ObjectMeta};
 use nigh_engine::journal::RecoveredRecord;
-use nigh_engine::{Ledger, Registry, RequestId, StagedPiece, WriteThrough};
+use nigh_engine::{Change, Ledger, Record, Registry, RequestId, StagedPiece, WriteThrough};
 use nigh_protocol::Member;
 use nigh_stores::{Payload, Store};
 use nigh_terms::{ByteSize, Clock, Epoch, Namespace, ShardId, Version};
@@ -53,22 +55,22 @@ pub use self::policy::{Access, BucketPolicy, ModeRule, ParseWriteModeError, Poli
 pub(crate) use self::reads::AskElsewhere;
 pub(crate) use self::requests::RequestRecord;
 use self::requests::Requests;
+pub(crate) use self::room::Room;
 pub use self::shadow::PushOutcome;
+pub(crate) use self::shadow::{PlaceholderGuard, PlaceholderOutcome};
 use self::shadow::{RefusedRequests, UnannouncedWrites};
 pub(crate) use self::shards::{fenced, written_by};
 use self::trims::Trims;
 pub use self::unpushed::UnpushedObject;
 use self::unsettled::UnconfirmedTrims;
 use crate::bucket_documents::BucketDocuments;
+use crate::doubts::LANDS_WITHIN;
 use crate::meter::WriteBackMeter;
 use crate::shards::Shards;
 use crate::sync::Mutex;
 
 /// The registry's table of buckets' policies.
 const POLICIES: &str = "bucket-policies";
-/// How long a push without an answer may land: longer than servers, proxies and their queues keep a request whose
-/// client has gone.
-pub(crate) const LANDS_WITHIN: Duration = Duration::from_secs(15 * 60);
 
 /// How writes are kept where a bucket does not say otherwise, and what may wait.
 #[derive(Clone, Debug)]
@@ -89,7 +91,8 @@ pub struct WriteSettings {
     pub back_off_max: Duration,
     /// Pushes under way at a time.
     pub pushes_max: usize,
-    /// How long a write waits for room, or for an earlier one of its object to be pushed, before it is told to come back.
+    /// How long a write waits for room, or for an earlier one of its object to be pushed, before it is told to come
+    /// back.
     pub wait: Duration,
 }
 
@@ -122,30 +125,6 @@ impl Default for WriteSettings {
     }
 }
 
-/// Whom a write tells where it has come to stand, so that all are known in the order of their versions.
-pub(crate) trait Order: Send + Sync {
-    /// A version, never a write's, to mark in the store what has no place in the order yet.
-    fn mark(&self) -> Version;
-    /// The ledger is about to be asked for a version.
-    fn asking(&self);
-    /// It gave this one; who reads here sees the write. `stored` says that the store has it.
-    fn placed(&self, version: Version, stored: bool);
-    /// It gave this one, and nobody may read of the write that may have it.
-    fn placed_unseen(&self, version: Version);
-    /// It gave this one, and the write does not take place.
-    fn passed(&self, version: Version);
-    /// It gave none; or, if `lost`, one that nobody knows.
-    fn refused(&self, lost: bool);
-    /// The ledger is about to be asked for a version that is no write's: whom to tell which it was.
-    fn aside(&self) -> Box<dyn NonWriteVersion>;
-}
-
-/// A version that is no write's, on its way. One that is dropped gave none, or one that nobody knows.
-pub(crate) trait NonWriteVersion: Send {
-    /// It is this one.
-    fn is(self: Box<Self>, version: Version);
-}
-
 /// A write on its way.
 pub(crate) struct Write<'a> {
     pub(crate) object: &'a ObjectId,
@@ -156,12 +135,12 @@ pub(crate) struct Write<'a> {
     pub(crate) staged: Option<Vec<StagedPiece>>,
     pub(crate) mode: WriteMode,
     pub(crate) request: Option<RequestId>,
-    pub(crate) order: &'a dyn Order,
-    /// What the conditions of the request were checked on, where others write too: nothing else is replaced.
+    /// In a bucket that is written from outside too: what the request's conditions were checked on, and all that the
+    /// write may replace.
     pub(crate) below: Option<PossibleBases>,
     /// It is too large for the journal.
     pub(crate) past_journal: bool,
-    /// Who asks for it, where homes move.
+    /// The writer, where homes move.
     pub(crate) by: Option<WriteOrigin>,
 }
 
@@ -181,12 +160,13 @@ pub(crate) struct WriteBack {
     settings: WriteSettings,
     policies: Option<BucketDocuments<BucketPolicy>>,
     dirty: Mutex<WriteBackQueue>,
-    /// Of each home here its reign, where homes move. Read and changed while what waits is locked: what waits is of them.
-    reigns: Mutex<BTreeMap<ShardId, Epoch>>,
+    /// The epoch of each home here, where homes move. Read and changed under the lock of `dirty`, whose writes are of
+    /// these epochs.
+    epochs: Mutex<BTreeMap<ShardId, Epoch>>,
     unsettled: Mutex<UnconfirmedTrims>,
     trims: Mutex<Trims>,
-    /// This process, where homes move: the store is then written by the journal alone, for a home that was deposed may
-    /// not know.
+    /// This process, where homes move: the store is then written by pushes alone, for a former home may not know that
+    /// it is one.
     member: Option<Member>,
     /// Writes in mode `shadow` of which it is not known whether the store shows them.
     unannounced: Mutex<UnannouncedWrites>,
@@ -261,7 +241,7 @@ impl WriteBack {
         let buckets = Buckets::default();
         let (meter, pushes) = (WriteBackMeter::new(), watch::Sender::new(0));
         let dirty = Mutex::new(WriteBackQueue::new(settings.limits()));
-        let (reigns, unsettled) = (Mutex::default(), Mutex::default());
+        let (epochs, unsettled) = (Mutex::default(), Mutex::default());
         let (work, requests) = (Notify::new(), Mutex::default());
         let (unannounced, refused, announcing) = (Mutex::default(), Mutex::default(), Mutex::default());
         let back = Self {
@@ -272,7 +252,7 @@ impl WriteBack {
             settings,
             policies,
             dirty,
-            reigns,
+            epochs,
             unsettled,
             trims: Mutex::default(),
             member,
@@ -295,6 +275,11 @@ impl WriteBack {
         &*self.store
     }
 
+    /// The newest write of `object` that waits here.
+    pub(crate) fn newest_waiting(&self, object: &ObjectId) -> Option<UnpushedWrite> {
+        self.dirty.lock().get(object).cloned()
+    }
+
     /// Whether the newest write of `object` is kept nowhere but in memory.
     pub(crate) fn is_ephemeral(&self, object: &ObjectId) -> bool {
         self.dirty.lock().get(object).is_some_and(|newest| newest.mode == WriteMode::Ephemeral)
@@ -304,7 +289,7 @@ impl WriteBack {
     pub(crate) fn gone_from_memory(&self, object: &ObjectId, version: Version) {
         if self.dirty.lock().lost(object, version) {
             tracing::debug!(%object, %version, "an ephemeral object is lost: its memory was needed");
-            // Who waits for room looks again.
+            // A write that waits for room looks again.
             self.pushes.send_modify(|_| {});
         }
     }
@@ -319,6 +304,24 @@ impl WriteBack {
         };
         DirtyUsage { conflicts: self.meter.conflicts(), homeless, ..usage }
     }
+}
+
+/// What the ledger's record of a write says about it: `meta` is the object's, none of a deletion.
+pub(crate) fn about_write(
+    object: &ObjectId,
+    mode: WriteMode,
+    meta: Option<&ObjectMeta>,
+    below: &PossibleBases,
+    by: Option<WriteOrigin>,
+) -> Result<Bytes, ObjectError> {
+    about::encode(mode, meta, below, by).map_err(|reason| unkept(object, &reason))
+}
+
+/// The ledger's record of a change of `object`; a request that its client did not name gets a name here.
+pub(crate) fn record_of(object: &ObjectId, request: Option<RequestId>, change: Change) -> Record {
+    let ObjectId { namespace, bucket, key } = object.clone();
+    let request = request.unwrap_or_else(|| RequestId(uuid::Uuid::new_v4().as_u128()));
+    Record { request, namespace, bucket, key, change }
 }
 
 fn unkept(object: &ObjectId, reason: &str) -> ObjectError {

@@ -1,12 +1,12 @@
-//! A node's part: which copy answers a read, which reads share a fetch, what may be kept, and what is covered.
+//! A node's part: which copy answers a read, which reads share a fetch, what may be cached, and what is covered.
 //!
-//! Floors: while work on an object is outstanding the node remembers the newest version it has met of it in this
-//! reign, in an invalidation or in an own write's acknowledgement; nothing older is kept or served. A write that begins
-//! takes the copy away, and no fetch begun before it is joined or kept after it; until it has ended, reads are fetched
-//! each for itself.
+//! Floors: while requests on an object are outstanding, the node remembers the newest version of it that an
+//! invalidation or the acknowledgement of an own write has named in this epoch; nothing older is cached or served. A
+//! write that begins drops the copy, and a fetch that began before the write is neither joined nor cached after it;
+//! until the write has ended, each read fetches for itself.
 //!
-//! A copy is kept, and shown, only when the node covers its token; so a hit asks nothing. It decides neither what
-//! room there is nor what must make place: the shell evicts.
+//! A copy is cached, and shown, only when the node covers its token, so a hit asks nobody. The shell decides what room
+//! there is, and evicts.
 
 mod arrivals;
 mod terms;
@@ -17,7 +17,7 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
+use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version, broken_invariant, invariant};
 
 pub use self::terms::{CacheLimits, CacheOutput, PutFailure, ReadDecision};
 use self::work::{FoundVersion, PendingRequest, Work};
@@ -30,7 +30,7 @@ use super::table::Table;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Shard {
     coverage: Coverage,
-    /// What the home was last asked to cover, and when.
+    /// The version about which the home was last asked, and when.
     asked: Option<(Version, Monotonic)>,
 }
 
@@ -129,11 +129,11 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
             && stamp.others.as_ref().is_none_or(|others| self.covers(others))
     }
 
-    /// Learns of a home's reign from elsewhere than the home: the shard map, at the start.
+    /// Learns a home's epoch from the shard map, not from the home.
     pub fn meet(&mut self, now: Monotonic, shard: ShardId, epoch: Epoch, out: &mut Vec<CacheOutput<O, V>>) {
         if self.shards.entry(shard).or_default().coverage.epoch() < epoch {
             self.flush(now, shard, epoch, out);
-            // The new reign covers the old ones: what waited for that has caught up, and no home will say so.
+            // The new epoch covers the old ones: a fetch that waited for one of their versions ends now.
             self.settle(now, out);
         }
     }
@@ -196,8 +196,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         request
     }
 
-    /// The fetch cannot be ended: the bytes could not be had. Nobody is served by it; what had come is handed
-    /// back.
+    /// Abandons a fetch whose bytes could not be had, and hands back what had come.
     pub fn give_up_fetch(&mut self, request: RequestId) -> Option<V> {
         if self.puts.contains(&request) {
             return None;
@@ -208,8 +207,8 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         pending.landed.and_then(|landed| landed.value)
     }
 
-    /// The home that had an own write has ended, and nobody will tell what became of it: it is not asked for again. Who
-    /// wrote is to be told a version of the next reign, which covers it.
+    /// Abandons an own write whose home has ended: its outcome stays unknown, and the write is not sent again. The
+    /// writer is to be told a version of the next epoch, which covers the write.
     pub fn abandon_put(&mut self, request: RequestId) {
         if self.puts.remove(&request)
             && let Some(pending) = self.requests.remove(&request)
@@ -262,9 +261,8 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// Sends what `request` wants, for the first time or again. Who is given up asks nothing: it would not hear the
-    /// answer, and a home in the same process, which had answered, would take a put that is asked for again for a new
-    /// one.
+    /// Sends what `request` wants, for the first time or again. A node that was declared dead sends nothing: it would
+    /// ignore the answer, and a home in the same process, which had answered a put, would take the put for a new one.
     fn ask_for(&mut self, now: Monotonic, request: RequestId, out: &mut Vec<CacheOutput<O, V>>) {
         if self.given_up {
             return;
@@ -288,8 +286,8 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// A higher epoch: what was kept of the lower ones goes, floors too, and what is outstanding is asked for again. The
-    /// new home knows of all that its predecessors acknowledged, and may count it as older than they did: they had
+    /// A higher epoch begins: the copies and floors of the lower ones go, and outstanding requests are sent again. The
+    /// new home knows all that former homes acknowledged, and may give it older versions than they did, which had
     /// forgotten what the ledger still has.
     fn flush(&mut self, now: Monotonic, shard: ShardId, epoch: Epoch, out: &mut Vec<CacheOutput<O, V>>) {
         let state = self.shards.entry(shard).or_default();
@@ -323,9 +321,14 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
 
     /// One thing less is outstanding on `object`.
     fn end_work(&mut self, object: &O, request: RequestId, write: bool) {
-        let Some(work) = self.work.get_mut(object) else { return };
+        let Some(work) = self.work.get_mut(object) else {
+            broken_invariant(format_args!("{request:?} ended, and no floor of {object:?} was kept for it"))
+        };
         if work.end(request, write) {
             self.work.remove(object);
         }
+        // Each is a request that has not ended, and none is in both sets: one that is in neither is a fetch under way.
+        let (puts, landed, requests) = (self.puts.len(), self.landed.len(), self.requests.len());
+        invariant!(puts + landed <= requests, "{puts} puts and {landed} answered fetches of {requests} requests");
     }
 }

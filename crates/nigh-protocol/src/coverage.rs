@@ -1,12 +1,12 @@
 //! How far one node has come with one shard: which versions it covers.
 //!
-//! A node covers a version when its home said "after your k-th invalidation you have caught up with it" and the
-//! node has applied all invalidations up to the k-th. Invalidations may come in any order; only the contiguous
-//! ones count. A higher epoch begins anew and covers all lower ones, for nothing of them is kept.
+//! A node covers a version when the home has said that the node covers it after its k-th invalidation, and the node has
+//! applied all invalidations up to the k-th. Invalidations may come in any order; only the contiguous ones count. A
+//! higher epoch begins from nothing and covers all lower ones, for the node drops their copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nigh_terms::{Epoch, Sequence, Version};
+use nigh_terms::{Epoch, Sequence, Version, invariant};
 
 use super::message::{Counter, Cover};
 use super::rules::{Rule, Rules};
@@ -30,7 +30,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// The home's reign that this is about; the lowest if none was met.
+    /// The home's epoch; the lowest if the node has met no home.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
@@ -44,6 +44,8 @@ impl Coverage {
 
     /// A higher epoch has been met.
     pub fn begin(&mut self, epoch: Epoch) {
+        // What is covered would be forgotten, and a token that was covered no longer be.
+        invariant!(epoch > self.epoch, "the coverage of epoch {:?} begins anew under {epoch:?}", self.epoch);
         *self = Self { epoch, ..Self::default() };
     }
 
@@ -63,6 +65,9 @@ impl Coverage {
                 self.ahead.pop_first();
             }
         }
+        // The next contiguous one would never be reached.
+        let (applied, ahead) = (self.applied, self.ahead.first());
+        invariant!(ahead.is_none_or(|ahead| ahead.0 > applied.0 + 1), "{ahead:?} is ahead of {applied:?}");
         self.redeem(rules)
     }
 

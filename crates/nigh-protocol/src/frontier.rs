@@ -44,7 +44,7 @@ impl<R: Rules> Frontier<R> {
         self.unread.keys().copied()
     }
 
-    /// A home has told its newest version. One of an older reign counts for nothing.
+    /// A home has told its newest version. One of an older epoch counts for nothing.
     pub fn read(&mut self, shard: ShardId, newest: Version) {
         if self.unread.get(&shard).is_some_and(|epoch| newest.epoch >= *epoch) {
             self.unread.remove(&shard);
@@ -114,7 +114,7 @@ mod tests {
         let mut frontier = Frontier::begin([(ShardId(0), Epoch(2)), (ShardId(1), Epoch(1))], Contract);
         frontier.read(ShardId(1), version(1, 3));
         frontier.read(ShardId(0), version(1, 900));
-        assert_eq!(frontier.dispatch(MEMBER), None, "the home of the old reign counts for nothing");
+        assert_eq!(frontier.dispatch(MEMBER), None, "the home of the old epoch counts for nothing");
         frontier.read(ShardId(0), version(2, 1));
         let token = frontier.dispatch(MEMBER).unwrap().token;
         assert_eq!([token.get(ShardId(0)), token.get(ShardId(1))], [Some(version(2, 1)), Some(version(1, 3))]);

@@ -1,13 +1,13 @@
 //! A node's gate: when a dispatched invocation may begin, what it has seen, and when its end may be told.
 //!
-//! A dispatch waits, bounded, until the node's cache covers its token. What an invocation reads and writes joins
-//! its token, and the token goes with every end; an end waits until the fate of each put is known. It runs
-//! nothing and moves no bytes.
+//! A dispatch waits, bounded, until the node's cache covers its token. What an invocation reads and writes joins the
+//! invocation's token, and its end carries that token; an end waits until the outcome of each put is known. The gate
+//! runs nothing and moves no bytes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nigh_terms::{Monotonic, ShardId, Token};
+use nigh_terms::{Monotonic, ShardId, Token, invariant};
 use serde::{Deserialize, Serialize};
 
 use super::cache::{CacheOutput, NodeCache, PutFailure};
@@ -65,7 +65,7 @@ struct WaitingDispatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct RunningInvocation {
     token: Token,
-    /// Puts whose fate is not known.
+    /// Puts whose outcome is not known.
     puts: u32,
     ending: bool,
 }
@@ -141,7 +141,7 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
     }
 
     fn admit(&mut self, invocation: I, token: Token, out: &mut Vec<GateOutput<I>>) {
-        // Of an earlier attempt to run it a put may be left: this one's end waits for its fate too.
+        // A put of an earlier attempt may be under way: this attempt's end waits for its outcome too.
         let running = self.running.entry(invocation).or_default();
         running.ending = false;
         running.token.join(&token);
@@ -183,6 +183,12 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
         out: &mut Vec<GateOutput<I>>,
     ) {
         let Some(running) = self.running.get_mut(&invocation) else { return };
+        // An end waits for `puts`: with one too few it would be told before a write is decided.
+        invariant!(
+            running.puts > 0,
+            "a put of an invocation ended, and none was begun; it is ending: {}",
+            running.ending
+        );
         running.puts -= 1;
         match outcome {
             Ok(stamp) => stamp.join_into(shard, &mut running.token),

@@ -30,13 +30,13 @@ pub struct Member {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 
-/// One asking of a request. A later one is for an answer that the earlier can no longer give; a message sent
-/// again for fear that it was lost is the same attempt.
+/// One attempt of a request. A later attempt is for an answer that the earlier one can no longer give; a message that
+/// is sent again because it may be lost is the same attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt {
     /// The request.
     pub request: RequestId,
-    /// Which asking, from 0.
+    /// Which attempt, from 0.
     pub number: u32,
 }
 
@@ -44,8 +44,7 @@ pub struct Attempt {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Counter(pub u64);
 
-/// A home's claim: who has applied the invalidations up to `counter` has caught up with all versions up to
-/// `through`.
+/// A home's claim: a node that has applied the invalidations up to `counter` covers all versions up to `through`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cover {
     /// The invalidations sent so far.
@@ -96,7 +95,7 @@ pub enum Write {
 pub struct Request<O> {
     /// Who asks.
     pub from: Member,
-    /// The highest epoch of the shard that the node has met. A home below it has been deposed.
+    /// The highest epoch of the shard that the node has met. A home below it is a former home.
     pub epoch: Epoch,
     /// What it wants.
     pub body: ToHome<O>,
@@ -144,7 +143,7 @@ pub enum ToHome<O> {
 pub struct Reply<O> {
     /// The home's shard.
     pub shard: ShardId,
-    /// The home's reign.
+    /// The home's epoch.
     pub epoch: Epoch,
     /// Whom it is for: another incarnation ignores it.
     pub to: Member,

@@ -1,8 +1,8 @@
 //! The rules of the contract by name, so that each can be taken away and be seen to be missed.
 //!
-//! Machines ask `Rules` before they apply one. In production that is `Contract`, a type without a value that
-//! always says yes: the question costs nothing and cannot be answered otherwise. The model checker brings a type
-//! of its own that leaves one rule out, and must then find a counterexample.
+//! Machines ask `Rules` before they apply a rule. In production that is `Contract`, a type without fields that always
+//! says yes, so that the question costs nothing. The model checker has a type that leaves one rule out, and must then
+//! find a counterexample.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -20,49 +20,49 @@ pub enum Rule {
     EpochInTokens,
     /// A higher epoch drops the copies of the lower ones.
     EpochFlush,
-    /// A fetched copy older than an own write or an applied invalidation is neither kept nor served.
+    /// A fetched copy that is older than an own write or an applied invalidation is neither cached nor served.
     Floor,
-    /// Those who joined a fetch are not served a copy below the floor.
+    /// A read that joined a fetch is not served a copy below the floor.
     ServeFloor,
-    /// The copy of an own write is kept only if it is not below the floor.
+    /// The copy of an own write is cached only if it is not below the floor.
     AckFloor,
-    /// A reply counts only for the request and attempt it answers.
+    /// A reply counts only for the request and the attempt that it answers.
     MatchReplies,
-    /// What reveals a version is shown only when the node covers the version's token.
+    /// A node shows a version only when the node covers the version's token.
     CoverBeforeShow,
     /// A version's token holds the version itself.
     OwnNumber,
     /// A version's token holds what its writer had seen.
     WriterToken,
-    /// A version's token is forgotten into the summary only.
+    /// A home that forgets a version's token adds the token to its summary.
     Summary,
-    /// A home refuses every request of an incarnation that it gave up.
+    /// A home rejects every request of an incarnation that it has declared dead.
     RefuseGivenUp,
     /// A home that meets a newer incarnation forgets the older one first.
     NewIncarnation,
-    /// A home that forgets who has copies recalls them.
+    /// A home that forgets the sharers of an object recalls their copies.
     Recall,
-    /// The node in whose process a home is, of whose copies no entry speaks, is told of each write of another.
+    /// The local node, which is in no entry's sharers, is told of each write of another node.
     TellResident,
-    /// What is known of an object is not forgotten while a look into the store for it is under way.
+    /// An object's entry is not forgotten while the object is looked up in the store.
     LoadHolds,
-    /// What somebody else has written is a version like any other: those who have copies are told.
+    /// A write from outside is a version like any other: the sharers are told.
     OutsideIsTold,
-    /// A put asked for again is one put.
+    /// A put that is sent twice is one put.
     RequestIds,
-    /// A put sent in an earlier reign is not taken: its answer may be forgotten.
-    PutsOfThisReign,
-    /// The end of an invocation carries what it read, not only what it wrote.
+    /// A home takes no put that was sent in an earlier epoch: the put's answer may be forgotten.
+    PutsOfThisEpoch,
+    /// The end of an invocation carries the token of all that the invocation read and wrote.
     EndsCarryReads,
-    /// An end waits for the fate of each put.
+    /// The end of an invocation waits until the outcome of each of its puts is known.
     FateOfPuts,
-    /// The invocations of a lost node are declared ended only when each home has fenced it.
+    /// The invocations of a lost node are declared ended only when each home has fenced the node.
     FenceBeforeDeclare,
     /// A scheduler that starts reads every home's epoch and sequence before its first dispatch.
     RestartBarrier,
-    /// A put from outside is acknowledged when its token is with the scheduler.
+    /// A put of a client is acknowledged when the scheduler has the put's token.
     HandOver,
-    /// A get from outside asks the home, whatever copy the node has.
+    /// A get of a client asks the home, whatever copy the node has.
     OutsideAsksHome,
 }
 
@@ -72,7 +72,7 @@ pub trait Rules: Clone + Debug + Eq + Hash {
     fn hold(&self, rule: Rule) -> bool;
 }
 
-/// All of them, always.
+/// Every rule holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Contract;
 

@@ -1,16 +1,20 @@
 //! A transaction over several objects: what its coordinator and the homes of its shards decide.
 //!
-//! Two-phase commit with presumed abort. The first of a transaction's shards decides: its home holds the objects' turns in
-//! memory until it is told that all others are prepared; its record of that is the commit point. Every other home keeps a
-//! record when it is prepared, and holds the turns until it knows how it ended. Who recovers such a record asks the
-//! deciding shard, which answers that it was aborted if it knows nothing of it, and forgets what it held when it is asked:
-//! what it has told can never become untrue. Nothing is acknowledged before every shard has applied its writes.
+//! Two-phase commit with presumed abort. The first of a transaction's shards decides: its home holds the objects' turns
+//! in memory until it is told that all others are prepared; its record of that is the commit point. Every other home
+//! keeps a record when it is prepared, and holds the turns until it knows how it ended. Who recovers such a record asks
+//! the deciding shard, which answers that it was aborted if it knows nothing of it, and forgets what it held when it is
+//! asked: what it has told can never become untrue. Nothing is acknowledged before every shard has applied its writes.
 //! It holds no turns, writes no records and sends nothing: the shell does. docs/design/transactions.md.
+
+mod coordinator;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nigh_terms::ShardId;
+use nigh_terms::{ShardId, invariant};
 use serde::{Deserialize, Serialize};
+
+pub use self::coordinator::{Coordinator, CoordinatorInput, CoordinatorOutput};
 
 /// Names one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -94,6 +98,23 @@ enum Phase {
     Ending { decides: bool },
 }
 
+impl Phase {
+    /// How near its end a transaction is. It comes nearer, or is over.
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Held(_) | Self::Preparing { .. } => 0,
+            Self::Prepared { .. } | Self::Deciding { .. } => 1,
+            Self::Applying { .. } => 2,
+            Self::Ending { .. } => 3,
+        }
+    }
+
+    /// Whether its outcome is known to be that it is committed, and others have yet to hear so.
+    const fn is_applying(&self) -> bool {
+        matches!(self, Self::Applying { .. })
+    }
+}
+
 /// What a home of transactions hears.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TransactionInput {
@@ -165,7 +186,8 @@ pub struct TransactionHome {
 }
 
 impl TransactionHome {
-    /// The home of `shard` begins, with the records that the ledger has: what is to be done for each is what `resume` says.
+    /// The home of `shard` begins, with the records that the ledger has: what is to be done for each is what `resume`
+    /// says.
     #[must_use]
     pub fn begin(
         shard: ShardId,
@@ -210,6 +232,7 @@ impl TransactionHome {
     pub fn step(&mut self, id: TransactionId, input: TransactionInput) -> Vec<TransactionOutput> {
         use TransactionOutput as Out;
         let phase = self.open.remove(&id);
+        let (rank, is_applying) = phase.as_ref().map_or((0, false), |phase| (phase.rank(), phase.is_applying()));
         let (next, out) = match (phase, input) {
             (None, TransactionInput::Prepare { decider, ticket }) if decider == self.shard => {
                 (Some(Phase::Held(ticket)), vec![Out::Prepared(ticket)])
@@ -294,6 +317,11 @@ impl TransactionHome {
             // Doubled, or late.
             (phase, _) => (phase, Vec::new()),
         };
+        // What was promised to the deciding shard, or decided, is not taken back.
+        let goes_back = next.as_ref().is_some_and(|next| next.rank() < rank);
+        invariant!(!goes_back, "{id:?} goes back to {next:?} at {:?}", self.shard);
+        // A participant that asks about what is unknown is told that it was aborted.
+        invariant!(!is_applying || next.is_some(), "{id:?} is committed and is forgotten at {:?}", self.shard);
         if let Some(phase) = next {
             self.open.insert(id, phase);
         }
@@ -319,107 +347,6 @@ impl Default for Ticket {
     /// That of a home that does not decide.
     fn default() -> Self {
         Self(0)
-    }
-}
-
-/// What a coordinator hears.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CoordinatorInput {
-    /// The home that was asked is prepared.
-    Prepared(Ticket),
-    /// The home that was asked refuses: nothing takes place there.
-    Refused,
-    /// The deciding home says that all have applied it.
-    Committed,
-    /// No answer came.
-    Lost,
-}
-
-/// What a coordinator does next.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CoordinatorOutput {
-    /// Ask a home to prepare.
-    Prepare(ShardId),
-    /// Tell the deciding home that all are prepared.
-    Decide {
-        /// Which.
-        shard: ShardId,
-        /// Its ticket.
-        ticket: Ticket,
-        /// All others.
-        participants: BTreeSet<ShardId>,
-    },
-    /// Tell a home that it is aborted: nobody waits for that to arrive.
-    Abort(ShardId),
-    /// It is over; none if nobody here knows how.
-    Over(Option<Outcome>),
-}
-
-/// Who asks the homes of a transaction: one after the other, in the order of their numbers, so that two never wait for
-/// each other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Coordinator {
-    /// The first decides.
-    shards: Vec<ShardId>,
-    prepared: usize,
-    ticket: Ticket,
-    over: bool,
-}
-
-impl Coordinator {
-    /// Of a transaction over `shards`.
-    #[must_use]
-    pub fn begin(shards: &BTreeSet<ShardId>) -> (Self, Vec<CoordinatorOutput>) {
-        let shards: Vec<ShardId> = shards.iter().copied().collect();
-        let first = shards.first().copied();
-        let out = first.map_or(CoordinatorOutput::Over(Some(Outcome::Committed)), CoordinatorOutput::Prepare);
-        (Self { over: shards.is_empty(), shards, prepared: 0, ticket: Ticket::default() }, vec![out])
-    }
-
-    /// True if it has nothing more to do.
-    #[must_use]
-    pub const fn is_over(&self) -> bool {
-        self.over
-    }
-
-    /// Takes in what came of the last question.
-    #[must_use]
-    pub fn step(&mut self, input: CoordinatorInput) -> Vec<CoordinatorOutput> {
-        let decides = self.prepared == self.shards.len();
-        let Some(&first) = self.shards.first().filter(|_| !self.over) else { return Vec::new() };
-        match input {
-            CoordinatorInput::Prepared(ticket) if !decides => {
-                if self.prepared == 0 {
-                    self.ticket = ticket;
-                }
-                self.prepared += 1;
-                vec![match self.shards.get(self.prepared) {
-                    Some(next) => CoordinatorOutput::Prepare(*next),
-                    None => CoordinatorOutput::Decide {
-                        shard: first,
-                        ticket: self.ticket,
-                        participants: self.shards[1..].iter().copied().collect(),
-                    },
-                }]
-            }
-            CoordinatorInput::Committed if decides => {
-                self.over = true;
-                vec![CoordinatorOutput::Over(Some(Outcome::Committed))]
-            }
-            // It may have been decided: the deciding home tells the others.
-            CoordinatorInput::Lost if decides => {
-                self.over = true;
-                vec![CoordinatorOutput::Over(None)]
-            }
-            CoordinatorInput::Refused | CoordinatorInput::Lost => {
-                self.over = true;
-                // Who was asked last and did not answer may be prepared.
-                let asked = if decides { 1..self.shards.len() } else { 0..self.prepared + 1 };
-                let abort = self.shards[asked].iter().map(|shard| CoordinatorOutput::Abort(*shard));
-                abort.chain([CoordinatorOutput::Over(Some(Outcome::Aborted))]).collect()
-            }
-            CoordinatorInput::Prepared(_) | CoordinatorInput::Committed => Vec::new(),
-        }
     }
 }
 

@@ -9,7 +9,7 @@ pub const HEADER_BYTES: usize = 32;
 /// The longest head.
 pub const HEAD_MAX_BYTES: u32 = 1 << 20;
 /// The longest body that any method may allow: 1 TiB.
-const BODY_MAX_BYTES: u64 = 1 << 40;
+pub const BODY_MAX_BYTES: u64 = 1 << 40;
 /// The longest head of a hello or a refusal.
 const SHORT_HEAD_MAX_BYTES: u32 = 1 << 10;
 const MAGIC: [u8; 4] = *b"NRPC";

@@ -30,7 +30,7 @@ mod x509;
 
 pub use body::Body;
 pub use error::{BodyError, CallError, ConnectError, Fate, Refusal, RefusalKind};
-pub use frame::{FORMAT, FrameError, HEAD_MAX_BYTES, HEADER_BYTES, Header, Kind};
+pub use frame::{BODY_MAX_BYTES, FORMAT, FrameError, HEAD_MAX_BYTES, HEADER_BYTES, Header, Kind};
 pub use hello::Hello;
 pub use identity::{Identity, NameError, Role};
 pub use incoming::IncomingBody;

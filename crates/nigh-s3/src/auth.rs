@@ -1,4 +1,4 @@
-//! Who asks: the secret that a signature is checked with, and the operation that a request turned out to be.
+//! Signatures: the secret with which `s3s` checks one, and the operation that the request turned out to be.
 
 use async_trait::async_trait;
 use nigh_engine::AccessKeys;
@@ -14,7 +14,7 @@ use crate::telemetry::Operation;
 /// The secrets of the node's keys, or of one only.
 pub(crate) struct Secrets {
     keys: AccessKeys,
-    /// The sandbox whose network the door is served in: no other key is known there.
+    /// The only key that is known, where the door is served in one sandbox's network.
     only: Option<AccessKeyId>,
 }
 
@@ -42,7 +42,7 @@ impl S3Auth for Secrets {
     }
 }
 
-/// Denies whoever has not signed, and notes the operation. What a signer may do, each handler asks for itself.
+/// Denies a request without a signature, and notes its operation. Each handler checks what the signer may do.
 pub(crate) struct Signers;
 
 #[async_trait]

@@ -1,26 +1,21 @@
 //! Operations on buckets.
 
-use nigh_terms::{BucketName, Namespace};
+use nigh_terms::BucketName;
 use s3s::dto::{
     Bucket, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput, GetBucketLocationInput,
     GetBucketLocationOutput, GetBucketVersioningInput, GetBucketVersioningOutput, HeadBucketInput, HeadBucketOutput,
-    ListBucketsInput, ListBucketsOutput, Owner,
+    ListBucketsInput, ListBucketsOutput,
 };
 use s3s::{S3Request, S3Response, S3Result};
 
 use crate::error::{invalid_argument, not_implemented, s3_error};
-use crate::handlers::{Handlers, bucket_name, wire_date};
+use crate::handlers::{Handlers, bucket_name, owner, wire_date};
 use crate::listing::{decode_token, encode_token};
 
 /// The region that every bucket is in. S3 writes this one as an empty location constraint.
 const REGION: &str = "us-east-1";
 /// API reference, ListBuckets, `max-buckets`.
 const BUCKETS_PAGE_MAX: i32 = 10_000;
-
-/// How documents name the tenant.
-pub(crate) fn owner(namespace: &Namespace) -> Owner {
-    Owner { display_name: Some(namespace.to_string()), id: Some(namespace.to_string()) }
-}
 
 /// Answers CreateBucket. Any location is taken, since SDKs send their region's.
 pub(crate) async fn create(

@@ -1,7 +1,7 @@
 //! Re-frames an aws-chunked body on its way to `s3s`, which keeps each chunk in memory until it is complete. Pure.
 //!
 //! An unsigned chunk may be as large as the object (some SDKs send one chunk): it is passed on as one chunk a network
-//! read, so that nothing is kept. A signed chunk has to stay whole, since its signature covers it: one above
+//! read, so that nothing is buffered. A signed chunk stays whole, since its signature covers all of it: a chunk above
 //! `SIGNED_CHUNK_MAX` is refused. What follows the last chunk, the trailer, passes as it is.
 //! Format: S3 API reference, "Signature calculations: transferring payload in multiple chunks".
 

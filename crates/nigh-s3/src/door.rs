@@ -1,7 +1,7 @@
 //! One request, from the connection to `s3s` and back.
 //!
-//! In front: the screen, the guard around the body. Behind: the request's name on every answer, errors that `s3s`
-//! words as faults of the server and that are the client's, the meters.
+//! Before `s3s`: the screen, and the guard around the body. After it: the request's name on every answer, the client's
+//! errors that `s3s` reports as faults of the server, and the meters.
 
 use std::io;
 use std::sync::Arc;
@@ -22,15 +22,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::{Secrets, Signers};
 use crate::error::{fate_error, not_implemented};
-use crate::handlers::{Handlers, SharedHandlers};
+use crate::handlers::Handlers;
 use crate::lanes::Lanes;
 use crate::notes::RequestNotes;
+use crate::operations::{Routes, SharedHandlers};
 use crate::read::{ReadExtension, Reads};
 use crate::request_id::RequestId;
 use crate::screen::screen;
 use crate::serve::DoorLimits;
 use crate::telemetry::{Operation, Telemetry};
-use crate::transactions::{self, Routes, TransactionRequest};
+use crate::transactions::{self, TransactionRequest};
 use crate::upload_body::UploadBody;
 use crate::{checksum_headers, payload, query};
 
@@ -52,7 +53,7 @@ pub struct S3Door {
 }
 
 impl S3Door {
-    /// A door for all of the node's keys. What its requests start belongs to the runtime that this is called in.
+    /// A door for all of the node's keys. Tasks that its requests start run in the runtime in which this is called.
     ///
     /// # Errors
     /// If there is no such runtime, or the system gives no thread to serve connections on.
@@ -73,7 +74,7 @@ impl S3Door {
         Self { service, connections, ..self.clone() }
     }
 
-    /// The reads of its objects, for another way to them.
+    /// The reads of objects, for the fast path.
     pub(crate) fn reads(&self) -> Reads {
         Reads(Arc::clone(&self.handlers))
     }
@@ -88,8 +89,8 @@ impl S3Door {
         &self.telemetry
     }
 
-    /// Answers one request. What goes on when the connection has gone keeps its `place`: no client can have more under
-    /// way than it may have connections.
+    /// Answers one request. A write that goes on after its connection has closed keeps the `place`: no client can have
+    /// more requests under way than connections.
     pub(crate) async fn answer(
         &self,
         request: http::Request<Incoming>,
@@ -99,10 +100,12 @@ impl S3Door {
         let id = RequestId::next();
         let (mut parts, incoming) = request.into_parts();
         let reading = ReadExtension::of(&parts.method, &parts.uri);
+        let read_operation = reading.as_ref().map(|reading| reading.operation);
+        let is_read = reading.is_some();
         let is_head = parts.method == Method::HEAD;
         let mut notes = None;
         let screened = screen(&parts.method, &parts.uri, &parts.headers)
-            .and_then(|()| transactions::check(&parts.method, &parts.uri, &parts.headers));
+            .and_then(|()| transactions::check(&parts.method, &parts.uri, &parts.headers, is_read));
         let mut response = match screened {
             Err(refusal) => error_response(refusal),
             Ok(()) => {
@@ -112,7 +115,7 @@ impl S3Door {
                 if let Some(asked) = TransactionRequest::of(&parts.method, &parts.uri) {
                     parts.extensions.insert(asked);
                 }
-                let kept = if reading.is_some() && incoming.is_end_stream() {
+                let kept = if is_read && incoming.is_end_stream() {
                     Ok(Body::empty())
                 } else {
                     let kept = Arc::new(RequestNotes::default());
@@ -135,10 +138,7 @@ impl S3Door {
             response = error_response(correction);
         }
         finish(&mut response, id, is_head);
-        let operation = reading
-            .map(|reading| reading.operation)
-            .or_else(|| notes.map(|notes| notes.operation()))
-            .unwrap_or(Operation::Unknown);
+        let operation = read_operation.or_else(|| notes.map(|notes| notes.operation())).unwrap_or(Operation::Unknown);
         let bytes = response.body().size_hint().exact().unwrap_or_default();
         self.telemetry.answered(operation, response.status(), bytes, began.elapsed());
         response
@@ -166,7 +166,7 @@ impl S3Door {
             (Some(_), true) => return Err(not_implemented("the aws-chunked encoding of a document")),
             (Some(signed), false) => body = body.chunked(signed),
             (None, true) => {
-                // A value that is none is refused before the body is read.
+                // A malformed value is refused before the body is read.
                 payload::content_md5(&parts.headers)?;
                 let digest = Digest::new(checksum_headers::claimed_algorithm(&parts.headers));
                 body = body.document(self.limits.document_bytes, digest);
@@ -177,7 +177,7 @@ impl S3Door {
     }
 }
 
-/// True for what can only be a document: all but puts of objects and parts, of which the memory checks the digests.
+/// True if the body is a document: for every request but puts of objects and parts, whose digests the memory checks.
 fn carries_document(parts: &http::request::Parts) -> bool {
     let has_key = parts.uri.path().trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty());
     let query = parts.uri.query().unwrap_or_default();
@@ -196,7 +196,7 @@ fn service(handlers: &Arc<Handlers>, keys: &AccessKeys, only: Option<AccessKeyId
     builder.build()
 }
 
-/// What `s3s` has answered with a fault of the server though the request's document could not be read.
+/// The right error where `s3s` has reported a fault of the server, and the request's document could not be read.
 fn correction(notes: &RequestNotes, status: StatusCode) -> Option<S3Error> {
     if notes.handled() || status.is_success() {
         return None;
@@ -204,7 +204,7 @@ fn correction(notes: &RequestNotes, status: StatusCode) -> Option<S3Error> {
     if let Some(error) = fate_error(notes.fate()) {
         return Some(error);
     }
-    // The body came whole, and no handler was asked: what is left is the SHA-256 that the signature covers.
+    // The body came whole, and no handler was called: the SHA-256 that the signature covers must be wrong.
     (status == StatusCode::INTERNAL_SERVER_ERROR && notes.operation().has_document())
         .then(|| crate::error::s3_error(nigh_data::ObjectError::BadDigest { claim: payload::PAYLOAD_SHA256 }))
 }

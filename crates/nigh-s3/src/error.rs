@@ -8,13 +8,13 @@ use s3s::{S3Error, S3ErrorCode};
 use crate::http_date;
 use crate::notes::{Fate, RequestNotes};
 
-/// What a client sees of a fault inside; the details go to the log.
+/// What a client sees of an internal fault; the details go to the log.
 const INTERNAL: &str = "an internal error occurred; the server's log has the details";
 /// What it sees of a journal that took nothing.
 const NOT_TAKEN: &str = "the write was not taken; write again later";
 /// What it sees of a store that is down.
 const UNREACHED: &str = "the store behind cannot be reached, and nothing was changed there; try again later";
-/// And of one that was asked and does not answer.
+/// What a client sees if a service behind the door does not answer.
 const SILENT: &str = "the store behind gave no answer; a write may or may not have taken place; try again later";
 
 /// An error of the S3 API that `s3s` has no name for.
@@ -109,7 +109,7 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
     }
 }
 
-/// The same, for a request with a body: how reading it ended says more than what came of it.
+/// The same, for a request with a body: an error while the body was read explains more than the error that followed.
 pub(crate) fn upload_error(error: ObjectError, notes: Option<&RequestNotes>) -> S3Error {
     match (&error, notes.map_or(Fate::Whole, RequestNotes::fate)) {
         (ObjectError::Body(_) | ObjectError::IncompleteBody { .. }, fate) => {
@@ -142,7 +142,7 @@ pub(crate) fn fate_error(fate: Fate) -> Option<S3Error> {
     }
 }
 
-/// What a call of an invocation gets that has ended meanwhile.
+/// The error of a call whose invocation has ended meanwhile.
 pub(crate) fn invocation_ended() -> S3Error {
     S3Error::with_message(
         S3ErrorCode::AccessDenied,

@@ -1,4 +1,4 @@
-//! What the fuzz targets reach: this crate's parsers of untrusted bytes, which are for nobody else.
+//! This crate's parsers of untrusted bytes, for the fuzz targets alone.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};

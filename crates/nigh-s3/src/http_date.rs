@@ -6,7 +6,7 @@ use http::HeaderValue;
 use nigh_terms::Timestamp;
 use time::OffsetDateTime;
 
-/// What stands where a moment has no date in four digits of year.
+/// Written for a moment whose year has more than four digits.
 const EPOCH: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
 /// The last second of the year 9999, behind which HTTP has no form.
 const LAST_SECOND: u64 = 253_402_300_799;

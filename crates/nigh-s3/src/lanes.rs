@@ -1,11 +1,10 @@
 //! Where connections live: one thread a core, each with a runtime of its own, so that a connection stays on its thread.
 //!
-//! A request that is answered from memory is then read, answered and written without waking another thread. The
-//! node's own runtime may pass the wait for sockets on to another worker at each of them.
+//! A request that is answered from memory is read, answered and written without waking another thread. In the node's
+//! own runtime, another worker may take over the wait for sockets at each of these steps.
 //!
-//! A lane's runtime has sockets only: no timers, so that its wait for them never sets one, and nothing of the node.
-//! What a request starts (tasks, timers, clients of stores) belongs to the node's runtime, whose context is entered
-//! while a request is answered. The silence of connections is `watch`'s.
+//! A lane's runtime has sockets only, and no timers. Tasks, timers and store clients that a request starts belong to
+//! the node's runtime, whose context is entered while the request is answered. `watch` closes silent connections.
 
 use std::future::Future;
 use std::io;
@@ -85,7 +84,7 @@ impl Lane {
         let handle = runtime.handle().clone();
         let (open, closed) = oneshot::channel::<()>();
         std::thread::Builder::new().name(format!("nigh-s3-{number}")).spawn(move || {
-            // An error says that the other end is gone, which is what is waited for.
+            // An error says that the other end is gone: the lane ends.
             let _ = runtime.block_on(closed);
         })?;
         Ok(Self { runtime: handle, connections: Arc::default(), _open: open })

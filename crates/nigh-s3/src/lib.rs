@@ -1,11 +1,10 @@
 //! The S3 door: the S3 REST API onto the object memory, over TCP and Unix sockets.
 //!
-//! `s3s` parses, routes and checks signatures; `nigh_objects::ObjectMemory` keeps the objects. This crate decides
-//! what stands between: who asks (`auth`), what is refused because it would change meaning and is not supported
-//! (`screen`), how headers become requests (`conditions`, `payload`) and results become answers (`read`, `error`), which
-//! threads connections live on (`lanes`) and how long their clients may be silent (`watch`). Beside HTTP there is a way
-//! to the same answers without it (`fast_path`).
-//! It never touches a store and never decides where an object's bytes are.
+//! `s3s` parses, routes and checks signatures; `nigh_objects::ObjectMemory` keeps the objects. This crate decides what
+//! stands between: who asks (`auth`), what is refused because it would change meaning and is not supported (`screen`),
+//! how headers become requests (`conditions`, `payload`) and results become answers (`read`, `error`), which threads
+//! connections live on (`lanes`) and how long their clients may be silent (`watch`). Beside HTTP there is a way to the
+//! same answers without it (`fast_path`). It never touches a store and never decides where an object's bytes are.
 //!
 //! The reference is the Amazon S3 API reference, API version 2006-03-01.
 
@@ -27,6 +26,7 @@ mod metadata;
 mod notes;
 mod notifications;
 mod objects;
+mod operations;
 mod payload;
 mod query;
 mod read;
@@ -37,6 +37,7 @@ mod send_guard;
 mod serve;
 mod tagging;
 mod telemetry;
+mod transaction_header;
 mod transactions;
 mod upload_body;
 mod uploads;

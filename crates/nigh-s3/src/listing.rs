@@ -10,13 +10,12 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response, S3Result};
 
-use crate::buckets::owner;
 use crate::error::{invalid_argument, s3_error};
-use crate::handlers::{Handlers, bucket_name, wire_date};
+use crate::handlers::{Handlers, bucket_name, owner, wire_date};
 
 /// Entries of a page: S3's limit and its default.
 pub(crate) const PAGE_MAX: usize = 1000;
-/// A longer token is none of ours: it holds one key.
+/// A longer token is not one of Nigh's, which hold one key.
 const TOKEN_MAX: usize = 2048;
 
 /// What `encoding-type=url` leaves as it is.
@@ -186,7 +185,7 @@ async fn page(
     wanted: ListRequest,
 ) -> S3Result<ListPage> {
     if wanted.limit == 0 {
-        // Nothing is asked for but whether the bucket is there.
+        // An empty page still says whether the bucket exists.
         handlers.memory().head_bucket(who, bucket).await.map_err(s3_error)?;
         return Ok(ListPage::default());
     }

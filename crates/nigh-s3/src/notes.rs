@@ -1,8 +1,8 @@
 //! What is learnt of one request on its way through `s3s`: its operation, how the reading of its body ended, and
 //! the digest of a document.
 //!
-//! `s3s` gives none of them to the code around it; the notes travel in the request's extensions. Reads of objects, the hot
-//! path, have none.
+//! `s3s` gives none of them to the code around it; the notes travel in the request's extensions. Reads of objects, the
+//! hot path, have none.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

@@ -18,11 +18,12 @@ use crate::checksum_headers::{self, fill_checksum, kind};
 use crate::error::{invalid_argument, invalid_request, not_implemented, s3_error, upload_error};
 use crate::handlers::{Handlers, bucket_name, notes, object_key, wire_date};
 use crate::listing::page_size;
-use crate::{conditions, metadata, payload, repeated, tagging, transactions};
+use crate::transaction_header::transaction_of;
+use crate::{conditions, metadata, payload, repeated, tagging};
 
 /// Objects of one DeleteObjects (API reference).
 const DELETE_MAX: usize = 1000;
-/// Of these so many are removed at a time: each waits for a disk.
+/// Objects of one DeleteObjects that are removed at a time: each waits for a disk.
 const DELETES_AT_ONCE: usize = 16;
 
 static TAGGING: HeaderName = HeaderName::from_static("x-amz-tagging");
@@ -53,7 +54,7 @@ pub(crate) async fn put(
         request: repeated::request(&request.headers),
     };
     let memory = handlers.memory();
-    let done = match transactions::of_headers(&request.headers)? {
+    let done = match transaction_of(&request.headers)? {
         None => memory.put(&who, &bucket, &key, put).await,
         Some(name) => memory.put_in(name, &who, &bucket, &key, put).await,
     };
@@ -76,7 +77,7 @@ pub(crate) fn source(source: &CopySource) -> S3Result<(nigh_terms::BucketName, n
     }
 }
 
-/// The errors of a copy: what a read answers with 304 is a failed condition here.
+/// The errors of a copy: a condition that a read answers with 304 has failed here.
 pub(crate) fn copy_error(error: ObjectError) -> S3Error {
     match error {
         ObjectError::NotModified { .. } => {
@@ -164,7 +165,7 @@ pub(crate) async fn delete(
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
     let who = handlers.enter(&request)?;
     let name = repeated::request(&request.headers);
-    let transaction = transactions::of_headers(&request.headers)?;
+    let transaction = transaction_of(&request.headers)?;
     let input = request.input;
     let (bucket, key) = (bucket_name(&input.bucket)?, object_key(&input.key)?);
     let conditions = conditions::of_write(input.if_match, None)?;
@@ -177,7 +178,7 @@ pub(crate) async fn delete(
     Ok(S3Response::new(DeleteObjectOutput::default()))
 }
 
-/// Answers DeleteObjects: each object for itself.
+/// Answers DeleteObjects: each object has its own result.
 pub(crate) async fn delete_many(
     handlers: &Handlers,
     request: S3Request<DeleteObjectsInput>,

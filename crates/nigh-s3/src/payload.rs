@@ -1,4 +1,4 @@
-//! An upload's bytes and what is claimed of them, as the object memory takes them.
+//! An upload's bytes and the digests that the request states for them.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -17,14 +16,14 @@ use nigh_data::{ByteRange, GetReply, GetRequest, ObjectError, ObjectMeta, RangeS
 use nigh_objects::TransactionName;
 use nigh_terms::{BucketName, ObjectKey, Principal};
 use percent_encoding::percent_decode_str;
-use s3s::route::S3Route;
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use crate::checksum_headers::{header_name, kind};
-use crate::error::{invalid_argument, invalid_request, invocation_ended, s3_error};
+use crate::error::{invalid_argument, invalid_request, s3_error};
 use crate::handlers::{Handlers, bucket_name, object_key};
 use crate::telemetry::Operation;
-use crate::{conditions, http_date, metadata, query, transactions};
+use crate::transaction_header::transaction_of;
+use crate::{conditions, http_date, metadata, query};
 
 /// A body up to this length counts as sent when it is handed to the connection: it fits the socket's buffer.
 const SENT_AT_ONCE_MAX: u64 = 64 * 1024;
@@ -37,12 +36,14 @@ static CHECKSUM_TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type"
 static PARTS_COUNT: HeaderName = HeaderName::from_static("x-amz-mp-parts-count");
 static TAGGING_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 
-/// What a request for a read says of itself before it is let in: found once, and passed on in its extensions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A read, as its method and address say: parsed once, and passed on in the request's extensions.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReadExtension {
-    /// Which of the two reads.
+    /// GetObject or HeadObject.
     pub(crate) operation: Operation,
-    /// Its query has something that is this module's: most have a signature only.
+    /// The decoded path; it has a bucket and a key.
+    path: String,
+    /// The query has parameters of `ReadQuery`: most queries have a signature only.
     has_parameters: bool,
 }
 
@@ -54,7 +55,8 @@ impl ReadExtension {
             Method::HEAD => Operation::HeadObject,
             _ => return None,
         };
-        split(&percent_decode_str(uri.path()).decode_utf8().ok()?)?;
+        let path = percent_decode_str(uri.path()).decode_utf8().ok()?.into_owned();
+        split(&path)?;
         let mut has_parameters = false;
         for (name, _) in uri.query().into_iter().flat_map(query::pairs) {
             if is_subresource(&name) {
@@ -62,7 +64,13 @@ impl ReadExtension {
             }
             has_parameters |= name == "partNumber" || name.starts_with("response-");
         }
-        Some(Self { operation, has_parameters })
+        Some(Self { operation, path, has_parameters })
+    }
+
+    /// The object that is read.
+    fn target(&self) -> S3Result<(BucketName, ObjectKey)> {
+        let (bucket, key) = split(&self.path).ok_or(S3ErrorCode::InvalidURI)?;
+        Ok((bucket_name(bucket)?, object_key(key)?))
     }
 }
 
@@ -87,12 +95,6 @@ fn is_subresource(name: &str) -> bool {
 /// The bucket and the key of a path, which has both.
 fn split(path: &str) -> Option<(&str, &str)> {
     path.strip_prefix('/')?.split_once('/').filter(|(_, key)| !key.is_empty())
-}
-
-fn target(uri: &Uri) -> S3Result<(BucketName, ObjectKey)> {
-    let path = percent_decode_str(uri.path()).decode_utf8().map_err(|_| S3ErrorCode::InvalidURI)?;
-    let (bucket, key) = split(&path).ok_or(S3ErrorCode::InvalidURI)?;
-    Ok((bucket_name(bucket)?, object_key(key)?))
 }
 
 /// The part of a read that stands in its query.
@@ -134,34 +136,8 @@ pub(crate) fn part_number_error() -> S3Error {
     invalid_argument("Part number must be an integer between 1 and 10000, inclusive")
 }
 
-/// The reads among all requests.
+/// Reads of objects, over HTTP and on the fast path.
 pub(crate) struct Reads(pub(crate) Arc<Handlers>);
-
-#[async_trait]
-impl S3Route for Reads {
-    fn is_match(&self, _: &Method, _: &Uri, _: &HeaderMap, extensions: &mut Extensions) -> bool {
-        extensions.get::<ReadExtension>().is_some()
-    }
-
-    /// Left to `call`, which resolves the principal: one place.
-    async fn check_access(&self, _: &mut S3Request<Body>) -> S3Result<()> {
-        Ok(())
-    }
-
-    async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
-        let (who, call) = self.0.principal(request.credentials.as_ref())?;
-        let read = self.read(&who, request);
-        // A read has no effect: the invocation's end does not wait for it, and it does not go on behind that.
-        match call.cancelled() {
-            None => read.await,
-            Some(ended) => tokio::select! {
-                biased;
-                answer = read => answer,
-                () = ended => Err(invocation_ended()),
-            },
-        }
-    }
-}
 
 impl Reads {
     /// What all operations stand on.
@@ -170,10 +146,10 @@ impl Reads {
     }
 
     /// Answers a read.
-    async fn read(&self, who: &Principal, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
-        let (bucket, key) = target(&request.uri)?;
-        let has_parameters = request.extensions.get::<ReadExtension>().is_some_and(|reading| reading.has_parameters);
-        let query = request.uri.query().filter(|_| has_parameters).map(ReadQuery::parse).transpose()?;
+    pub(crate) async fn read(&self, who: &Principal, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        let reading = request.extensions.get::<ReadExtension>().ok_or(S3ErrorCode::InternalError)?;
+        let (bucket, key) = reading.target()?;
+        let query = request.uri.query().filter(|_| reading.has_parameters).map(ReadQuery::parse).transpose()?;
         let query = query.unwrap_or_default();
         let headers = &request.headers;
         let range = match (conditions::text(headers, &header::RANGE).and_then(conditions::range), query.part) {
@@ -181,7 +157,7 @@ impl Reads {
             (range, part) => range.or(part.map(RangeSpec::Part)),
         };
         let wanted = GetRequest { conditions: conditions::of_read(headers)?, range };
-        let transaction = transactions::of_headers(headers)?;
+        let transaction = transaction_of(headers)?;
         let with_checksum =
             headers.get(&CHECKSUM_MODE).is_some_and(|mode| mode.as_bytes().eq_ignore_ascii_case(b"ENABLED"));
         let if_range = conditions::text(headers, &header::IF_RANGE);

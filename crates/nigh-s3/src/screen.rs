@@ -1,4 +1,4 @@
-//! What is refused before anything else looks at a request. Pure.
+//! Requests that are refused before anything else looks at them. Pure.
 //!
 //! Two kinds: what the signature must cover and does not (`s3s` leaves that check out, and without it whoever holds a
 //! presigned URL for a put could turn it into a copy by adding a header), and what would change the meaning of a
@@ -9,7 +9,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use crate::error::{invalid_request, not_implemented};
 use crate::query;
-use crate::transactions::TRANSACTION;
+use crate::transaction_header::TRANSACTION;
 
 /// All header names and values of a request together, in bytes.
 pub(crate) const HEADERS_MAX: usize = 16 * 1024;
@@ -68,7 +68,7 @@ pub(crate) fn screen(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Resul
 /// Asks in the order in which `s3s` looks for credentials, and reads names as it does: decoded. Credentials of which
 /// this finds no signed headers are refused, so that none can be good for `s3s` and unseen here.
 fn signed_headers<'r>(query: &ScreenedQuery<'r>, headers: &'r HeaderMap) -> S3Result<SignedHeaderNames<'r>> {
-    // Version 2 does not cover all of the query: whoever holds a URL could change which operation it is for.
+    // Version 2 does not cover all of the query: a client with a presigned URL could change its operation.
     if query.is_version_2 {
         return Err(version_2());
     }

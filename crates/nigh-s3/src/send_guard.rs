@@ -1,4 +1,4 @@
-//! A connection's stream that notes in the connection's pulse whether its client takes what is sent.
+//! A connection's stream that notes in the connection's pulse whether the client takes what is sent.
 //!
 //! Whoever asks for an object and never reads the answer would hold the object's bytes in memory for as long as it
 //! likes. `watch` closes such a connection.

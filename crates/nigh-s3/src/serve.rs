@@ -31,13 +31,13 @@ use crate::watch::{AnsweringGuard, Order, Patience, Pulse, Watch};
 const READ_BUFFER_MAX: usize = 256 * 1024;
 /// Headers of one request.
 const HEADERS_MAX: usize = 100;
-/// So long a client may neither send what it has begun nor take what it has asked for, unless set otherwise.
+/// The default for how long a client may send nothing of what it has begun, or take nothing of what it has asked for.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// What waits in the kernel for a client on this machine, in bytes (the kernel doubles it, for its own accounts). Left to
-/// itself it grows to 4 MiB, of which each byte has left the processor's cache when the client reads it; a distance
-/// that would need as much there is not.
+/// Bytes that may wait in the kernel for a client on this machine (the kernel doubles the number, for its own
+/// accounts). By default the buffer grows to 4 MiB, and each byte has left the processor's cache when the client reads
+/// it; a connection within one machine needs no such buffer.
 const LOCAL_SEND_BUFFER: usize = 256 * 1024;
-/// After a failed accept, which means that file descriptors or memory are short: wait before the next.
+/// The wait after a failed accept: file descriptors or memory are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the door allows.
@@ -158,7 +158,7 @@ impl S3Door {
         }
     }
 
-    /// Takes connections up; ends only if the door's places are closed.
+    /// Accepts connections; ends only if the door's places are closed.
     async fn accept<L: Listener>(&self, listener: &L, tracker: &TaskTracker, watch: &Watch) {
         loop {
             let accepted = listener.next().await;
@@ -199,7 +199,7 @@ impl S3Door {
                 Ok::<_, Infallible>(until_sent(response.await, answering, home))
             }
         });
-        // The silence of clients is the watch's: without a timer, hyper sets none.
+        // The watch finds silent clients: hyper gets no timer, and so sets none.
         let mut http = http1::Builder::new();
         http.max_headers(HEADERS_MAX).max_buf_size(READ_BUFFER_MAX);
         let stream = SendGuard::new(stream, Arc::clone(&pulse));
@@ -218,13 +218,13 @@ impl S3Door {
             connection.as_mut().poll(context)
         });
         if let Err(error) = ended.await {
-            // Clients go away, and write garbage: it is theirs to know.
+            // Clients go away, and send garbage: no fault of the node.
             tracing::debug!(%error, "a connection to the S3 door broke");
         }
     }
 }
 
-/// `response`, in whose body the request is still being answered if it does not stand ready to be sent.
+/// `response`; if its body is not ready yet, the request counts as being answered until the body is sent.
 fn until_sent(response: Response<Body>, answering: AnsweringGuard, home: &Handle) -> Response<Body> {
     if response.body().bytes().is_some() {
         return response;
@@ -232,7 +232,7 @@ fn until_sent(response: Response<Body>, answering: AnsweringGuard, home: &Handle
     response.map(|body| Body::http_body_unsync(BodyFromHome { body, home: home.clone(), _answering: answering }))
 }
 
-/// A body that is made while it is sent, by what belongs to the node's runtime.
+/// A body that is made while it is sent, in the node's runtime.
 struct BodyFromHome {
     body: Body,
     home: Handle,

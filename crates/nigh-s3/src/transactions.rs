@@ -1,38 +1,34 @@
-//! Transactions over several objects, an extension of Nigh's: they begin and end by requests of their own on `/`, and an
-//! operation on one object is in one by a header. docs/design/transactions.md.
+//! Transactions over several objects, an extension of Nigh's: they begin and end by requests of their own on `/`, and a
+//! header puts an operation on one object into a transaction. docs/design/transactions.md.
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use nigh_objects::{CommittedTransaction, TransactionName};
-use s3s::route::S3Route;
 use s3s::{Body, S3Request, S3Response, S3Result};
 
-use crate::error::{invalid_argument, invalid_request, s3_error};
+use crate::error::{invalid_request, s3_error};
 use crate::handlers::{Handlers, notes};
 use crate::query;
-use crate::read::{ReadExtension, Reads};
 use crate::telemetry::Operation;
+use crate::transaction_header::TRANSACTION;
 
-/// Names the transaction of an operation.
-pub(crate) static TRANSACTION: HeaderName = HeaderName::from_static("x-nigh-transaction");
 static COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 static XML: HeaderValue = HeaderValue::from_static("application/xml");
 
-/// What a request asks of a transaction as a whole: found once, and passed on in its extensions.
+/// What a request asks of a transaction as a whole: parsed once, and passed on in the request's extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionRequest {
-    /// That it begins.
+    /// Begin one.
     Begin,
-    /// That the one of this name is committed.
+    /// Commit the one of this name.
     Commit(String),
-    /// That it is given up.
+    /// Abort the one of this name.
     Abort(String),
 }
 
 impl TransactionRequest {
-    /// What a request asks, if it is one of these.
+    /// What a request asks, if it is about a transaction as a whole.
     pub(crate) fn of(method: &Method, uri: &Uri) -> Option<Self> {
         if uri.path() != "/" {
             return None;
@@ -56,52 +52,25 @@ impl TransactionRequest {
     }
 }
 
-/// Refuses a request that is in a transaction and can be in none: passed over, the header would promise what is not kept.
-pub(crate) fn check(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Result<()> {
+/// Refuses a request that names a transaction and cannot be in one: if Nigh ignored the header, the client would rely
+/// on a transaction that there is not. `is_read` says that the request is GetObject or HeadObject.
+pub(crate) fn check(method: &Method, uri: &Uri, headers: &HeaderMap, is_read: bool) -> S3Result<()> {
     if !headers.contains_key(&TRANSACTION) {
         return Ok(());
     }
     let has_key = uri.path().trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty());
-    // What names no part of an object: a signature, and the operation that an SDK says it is.
+    // Parameters that name no part of an object: a signature, and the operation's name by an SDK.
     let is_plain = |name: &str| name == "x-id" || name.to_ascii_lowercase().starts_with("x-amz-");
     let names_object = || uri.query().into_iter().flat_map(query::pairs).all(|(name, _)| is_plain(&name));
     let writes = matches!(*method, Method::PUT | Method::DELETE) && has_key && names_object();
-    if ReadExtension::of(method, uri).is_some() || writes && !headers.contains_key(&COPY_SOURCE) {
+    if is_read || writes && !headers.contains_key(&COPY_SOURCE) {
         return Ok(());
     }
     Err(invalid_request("only GetObject, HeadObject, PutObject and DeleteObject can be in a transaction"))
 }
 
-/// The transaction of an operation, if it is in one.
-pub(crate) fn of_headers(headers: &HeaderMap) -> S3Result<Option<TransactionName>> {
-    let Some(name) = headers.get(&TRANSACTION) else { return Ok(None) };
-    let name = name.to_str().map_err(|_| invalid_argument("x-nigh-transaction is no text"))?;
-    name.parse().map(Some).map_err(s3_error)
-}
-
-/// All requests that go past `s3s`'s typed ones.
-pub(crate) struct Routes(pub(crate) Reads);
-
-#[async_trait]
-impl S3Route for Routes {
-    fn is_match(&self, method: &Method, uri: &Uri, headers: &HeaderMap, extensions: &mut Extensions) -> bool {
-        extensions.get::<TransactionRequest>().is_some() || self.0.is_match(method, uri, headers, extensions)
-    }
-
-    /// Left to `call`, which resolves the principal.
-    async fn check_access(&self, _: &mut S3Request<Body>) -> S3Result<()> {
-        Ok(())
-    }
-
-    async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
-        match request.extensions.get::<TransactionRequest>().cloned() {
-            Some(asked) => answer(self.0.handlers(), asked, &request).await,
-            None => self.0.call(request).await,
-        }
-    }
-}
-
-async fn answer(
+/// Answers what a request asks of a transaction as a whole.
+pub(crate) async fn answer(
     handlers: &Handlers,
     asked: TransactionRequest,
     request: &S3Request<Body>,
@@ -167,6 +136,7 @@ fn documented(document: &str) -> S3Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::ReadExtension;
 
     #[test]
     fn a_transaction_begins_and_ends_on_the_root_alone() {
@@ -188,7 +158,8 @@ mod tests {
             if copies {
                 headers.insert(COPY_SOURCE.clone(), HeaderValue::from_static("/b/other"));
             }
-            check(&method, &uri.parse().unwrap(), &headers).is_ok()
+            let uri = uri.parse().unwrap();
+            check(&method, &uri, &headers, ReadExtension::of(&method, &uri).is_some()).is_ok()
         };
         for uri in ["/b/k", "/b/k?x-id=PutObject", "/b/k?X-Amz-Signature=0"] {
             for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE] {

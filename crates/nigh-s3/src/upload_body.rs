@@ -1,7 +1,7 @@
 //! A request's body on its way from the connection to `s3s`: guarded against silence and against the end of the
 //! invocation that sends it, re-framed, counted.
 //!
-//! How it ended is written into the request's notes, since `s3s` hands on the error's text only.
+//! The request's notes say how the body ended, since `s3s` hands on the error's text only.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) struct UploadBody {
     bytes_in: Counter,
     silence_max: Duration,
     silence: Option<Pin<Box<Sleep>>>,
-    /// Comes to its end with the invocation; made when the body is first waited for.
+    /// Ends with the invocation; made when the body is first waited for.
     invocation: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     frames: Option<ChunkFrames>,
     /// So many bytes may still come; for a document only.
@@ -95,7 +95,7 @@ impl UploadBody {
     }
 
     fn poll_inner(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadBodyError>>> {
-        // First: bytes may come as fast as they are taken.
+        // Polled first: bytes may come as fast as they are taken.
         if self.poll_invocation(context).is_ready() {
             return self.fail(Fate::InvocationEnded, UploadBodyError::InvocationEnded);
         }

@@ -13,10 +13,9 @@ use s3s::dto::{
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
-use crate::buckets::owner;
 use crate::checksum_headers::{self, fill_checksum, kind, stated_checksum, type_name, wire_name};
 use crate::error::{invalid_argument, invalid_request, s3_error, upload_error};
-use crate::handlers::{Handlers, bucket_name, check_document, notes, object_key, wire_date};
+use crate::handlers::{Handlers, bucket_name, check_document, notes, object_key, owner, wire_date};
 use crate::listing::{Names, page_size};
 use crate::objects::{copy_error, described, source};
 use crate::read::{PART_NUMBER_MAX, part_number_error};

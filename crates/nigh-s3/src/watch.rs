@@ -2,7 +2,7 @@
 //!
 //! A client may be silent in two ways that cost the node: it keeps a connection without asking anything (or stops in
 //! the middle of a request's head), or it asks and does not take the answer, which holds the object's bytes in memory.
-//! Who reads or asks slowly is let be: each byte taken, each request and each answer begins the time anew; a head must
+//! A slow client is tolerated: each byte taken, each request and each answer begins the time anew; a head must
 //! come whole within its time.
 //!
 //! A connection only notes what it does, in a few words of memory (`Pulse`); no clock is read and no timer set for it.
@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::task::AtomicWaker;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// The shorter of the two limits is looked at so many times.
+/// Looks within the shorter of the two limits.
 const LOOKS_A_LIMIT: u32 = 4;
 /// However short the limits are.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(5);
@@ -87,7 +87,7 @@ impl Pulse {
         self.task.wake();
     }
 
-    /// How long the client may leave it so; none if it is not the client's turn.
+    /// How long the client may be silent in this state; none if the node has to act.
     fn limit(&self, patience: Patience) -> Option<Duration> {
         if self.sending.load(Ordering::Relaxed) {
             Some(patience.send)
@@ -97,7 +97,7 @@ impl Pulse {
     }
 }
 
-/// A request being answered: as long as this is held, silence is not the client's.
+/// A request being answered: while this is held, the client is not silent, but waits.
 #[derive(Debug)]
 pub(crate) struct AnsweringGuard(Arc<Pulse>);
 

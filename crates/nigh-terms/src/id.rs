@@ -29,7 +29,7 @@ macro_rules! number {
 }
 
 number! {
-    /// The reign of one home over a shard; a higher epoch fences every lower one.
+    /// Grows with each new home of a shard; a higher epoch fences every lower one.
     Epoch
 }
 number! {

@@ -1,5 +1,5 @@
-//! Greedy-dual with size, frequency and fetch cost (Cherkasova 1998): a copy is worth `uses * cost / bytes`, and ages as
-//! others go.
+//! Greedy-dual with size, frequency and fetch cost (Cherkasova 1998): a copy is worth `uses * cost / bytes`, and ages
+//! as others go.
 //!
 //! A copy's priority is the age of the cache when it was last used and its worth; the lowest goes, and its priority is
 //! the new age. Worths are rounded to half powers of two. All copies of one rounded worth then go in the order of their

@@ -1,10 +1,10 @@
-//! The periodic rule of OFC (section 6.3), mended, as a baseline: every five minutes what was read fewer than five times
-//! since the last sweep, or not for half an hour, goes.
+//! The periodic rule of OFC (section 6.3), mended, as a baseline: every five minutes what was read fewer than five
+//! times since the last sweep, or not for half an hour, goes.
 //!
 //! As printed it evicts everything at every sweep: its time stamp is compared as if it were an idle time, and its count
 //! never begins anew. Here idle is now minus the last access, reads are those of one period, and a copy has one full
-//! period before it is judged. `OfcCondition::Both` asks for few reads *and* an idle half hour. Between sweeps, when room is
-//! short, the least recently used goes, as in the paper's section 6.4.
+//! period before it is judged. `OfcCondition::Both` asks for few reads *and* an idle half hour. Between sweeps, when
+//! room is short, the least recently used goes, as in the paper's section 6.4.
 
 use super::slots::{List, Nodes, Slot};
 use super::{EvictionPolicy, Facts};

@@ -1,8 +1,8 @@
 //! S3-FIFO (Yang et al., SOSP 2023): a small queue that most copies leave unread, a main queue, and the names of what
 //! left the small one lately.
 //!
-//! New copies go to the small queue, those whose name is remembered to the main one. What was read more than once in the
-//! small queue goes on to the main one; what was read in the main one goes round again.
+//! New copies go to the small queue, those whose name is remembered to the main one. What was read more than once in
+//! the small queue goes on to the main one; what was read in the main one goes round again.
 
 use super::slots::{Ghosts, List, Nodes, Slot};
 use super::{EvictionPolicy, Facts};

@@ -1,33 +1,32 @@
-//! The order in which a home hears of its writes: that of their versions, whoever wakes first.
+//! The order in which a home is told of its writes: that of their versions, whichever task wakes first.
 //!
-//! Versions are dense: each that the ledger gives is told here, or is lost with an append that ended without saying its
-//! own. One that came early is held until all before it were told or cannot come any more. Pure: it says what may be told
-//! now.
+//! Versions are dense: each that the ledger gives is reported here, or is lost with an append that ended without naming
+//! it. A version is held until all earlier ones were told or are known to be lost. Pure: it says which may be told now.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nigh_terms::{Epoch, Sequence, Version};
 
-/// Losses told apart. One more moves the last: the first still comes to its end.
+/// Losses told apart. One more replaces the last: the first still ends.
 const BARRIERS_MAX: usize = 2;
 
 /// An append that the ledger has been asked for.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
 pub struct AppendNumber(u64);
 
-/// When all that had been asked for by `last` have spoken, no version below `limit` comes any more.
+/// When all appends up to `last` have ended, no version below `limit` comes any more.
 #[derive(Debug)]
 struct Barrier {
     last: AppendNumber,
     limit: Sequence,
 }
 
-/// What waits for its turn; `T` is what there is to tell.
+/// The versions that wait to be told; `T` is what is told of one.
 #[derive(Debug)]
 pub struct AppendOrder<T> {
     epoch: Epoch,
     next: Sequence,
-    /// None where there is nothing to tell.
+    /// By version; none if there is nothing to tell of it.
     held: BTreeMap<Sequence, Option<T>>,
     under_way: BTreeSet<AppendNumber>,
     asked: u64,
@@ -35,7 +34,7 @@ pub struct AppendOrder<T> {
 }
 
 impl<T> AppendOrder<T> {
-    /// Everything up to `version` has been told.
+    /// An order in which all versions up to `version` were told.
     #[must_use]
     pub const fn after(version: Version) -> Self {
         Self {
@@ -48,14 +47,14 @@ impl<T> AppendOrder<T> {
         }
     }
 
-    /// True if `version` has been told, or is not to be.
+    /// True if `version` was told, or never will be.
     #[must_use]
     pub fn is_decided(&self, version: Version) -> bool {
         let nothing_waits = self.under_way.is_empty() && self.held.is_empty();
         nothing_waits || version < Version { epoch: self.epoch, sequence: self.next }
     }
 
-    /// The ledger is about to be asked.
+    /// The ledger is about to be asked for a version.
     pub fn begins(&mut self) -> AppendNumber {
         self.asked += 1;
         let asked = AppendNumber(self.asked);
@@ -63,24 +62,24 @@ impl<T> AppendOrder<T> {
         asked
     }
 
-    /// It has answered with a version.
+    /// The ledger has answered with a version.
     pub fn appended(&mut self, asked: AppendNumber, version: Version, what: T) {
         self.under_way.remove(&asked);
         self.placed(version, what);
     }
 
-    /// It has answered, and gave no version.
+    /// The ledger has answered without a version.
     pub fn refused(&mut self, asked: AppendNumber) {
         self.under_way.remove(&asked);
     }
 
-    /// It has answered with a version of which there is nothing to tell.
+    /// The ledger has answered with a version of which there is nothing to tell.
     pub fn passed(&mut self, asked: AppendNumber, version: Version) {
         self.under_way.remove(&asked);
         self.skip(version);
     }
 
-    /// It may have given a version that nobody will tell. `newer` is one that it gave after that.
+    /// The ledger may have given a version that is never reported. `newer` is one that it gave after that.
     pub fn lost(&mut self, asked: AppendNumber, newer: Version) {
         self.under_way.remove(&asked);
         self.held.insert(newer.sequence, None);
@@ -90,21 +89,21 @@ impl<T> AppendOrder<T> {
         self.barriers.push_back(Barrier { last: AppendNumber(self.asked), limit: newer.sequence });
     }
 
-    /// A version was taken by who tells it here at once.
+    /// A version was taken without an append.
     pub fn placed(&mut self, version: Version, what: T) {
         if version.sequence >= self.next {
             self.held.insert(version.sequence, Some(what));
         }
     }
 
-    /// A version was taken for nothing.
+    /// A version was taken of which there is nothing to tell.
     pub fn skip(&mut self, version: Version) {
         if version.sequence >= self.next {
             self.held.insert(version.sequence, None);
         }
     }
 
-    /// The next that may be told.
+    /// The next version that may be told.
     pub fn next_to_tell(&mut self) -> Option<(Version, T)> {
         loop {
             if let Some(first) = self.held.first_entry()

@@ -1,7 +1,10 @@
-//! What the memory asks of the protocol's machines, under one lock: reads and writes begin here, and end when node and
-//! home have said so.
+//! The protocol's machines under one lock: reads and writes begin here, and end when node and home have said so.
 //!
-//! What has left memory by a step is handed out, to be freed without a lock. docs/design/coherence.md, "In a node".
+//! A step returns the copies that it dropped, for the caller to free without the lock. docs/design/coherence.md, "In a
+//! node".
+
+mod appends;
+mod homes;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -11,58 +14,54 @@ use nigh_data::segment_cost::Cost;
 use nigh_data::{ObjectError, ObjectId};
 use nigh_engine::Ledger;
 use nigh_protocol::{
-    AppendId, CacheLimits, HomeInput, HomeLimits, Member, PutFailure, ReadDecision, Reply, Request, RequestId, Stamp,
-    Write,
+    AppendId, CacheLimits, HomeInput, HomeLimits, Member, PutFailure, ReadDecision, RequestId, Stamp, Write,
 };
-use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
+use nigh_terms::{Monotonic, ShardId, Token, Version};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-use super::append_order::AppendNumber;
 use super::cluster::{CoherenceProtocol, CopyUse};
-use super::foreign::{Asker, ForeignWrite};
+use super::fetch::SharedFetchResult;
 use super::invocations::Invocations;
 use super::machines::{
-    Copies, EntryVersion, FetchOutcome, ForeignAnswer, MachineEvent, NewHome, NewPut, Outcome, RequestState, State,
-    Turn,
+    Copies, EntryVersion, FetchOutcome, MachineEvent, NewHome, NewPut, Outcome, RequestState, State,
 };
-use super::reads::SharedFetchResult;
 use crate::cache::CostedCopy;
 use crate::kept::CachedCopy;
 use crate::shards::Shards;
 use crate::sync::{Mutex, MutexGuard, timeout};
 
-/// A fetch that has begun.
+/// Where a read gets its bytes.
 pub(super) enum FetchStart {
-    /// It need not: here is a copy.
+    /// From the cached copy.
     Hit(CachedCopy),
-    /// Somebody else's serves.
+    /// From another read's fetch.
     Join(watch::Receiver<SharedFetchResult>),
-    /// The caller brings the bytes, for all who join.
-    Lead(BegunFetch, watch::Sender<SharedFetchResult>),
-    /// The caller brings them for itself.
-    Past(BegunFetch),
+    /// This read fetches, and later reads of the object join its fetch.
+    Shared(BegunFetch, watch::Sender<SharedFetchResult>),
+    /// This read fetches for itself.
+    Private(BegunFetch),
 }
 
 /// A fetch whose bytes the caller brings.
 pub(super) struct BegunFetch {
     pub(super) request: RequestId,
-    /// From where, and whether it has ended.
+    /// Which home to ask, and whether the fetch has ended.
     pub(super) stands: watch::Receiver<RequestState>,
 }
 
-/// A write that has begun, and the ledger's answer to it.
+/// A write that has begun.
 pub(super) struct BegunWrite {
     pub(super) request: RequestId,
     /// None if the home is elsewhere, or refuses.
     pub(super) append: Option<AppendId>,
     pub(super) stands: watch::Receiver<RequestState>,
     pub(super) done: oneshot::Receiver<Result<Stamp, PutFailure>>,
-    /// The copy there was.
+    /// The copy that was cached before.
     pub(super) before: Option<CostedCopy>,
 }
 
-/// The copies, while nobody else decides.
+/// The cached copies, under the lock of the machines.
 pub(super) struct ShelfGuard<'c>(MutexGuard<'c, State>);
 
 impl Deref for ShelfGuard<'_> {
@@ -86,11 +85,11 @@ pub(super) struct Coherence {
     pub(super) invocations: Mutex<Invocations>,
     pub(super) shards: Shards,
     ledger: Arc<dyn Ledger>,
-    /// What the cluster's nodes do, if not all of this.
+    /// The protocol of the cluster's nodes.
     pub(super) compared: CoherenceProtocol,
-    /// More versions have been decided.
+    /// Wakes waiters when a home here has been told of more versions.
     decided: Notify,
-    /// Who hears of what others are to be told; where there are none it is said in the log.
+    /// Takes what goes to other processes; a node alone writes it to the log.
     happened: Option<mpsc::UnboundedSender<MachineEvent>>,
 }
 
@@ -100,27 +99,29 @@ const fn too_much() -> ObjectError {
 
 /// Why nothing is written any more.
 pub(super) fn ended() -> ObjectError {
-    let reason = "the home in this node has ended, and whether the write takes place is not known; a cluster's next home \
-                  knows, a node alone must be restarted";
+    let reason = "the home in this node has ended, and the outcome of the write is unknown; in a cluster read the object \
+                  again, restart a node that is alone";
     let reason = reason.to_owned();
     ObjectError::Memory { operation: "order a write", reason }
 }
 
-/// Why a write is to be made again.
+/// Why a write must be sent again.
 pub(super) const fn moved() -> ObjectError {
     ObjectError::SlowDown("the home of the object is moving")
 }
 
-/// Says what happened where nobody hears of it.
+/// Logs an event for which a node alone has nobody to tell.
 fn log(happened: &MachineEvent) {
     match happened {
-        // Its own writer is the node, whose answers have arrived.
+        // The node is the writer, and has its answers.
         MachineEvent::Settled(..) => {}
-        MachineEvent::Rejoin => tracing::error!("the home in this node refuses the node; restart it"),
+        MachineEvent::Rejoin => tracing::error!("the home in this node rejects the node; restart the node"),
         MachineEvent::Retired(_) => {
-            tracing::error!("the home in this node is deposed: it was told of a write out of order; restart it");
+            tracing::error!("the home in this node has ended: it was told of a write out of order; restart the node");
         }
-        MachineEvent::GaveUp(_) => tracing::error!("the home in this node has given the node up; restart it"),
+        MachineEvent::GaveUp(_) => {
+            tracing::error!("the home in this node has declared the node dead; restart the node")
+        }
         MachineEvent::Said(..) | MachineEvent::Told(_) | MachineEvent::Fences(..) => {
             tracing::error!(?happened, "a node alone has something for others");
         }
@@ -128,8 +129,8 @@ fn log(happened: &MachineEvent) {
 }
 
 impl Coherence {
-    /// A node with nothing in memory, of which copies may take `budget`, and no home. What others are to be told of goes to
-    /// `happened`.
+    /// A node with nothing in memory, whose copies may take `budget`, and without homes. What goes to other processes
+    /// is sent to `happened`.
     pub(super) fn open(
         (me, shards): (Member, Shards),
         ledger: Arc<dyn Ledger>,
@@ -143,7 +144,7 @@ impl Coherence {
         Self { state, invocations, shards, ledger, compared, decided: Notify::new(), happened }
     }
 
-    /// The same, of a cluster whose nodes have this protocol.
+    /// The same, in a cluster whose nodes have this protocol.
     pub(super) fn compared(self, compared: CoherenceProtocol) -> Self {
         Self { compared, ..self }
     }
@@ -163,7 +164,7 @@ impl Coherence {
         let given = act(&mut self.state.lock(), &mut outcome);
         for happened in outcome.happened {
             match &self.happened {
-                // Nobody hears it at the end of the process.
+                // At the end of the process nobody receives it.
                 Some(hears) => drop(hears.send(happened)),
                 None => log(&happened),
             }
@@ -176,7 +177,7 @@ impl Coherence {
         self.state.lock().homes.contains_key(&shard)
     }
 
-    /// What the home of `object` here knows of it: its version, and who else has been given it.
+    /// What the home here knows of `object`: its version and its sharers.
     pub(super) fn sharers(&self, object: &ObjectId) -> (EntryVersion, Vec<Member>) {
         let (state, shard) = (self.state.lock(), self.shards.of(object));
         let Some(side) = state.homes.get(&shard) else { return (None, Vec::new()) };
@@ -188,7 +189,8 @@ impl Coherence {
         (self.shards.of(object), object)
     }
 
-    /// Begins a read. Where what the store shows is in doubt, by `past`, a copy serves and nothing else is kept.
+    /// Begins a read. If `past` says so, because the store may show a write of unknown outcome or from outside, only a
+    /// copy that is cached already serves, and nothing is cached.
     pub(super) fn read(
         &self,
         now: Monotonic,
@@ -198,7 +200,8 @@ impl Coherence {
         let shard = self.shards.of(object);
         // A read drops nothing.
         let (begun, _) = self.step(|state, outcome| {
-            // A doubt arises before its write ends here: under this lock it is seen, or the write is.
+            // A write of unknown outcome is noted before the write ends here: under this lock the read sees one or the
+            // other.
             let checked = past() && state.node.cache.copies().peek(object).is_none();
             let is_full = state.node.cache.is_full();
             let mut said = Vec::new();
@@ -212,7 +215,7 @@ impl Coherence {
                 if self.compared.copies_are() == CopyUse::Shown {
                     return Ok(FetchStart::Join(landing));
                 }
-                // Nobody would say that its answer is older than a write meanwhile.
+                // A fetch that is joined could be older than a write meanwhile, and no home would say so.
                 if let ReadDecision::Private(own) = state.node.cache.read(now, shard, object, true, &mut said) {
                     (request, shared) = (own, false);
                 }
@@ -224,7 +227,7 @@ impl Coherence {
             let (send, landing) = watch::channel(None);
             let stands = state.fetch(now, outcome, request, shared.then_some(landing), said);
             let begun = BegunFetch { request, stands };
-            Ok(if shared { FetchStart::Lead(begun, send) } else { FetchStart::Past(begun) })
+            Ok(if shared { FetchStart::Shared(begun, send) } else { FetchStart::Private(begun) })
         });
         begun
     }
@@ -246,7 +249,7 @@ impl Coherence {
         asked
     }
 
-    /// What the home here knows of the object of a fetch, whose bytes are now asked for.
+    /// What the home here knows of the object of a fetch, before its bytes are asked for.
     pub(super) fn note(&self, object: &ObjectId, request: RequestId) -> EntryVersion {
         let state = self.state.lock();
         match state.node.fetches.get(&request).and_then(|fetch| fetch.found.as_ref()) {
@@ -255,8 +258,8 @@ impl Coherence {
         }
     }
 
-    /// The bytes asked for at `noted` are in hand: of `version` as far as they say, or there are none. `copy` is what
-    /// may be kept of them, its room reserved; it is asked for only if they have landed.
+    /// Takes the bytes of a fetch, of this version as far as their metadata says, or absent; they were asked for at
+    /// `noted`. `copy` gives the copy to be cached, its room reserved; it is called only if the bytes are taken.
     pub(super) fn found(
         &self,
         now: Monotonic,
@@ -268,7 +271,7 @@ impl Coherence {
         self.step(|state, outcome| state.found(now, outcome, self.placed(object), asked, found, copy))
     }
 
-    /// A fetch that waited for the node to catch up has landed.
+    /// A fetch that waited until the node covers its version has ended.
     pub(super) fn landed(&self, request: RequestId) {
         self.state.lock().node.fetches.remove(&request);
     }
@@ -283,7 +286,7 @@ impl Coherence {
         });
     }
 
-    /// Comes to its end when a home here has been told of more than now.
+    /// Returns when a home here has been told of more versions.
     pub(super) fn more_decided(&self) -> Notified<'_> {
         self.decided.notified()
     }
@@ -308,7 +311,7 @@ impl Coherence {
         timeout(within, told).await.map_err(late)
     }
 
-    /// Begins a write of an object whose turn it is, by one who has seen `token`.
+    /// Begins a write by a writer that has seen `token` and has the object's write lock.
     pub(super) fn write(
         &self,
         now: Monotonic,
@@ -324,12 +327,12 @@ impl Coherence {
             Ok((state.write(now, outcome, self.placed(object), (write, token), Some(send)), done))
         });
         let (NewPut { request, append, stands }, done) = begun?;
-        // All that a write drops when it begins is its object's copy.
+        // A write that begins drops its object's copy, and nothing else.
         let before = dropped.pop();
         Ok((BegunWrite { request, append, stands, done, before }, dropped))
     }
 
-    /// Keeps a copy of what somebody else has written at a home here as `version`.
+    /// Caches a copy of what another node has written at a home here as `version`.
     pub(super) fn adopt(
         &self,
         now: Monotonic,
@@ -340,148 +343,11 @@ impl Coherence {
         self.step(|state, outcome| state.adopt(now, outcome, self.placed(object), version, copy)).1
     }
 
-    /// A write that has begun, and of which no home was asked, is carried on by nobody: it does not take place.
+    /// Abandons a write that was sent to no home: it does not take place.
     pub(super) fn withdraw_write(&self, request: RequestId) {
         let mut state = self.state.lock();
         state.node.puts.remove(&request);
         state.node.cache.abandon_put(request);
-    }
-
-    /// Another node writes an object whose turn it is.
-    pub(super) fn foreign_write(&self, now: Monotonic, object: &ObjectId, request: Request<ObjectId>) -> ForeignWrite {
-        // Who writes elsewhere drops nothing here before it is told.
-        self.step(|state, outcome| state.foreign_write(now, outcome, self.shards.of(object), request)).0
-    }
-
-    /// Another node fetches an object.
-    pub(super) fn foreign_fetch(&self, now: Monotonic, object: &ObjectId, request: Request<ObjectId>) {
-        // What others ask drops nothing here.
-        let ((), _) = self.step(|state, outcome| state.foreign_fetch(now, outcome, self.shards.of(object), request));
-    }
-
-    /// What the home here knows of the object of another node's fetch.
-    pub(super) fn foreign_noted(&self, object: &ObjectId, asker: Asker) -> EntryVersion {
-        self.state.lock().foreign_noted(self.shards.of(object), object, asker)
-    }
-
-    /// As `found`, for another node.
-    pub(super) fn foreign_found(
-        &self,
-        now: Monotonic,
-        object: &ObjectId,
-        asked: (Asker, EntryVersion),
-        found: (Version, bool),
-    ) -> ForeignAnswer {
-        self.step(|state, outcome| state.foreign_found(now, outcome, self.placed(object), asked, found)).0
-    }
-
-    /// As `give_up`, for another node.
-    pub(super) fn foreign_give_up(&self, now: Monotonic, object: &ObjectId, asker: Asker) {
-        let ((), _) = self.step(|state, outcome| state.foreign_give_up(now, outcome, self.placed(object), asker));
-    }
-
-    /// True if the home here has not met this write of another node, as far as it remembers.
-    pub(super) fn is_new_write(&self, shard: ShardId, from: Member, request: RequestId) -> bool {
-        self.state.lock().is_new(shard, from, request)
-    }
-
-    /// Has the home here fence `member`, if it is here.
-    pub(super) fn fence(&self, now: Monotonic, shard: ShardId, member: Member) -> Option<oneshot::Receiver<Version>> {
-        self.step(|state, outcome| state.fence(now, outcome, shard, member)).0
-    }
-
-    /// The ledger says that another home has the shard.
-    pub(super) fn depose(&self, now: Monotonic, shard: ShardId) {
-        let ((), _) = self.step(|state, outcome| state.home(now, outcome, shard, HomeInput::Deposed));
-    }
-
-    /// The home of `shard` is here no more.
-    pub(super) fn let_go(&self, now: Monotonic, shard: ShardId) -> Vec<CostedCopy> {
-        let ((), dropped) = self.step(|state, outcome| state.let_go(outcome, shard));
-        self.look(now);
-        self.decided.notify_waiters();
-        dropped
-    }
-
-    /// Another process says something to a home here.
-    pub(super) fn said(&self, now: Monotonic, shard: ShardId, request: Request<ObjectId>) -> Vec<CostedCopy> {
-        let ((), dropped) = self.step(|state, outcome| state.said(now, outcome, shard, request));
-        if self.compared.waits_for_sharers() {
-            self.decided.notify_waiters();
-        }
-        dropped
-    }
-
-    /// True if a node that was told of a newer version of `object` has not said that it knows.
-    pub(super) fn is_pending(&self, object: &ObjectId) -> bool {
-        let state = self.state.lock();
-        state.homes.get(&self.shards.of(object)).is_some_and(|side| !side.home.pending(object).is_empty())
-    }
-
-    /// The map of homes says that `shard` is under `epoch`.
-    pub(super) fn meet(&self, now: Monotonic, shard: ShardId, epoch: Epoch) -> Vec<CostedCopy> {
-        let ((), dropped) = self.step(|state, outcome| {
-            state.depose_before(now, outcome, shard, epoch);
-            state.node(now, outcome, |cache, out| cache.meet(now, shard, epoch, out));
-        });
-        self.look(now);
-        dropped
-    }
-
-    /// A home elsewhere says something to this node.
-    pub(super) fn hear(&self, now: Monotonic, reply: Reply<ObjectId>) -> Vec<CostedCopy> {
-        let ((), dropped) = self.step(|state, outcome| state.hear(now, outcome, reply));
-        self.look(now);
-        self.decided.notify_waiters();
-        dropped
-    }
-
-    /// A home elsewhere has answered a fetch; `copy` is what may be kept of its bytes.
-    pub(super) fn landing(
-        &self,
-        now: Monotonic,
-        request: RequestId,
-        reply: Reply<ObjectId>,
-        copy: Option<CostedCopy>,
-    ) -> (FetchOutcome, Vec<CostedCopy>) {
-        let landed = self.step(|state, outcome| state.landing(now, outcome, request, reply, copy));
-        self.look(now);
-        landed
-    }
-
-    /// True if the node has caught up with `token`; else the homes are asked.
-    pub(super) fn covers_or_asks(&self, now: Monotonic, token: &Token) -> bool {
-        let (covers, _) = self.step(|state, outcome| {
-            let covers = state.node.cache.covers(token);
-            if !covers {
-                state.node(now, outcome, |cache, out| cache.ask(now, token, out));
-            }
-            covers
-        });
-        covers
-    }
-
-    /// The epoch of the home of `shard` here.
-    pub(super) fn reign_here(&self, shard: ShardId) -> Option<Epoch> {
-        self.state.lock().homes.get(&shard).map(|side| side.home.epoch())
-    }
-
-    /// How far the homes here have come.
-    pub(super) fn newest_here(&self) -> Vec<(ShardId, Version)> {
-        self.state.lock().homes.iter().map(|(shard, side)| (*shard, side.home.newest())).collect()
-    }
-
-    /// What the home here wants appended for a write of the node's.
-    pub(super) fn append_of(&self, request: RequestId) -> Option<AppendId> {
-        self.state.lock().node.puts.get(&request).and_then(|put| put.append)
-    }
-
-    /// A write that began elsewhere and whose home came here has ended without being appended.
-    pub(super) fn end_begun(&self, now: Monotonic, object: &ObjectId, request: RequestId) -> Vec<CostedCopy> {
-        match self.append_of(request) {
-            Some(append) => self.not_appended(now, self.shards.of(object), append),
-            None => Vec::new(),
-        }
     }
 
     /// True if there is no other process.
@@ -494,24 +360,7 @@ impl Coherence {
         self.state.lock().node.cache.member()
     }
 
-    /// Somebody else has written an object in the store: what was kept of it is dropped, here and wherever it is.
-    pub(super) fn outside(&self, now: Monotonic, object: &ObjectId) -> Vec<CostedCopy> {
-        let shard = self.shards.of(object);
-        let ((), dropped) = self.step(|state, outcome| {
-            let new = state.write(now, outcome, (shard, object), (Write::Outside, Arc::default()), None);
-            let (Some(append), Some(home)) = (new.append, state.homes.get_mut(&shard)) else { return };
-            let (version, turn) = (self.ledger.place(shard), Turn { append, stored: None });
-            home.order.placed(version, turn);
-            state.tell(now, outcome, shard);
-            let mut token = Token::empty();
-            token.see(shard, version);
-            self.invocations.lock().hand_over(&object.namespace, &token);
-        });
-        self.decided.notify_waiters();
-        dropped
-    }
-
-    /// What is to be kept of a write when it is told, its room reserved.
+    /// Leaves the copy to be cached when the home is told of a write; its room is reserved.
     pub(super) fn deposit(&self, request: RequestId, copy: CostedCopy) {
         let mut state = self.state.lock();
         match state.node.puts.get_mut(&request) {
@@ -520,7 +369,7 @@ impl Coherence {
         }
     }
 
-    /// Nothing is to be kept of a write, though it takes its place.
+    /// Takes back the copy of a write that gets its place and is not to be cached.
     pub(super) fn withdraw(&self, request: RequestId) -> Vec<CostedCopy> {
         let mut state = self.state.lock();
         let copy = state.node.puts.get_mut(&request).and_then(|put| put.copy.take());
@@ -528,92 +377,6 @@ impl Coherence {
             state.node.cache.copies_mut().release(copy.cost);
         }
         copy.into_iter().collect()
-    }
-
-    /// Lets the order of a home here take something in, and tells the home what is in its turn.
-    fn order(
-        &self,
-        now: Monotonic,
-        shard: ShardId,
-        act: impl FnOnce(&mut super::AppendOrder<Turn>, &dyn Ledger),
-    ) -> Vec<CostedCopy> {
-        let ((), dropped) = self.step(|state, outcome| {
-            if let Some(home) = state.homes.get_mut(&shard) {
-                act(&mut home.order, &*self.ledger);
-                state.tell(now, outcome, shard);
-            }
-        });
-        self.decided.notify_waiters();
-        dropped
-    }
-
-    /// The ledger is about to be asked for a version of `shard`; none if its home is not here.
-    pub(super) fn appending(&self, shard: ShardId) -> Option<AppendNumber> {
-        self.state.lock().homes.get_mut(&shard).map(|home| home.order.begins())
-    }
-
-    /// It has given one, durably, and readers of what stands behind see it. `stored` names the object if the store has it.
-    pub(super) fn appended(
-        &self,
-        now: Monotonic,
-        shard: ShardId,
-        (append, asked): (AppendId, AppendNumber),
-        version: Version,
-        stored: Option<&ObjectId>,
-    ) -> Vec<CostedCopy> {
-        self.order(now, shard, |order, _| order.appended(asked, version, Turn { append, stored: stored.cloned() }))
-    }
-
-    /// It has given none; or, if `lost`, one that nobody knows.
-    pub(super) fn refused(&self, now: Monotonic, shard: ShardId, asked: AppendNumber, lost: bool) -> Vec<CostedCopy> {
-        self.order(now, shard, |order, ledger| {
-            if lost {
-                order.lost(asked, ledger.place(shard));
-            } else {
-                order.refused(asked);
-            }
-        })
-    }
-
-    /// It has given one that is no write's.
-    pub(super) fn passed(
-        &self,
-        now: Monotonic,
-        shard: ShardId,
-        asked: AppendNumber,
-        version: Version,
-    ) -> Vec<CostedCopy> {
-        self.order(now, shard, |order, _| order.passed(asked, version))
-    }
-
-    /// A version that no write has: to mark what goes to the store before its place in the order is known.
-    pub(super) fn mark(&self, now: Monotonic, shard: ShardId) -> (Version, Vec<CostedCopy>) {
-        let mut version = Version::OUTSIDE;
-        let dropped = self.order(now, shard, |order, ledger| {
-            version = ledger.place(shard);
-            order.skip(version);
-        });
-        (version, dropped)
-    }
-
-    /// The write does not take place.
-    pub(super) fn not_appended(&self, now: Monotonic, shard: ShardId, append: AppendId) -> Vec<CostedCopy> {
-        self.step(|state, outcome| state.home(now, outcome, shard, HomeInput::NotAppended { append })).1
-    }
-
-    /// The store has a version.
-    pub(super) fn pushed(&self, now: Monotonic, object: &ObjectId, version: Version) -> Vec<CostedCopy> {
-        let shard = self.shards.of(object);
-        let ((), dropped) = self.step(|state, outcome| {
-            let is_early = state.is_early(shard, version);
-            match state.homes.get_mut(&shard) {
-                Some(home) if is_early => {
-                    home.pushed_early.insert(version, object.clone());
-                }
-                _ => state.home(now, outcome, shard, HomeInput::Pushed { object: object.clone(), version }),
-            }
-        });
-        dropped
     }
 
     /// Time has passed.

@@ -10,8 +10,9 @@ use nigh_data::{
 };
 use nigh_terms::{BucketName, ObjectKey, Principal};
 
+use super::draft::{Draft, PutHead};
+use super::intake::BodyClaims;
 use super::reads::CheckedRead;
-use super::writes::{BodyClaims, Draft};
 use super::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::notification::ObjectChange;
 
@@ -73,10 +74,7 @@ impl ObjectMemory {
             journal: self.0.goes_to_journal(&target, tags),
         };
         let taken = self.0.take_in(read.source.into_stream(), expected).await?;
-        let draft = Draft {
-            journal: taken.journal,
-            request: request.request,
-            object: target,
+        let head = PutHead {
             conditions: request.conditions,
             attributes: match request.attributes_from {
                 Direction::Copy => read.meta.attributes.clone(),
@@ -86,11 +84,12 @@ impl ObjectMemory {
             size: taken.size,
             etag: taken.verified.etag(),
             checksum: taken.verified.checksum,
-            content: taken.content,
             parts: Vec::new(),
             change: ObjectChange::Copy,
             modified: self.0.clock.wall(),
         };
+        let (content, journal, request) = (taken.content, taken.journal, request.request);
+        let draft = Draft { object: target, head, content, journal, request };
         let done = to_the_end(Arc::clone(&self.0).commit(call, draft)).await?;
         Ok(CopyReply { done, source_version: read.meta.version })
     }

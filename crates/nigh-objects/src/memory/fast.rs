@@ -1,7 +1,7 @@
 //! Puts of segments that clients fill: made here, sealed here, and only then hashed and written.
 //!
-//! A client never brings memory of its own. What it fills is allocated under the node's account, has its length from
-//! the beginning, and is looked at only when nobody can change it any more.
+//! A client never brings memory of its own. The node allocates the segment that the client fills, with its final
+//! length, and looks at its bytes only when nobody can change them any more.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use nigh_data::{Attributes, ChecksumClaim, ObjectError, PutDone, Tags, WriteCond
 use nigh_engine::RequestId;
 use nigh_terms::{BucketName, ObjectKey, Principal};
 
-use super::writes::{Content, Draft};
-use super::{ObjectMemory, Reservation, object, to_the_end};
+use super::draft::{Content, Draft, PutHead};
+use super::room::Reservation;
+use super::{ObjectMemory, object, to_the_end};
 use crate::notification::ObjectChange;
 use crate::spool::blocking;
 
@@ -45,7 +46,7 @@ impl OpenSegment {
         self.lent.hand_out()
     }
 
-    /// Closes it for every writer. Quick; to be tried again where it is busy.
+    /// Seals the segment against every writer. Quick; if it is busy, try again.
     ///
     /// # Errors
     /// The system's; it is given up then.
@@ -58,7 +59,7 @@ impl OpenSegment {
         })
     }
 
-    /// Gives it up; what a client still has of it takes memory until it lets go.
+    /// Abandons the segment; it takes memory until the client lets go.
     #[must_use]
     pub fn abandon(self) -> AbandonedSegment {
         AbandonedSegment(self.lent)
@@ -71,15 +72,15 @@ pub enum SealOutcome {
     Sealed(SealedSegment),
     /// Somebody has it mapped for writing.
     Busy(OpenSegment),
-    /// Its client has seen to it that it cannot be sealed.
+    /// The client has made sealing impossible.
     Refused(AbandonedSegment),
 }
 
-/// A segment that was given up and may still be in a client's hands.
+/// A segment that was abandoned while a client may still have it.
 pub struct AbandonedSegment(ClientSegment);
 
 impl AbandonedSegment {
-    /// Whether a client has it open or mapped; true where the kernel cannot tell.
+    /// Whether a client has it open or mapped; true if the kernel cannot tell.
     #[must_use]
     pub fn is_held_elsewhere(&self) -> bool {
         self.0.is_held_elsewhere()
@@ -170,21 +171,18 @@ impl ObjectMemory {
         let (verified, journal) = futures::try_join!(hashing, staging)?;
         let size = segment.as_slice().len() as u64;
         call.served(size);
-        let draft = Draft {
-            object,
+        let head = PutHead {
             conditions,
             attributes,
             tags,
             size,
             etag: verified.etag(),
             checksum: verified.checksum,
-            content: Content::Memory(segment, room),
-            journal,
-            request,
             parts: Vec::new(),
             change: ObjectChange::Put,
             modified: self.0.clock.wall(),
         };
+        let draft = Draft { object, head, content: Content::Memory(segment, room), journal, request };
         to_the_end(Arc::clone(&self.0).commit(call, draft)).await
     }
 }

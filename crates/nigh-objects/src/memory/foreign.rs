@@ -1,7 +1,7 @@
-//! What other nodes ask of the homes in this process: their fetches, writes and fences at the machines.
+//! Fetches, writes and fences of other nodes at the homes in this process.
 //!
-//! As for the node's own (`machines`): what a home has found waits until the bytes are in hand, and what it wants appended
-//! is for who carries the write to append. It locks nothing and moves no bytes.
+//! As for this node's own (`machines`), a home's answer to a fetch waits until the bytes are in hand, and the task that
+//! serves a write appends what the home wants. This module locks nothing and moves no bytes.
 
 use nigh_data::ObjectId;
 use nigh_protocol::{AppendId, Attempt, HomeInput, Member, Reply, Request, RequestId, ToHome};
@@ -10,21 +10,21 @@ use tokio::sync::{oneshot, watch};
 
 use super::machines::{EntryVersion, ForeignAnswer, ForeignPut, Outcome, State};
 
-/// Whose fetch it is.
+/// Names a fetch of another node.
 pub(super) type Asker = (Member, Attempt);
 
-/// How another node's write stands.
+/// What a home says to a write of another node.
 pub(super) enum ForeignWrite {
-    /// It is new: this is to be appended, and the answer comes after that.
+    /// The write is new: append this; the answer comes after that.
     Append(AppendId, watch::Receiver<Option<Reply<ObjectId>>>),
-    /// It was met before, or needs nothing: this is the answer to it.
+    /// The write was decided before: this is its answer.
     Answer(Reply<ObjectId>),
-    /// Nothing is to be said now; the node sends it again.
+    /// There is no answer now; the node sends the write again.
     Nothing,
 }
 
 impl State {
-    /// Another node fetches. Its answer waits for the bytes.
+    /// Another node fetches. The answer waits for the bytes.
     pub(super) fn foreign_fetch(
         &mut self,
         now: Monotonic,
@@ -38,7 +38,7 @@ impl State {
         self.home(now, outcome, shard, HomeInput::Request(request));
     }
 
-    /// What the home knew of the object of a fetch when it answered, or knows now.
+    /// What the home knew of the object when it answered the fetch, or knows now.
     pub(super) fn foreign_noted(&self, shard: ShardId, object: &ObjectId, asker: Asker) -> EntryVersion {
         let found = self.homes.get(&shard).and_then(|side| side.fetches.get(&asker));
         match found {
@@ -57,7 +57,7 @@ impl State {
         (version, absent): (Version, bool),
     ) -> ForeignAnswer {
         if self.is_early(shard, version) {
-            return ForeignAnswer::Early(version);
+            return ForeignAnswer::NewerThanHome(version);
         }
         let waits = |state: &Self| {
             let side = state.homes.get(&shard);
@@ -66,7 +66,7 @@ impl State {
         if waits(self) {
             // Nothing was forgotten of the object while the home waits to hear of it.
             if self.noted(shard, object) != noted {
-                return ForeignAnswer::Anew;
+                return ForeignAnswer::Refetch;
             }
             self.home(now, outcome, shard, HomeInput::Loaded { object: object.clone(), absent });
         }
@@ -76,7 +76,7 @@ impl State {
                 self.foreign_forgotten(shard, asker);
                 ForeignAnswer::Found(reply)
             }
-            None => ForeignAnswer::Anew,
+            None => ForeignAnswer::Refetch,
         }
     }
 
@@ -85,7 +85,7 @@ impl State {
         side.and_then(|side| side.fetches.remove(&asker)).is_some_and(|found| found.is_none())
     }
 
-    /// The bytes of another node's fetch cannot be had, or nobody waits for them.
+    /// Ends a fetch of another node whose bytes cannot be had, or whose node has gone.
     pub(super) fn foreign_give_up(
         &mut self,
         now: Monotonic,
@@ -98,7 +98,7 @@ impl State {
         }
     }
 
-    /// Another node writes an object whose turn it is.
+    /// Another node writes an object, whose write lock is held.
     pub(super) fn foreign_write(
         &mut self,
         now: Monotonic,
@@ -119,7 +119,7 @@ impl State {
         let side = self.homes.get_mut(&shard);
         let append = side.and_then(|side| match side.puts.get(&writer)?.append {
             Some(append) => Some(append),
-            // It is being appended by an earlier asking, or its node has to learn of this reign first.
+            // An earlier attempt is being appended, or the node has to learn of this epoch first.
             None => {
                 side.puts.remove(&writer);
                 None
@@ -133,7 +133,7 @@ impl State {
         self.homes.get(&shard).is_some_and(|side| side.home.is_new(from, request))
     }
 
-    /// `member` is to be fenced at the home of `shard`, if that is here: the answer comes when the ledger says so.
+    /// Fences `member` at the home of `shard`, if that is here: the answer comes when the fence is in the ledger.
     pub(super) fn fence(
         &mut self,
         now: Monotonic,

@@ -1,8 +1,8 @@
-//! Where invocations meet the protocol: the gate of this node, and what each namespace has seen.
+//! Invocations and the protocol: the gate of this node, and the frontier of each namespace.
 //!
-//! It decides nothing: `nigh_protocol::Gate` says when an invocation begins and has ended, `nigh_protocol::Frontier` what the next
-//! one of a namespace begins with. Here is who waits for them, which calls join which, and the bound of what is
-//! remembered. docs/design/coherence.md, "In a node".
+//! It decides nothing: `nigh_protocol::Gate` says when an invocation begins and has ended, `nigh_protocol::Frontier`
+//! what the next one of a namespace begins with. Here is who waits for them, which calls join which, and the bound of
+//! what is remembered. docs/design/coherence.md, "In a node".
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -20,20 +20,20 @@ use super::{ObjectMemory, ObjectMemoryState, object};
 use crate::stamps::Stamped as _;
 use crate::sync::timeout;
 
-/// Namespaces of which it is remembered what they have seen. With one more all are forgotten: a frontier that begins
-/// anew asks the home, which has all that any of them had seen.
+/// Namespaces with a frontier. With one more all frontiers are forgotten: a new one asks the homes, which have all that
+/// any namespace has seen.
 pub(super) const FRONTIERS_MAX: usize = 4096;
 
 const LIMITS: GateLimits = GateLimits { wait: Duration::from_secs(2), waiting_max: 4096 };
 
-/// An invocation that waits, runs, or has a put whose fate is not known. There are as many as the gate has.
+/// An invocation that waits, runs, or has a put whose outcome is not known. There are as many as the gate has.
 struct TrackedInvocation {
     namespace: Namespace,
     begins: Option<oneshot::Sender<Result<(), GateRefusal>>>,
     ends: Option<oneshot::Sender<Token>>,
 }
 
-/// What this node's invocations and their namespaces have seen.
+/// The gate of this node, its invocations and the frontiers of their namespaces.
 pub(super) struct Invocations {
     gate: Gate<InvocationId>,
     known: HashMap<InvocationId, TrackedInvocation>,
@@ -51,7 +51,8 @@ impl Invocations {
         self.gate.token(invocation).cloned().unwrap_or_default()
     }
 
-    /// The next dispatch of `namespace` is to know of `token`. Where there is no frontier it does, for that asks the home.
+    /// The next dispatch of `namespace` is to know of `token`. Where there is no frontier it does, for that asks the
+    /// home.
     pub(super) fn hand_over(&mut self, namespace: &Namespace, token: &Token) {
         if let Some(frontier) = self.frontiers.get_mut(namespace) {
             frontier.see(token);
@@ -74,7 +75,7 @@ impl Invocations {
                 GateOutput::Admitted(invocation) => {
                     let begins = self.known.get_mut(&invocation).and_then(|known| known.begins.take());
                     if begins.is_none_or(|begins| begins.send(Ok(())).is_err()) {
-                        // Who asked has gone: nothing will run.
+                        // The caller has gone: nothing will run.
                         self.gate.ends(invocation, &mut told);
                     }
                 }
@@ -107,7 +108,7 @@ impl Invocations {
 }
 
 impl Coherence {
-    /// An invocation is dispatched to this node by one who has seen `token`, and all that its namespace's frontier has.
+    /// Dispatches an invocation to this node: its caller has seen `token`, and its namespace's frontier the rest.
     fn dispatch(
         &self,
         now: Monotonic,
@@ -160,7 +161,7 @@ impl Coherence {
         });
     }
 
-    /// Node or home has come further, or time has passed: who may begin now begins.
+    /// Node or home has come further, or time has passed: invocations that may begin now begin.
     pub(super) fn look(&self, now: Monotonic) {
         let ((), _) = self.step(|state, outcome| {
             let mut invocations = self.invocations.lock();
@@ -192,12 +193,12 @@ impl Coherence {
         let (send, mut ended) = oneshot::channel();
         self.invocations.lock().ends(invocation, Some(send));
         if let Ok(token) = timeout(within, &mut ended).await {
-            // Nobody sends for one that is not known, which has seen nothing.
+            // An invocation that is not known gets no token; it has seen nothing.
             return token.unwrap_or_default();
         }
         let mut invocations = self.invocations.lock();
         ended.try_recv().unwrap_or_else(|_| {
-            // What it still writes joins its namespace's frontier when it is written.
+            // What the invocation still writes joins its namespace's frontier later.
             let token = invocations.seen_by(invocation);
             if let Some(namespace) = invocations.known.get(&invocation).map(|known| known.namespace.clone()) {
                 tracing::warn!(%invocation, ?within, "an invocation is told as ended and a write of it is under way");
@@ -208,12 +209,12 @@ impl Coherence {
     }
 }
 
-/// Whose a write is, until nothing can come of it any more.
+/// The writer of a write, until the write's outcome is final.
 struct Writer {
     inner: Arc<ObjectMemoryState>,
     namespace: Namespace,
     shard: ShardId,
-    /// The invocation whose end waits for this; none for a client outside, or one that the gate does not know (any more).
+    /// The invocation whose end waits for this; none for a client, or for an invocation that the gate does not know.
     invocation: Option<InvocationId>,
     wrote: Option<Stamp>,
 }
@@ -229,7 +230,7 @@ impl Drop for Writer {
                 coherence.invocations.lock().hand_over(&self.namespace, &token);
             }
             (Some(invocation), wrote) => {
-                // What did not come about has shown its writer what there is, or nobody knows its fate.
+                // A refusal has shown the writer the newest version, or the outcome is unknown.
                 let through = coherence.newest(self.shard);
                 let mut invocations = coherence.invocations.lock();
                 let mut told = Vec::new();
@@ -241,8 +242,7 @@ impl Drop for Writer {
     }
 }
 
-/// A call that writes. When it is dropped its writer is told to have written, or not to: before that it is to be
-/// answered to nobody.
+/// A call that writes. Its drop tells the gate whether the writer has written; answer the client after that.
 pub(super) struct WriteCall {
     // In this order: the event first.
     call: DataCall,
@@ -296,7 +296,7 @@ impl ObjectMemoryState {
         WriteCall { call: self.begin(who, bucket, Some(key)), writer }
     }
 
-    /// Who asks is about to be shown what is known of an object.
+    /// `who` is about to be shown an object's metadata: it joins the token of the invocation.
     pub(super) fn shows(&self, who: &Principal, object: &ObjectId, meta: &ObjectMeta) {
         if let Some(invocation) = who.invocation {
             let shard = self.coherence.shards.of(object);
@@ -304,8 +304,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Who asks is about to be shown what names no version: that there is nothing, a refusal, a list. The newest that there
-    /// is stands for it.
+    /// `who` is about to be shown something without a version: that there is no object, a refusal, a list. The newest
+    /// versions of all shards join the token of the invocation.
     pub(super) fn shows_newest(&self, who: &Principal) {
         if let Some(invocation) = who.invocation {
             let newest = self.coherence.newest_of_all();
@@ -318,8 +318,8 @@ impl ObjectMemoryState {
 }
 
 impl ObjectMemory {
-    /// An invocation is to begin here; who calls it has seen `token`. Returns when this node has caught up with that and
-    /// with all that the namespace's ended invocations and writers outside had seen; from then on what it reads and
+    /// An invocation is to begin here; who calls it has seen `token`. Returns when this node has caught up with that
+    /// and with all that the namespace's ended invocations and writers outside had seen; from then on what it reads and
     /// writes is joined, until `end_invocation`.
     ///
     /// # Errors
@@ -336,8 +336,8 @@ impl ObjectMemory {
         self.until_begun(begun).await
     }
 
-    /// As `begin_invocation`, of one that a scheduler elsewhere dispatches: its token is all that the invocation begins with,
-    /// and it is for this life of this node only.
+    /// As `begin_invocation`, of one that a scheduler elsewhere dispatches: its token is all that the invocation begins
+    /// with, and it is for this life of this node only.
     ///
     /// # Errors
     /// As `begin_invocation`.
@@ -362,16 +362,16 @@ impl ObjectMemory {
             match begun.try_recv() {
                 Ok(answer) => return answer,
                 Err(TryRecvError::Empty) => {}
-                // Another dispatch of it has taken its place.
+                // Another dispatch of the invocation has replaced this one.
                 Err(TryRecvError::Closed) => return Err(GateRefusal::OtherIncarnation),
             }
-            // Whichever comes: it is looked at again.
+            // After either, the loop looks again.
             let _more_or_late = timeout(LIMITS.wait, more).await;
         }
     }
 
-    /// An invocation has answered, failed, run out of time or been killed. Returns when the fate of each of its writes is
-    /// known, or `within` has passed; gives what it had seen, with which its namespace's next begins.
+    /// An invocation has answered, failed, run out of time or been killed. Returns when the fate of each of its writes
+    /// is known, or `within` has passed; gives what it had seen, with which its namespace's next begins.
     pub async fn end_invocation(&self, invocation: InvocationId, within: Duration) -> Token {
         let seen = self.0.coherence.end(invocation, within).await;
         self.0.compared().carried(seen)

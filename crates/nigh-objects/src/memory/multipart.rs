@@ -11,8 +11,9 @@ use nigh_data::{
 use nigh_protocol::Stamp;
 use nigh_terms::{BucketName, ObjectKey, Principal, Token};
 
+use super::draft::{Content, Draft, PutHead};
+use super::intake::BodyClaims;
 use super::invocations::WriteCall;
-use super::writes::{BodyClaims, Content, Draft};
 use super::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::assembly::{PART_MAX_BYTES, assemble, check_number, wanted_checksum};
 use crate::notification::ObjectChange;
@@ -107,14 +108,10 @@ impl ObjectMemoryState {
         }
         let (parts, numbers) = (Arc::clone(&upload), whole.numbers);
         let files = blocking(move || parts.files(&numbers)).await?;
-        let draft = Draft {
-            object: object.clone(),
+        let head = PutHead {
             conditions: request.conditions,
             attributes: manifest.attributes.clone(),
             tags: manifest.tags.clone(),
-            content: Content::Parts(files),
-            journal: None,
-            request: None,
             size: whole.size,
             etag: whole.etag,
             checksum: whole.checksum,
@@ -122,12 +119,14 @@ impl ObjectMemoryState {
             change: ObjectChange::CompleteMultipartUpload,
             modified: self.clock.wall(),
         };
+        let content = Content::Parts(files);
+        let draft = Draft { object: object.clone(), head, content, journal: None, request: None };
         let done = Arc::clone(&self).commit(call, draft).await?;
         self.completed.lock().keep(&upload.id, &object, &request.parts, &done);
         *ended = true;
         let (memory, upload) = (Arc::clone(&self), Arc::clone(&upload));
         if let Err(error) = blocking(move || memory.uploads.remove(&upload)).await {
-            // The object is there; what is left costs space until the next start.
+            // The object exists; the upload's files take space until the next start.
             tracing::warn!(%error, "a completed upload could not be removed");
         }
         Ok(done)
@@ -144,7 +143,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// The answer to a completion that is asked for again, as clients do that did not get the first one.
+    /// The answer to a completion that a client repeats because it did not get the first one.
     fn completed_before(
         &self,
         mut call: WriteCall,

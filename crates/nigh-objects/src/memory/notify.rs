@@ -1,8 +1,8 @@
 //! Tells functions of changes: the shell around `notification`, and where buckets' configurations are kept.
 //!
-//! A place for each event is taken before the change is made, so that a full queue refuses the change and not the event;
-//! the events are durable before the change is acknowledged. A crash between the two loses an event of a change that
-//! nobody was told of. Without any configuration a write pays one load of a counter.
+//! A place for each event is taken before the change is made, so that a full queue refuses the change and not the
+//! event; the events are durable before the change is acknowledged. A crash between the two loses the event of a change
+//! that was not acknowledged. Without any configuration a write pays one load of a counter.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::notification::{
 
 const TABLE: &str = "bucket-notifications";
 
-/// What the rules of buckets name: whoever assembles a node brings it.
+/// The functions that the rules of buckets name; the crate that assembles a node implements it.
 #[async_trait]
 pub trait NotificationTargets: Send + Sync {
     /// Whether there is such a function; if not, why.
@@ -50,9 +50,9 @@ pub trait ReservedEvents: Send {
 /// What is known of who made a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
-    /// What it had seen, the change itself among it: with that whoever is told begins.
+    /// The token with which the notified function begins: what the writer had seen, and the change.
     pub token: Token,
-    /// The node at which it was made, and what was written there; nothing of what was removed.
+    /// The node at which the change was made, and the bytes that were written; none for a removal.
     pub wrote: Option<(NodeNumber, u64)>,
 }
 
@@ -77,7 +77,7 @@ impl Notifications {
         Ok(Self { configs, targets, region })
     }
 
-    /// From now on what other nodes set is taken over too.
+    /// From now on changes by other nodes are taken over too.
     ///
     /// # Errors
     /// If the registry cannot be watched.
@@ -111,7 +111,7 @@ impl ObjectMemoryState {
         config.is_some_and(|config| config.wanting(change, object.key.as_str()).next().is_some())
     }
 
-    /// Takes places for the events of `change`, if any rule wants to hear of it.
+    /// Takes places for the events of `change`, if a rule matches it.
     pub(super) fn reserve_notices(
         &self,
         object: &ObjectId,
@@ -135,7 +135,7 @@ impl ObjectMemoryState {
         let ChangeDone { object, change, who, created, stamp, node, at } = done;
         let changed = ChangeNotice { object, change, who, created, version: stamp.version, at, region: &all.region };
         let documents = rules.iter().map(|rule| document(&changed, rule)).collect();
-        // All that its writer had seen: what it wrote before may be what the function reads.
+        // The token has all that the writer had seen: the function may read what the writer wrote before.
         let mut token = Token::empty();
         stamp.join_into(self.coherence.shards.of(object), &mut token);
         let wrote = created.map(|(bytes, _)| (node, bytes));
@@ -143,7 +143,7 @@ impl ObjectMemoryState {
         sent.map_err(|reason| ObjectError::Memory { operation: "keep the event of a change", reason })
     }
 
-    /// Drops the configuration of a bucket that is gone.
+    /// Drops the configuration of a removed bucket.
     pub(super) async fn forget_notifications(&self, namespace: &Namespace, bucket: &BucketName) {
         let Some(all) = self.notifications.get() else { return };
         if all.configs.of(namespace, bucket).is_some()

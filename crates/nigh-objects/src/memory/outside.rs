@@ -1,4 +1,4 @@
-//! What the store tells this node of others: that they read what is only announced, that they write, that they wrote.
+//! What the store tells this node about outside: that somebody reads a placeholder, begins a write, or has written.
 
 use std::time::Duration;
 
@@ -9,24 +9,25 @@ use nigh_terms::{BucketName, Namespace, Version};
 use super::{ObjectMemory, ObjectMemoryState};
 use crate::write_back::PushOutcome;
 
-/// The longest that an outside write may be told to last.
+/// The longest lease of an outside write.
 const LEASE_MAX: Duration = Duration::from_secs(3600);
 
 impl ObjectMemoryState {
-    /// True if somebody else is writing `object` now: it is neither kept nor acknowledged before the store has it.
+    /// True if `object` is being written from outside: it is not cached, and a write of it here goes through to the
+    /// store.
     pub(super) fn is_written_outside(&self, object: &ObjectId) -> bool {
         self.outside.lock().hold(object, self.clock.monotonic())
     }
 }
 
 impl ObjectMemory {
-    /// Whose bucket the one is that the store calls `name`, in `account` where the store has such.
+    /// The buckets that the store calls `name`, in `account` if the store has accounts.
     #[must_use]
     pub fn bucket_named(&self, account: Option<&str>, name: &str) -> Vec<(Namespace, BucketName)> {
         self.0.back.store().bucket_named(account, name)
     }
 
-    /// A reader of the store waits for `version` of `object`, which this node has announced: pushes it now.
+    /// Pushes `version` of `object` now: a reader of the store has met its placeholder and waits.
     ///
     /// # Errors
     /// `SlowDown` if that takes longer than a write may wait; the store's.
@@ -36,9 +37,10 @@ impl ObjectMemory {
         self.0.back.push_now(object, version).await
     }
 
-    /// Somebody else is about to write `object`. When this returns the store has all that was acknowledged of it here,
-    /// no placeholder is on its way, and until `outside_write_ended`, or for `lease`, no copy of it is kept or served and
-    /// writes go through. Gives what in the store's own order the outside write must be above, if that is known.
+    /// An outside write of `object` is about to begin. When this returns the store has all that was acknowledged of it
+    /// here, no placeholder is on its way, and until `outside_write_ended`, or for `lease`, no copy of it is kept or
+    /// served and writes go through. Gives what in the store's own order the outside write must be above, if that is
+    /// known.
     ///
     /// # Errors
     /// `SlowDown` if too much waits; the write must not be made then.
@@ -58,14 +60,14 @@ impl ObjectMemory {
         Ok(inner.back.newest_there(object))
     }
 
-    /// An outside write has ended: `applied` says whether it is there, if that is known. If it is not, the object is held
-    /// for the rest of the lease.
+    /// An outside write has ended: `applied` says whether it is there, if that is known. If it is not, the object is
+    /// held for the rest of the lease.
     pub async fn outside_write_ended(&self, object: &ObjectId, token: &str, applied: Option<bool>) {
         let inner = &self.0;
         if applied != Some(false) {
             inner.back.superseded(object).await;
         }
-        // Also of a write that a life before this one was told of.
+        // Also for a write that was announced to an earlier life of this node.
         inner.written_by_others(object);
         if applied.is_some() {
             inner.outside.lock().end(object, token);
@@ -89,7 +91,7 @@ impl ObjectMemory {
         kept.is_some()
     }
 
-    /// Nothing waits, and this node ends: the store need not tell it of others any more.
+    /// Nothing waits, and this node ends: the store need not tell it about outside any more.
     pub async fn let_go_of_store(&self) {
         self.0.back.store().let_go().await;
     }

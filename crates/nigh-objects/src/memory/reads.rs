@@ -1,66 +1,25 @@
 //! Reads: from memory, by one shared fetch, or past the cache.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt;
 use nigh_data::conditions::check_read;
 use nigh_data::range::resolve;
-use nigh_data::segment::SegmentWriter;
-use nigh_data::segment_cost::Cost;
 use nigh_data::{
     Body, ByteRange, ByteStream, GetReply, GetRequest, ObjectError, ObjectId, ObjectMeta, SegmentSlice, ServeOutcome,
 };
-use nigh_engine::LedgerError;
-use nigh_protocol::{Reply, RequestId, Stamp};
-use nigh_terms::{Admission, BucketName, ObjectKey, Principal, Token, Version};
-use tokio::sync::watch;
+use nigh_terms::{Admission, BucketName, ObjectKey, Principal, Token};
 
 use super::cluster::CopyUse;
-use super::coherence::{BegunFetch, FetchStart};
-use super::machines::{EntryVersion, FetchOutcome, RequestState};
-use super::{ObjectMemoryState, Reservation, Resident, object};
-use crate::cache::CostedCopy;
-use crate::eviction::Origin;
+use super::coherence::FetchStart;
+use super::fetch::{FetchGuard, FetchedObject, Wanted, exactly, given_up};
+use super::{ObjectMemory, ObjectMemoryState, object};
 use crate::kept::CachedCopy;
-use crate::stamps::Stamped as _;
-use crate::sync::{spawn, timeout};
+use crate::sync::spawn;
 
-/// How often a read begins anew because the object changed under it.
-pub(super) const ATTEMPTS: usize = 8;
-/// How long a read waits for the home to be told of what it has met.
-pub(super) const TOLD_WITHIN: Duration = Duration::from_secs(10);
-
-/// How often an ephemeral object is looked for: between the cache and what stands behind it a write may have ended,
-/// after which it is in the cache.
+/// How often an ephemeral object is looked for: a write that ends between the look into the cache and the one behind it
+/// puts the object into the cache.
 pub(super) const EPHEMERAL_ATTEMPTS: usize = 3;
-
-/// What those who joined a fetch wait for.
-pub(super) type SharedFetchResult = Option<Result<FetchedObject, ObjectError>>;
-
-/// What a fetch found.
-#[derive(Clone, Debug)]
-pub(super) enum FetchedObject {
-    /// A copy in memory.
-    Copy(Resident),
-    /// An object that does not go there.
-    TooLarge(Arc<ObjectMeta>),
-}
-
-impl FetchedObject {
-    fn meta(&self) -> &ObjectMeta {
-        match self {
-            Self::Copy(Resident { meta, .. }) | Self::TooLarge(meta) => meta,
-        }
-    }
-
-    pub(super) fn stamped(self, stamp: &Stamp) -> Self {
-        match self {
-            Self::Copy(resident) => Self::Copy(resident.stamped(stamp)),
-            Self::TooLarge(meta) => Self::TooLarge(Arc::new(meta.stamped(stamp))),
-        }
-    }
-}
 
 /// A read whose conditions hold.
 pub(super) struct CheckedRead {
@@ -84,177 +43,21 @@ impl ReadSource {
     }
 }
 
-/// A fetch that the node has begun; one dropped is given up.
-pub(super) struct FetchGuard {
-    inner: Arc<ObjectMemoryState>,
-    pub(super) object: ObjectId,
-    request: RequestId,
-    stands: watch::Receiver<RequestState>,
-    landed: bool,
-}
-
-impl FetchGuard {
-    pub(super) fn new(inner: &Arc<ObjectMemoryState>, object: &ObjectId, begun: BegunFetch) -> Self {
-        let BegunFetch { request, stands } = begun;
-        Self { inner: Arc::clone(inner), object: object.clone(), request, stands, landed: false }
-    }
-
-    /// How it stands now.
-    pub(super) fn standing(&mut self) -> RequestState {
-        self.stands.borrow_and_update().clone()
-    }
-
-    /// Returns when it is to be asked for again.
-    pub(super) async fn asked_again(&mut self) -> Result<(), ObjectError> {
-        self.stands.changed().await.map_err(|_| given_up())
-    }
-
-    /// What stands behind has failed with `error`. If that says that the home has moved, returns when it is to be asked
-    /// where it is.
-    async fn moved(&mut self, error: ObjectError) -> Result<(), ObjectError> {
-        let is_fenced = matches!(error, ObjectError::Ledger(LedgerError::Fenced { .. }));
-        if !is_fenced || self.inner.coherence.is_alone() {
-            return Err(error);
-        }
-        let shard = self.inner.coherence.shards.of(&self.object);
-        self.inner.depose(shard);
-        while matches!(*self.stands.borrow(), RequestState::Here) && !self.inner.coherence.is_home(shard) {
-            timeout(TOLD_WITHIN, self.asked_again()).await.map_err(|_| error.clone())??;
-        }
-        Ok(())
-    }
-
-    /// A home elsewhere has answered, and this may be kept of its bytes. Gives the stamp under which they may be shown;
-    /// none if they are to be asked for anew.
-    pub(super) async fn answered_there(
-        &mut self,
-        reply: Reply<ObjectId>,
-        copy: Option<(CachedCopy, Reservation)>,
-    ) -> Result<Option<Stamp>, ObjectError> {
-        let copy = copy.map(|(kept, room)| CostedCopy { kept, cost: room.take(), origin: Origin::Read });
-        let (answer, dropped) = self.inner.coherence.landing(self.inner.now(), self.request, reply, copy);
-        self.inner.settle(dropped);
-        self.taken(answer).await
-    }
-
-    /// What stands behind is asked next.
-    fn note(&self) -> EntryVersion {
-        self.inner.coherence.note(&self.object, self.request)
-    }
-
-    /// What was asked at `noted` has been answered: by bytes of this metadata, or there is nothing. Gives the stamp under
-    /// which it may be shown; none if it is to be asked for anew.
-    async fn answered(
-        &mut self,
-        noted: EntryVersion,
-        meta: Option<&ObjectMeta>,
-        mut copy: Option<(CachedCopy, Reservation)>,
-    ) -> Result<Option<Stamp>, ObjectError> {
-        if !self.inner.coherence.is_alone() {
-            // A home that was deposed may know less than the store has.
-            let confirmed = self.inner.confirm(self.inner.coherence.shards.of(&self.object)).await;
-            if let Err(error) = confirmed {
-                self.moved(error).await?;
-                return Ok(None);
-            }
-        }
-        let found = meta.map_or((Version::OUTSIDE, true), |meta| (meta.version, false));
-        // What is not taken gives its room back when this ends, and no lock is held.
-        let mut take = || {
-            let (kept, room) = copy.take()?;
-            Some(CostedCopy { kept, cost: room.take(), origin: Origin::Read })
-        };
-        let asked = (self.request, noted);
-        let (answer, dropped) = self.inner.coherence.found(self.inner.now(), &self.object, asked, found, &mut take);
-        self.inner.settle(dropped);
-        self.taken(answer).await
-    }
-
-    /// What became of an answer. Gives the stamp under which it may be shown; none if it is to be asked for anew.
-    async fn taken(&mut self, answer: FetchOutcome) -> Result<Option<Stamp>, ObjectError> {
-        let stamp = match answer {
-            FetchOutcome::Landed(stamp) => stamp,
-            FetchOutcome::Anew => return Ok(None),
-            FetchOutcome::Early(version) => {
-                let coherence = &self.inner.coherence;
-                coherence.until_told(coherence.shards.of(&self.object), version, TOLD_WITHIN).await?;
-                return Ok(None);
-            }
-            FetchOutcome::Waits => {
-                let late =
-                    |_| ObjectError::SlowDown("the node has not caught up with what the object's writer had seen");
-                timeout(TOLD_WITHIN, self.stands.changed()).await.map_err(late)?.map_err(|_| given_up())?;
-                let RequestState::Landed(stamp) = self.stands.borrow().clone() else { return Ok(None) };
-                self.inner.coherence.landed(self.request);
-                stamp
-            }
-        };
-        self.landed = true;
-        Ok(Some(stamp))
-    }
-}
-
-fn given_up() -> ObjectError {
-    ObjectError::Memory { operation: "fetch", reason: "it was given up".to_owned() }
-}
-
-impl Drop for FetchGuard {
-    fn drop(&mut self) {
-        if !self.landed {
-            self.inner.coherence.give_up(self.inner.now(), &self.object, self.request);
-        }
-    }
-}
-
-const fn changes_too_fast() -> ObjectError {
-    ObjectError::SlowDown("the object changes faster than it can be read")
-}
-
-/// What metadata kept without bytes takes, about.
-pub(super) fn metadata_cost(object: &ObjectId, meta: &ObjectMeta) -> Cost {
-    let texts = |map: &std::collections::BTreeMap<String, String>| -> usize {
-        map.iter().map(|(key, value)| key.len() + value.len() + 2 * size_of::<String>()).sum()
-    };
-    let bytes = size_of::<ObjectMeta>()
-        + object.key.as_str().len()
-        + texts(&meta.attributes.user)
-        + texts(&meta.tags)
-        + meta.parts.len() * size_of::<u64>();
-    // As much again for the entry itself and the allocator.
-    Cost { bytes: 2 * bytes as u64, segments: 0 }
-}
-
-/// `stream`, which ends in an error if it does not give `length` bytes.
-fn exactly(stream: ByteStream, length: u64, store: &'static str) -> ByteStream {
-    let broken = move |reason: String| ObjectError::Store { store, operation: "read", reason };
-    futures::stream::unfold((stream, length, false), move |(mut stream, left, ended)| async move {
-        if ended {
-            return None;
-        }
-        match stream.next().await {
-            Some(Ok(bytes)) if bytes.len() as u64 <= left => {
-                let left = left - bytes.len() as u64;
-                Some((Ok(bytes), (stream, left, false)))
-            }
-            Some(Ok(_)) => Some((Err(broken("more bytes came than the object has".to_owned())), (stream, 0, true))),
-            Some(Err(error)) => Some((Err(error), (stream, left, true))),
-            None if left > 0 => Some((Err(broken(format!("{left} bytes are missing"))), (stream, 0, true))),
-            None => None,
-        }
-    })
-    .boxed()
-}
-
-impl ObjectMemoryState {
-    pub(super) async fn get(
-        self: &Arc<Self>,
+impl ObjectMemory {
+    /// Reads an object. From memory if it is there; if not, it is brought there, or streamed past if it is too
+    /// large or being written.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchKey`, a condition's or the range's, or the store's.
+    pub async fn get(
+        &self,
         who: &Principal,
         bucket: &BucketName,
         key: &ObjectKey,
         request: GetRequest,
     ) -> Result<GetReply, ObjectError> {
-        let mut call = self.begin(who, bucket, Some(key));
-        let read = self.read(who, &object(who, bucket, key), &request).await.inspect_err(|error| {
+        let mut call = self.0.begin(who, bucket, Some(key));
+        let read = self.0.read(who, &object(who, bucket, key), &request).await.inspect_err(|error| {
             if matches!(error, ObjectError::NotModified { .. }) {
                 call.succeeded(ServeOutcome::Metadata, None, Token::empty());
             }
@@ -270,15 +73,19 @@ impl ObjectMemoryState {
         Ok(GetReply { meta, range, body, version, token })
     }
 
-    pub(super) async fn head(
-        self: &Arc<Self>,
+    /// Reads what is known of an object; the conditions and the range are those of a get.
+    ///
+    /// # Errors
+    /// As of a get.
+    pub async fn head(
+        &self,
         who: &Principal,
         bucket: &BucketName,
         key: &ObjectKey,
         request: GetRequest,
     ) -> Result<Arc<ObjectMeta>, ObjectError> {
-        let mut call = self.begin(who, bucket, Some(key));
-        let meta = self.current(who, &object(who, bucket, key)).await?;
+        let mut call = self.0.begin(who, bucket, Some(key));
+        let meta = self.0.current(who, &object(who, bucket, key)).await?;
         let checked = check_read(&request.conditions, &meta).and_then(|()| resolve(request.range, &meta));
         if matches!(checked, Ok(_) | Err(ObjectError::NotModified { .. })) {
             call.succeeded(ServeOutcome::Metadata, Some(meta.version), meta.token.clone());
@@ -286,8 +93,10 @@ impl ObjectMemoryState {
         }
         checked.map(|_| meta)
     }
+}
 
-    /// Reads for `who`, wherever from. What is not in memory is brought there as the reader's admission says.
+impl ObjectMemoryState {
+    /// Reads for `who`. An object that is not in memory is cached if the reader's admission allows it.
     pub(super) async fn read(
         self: &Arc<Self>,
         who: &Principal,
@@ -334,7 +143,7 @@ impl ObjectMemoryState {
         admission: Admission,
     ) -> Result<CheckedRead, ObjectError> {
         let is_admitted = self.admits(admission);
-        // What others are writing is known to the store alone.
+        // Only the store knows an object that is written from outside, or whose last write has an unknown outcome.
         let past = || !is_admitted || self.is_written_outside(object) || self.doubts.lock().hold(object, self.now());
         let mut landing = match self.coherence.read(self.now(), object, past)? {
             FetchStart::Hit(CachedCopy { meta, segment: Some(segment) }) => {
@@ -347,31 +156,29 @@ impl ObjectMemoryState {
             FetchStart::Hit(CachedCopy { meta, segment: None }) => {
                 return self.read_known(object, request, meta.unpack()).await;
             }
-            FetchStart::Past(asked) => return self.read_past(FetchGuard::new(self, object, asked), request).await,
+            FetchStart::Private(asked) => return self.read_past(FetchGuard::new(self, object, asked), request).await,
             FetchStart::Join(landing) => landing,
-            FetchStart::Lead(asked, sender) => {
+            FetchStart::Shared(asked, sender) => {
                 let landing = sender.subscribe();
-                // On its own, so that it goes on for those who joined when the first to ask hangs up.
+                // A task of its own, which goes on for the reads that joined when the first reader hangs up.
                 spawn(Arc::clone(self).fetch(FetchGuard::new(self, object, asked), sender));
                 landing
             }
         };
         let landed = landing.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
         match landed.ok_or_else(given_up)?? {
-            FetchedObject::Copy(Resident { meta, segment: Some(segment) }) => {
+            FetchedObject { meta, segment: Some(segment) } => {
                 check_read(&request.conditions, &meta)?;
                 let range = resolve(request.range, &meta)?;
                 let source = ReadSource::Segment(segment.slice(range.clone()));
                 Ok(CheckedRead { meta, range, source, served: ServeOutcome::Miss })
             }
-            FetchedObject::Copy(Resident { meta, segment: None }) | FetchedObject::TooLarge(meta) => {
-                self.read_known(object, request, meta).await
-            }
+            FetchedObject { meta, segment: None } => self.read_known(object, request, meta).await,
         }
     }
 
-    /// Reads an object of which `known` was found, without keeping its bytes: they are pinned to the entity tag, and what
-    /// there is now is looked for if that has changed.
+    /// Reads the bytes of an object whose metadata is `known`, without caching them. If its entity tag has changed, the
+    /// object is read as it is now.
     async fn read_known(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -390,7 +197,7 @@ impl ObjectMemoryState {
     }
 
     /// The bytes of an object that is as `meta` says; none if it is not any more.
-    async fn pinned(
+    pub(super) async fn pinned(
         &self,
         object: &ObjectId,
         request: &GetRequest,
@@ -414,146 +221,20 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Reads without keeping. If it takes more than one question to the store the bytes are pinned to the entity tag. It
-    /// begins anew if the object has changed meanwhile.
+    /// Reads past the cache.
     pub(super) async fn read_past(
         self: &Arc<Self>,
-        mut asking: FetchGuard,
+        fetch: FetchGuard,
         request: &GetRequest,
     ) -> Result<CheckedRead, ObjectError> {
-        let object = asking.object.clone();
-        for _ in 0..ATTEMPTS {
-            if let RequestState::There(_) = asking.standing() {
-                match self.read_past_there(&mut asking, request).await? {
-                    Some(read) => return Ok(read),
-                    None => continue,
-                }
-            }
-            let noted = asking.note();
-            let answer = if request.range.is_none() {
-                self.back.get(&object, None, None).await.map(|(meta, stream)| (meta, Some(stream)))
-            } else {
-                self.back.head(&object).await.map(|meta| (meta, None))
-            };
-            let (meta, stream) = match answer {
-                Ok((meta, stream)) => (Some(meta), stream),
-                Err(ObjectError::NoSuchKey(_)) => (None, None),
-                Err(error) => {
-                    asking.moved(error).await?;
-                    continue;
-                }
-            };
-            let bytes = match (&meta, stream) {
-                (None, _) => None,
-                (Some(meta), Some(stream)) => {
-                    check_read(&request.conditions, meta)?;
-                    Some((0..meta.size, exactly(stream, meta.size, self.back.store().kind())))
-                }
-                (Some(meta), None) => match self.pinned(&object, request, meta).await? {
-                    Some(bytes) => Some(bytes),
-                    None => continue,
-                },
-            };
-            let Some(stamp) = asking.answered(noted, meta.as_ref(), None).await? else { continue };
-            let (Some(meta), Some((range, stream))) = (meta, bytes) else {
-                return Err(ObjectError::NoSuchKey(object.key));
-            };
-            let (meta, source) = (Arc::new(meta.stamped(&stamp)), ReadSource::Stream(stream));
-            return Ok(CheckedRead { meta, range, source, served: ServeOutcome::Past });
-        }
-        Err(changes_too_fast())
+        let (FetchedObject { meta, .. }, bytes) = self.read_at_home(fetch, Wanted::Uncached(request)).await?;
+        let (range, stream) = bytes.ok_or_else(given_up)?;
+        Ok(CheckedRead { meta, range, source: ReadSource::Stream(stream), served: ServeOutcome::Past })
     }
 
-    /// What is known of an object of which there is no copy.
+    /// Asks the home for an object's metadata, whatever copy there is.
     pub(super) async fn look(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
-        let mut asking = FetchGuard::new(self, object, self.coherence.ask(self.now(), object)?);
-        for _ in 0..ATTEMPTS {
-            if let RequestState::There(_) = asking.standing() {
-                match self.look_there(&mut asking).await? {
-                    Some(meta) => return Ok(meta),
-                    None => continue,
-                }
-            }
-            let noted = asking.note();
-            let meta = match self.back.head(object).await {
-                Ok(meta) => Some(meta),
-                Err(ObjectError::NoSuchKey(_)) => None,
-                Err(error) => {
-                    asking.moved(error).await?;
-                    continue;
-                }
-            };
-            if let Some(stamp) = asking.answered(noted, meta.as_ref(), None).await? {
-                let meta = meta.ok_or_else(|| ObjectError::NoSuchKey(object.key.clone()))?;
-                return Ok(Arc::new(meta.stamped(&stamp)));
-            }
-        }
-        Err(changes_too_fast())
-    }
-
-    /// Brings an object into memory, and tells those who wait.
-    async fn fetch(self: Arc<Self>, asking: FetchGuard, sender: watch::Sender<SharedFetchResult>) {
-        // Kept first, told then: who asks after an answer finds the copy.
-        let landed = self.bring(asking).await;
-        sender.send_replace(Some(landed));
-    }
-
-    async fn bring(self: &Arc<Self>, mut asking: FetchGuard) -> Result<FetchedObject, ObjectError> {
-        let object = asking.object.clone();
-        for _ in 0..ATTEMPTS {
-            if let RequestState::There(_) = asking.standing() {
-                match self.bring_there(&mut asking).await? {
-                    Some(fetched) => return Ok(fetched),
-                    None => continue,
-                }
-            }
-            let noted = asking.note();
-            let (fetched, copy) = match self.bring_bytes(&object, noted).await {
-                Ok((fetched, copy)) => (Some(fetched), copy),
-                Err(ObjectError::NoSuchKey(_)) => (None, None),
-                Err(error) => {
-                    asking.moved(error).await?;
-                    continue;
-                }
-            };
-            let meta = fetched.as_ref().map(FetchedObject::meta);
-            if let Some(stamp) = asking.answered(noted, meta, copy).await? {
-                let fetched = fetched.ok_or_else(|| ObjectError::NoSuchKey(object.key.clone()))?;
-                return Ok(fetched.stamped(&stamp));
-            }
-        }
-        Err(changes_too_fast())
-    }
-
-    /// Brings an object's bytes; and what is to be kept of them, if there is room.
-    async fn bring_bytes(
-        self: &Arc<Self>,
-        object: &ObjectId,
-        noted: EntryVersion,
-    ) -> Result<(FetchedObject, Option<(CachedCopy, Reservation)>), ObjectError> {
-        if let Some((meta, segment)) = self.from_holder(object, noted).await {
-            let meta = Arc::new(meta);
-            let room = self.reserve(self.account.cost(meta.size));
-            let copy = room.map(|room| (CachedCopy::new(&meta, Some(segment.clone())), room));
-            return Ok((FetchedObject::Copy(Resident { meta, segment: Some(segment) }), copy));
-        }
-        let (meta, stream) = self.back.get(object, None, None).await?;
-        let meta = Arc::new(meta);
-        if meta.size > self.limits.cached_object.bytes() {
-            let room = self.reserve(metadata_cost(object, &meta));
-            let copy = room.map(|room| (CachedCopy::new(&meta, None), room));
-            return Ok((FetchedObject::TooLarge(meta), copy));
-        }
-        let Some(room) = self.reserve(self.account.cost(meta.size)) else {
-            return Ok((FetchedObject::TooLarge(meta), None));
-        };
-        let mut filling = SegmentWriter::new(&self.account, meta.size)?;
-        let mut stream = exactly(stream, meta.size, self.back.store().kind());
-        while let Some(bytes) = stream.next().await {
-            filling.append(&bytes?)?;
-        }
-        let segment = filling.seal()?;
-        let copy = (CachedCopy::new(&meta, Some(segment.clone())), room);
-        Ok((FetchedObject::Copy(Resident { meta, segment: Some(segment) }), Some(copy)))
+        let fetch = FetchGuard::new(self, object, self.coherence.ask(self.now(), object)?);
+        self.read_at_home(fetch, Wanted::Metadata).await.map(|(found, _)| found.meta)
     }
 }

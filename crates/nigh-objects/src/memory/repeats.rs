@@ -12,7 +12,7 @@ use crate::notification::ObjectChange;
 use crate::write_back::{ObjectState, RequestRecord};
 
 impl ObjectMemoryState {
-    /// Tells of a change that was made by an earlier try, if that did not come to it.
+    /// Notifies of a change that an earlier attempt has made, if that attempt did not.
     async fn tell_of(
         &self,
         who: Option<&Principal>,
@@ -28,7 +28,7 @@ impl ObjectMemoryState {
             ObjectState::Gone | ObjectState::Lost => (None, Token::empty(), self.clock.wall()),
         };
         let stamp = Stamp::new(self.coherence.shards.of(object), known.version, &seen);
-        // Where it was made first nobody knows any more; the home has it.
+        // The node of the first attempt is not known any more; the home has the write.
         let node = self.coherence.member().node;
         let done = ChangeDone { object, change, who, created, stamp: &stamp, node, at };
         self.notify(notices, done).await?;
@@ -58,7 +58,7 @@ impl ObjectMemoryState {
         Ok(Some((Stamp::new(self.coherence.shards.of(object), known.version, &meta.token), done)))
     }
 
-    /// The version of a deletion that was made before.
+    /// The version of a deletion that an earlier attempt has made.
     pub(super) async fn deleted_before(
         &self,
         who: Option<&Principal>,

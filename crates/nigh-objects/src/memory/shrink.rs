@@ -1,8 +1,8 @@
-//! Giving memory back at once, for a sandbox that grows.
+//! Shrink: the cache frees memory at once, for a sandbox that grows.
 //!
-//! Copies of what stands behind go first: a write that waits for the store is read from the journal when it is its turn, so
-//! that nothing has to be pushed before. Ephemeral ones go last. The decision takes victims out of the cache under its
-//! lock; their memory is freed after it.
+//! Copies of what the store has go first: a write that waits for the store is read from the journal when it is its
+//! turn, so that nothing has to be pushed before. Ephemeral ones go last. The decision takes victims out of the cache
+//! under its lock; their memory is freed after it.
 
 use std::time::Duration;
 
@@ -15,35 +15,35 @@ use crate::cache::EvictedCopy;
 use crate::hand_over::GivenUp;
 use crate::kept::CachedCopy;
 
-/// Copies that are looked at with the cache locked; then others have their turn.
+/// Copies that are looked at before the cache is unlocked for readers.
 const LOOKS_AT_ONCE: usize = 64;
 
 /// What a shrink has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShrinkResult {
-    /// What all segments take less than before, as the kernel counts it.
+    /// The memory that was freed, as the kernel counts it.
     pub freed: ByteSize,
-    /// What was passed over as its memory would stay: readers or sandboxes hold it. It counts as used.
+    /// The memory of copies that were passed over, for readers or sandboxes hold it. It counts as used.
     pub held: ByteSize,
     /// Copies dropped.
     pub copies: u64,
-    /// How long it took to choose them and take them out.
+    /// How long it took to choose copies and drop them.
     pub decided_in: Duration,
-    /// The longest that the cache was locked for it at a time: nobody waited longer.
+    /// The longest time for which the cache was locked: no reader waited longer.
     pub locked_for: Duration,
 }
 
 impl ObjectMemory {
-    /// What all segments take now, those included that only readers hold still. Costs two loads.
+    /// What all segments take now, including those that only readers still hold. Costs two loads.
     #[must_use]
     pub fn living(&self) -> ByteSize {
         ByteSize(self.0.account.living().bytes)
     }
 
-    /// Lowers the budget to `budget` and frees what segments take beyond it, or as much of it as nobody holds, before this
-    /// returns. What is held beyond it goes when it is let go, and nothing comes in its place.
+    /// Lowers the budget to `budget` and frees what segments take beyond it, or as much of it as nobody holds, before
+    /// this returns. What is held beyond it goes when it is let go, and nothing comes in its place.
     pub fn give_way(&self, budget: ByteSize) -> ShrinkResult {
-        // In bits, so that nobody waits long for the cache; what came in meanwhile goes with the budget.
+        // In small steps, so that no reader waits long for the cache; the lower budget drops what comes in meanwhile.
         let shrunk = self.shrink(self.living().saturating_sub(budget));
         self.set_cache_budget(budget);
         shrunk
@@ -60,14 +60,14 @@ impl ObjectMemory {
         shrunk
     }
 
-    /// As `shrink`; in a cluster it says what was given up.
+    /// As `shrink`; in a cluster it names the copies that were dropped.
     pub(super) fn shrink_naming(&self, bytes: ByteSize) -> (ShrinkResult, Vec<LeftCopy>) {
         let inner = &self.0;
         let is_named = inner.left.is_some();
         let mut left_copies = Vec::new();
         let before = inner.account.living().bytes;
         let mut shrunk = ShrinkResult::default();
-        // Each is looked at once. What small objects free is known when they have gone: they share pages.
+        // Each copy is looked at once. Small objects share pages: what they free is known after they are dropped.
         let mut left = inner.shelf().copies();
         while shrunk.freed < bytes && left > 0 {
             let wanted = bytes.bytes() - shrunk.freed.bytes();

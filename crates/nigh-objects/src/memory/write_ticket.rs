@@ -1,7 +1,7 @@
-//! A write of an object whose turn it is, from its begin at the node to its place at the home.
+//! A write under the object's write lock, from its begin at the node until the home has it in its place.
 //!
-//! It passes on what becomes of the write, and sees to it that the home hears of each exactly once: one that is dropped
-//! half way does not take place for the home, and is in doubt for readers. It decides nothing.
+//! The ticket tells the home exactly once what became of the write. For the home, a write whose ticket is dropped half
+//! way does not take place; for readers, its outcome is unknown. The ticket decides nothing.
 
 use std::sync::Arc;
 
@@ -10,35 +10,36 @@ use nigh_protocol::{AppendId, FromHome, PutFailure, Reply, Request, RequestId, S
 use nigh_terms::{NodeNumber, ShardId, Token, Version};
 use tokio::sync::{oneshot, watch};
 
+use super::ObjectMemoryState;
 use super::append_order::AppendNumber;
 use super::coherence::{BegunWrite, ended, moved};
 use super::foreign::ForeignWrite;
-use super::{ObjectMemoryState, Reservation};
+use super::room::Reservation;
 use crate::cache::CostedCopy;
 use crate::eviction::Origin;
 use crate::kept::CachedCopy;
 use crate::outside::StoreNotice;
 use crate::sync::Mutex;
-use crate::write_back::{NonWriteVersion, Order, WriteOrigin};
+use crate::write_back::WriteOrigin;
 
 /// How far a write has come.
 #[derive(Debug)]
 enum Stage {
-    /// Nobody has been asked for a version.
+    /// The ledger was not asked for a version.
     Begun,
-    /// The ledger has.
+    /// The ledger was asked.
     Asked(AppendNumber),
-    /// The home has been told, or will be in its turn.
+    /// The home was told the version, or is told when all earlier ones were.
     Told,
 }
 
-/// Whose write is to begin.
+/// Where a write comes from.
 pub(super) enum WriteSource {
-    /// This node's, by one who has seen this.
+    /// A writer of this node, which has seen this token.
     Own(Arc<Token>),
-    /// This node's, begun when its home was elsewhere.
+    /// A writer of this node, whose write began when its home was elsewhere.
     Begun(BegunWrite, Arc<Token>),
-    /// Another's.
+    /// Another node.
     Foreign(Request<ObjectId>),
 }
 
@@ -52,32 +53,32 @@ impl ObjectMemoryState {
     }
 }
 
-/// Whose write it is.
+/// Who waits for the home's answer to a write.
 enum Writer {
-    /// This node's.
+    /// This node.
     Own { request: RequestId, done: Option<oneshot::Receiver<Result<Stamp, PutFailure>>> },
-    /// Another's, with what is kept of it here.
+    /// Another node; `copy` is cached here.
     Foreign { answered: watch::Receiver<Option<Reply<ObjectId>>>, copy: Option<CostedCopy> },
 }
 
-/// A write under way at a home here; one dropped leaves no copy, and a doubt.
+/// A write under way at a home here. One that is dropped half way leaves no copy, and its outcome unknown.
 pub(super) struct WriteTicket {
-    inner: Arc<ObjectMemoryState>,
+    pub(super) inner: Arc<ObjectMemoryState>,
     object: ObjectId,
     shard: ShardId,
     writer: Writer,
     append: AppendId,
     by: WriteOrigin,
     stage: Mutex<Stage>,
-    /// Of what is to be kept.
+    /// Of the copy to be cached.
     etag: Option<ETag>,
     /// The store has said that it did not write.
     refused: bool,
 }
 
 impl WriteTicket {
-    /// The write begins at its home here; the node's own at the node too, which forgets the object and the fetches begun
-    /// before. The copy there was is given.
+    /// Begins the write at its home here. A write of this node begins at the node too, which drops its copy and forgets
+    /// the fetches that began before. Gives the copy that was dropped.
     pub(super) fn begin(
         inner: &Arc<ObjectMemoryState>,
         object: &ObjectId,
@@ -92,7 +93,7 @@ impl WriteTicket {
         Ok((Self { inner, object, shard, writer, append, by, stage, etag: None, refused: false }, before))
     }
 
-    /// Asks the home.
+    /// Sends the write to its home.
     fn ask(
         inner: &Arc<ObjectMemoryState>,
         object: &ObjectId,
@@ -127,7 +128,7 @@ impl WriteTicket {
         Ok((Writer::Own { request, done: Some(done) }, append, by, before.map(|before| before.kept)))
     }
 
-    /// Who asks, where the ledger is to know.
+    /// The writer, in a cluster, whose ledger records it.
     pub(super) fn by(&self) -> Option<WriteOrigin> {
         (!self.inner.coherence.is_alone()).then(|| self.by.clone())
     }
@@ -136,7 +137,7 @@ impl WriteTicket {
         if inner.back.is_ephemeral(object) {
             let kept = inner.shelf().peek(object).cloned();
             if let Some(CachedCopy { meta, segment: Some(segment) }) = kept {
-                // Readers get it until the write has ended; if that is refused, it stays.
+                // Readers get the old bytes until the write has ended; if the write is refused, the old bytes stay.
                 inner.back.hold(object, meta.unpack(), segment);
             }
         }
@@ -148,7 +149,7 @@ impl WriteTicket {
         inner.back.release(object);
     }
 
-    /// This is kept of the write when it has its place.
+    /// Gives the copy that is cached when the write has its place.
     pub(super) fn keep(&mut self, (kept, room): (CachedCopy, Reservation), origin: Origin) {
         self.etag = Some(kept.meta.unpack().etag.clone());
         let shelved = CostedCopy { kept, cost: room.take(), origin };
@@ -158,7 +159,7 @@ impl WriteTicket {
         }
     }
 
-    /// Nothing is kept of it, though it takes its place.
+    /// Takes the copy back: the write gets its place and is not cached.
     fn withdraw(&self) {
         if let Writer::Own { request, .. } = &self.writer {
             let withdrawn = self.inner.coherence.withdraw(*request);
@@ -166,7 +167,7 @@ impl WriteTicket {
         }
     }
 
-    /// The ledger has spoken, if it was asked.
+    /// The number of the append, if the ledger was asked and has answered now.
     fn leave(&self, next: Stage) -> Option<AppendNumber> {
         let mut stage = self.stage.lock();
         let Stage::Asked(asked) = *stage else { return None };
@@ -174,13 +175,12 @@ impl WriteTicket {
         Some(asked)
     }
 
-    /// What stands behind has failed with `error`. What may be its own trouble, or that of the way there, says nothing
-    /// about the write.
+    /// The write has failed with `error`. An error of the store or of the way there leaves the outcome unknown.
     pub(super) fn failed(&mut self, error: &ObjectError) {
         self.refused = !error.is_in_doubt();
     }
 
-    /// What stands behind has the write. Returns when the home has it too, in its place; one that is `repeated` has none.
+    /// The write is durable. Returns when the home has applied it in its place; a write that is `repeated` has none.
     pub(super) async fn ended(mut self, repeated: bool) -> Result<Option<Stamp>, ObjectError> {
         if repeated {
             self.refused = true;
@@ -206,23 +206,27 @@ impl WriteTicket {
     }
 }
 
-impl Order for WriteTicket {
-    fn mark(&self) -> Version {
+/// What becomes of the write in the ledger, told in the order of the versions.
+impl WriteTicket {
+    /// A version that no write has, for what the store shows before the write has its place in the order.
+    pub(super) fn placeholder_version(&self) -> Version {
         let (version, dropped) = self.inner.coherence.mark(self.inner.now(), self.shard);
         self.inner.settle(dropped);
         version
     }
 
-    fn asking(&self) {
+    /// The ledger is about to be asked for a version.
+    pub(super) fn before_append(&self) {
         // Where the home is gone the ledger refuses.
         if let Some(asked) = self.inner.coherence.appending(self.shard) {
             *self.stage.lock() = Stage::Asked(asked);
         }
     }
 
-    fn placed(&self, version: Version, stored: bool) {
+    /// The ledger gave this version, and readers of `write_back` see the write. `stored` says that the store has it.
+    pub(super) fn committed(&self, version: Version, stored: bool) {
         let Some(asked) = self.leave(Stage::Told) else { return };
-        // Somebody else's write may come after this one; who tells of it does so before or after all of this.
+        // Whoever tells of an outside write does so before or after all of this: it may have come after this one.
         let mut writing = self.inner.writing.lock();
         let noticed = writing.remove(&self.object).unwrap_or_default();
         let is_own = self.etag.as_ref().is_none_or(|etag| noticed.is_of(etag));
@@ -235,7 +239,8 @@ impl Order for WriteTicket {
         self.inner.settle(dropped);
     }
 
-    fn placed_unseen(&self, version: Version) {
+    /// The ledger gave this version, and nobody may read the write, for its outcome is unknown.
+    pub(super) fn committed_hidden(&self, version: Version) {
         let Some(asked) = self.leave(Stage::Told) else { return };
         self.withdraw();
         let appended = (self.append, asked);
@@ -243,18 +248,15 @@ impl Order for WriteTicket {
         self.inner.settle(dropped);
     }
 
-    fn passed(&self, version: Version) {
+    /// The ledger gave this version, and the write does not take place.
+    pub(super) fn skipped(&self, version: Version) {
         let Some(asked) = self.leave(Stage::Begun) else { return };
         let dropped = self.inner.coherence.passed(self.inner.now(), self.shard, asked, version);
         self.inner.settle(dropped);
     }
 
-    fn aside(&self) -> Box<dyn NonWriteVersion> {
-        let asked = self.inner.coherence.appending(self.shard);
-        Box::new(AsideTicket { inner: Arc::clone(&self.inner), shard: self.shard, asked })
-    }
-
-    fn refused(&self, lost: bool) {
+    /// The ledger gave no version; or, if `lost`, one that nobody knows.
+    pub(super) fn append_failed(&self, lost: bool) {
         let Some(asked) = self.leave(Stage::Begun) else { return };
         let dropped = self.inner.coherence.refused(self.inner.now(), self.shard, asked, lost);
         self.inner.settle(dropped);
@@ -262,7 +264,7 @@ impl Order for WriteTicket {
 }
 
 impl WriteTicket {
-    /// The write has ended: the ephemeral object that there is still, or is now, is kept again, and held no more.
+    /// The write has ended: the ephemeral object, old or new, is cached again, and no longer held for readers.
     fn release(&self) {
         if let Some((meta, segment)) = self.inner.back.held(&self.object)
             && self.inner.shelf().peek(&self.object).is_none()
@@ -280,15 +282,23 @@ impl WriteTicket {
     }
 }
 
-/// A version that is no write's, on its way to the order.
-struct AsideTicket {
+/// A version that is no write's, while the ledger is asked for it. One that is dropped got none, or one that nobody
+/// knows.
+pub(super) struct AsideTicket {
     inner: Arc<ObjectMemoryState>,
     shard: ShardId,
     asked: Option<AppendNumber>,
 }
 
-impl NonWriteVersion for AsideTicket {
-    fn is(mut self: Box<Self>, version: Version) {
+impl AsideTicket {
+    /// The ledger is about to be asked, beside the write of `ticket`.
+    pub(super) fn begin(ticket: &WriteTicket) -> Self {
+        let asked = ticket.inner.coherence.appending(ticket.shard);
+        Self { inner: Arc::clone(&ticket.inner), shard: ticket.shard, asked }
+    }
+
+    /// The ledger gave this version.
+    pub(super) fn skipped(mut self, version: Version) {
         if let Some(asked) = self.asked.take() {
             let dropped = self.inner.coherence.passed(self.inner.now(), self.shard, asked, version);
             self.inner.settle(dropped);
@@ -311,8 +321,8 @@ impl Drop for WriteTicket {
             self.inner.shelf().release(copy.cost);
         }
         self.inner.writing.lock().remove(&self.object);
-        // A ledger that was asked, and not heard, may have it.
-        self.refused(true);
+        // A ledger that was asked and has not answered may have the write.
+        self.append_failed(true);
         if matches!(*self.stage.lock(), Stage::Told) {
             self.release();
             return;

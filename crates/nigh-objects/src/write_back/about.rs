@@ -1,7 +1,7 @@
 //! What the ledger keeps of a write beside its bytes: the form of `about`. Pure.
 //!
-//! JSON, so that `nigh journal ls` and people can read it. The version of a write is the ledger's to give; it is added
-//! when the record is read back.
+//! JSON, so that `nigh journal ls` and people can read it. The ledger gives a write its version, so the version is
+//! added when the record is read back.
 
 use std::sync::Arc;
 
@@ -24,18 +24,18 @@ struct WriteDescription {
     /// Absent for a deletion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     meta: Option<ObjectMeta>,
-    /// What the store held before: absent if nobody had asked, empty if there was nothing.
+    /// What the store held before: absent if that is not known, empty if there was no object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     base: Option<String>,
-    /// What else of Nigh's own it may have held: what pushes under way then have left.
+    /// What else of Nigh's own the store may have held, by pushes that were under way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     attempts: Vec<String>,
-    /// Who wrote, where homes move: a home knows its own node's writes.
+    /// The writer, where homes move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<WriteOrigin>,
 }
 
-/// Who asked for a write, and what it had seen: its node asks again at the next home, if this one has not answered.
+/// The writer of a write, and its token: its node sends the write to the next home, if this one has not answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WriteOrigin {
     pub(crate) member: Member,
@@ -65,7 +65,7 @@ fn base_of(text: String) -> Base {
     if text.is_empty() { Base::Absent } else { Base::Holds(ETag(text)) }
 }
 
-/// The bytes that keep `mode`, what is known of the object, and what the store may hold below it.
+/// The bytes that keep `mode`, the object's metadata, and what the store may hold below the write.
 pub(super) fn encode(
     mode: WriteMode,
     meta: Option<&ObjectMeta>,
@@ -78,7 +78,7 @@ pub(super) fn encode(
     serde_json::to_vec(&about).map(Bytes::from).map_err(|error| error.to_string())
 }
 
-/// Reads what `encode` has made of a write that stands at `version`.
+/// Reads what `encode` has written about the write that became `version`.
 pub(super) fn decode(bytes: &[u8], version: Version) -> Result<DecodedWrite, String> {
     let about: WriteDescription = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if about.format > FORMAT {

@@ -1,4 +1,4 @@
-//! What is asked of the store about buckets, and what its answers tell of them: the shell around `buckets`.
+//! Calls to the store about buckets: the shell around `buckets`.
 
 use nigh_data::{BucketInfo, ObjectError, ObjectId};
 use nigh_terms::{BucketName, Namespace};
@@ -65,7 +65,7 @@ impl WriteBack {
             let is_nothing = match newest.becomes {
                 ObjectState::Gone => true,
                 ObjectState::Put(_) => false,
-                // An acknowledged write that is damaged is its writer's to give up; an ephemeral one never lasts.
+                // Only its writer may drop an acknowledged write that is damaged; an ephemeral one never lasts.
                 ObjectState::Lost => newest.mode == WriteMode::Ephemeral,
             };
             if !is_nothing {
@@ -73,7 +73,7 @@ impl WriteBack {
             }
             let object = ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key };
             self.flush(&object).await?;
-            // Only what cannot come back may be forgotten with its bucket.
+            // Only a record that cannot come back may go with its bucket.
             self.let_go(&object, |dirty| dirty.drop_newest(&object, newest.version)).await;
             self.unmark(&object).await;
         }
@@ -87,8 +87,9 @@ impl WriteBack {
         Ok(())
     }
 
-    /// The right to write into the bucket of `object`, if the store has that.
-    pub(super) async fn enter(&self, object: &ObjectId) -> Result<WritePermit, ObjectError> {
+    /// The right to write into the bucket of `object`, if the ledger takes writes and the store has the bucket.
+    pub(crate) async fn enter_write(&self, object: &ObjectId) -> Result<WritePermit, ObjectError> {
+        self.ledger.check(self.shards.of(object))?;
         let ObjectId { namespace, bucket, .. } = object;
         let inside = self.buckets.enter(namespace, bucket).await;
         if !self.buckets.is_there(namespace, bucket) {
@@ -98,7 +99,7 @@ impl WriteBack {
         Ok(inside)
     }
 
-    /// Refuses a bucket that is not there, as far as is known: a write looks again when it is its turn.
+    /// Refuses a bucket that does not exist, as far as is known: a write looks again when it has its write lock.
     ///
     /// # Errors
     /// `NoSuchBucket`, or the store's.

@@ -1,8 +1,8 @@
-//! Which buckets are there, and a gate for each: whoever writes into one goes in with others, whoever removes one is alone.
+//! Which buckets exist, and a gate for each: writes enter a bucket together, a removal enters it alone.
 //!
-//! It remembers what the store said of a bucket, so that a write need not ask. It never asks the store itself. A bucket
-//! that a push has found missing is asked for again by each write, and named in `missing` while it is. What is heard in
-//! passing, by who is not inside, counts only if no bucket was removed or missed since it was asked.
+//! This module remembers what the store said of a bucket, so that a write need not ask; it never asks the store itself.
+//! If a push finds a bucket missing, each write asks for the bucket again, and `missing` names it meanwhile. What a
+//! task outside the gate has heard counts only if no bucket was removed or missing since the task asked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use nigh_terms::{BucketName, Namespace};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// Buckets that are remembered; beyond them those into which nobody writes are forgotten, and asked for again.
+/// Buckets that are remembered; with more, those into which nobody writes are forgotten, and asked for again.
 const BUCKETS_MAX: usize = 10_000;
 
 /// What is known of a bucket.
@@ -43,14 +43,14 @@ struct Gates {
 #[derive(Debug, Default)]
 pub(super) struct Buckets(Mutex<Gates>);
 
-/// A moment: what the store is asked after it is news.
+/// A moment; what the store is asked after it is newer than what was known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     losses: u64,
 }
 
 /// The right to write into a bucket: it is not removed meanwhile.
-pub(super) type WritePermit = OwnedRwLockReadGuard<()>;
+pub(crate) type WritePermit = OwnedRwLockReadGuard<()>;
 
 impl Buckets {
     fn gate(&self, namespace: &Namespace, bucket: &BucketName) -> Arc<RwLock<()>> {
@@ -61,12 +61,12 @@ impl Buckets {
         Arc::clone(&gates.entry((namespace.clone(), bucket.clone())).or_default().open)
     }
 
-    /// Goes in, when nobody removes the bucket.
+    /// Enters to write, when nobody is removing the bucket.
     pub(super) async fn enter(&self, namespace: &Namespace, bucket: &BucketName) -> WritePermit {
         self.gate(namespace, bucket).read_owned().await
     }
 
-    /// Waits until nobody writes into the bucket, and lets nobody in.
+    /// Enters alone, to remove the bucket.
     pub(super) async fn alone(&self, namespace: &Namespace, bucket: &BucketName) -> OwnedRwLockWriteGuard<()> {
         self.gate(namespace, bucket).write_owned().await
     }
@@ -77,12 +77,12 @@ impl Buckets {
         }
     }
 
-    /// Whether it was there when last heard of.
+    /// Whether the bucket exists, as far as is known.
     pub(super) fn is_there(&self, namespace: &Namespace, bucket: &BucketName) -> bool {
         self.0.lock().of.get(&(namespace.clone(), bucket.clone())).is_some_and(|gate| gate.known == Known::There)
     }
 
-    /// The store has it. To be told by who is inside.
+    /// The store has the bucket; the caller has entered it.
     pub(super) fn found(&self, namespace: &Namespace, bucket: &BucketName) {
         self.know(namespace, bucket, Known::There);
     }
@@ -92,7 +92,7 @@ impl Buckets {
         Moment { losses: self.0.lock().losses }
     }
 
-    /// The store was asked after `since`, and has it.
+    /// The store was asked after `since`, and has the bucket.
     pub(super) fn heard(&self, since: Moment, namespace: &Namespace, bucket: &BucketName) {
         let gates = &mut *self.0.lock();
         let name = (namespace.clone(), bucket.clone());
@@ -106,13 +106,13 @@ impl Buckets {
         }
     }
 
-    /// It was removed, by who is alone.
+    /// The bucket was removed; the caller has entered it alone.
     pub(super) fn removed(&self, namespace: &Namespace, bucket: &BucketName) {
         self.know(namespace, bucket, Known::Nothing);
         self.0.lock().losses += 1;
     }
 
-    /// A push did not find it. True if that is news.
+    /// A push did not find the bucket. True if that was not known.
     pub(super) fn miss(&self, namespace: &Namespace, bucket: &BucketName) -> bool {
         let gates = &mut *self.0.lock();
         gates.losses += 1;
@@ -120,7 +120,7 @@ impl Buckets {
         std::mem::replace(&mut gate.known, Known::Missing) != Known::Missing
     }
 
-    /// Those that pushes have missed, and nobody has found since.
+    /// The buckets that a push did not find, and nobody has found since.
     pub(super) fn missing(&self) -> Vec<Name> {
         let gates = &self.0.lock().of;
         gates.iter().filter(|(_, gate)| gate.known == Known::Missing).map(|(name, _)| name.clone()).collect()

@@ -1,10 +1,10 @@
-//! What was acknowledged and is not in the store yet: the decisions of write-back, without its bytes and its I/O.
+//! Unpushed writes: the decisions of write-back, without its bytes and its I/O.
 //!
-//! It decides what readers of an object see before the store has it, which object is pushed next and when, and which
-//! records of the ledger nobody needs any more. Of one object one push is under way at a time, and only its newest
-//! state is ever pushed: that is the version order. It never pushes, waits or reads a clock; `persistor` does.
+//! This module decides what readers of an object see before the store has it, which object is pushed next and when, and
+//! which records of the ledger may be trimmed. One object has one push under way at a time, and only its newest state
+//! is ever pushed: that keeps the order of versions. `persistor` pushes, waits and reads the clock.
 //!
-//! An object whose push failed waits, twice as long each time; it holds no other up.
+//! An object whose push has failed waits, twice as long each time; it delays no other object.
 
 mod entry;
 mod index;
@@ -18,7 +18,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use nigh_data::ObjectId;
-use nigh_terms::{BucketName, Monotonic, Namespace, ObjectKey, Version};
+use nigh_terms::{BucketName, Monotonic, Namespace, ObjectKey, Version, invariant};
 
 use self::entry::Entry;
 pub use self::index::DirtyUsage;
@@ -43,22 +43,22 @@ pub struct DirtyLimits {
     pub lands_within: Duration,
 }
 
-/// All that is not in the store.
+/// All unpushed writes.
 #[derive(Debug)]
 pub struct WriteBackQueue {
     limits: DirtyLimits,
     buckets: BTreeMap<(Namespace, BucketName), BTreeMap<ObjectKey, Entry>>,
     objects: usize,
-    /// What may be pushed before it is due.
+    /// Writes that may be pushed before they are due.
     fresh: BTreeSet<(Monotonic, ObjectId)>,
-    /// What has failed, or is only looked after.
+    /// Writes whose push has failed, or that the store has and an unanswered push may still replace.
     later: BTreeSet<(Monotonic, ObjectId)>,
-    /// What of `fresh` is due until then is due now.
+    /// A write of `fresh` that is due by then is due now.
     wanted_until: Monotonic,
-    /// Room that writes under way were promised.
+    /// Room that was promised to writes under way.
     promised_bytes: u64,
     promised_objects: usize,
-    /// The oldest first, of those that the store does not have and is to get.
+    /// The writes that the store is to get and does not have, the oldest first.
     ages: BTreeSet<(Monotonic, ObjectId)>,
     bytes: u64,
     waiting_bytes: u64,
@@ -115,6 +115,9 @@ impl WriteBackQueue {
 
     /// A write that was promised room for `bytes` has been taken, or will not come.
     pub fn release(&mut self, bytes: u64) {
+        let (promised, writes) = (self.promised_bytes, self.promised_objects);
+        // The sums would wrap, and no write would find room again.
+        invariant!(bytes <= promised && writes > 0, "{bytes} bytes are released of {promised} for {writes} writes");
         self.promised_bytes -= bytes;
         self.promised_objects -= 1;
     }
@@ -148,6 +151,9 @@ impl WriteBackQueue {
             return Vec::new();
         };
         let before = std::mem::replace(&mut entry.newest, newest);
+        let (earlier, later) = (before.version, version);
+        // Only the newest state is pushed: an older one behind it would replace an acknowledged write in the store.
+        invariant!(earlier < later, "the write {later} of {object} comes behind {earlier}");
         if entry.pushing.is_none() && entry.pushed == Some(before.version) {
             // The one before was only looked after, and due when that ends.
             (entry.since, entry.due) = (now, now.after(self.limits.delay));

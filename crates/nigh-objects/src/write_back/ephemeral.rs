@@ -1,22 +1,20 @@
-//! Ephemeral objects: their bytes are in the cache alone; here is what readers need while one is being replaced, and
-//! what a restart needs to know that one was there.
+//! Ephemeral objects, whose bytes are in the cache alone: what readers need while one is replaced, and what a restart
+//! needs to know that there was one.
 //!
-//! The journal gets a mark without bytes, once for each key, and nobody waits for it: an ephemeral write costs no sync. A
-//! durable write or deletion of the key comes behind its mark and lets it go. A crash before the mark is on the disk
+//! The journal gets a mark without bytes, once for each key, and nobody waits for it: an ephemeral write costs no sync.
+//! A durable write or deletion of the key comes after the mark and trims it. A crash before the mark is on the disk
 //! leaves no trace of the object.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use nigh_data::{ObjectError, ObjectId, ObjectMeta, Segment, Tags};
-use nigh_engine::{Body, Change, Record, RequestId};
 use nigh_terms::Version;
 
+use super::WriteBack;
 use super::dirty::{ObjectState, PossibleBases};
 use super::policy::WriteMode;
-use super::{Order, WriteBack, about};
-use crate::sync::{Mutex, TaskHandle, spawn};
+use crate::sync::{Mutex, TaskHandle};
 
 enum Mark {
     /// On its way to the journal; absent in the end if that did not take it.
@@ -30,12 +28,12 @@ type EphemeralBytes = (Arc<ObjectMeta>, Segment);
 #[derive(Default)]
 pub(super) struct EphemeralObjects {
     marks: Mutex<HashMap<ObjectId, Mark>>,
-    /// Of objects that are being written: the old bytes and the new, until the cache has those that count.
+    /// The old and the new bytes of objects that are being written, until the cache has those that count.
     held: Mutex<HashMap<ObjectId, Vec<EphemeralBytes>>>,
 }
 
 impl EphemeralObjects {
-    /// Forgets what is another's now.
+    /// Forgets the objects whose home is elsewhere now.
     pub(super) fn forget(&self, is_gone: impl Fn(&ObjectId) -> bool) {
         self.marks.lock().retain(|object, _| !is_gone(object));
         let held: Vec<Vec<EphemeralBytes>> = {
@@ -45,7 +43,7 @@ impl EphemeralObjects {
         drop(held);
     }
 
-    /// A record of an earlier life: it says that the object was there, or that a durable write followed.
+    /// A record of an earlier life: a mark, or the durable write that followed one.
     pub(super) fn recover(&self, object: &ObjectId, version: Version, mode: WriteMode) {
         let mut marks = self.marks.lock();
         if mode == WriteMode::Ephemeral {
@@ -57,40 +55,18 @@ impl EphemeralObjects {
 }
 
 impl WriteBack {
-    /// The record by which the journal remembers that `object` is ephemeral.
-    pub(super) fn mark_of(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<Record, ObjectError> {
-        let about = about::encode(WriteMode::Ephemeral, Some(meta), &PossibleBases::default(), None)
-            .map_err(|reason| super::unkept(object, &reason))?;
-        let ObjectId { namespace, bucket, key } = object.clone();
-        let request = RequestId(uuid::Uuid::new_v4().as_u128());
-        Ok(Record { request, namespace, bucket, key, change: Change::Put { about } })
+    /// Whether the journal remembers that `object` is ephemeral, or has been asked to.
+    pub(crate) fn is_marked(&self, object: &ObjectId) -> bool {
+        self.ephemeral.marks.lock().contains_key(object)
     }
 
-    /// Has the journal remember that `object` is ephemeral, without waiting for it.
-    pub(super) fn mark(&self, object: &ObjectId, record: Record, order: &dyn Order) {
-        let mut marks = self.ephemeral.marks.lock();
-        if marks.contains_key(object) {
-            return;
-        }
-        let (ledger, named, aside) = (Arc::clone(&self.ledger), object.clone(), order.aside());
-        let shard = self.shards.of(object);
-        let coming = spawn(async move {
-            match ledger.append(shard, record, Body::Inline(Bytes::new())).await {
-                Ok(appended) => {
-                    aside.is(appended.version);
-                    Some(appended.version)
-                }
-                Err(error) => {
-                    tracing::warn!(object = %named, %error, "a restart will not know of this ephemeral object");
-                    None
-                }
-            }
-        });
-        marks.insert(object.clone(), Mark::Coming(coming));
+    /// The journal is being asked to remember that `object` is ephemeral.
+    pub(crate) fn marking(&self, object: &ObjectId, coming: TaskHandle<Option<Version>>) {
+        self.ephemeral.marks.lock().insert(object.clone(), Mark::Coming(coming));
     }
 
-    /// Waits until the mark of `object` is where it will be: what is appended now comes behind it.
-    pub(super) async fn mark_landed(&self, object: &ObjectId) {
+    /// Waits until the mark of `object` has its place: a record that is appended now comes after it.
+    pub(crate) async fn mark_landed(&self, object: &ObjectId) {
         let Some(mark) = self.ephemeral.marks.lock().remove(object) else { return };
         let version = match mark {
             Mark::There(version) => Some(version),
@@ -102,7 +78,7 @@ impl WriteBack {
     }
 
     /// The object is ephemeral no more.
-    pub(super) async fn unmark(&self, object: &ObjectId) {
+    pub(crate) async fn unmark(&self, object: &ObjectId) {
         self.mark_landed(object).await;
         let mark = self.ephemeral.marks.lock().remove(object);
         if let Some(Mark::There(version)) = mark {
@@ -115,7 +91,7 @@ impl WriteBack {
         self.ephemeral.held.lock().entry(object.clone()).or_default().push((meta, segment));
     }
 
-    /// What is held of the newest write of `object`, if that is ephemeral.
+    /// The bytes that are held of the newest write of `object`, if that is ephemeral.
     pub(crate) fn held(&self, object: &ObjectId) -> Option<(Arc<ObjectMeta>, Segment)> {
         let held = self.ephemeral.held.lock().get(object)?.clone();
         let dirty = self.dirty.lock();
@@ -133,22 +109,19 @@ impl WriteBack {
         drop(released);
     }
 
-    /// Replaces the tags of an ephemeral object whose bytes are there; false if the newest write is another.
-    pub(super) fn retag(&self, object: &ObjectId, tags: &Tags, order: &dyn Order) -> Result<bool, ObjectError> {
+    /// Replaces the tags of an ephemeral object, and gives the version that has them.
+    ///
+    /// # Errors
+    /// `EphemeralLost` if its bytes are gone.
+    pub(crate) fn retag(&self, object: &ObjectId, tags: &Tags) -> Result<Version, ObjectError> {
         let held = self.held(object);
         let now = self.clock.monotonic();
         let mut dirty = self.dirty.lock();
-        if dirty.get(object).is_none_or(|newest| newest.mode != WriteMode::Ephemeral) {
-            return Ok(false);
-        }
-        let Some((meta, segment)) = held else { return Err(ObjectError::EphemeralLost(object.key.clone())) };
-        order.asking();
+        let (meta, segment) = held.ok_or_else(|| ObjectError::EphemeralLost(object.key.clone()))?;
         let version = self.ledger.place(self.shards.of(object));
         let meta = Arc::new(ObjectMeta { tags: tags.clone(), version, ..ObjectMeta::clone(&meta) });
         self.hold(object, Arc::clone(&meta), segment);
         dirty.write(object, version, WriteMode::Ephemeral, ObjectState::Put(meta), PossibleBases::default(), now);
-        drop(dirty);
-        order.placed(version, false);
-        Ok(true)
+        Ok(version)
     }
 }

@@ -28,8 +28,8 @@ pub struct PagePart {
     pub next: Option<ObjectKey>,
 }
 
-/// Up to `limit` of what waits in a bucket: keys that begin with `prefix` and sort behind `after`. To be taken before the
-/// store is asked.
+/// Up to `limit` of what waits in a bucket: keys that begin with `prefix` and sort behind `after`. To be taken before
+/// the store is asked.
 #[must_use]
 pub fn waiting(
     dirty: &WriteBackQueue,

@@ -28,7 +28,7 @@ impl WriteBack {
         self.policy(object).is_some_and(|policy| policy.rules.iter().any(|rule| rule.tag.is_some()))
     }
 
-    pub(super) fn is_shared(&self, object: &ObjectId) -> bool {
+    pub(crate) fn is_shared(&self, object: &ObjectId) -> bool {
         self.policy(object).is_some_and(|policy| policy.access == Access::Shared)
     }
 

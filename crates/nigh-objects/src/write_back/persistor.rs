@@ -1,8 +1,8 @@
-//! Pushes what waits into the store: the shell around `dirty`.
+//! Pushes unpushed writes into the store: the shell around `dirty`.
 //!
-//! Of an object others may write too, a push says what it replaces, and the store refuses it if that is no longer so.
-//! What cannot be pushed because somebody else wrote is kept under a key of its own: nothing is overwritten, nothing
-//! acknowledged is lost.
+//! In a bucket that is written from outside too, a push says what it replaces, and the store refuses the push if it
+//! holds something else. The refused write is stored under a conflict key: nothing from outside is overwritten, and no
+//! acknowledged write is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use super::WriteBack;
 use super::dirty::{Base, NextPush, ObjectState, Push, StoreState};
 use super::policy::WriteMode;
 
-/// From this share of the room on, what waits is pushed before it is due.
+/// When so much of the room is taken, writes are pushed before they are due.
 const HURRY: f64 = 0.5;
-/// How often what was let go is made durable, so that a restart pushes little again.
+/// How often trims are made durable, so that a restart pushes little again.
 const SETTLE_EVERY: Duration = Duration::from_secs(1);
 /// S3's longest key.
 const KEY_MAX: usize = 1024;
@@ -28,7 +28,7 @@ const KEY_MAX: usize = 1024;
 pub(crate) trait Copies: Send + Sync {
     /// The bytes of this version, if they are there.
     fn copy_of(&self, object: &ObjectId, version: Version) -> Option<Segment>;
-    /// The store has another object than `version` now: what is there of that, and of older ones, goes.
+    /// The store has another object than `version` now: a copy of `version`, or of an older one, is dropped.
     fn forget(&self, object: &ObjectId, version: Version);
     /// The store has this version.
     fn pushed(&self, object: &ObjectId, version: Version);
@@ -40,11 +40,11 @@ pub(crate) trait Copies: Send + Sync {
 pub(super) enum Outcome {
     /// The store holds what was pushed.
     Stored(Base),
-    /// It may or may not.
+    /// The store may hold it or not.
     Failed { error: ObjectError, attempted: bool, base: Option<Base> },
-    /// Somebody else has written.
+    /// The object was written from outside.
     Conflict,
-    /// Somebody else has written, and what was to be pushed is kept under another key.
+    /// The object was written from outside, and the write is stored under its conflict key.
     Apart,
 }
 
@@ -54,7 +54,7 @@ impl Outcome {
     }
 }
 
-/// The key under which an object is kept whose own somebody else has taken.
+/// The conflict key of a write: where it is stored when its own key was written from outside.
 pub(crate) fn conflict_key(key: &ObjectKey, version: Version) -> Option<ObjectKey> {
     let suffix = format!(".nigh-conflict-{}-{}", version.epoch.0, version.sequence.0);
     let mut kept = KEY_MAX - suffix.len();
@@ -205,8 +205,8 @@ impl WriteBack {
                 }
                 Err(error) => Outcome::refused(error),
             },
-            // The store was too busy to begin, or was not reached: nothing of it can land later, and nothing needs to be
-            // looked after.
+            // The store was too busy to begin, or was not reached: nothing of it can land later, and nothing needs to
+            // be looked after.
             Err(error @ (ObjectError::SlowDown(_) | ObjectError::StoreUnreached { .. })) => Outcome::refused(error),
             Err(error) => Outcome::Failed { error, attempted: true, base: None },
         }

@@ -62,7 +62,7 @@ impl FromStr for WriteMode {
     }
 }
 
-/// Who writes to a bucket.
+/// Whether a bucket is written from outside too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
@@ -170,7 +170,7 @@ impl BucketPolicy {
         if !store.shadows && self.modes(default).any(|mode| mode == WriteMode::Shadow) {
             return Err(PolicyError::NoShadow(store.kind));
         }
-        // What is pushed later may meet what others wrote meanwhile.
+        // A later push may meet a write from outside.
         let later = |mode| matches!(mode, WriteMode::Lazy | WriteMode::Shadow);
         if self.access == Access::Shared && !store.conditions && self.modes(default).any(later) {
             return Err(PolicyError::NoConditions(store.kind));

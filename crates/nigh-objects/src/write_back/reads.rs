@@ -1,4 +1,4 @@
-//! What readers see: what waits here over what the store has.
+//! Reads behind the cache: unpushed writes before what the store has.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::merged_page::{PagePart, Side, joined, merge, waiting};
 use super::policy::WriteMode;
 use super::{WriteBack, unkept};
 
-/// How often a read begins anew because what it read was pushed, and let go, under it.
+/// A read is retried at most this often when the write that it reads is pushed and trimmed meanwhile.
 const READ_ATTEMPTS: usize = 4;
 
-/// What waits at homes in other processes.
+/// Unpushed writes at homes in other processes.
 #[async_trait]
 pub(crate) trait AskElsewhere: Send + Sync {
     /// Up to `limit` of each, behind `after`.
@@ -31,8 +31,8 @@ pub(crate) trait AskElsewhere: Send + Sync {
 }
 
 impl WriteBack {
-    /// What waits of an object: what is known of it and how it was acknowledged; `None` if nothing waits.
-    pub(super) fn waiting_put(&self, object: &ObjectId) -> Result<Option<(Arc<ObjectMeta>, WriteMode)>, ObjectError> {
+    /// The metadata and mode of an object's unpushed put; `None` if it has no unpushed write.
+    pub(crate) fn waiting_put(&self, object: &ObjectId) -> Result<Option<(Arc<ObjectMeta>, WriteMode)>, ObjectError> {
         match self.dirty.lock().get(object) {
             None => Ok(None),
             Some(UnpushedWrite { becomes: ObjectState::Gone, .. }) => Err(ObjectError::NoSuchKey(object.key.clone())),
@@ -44,8 +44,8 @@ impl WriteBack {
         }
     }
 
-    /// The bytes of a write that waits; `None` if it waits no longer: the store has it or a newer one.
-    pub(super) async fn read_waiting(
+    /// The bytes of an unpushed put; `None` if the store has it, or a newer one, by now.
+    pub(crate) async fn read_waiting(
         &self,
         object: &ObjectId,
         meta: &ObjectMeta,
@@ -76,7 +76,7 @@ impl WriteBack {
         }))
     }
 
-    /// What is known of the object as it is now.
+    /// The object's metadata now.
     ///
     /// # Errors
     /// `NoSuchKey`, `EphemeralLost`, or the store's.
@@ -132,7 +132,7 @@ impl WriteBack {
     }
 
     /// Up to `limit` objects whose key begins with `prefix` and sorts behind `after`, in the order of the keys' bytes;
-    /// what waits among them.
+    /// unpushed writes count.
     ///
     /// # Errors
     /// The store's.
@@ -163,7 +163,7 @@ impl WriteBack {
         Ok(listed)
     }
 
-    /// What waits here of a bucket.
+    /// A bucket's unpushed writes here.
     pub(crate) fn waiting(
         &self,
         namespace: &Namespace,

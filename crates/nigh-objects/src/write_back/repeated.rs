@@ -1,4 +1,4 @@
-//! Requests that are made again: the shell around `requests`.
+//! Repeated requests: the shell around `requests`.
 
 use nigh_data::{ObjectError, ObjectId};
 use nigh_engine::RequestId;
@@ -10,8 +10,8 @@ use super::policy::WriteMode;
 use super::requests::RequestRecord;
 
 impl WriteBack {
-    /// Takes note of what became of a request that has a name.
-    pub(super) fn note(
+    /// Records what became of a request, if it has a name.
+    pub(crate) fn note(
         &self,
         request: Option<RequestId>,
         object: &ObjectId,
@@ -27,7 +27,7 @@ impl WriteBack {
         }
     }
 
-    /// What became of a request that is made again, once what it was promised holds; None if it is to be carried out.
+    /// What became of a repeated request, once its promise holds; none if the request is to be carried out.
     ///
     /// # Errors
     /// `SlowDown` while the store does not have what was to go through to it.
@@ -39,7 +39,7 @@ impl WriteBack {
         let Some(request) = request else { return Ok(None) };
         let Some(known) = self.requests.lock().get(request, object).cloned() else { return Ok(None) };
         if !known.is_certain {
-            // Sent to the store, without an answer: it carries its version.
+            // The store got the write, which carries its version, and did not answer.
             let is_there = self.store.head(object).await.is_ok_and(|meta| meta.version == known.version);
             if !is_there {
                 return Ok(None);
@@ -49,7 +49,7 @@ impl WriteBack {
         Ok(Some(known))
     }
 
-    /// Those who want to hear of the change that `request` made have.
+    /// The notifications of the change by `request` are out.
     pub(crate) fn told(&self, object: &ObjectId, request: Option<RequestId>) {
         if let Some(request) = request
             && let Some(known) = self.requests.lock().get_mut(request, object)

@@ -1,7 +1,8 @@
-//! Requests that were carried out, by the names that their clients gave them: one that is repeated is one write. Pure.
+//! Requests that were carried out, by the names that their clients gave them: a repeated request is one write. Pure.
 //!
-//! The ledger knows the requests of its records, over restarts too; this table knows those of every mode, what was
-//! answered, and whether functions have been told. It is asked before a request's conditions are: they held then.
+//! The ledger knows the requests of its records, over restarts too; this table knows those of every mode, their
+//! answers, and whether functions were notified. A request is looked up here before its conditions are checked: they
+//! held the first time.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
@@ -26,9 +27,9 @@ pub(crate) struct RequestRecord {
     pub(crate) mode: WriteMode,
     /// What the object became.
     pub(crate) becomes: ObjectState,
-    /// Whether it was carried out; false for one that the store has not answered.
+    /// Whether it was carried out; false if the store has not answered.
     pub(crate) is_certain: bool,
-    /// Whether those who want to hear of the change have.
+    /// Whether the notifications of the change are out.
     pub(crate) told: bool,
 }
 
@@ -43,7 +44,8 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// An id counts for one object: nobody gets an answer about another by drawing the same.
+    /// A name counts for one object: a client that draws the same name for another object gets no answer about this
+    /// one.
     fn key(&self, request: RequestId, object: &ObjectId) -> Key {
         (request, self.hasher.hash_one(object))
     }
@@ -57,7 +59,7 @@ impl Requests {
         self.known.get_mut(&key)
     }
 
-    /// Takes note of one; what was known of it before is replaced.
+    /// Records a request, in place of what was known of it.
     pub(super) fn note(&mut self, request: RequestId, object: &ObjectId, known: RequestRecord) {
         let key = self.key(request, object);
         if self.known.insert(key, known).is_none() {

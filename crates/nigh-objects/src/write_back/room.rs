@@ -1,4 +1,4 @@
-//! Room among what may wait: promised to a write before it is made, and free again if it is not.
+//! Room for unpushed writes: promised to a write before it is made, and free again if it is not made.
 
 use nigh_data::{ObjectError, ObjectId};
 
@@ -6,13 +6,13 @@ use super::WriteBack;
 use super::dirty::WriteBackQueue;
 
 /// Room that a write was promised; free again when dropped.
-pub(super) struct Room<'a> {
+pub(crate) struct Room<'a> {
     back: &'a WriteBack,
     bytes: Option<u64>,
 }
 
 impl Room<'_> {
-    /// The write comes now, under the same lock.
+    /// The write is added now, under the same lock.
     pub(super) fn taken(mut self, dirty: &mut WriteBackQueue) {
         if let Some(bytes) = self.bytes.take() {
             dirty.release(bytes);
@@ -24,15 +24,15 @@ impl Drop for Room<'_> {
     fn drop(&mut self) {
         if let Some(bytes) = self.bytes.take() {
             self.back.dirty.lock().release(bytes);
-            // Others may wait for it.
+            // Another write may wait for the room.
             self.back.pushes.send_modify(|pushes| *pushes += 1);
         }
     }
 }
 
 impl WriteBack {
-    /// Waits until a write of `bytes` may wait too: it has that room then.
-    pub(super) async fn wait_for_room(&self, object: &ObjectId, bytes: u64) -> Result<Room<'_>, ObjectError> {
+    /// Waits until there is room for an unpushed write of `bytes`, and takes it.
+    pub(crate) async fn wait_for_room(&self, object: &ObjectId, bytes: u64) -> Result<Room<'_>, ObjectError> {
         let promised = || self.dirty.lock().promise(object, bytes);
         if !promised() {
             self.dirty.lock().want_all(self.clock.monotonic());

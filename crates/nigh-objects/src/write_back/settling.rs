@@ -1,4 +1,4 @@
-//! Waiting for the store: until it has what was acknowledged, and until no record of that comes back.
+//! Waiting until the store has what was acknowledged, and until no trimmed record can come back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,10 +12,9 @@ use super::dirty::{Base, ObjectState, TrimmableVersions, UnpushedWrite, WriteBac
 use super::policy::WriteMode;
 
 impl WriteBack {
-    /// Sees to it that nothing of the object is pushed from now on: the store has what waited. What an earlier push
-    /// without an answer may still do is the doubt of whoever writes next.
-    /// It says what the store holds then, as far as it is known.
-    pub(super) async fn hand_over(&self, object: &ObjectId) -> Result<Option<Base>, ObjectError> {
+    /// Waits until the store has what waited of the object, and drops it: nothing of the object is pushed from now on.
+    /// A push of unknown outcome may still be carried out. Gives what the store holds then, as far as it is known.
+    pub(crate) async fn hand_over(&self, object: &ObjectId) -> Result<Option<Base>, ObjectError> {
         let left = {
             let dirty = self.dirty.lock();
             dirty.get(object).filter(|newest| newest.is_pushed_at_last()).map(|newest| newest.becomes.leaves())
@@ -28,7 +27,7 @@ impl WriteBack {
     }
 
     /// Drops what waits of an object, if it is as `fits` says.
-    pub(super) async fn drop_where(&self, object: &ObjectId, fits: impl Fn(&UnpushedWrite) -> bool) {
+    pub(crate) async fn drop_where(&self, object: &ObjectId, fits: impl Fn(&UnpushedWrite) -> bool) {
         let drop = |dirty: &mut WriteBackQueue| {
             let version = dirty.get(object).filter(|newest| fits(newest)).map(|newest| newest.version);
             version.map(|version| dirty.drop_newest(object, version)).unwrap_or_default()
@@ -36,7 +35,7 @@ impl WriteBack {
         self.let_go(object, drop).await;
     }
 
-    /// Waits, bounded, until `holds`; it is looked at after each end of a push.
+    /// Waits, bounded, until `holds`, which is called after each end of a push.
     pub(super) async fn until(
         &self,
         within: Duration,
@@ -94,13 +93,13 @@ impl WriteBack {
         self.until(self.settings.wait, has_had, "the store has not taken the write yet").await
     }
 
-    /// Does `step` to what waits, and tells the ledger which records may go by that.
-    pub(super) async fn let_go(&self, object: &ObjectId, step: impl FnOnce(&mut WriteBackQueue) -> TrimmableVersions) {
+    /// Changes what waits by `step`, and tells the ledger which records may be trimmed after that.
+    pub(crate) async fn let_go(&self, object: &ObjectId, step: impl FnOnce(&mut WriteBackQueue) -> TrimmableVersions) {
         let going = self.going_after(object, step);
         self.tell(going).await;
     }
 
-    /// Does `step` to what waits: the ledger is to be told which records may go by that.
+    /// Changes what waits by `step`. Gives the records that the ledger is to be told to trim.
     pub(super) fn going_after<'a>(
         &'a self,
         object: &'a ObjectId,
@@ -108,11 +107,11 @@ impl WriteBack {
     ) -> Option<TrimNotice<'a>> {
         let mut dirty = self.dirty.lock();
         let settled = step(&mut dirty);
-        // Who sees that nothing waits sees that this is not settled.
+        // A caller that sees that nothing waits also sees that this is not settled.
         self.going(object, self.trims.lock().stored(object, settled))
     }
 
-    /// Who wrote `version` asks for it no more.
+    /// The writer of `version` never sends its write again.
     pub(crate) async fn writer_settled(&self, shard: ShardId, version: Version) {
         let goes = self.trims.lock().settled(shard, version);
         if let Some((object, versions)) = goes {
@@ -120,7 +119,7 @@ impl WriteBack {
         }
     }
 
-    /// `versions` of `object` may go, and the ledger does not know.
+    /// `versions` of `object` may be trimmed, and the ledger does not know.
     fn going<'a>(&'a self, object: &'a ObjectId, versions: Vec<Version>) -> Option<TrimNotice<'a>> {
         if versions.is_empty() {
             return None;
@@ -129,7 +128,8 @@ impl WriteBack {
         Some(TrimNotice { back: self, object, versions })
     }
 
-    /// If the ledger cannot be told they stay, and are pushed again after a restart, to the same effect.
+    /// Tells the ledger to trim records. Those that it cannot be told about stay, and are pushed again after a restart,
+    /// to the same effect.
     pub(super) async fn tell(&self, going: Option<TrimNotice<'_>>) {
         let Some(TrimNotice { object, versions, .. }) = &going else { return };
         for version in versions {
@@ -139,9 +139,9 @@ impl WriteBack {
         }
     }
 
-    /// Makes sure that no older record of `object` comes back after a crash: the store is about to be written past the
-    /// ledger.
-    pub(super) async fn settle(&self, object: &ObjectId) -> Result<(), ObjectError> {
+    /// Makes the trims of `object` durable, for the store is about to be written past the ledger: an older record that
+    /// came back after a crash would be pushed over that write.
+    pub(crate) async fn settle(&self, object: &ObjectId) -> Result<(), ObjectError> {
         if !self.unsettled.lock().contains(object) {
             return Ok(());
         }
@@ -150,7 +150,7 @@ impl WriteBack {
         self.settle_all().await
     }
 
-    /// Makes durable what was let go.
+    /// Makes all trims durable.
     pub(super) async fn settle_all(&self) -> Result<(), ObjectError> {
         let (settling, told) = self.unsettled.lock().all();
         let mut of_shards: BTreeMap<ShardId, Vec<ObjectId>> = BTreeMap::new();
@@ -160,7 +160,7 @@ impl WriteBack {
         let mut all = Ok(());
         for (shard, objects) in of_shards {
             let settled = self.ledger.settle(shard).await;
-            // The next home has all that is not settled, and pushes it again.
+            // The next home has the records whose trim is not durable, and pushes them again.
             if matches!(settled, Ok(()) | Err(LedgerError::Fenced { .. })) {
                 self.unsettled.lock().settled(&objects, told);
             }
@@ -170,7 +170,7 @@ impl WriteBack {
     }
 }
 
-/// Records of which the ledger is being told.
+/// Records that the ledger is being told to trim.
 pub(super) struct TrimNotice<'a> {
     back: &'a WriteBack,
     object: &'a ObjectId,
@@ -178,10 +178,10 @@ pub(super) struct TrimNotice<'a> {
 }
 
 impl Drop for TrimNotice<'_> {
-    /// Also if nobody waits any more until the ledger has answered.
+    /// Runs also if the task is dropped before the ledger has answered.
     fn drop(&mut self) {
         self.back.unsettled.lock().told(self.object);
-        // Who waits for it looks again.
+        // A waiting task looks again.
         self.back.pushes.send_modify(|_| {});
     }
 }

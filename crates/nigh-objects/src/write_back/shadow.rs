@@ -1,16 +1,16 @@
 //! Mode `shadow`: a write is acknowledged when the journal has it and the store shows that it is coming.
 //!
-//! The journal comes first: a placeholder never stands without the payload behind it. What a write that was not
-//! acknowledged left behind, because the store did not answer or the node was killed in between, is *unannounced*: it is
-//! in the journal and its placeholder may or may not stand. Until a push has settled that, nobody reads the object here;
-//! the push then makes the write happen, or finds that others have written since, and keeps it apart.
-//! Follows `integrations/swift/README.md` and OFC, section 6.2.
+//! The journal comes first, so that every placeholder has its payload behind it. If the store did not answer, or the
+//! node was killed in between, the write is in the journal and was not acknowledged, and the store may show its
+//! placeholder or not: the write is *unannounced*. Nobody reads the object here until a push has made the write happen,
+//! or has found an outside write since and stored this one under its conflict key. Follows
+//! `integrations/swift/README.md` and OFC, section 6.2.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use nigh_data::{ObjectError, ObjectId, ObjectMeta};
-use nigh_engine::{Body as LedgerBody, Change, RequestId};
+use nigh_engine::RequestId;
 use nigh_stores::Shadows;
 use nigh_stores::swift::shadow::{ShadowConflict, ShadowError, SwiftTimestamp};
 use nigh_terms::Version;
@@ -19,28 +19,28 @@ use super::dirty::{Base, ObjectState, PossibleBases, Push, WriteBackQueue};
 use super::persistor::{Copies, Outcome};
 use super::policy::WriteMode;
 use super::room::Room;
-use super::{CommittedWrite, Order, Write, WriteBack, about, unkept};
+use super::{WriteBack, unkept};
 
-/// How far the clocks of this node and of the store may be apart.
+/// The clocks of this node and of the store may differ by so much.
 const CLOCKS_APART_S: u64 = 60;
 
-/// Which life of this node wrote what is unannounced.
+/// Which life of this node wrote an unannounced write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
-    /// This one: it was not acknowledged.
+    /// This one: the write was not acknowledged.
     This,
-    /// An earlier one: it may have been.
+    /// An earlier one: the write may have been acknowledged.
     Earlier,
 }
 
-/// Objects of which the newest waiting version may have no placeholder.
+/// Objects whose newest unpushed version may have no placeholder.
 pub(super) type UnannouncedWrites = HashMap<ObjectId, (Version, Life)>;
 
-/// Requests that were refused and are remembered.
+/// Refused requests that are remembered.
 const REFUSED_MAX: usize = 10_000;
 
-/// Requests that were refused after the journal had them: the journal takes a repetition for the write that was not
-/// made, so it goes there under another name.
+/// Requests that were refused after the journal had them. The journal would take a repetition for the write that was
+/// not made, so the repetition has another name there.
 #[derive(Debug, Default)]
 pub(super) struct RefusedRequests {
     names: HashMap<RequestId, RequestId>,
@@ -76,14 +76,15 @@ pub enum PushOutcome {
     Unknown,
 }
 
-/// A placeholder on its way: it may stand before this node knows. Readers who meet it wait for the end.
-struct PlaceholderGuard<'a> {
+/// A placeholder that the store is asked to show. Readers who meet it before the store has answered wait for the
+/// answer.
+pub(crate) struct PlaceholderGuard<'a> {
     back: &'a WriteBack,
     object: &'a ObjectId,
 }
 
 impl<'a> PlaceholderGuard<'a> {
-    fn begin(back: &'a WriteBack, object: &'a ObjectId) -> Self {
+    pub(crate) fn begin(back: &'a WriteBack, object: &'a ObjectId) -> Self {
         back.announcing.lock().insert(object.clone());
         Self { back, object }
     }
@@ -96,22 +97,22 @@ impl Drop for PlaceholderGuard<'_> {
     }
 }
 
-/// A shadow on its way to the journal.
-struct ShadowAppend<'a> {
-    object: &'a ObjectId,
-    meta: ObjectMeta,
-    request: Option<RequestId>,
-    change: Change,
-    body: LedgerBody,
-    order: &'a dyn Order,
+/// What came of a placeholder that the store was asked to show.
+pub(crate) enum PlaceholderOutcome {
+    /// The store shows it.
+    Placed,
+    /// The store does not show it, and never will.
+    NotPlaced(ObjectError),
+    /// The store may show it, now or later.
+    Unknown(ObjectError),
 }
 
-/// What to do with a version whose placeholder does not stand.
+/// What to do with a version whose placeholder the store does not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It never stood: place it and push.
+    /// The store never showed it: place it and push.
     Place,
-    /// Others have written after it, or may have: keep it apart.
+    /// The object was written from outside after it, or may have been: store the write under its conflict key.
     Apart,
 }
 
@@ -124,93 +125,54 @@ fn verdict(life: Life, version: Version, written_s: u64, found: &ShadowConflict)
 }
 
 impl WriteBack {
-    pub(super) async fn put_shadow(&self, write: Write<'_>) -> Result<CommittedWrite, ObjectError> {
-        let Some(shadows) = self.store.shadows(&write.object.namespace) else {
-            let why = "the mode shadow needs a store that shows what is coming; set another mode for the bucket";
-            return Err(ObjectError::InvalidRequest(why.to_owned()));
-        };
-        let waits = self.dirty.lock().get(write.object).map(|newest| newest.mode);
-        if !shadows.fits(write.object, &write.meta) {
-            return self.put_through(Write { mode: WriteMode::Through, ..write }).await;
-        }
-        // A push of what was no shadow could come to stand over the placeholder.
-        if waits.is_some_and(|mode| mode != WriteMode::Shadow) {
-            self.flush(write.object).await?;
-        }
-        let Write { object, meta, payload, staged, mode, request, order, .. } = write;
-        let room = self.wait_for_room(object, meta.size).await?;
-        let about = about::encode(mode, Some(&meta), &PossibleBases::default(), None)
-            .map_err(|reason| unkept(object, &reason))?;
-        let body = match staged {
-            Some(staged) => LedgerBody::Staged(staged),
-            None => self.journal_body(object, &payload, &meta).await?,
-        };
-        self.mark_landed(object).await;
-        let appending = ShadowAppend { object, meta, request, change: Change::Put { about }, body, order };
-        self.append_shadow(shadows, appending, room).await
+    /// The name under which the journal is to take `request`.
+    pub(crate) fn journal_name(&self, request: RequestId) -> RequestId {
+        self.refused.lock().name(request)
     }
 
-    async fn append_shadow(
+    /// `request` was refused after the journal had it: repeated, it is another write.
+    pub(crate) fn rename_refused(&self, request: Option<RequestId>) {
+        if let Some(request) = request {
+            self.refused.lock().rename(request, RequestId(uuid::Uuid::new_v4().as_u128()));
+        }
+    }
+
+    /// Whether it is not known if the store shows the placeholder of `version`.
+    pub(crate) fn is_unannounced(&self, object: &ObjectId, version: Version) -> bool {
+        self.unannounced.lock().get(object).is_some_and(|(waiting, _)| *waiting == version)
+    }
+
+    /// It is not known whether the store shows the placeholder of `version`, which was written in this life.
+    pub(crate) fn note_unannounced(&self, object: &ObjectId, version: Version) {
+        self.unannounced.lock().insert(object.clone(), (version, Life::This));
+    }
+
+    /// Asks the store to show that `meta` is coming.
+    pub(crate) async fn place_placeholder(
         &self,
         shadows: &dyn Shadows,
-        appending: ShadowAppend<'_>,
-        room: Room<'_>,
-    ) -> Result<CommittedWrite, ObjectError> {
-        let ShadowAppend { object, meta, request, change, body, order } = appending;
-        let waits = self.dirty.lock().get(object).map(|newest| newest.version);
-        let name = request.map(|request| self.refused.lock().name(request));
-        let appended = self.append(order, object, name, change, body).await?;
-        let version = appended.version;
-        let meta = Arc::new(ObjectMeta { version, ..meta });
-        let is_unannounced = self.unannounced.lock().get(object).is_some_and(|(waiting, _)| *waiting == version);
-        if appended.repeated && !is_unannounced {
-            self.check_happened(shadows, object, version).await?;
-            self.note(request, object, WriteMode::Shadow, version, ObjectState::Put(Arc::clone(&meta)), true);
-            return Ok(CommittedWrite { meta, repeated: true });
-        }
-        let _announcing = PlaceholderGuard::begin(self, object);
-        let placed = tokio::time::timeout(self.settings.wait, shadows.place(object, &meta)).await;
-        let error = match placed {
-            Ok(Ok(())) => {
-                self.announced(object, version);
-                self.note(request, object, WriteMode::Shadow, version, ObjectState::Put(Arc::clone(&meta)), true);
-                if !appended.repeated {
-                    self.wrote_shadow(object, &meta, room).await;
-                    order.placed(version, false);
-                }
-                return Ok(CommittedWrite { meta, repeated: appended.repeated });
+        object: &ObjectId,
+        meta: &ObjectMeta,
+    ) -> PlaceholderOutcome {
+        match tokio::time::timeout(self.settings.wait, shadows.place(object, meta)).await {
+            Ok(Ok(())) => PlaceholderOutcome::Placed,
+            Ok(Err(error)) if may_stand(&error) => PlaceholderOutcome::Unknown(refused(error)),
+            Ok(Err(error)) => PlaceholderOutcome::NotPlaced(refused(error)),
+            Err(_) => {
+                let why = "the store has not taken the placeholder of the write yet";
+                PlaceholderOutcome::Unknown(ObjectError::SlowDown(why))
             }
-            // To let a record go is to let go the older ones of its object, which may wait.
-            Ok(Err(error)) if appended.repeated || waits.is_some() || may_stand(&error) => refused(error),
-            Ok(Err(error)) => {
-                // Nothing stands, and nothing waits for it.
-                if let Some(request) = request {
-                    self.refused.lock().rename(request, RequestId(uuid::Uuid::new_v4().as_u128()));
-                }
-                order.passed(version);
-                self.let_go(object, |_| vec![version]).await;
-                self.settle(object).await?;
-                return Err(refused(error));
-            }
-            Err(_) => ObjectError::SlowDown("the store has not taken the placeholder of the write yet"),
-        };
-        if !appended.repeated {
-            // Before it can be pushed; the persistor makes it happen.
-            self.unannounced.lock().insert(object.clone(), (version, Life::This));
-            self.wrote_shadow(object, &meta, room).await;
-            order.placed_unseen(version);
         }
-        Err(error)
     }
 
-    async fn wrote_shadow(&self, object: &ObjectId, meta: &Arc<ObjectMeta>, room: Room<'_>) {
+    pub(crate) async fn wrote_shadow(&self, object: &ObjectId, meta: &Arc<ObjectMeta>, room: Room<'_>) {
         let becomes = ObjectState::Put(Arc::clone(meta));
         self.wrote(object, meta.version, WriteMode::Shadow, becomes, PossibleBases::default(), room).await;
         self.unmark(object).await;
     }
 
     /// Of a request that an earlier life has in the journal: that it was not refused then.
-    async fn check_happened(
+    pub(crate) async fn check_happened(
         &self,
         shadows: &dyn Shadows,
         object: &ObjectId,
@@ -325,7 +287,7 @@ impl WriteBack {
     }
 
     /// What is known of `version` of `object` in the store is certain.
-    pub(super) fn announced(&self, object: &ObjectId, version: Version) {
+    pub(crate) fn announced(&self, object: &ObjectId, version: Version) {
         let mut unannounced = self.unannounced.lock();
         if unannounced.get(object).is_some_and(|(waiting, _)| *waiting <= version) {
             unannounced.remove(object);

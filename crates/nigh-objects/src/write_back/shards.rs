@@ -19,20 +19,20 @@ fn failed(operation: &'static str, reason: String) -> ObjectError {
 }
 
 impl WriteBack {
-    /// A home begins here, of a shard that the ledger has taken: its reign, and a version of it that no write has. What an
-    /// earlier one here had is forgotten.
+    /// A home begins here, and the ledger has taken its shard. Gives the home's epoch, and a version of the shard that
+    /// no write has. What an earlier home of the shard had here is forgotten.
     pub(crate) fn begin(&self, shard: ShardId) -> (Epoch, Version) {
         self.forget(shard);
         let epoch = self.ledger.epoch(shard);
-        let _what_waits_is_of_reigns = self.dirty.lock();
-        self.reigns.lock().insert(shard, epoch);
+        let _what_waits_is_of_the_epochs = self.dirty.lock();
+        self.epochs.lock().insert(shard, epoch);
         (epoch, self.ledger.place(shard))
     }
 
-    /// Whether the home that wrote `version` of `object` is here still, and is as long as what waits is locked. The ledger
-    /// may say that a record is kept when its home has gone: it is the next one's, which has found it.
-    pub(super) fn reigns(&self, _what_waits: &WriteBackQueue, object: &ObjectId, version: Version) -> bool {
-        self.member.is_none() || self.reigns.lock().get(&self.shards.of(object)) == Some(&version.epoch)
+    /// Whether the home that wrote `version` of `object` is here still, and is as long as what waits is locked. The
+    /// ledger may say that a record is kept when its home has gone: it is the next one's, which has found it.
+    pub(super) fn is_of_home_here(&self, _what_waits: &WriteBackQueue, object: &ObjectId, version: Version) -> bool {
+        self.member.is_none() || self.epochs.lock().get(&self.shards.of(object)) == Some(&version.epoch)
     }
 
     /// Takes over what an earlier life, or home, has acknowledged and not pushed; of `lost` the journal has no bytes.
@@ -52,7 +52,8 @@ impl WriteBack {
             let shard = self.shards.of(&object);
             let written = about::decode(record.change.about(), version)
                 .map_err(|reason| failed("read the journal", format!("the write {version} of {object}: {reason}")))?;
-            // What was put there keeps a bucket from being removed by this node; if others did, the first push finds out.
+            // What was put there keeps a bucket from being removed by this node; if others did, the first push finds
+            // out.
             if matches!(written.becomes, ObjectState::Put(_)) {
                 self.buckets.heard(self.buckets.moment(), &object.namespace, &object.bucket);
             }
@@ -98,14 +99,14 @@ impl WriteBack {
         let is_of = |object: &ObjectId| self.shards.of(object) == shard;
         {
             let mut dirty = self.dirty.lock();
-            self.reigns.lock().remove(&shard);
+            self.epochs.lock().remove(&shard);
             dirty.forget(is_of);
             self.trims.lock().forget(shard);
         }
         self.unsettled.lock().forget(is_of);
         self.unannounced.lock().retain(|object, _| !is_of(object));
         self.ephemeral.forget(is_of);
-        // Who waits for a push of it looks again.
+        // A task that waits for a push looks again.
         self.pushes.send_modify(|_| {});
     }
 

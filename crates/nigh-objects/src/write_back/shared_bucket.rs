@@ -1,6 +1,7 @@
-//! Buckets that others write too: what is looked at before a write, and how the store is told what the write replaces.
+//! Buckets that are written from outside too: what is looked at before a write, and how the store is told what the
+//! write replaces.
 //!
-//! Nothing of others is overwritten or deleted unseen: what a client's conditions were checked on is what its write
+//! Nothing from outside is overwritten or deleted unseen: what a client's conditions were checked on is what its write
 //! replaces, and a write that is pushed later replaces what was there when it was acknowledged.
 
 use std::sync::Arc;
@@ -45,9 +46,9 @@ impl WriteBack {
         }
     }
 
-    /// What the store may hold below a write of `object`, where its push must not overwrite what others wrote; `seen` if
-    /// it was looked at already.
-    pub(super) async fn below(
+    /// What the store may hold below a write of `object`, where its push must not overwrite what others wrote; `seen`
+    /// if it was looked at already.
+    pub(crate) async fn below(
         &self,
         object: &ObjectId,
         seen: Option<PossibleBases>,
@@ -61,8 +62,8 @@ impl WriteBack {
         Ok(self.look_below(object).await?.map(|(_, below)| below).unwrap_or_default())
     }
 
-    /// Deletes the object if it is the one of `base`, where others write too.
-    pub(super) async fn delete_from(&self, object: &ObjectId, base: &Base) -> Result<(), ObjectError> {
+    /// Deletes the object; in a shared bucket only if it is the one of `base`.
+    pub(crate) async fn delete_from(&self, object: &ObjectId, base: &Base) -> Result<(), ObjectError> {
         match base {
             Base::Holds(etag) if self.is_shared(object) => self.store.delete_if(object, etag).await,
             Base::Absent if self.is_shared(object) => match self.store.head(object).await {
@@ -75,7 +76,7 @@ impl WriteBack {
     }
 
     /// Writes the object over what `base` says the store holds, if the store can tell.
-    pub(super) async fn put_onto(
+    pub(crate) async fn put_onto(
         &self,
         object: &ObjectId,
         payload: &Payload,

@@ -8,11 +8,11 @@ use nigh_terms::{ShardId, Version};
 
 use super::WriteBack;
 use super::policy::WriteMode;
-use crate::memory::{Part, encode_part};
+use crate::transaction_part::{Part, encode};
 
 impl WriteBack {
-    /// Refuses what a transaction cannot keep whole: objects that are lost with their memory, and those that others write
-    /// at the store.
+    /// Refuses what a transaction cannot keep whole: objects that are lost with their memory, and those that others
+    /// write at the store.
     pub(crate) fn check_in_transaction(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {
         let why = if self.is_shared(object) {
             "of a bucket that others write at the store"
@@ -33,7 +33,7 @@ impl WriteBack {
         bytes: &[Bytes],
     ) -> Result<Version, ObjectError> {
         let unkept = |reason| ObjectError::Memory { operation: "keep a transaction in the journal", reason };
-        let (record, body) = encode_part(record, part, bytes).map_err(unkept)?;
+        let (record, body) = encode(record, part, bytes).map_err(unkept)?;
         let mut body = Bytes::from(body);
         let body = if body.len() <= INLINE_MAX_BYTES {
             Body::Inline(body)

@@ -1,17 +1,18 @@
-//! Which records of the ledger may go where other nodes write through this home: not before the writer has said that it
-//! asks no more, for the next home answers it by the record. Pure.
+//! Which records of the ledger may be trimmed where other nodes write through this home. Pure.
 //!
-//! Of an object no record goes before an older one: a home that found the older alone would take it for the newest.
+//! A record stays until the writer has said that it never sends the write again, for the next home answers the writer
+//! by the record. A record also stays until the older ones of its object are trimmed: a home that found an older record
+//! alone would take it for the newest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use nigh_data::ObjectId;
 use nigh_terms::{ShardId, Version};
 
-/// Records that wait to go.
+/// Records that wait to be trimmed.
 #[derive(Debug, Default)]
 pub(super) struct Trims {
-    /// Writes of other nodes that may be asked for again.
+    /// Writes that other nodes may send again.
     open: BTreeMap<(ShardId, Version), ObjectId>,
     of: HashMap<ObjectId, UntrimmedRecords>,
 }
@@ -19,25 +20,26 @@ pub(super) struct Trims {
 #[derive(Debug, Default)]
 struct UntrimmedRecords {
     open: BTreeSet<Version>,
-    /// What the store has, behind an open one.
+    /// Versions that the store has, behind a write that may be sent again.
     stored: BTreeSet<Version>,
 }
 
 impl Trims {
-    /// A write of another node stands at `version`.
+    /// Another node's write has become `version`.
     pub(super) fn opened(&mut self, shard: ShardId, object: &ObjectId, version: Version) {
         self.open.insert((shard, version), object.clone());
         self.of.entry(object.clone()).or_default().open.insert(version);
     }
 
-    /// The store has `versions` of `object`: those of them that may go now.
+    /// The store has `versions` of `object`. Gives those whose records may be trimmed now.
     pub(super) fn stored(&mut self, object: &ObjectId, versions: Vec<Version>) -> Vec<Version> {
         let Some(waiting) = self.of.get_mut(object) else { return versions };
         waiting.stored.extend(versions);
         waiting.go()
     }
 
-    /// The writer of `version` asks for it no more: what of its object may go now.
+    /// The writer of `version` never sends its write again. Gives the versions of its object whose records may be
+    /// trimmed now.
     pub(super) fn settled(&mut self, shard: ShardId, version: Version) -> Option<(ObjectId, Vec<Version>)> {
         let object = self.open.remove(&(shard, version))?;
         let waiting = self.of.get_mut(&object)?;
@@ -49,7 +51,7 @@ impl Trims {
         Some((object, go))
     }
 
-    /// The home of `shard` is another's now.
+    /// The home of `shard` is elsewhere now.
     pub(super) fn forget(&mut self, shard: ShardId) {
         let all: Vec<_> = self.open.range((shard, Version::OUTSIDE)..).map(|(key, _)| *key).collect();
         for (of, version) in all.into_iter().take_while(|(of, _)| *of == shard) {

@@ -1,4 +1,4 @@
-//! What waits, as an operator sees it, and the way to give it up where it can never be pushed.
+//! Unpushed writes as an operator sees them, and the way to drop one that can never be pushed.
 
 use nigh_data::ObjectId;
 use nigh_terms::{BucketName, Namespace, Version};
@@ -57,7 +57,7 @@ impl WriteBack {
         shown.take(limit).collect()
     }
 
-    /// Gives up `version` of `object`: nobody gets it any more. False if it is not the newest, or is being pushed.
+    /// Drops `version` of `object`, which nobody can read any more. False if it is not the newest, or is being pushed.
     pub(crate) async fn drop_unpushed(&self, object: &ObjectId, version: Version) -> bool {
         let mut fits = false;
         let give_up = |dirty: &mut WriteBackQueue| {

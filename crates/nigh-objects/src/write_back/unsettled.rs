@@ -1,33 +1,32 @@
-//! Objects of which records were let go that could come back after a crash, as far as the ledger has not said that they
-//! will not. Pure.
+//! Objects with trimmed records that may come back after a crash, until the ledger has made their trim durable. Pure.
 
 use std::collections::HashMap;
 
 use nigh_data::ObjectId;
 
-/// Objects whose records were let go.
+/// Objects whose records were trimmed.
 #[derive(Debug, Default)]
 pub(super) struct UnconfirmedTrims {
     objects: HashMap<ObjectId, LetGo>,
-    /// Counts what the ledger was told.
+    /// Counts the trims that the ledger was told.
     told: u64,
 }
 
 #[derive(Debug, Default)]
 struct LetGo {
-    /// How many are telling the ledger just now.
+    /// Calls that are telling the ledger now.
     telling: u32,
-    /// The count when one had last told it.
+    /// The count at the end of the last such call.
     told: u64,
 }
 
 impl UnconfirmedTrims {
-    /// The ledger is about to be told of a record of `object`.
+    /// The ledger is about to be told to trim a record of `object`.
     pub(super) fn begin(&mut self, object: &ObjectId) {
         self.objects.entry(object.clone()).or_default().telling += 1;
     }
 
-    /// It has been, or could not be.
+    /// That call has ended.
     pub(super) fn told(&mut self, object: &ObjectId) {
         self.told += 1;
         if let Some(one) = self.objects.get_mut(object) {
@@ -40,18 +39,18 @@ impl UnconfirmedTrims {
         self.objects.contains_key(object)
     }
 
-    /// Whether the ledger is being told of a record of `object`.
+    /// Whether such a call for `object` is under way.
     pub(super) fn is_being_told(&self, object: &ObjectId) -> bool {
         self.objects.get(object).is_some_and(|one| one.telling > 0)
     }
 
-    /// All of which the ledger has been told, and the count that it is.
+    /// The objects without such a call, and the count now.
     pub(super) fn all(&self) -> (Vec<ObjectId>, u64) {
         let told = self.objects.iter().filter(|(_, one)| one.telling == 0);
         (told.map(|(object, _)| object.clone()).collect(), self.told)
     }
 
-    /// What the ledger was told of `objects` until the count was `told` will not come back.
+    /// The trims of `objects` up to the count `told` are durable.
     pub(super) fn settled(&mut self, objects: &[ObjectId], told: u64) {
         for object in objects {
             if self.objects.get(object).is_some_and(|one| one.telling == 0 && one.told <= told) {
@@ -60,7 +59,7 @@ impl UnconfirmedTrims {
         }
     }
 
-    /// These are another's to settle.
+    /// The homes of these objects are elsewhere now.
     pub(super) fn forget(&mut self, is_gone: impl Fn(&ObjectId) -> bool) {
         // Who is telling says when that has ended; the ledger then says that they are another's.
         self.objects.retain(|object, one| one.telling > 0 || !is_gone(object));

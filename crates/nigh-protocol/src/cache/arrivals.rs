@@ -144,14 +144,14 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// An own write has been acknowledged by the home of `reign`. One that answers for its predecessor may know of newer
-    /// writes, and knows of no copy.
+    /// The home of `epoch` has acknowledged an own write. A home that answers for a former one may know newer writes,
+    /// and knows no sharers.
     fn written(
         &mut self,
         request: RequestId,
         stamp: Stamp,
         value: Option<V>,
-        reign: Epoch,
+        epoch: Epoch,
         out: &mut Vec<CacheOutput<O, V>>,
     ) {
         let pending = self.puts.remove(&request).then(|| self.requests.remove(&request)).flatten();
@@ -166,7 +166,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
         self.end_work(&object, request, true);
         let fresh = stamp.version >= floor && !others || !self.rules.hold(Rule::AckFloor);
-        let kept = keep && fresh && stamp.version.epoch == reign && value.is_some();
+        let kept = keep && fresh && stamp.version.epoch == epoch && value.is_some();
         if kept {
             self.install(shard, &object, FoundVersion { stamp: stamp.clone(), value }, out);
         } else {

@@ -151,7 +151,7 @@ fn an_acknowledgement_that_a_newer_write_overtook_leaves_no_copy() {
 }
 
 #[test]
-fn a_write_of_an_earlier_reign_leaves_no_copy_when_its_successor_acknowledges_it() {
+fn a_write_of_an_earlier_epoch_leaves_no_copy_when_its_successor_acknowledges_it() {
     let mut cache = cache();
     let put = write(&mut cache);
     cache.meet(NOW, SHARD, Epoch(2), &mut Vec::new());
@@ -205,7 +205,7 @@ fn what_a_version_says_of_other_shards_is_asked_of_their_homes() {
 }
 
 #[test]
-fn what_waits_for_a_version_of_an_old_reign_is_shown_when_the_shard_map_names_a_new_one() {
+fn what_waits_for_a_version_of_an_old_epoch_is_shown_when_the_shard_map_names_a_new_one() {
     let mut cache = cache();
     let fetch = shared(&mut cache);
     let mut token = Token::empty();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nigh_terms::{Monotonic, ShardId, Token, Version};
+use nigh_terms::{Monotonic, ShardId, Token, Version, invariant};
 
 use super::super::message::{Attempt, ObjectName, RequestId, Stamp, ToHome, Write};
 
@@ -24,6 +24,13 @@ pub(super) struct Work {
 impl Work {
     /// One request has ended. True if it was the last.
     pub(super) fn end(&mut self, request: RequestId, write: bool) -> bool {
+        // A request that ended twice would end the floor while another still needs it.
+        invariant!(
+            self.outstanding > 0 && self.writes >= u32::from(write),
+            "{request:?} ended (a write: {write}), and {} requests with {} writes were outstanding",
+            self.outstanding,
+            self.writes
+        );
         self.outstanding -= 1;
         self.writes -= u32::from(write);
         if self.fetch == Some(request) {

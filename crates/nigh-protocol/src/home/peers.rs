@@ -1,20 +1,19 @@
 //! The nodes as one home knows them: their lives, what each has been told, and what it asked for.
 //!
-//! A peer is one incarnation. It is forgotten whole when it is given up, is gone, or a later one is met; what it
-//! has not acknowledged is forgotten with it, so nothing ever waits for it. Its puts are recognised in the ledger
-//! until nobody can ask for them again, under the next home either: a fence is in the ledger, or a later incarnation
-//! was met.
+//! A peer is one incarnation of a node. It is forgotten when it is declared dead or a later incarnation is met, with
+//! all that it has not acknowledged, so nothing ever waits for it. Its puts are recognised in the ledger until nobody
+//! can send them again, to the next home either: until a fence is in the ledger, or a later incarnation was met.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use nigh_terms::{Incarnation, Monotonic, Version};
+use nigh_terms::{Incarnation, Monotonic, Version, invariant};
 
 use super::super::message::{Counter, Cover, FromHome, Member, NodeNumber, ObjectName, RequestId, Stamp};
 use super::super::rules::{Rule, Rules};
 use super::super::sharers::SharerId;
 
-/// How a put stands, for when it is asked for again.
+/// The state of a put, for a node that sends it again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PutState {
     /// The ledger has been asked.
@@ -37,7 +36,7 @@ pub(super) struct Peer<O> {
     incarnation: Incarnation,
     pub(super) sharer: SharerId,
     sent: Counter,
-    /// The last of `sent`.
+    /// The invalidations at the end of `sent` that were not acknowledged.
     owed: VecDeque<PendingInvalidation<O>>,
     owed_since: Monotonic,
     last_sent: Monotonic,
@@ -52,8 +51,7 @@ impl<O: ObjectName> Peer<O> {
         Cover { counter: self.sent, through }
     }
 
-    /// Notes that the peer remembers no put below `settled`; gives back the versions whose writes need no longer
-    /// be recognised.
+    /// Forgets the puts below `settled`, which the peer never sends again, and gives their versions to `forgotten`.
     pub(super) fn settle(&mut self, settled: RequestId, mut forgotten: impl FnMut(Version)) {
         self.settled = self.settled.max(settled);
         while let Some(first) = self.puts.first_entry()
@@ -65,17 +63,17 @@ impl<O: ObjectName> Peer<O> {
         }
     }
 
-    /// True if every put below this one is answered: if it were dropped, none that is remembered could be settled.
+    /// True if every put below this one is answered: without this put, none that is remembered could be settled.
     pub(super) fn is_first(&self, request: RequestId) -> bool {
         request == self.settled
     }
 
-    /// True if the put was answered long ago, and the answer has arrived: this is an old message.
+    /// True if the put was answered and the answer has arrived: the message is an old one.
     pub(super) fn is_settled(&self, request: RequestId) -> bool {
         request < self.settled
     }
 
-    /// How a put stands that is not settled; none if it was never met.
+    /// The state of a put that is not settled; none if the put is new.
     pub(super) fn known(&self, request: RequestId) -> Option<&PutState> {
         self.puts.get(&request)
     }
@@ -94,7 +92,7 @@ impl<O: ObjectName> Peer<O> {
         self.puts.len()
     }
 
-    /// Takes note of a new invalidation, and makes its message.
+    /// Adds an invalidation to those owed, and makes its message.
     fn owe(&mut self, now: Monotonic, object: O, version: Version, recall: bool) -> FromHome<O> {
         if self.owed.is_empty() {
             self.owed_since = now;
@@ -102,6 +100,9 @@ impl<O: ObjectName> Peer<O> {
         self.last_sent = now;
         self.sent.0 += 1;
         self.owed.push_back(PendingInvalidation { object: object.clone(), version, recall });
+        // `owed` is the end of what was sent: the counters of what is sent again are computed from that.
+        let (sent, owed) = (self.sent.0, self.owed.len());
+        invariant!(owed as u64 <= sent, "{owed} invalidations are owed of {sent} that were sent");
         FromHome::Invalidate { counter: self.sent, object, version, recall }
     }
 
@@ -129,13 +130,13 @@ impl<O: ObjectName> Peer<O> {
 pub(super) struct Peers<O> {
     living: BTreeMap<NodeNumber, Peer<O>>,
     by_sharer: BTreeMap<SharerId, NodeNumber>,
-    /// The last incarnation of each node that is refused for ever, and with it all before.
+    /// The last incarnation of each node that was declared dead; all before it are too.
     refused: BTreeMap<NodeNumber, Incarnation>,
-    /// Those of `refused` that the ledger says so of: the next home refuses them too.
+    /// Those of `refused` that have a fence in the ledger: the next home rejects them too.
     fenced: BTreeMap<NodeNumber, Incarnation>,
-    /// Writes of incarnations that are refused here alone: the next home may be asked for them again.
+    /// Writes of incarnations that only this home rejects: the next home may get them again.
     orphans: BTreeMap<NodeNumber, Vec<(Incarnation, Version)>>,
-    /// Writes that nobody will ask for again, to be told.
+    /// Writes that nobody sends again, until `take_settled`.
     settled: Vec<Version>,
     sharers: u32,
 }
@@ -155,7 +156,7 @@ impl<O> Default for Peers<O> {
 }
 
 impl<O: ObjectName> Peers<O> {
-    /// The peer `from` is, newly met or known; none if it is refused.
+    /// The peer that `from` is, known or new; none if it was declared dead.
     pub(super) fn admit(&mut self, from: Member, now: Monotonic, rules: &impl Rules) -> Option<&mut Peer<O>> {
         if rules.hold(Rule::RefuseGivenUp) && self.refused.get(&from.node).is_some_and(|last| from.incarnation <= *last)
         {
@@ -169,7 +170,9 @@ impl<O: ObjectName> Peers<O> {
             self.forget(from.node);
             let sharer = SharerId(self.sharers);
             self.sharers += 1;
-            self.by_sharer.insert(sharer, from.node);
+            let namesake = self.by_sharer.insert(sharer, from.node);
+            // Sharers are kept in entries by name alone: two of one name would get each other's invalidations.
+            invariant!(namesake.is_none(), "sharer {sharer:?} names {from:?} and {namesake:?}");
             let peer = Peer {
                 incarnation: from.incarnation,
                 sharer,
@@ -181,12 +184,15 @@ impl<O: ObjectName> Peers<O> {
                 puts: BTreeMap::new(),
             };
             self.living.insert(from.node, peer);
+            // A peer without a name would never be invalidated, a name without a peer never be removed.
+            let (peers, names) = (self.living.len(), self.by_sharer.len());
+            invariant!(peers == names, "{peers} peers have {names} names after {from:?} was met");
             self.free_orphans(from.node);
         }
         self.living.get_mut(&from.node)
     }
 
-    /// The peer `member` is, if it is neither unknown nor refused.
+    /// The peer that `member` is, if it is known.
     pub(super) fn living(&mut self, member: Member) -> Option<&mut Peer<O>> {
         self.living.get_mut(&member.node).filter(|peer| peer.incarnation == member.incarnation)
     }
@@ -243,6 +249,10 @@ impl<O: ObjectName> Peers<O> {
 
     /// The ledger says of `member` and all incarnations before it that they are refused.
     pub(super) fn fence(&mut self, member: Member) {
+        // A fence that is durable promises that this home takes nothing more of the member.
+        let refused = self.refused.get(&member.node);
+        let is_refused = refused.is_some_and(|last| *last >= member.incarnation);
+        invariant!(is_refused, "{member:?} is fenced, and its node is refused only up to {refused:?}");
         let last = self.fenced.entry(member.node).or_insert(member.incarnation);
         *last = (*last).max(member.incarnation);
         self.free_orphans(member.node);

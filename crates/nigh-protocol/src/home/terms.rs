@@ -10,18 +10,18 @@ use super::super::message::{Member, Reply, Request, RequestId, Write};
 /// The limits of a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HomeLimits {
-    /// After so long an invalidation that was not acknowledged is sent again.
+    /// An invalidation that was not acknowledged for so long is sent again.
     pub resend: Duration,
-    /// After so long without an acknowledgement an incarnation is given up.
+    /// An incarnation that acknowledges nothing for so long is declared dead.
     pub give_up: Duration,
-    /// An incarnation that owes so many acknowledgements is given up.
+    /// An incarnation that owes so many acknowledgements is declared dead.
     pub owed_max: usize,
-    /// So many puts of one incarnation are remembered for being asked for again; further ones are dropped until
-    /// the node has settled some.
+    /// So many puts of one incarnation are remembered, to recognise one that is sent again; further ones are dropped
+    /// until the node has settled some.
     pub puts_max: usize,
-    /// So many fetches wait for one object of the store; further ones are dropped, to be asked for again.
+    /// So many fetches wait for one object of the store; further ones are dropped, and their nodes send them again.
     pub loads_max: usize,
-    /// Entries of the directory beyond which the shell is asked to have some forgotten.
+    /// With more entries in its directory, the home asks the shell to have some forgotten.
     pub directory_max: usize,
 }
 
@@ -38,7 +38,7 @@ impl Default for HomeLimits {
     }
 }
 
-/// One asking of the ledger.
+/// Names one request to the ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AppendId(pub u64);
 
@@ -79,7 +79,7 @@ pub struct ReplayedRecord<O> {
 pub struct Takeover<O> {
     /// The shard.
     pub shard: ShardId,
-    /// The reign that the ledger granted.
+    /// The epoch that the ledger granted.
     pub epoch: Epoch,
     /// What the ledger still has of it, in order.
     pub records: Vec<ReplayedRecord<O>>,
@@ -93,32 +93,32 @@ pub struct Takeover<O> {
 /// What happens to a home.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HomeInput<O> {
-    /// A node says something.
+    /// A node's message.
     Request(Request<O>),
-    /// The store has been looked into, for `Load`.
+    /// The answer to `Load`.
     Loaded {
         /// The object.
         object: O,
         /// The store has none.
         absent: bool,
     },
-    /// The store could not be looked into: nobody is answered. Who still wants the object asks again.
+    /// `Load` has failed: nobody is answered, and a node that still wants the object asks again.
     NotLoaded(O),
-    /// The ledger holds a record durably. To be told in the order of the versions.
+    /// The ledger holds a record durably. The shell says so in the order of the versions.
     Appended {
         /// The asking.
         append: AppendId,
         /// The record's place.
         version: Version,
     },
-    /// The ledger has not taken a record, nor will it.
+    /// The ledger has not taken a record, and never will.
     NotAppended {
         /// The asking.
         append: AppendId,
     },
-    /// The ledger has a higher epoch: this home is deposed.
+    /// The ledger has a higher epoch: this is a former home.
     Deposed,
-    /// An incarnation is suspected or gone: it is refused from now on.
+    /// An incarnation is declared dead.
     GiveUp(Member),
     /// As `GiveUp`, durably, so that the node's invocations may be declared ended: answered by `Fenced`.
     Fence(Member),
@@ -129,7 +129,7 @@ pub enum HomeInput<O> {
         /// What was pushed.
         version: Version,
     },
-    /// The directory's entry of an object whose newest version the store has is to go.
+    /// Drop the entry of this object, if the store has its newest version.
     Forget(O),
     /// Time has passed.
     Tick,
@@ -158,12 +158,12 @@ pub enum HomeOutput<O> {
     },
     /// The ledger could not keep a fence; ask again.
     NotFenced(Member),
-    /// The incarnation has been given up for its silence or its debts: membership is to know.
+    /// The home has declared the incarnation dead, for it was silent or owed too much; membership is to know.
     GaveUp(Member),
-    /// The write of this version will not be asked for again.
+    /// Nobody sends the write of this version again.
     Settled(Version),
     /// The directory is over its limit: have entries forgotten.
     Crowded,
-    /// This home is no longer the shard's; it will answer nothing.
+    /// This is a former home: it answers nothing from now on.
     Retired,
 }

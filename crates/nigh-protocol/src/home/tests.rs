@@ -3,7 +3,7 @@
 use nigh_terms::{Incarnation, Sequence};
 
 use super::*;
-use crate::{Counter, Cover, NodeNumber};
+use crate::{Counter, Cover, NodeNumber, Refusal, ToHome};
 
 const SHARD: ShardId = ShardId(0);
 const NOW: Monotonic = Monotonic(0);
@@ -110,7 +110,7 @@ fn a_new_home_knows_the_puts_of_the_ledger_and_fences_the_old() {
     let mut new = home(2, records.to_vec(), HomeLimits::default());
     assert_eq!(new.version_of(&"x"), Some((version(1, 1), false)));
     let learns = step(&mut new, put(member(1, 1), 3, 3));
-    assert!(matches!(bodies(&learns)[..], [(_, FromHome::Covers { .. })]), "it was sent in the old reign");
+    assert!(matches!(bodies(&learns)[..], [(_, FromHome::Covers { .. })]), "it was sent in the old epoch");
     let token = Arc::new(Token::empty());
     let (request, settled) = (RequestId(3), RequestId(3));
     let body = ToHome::Put { request, object: "x", write: Write::Put, token, settled };

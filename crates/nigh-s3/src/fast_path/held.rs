@@ -1,8 +1,8 @@
 //! What one sandbox, or one key outside, holds of the node's memory, and what to do over its cap. Pure.
 //!
 //! A segment counts from when its descriptor is handed out, or it is lent to be filled, until the kernel has shown that
-//! nobody else has it. A release is a hint when to look; over the cap those held longest are looked at first, a bounded
-//! number at a time.
+//! no other process has it. A release is a hint when to look; over the cap those held longest are looked at first, a
+//! bounded number at a time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -19,7 +19,7 @@ pub(crate) struct Handle(pub(crate) u64);
 pub(crate) struct HeldMax {
     /// In bytes.
     pub(crate) bytes: u64,
-    /// In segments: each may take a descriptor of the holder's, and one of the node's to look with.
+    /// In segments: each may take a descriptor of the holder, and one of the node to look with.
     pub(crate) segments: usize,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct HeldSegments<N> {
     entries: BTreeMap<Handle, Entry<N>>,
     by_name: HashMap<N, Handle>,
     next: u64,
-    /// Where the next looks begin: all have their turn.
+    /// Where the next looks begin, so that each segment is looked at.
     look_from: Handle,
 }
 
@@ -88,7 +88,7 @@ impl<N: Copy + Eq + Hash> HeldSegments<N> {
         }
     }
 
-    /// Nobody has it any more; the bytes that count no longer.
+    /// No other process has the segment any more. Gives the bytes that no longer count.
     pub(crate) fn freed(&mut self, handle: Handle) -> u64 {
         let Some(entry) = self.entries.remove(&handle) else { return 0 };
         self.bytes -= entry.bytes;

@@ -1,7 +1,7 @@
 //! The memory behind what a holder holds: handed out, lent, looked at, let go.
 //!
-//! What may be held is `held`'s decision; here are the segments themselves and the system calls. One lock a holder: a
-//! segment is counted and handed out, or looked at and let go, but never both at once.
+//! `held` decides what may be held; here are the segments and the system calls. One lock a holder: a segment is counted
+//! and handed out, or looked at and released, but never both at once.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::held::{Handle, HeldMax, HeldSegments};
 
-/// Who pays for what a holder holds: what a sandbox booked.
+/// Pays for what a holder holds, from what a sandbox booked.
 pub trait Payer: Send + Sync {
     /// Pays for so many bytes more; false if it cannot.
     fn pay(&self, bytes: ByteSize) -> bool;
@@ -24,7 +24,7 @@ pub trait Payer: Send + Sync {
 
 /// What is behind a handle.
 enum Memory {
-    /// Lent to a client that fills it; who has the connection has the segment.
+    /// Lent to a client that fills it; it belongs to the client's connection.
     Lent,
     /// An object's.
     Sealed(Segment),
@@ -65,11 +65,11 @@ struct HoldingsState {
     is_over: bool,
 }
 
-/// A segment that is lent; one dropped was given up.
+/// A segment that is lent; dropped, it is abandoned.
 pub(crate) struct Loan {
     holdings: Arc<Holdings>,
     handle: Handle,
-    /// Absent once it is sealed or given up.
+    /// Absent once it is sealed or abandoned.
     open: Option<OpenSegment>,
 }
 
@@ -94,7 +94,7 @@ impl Loan {
         self.open = Some(open);
     }
 
-    /// It is an object's now, and counts until the client lets go.
+    /// The segment is an object's now, and counts until the client lets go.
     pub(crate) fn sealed(self, segment: Segment) {
         if let Some(name) = segment.name() {
             let mut inner = self.holdings.0.lock();
@@ -103,7 +103,7 @@ impl Loan {
         }
     }
 
-    /// It was given up, and counts until the client lets go.
+    /// The segment was abandoned, and counts until the client lets go.
     pub(crate) fn given_up(self, remains: AbandonedSegment) {
         self.holdings.0.lock().memory.insert(self.handle, Memory::Given(remains));
     }
@@ -177,8 +177,8 @@ impl Holdings {
         })))
     }
 
-    /// A descriptor of `segment` for the holder, and its handle. None over the cap, where it shares its memory, or where
-    /// the system has no descriptor left: its bytes are to come by copy.
+    /// A descriptor of `segment` for the holder, and its handle. None over the cap, if the segment shares its memory
+    /// with others, or if the system has no descriptor left: its bytes must be copied then.
     pub(crate) fn hand_out(&self, segment: &Segment) -> Option<(OwnedFd, Handle)> {
         let name = segment.name()?;
         let mut inner = self.0.lock();
@@ -210,7 +210,7 @@ impl Holdings {
         self.0.lock().make_room(|inner| inner.held.has_room(bytes))
     }
 
-    /// Counts what is lent. None, and it is gone, over the cap or where it is not paid for.
+    /// Counts a segment that is lent. None over the cap, or if nobody pays for it; the segment is freed then.
     pub(crate) fn lend(self: &Arc<Self>, open: OpenSegment) -> Option<Loan> {
         let mut inner = self.0.lock();
         if !inner.take_room(open.resident_bytes()) {

@@ -2,8 +2,9 @@
 //!
 //! It answers what the S3 door would answer, through the same handlers, conditions, headers and errors; here is what
 //! differs: packets (`wire`), what a holder may hold (`held`, `holdings`), how the same questions come and the same
-//! answers go (`questions`, `replies`), one connection (`session`), the sockets (`server`, `socket`) and what is told of it all (`usage`).
-//! It never takes memory from a client and never hands out what others could be seen in.
+//! answers go (`questions`, `replies`), one connection (`session`), the sockets (`server`, `socket`) and what is told
+//! of it all (`usage`). It never takes memory from a client and never hands out memory in which other objects could be
+//! seen.
 
 mod held;
 mod holdings;

@@ -2,7 +2,7 @@
 //!
 //! A request that is answered from memory is read, answered and sent without waking another thread; all else goes on in
 //! the node's runtime, and is answered from there. Everything is bounded: connections, requests under way, what a
-//! client may leave unread, the time to say who one is.
+//! client may leave unread, the time until a client must authenticate.
 
 use std::cell::RefCell;
 use std::io;
@@ -31,7 +31,7 @@ use crate::lanes::Lanes;
 
 /// Requests under way on one connection.
 const UNDER_WAY_MAX: u32 = 64;
-/// How often what is held is looked at without being asked.
+/// How often held segments are looked at unasked.
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
 /// After a failed accept, which means that descriptors or memory are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -47,9 +47,9 @@ pub struct FastPathLimits {
     pub held: ByteSize,
     /// Segments that it may hold.
     pub held_segments: usize,
-    /// A connection is closed that does not say who it is for so long.
+    /// A connection that does not authenticate for so long is closed.
     pub hello: Duration,
-    /// A segment that a client fills and does not commit for so long is taken back.
+    /// A lent segment that its client does not commit for so long is taken back.
     pub loan: Duration,
     /// A connection is closed if its client does not take its answers for so long.
     pub send_silence: Duration,
@@ -100,7 +100,8 @@ impl FastPath {
         self.meters.usage()
     }
 
-    /// Serves connections of `listener` until `stop`, for all keys or for `only` one, then lets requests under way finish.
+    /// Serves connections of `listener` until `stop`, for all keys or for `only` one, then lets requests under way
+    /// finish.
     ///
     /// # Errors
     /// If the listener cannot be waited on.
@@ -190,10 +191,10 @@ struct ListenerState {
 }
 
 impl ListenerState {
-    /// Takes connections up; never ends by itself.
+    /// Accepts connections; never ends by itself.
     async fn accept(&self, listener: &AsyncFd<OwnedFd>, places: Arc<Semaphore>, lanes: &Lanes, tracker: &TaskTracker) {
         loop {
-            // A place first: who finds none waits in the kernel's backlog.
+            // The place comes first: a client without one waits in the kernel's backlog.
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             match accept(listener).await {
                 Ok(socket) => lanes.run(tracker.track_future(self.clone().connection(socket, place))),
@@ -223,7 +224,7 @@ impl ListenerState {
         connection.await_hello();
         connection.reply(0, Reply::greeting(nonce), None);
         if let Err(error) = connection.run().await {
-            // Clients go away: it is theirs to know.
+            // Clients go away: no fault of the node.
             tracing::debug!(%error, "a connection to the fast path broke");
         }
         socket.end();
@@ -242,7 +243,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Ends the connection if nobody says in time who is there.
+    /// Ends the connection if its client does not authenticate in time.
     fn await_hello(&self) {
         let (session, socket) = (Arc::downgrade(&self.session), Arc::downgrade(&self.socket));
         let patience = self.served.limits.hello;
@@ -256,7 +257,7 @@ impl Connection {
         });
     }
 
-    /// Takes requests up until the client or the node has had enough; returns when none is under way.
+    /// Serves requests until the client or the node ends the connection; returns when none is under way.
     async fn run(&self) -> io::Result<()> {
         loop {
             let permit = Arc::clone(&self.under_way).acquire_owned();

@@ -1,7 +1,7 @@
 //! One connection: who it acts for, what it may ask, and what is lent to it.
 //!
-//! It decides what a request is answered with; the sockets are `server`'s. Every operation asks anew on whose behalf it
-//! acts (`AccessKeys::enter`), so that a sandbox between invocations is refused here as over HTTP.
+//! A session decides the answer to a request; `server` has the sockets. Every operation resolves its principal anew
+//! (`AccessKeys::enter`), so that a sandbox between invocations is refused here as over HTTP.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -349,7 +349,8 @@ impl Session {
         Ok(Reply::lent(descriptor, handle, create.length))
     }
 
-    /// Waits for its commit, for so long: what nobody commits must not hold the share of what is being written for ever.
+    /// Waits for its commit, for so long: what nobody commits must not hold the share of what is being written for
+    /// ever.
     fn lend(self: &Arc<Self>, loan: Loan, place: OwnedSemaphorePermit) {
         let (handle, session, patience) = (loan.handle(), Arc::downgrade(self), self.ground.loan);
         let end = tokio::spawn(async move {

@@ -45,8 +45,8 @@ const fn flags() -> SocketFlags {
     SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK)
 }
 
-/// Makes a socket known to the runtime that this is called in, for reading. Were it known for writing too, a client that
-/// takes an answer would wake the thread that gave it: there is room again.
+/// Makes a socket known to the runtime that this is called in, for reading. Were it known for writing too, a client
+/// that takes an answer would wake the thread that gave it: there is room again.
 pub(super) fn register(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     register_for(socket, Interest::READABLE)
 }

@@ -1,6 +1,7 @@
 //! The fast path's packets: what their bytes mean. Pure; docs/design/fast-path.md draws them.
 //!
-//! Nothing is guessed: a packet is exactly one header, one JSON object with known fields and one body, or it is refused.
+//! Nothing is guessed: a packet is exactly one header, one JSON object with known fields and one body, or it is
+//! refused.
 
 use http::HeaderMap;
 use nigh_data::ObjectError;

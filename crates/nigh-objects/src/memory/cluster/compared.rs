@@ -1,9 +1,9 @@
-//! Coherence protocols of other systems on the same nodes, homes and calls, so that a comparison with Nigh's differs in the
-//! protocol alone. For experiments: docs/design/comparison.md.
+//! Coherence protocols of other systems on the same nodes, homes and calls, so that a comparison with Nigh's differs in
+//! the protocol alone. For experiments: docs/design/comparison.md.
 //!
-//! The machines of `nigh_protocol` stay as they are. What a protocol leaves out of the contract is left out here, in the
-//! shell: what a reader does with its copy, whether homes remember readers, whether a write waits, and whether anybody
-//! carries tokens. All nodes of a cluster must have the same.
+//! The machines of `nigh_protocol` stay as they are. What a protocol leaves out of the contract is left out here, in
+//! the shell: what a reader does with its copy, whether homes remember readers, whether a write waits, and whether
+//! anybody carries tokens. All nodes of a cluster must have the same.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::super::ObjectMemoryState;
-use super::super::reads::{CheckedRead, FetchGuard, ReadSource};
+use super::super::fetch::FetchGuard;
+use super::super::reads::{CheckedRead, ReadSource};
 
-/// How often a write that waits for sharers looks again though it was told of nothing: a sharer that is given up says so
-/// to nobody.
+/// How often a write that waits for sharers looks again unasked: a sharer that is declared dead tells nobody.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A coherence protocol.
@@ -84,8 +84,8 @@ impl CoherenceProtocol {
         matches!(self, Self::Synchronous)
     }
 
-    /// Whether what was seen is carried along, and invocations wait at the gate. Under the others whatever is acknowledged
-    /// is what every later read shows, wherever it is.
+    /// Whether what was seen is carried along, and invocations wait at the gate. Under the others whatever is
+    /// acknowledged is what every later read shows, wherever it is.
     pub(in crate::memory) const fn carries_tokens(self) -> bool {
         matches!(self, Self::Nigh)
     }
@@ -118,7 +118,8 @@ impl ObjectMemoryState {
         self.coherence.compared
     }
 
-    /// What a reader here does with a copy of `object`. At its home nothing is asked: the home's memory is the object's.
+    /// What a reader here does with a copy of `object`. At its home nothing is asked: the home's memory is the
+    /// object's.
     pub(in crate::memory) fn copies_are(&self, object: &ObjectId) -> CopyUse {
         match self.compared().copies_are() {
             CopyUse::Shown => CopyUse::Shown,
@@ -167,7 +168,7 @@ impl ObjectMemoryState {
         Ok(CheckedRead { meta, range, source, served })
     }
 
-    /// Where writes wait for sharers: returns when none of `object` is left that has not dropped its copy, or was given up.
+    /// Where writes wait for sharers: returns when every sharer of `object` has dropped its copy or was declared dead.
     pub(in crate::memory) async fn until_dropped(&self, object: &ObjectId) {
         if !self.compared().waits_for_sharers() {
             return;

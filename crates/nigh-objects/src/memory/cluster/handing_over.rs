@@ -1,8 +1,8 @@
-//! What a shrinking node gave up goes on at others: the calls around `hand_over`, which decides.
+//! Hand-over: what happens to the copies that a shrink drops. The calls; `hand_over` decides.
 //!
-//! The copies are gone from this node when it begins. One question to each home says who else has them; what nobody has
-//! and was hot is brought into the memory of a node that has room, by the home as every fetch. All of it runs in the
-//! background: one task carries it, and lets go of what it cannot carry.
+//! The copies are gone from this node when it begins. One question to each home says which other node has them; a hot
+//! object that no node has is fetched into the memory of a node that has room. One task does all of this in the
+//! background, and drops what exceeds its limits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -31,7 +31,7 @@ use crate::sync::Mutex;
 const NAMES_AT_ONCE: usize = 512;
 /// Questions to one home at a time.
 const QUESTIONS_AT_ONCE: usize = 4;
-/// Copies given up of which it is said to homes at a time; of more the least hot are dropped.
+/// Dropped copies that are handed over at a time; of more the least hot are not handed over.
 const GIVEN_UP_MAX: usize = 65_536;
 /// Shrinks whose copies wait to be handed over; those of further ones are dropped.
 pub(in crate::memory) const SHRINKS_WAITING: usize = 16;
@@ -48,7 +48,7 @@ const HELD_WITHIN: Duration = Duration::from_secs(1);
 /// Objects whose holders are remembered; with one more all are forgotten.
 const HOLDERS_MAX: usize = 65_536;
 
-/// A copy that a node has given up.
+/// A copy that a node has dropped.
 #[derive(Clone, Debug)]
 pub(in crate::memory) struct LeftCopy {
     pub(in crate::memory) object: ObjectId,
@@ -56,7 +56,7 @@ pub(in crate::memory) struct LeftCopy {
     pub(in crate::memory) what: GivenUp,
 }
 
-/// What became of what a node has given up.
+/// What happened to the copies that a node has dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandedOver {
     /// Objects of which another node is the holder now; no bytes moved.
@@ -73,7 +73,7 @@ pub struct HandedOver {
     pub elected_in: Duration,
 }
 
-/// Who holds what was handed over, as the homes here know it: hints.
+/// The holders of objects that were handed over, as the homes here know them: hints.
 #[derive(Debug, Default)]
 pub(in crate::memory) struct Holders(Mutex<HashMap<ObjectId, NodeNumber>>);
 
@@ -96,18 +96,19 @@ impl Holders {
     }
 }
 
-/// Hands over what shrinks gave up, until the memory is gone.
+/// Hands over what shrinks drop, until the memory is gone.
 pub(in crate::memory) async fn hand_over_all(inner: Weak<ObjectMemoryState>, mut left: mpsc::Receiver<Vec<LeftCopy>>) {
     while let Some(copies) = left.recv().await {
         let Some(inner) = inner.upgrade() else { return };
         let done = inner.hand_over_copies(copies).await;
-        tracing::debug!(?done, "copies that were given up are handed over");
+        tracing::debug!(?done, "dropped copies are handed over");
     }
 }
 
 impl ObjectMemory {
-    /// Brings these objects into this memory, one after the other, as long as what must make room for the next is nothing that
-    /// was read more than once. Gives of each how many bytes were brought; 0 of one that was there, or could not be had.
+    /// Brings these objects into this memory, one after the other, as long as what must make room for the next is
+    /// nothing that was read more than once. Gives of each how many bytes were brought; 0 of one that was there, or
+    /// could not be had.
     pub async fn bring(&self, objects: &[ObjectId]) -> Vec<u64> {
         let brought = self.0.bring_each(objects.iter().take(BROUGHT_MAX).cloned().collect());
         timeout(BRING_WITHIN, brought).await.unwrap_or_default()
@@ -129,7 +130,7 @@ impl ObjectMemory {
         self.0.bring_there_at(node, objects.to_vec()).await
     }
 
-    /// As `shrink`; returns when what it gave up is handed over, which otherwise nobody waits for.
+    /// As `shrink`; returns when the dropped copies are handed over, for which `shrink` does not wait.
     pub async fn shrink_and_hand_over(&self, bytes: ByteSize) -> (ShrinkResult, HandedOver) {
         let (shrunk, left) = self.shrink_naming(bytes);
         (shrunk, self.0.hand_over_copies(left).await)
@@ -137,7 +138,7 @@ impl ObjectMemory {
 }
 
 impl ObjectMemoryState {
-    /// Says to the homes what this node has given up, and has others bring what would be lost to memory.
+    /// Tells the homes what this node has dropped, and has other nodes fetch hot objects that no node has.
     async fn hand_over_copies(self: &Arc<Self>, mut copies: Vec<LeftCopy>) -> HandedOver {
         let mut done = HandedOver::default();
         if copies.len() > GIVEN_UP_MAX {
@@ -190,7 +191,7 @@ impl ObjectMemoryState {
         done
     }
 
-    /// What the home at `home`, or those here, say of copies that were given up.
+    /// What the home at `home`, or those here, say of dropped copies.
     async fn elected(&self, home: Option<NodeNumber>, copies: Vec<LeftCopy>) -> Vec<(LeftCopy, HolderElection)> {
         let Some(me) = self.me else { return Vec::new() };
         let names = |copies: &[LeftCopy]| {
@@ -205,7 +206,7 @@ impl ObjectMemoryState {
         let asked = futures::stream::iter(chunks).map(|copies| async move {
             let asked = neighbours.ask::<Vec<HolderElection>>(home, &LET_GO, &names(&copies), Body::empty()).await;
             let elected = asked.map(|(elected, _)| elected).unwrap_or_else(|why| {
-                tracing::debug!(home = home.0, ?why, "a home has not said who else holds what was given up");
+                tracing::debug!(home = home.0, ?why, "a home has not said which nodes hold the dropped copies");
                 Vec::new()
             });
             copies.into_iter().zip(elected).collect::<Vec<_>>()
@@ -216,7 +217,7 @@ impl ObjectMemoryState {
 }
 
 impl ObjectMemoryState {
-    /// Elects holders of what a node gives up, at the homes here.
+    /// Elects holders of what a node has dropped, at the homes here.
     pub(super) fn elect_here(&self, let_go: LetGo) -> Vec<HolderElection> {
         let LetGo { from, copies } = let_go;
         let mut held_by: BTreeMap<NodeNumber, Vec<ObjectId>> = BTreeMap::new();
@@ -264,8 +265,8 @@ impl ObjectMemoryState {
         Some((ObjectMeta::clone(&*kept.meta.unpack()), kept.segment?))
     }
 
-    /// The bytes of an object whose home is here and of which the home knows this version, from whoever holds it; none if
-    /// nobody does, or there is no room for them.
+    /// The bytes of an object whose home is here and of which the home knows this version, from whoever holds it; none
+    /// if nobody does, or there is no room for them.
     pub(in crate::memory) async fn from_holder(
         self: &Arc<Self>,
         object: &ObjectId,

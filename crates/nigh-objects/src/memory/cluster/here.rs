@@ -1,7 +1,7 @@
 //! What other processes ask of the homes in this one.
 //!
-//! A call is answered by the same steps as the node's own (`reads`, `writes`): the home is asked, the bytes are brought, and
-//! both must be of one version. A call whose asker is gone is given up, but for writes, which go on.
+//! A call takes the same steps as the node's own reads and writes: the home is asked, the bytes are read, and both must
+//! be of one version. A fetch ends when its caller has gone; a write goes on.
 
 use std::sync::Arc;
 
@@ -19,21 +19,22 @@ use tokio_util::io::StreamReader;
 
 use super::segment_of;
 use super::wire::{
-    BRING, Bring, Content as NewContent, DECIDE, FETCH, Fence, Fetch, FetchReply, HELD, HeldCopyRequest, LET_GO, LetGo,
-    Letter, METHODS, NEWEST, NewestReply, OUTCOME, PINNED, POST, PREPARE, PinnedRequest, PrepareRequest,
-    UnpushedRequest, WAITING, WRITE, Want, WireError, Write, WriteEffect, WriteReply, decode, encode,
+    BRING, Bring, DECIDE, FETCH, Fence, Fetch, FetchReply, HELD, HeldCopyRequest, LET_GO, LetGo, Letter, METHODS,
+    NEWEST, NewestReply, OUTCOME, PINNED, POST, PREPARE, PinnedRequest, PrepareRequest, UnpushedRequest, WAITING,
+    WRITE, Want, WireError, Write, WriteEffect, WriteReply, decode, encode,
 };
+use crate::memory::draft::{Content, Draft};
+use crate::memory::fetch::{READ_RETRIES_MAX, TOLD_WITHIN};
 use crate::memory::foreign::{Asker, ForeignWrite};
+use crate::memory::intake::BodyClaims;
 use crate::memory::machines::{EntryVersion, ForeignAnswer};
-use crate::memory::reads::{ATTEMPTS, TOLD_WITHIN};
 use crate::memory::write_ticket::WriteSource;
-use crate::memory::writes::{BodyClaims, Content, Draft};
 use crate::memory::{ObjectMemory, ObjectMemoryState};
 
-/// What a call is answered with.
+/// The answer to a call.
 type ServeResult<T> = Result<(T, Body), WireError>;
 
-/// The fetch of another node at a home here; one dropped is given up.
+/// The fetch of another node at a home here; dropped, it is abandoned.
 struct RemoteFetchGuard {
     inner: Arc<ObjectMemoryState>,
     object: ObjectId,
@@ -46,16 +47,17 @@ impl Drop for RemoteFetchGuard {
     }
 }
 
-/// Bytes that come, as a body of so many.
+/// A stream of so many bytes, as a body.
 fn body_of(stream: ByteStream, bytes: u64) -> Body {
     Body::reader(bytes, StreamReader::new(stream.map_err(std::io::Error::other)))
 }
 
-fn answer<T: Serialize>(given: ServeResult<T>) -> Answer {
-    match given {
-        Ok((head, body)) => Answer { head: encode(&Ok::<_, WireError>(head)).into(), body },
-        Err(error) => Answer { head: encode(&Err::<(), _>(error)).into(), body: Body::empty() },
-    }
+fn answer<T: Serialize>(given: ServeResult<T>) -> Result<Answer, Refusal> {
+    let (head, body) = match given {
+        Ok((head, body)) => (encode(&Ok::<_, WireError>(head)), body),
+        Err(error) => (encode(&Err::<(), _>(error)), Body::empty()),
+    };
+    Ok(Answer { head: head.map_err(Refusal::failed)?.into(), body })
 }
 
 fn read<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Refusal> {
@@ -76,7 +78,7 @@ impl ObjectMemory {
     pub async fn answer(&self, call: Call<'_>) -> Result<Answer, Refusal> {
         let inner = &self.0;
         let number = call.method.number;
-        Ok(match number {
+        match number {
             _ if number == FETCH.number => {
                 let fetch: Fetch = read(&call)?;
                 inner.is_from(call.peer, &fetch.request)?;
@@ -133,12 +135,12 @@ impl ObjectMemory {
                 let Fence { shard, member } = read(&call)?;
                 answer(inner.fence_here(shard, member).await.map(|through| (through, Body::empty())))
             }
-        })
+        }
     }
 }
 
 impl ObjectMemoryState {
-    /// Refuses what speaks for somebody else.
+    /// Refuses a request in the name of another member.
     fn is_from(&self, peer: &Hello, request: &Request<ObjectId>) -> Result<(), Refusal> {
         self.is_member(peer, request.from)
     }
@@ -166,10 +168,10 @@ impl ObjectMemoryState {
         *shared &= tells_readers;
         let (asker, shared, object) = ((from, *attempt), *shared, object.clone());
         let shard = self.home_here(&object)?;
-        let reign = self.coherence.reign_here(shard);
+        let epoch = self.coherence.epoch_here(shard);
         let _fetching = RemoteFetchGuard { inner: Arc::clone(self), object: object.clone(), asker };
         self.until_dropped(&object).await;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..READ_RETRIES_MAX {
             self.coherence.foreign_fetch(self.now(), &object, request.clone());
             let noted = self.coherence.foreign_noted(&object, asker);
             let (found, is_copy) = match self.bytes_for(&object, noted, &want).await {
@@ -180,17 +182,17 @@ impl ObjectMemoryState {
             let known = found.as_ref().map_or((Version::OUTSIDE, true), |found| (found.meta.version, false));
             let reply = match self.coherence.foreign_found(self.now(), &object, (asker, noted), known) {
                 ForeignAnswer::Found(reply) => reply,
-                ForeignAnswer::Anew => continue,
-                ForeignAnswer::Early(version) => {
+                ForeignAnswer::Refetch => continue,
+                ForeignAnswer::NewerThanHome(version) => {
                     self.coherence.until_told(shard, version, TOLD_WITHIN).await?;
                     continue;
                 }
             };
-            // A home that was deposed may know less than the store has.
+            // A former home may know less than the store has.
             if !(is_copy && (shared || !tells_readers)) {
                 self.confirm(shard).await?;
-                // Between two reigns of this node's another can have had it.
-                if self.coherence.reign_here(shard) != reign {
+                // Between two epochs of this node, another node can have had the home.
+                if self.coherence.epoch_here(shard) != epoch {
                     return Err(WireError::Elsewhere);
                 }
             }
@@ -294,7 +296,7 @@ impl ObjectMemoryState {
         };
         let home = home.ok_or(WireError::Elsewhere)?;
         let inner = Arc::clone(self);
-        // It goes on when who asks hangs up, and is answered when it is asked again.
+        // The write goes on when the caller hangs up; its answer waits until the caller sends the write again.
         let served = crate::sync::spawn(async move {
             let _home = home;
             inner.write_for(shard, object, write, content).await
@@ -347,32 +349,16 @@ impl ObjectMemoryState {
         let outcome = if is_new() {
             let source = WriteSource::Foreign(request.clone());
             let written = match becomes {
-                WriteEffect::Put(new) => {
-                    let NewContent { conditions, attributes, tags, size, etag, checksum, parts, change, modified } =
-                        *new;
+                WriteEffect::Put(head) => {
                     let Some(content) = content else { return nothing(Version::OUTSIDE) };
-                    let journal = match (&content, self.goes_to_journal(&object, &tags)) {
+                    let journal = match (&content, self.goes_to_journal(&object, &head.tags)) {
                         (Content::Memory(segment, _), Some(shard)) => self.stage_segment(shard, segment).await,
                         _ => Ok(None),
                     };
                     match journal {
                         Err(error) => Err(error),
                         Ok(journal) => {
-                            let draft = Draft {
-                                object: object.clone(),
-                                conditions,
-                                attributes,
-                                tags,
-                                content,
-                                journal,
-                                size,
-                                etag,
-                                checksum,
-                                parts,
-                                change,
-                                request: id,
-                                modified,
-                            };
+                            let draft = Draft { object: object.clone(), head: *head, content, journal, request: id };
                             self.put_here(&turn, who, source, draft).await.map(|(stamp, _)| stamp.version)
                         }
                     }
@@ -391,7 +377,7 @@ impl ObjectMemoryState {
                 }
             };
             if let Err(ObjectError::Ledger(LedgerError::Fenced { .. } | LedgerError::Failed(_))) = &written {
-                // What became of it the next home knows.
+                // The next home knows the outcome.
                 self.depose(shard);
                 return nothing(Version::OUTSIDE);
             }
@@ -402,7 +388,7 @@ impl ObjectMemoryState {
         let newest = self.coherence.newest(shard);
         let reply = match self.coherence.foreign_write(self.now(), &object, request) {
             ForeignWrite::Answer(reply) => Some(reply),
-            // The machine has not met it: it was refused before, or was made under another name.
+            // The home has not met the write: it was refused before, or was made under another name.
             ForeignWrite::Append(append, answered) => {
                 let dropped = self.coherence.not_appended(self.now(), shard, append);
                 self.settle(dropped);

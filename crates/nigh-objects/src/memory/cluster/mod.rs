@@ -1,13 +1,14 @@
-//! The memory as a member of a cluster: homes of shards come here and go, and what has its home elsewhere is asked for
-//! there.
+//! The memory as a member of a cluster: homes of shards come here and go, and an object whose home is elsewhere is
+//! asked for there.
 //!
-//! `here` answers what others ask of the homes in this process, `there` asks them, `posts` carries what needs no answer.
-//! Which shards have their homes here is decided outside, by whoever has the map of homes; that nobody else's reign is mixed
-//! with this one's the ledger sees to.
+//! `here` answers calls to the homes in this process, `there` calls homes elsewhere, `posts` carries what needs no
+//! answer. The map of homes, outside, decides which shards have their homes here; the ledger keeps the epochs of two
+//! homes apart.
 
 mod compared;
 mod handing_over;
 mod here;
+mod listing;
 mod neighbours;
 mod posts;
 mod there;
@@ -15,43 +16,40 @@ mod transactions;
 mod uses;
 mod wire;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::{join_all, try_join_all};
+use futures::future::try_join_all;
+use nigh_data::ObjectError;
 use nigh_data::account::Account;
 use nigh_data::segment::{Segment, SegmentWriter};
-use nigh_data::{ListedObject, ObjectError};
 use nigh_engine::LedgerError;
 use nigh_engine::journal::RecoveredRecord;
 use nigh_protocol::{AppendId, CacheLimits, HomeLimits, Member, NodeNumber};
 use nigh_rpc::{Body, BodyError, IncomingBody};
-use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Token, Version};
+use nigh_terms::{Epoch, Namespace, ShardId, Token, Version};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 pub use self::compared::CoherenceProtocol;
 pub(super) use self::compared::CopyUse;
 pub use self::handing_over::HandedOver;
 pub(super) use self::handing_over::{Holders, LeftCopy, SHRINKS_WAITING, hand_over_all};
+pub(super) use self::listing::RemoteHomes;
 pub use self::neighbours::Neighbours;
-use self::neighbours::NotAnswered;
 pub use self::posts::HomeEvent;
 pub(super) use self::posts::carry_all;
 pub(super) use self::transactions::HomeReply;
 pub(super) use self::uses::{HomeUse, HomeUses};
 #[doc(hidden)]
 pub use self::wire::fuzz;
-use self::wire::{FENCE, Fence, NEWEST, NewestReply, UnpushedRequest, WAITING, WaitingPage, WireError};
+use self::wire::{FENCE, Fence, NEWEST, NewestReply, WireError};
 use super::machines::NewHome;
 use super::transactions::{found_in, warn_of_lost};
 use super::{ObjectMemory, ObjectMemoryState};
 use crate::shards::Shards;
-use crate::sync::Mutex;
-use crate::write_back::{AskElsewhere, Side, joined};
 
-/// How often the machines look at the time: the least pause after which anything is sent again.
+/// How often the machines get the time: nothing is sent again earlier.
 const TICK: Duration = Duration::from_millis(20);
 /// How long homes may take to fence a member, or to say how far they have come.
 const HOMES_WITHIN: Duration = Duration::from_secs(20);
@@ -59,13 +57,13 @@ const HOMES_WITHIN: Duration = Duration::from_secs(20);
 const BUFFER_BYTES: usize = 128 << 10;
 /// Between two askings of one.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a listing waits for its node to catch up with what it shows.
+/// How long a listing waits until its node covers what the listing shows.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the appends of a home that leaves may take.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
-/// The bytes of a body, which has `size` of them, in a segment: received there straight, or through a buffer that stays in
-/// the processor's cache, so that each page of the segment is written once, whole.
+/// The bytes of a body, which has `size` of them, in a segment: received there straight, or through a buffer that stays
+/// in the processor's cache, so that each page of the segment is written once, whole.
 async fn segment_of<E: From<ObjectError>>(
     account: &Arc<Account>,
     body: &mut IncomingBody<'_>,
@@ -89,13 +87,13 @@ async fn segment_of<E: From<ObjectError>>(
     Ok(filling.seal()?)
 }
 
-/// Who dispatches invocations, elsewhere.
+/// The dispatch owners of namespaces, elsewhere.
 #[async_trait]
 pub trait Frontiers: Send + Sync {
-    /// The next dispatch of `namespace`, by whomever, is to know of `token`.
+    /// Gives `token` to the namespace's next dispatch, whichever process dispatches it.
     ///
     /// # Errors
-    /// If nobody who dispatches it can be told: the write is not to be acknowledged.
+    /// If the dispatch owner cannot be told: do not acknowledge the write.
     async fn hand_over(&self, namespace: &Namespace, token: &Token) -> Result<(), ObjectError>;
 }
 
@@ -107,7 +105,7 @@ pub struct Place {
     pub shards: Shards,
     /// The other processes.
     pub neighbours: Arc<Neighbours>,
-    /// Who hears what the host of the memory is to know.
+    /// Takes what the process around the memory is to know.
     pub events: tokio::sync::mpsc::UnboundedSender<HomeEvent>,
     /// The protocol of all nodes; another than Nigh's is for experiments.
     pub coherence: CoherenceProtocol,
@@ -118,7 +116,7 @@ pub(super) fn limits() -> (HomeLimits, CacheLimits) {
     (HomeLimits::default(), CacheLimits::default())
 }
 
-/// Lets the machines look at the time until the memory is gone.
+/// Gives the time to the machines until the memory is gone.
 pub(super) async fn tick(inner: std::sync::Weak<ObjectMemoryState>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -130,66 +128,20 @@ pub(super) async fn tick(inner: std::sync::Weak<ObjectMemoryState>) {
     }
 }
 
-/// What waits of a bucket at homes in other processes, and how far those had come.
-pub(super) struct RemoteHomes<'l> {
-    inner: &'l ObjectMemoryState,
-    bucket: (&'l Namespace, &'l BucketName),
-    prefix: &'l str,
-    newest: Mutex<Token>,
-    /// The reigns here, for which nobody was asked.
-    here: Mutex<Vec<(ShardId, Version)>>,
-}
-
-impl<'l> RemoteHomes<'l> {
-    pub(super) fn new(inner: &'l ObjectMemoryState, bucket: (&'l Namespace, &'l BucketName), prefix: &'l str) -> Self {
-        Self { inner, bucket, prefix, newest: Mutex::default(), here: Mutex::default() }
-    }
-
-    /// Waits until the node has caught up with what was listed. False if a home that was here had been deposed, or has moved
-    /// meanwhile: what it had may be old, and all is to be listed again.
-    pub(super) async fn until_covered(self) -> Result<bool, ObjectError> {
-        let here = std::mem::take(&mut *self.here.lock());
-        let count = here.len();
-        if self.inner.standing(here).await.len() < count {
-            return Ok(false);
-        }
-        let newest = self.newest.lock().clone();
-        self.inner.cover(&newest, COVERED_WITHIN).await.map(|()| true)
-    }
-}
-
-#[async_trait]
-impl AskElsewhere for RemoteHomes<'_> {
-    async fn waiting(
-        &self,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Side<(ObjectKey, Option<ListedObject>)>>, ObjectError> {
-        let (here, pages) = self.inner.waiting_there(self.bucket, self.prefix, after, limit).await?;
-        self.here.lock().extend(here);
-        let mut newest = self.newest.lock();
-        let side = |WaitingPage { entries, more, newest: told }| {
-            told.into_iter().for_each(|(shard, version)| newest.see(shard, version));
-            Side { entries, more }
-        };
-        Ok(pages.into_iter().map(side).collect())
-    }
-}
-
 /// A shard whose home begins here.
 pub struct TakenShard {
     /// Which.
     pub shard: ShardId,
-    /// What its earlier homes have acknowledged and not said to be stored.
+    /// The writes that earlier homes have acknowledged and not reported as stored.
     pub records: Vec<RecoveredRecord>,
     /// What of it is damaged.
     pub lost: Vec<RecoveredRecord>,
-    /// The newest versions of all other shards, or newer: what forgotten writers can have seen.
+    /// The newest versions of all other shards, or newer ones: forgotten writers can have seen no more.
     pub summary: Token,
 }
 
 impl ObjectMemory {
-    /// Who dispatches the namespaces' invocations. Set once.
+    /// The dispatch owners of namespaces. Set once.
     pub fn set_frontiers(&self, frontiers: Arc<dyn Frontiers>) {
         if self.0.frontiers.set(frontiers).is_err() {
             tracing::error!("the frontiers of the object memory are set already");
@@ -228,8 +180,8 @@ impl ObjectMemory {
         inner.settle(dropped);
     }
 
-    /// The home of a shard here takes no more writes; returns when those under way have ended, or after ten seconds. Then
-    /// nothing of it is here any more.
+    /// The home of a shard here takes no more writes; returns when those under way have ended, or after ten seconds.
+    /// Then nothing of it is here any more.
     pub async fn let_go_of_home(&self, shard: ShardId) {
         let inner = &self.0;
         inner.uses.leave(shard, DRAIN_WITHIN).await;
@@ -243,7 +195,7 @@ impl ObjectMemory {
         self.0.newest_here()
     }
 
-    /// How far each home of the cluster has come, none of an older reign than `at_least` names: what whoever begins to
+    /// How far each home of the cluster has come, none of an older epoch than `at_least` names: what whoever begins to
     /// dispatch must have read.
     ///
     /// # Errors
@@ -269,7 +221,7 @@ impl ObjectMemory {
         Ok(token)
     }
 
-    /// Has every home fence `member`: what it has not written by then it never will. Gives how far each had come.
+    /// Has every home fence `member`, which writes nothing any more after that. Gives the newest version of each home.
     ///
     /// # Errors
     /// Which home does not answer; it is to be asked again.
@@ -299,7 +251,7 @@ impl ObjectMemoryState {
 
     async fn newest_at_home(&self, shard: ShardId) -> Option<Version> {
         if self.coherence.is_home(shard) {
-            // One that was deposed may not know.
+            // A former home may not know that it is one.
             self.confirm(shard).await.ok()?;
             return self.coherence.newest_here().into_iter().find(|(of, _)| *of == shard).map(|(_, version)| version);
         }
@@ -349,7 +301,7 @@ impl ObjectMemoryState {
         self.settle(dropped);
     }
 
-    /// Returns when this process is known to have had the home of `shard` after this was asked.
+    /// Returns when the ledger has confirmed that the home of `shard` was here after this call began.
     pub(super) async fn confirm(&self, shard: ShardId) -> Result<(), ObjectError> {
         let confirmed = self.back.confirm(shard).await;
         if let Err(LedgerError::Fenced { .. }) = &confirmed {
@@ -364,7 +316,7 @@ impl ObjectMemoryState {
         self.lose_home(shard);
     }
 
-    /// Waits until the node has caught up with `token`.
+    /// Waits until the node covers `token`.
     pub(super) async fn cover(&self, token: &Token, within: Duration) -> Result<(), ObjectError> {
         let deadline = Instant::now() + within;
         loop {
@@ -379,95 +331,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// What waits at the homes here, for a listing. A home that does not stand is not named: it is asked for again, wherever
-    /// it is by then.
-    async fn waiting_here(&self, waiting: &UnpushedRequest) -> WaitingPage {
-        let UnpushedRequest { namespace, bucket, prefix, after, limit } = waiting;
-        let newest = self.newest_here();
-        let side = self.back.waiting(namespace, bucket, prefix, after.as_deref(), *limit);
-        WaitingPage { entries: side.entries, more: side.more, newest: self.standing(newest).await }
-    }
-
-    /// Those of these reigns of homes here that the ledger says stand, after this was asked. A home that was deposed may not
-    /// know.
-    async fn standing(&self, reigns: Vec<(ShardId, Version)>) -> Vec<(ShardId, Version)> {
-        if self.coherence.is_alone() {
-            return reigns;
-        }
-        let confirmed = join_all(reigns.iter().map(|(shard, _)| self.confirm(*shard))).await;
-        let now: BTreeMap<ShardId, Version> = self.newest_here().into_iter().collect();
-        let stands =
-            |(shard, version): &(ShardId, Version)| now.get(shard).is_some_and(|now| now.epoch == version.epoch);
-        let reigns = reigns.into_iter().zip(confirmed).filter(|(reign, confirmed)| confirmed.is_ok() && stands(reign));
-        reigns.map(|(reign, _)| reign).collect()
-    }
-
-    /// What waits at all homes of the cluster but those here, and how far they had come; before it the reigns here.
-    async fn waiting_there(
-        &self,
-        (namespace, bucket): (&Namespace, &BucketName),
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<(Vec<(ShardId, Version)>, Vec<WaitingPage>), ObjectError> {
-        let Some(neighbours) = &self.neighbours else { return Ok((Vec::new(), Vec::new())) };
-        let deadline = Instant::now() + HOMES_WITHIN;
-        let (namespace, bucket) = (namespace.clone(), bucket.clone());
-        let waiting =
-            UnpushedRequest { namespace, bucket, prefix: prefix.to_owned(), after: after.map(str::to_owned), limit };
-        loop {
-            let here = self.newest_here();
-            let is_here = |shard: &ShardId| here.iter().any(|(of, _)| of == shard);
-            let elsewhere: Vec<ShardId> = self.coherence.shards.all().filter(|shard| !is_here(shard)).collect();
-            let mut nodes: Vec<_> = elsewhere.iter().filter_map(|shard| neighbours.home_of(*shard)).collect();
-            nodes.sort_unstable();
-            nodes.dedup();
-            let asked = nodes.into_iter().map(|node| {
-                let waiting = &waiting;
-                async move {
-                    let page = neighbours.ask::<WaitingPage>(node, &WAITING, waiting, Body::empty()).await;
-                    page.map(|(page, _)| page)
-                }
-            });
-            let pages: Result<Vec<WaitingPage>, NotAnswered> = try_join_all(asked).await;
-            let has_all = |pages: &[WaitingPage]| {
-                let told = |shard| pages.iter().any(|page| page.newest.iter().any(|(of, _)| *of == shard));
-                elsewhere.iter().all(|shard| told(*shard))
-            };
-            match pages {
-                Ok(pages) if has_all(&pages) => return Ok((here, pages)),
-                _ if Instant::now() >= deadline => {
-                    return Err(ObjectError::SlowDown("not every home of the cluster answers"));
-                }
-                _ => tokio::time::sleep(PAUSE).await,
-            }
-        }
-    }
-
-    /// Refuses to remove a bucket of which something waits at a home elsewhere. Deletions that wait there are no reason:
-    /// they find no bucket, and are done.
-    pub(super) async fn check_empty_elsewhere(
-        &self,
-        namespace: &Namespace,
-        bucket: &BucketName,
-    ) -> Result<(), ObjectError> {
-        let mut after: Option<ObjectKey> = None;
-        loop {
-            let from = after.as_ref().map(ObjectKey::as_str);
-            let (_, pages) = self.waiting_there((namespace, bucket), "", from, 1000).await?;
-            let sides = pages.into_iter().map(|WaitingPage { entries, more, .. }| Side { entries, more });
-            let Side { entries, more } = joined(sides.collect());
-            if entries.iter().any(|(_, listed)| listed.is_some()) {
-                return Err(ObjectError::BucketNotEmpty(bucket.clone()));
-            }
-            match entries.into_iter().last() {
-                Some((last, _)) if more => after = Some(last),
-                _ => return Ok(()),
-            }
-        }
-    }
-
-    /// Tells whoever dispatches a namespace's invocations what a client outside has written, before that is acknowledged.
+    /// Tells whoever dispatches a namespace's invocations what a client outside has written, before that is
+    /// acknowledged.
     pub(super) async fn hand_over(&self, namespace: &Namespace, token: &Token) -> Result<(), ObjectError> {
         match self.frontiers.get() {
             Some(frontiers) => frontiers.hand_over(namespace, token).await,

@@ -1,8 +1,8 @@
 //! The other processes of the cluster: where they are, which shards have their homes there, and calls to them.
 //!
-//! What is known is told from outside (the members and the map of homes); it may be late, never unsafe: a call that goes to
-//! a home that has moved is refused there, and made again where the home is. A node that has fallen silent refuses nothing:
-//! a call to it is given up as soon as it is known to be gone, or its home to be elsewhere.
+//! What is known is told from outside (the members and the map of homes); it may be late, never unsafe: a call that
+//! goes to a home that has moved is refused there, and made again where the home is. A node that has fallen silent
+//! refuses nothing: a call to it is abandoned as soon as it is known to be gone, or its home to be elsewhere.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -72,15 +72,6 @@ impl Neighbours {
         self.homes.read().get(&shard).copied()
     }
 
-    /// All nodes that have homes, as far as is known.
-    #[must_use]
-    pub fn nodes_with_homes(&self) -> Vec<NodeNumber> {
-        let mut nodes: Vec<NodeNumber> = self.homes.read().values().copied().collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes
-    }
-
     /// All nodes whose address is known, in the order of their numbers.
     pub(super) fn known(&self) -> Vec<NodeNumber> {
         let mut known: Vec<NodeNumber> = self.addresses.read().keys().copied().collect();
@@ -120,7 +111,7 @@ impl Neighbours {
     ) -> Result<(T, nigh_rpc::IncomingBody<'static>), NotAnswered> {
         let away = |why: String| NotAnswered::Away(why);
         let address = self.address_of(node).ok_or_else(|| away(format!("node {} is not known", node.0)))?;
-        let head = encode(head);
+        let head = encode(head).map_err(|why| NotAnswered::Refused(WireError::Failed(why)))?;
         let call = self.peers.call(&address, method, &head, body, Instant::now() + BODY_WITHIN);
         let answer: Result<CallAnswer, CallError> = tokio::select! {
             answer = timeout(ANSWER_WITHIN, call) => {

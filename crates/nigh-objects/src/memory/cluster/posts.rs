@@ -1,8 +1,8 @@
-//! What happened at the machines of this process that others are to hear: letters to other nodes, and what the ledger and
-//! the host are to know.
+//! What happened at the machines of this process that others are to hear: letters to other nodes, and what the ledger
+//! and the host are to know.
 //!
-//! A letter may be lost: who needs its answer sends it again. So each node has one task that carries its letters, many in a
-//! call, and lets go of what it cannot deliver.
+//! A letter may be lost: a machine that needs its answer sends it again. One task a node carries the letters to it,
+//! many in a call, and drops those that it cannot deliver.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -19,21 +19,21 @@ use super::wire::{Letter, POST};
 
 /// Letters of one call.
 const LETTERS_MAX: usize = 512;
-/// Letters that wait for one node; further ones are let go.
+/// Letters that wait for one node; further ones are dropped.
 const WAITING_MAX: usize = 65_536;
 
-/// What the host of a memory is to know.
+/// What the process around a memory is to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HomeEvent {
-    /// The home of a shard in this process is another's now.
+    /// The epoch of a home in this process is over.
     Deposed(ShardId),
-    /// A home here has given a member up.
+    /// A home here has declared a member dead.
     GaveUp(Member),
-    /// This member was given up by a home: it must join again, with nothing in memory.
+    /// A home has declared this member dead: it must join again, with nothing in memory.
     Rejoin,
 }
 
-/// Carries what happens until the memory is gone.
+/// Delivers the machines' events until the memory is gone.
 pub(in crate::memory) async fn carry_all(
     inner: Weak<ObjectMemoryState>,
     neighbours: Arc<Neighbours>,
@@ -84,7 +84,7 @@ impl Couriers {
             tokio::spawn(deliver(Arc::clone(&self.neighbours), to, letters));
             courier
         });
-        // One that finds no room is sent again by whoever needs it.
+        // A letter that finds no room is dropped; a machine that needs it sends it again.
         let _sent = courier.try_send(letter);
     }
 }

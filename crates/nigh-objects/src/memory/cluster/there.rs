@@ -1,8 +1,8 @@
 //! Reads and writes of objects whose home is in another process.
 //!
-//! A question is asked until it is answered, by the home wherever it has moved meanwhile: what is asked again is for the
-//! machines to say (`RequestState`), which they do when time has passed or a new reign was met. What came of a write that no
-//! answer came to is not guessed.
+//! A request is sent until it is answered, to the home wherever that has moved meanwhile: the machines say when to send
+//! it again (`RequestState`), when time has passed or a new epoch was met. Without an answer, the outcome of a write
+//! stays unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,8 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt};
 use nigh_data::conditions::check_read;
 use nigh_data::range::resolve;
-use nigh_data::{
-    ByteRange, ByteStream, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, ServeOutcome, Tags, WriteConditions,
-};
+use nigh_data::segment::Segment;
+use nigh_data::{ByteRange, ByteStream, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, Tags, WriteConditions};
 use nigh_engine::{LedgerError, RequestId};
 use nigh_protocol::{self, FromHome, PutFailure, Request, Stamp};
 use nigh_rpc::{Body, BodyError, IncomingBody};
@@ -22,21 +21,20 @@ use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::neighbours::NotAnswered;
 use super::wire::{
-    Content as NewContent, FETCH, Fetch, FetchReply, PINNED, PinnedRequest, WRITE, Want, WireError, Write, WriteEffect,
-    WriteReply,
+    FETCH, Fetch, FetchReply, PINNED, PinnedRequest, WRITE, Want, WireError, Write, WriteEffect, WriteReply,
 };
 use super::{CopyUse, Neighbours, segment_of};
 use crate::cache::CostedCopy;
 use crate::eviction::Origin;
 use crate::kept::CachedCopy;
+use crate::memory::ObjectMemoryState;
 use crate::memory::coherence::{BegunWrite, moved};
+use crate::memory::draft::{Content, Draft, PutHead};
+use crate::memory::fetch::{FetchGuard, FetchedObject, HomeRead, NewCopy, Wanted, metadata_cost};
 use crate::memory::invocations::WriteCall;
 use crate::memory::machines::RequestState;
-use crate::memory::reads::{CheckedRead, FetchGuard, FetchedObject, ReadSource, metadata_cost};
+use crate::memory::reads::CheckedRead;
 use crate::memory::write_ticket::WriteSource;
-use crate::memory::writes::{Content, Draft};
-use crate::memory::{ObjectMemoryState, Reservation, Resident};
-use crate::stamps::Stamped as _;
 
 /// How long a read looks for a home that answers.
 const READ_WITHIN: Duration = Duration::from_secs(20);
@@ -45,9 +43,9 @@ const COVERED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What came of a write that was begun at the node when its home was elsewhere.
 enum RemoteWriteOutcome {
-    /// Its home has answered.
+    /// The home has answered.
     Wrote(Result<Stamp, PutFailure>, WriteReply),
-    /// Its home is in this process now.
+    /// The home is in this process now.
     Here(BegunWrite),
 }
 
@@ -76,76 +74,64 @@ impl ObjectMemoryState {
         let shard = self.coherence.shards.of(&asking.object);
         let deadline = Instant::now() + READ_WITHIN;
         loop {
-            let RequestState::There(request) = asking.standing() else { return Ok(None) };
+            let RequestState::SendToHome(request) = asking.standing() else { return Ok(None) };
             let fetch = Fetch { request, want: want.clone() };
             match neighbours.ask_home::<FetchReply>(shard, &FETCH, &fetch, Body::empty()).await {
                 Ok((found, body)) => return Ok(Some((fetch.request, found, body))),
                 Err(NotAnswered::Refused(error)) => return Err(error.into()),
                 Err(NotAnswered::Away(why)) => tracing::debug!(%shard, %why, "a fetch is asked again"),
             }
-            timeout_at(deadline, asking.asked_again()).await.map_err(|_| no_home())??;
+            timeout_at(deadline, asking.wait_for_retry()).await.map_err(|_| no_home())??;
         }
     }
 
-    /// As `bring`, from a home elsewhere; none if it is to be begun anew.
-    pub(in crate::memory) async fn bring_there(
+    /// Reads at a home elsewhere; none if the read is to be retried.
+    pub(in crate::memory) async fn read_there(
         self: &Arc<Self>,
-        asking: &mut FetchGuard,
-    ) -> Result<Option<FetchedObject>, ObjectError> {
-        let Some((_, found, mut body)) = self.ask_there(asking, &Want::Whole).await? else { return Ok(None) };
-        let FetchReply { reply, meta, range } = found;
-        let key = asking.object.key.clone();
-        let Some(meta) = meta.map(Arc::new) else {
-            let landed = asking.answered_there(reply, None).await?;
-            return if landed.is_some() { Err(ObjectError::NoSuchKey(key)) } else { Ok(None) };
+        fetch: &mut FetchGuard,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<HomeRead>, ObjectError> {
+        let want = match wanted {
+            Wanted::Metadata => Want::Known,
+            Wanted::Cached => Want::Whole,
+            Wanted::Uncached(request) => Want::Part(request.range),
         };
-        let room = match range {
-            Some(_) => self.reserve(self.account.cost(meta.size)),
-            None => None,
-        };
-        let (fetched, copy) = match room {
-            Some(room) => {
-                let broken = |error: BodyError| ObjectError::AtHome(error.to_string());
-                let segment = segment_of(&self.account, &mut body, meta.size, broken).await?;
-                let copy = (CachedCopy::new(&meta, Some(segment.clone())), room);
-                (FetchedObject::Copy(Resident { meta, segment: Some(segment) }), Some(copy))
-            }
-            None => {
-                let room = self.reserve(metadata_cost(&asking.object, &meta));
-                let copy = room.map(|room| (CachedCopy::new(&meta, None), room));
-                (FetchedObject::TooLarge(meta), copy)
-            }
-        };
-        let stamp = asking.answered_there(reply, copy).await?;
-        Ok(stamp.map(|stamp| fetched.stamped(&stamp)))
-    }
-
-    /// As `read_past`, from a home elsewhere; none if it is to be begun anew.
-    pub(in crate::memory) async fn read_past_there(
-        self: &Arc<Self>,
-        asking: &mut FetchGuard,
-        request: &GetRequest,
-    ) -> Result<Option<CheckedRead>, ObjectError> {
-        let Some((_, found, body)) = self.ask_there(asking, &Want::Part(request.range)).await? else {
+        let Some((_, FetchReply { reply, meta, range }, mut body)) = self.ask_there(fetch, &want).await? else {
             return Ok(None);
         };
-        let Some(stamp) = asking.answered_there(found.reply, None).await? else { return Ok(None) };
-        let meta = found.meta.ok_or_else(|| ObjectError::NoSuchKey(asking.object.key.clone()))?;
-        let meta = Arc::new(meta.stamped(&stamp));
-        check_read(&request.conditions, &meta)?;
-        let range = resolve(request.range, &meta)?;
-        Ok(Some(CheckedRead { meta, range, source: ReadSource::Stream(stream_of(body)), served: ServeOutcome::Past }))
+        let Some(meta) = meta.map(Arc::new) else {
+            let stamp = fetch.answered_there(reply, None).await?;
+            return if stamp.is_some() { Err(ObjectError::NoSuchKey(fetch.object.key.clone())) } else { Ok(None) };
+        };
+        let (segment, copy) = match wanted {
+            Wanted::Cached => self.copy_from(&fetch.object, &meta, range.is_some(), &mut body).await?,
+            Wanted::Metadata | Wanted::Uncached(_) => (None, None),
+        };
+        let Some(stamp) = fetch.answered_there(reply, copy).await? else { return Ok(None) };
+        let found = FetchedObject { meta, segment }.stamped(&stamp);
+        let Wanted::Uncached(request) = wanted else { return Ok(Some((found, None))) };
+        check_read(&request.conditions, &found.meta)?;
+        let range = resolve(request.range, &found.meta)?;
+        Ok(Some((found, Some((range, stream_of(body))))))
     }
 
-    /// As `look`, at a home elsewhere; none if it is to be begun anew.
-    pub(in crate::memory) async fn look_there(
+    /// The bytes of an object, if they follow and there is room for them; and the copy to be cached.
+    async fn copy_from(
         self: &Arc<Self>,
-        asking: &mut FetchGuard,
-    ) -> Result<Option<Arc<ObjectMeta>>, ObjectError> {
-        let Some((_, found, _)) = self.ask_there(asking, &Want::Known).await? else { return Ok(None) };
-        let Some(stamp) = asking.answered_there(found.reply, None).await? else { return Ok(None) };
-        let meta = found.meta.ok_or_else(|| ObjectError::NoSuchKey(asking.object.key.clone()))?;
-        Ok(Some(Arc::new(meta.stamped(&stamp))))
+        object: &ObjectId,
+        meta: &ObjectMeta,
+        bytes_follow: bool,
+        body: &mut IncomingBody<'static>,
+    ) -> Result<(Option<Segment>, Option<NewCopy>), ObjectError> {
+        let room = if bytes_follow { self.reserve(self.account.cost(meta.size)) } else { None };
+        let Some(room) = room else {
+            let room = self.reserve(metadata_cost(object, meta));
+            return Ok((None, room.map(|room| (CachedCopy::new(meta, None), room))));
+        };
+        let broken = |error: BodyError| ObjectError::AtHome(error.to_string());
+        let segment = segment_of(&self.account, body, meta.size, broken).await?;
+        let copy = (CachedCopy::new(meta, Some(segment.clone())), room);
+        Ok((Some(segment), Some(copy)))
     }
 
     /// The bytes of an object that has this entity tag, from a home elsewhere; `PreconditionFailed` if it has another.
@@ -171,7 +157,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// As `read_of`, for a client outside any invocation: it carries no token, so the home is asked whatever copy there is.
+    /// As `read_of`, for a client outside any invocation: it carries no token, so the home is asked whatever copy there
+    /// is.
     pub(in crate::memory) async fn read_from_outside(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -179,9 +166,9 @@ impl ObjectMemoryState {
         admission: Admission,
     ) -> Result<CheckedRead, ObjectError> {
         let shard = self.coherence.shards.of(object);
-        if let Some(reign) = self.coherence.reign_here(shard) {
+        if let Some(epoch) = self.coherence.epoch_here(shard) {
             let read = self.read_of(object, request, admission).await;
-            if self.still_has(shard, reign).await? {
+            if self.still_has(shard, epoch).await? {
                 return read;
             }
         }
@@ -193,11 +180,12 @@ impl ObjectMemoryState {
         self.read_past(FetchGuard::new(self, object, asked), request).await
     }
 
-    /// Whether the home of a shard is here still, in the same reign: between two of this node's another can have had it.
-    async fn still_has(&self, shard: ShardId, reign: Epoch) -> Result<bool, ObjectError> {
+    /// Whether the home of a shard is here still, in the same epoch: between two of this node's another can have had
+    /// it.
+    async fn still_has(&self, shard: ShardId, epoch: Epoch) -> Result<bool, ObjectError> {
         match self.confirm(shard).await {
             Err(ObjectError::Ledger(LedgerError::Fenced { .. })) => Ok(false),
-            confirmed => confirmed.map(|()| self.coherence.reign_here(shard) == Some(reign)),
+            confirmed => confirmed.map(|()| self.coherence.epoch_here(shard) == Some(epoch)),
         }
     }
 
@@ -207,9 +195,9 @@ impl ObjectMemoryState {
         object: &ObjectId,
     ) -> Result<Arc<ObjectMeta>, ObjectError> {
         let shard = self.coherence.shards.of(object);
-        if let Some(reign) = self.coherence.reign_here(shard) {
+        if let Some(epoch) = self.coherence.epoch_here(shard) {
             let current = self.current_of(object).await;
-            if self.still_has(shard, reign).await? {
+            if self.still_has(shard, epoch).await? {
                 return current;
             }
         }
@@ -223,24 +211,12 @@ impl ObjectMemoryState {
         draft: Draft,
     ) -> Result<(Stamp, PutDone), ObjectError> {
         let (seen, who) = (call.seen(), call.principal().cloned());
-        let becomes = || {
-            WriteEffect::Put(Box::new(NewContent {
-                conditions: draft.conditions.clone(),
-                attributes: draft.attributes.clone(),
-                tags: draft.tags.clone(),
-                size: draft.size,
-                etag: draft.etag.clone(),
-                checksum: draft.checksum.clone(),
-                parts: draft.parts.clone(),
-                change: draft.change,
-                modified: draft.modified,
-            }))
-        };
+        let becomes = || WriteEffect::Put(Box::new(draft.head.clone()));
         let write = |request| Write { request, who: who.clone(), id: draft.request.map(|id| id.0), becomes: becomes() };
         let (write_kind, object) = (nigh_protocol::Write::Put, draft.object.clone());
         let begun = self.begin_there(&object, write_kind, &seen)?;
         let keep = |inner: &Arc<Self>| inner.copy_there(&draft);
-        let carried = self.carry(&object, begun, write, || body_of(&draft.content, draft.size), keep).await?;
+        let carried = self.carry(&object, begun, write, || body_of(&draft.content, draft.head.size), keep).await?;
         let (ended, wrote) = match carried {
             RemoteWriteOutcome::Wrote(ended, wrote) => (ended, wrote),
             RemoteWriteOutcome::Here(begun) => {
@@ -253,7 +229,7 @@ impl ObjectMemoryState {
         };
         let stamp = self.outcome(&object, ended, wrote).await?;
         let (version, token) = (stamp.version, stamp.others.as_deref().cloned().unwrap_or_default());
-        let Draft { etag, size, modified, checksum, .. } = draft;
+        let PutHead { etag, size, modified, checksum, .. } = draft.head;
         Ok((stamp, PutDone { etag, size, modified, checksum, version, token }))
     }
 
@@ -344,39 +320,28 @@ impl ObjectMemoryState {
     }
 
     /// What is kept of a write whose home is elsewhere: its bytes, if they are in memory.
-    fn copy_there(self: &Arc<Self>, draft: &Draft) -> Option<(CachedCopy, Reservation)> {
+    fn copy_there(self: &Arc<Self>, draft: &Draft) -> Option<NewCopy> {
         let Content::Memory(segment, _) = &draft.content else { return None };
         if self.compared().copies_are() == CopyUse::Unused {
             return None;
         }
-        let meta = ObjectMeta {
-            size: draft.size,
-            etag: draft.etag.clone(),
-            modified: draft.modified,
-            attributes: draft.attributes.clone(),
-            tags: draft.tags.clone(),
-            checksums: draft.checksum.clone().into_iter().collect(),
-            parts: draft.parts.clone(),
-            version: Version::OUTSIDE,
-            token: Token::empty(),
-        };
         let room = self.reserve(segment.cost())?;
-        Some((CachedCopy::new(&meta, Some(segment.clone())), room))
+        Some((CachedCopy::new(&draft.head.meta(), Some(segment.clone())), room))
     }
 
-    /// Asks the home of a write until it has said what became of it, or is here.
+    /// Sends a write to its home until that has said what became of the write, or is here.
     async fn carry(
         self: &Arc<Self>,
         object: &ObjectId,
         mut begun: BegunWrite,
         write: impl Fn(Request<ObjectId>) -> Write,
         body: impl Fn() -> Result<Body, ObjectError>,
-        keep: impl Fn(&Arc<Self>) -> Option<(CachedCopy, Reservation)>,
+        keep: impl Fn(&Arc<Self>) -> Option<NewCopy>,
     ) -> Result<RemoteWriteOutcome, ObjectError> {
         let (neighbours, shard) = (self.neighbours()?, self.coherence.shards.of(object));
         loop {
             let standing = begun.stands.borrow_and_update().clone();
-            let RequestState::There(request) = standing else {
+            let RequestState::SendToHome(request) = standing else {
                 if let Ok(ended) = begun.done.try_recv() {
                     return Ok(RemoteWriteOutcome::Wrote(
                         ended,
@@ -408,7 +373,7 @@ impl ObjectMemoryState {
             }
             tokio::select! {
                 ended = &mut begun.done => {
-                    // By what the home has told in a letter: the node was given up.
+                    // The home has said in a letter that it has declared the node dead.
                     let ended = ended.map_err(|_| moved())?;
                     let wrote = WriteReply { reply: None, outcome: Ok(None), newest: Version::OUTSIDE };
                     return Ok(RemoteWriteOutcome::Wrote(ended, wrote));
@@ -430,7 +395,7 @@ impl ObjectMemoryState {
             // It was made before, under another name.
             (Err(_), Ok(Some(version))) => Ok(Stamp { version, others: None }),
             (Err(_), Err(error)) => {
-                // A refusal shows what there is: not before the node has caught up with it.
+                // A refusal shows the newest version: the node must cover it first.
                 self.until_covered(object, wrote.newest).await?;
                 Err(error.into())
             }

@@ -1,6 +1,6 @@
 //! Transactions over homes of different processes: the calls by which they are prepared, decided and ended.
 //!
-//! A call that no answer came to is for the machines to judge: here it is said, or served, once.
+//! Each call is made, or served, once; the machines decide what follows from a call without an answer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,13 +17,14 @@ use super::neighbours::NotAnswered;
 use super::wire::{DECIDE, Decide, EndedAnswer, OUTCOME, OutcomeMessage, PREPARE, PrepareRequest, WireError};
 use crate::memory::ObjectMemoryState;
 use crate::memory::coherence::moved;
-use crate::memory::transactions::{Part, PrepareOutcome, WrittenVersions};
+use crate::memory::transactions::{PrepareOutcome, WrittenVersions};
+use crate::transaction_part::Part;
 
 /// What came of a question to a home.
 pub(in crate::memory) enum HomeReply<T> {
     /// It has answered.
     Answered(T),
-    /// It has refused: nothing came of it.
+    /// The home has refused: nothing takes place.
     Refused(ObjectError),
     /// No answer came.
     Lost(ObjectError),

@@ -5,27 +5,21 @@
 
 use std::collections::BTreeSet;
 
-use nigh_data::{
-    Attributes, ByteRange, Checksum, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, RangeSpec, Tags,
-    WriteConditions,
-};
+use nigh_data::{ByteRange, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, RangeSpec, Tags, WriteConditions};
 use nigh_protocol::{Member, Outcome, Reply, Request, Ticket, TransactionId};
-use nigh_rpc::Method;
-use nigh_terms::{BucketName, Namespace, ObjectKey, Principal, ShardId, Timestamp, Token, Version};
+use nigh_rpc::{BODY_MAX_BYTES, Method};
+use nigh_terms::{BucketName, Namespace, ObjectKey, Principal, ShardId, Token, Version};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::memory::transactions::{
-    Part, PrepareOutcome, TRANSACTION_BYTES_MAX, WrittenVersions, decode_about, decode_body,
-};
-use crate::notification::ObjectChange;
+use crate::memory::draft::PutHead;
+use crate::memory::transactions::{PrepareOutcome, TRANSACTION_BYTES_MAX, WrittenVersions};
+use crate::transaction_part::{Part, decode_about, decode_body};
 
 /// The form of the heads.
 const FORMAT: u8 = 1;
 /// The longest head of a call.
 const HEAD_MAX: u32 = 1 << 20;
-/// The longest body of a call: the largest object.
-const BODY_MAX: u64 = 5 << 40;
 
 const fn method(number: u16, name: &'static str, body_max: u64) -> Method {
     Method { number, name, head_max: HEAD_MAX, body_max }
@@ -36,7 +30,7 @@ pub(super) static FETCH: Method = method(16, "fetch", 0);
 /// A node reads on an object that it knows.
 pub(super) static PINNED: Method = method(17, "pinned", 0);
 /// A node writes an object at its home.
-pub(super) static WRITE: Method = method(18, "write", BODY_MAX);
+pub(super) static WRITE: Method = method(18, "write", BODY_MAX_BYTES);
 /// A node or a home says what needs no answer.
 pub(super) static POST: Method = method(19, "post", 0);
 /// What waits at homes of a bucket, for a listing.
@@ -96,24 +90,10 @@ pub(super) struct PinnedRequest {
     pub(super) etag: ETag,
 }
 
-/// What is said of new bytes.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Content {
-    pub(super) conditions: WriteConditions,
-    pub(super) attributes: Attributes,
-    pub(super) tags: Tags,
-    pub(super) size: u64,
-    pub(super) etag: ETag,
-    pub(super) checksum: Option<Checksum>,
-    pub(super) parts: Vec<u64>,
-    pub(super) change: ObjectChange,
-    pub(super) modified: Timestamp,
-}
-
 /// What a write makes of its object.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum WriteEffect {
-    Put(Box<Content>),
+    Put(Box<PutHead>),
     Gone {
         conditions: WriteConditions,
     },
@@ -138,8 +118,8 @@ pub(super) struct Write {
 pub(super) struct WriteReply {
     /// None if nothing can be said now: the node asks again.
     pub(super) reply: Option<Reply<ObjectId>>,
-    /// Why the write did not take place. Without a reply that says that it did, and without an error, it was made before,
-    /// as this version.
+    /// Why the write did not take place. Without a reply that says that it did, and without an error, it was made
+    /// before, as this version.
     pub(super) outcome: Result<Option<Version>, WireError>,
     /// The home's newest version: what a refusal shows is no newer.
     pub(super) newest: Version,
@@ -312,13 +292,13 @@ impl From<WireError> for ObjectError {
 }
 
 /// Writes a head.
-pub(super) fn encode(head: &impl Serialize) -> Vec<u8> {
+///
+/// # Errors
+/// Why it cannot be written.
+pub(super) fn encode(head: &impl Serialize) -> Result<Vec<u8>, String> {
     let mut bytes = vec![FORMAT];
-    // What is written has no form of its own that could fail, and a vector takes all.
-    if let Err(error) = rmp_serde::encode::write_named(&mut bytes, head) {
-        tracing::error!(%error, "the head of a call cannot be written");
-    }
-    bytes
+    let written = rmp_serde::encode::write_named(&mut bytes, head);
+    written.map(|()| bytes).map_err(|error| format!("the head of a call cannot be written: {error}"))
 }
 
 /// Reads a head.

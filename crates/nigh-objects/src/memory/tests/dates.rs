@@ -60,7 +60,7 @@ async fn after_the_date_went_back_age_back_off_and_what_may_land_late_are_as_lon
     assert_eq!(l.stored("a").as_deref(), Some(&b"one"[..]));
     // It is looked after for as long as that push may land, and no longer.
     clock.turn_date_back(HOUR);
-    clock.advance(crate::write_back::LANDS_WITHIN);
+    clock.advance(crate::doubts::LANDS_WITHIN);
     l.settled().await;
     l.stop();
     persisting.await.unwrap();

@@ -15,7 +15,8 @@ const SCHEDULES: usize = 100;
 /// Enough to find a seeded fault.
 const SCHEDULES_WITH_FAULT: usize = 2000;
 
-/// The texts whose writes were acknowledged, by their versions. No lock of the schedule's: looking at it changes no order.
+/// The texts whose writes were acknowledged, by their versions. No lock of the schedule's: looking at it changes no
+/// order.
 type AcknowledgedTexts = Arc<Mutex<BTreeMap<Version, &'static str>>>;
 
 async fn write(
@@ -46,9 +47,9 @@ async fn read_twice(memory: ObjectMemory, who: Principal, bucket: BucketName, ac
     }
 }
 
-/// Two writers and two readers of an object of which there is no copy, and one who has it dropped once more. They ask one
-/// memory; or, which is the fault that a test seeds, the readers ask another in front of the same store, so that nothing
-/// orders them.
+/// Two writers and two readers of an object of which there is no copy, and one who has it dropped once more. They ask
+/// one memory; or, which is the fault that a test seeds, the readers ask another in front of the same store, so that
+/// nothing orders them.
 fn traffic(ordered: bool) {
     block_on(async {
         let (store, events, clock) = (Arc::new(GatedStore::default()), Arc::default(), Arc::default());

@@ -116,7 +116,7 @@ async fn whatever_shows_a_version_joins_it_and_who_called_another_has_seen_what_
 async fn a_write_carries_what_its_writer_had_seen_and_a_reader_sees_that() {
     const OTHER: ShardId = ShardId(7);
     let f = Fixture::new().await;
-    // Another home, of which this node has met a later reign: it covers the earlier.
+    // Another home, of which this node has met a later epoch: it covers the earlier.
     let (then, now) = (Version { epoch: Epoch(1), sequence: nigh_terms::Sequence(5) }, Epoch(2));
     f.memory.0.coherence.state.lock().node.cache.meet(Monotonic(0), OTHER, now, &mut Vec::new());
     let writer = f.begin(&token(OTHER, then)).await;

@@ -1,4 +1,5 @@
-//! Transactions over several objects on a node alone: whole or not at all, unseen before, refused over what has changed.
+//! Transactions over several objects on a node alone: whole or not at all, unseen before, refused over what has
+//! changed.
 
 use nigh_data::ObjectId;
 use nigh_protocol::{TransactionId, TransactionRecord};
@@ -7,8 +8,7 @@ use nigh_terms::{ShardId, Token};
 use super::write_back::LazyBench;
 use super::*;
 use crate::TransactionName;
-use crate::memory::Part;
-use crate::memory::transactions::{NewObject, PartBecomes, PartWrite};
+use crate::transaction_part::{NewObject, Part, PartBecomes, PartWrite};
 
 impl LazyBench {
     fn begin(&self) -> TransactionName {

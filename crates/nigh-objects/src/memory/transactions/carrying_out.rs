@@ -1,7 +1,7 @@
 //! Does what the machine of a home says of a transaction, and tells it what came of that.
 //!
-//! Committed writes are ordinary writes in the turns that are held: however long it takes, and by the next home if this one
-//! is lost.
+//! Committed writes are ordinary writes in the turns that are held: however long it takes, and by the next home if this
+//! one is lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,12 +16,13 @@ use nigh_protocol::{Outcome, Stamp, TransactionId, TransactionInput, Transaction
 use nigh_terms::ShardId;
 
 use super::home::{DecisionState, OpenTransaction, StepAnswer};
-use super::part::{NewObject, Part, PartBecomes, PartWrite};
 use crate::memory::ObjectMemoryState;
+use crate::memory::draft::{Draft, PutHead, ReceivedBody};
+use crate::memory::intake::BodyClaims;
 use crate::memory::write_ticket::WriteSource;
-use crate::memory::writes::{BodyClaims, Draft, ReceivedBody};
 use crate::notification::ObjectChange;
 use crate::sync::spawn;
+use crate::transaction_part::{NewObject, Part, PartBecomes, PartWrite};
 use crate::write_order::Turn;
 
 /// Between two tries to carry a decided write out.
@@ -207,21 +208,9 @@ impl ObjectMemoryState {
         let expected = BodyClaims { length: Some(size), md5: None, checksum: None, limit, journal };
         let body = futures::stream::iter([Ok(bytes)]).boxed();
         let ReceivedBody { content, journal, .. } = self.take_in(body, expected).await?;
-        let draft = Draft {
-            object,
-            conditions: WriteConditions::default(),
-            attributes,
-            tags,
-            content,
-            journal,
-            size,
-            etag,
-            checksum,
-            parts: Vec::new(),
-            change: ObjectChange::Put,
-            request,
-            modified,
-        };
+        let (conditions, parts, change) = (WriteConditions::default(), Vec::new(), ObjectChange::Put);
+        let head = PutHead { conditions, attributes, tags, size, etag, checksum, parts, change, modified };
+        let draft = Draft { object, head, content, journal, request };
         self.put_here(turn, who, source, draft).await.map(|(stamp, _)| stamp)
     }
 

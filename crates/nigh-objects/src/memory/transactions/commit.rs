@@ -16,14 +16,14 @@ use nigh_protocol::{Coordinator, CoordinatorInput, CoordinatorOutput, Outcome, S
 use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Token, Version};
 
 use super::open::{Commit, NewTransaction, StagedWrite, TransactionName};
-use super::part::{NewObject, ObservedObject, Part, PartBecomes, PartWrite};
 use super::{PrepareOutcome, TRANSACTION_BYTES_MAX, WrittenVersions};
 use crate::memory::cluster::HomeReply;
 use crate::memory::invocations::WriteCall;
 use crate::memory::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::sync::spawn;
+use crate::transaction_part::{NewObject, ObservedObject, Part, PartBecomes, PartWrite};
 
-/// How long the node that commits waits until it has caught up with what was written.
+/// How long the node that commits waits until it covers what was written.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
 /// How often, and with which pause, a deciding home is asked what came of a decision without an answer.
 const ASKED_TIMES: usize = 20;
@@ -84,7 +84,28 @@ impl ObjectMemory {
         key: &ObjectKey,
         request: GetRequest,
     ) -> Result<GetReply, ObjectError> {
-        self.0.get_in(name, who, bucket, key, request).await
+        let inner = &self.0;
+        let object = object(who, bucket, key);
+        let (meta, own) = inner.shown_in(name, who, &object).await?;
+        check_read(&request.conditions, &meta)?;
+        let range = resolve(request.range, &meta)?;
+        let Some(own) = own else {
+            let request = GetRequest { conditions: ReadConditions::default(), range: request.range };
+            let got = match self.get(who, bucket, key, request).await {
+                Err(ObjectError::NoSuchKey(_)) => {
+                    return Err(ObjectError::TransactionConflict(vec![format!("{bucket}/{key}")]));
+                }
+                got => got?,
+            };
+            // It may have changed since it was looked at.
+            inner.transactions.open.lock().sees(inner.now(), name, who, &object, Some(&got.meta))?;
+            return Ok(got);
+        };
+        let mut call = inner.begin(who, bucket, Some(key));
+        call.succeeded(ServeOutcome::Hit, None, Token::empty());
+        call.of_object(meta.size);
+        let slice = Segment::copy_of(&own)?.slice(range.clone());
+        Ok(GetReply { meta, range, body: Body::segment(slice, call), version: Version::OUTSIDE, token: Token::empty() })
     }
 
     /// As `get_in`, of what is known of the object.
@@ -116,7 +137,37 @@ impl ObjectMemory {
         key: &ObjectKey,
         request: PutRequest,
     ) -> Result<PutDone, ObjectError> {
-        self.0.put_in(name, who, bucket, key, request).await
+        let inner = &self.0;
+        let PutRequest { attributes, tags, conditions, mut body, length, md5, checksum, request: _ } = request;
+        attributes.check()?;
+        check_tags(&tags)?;
+        let limit = TRANSACTION_BYTES_MAX.min(inner.limits.cached_object.bytes());
+        let too_large = || ObjectError::EntityTooLarge { limit };
+        if length.is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
+        let object = object(who, bucket, key);
+        inner.check_in(name, who, &object, &conditions, &tags).await?;
+        let mut digest = Digest::new(checksum.as_ref().map(|claim| claim.algorithm));
+        let mut bytes = Vec::new();
+        while let Some(piece) = body.next().await {
+            let piece = piece?;
+            digest.update(&piece);
+            bytes.extend_from_slice(&piece);
+            if bytes.len() as u64 > limit {
+                return Err(too_large());
+            }
+        }
+        let size = bytes.len() as u64;
+        if let Some(expected) = length.filter(|length| *length != size) {
+            return Err(ObjectError::IncompleteBody { expected, received: size });
+        }
+        let verified = digest.verify(md5, checksum)?;
+        let (etag, checksum, modified) = (verified.etag(), verified.checksum, inner.clock.wall());
+        let new = NewObject { attributes, tags, size, etag: etag.clone(), checksum: checksum.clone(), modified };
+        let staged = StagedWrite { becomes: PartBecomes::Put(Box::new(new)), bytes: bytes.into() };
+        inner.transactions.open.lock().stage(inner.now(), name, who, &object, staged)?;
+        Ok(PutDone { etag, size, modified, checksum, version: Version::OUTSIDE, token: Token::empty() })
     }
 
     /// Deletes an object in a transaction.
@@ -161,13 +212,13 @@ impl ObjectMemory {
         };
         let committed = ended?;
         if !inner.coherence.is_alone() {
-            // What it wrote in other processes this node shows from now on, too.
+            // From now on this node shows what the transaction wrote in other processes, too.
             inner.cover(&committed.token, COVERED_WITHIN).await?;
         }
         Ok(committed)
     }
 
-    /// Gives a transaction up: nothing of it takes place.
+    /// Aborts a transaction: none of its writes takes place.
     ///
     /// # Errors
     /// `NoSuchTransaction`; `InvalidRequest` if it is being committed.
@@ -212,38 +263,8 @@ impl ObjectMemoryState {
         current.map(|meta| (meta, None)).ok_or_else(none)
     }
 
-    async fn get_in(
-        self: &Arc<Self>,
-        name: TransactionName,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        request: GetRequest,
-    ) -> Result<GetReply, ObjectError> {
-        let object = object(who, bucket, key);
-        let (meta, own) = self.shown_in(name, who, &object).await?;
-        check_read(&request.conditions, &meta)?;
-        let range = resolve(request.range, &meta)?;
-        let Some(own) = own else {
-            let request = GetRequest { conditions: ReadConditions::default(), range: request.range };
-            let got = match self.get(who, bucket, key, request).await {
-                Err(ObjectError::NoSuchKey(_)) => {
-                    return Err(ObjectError::TransactionConflict(vec![format!("{bucket}/{key}")]));
-                }
-                got => got?,
-            };
-            // It may have changed since it was looked at.
-            self.transactions.open.lock().sees(self.now(), name, who, &object, Some(&got.meta))?;
-            return Ok(got);
-        };
-        let mut call = self.begin(who, bucket, Some(key));
-        call.succeeded(ServeOutcome::Hit, None, Token::empty());
-        call.of_object(meta.size);
-        let slice = Segment::copy_of(&own)?.slice(range.clone());
-        Ok(GetReply { meta, range, body: Body::segment(slice, call), version: Version::OUTSIDE, token: Token::empty() })
-    }
-
-    /// Refuses what a transaction cannot write. A condition is on what it is shown; that, its commit finds unchanged.
+    /// Refuses what a transaction cannot write. A condition is checked on what the transaction is shown; its commit
+    /// checks that this is unchanged.
     async fn check_in(
         self: &Arc<Self>,
         name: TransactionName,
@@ -264,46 +285,6 @@ impl ObjectMemoryState {
             Err(error) => return Err(error),
         };
         check_write(conditions, object, current.as_deref())
-    }
-
-    async fn put_in(
-        self: &Arc<Self>,
-        name: TransactionName,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        request: PutRequest,
-    ) -> Result<PutDone, ObjectError> {
-        let PutRequest { attributes, tags, conditions, mut body, length, md5, checksum, request: _ } = request;
-        attributes.check()?;
-        check_tags(&tags)?;
-        let limit = TRANSACTION_BYTES_MAX.min(self.limits.cached_object.bytes());
-        let too_large = || ObjectError::EntityTooLarge { limit };
-        if length.is_some_and(|length| length > limit) {
-            return Err(too_large());
-        }
-        let object = object(who, bucket, key);
-        self.check_in(name, who, &object, &conditions, &tags).await?;
-        let mut digest = Digest::new(checksum.as_ref().map(|claim| claim.algorithm));
-        let mut bytes = Vec::new();
-        while let Some(piece) = body.next().await {
-            let piece = piece?;
-            digest.update(&piece);
-            bytes.extend_from_slice(&piece);
-            if bytes.len() as u64 > limit {
-                return Err(too_large());
-            }
-        }
-        let size = bytes.len() as u64;
-        if let Some(expected) = length.filter(|length| *length != size) {
-            return Err(ObjectError::IncompleteBody { expected, received: size });
-        }
-        let verified = digest.verify(md5, checksum)?;
-        let (etag, checksum, modified) = (verified.etag(), verified.checksum, self.clock.wall());
-        let new = NewObject { attributes, tags, size, etag: etag.clone(), checksum: checksum.clone(), modified };
-        let staged = StagedWrite { becomes: PartBecomes::Put(Box::new(new)), bytes: bytes.into() };
-        self.transactions.open.lock().stage(self.now(), name, who, &object, staged)?;
-        Ok(PutDone { etag, size, modified, checksum, version: Version::OUTSIDE, token: Token::empty() })
     }
 
     async fn commit_begun(
@@ -327,7 +308,7 @@ impl ObjectMemoryState {
             CommitOutcome::Unknown(decider) => match self.ask_until_known(decider, name.id).await {
                 Some(written) => Ok(written),
                 None => {
-                    // Who asks again finds what came of it, if it comes to be known.
+                    // A client that commits again gets the outcome, if it is known by then.
                     self.clone().keep_asking(decider, name.id);
                     return Err(ObjectError::TransactionUndecided);
                 }
@@ -341,7 +322,7 @@ impl ObjectMemoryState {
         ended
     }
 
-    /// Goes on to ask, where nobody waits any more.
+    /// Goes on asking when no client waits any more.
     fn keep_asking(self: Arc<Self>, decider: ShardId, id: TransactionId) {
         spawn(async move {
             let ended = match self.ask_until_known(decider, id).await {
@@ -385,7 +366,7 @@ impl ObjectMemoryState {
         parts
     }
 
-    /// Asks the homes, as the coordinator says.
+    /// Asks the homes in the order of the coordinator.
     async fn coordinate(self: &Arc<Self>, id: TransactionId, mut parts: Parts) -> CommitOutcome {
         let shards: BTreeSet<ShardId> = parts.keys().copied().collect();
         let Some(&decider) = shards.first() else { return CommitOutcome::Committed(WrittenVersions::default()) };
@@ -457,7 +438,7 @@ impl ObjectMemoryState {
         None
     }
 
-    /// All writes have their places: their writer is to know.
+    /// All writes have their places: their versions join what the writer has seen.
     async fn wrote_all(
         &self,
         calls: &mut BTreeMap<ObjectId, (WriteCall, PartBecomes)>,

@@ -1,4 +1,5 @@
-//! Transactions that a home finds in its ledger when it begins: it has their turns before anybody else asks for them.
+//! Transactions that a home finds in its ledger when it begins: it holds their write locks before any write asks for
+//! one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,9 +11,9 @@ use nigh_protocol::{TransactionHome, TransactionId, TransactionOutput, Transacti
 use nigh_terms::{ShardId, Version};
 
 use super::home::{Home, OpenTransaction, TURNS_WITHIN};
-use super::part::{decode_about, decode_body};
 use crate::memory::ObjectMemoryState;
 use crate::sync::{spawn, timeout};
+use crate::transaction_part::{decode_about, decode_body};
 
 /// A transaction that a home has found in its ledger.
 pub(in crate::memory) struct FoundTransaction {
@@ -21,7 +22,7 @@ pub(in crate::memory) struct FoundTransaction {
     version: Version,
 }
 
-/// Takes the records of transactions from those that a ledger has.
+/// Takes the records of transactions out of a ledger's records.
 pub(in crate::memory) fn found_in(records: &mut Vec<RecoveredRecord>) -> Result<Vec<FoundTransaction>, ObjectError> {
     let is_one = |record: &mut RecoveredRecord| matches!(record.record.change, Change::Transaction { .. });
     let found = records.extract_if(.., is_one).map(|RecoveredRecord { version, record, .. }| {
@@ -31,7 +32,7 @@ pub(in crate::memory) fn found_in(records: &mut Vec<RecoveredRecord>) -> Result<
     found.collect()
 }
 
-/// What of them is damaged nobody can carry on; what it had written for itself is not touched by that.
+/// Warns of damaged records, which nobody can carry out; writes that such a transaction had appended stay.
 pub(in crate::memory) fn warn_of_lost(lost: &mut Vec<RecoveredRecord>) {
     let is_one = |record: &mut RecoveredRecord| matches!(record.record.change, Change::Transaction { .. });
     for RecoveredRecord { version, .. } in lost.extract_if(.., is_one) {
@@ -45,7 +46,8 @@ fn unreadable(version: Version, reason: &str) -> ObjectError {
 }
 
 impl ObjectMemoryState {
-    /// The home of a shard begins here: it has the turns of what it has found before anybody else asks for them.
+    /// A home begins here: it takes the write locks of the transactions that it has found before any write asks for
+    /// one.
     pub(in crate::memory) async fn find_transactions(
         self: &Arc<Self>,
         shard: ShardId,
@@ -72,7 +74,7 @@ impl ObjectMemoryState {
         Ok(())
     }
 
-    /// Carries on what `find_transactions` has found; the home is here now.
+    /// Resumes the transactions that `find_transactions` has found; the home is here now.
     pub(in crate::memory) fn resume_transactions(self: &Arc<Self>, shard: ShardId) {
         let found: Vec<(TransactionId, Vec<TransactionOutput>)> = {
             let homes = self.transactions.homes.0.lock();

@@ -1,9 +1,9 @@
-//! The homes in this process: they hold the turns of a transaction's objects, and answer what coordinators and other homes
-//! say of it.
+//! The homes in this process: they hold the turns of a transaction's objects, and answer what coordinators and other
+//! homes say of it.
 //!
-//! What is done when is the machine's to say (`nigh_protocol::TransactionHome`); `carrying_out` does it. A transaction holds its
-//! turns as long as it is open here, watched by a task if nobody waits for it; a home that is lost takes all of its
-//! transactions with it, and the next finds those that have records (`found`).
+//! `nigh_protocol::TransactionHome` decides what is done when; `carrying_out` does it. A transaction holds its write
+//! locks as long as it is open here, and a task watches it if nobody waits for it. A home that ends forgets its
+//! transactions, and the next home finds those that have records (`found`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use nigh_protocol::{Outcome, Ticket, TransactionHome, TransactionId, Transaction
 use nigh_terms::{ShardId, Version};
 use tokio::sync::watch;
 
-use super::part::Part;
 use super::{PrepareOutcome, WrittenVersions};
 use crate::memory::cluster::HomeUse;
 use crate::memory::coherence::moved;
 use crate::memory::{ObjectMemoryState, to_the_end};
 use crate::sync::{Mutex, spawn, timeout};
+use crate::transaction_part::Part;
 use crate::write_order::Turn;
 
-/// How long a transaction waits for the turns of its objects.
+/// How long a transaction waits for the write locks of its objects.
 pub(super) const TURNS_WITHIN: Duration = Duration::from_secs(5);
-/// Without news for so long, who is prepared asks.
+/// A prepared home that hears nothing for so long asks the deciding home.
 const OVERDUE: Duration = Duration::from_secs(4);
-/// How long a deciding home holds turns for a coordinator that says nothing: longer than one that lives takes.
+/// How long a deciding home holds write locks for a silent coordinator: longer than a living one takes.
 const HELD_WITHIN: Duration = Duration::from_secs(30);
 /// How long a coordinator waits to hear that all have applied what was decided.
 const APPLIED_WITHIN: Duration = Duration::from_secs(10);
 
-/// How a decision stands, for who waits for it.
+/// The state of a decision, for the coordinator's call.
 #[derive(Clone, Debug)]
 pub(super) enum DecisionState {
     Open,
@@ -44,7 +44,7 @@ pub(super) enum DecisionState {
 pub(super) struct OpenTransaction {
     pub(super) part: Part,
     pub(super) bytes: Vec<Bytes>,
-    /// Whose turns it has, in the order of their names.
+    /// The objects whose write locks it has, in the order of their names.
     turns: Mutex<Vec<(ObjectId, Arc<Turn>)>>,
     home: Mutex<Option<HomeUse>>,
     /// Its record in the ledger.
@@ -112,7 +112,7 @@ impl ObjectMemoryState {
         Ok(turns)
     }
 
-    /// A transaction is to be prepared at the home here; `decider` is the shard that decides it.
+    /// Prepares a transaction at the home here; the shard `decider` decides it.
     pub(in crate::memory) async fn prepare_here(
         self: &Arc<Self>,
         shard: ShardId,
@@ -134,7 +134,7 @@ impl ObjectMemoryState {
                 changed.push(object.clone());
             }
         }
-        // A home that was deposed may know less than the next has shown.
+        // A former home may know less than the next home has shown.
         self.confirm(shard).await?;
         if !changed.is_empty() {
             return Ok(PrepareOutcome::Changed(changed));
@@ -177,7 +177,7 @@ impl ObjectMemoryState {
             if said.refused {
                 open.standing.send_replace(DecisionState::Refused);
             }
-            // Who waits hears that it was lost.
+            // The caller hears that the request was lost.
             drop(open);
         });
         let decided = timeout(APPLIED_WITHIN, standing.wait_for(|now| !matches!(now, DecisionState::Open))).await;
@@ -190,7 +190,7 @@ impl ObjectMemoryState {
         written.map(Some).ok_or_else(undecided)
     }
 
-    /// A participant asks how a transaction ended; none if it is to ask again.
+    /// The outcome of a transaction, for a participant; none if it is to ask again.
     pub(in crate::memory) async fn asked_here(
         self: &Arc<Self>,
         shard: ShardId,
@@ -200,7 +200,7 @@ impl ObjectMemoryState {
             return Err(moved());
         }
         let said = self.hear_transaction(shard, id, TransactionInput::Ask).await;
-        // A home that was deposed knows nothing of what the next has decided.
+        // A former home does not know what the next home has decided.
         self.confirm(shard).await?;
         if self.transactions.finished.lock().get(shard, id).is_some() {
             return Ok(Some(Outcome::Committed));
@@ -208,7 +208,7 @@ impl ObjectMemoryState {
         Ok(said.answer.flatten())
     }
 
-    /// It is known how a transaction ended. Gives what it has written here, once it is applied for good.
+    /// Takes the outcome of a transaction. Gives what it has written here, once that is durable.
     pub(in crate::memory) async fn ended_here(
         self: &Arc<Self>,
         shard: ShardId,
@@ -223,7 +223,7 @@ impl ObjectMemoryState {
         Ok(said.done.then(|| self.transactions.finished.lock().get(shard, id).unwrap_or_default()))
     }
 
-    /// As `hear_transaction`; it goes on when who waits for it is gone.
+    /// As `hear_transaction`; goes on when its caller has gone.
     async fn hear_to_the_end(
         self: &Arc<Self>,
         shard: ShardId,
@@ -248,7 +248,7 @@ impl ObjectMemoryState {
         homes.get_mut(&shard).map(|home| home.machine.step(id, input)).unwrap_or_default()
     }
 
-    /// Tells the home here of something, and does what comes of it.
+    /// Gives an input to the home here, and carries out its outputs.
     pub(super) async fn hear_transaction(
         self: &Arc<Self>,
         shard: ShardId,
@@ -269,7 +269,7 @@ impl ObjectMemoryState {
             let is_prepared = open.record.lock().is_some();
             drop(open);
             let overdue = if is_prepared { OVERDUE } else { HELD_WITHIN };
-            // What is decided is told by tasks that go on until it is heard.
+            // Tasks of their own tell the participants of a decision until they have answered.
             if waited >= overdue {
                 let outputs = self.step_transaction(shard, id, TransactionInput::Overdue);
                 let outputs = outputs.into_iter().filter(|output| !matches!(output, TransactionOutput::Tell(..)));

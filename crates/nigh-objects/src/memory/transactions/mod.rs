@@ -1,15 +1,15 @@
 //! Transactions over several objects: all of their writes take place, or none.
 //!
-//! Optimistic: a transaction is kept in the memory of the node that gave it its name, with what it has been shown (`open`);
-//! its commit asks the homes of its shards to hold the objects' turns and to compare (`commit`, `home`), by the machines of
-//! `nigh_protocol`. What it is at a shard, and how a ledger keeps that, is `part`. docs/design/transactions.md.
+//! Optimistic: a transaction is kept in the memory of the node that gave it its name, with what it has been shown
+//! (`open`); its commit asks the homes of its shards to hold the objects' turns and to compare (`commit`, `home`), by
+//! the machines of `nigh_protocol`. What it is at a shard, and how a ledger keeps that, is `transaction_part`.
+//! docs/design/transactions.md.
 
 mod carrying_out;
 mod commit;
 mod found;
 mod home;
 mod open;
-mod part;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -23,14 +23,11 @@ pub(super) use self::found::{found_in, warn_of_lost};
 use self::home::TransactionHomes;
 use self::open::OpenTransactions;
 pub use self::open::{NewTransaction, TransactionName};
-#[cfg(test)]
-pub(super) use self::part::{NewObject, PartBecomes, PartWrite};
-pub(crate) use self::part::{Part, decode_about, decode_body, encode as encode_part};
 use crate::sync::Mutex;
 
 /// The bytes that a transaction may write, of all its objects together.
 pub(in crate::memory) const TRANSACTION_BYTES_MAX: u64 = 16 << 20;
-/// Of so many transactions that a home has ended it is remembered what they wrote, for who has not heard.
+/// Ended transactions whose writes a home remembers, for a coordinator that missed the answer.
 const FINISHED_MAX: usize = 4096;
 
 /// What a home says when it is to prepare a transaction.
@@ -38,11 +35,11 @@ const FINISHED_MAX: usize = 4096;
 pub(crate) enum PrepareOutcome {
     /// It is.
     Ready(Ticket),
-    /// These objects are not as it has seen them.
+    /// These objects have changed since the transaction was shown them.
     Changed(Vec<ObjectId>),
 }
 
-/// What a transaction has written, and as which versions.
+/// What a transaction has written, with the versions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct WrittenVersions(pub(crate) Vec<(ObjectId, Stamp)>);
 
@@ -70,7 +67,7 @@ impl FinishedTransactions {
     }
 }
 
-/// All transactions that this process has to do with.
+/// The transactions of this process: open ones of its clients, and those at its homes.
 #[derive(Default)]
 pub(in crate::memory) struct Transactions {
     open: Mutex<OpenTransactions>,

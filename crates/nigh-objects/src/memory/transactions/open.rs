@@ -16,11 +16,11 @@ use nigh_terms::{Monotonic, Principal};
 
 use super::TRANSACTION_BYTES_MAX;
 use super::commit::CommittedTransaction;
-use super::part::{ObservedObject, PartBecomes};
+use crate::transaction_part::{ObservedObject, PartBecomes};
 
 /// How long a transaction may take from its begin to its commit.
 const LASTS: Duration = Duration::from_secs(60);
-/// How long it is remembered how one ended, for clients that ask again.
+/// How long the outcome of a transaction is remembered, for clients that commit again.
 const REMEMBERED: Duration = Duration::from_secs(60);
 /// Objects of one transaction: as many as go into the head of a call, with all their metadata.
 const OBJECTS_MAX: usize = 64;
@@ -79,7 +79,7 @@ pub(super) struct StagedWrite {
 #[derive(Debug)]
 enum State {
     Open,
-    /// Its commit is under way, or nobody knows what came of it.
+    /// Its commit is under way, or its outcome is unknown.
     Committing,
     Ended(Result<Arc<CommittedTransaction>, ObjectError>),
 }
@@ -99,7 +99,7 @@ struct Transaction {
 pub(super) enum Commit {
     /// Ask the homes.
     Begin { reads: BTreeMap<ObjectId, ObservedObject>, writes: BTreeMap<ObjectId, StagedWrite> },
-    /// It was begun before, and what came of it is not known here.
+    /// The commit was begun before, and its outcome is not known here.
     Ask,
     /// It has ended so.
     Ended(Result<Arc<CommittedTransaction>, ObjectError>),
@@ -175,7 +175,7 @@ impl OpenTransactions {
         }
     }
 
-    /// What it is to write of an object, if anything.
+    /// The write of an object that waits for the commit, if there is one.
     pub(super) fn staged(
         &mut self,
         now: Monotonic,
@@ -186,7 +186,7 @@ impl OpenTransactions {
         Ok(self.open(now, name, who)?.writes.get(object).cloned())
     }
 
-    /// It is shown an object, or that there is none.
+    /// The transaction is shown an object, or that there is none.
     pub(super) fn sees(
         &mut self,
         now: Monotonic,
@@ -197,7 +197,7 @@ impl OpenTransactions {
     ) -> Result<(), ObjectError> {
         let one = self.open(now, name, who)?;
         if let Some(seen) = one.reads.get(object) {
-            // Two answers that do not go together: it could not be committed any more.
+            // The transaction was shown two versions: it can never be committed.
             let conflict = || ObjectError::TransactionConflict(vec![format!("{}/{}", object.bucket, object.key)]);
             return if seen.holds(meta) { Ok(()) } else { Err(conflict()) };
         }
@@ -232,7 +232,7 @@ impl OpenTransactions {
         Ok(())
     }
 
-    /// It is to be committed: the first who says so does it.
+    /// Begins the commit; only the first caller carries it out.
     pub(super) fn commit(
         &mut self,
         now: Monotonic,
@@ -265,7 +265,7 @@ impl OpenTransactions {
         }
     }
 
-    /// It is given up, if it is not being committed.
+    /// Abandons the transaction, if it is not being committed.
     pub(super) fn abort(&mut self, now: Monotonic, name: TransactionName, who: &Principal) -> Result<(), ObjectError> {
         self.open(now, name, who)?;
         self.forget(name.id);
@@ -289,7 +289,7 @@ mod tests {
     use nigh_terms::{BucketName, Namespace, ObjectKey, Timestamp};
 
     use super::*;
-    use crate::memory::transactions::part::NewObject;
+    use crate::transaction_part::NewObject;
     use nigh_data::{Attributes, ETag, Tags};
 
     const NAME: TransactionName = TransactionName { node: NodeNumber(3), id: TransactionId(0xabc) };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nigh_data::ObjectId;
-use nigh_terms::Monotonic;
+use nigh_terms::{Monotonic, invariant};
 
 use super::WriteBackQueue;
 use super::entry::Entry;
@@ -107,6 +107,14 @@ impl WriteBackQueue {
             self.waiting_bytes += entry.newest.becomes.bytes();
         }
         self.failing += usize::from(entry.failures > 0);
+        let (queued, aged, objects) = (self.fresh.len() + self.later.len(), self.ages.len(), self.objects);
+        // A place that outlives its object would be pushed for ever, an object without its place never.
+        invariant!(
+            queued <= objects && aged <= objects && self.lost <= self.ephemeral,
+            "{queued} places in the queues and {aged} ages for {objects} objects, {} of {} ephemeral ones lost",
+            self.lost,
+            self.ephemeral
+        );
         let bucket = (object.namespace.clone(), object.bucket.clone());
         self.buckets.entry(bucket).or_default().insert(object.key.clone(), entry);
     }

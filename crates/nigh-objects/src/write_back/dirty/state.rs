@@ -14,7 +14,8 @@ pub enum ObjectState {
     Put(Arc<ObjectMeta>),
     /// Nothing.
     Gone,
-    /// Nobody knows: its bytes are damaged in the journal, or it was ephemeral and its memory was needed. It is not pushed.
+    /// Nobody knows: its bytes are damaged in the journal, or it was ephemeral and its memory was needed. It is not
+    /// pushed.
     Lost,
 }
 

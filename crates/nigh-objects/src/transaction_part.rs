@@ -1,8 +1,8 @@
 //! What a transaction is at one shard: what it has seen there and what it writes; and the form in which a ledger keeps
 //! that. Pure.
 //!
-//! The record says in its `about` what it is; its body is the length of a head (4 bytes, little-endian), the head, and the
-//! bytes of the objects in their order. Both texts are JSON, so that people can read them.
+//! The record says in its `about` what it is; its body is the length of a head (4 bytes, little-endian), the head, and
+//! the bytes of the objects in their order. Both texts are JSON, so that people can read them.
 
 use bytes::Bytes;
 use nigh_data::{Attributes, Checksum, ETag, ObjectId, ObjectMeta, Tags};

@@ -1,0 +1,114 @@
+//! Buckets: made, removed and listed, and how each keeps its writes.
+
+use nigh_data::listing::RollUp;
+use nigh_data::{BucketInfo, ListPage, ListRequest, ObjectError, ServeOutcome};
+use nigh_terms::{BucketName, Principal, Token};
+
+use super::ObjectMemory;
+use super::cluster::RemoteHomes;
+use super::fetch::READ_RETRIES_MAX;
+use crate::BucketPolicy;
+
+impl ObjectMemory {
+    /// How a bucket's writes are kept.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, or the store's.
+    pub async fn bucket_policy(&self, who: &Principal, bucket: &BucketName) -> Result<BucketPolicy, ObjectError> {
+        self.head_bucket(who, bucket).await?;
+        Ok(self.0.back.bucket_policy(&who.namespace, bucket))
+    }
+
+    /// Replaces how a bucket's writes are kept; the default removes it. Writes acknowledged before stay as they are.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `InvalidArgument` for a policy that contradicts itself or that the store cannot keep.
+    pub async fn set_bucket_policy(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        policy: BucketPolicy,
+    ) -> Result<(), ObjectError> {
+        self.head_bucket(who, bucket).await?;
+        self.0.back.set_bucket_policy(&who.namespace, bucket, policy).await
+    }
+
+    /// Makes a bucket.
+    ///
+    /// # Errors
+    /// `BucketAlreadyOwnedByYou`, or the store's.
+    pub async fn create_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
+        let mut call = self.0.begin(who, bucket, None);
+        self.0.back.create_bucket(&who.namespace, bucket).await?;
+        call.succeeded(ServeOutcome::Metadata, None, Token::empty());
+        Ok(())
+    }
+
+    /// Removes an empty bucket, and its unfinished uploads.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `BucketNotEmpty`, or the store's.
+    pub async fn delete_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
+        let mut call = self.0.begin(who, bucket, None);
+        self.0.check_empty_elsewhere(&who.namespace, bucket).await?;
+        self.0.back.delete_bucket(&who.namespace, bucket).await?;
+        self.0.forget_notifications(&who.namespace, bucket).await;
+        self.0.completed.lock().forget(&who.namespace, bucket);
+        for upload in self.0.uploads.list(&who.namespace, bucket, "") {
+            self.0.end_upload(upload).await?;
+        }
+        call.succeeded(ServeOutcome::Delete, None, Token::empty());
+        Ok(())
+    }
+
+    /// What is known of a bucket.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, or the store's.
+    pub async fn head_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
+        let mut call = self.0.begin(who, bucket, None);
+        let info = self.0.back.head_bucket(&who.namespace, bucket).await?;
+        call.succeeded(ServeOutcome::Metadata, None, Token::empty());
+        Ok(info)
+    }
+
+    /// The namespace's buckets. It names no bucket, so it emits no event.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn list_buckets(&self, who: &Principal) -> Result<Vec<BucketInfo>, ObjectError> {
+        self.0.back.list_buckets(&who.namespace).await
+    }
+
+    /// Lists a bucket.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, or the store's.
+    pub async fn list(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        request: ListRequest,
+    ) -> Result<ListPage, ObjectError> {
+        let mut call = self.0.begin(who, bucket, None);
+        let prefix = request.prefix.clone();
+        for _ in 0..READ_RETRIES_MAX {
+            let (mut roll_up, mut question) = RollUp::begin(request.clone());
+            if question.is_none() {
+                self.0.back.head_bucket(&who.namespace, bucket).await?;
+            }
+            let elsewhere = RemoteHomes::new(&self.0, (&who.namespace, bucket), &prefix);
+            while let Some(asked) = question {
+                let (after, back) = (asked.after.as_deref(), &self.0.back);
+                let listed = back.list(&who.namespace, bucket, &prefix, after, asked.limit, &elsewhere).await?;
+                question = roll_up.answer(listed);
+            }
+            if elsewhere.until_covered().await? {
+                self.0.shows_newest(who);
+                call.succeeded(ServeOutcome::Metadata, None, Token::empty());
+                return Ok(roll_up.page());
+            }
+        }
+        Err(ObjectError::SlowDown("the homes of the bucket's objects move faster than it can be listed"))
+    }
+}

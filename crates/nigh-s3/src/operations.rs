@@ -1,0 +1,115 @@
+//! The operations of the S3 API that are answered, each by the file of its concept; all others are `NotImplemented`.
+//!
+//! `s3s` calls an operation in one of two ways: with a typed request (`SharedHandlers`), or, for reads of objects and
+//! for transactions, with the request as it came (`Routes`).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::{Extensions, HeaderMap, Method, Uri};
+use s3s::dto::{
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, CompleteMultipartUploadInput, CompleteMultipartUploadOutput,
+    CopyObjectInput, CopyObjectOutput, CreateBucketInput, CreateBucketOutput, CreateMultipartUploadInput,
+    CreateMultipartUploadOutput, DeleteBucketInput, DeleteBucketOutput, DeleteObjectInput, DeleteObjectOutput,
+    DeleteObjectTaggingInput, DeleteObjectTaggingOutput, DeleteObjectsInput, DeleteObjectsOutput,
+    GetBucketLocationInput, GetBucketLocationOutput, GetBucketNotificationConfigurationInput,
+    GetBucketNotificationConfigurationOutput, GetBucketVersioningInput, GetBucketVersioningOutput,
+    GetObjectAttributesInput, GetObjectAttributesOutput, GetObjectTaggingInput, GetObjectTaggingOutput,
+    HeadBucketInput, HeadBucketOutput, ListBucketsInput, ListBucketsOutput, ListMultipartUploadsInput,
+    ListMultipartUploadsOutput, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output,
+    ListPartsInput, ListPartsOutput, PutBucketNotificationConfigurationInput, PutBucketNotificationConfigurationOutput,
+    PutObjectInput, PutObjectOutput, PutObjectTaggingInput, PutObjectTaggingOutput, UploadPartCopyInput,
+    UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
+};
+use s3s::route::S3Route;
+use s3s::{Body, S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+
+use crate::error::invocation_ended;
+use crate::handlers::Handlers;
+use crate::read::{ReadExtension, Reads};
+use crate::transactions::{self, TransactionRequest};
+use crate::{buckets, listing, notifications, objects, tagging, uploads};
+
+/// The requests that `s3s` does not parse: reads of objects, and those that begin and end transactions.
+pub(crate) struct Routes(pub(crate) Reads);
+
+#[async_trait]
+impl S3Route for Routes {
+    fn is_match(&self, _: &Method, _: &Uri, _: &HeaderMap, extensions: &mut Extensions) -> bool {
+        extensions.get::<TransactionRequest>().is_some() || extensions.get::<ReadExtension>().is_some()
+    }
+
+    /// Left to `call`, which resolves the principal.
+    async fn check_access(&self, _: &mut S3Request<Body>) -> S3Result<()> {
+        Ok(())
+    }
+
+    async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        if let Some(asked) = request.extensions.get::<TransactionRequest>().cloned() {
+            return transactions::answer(self.0.handlers(), asked, &request).await;
+        }
+        let (who, call) = self.0.handlers().principal(request.credentials.as_ref())?;
+        let read = self.0.read(&who, request);
+        // A read has no effect: the invocation's end does not wait for it, and the read does not outlive that end.
+        match call.cancelled() {
+            None => read.await,
+            Some(ended) => tokio::select! {
+                biased;
+                answer = read => answer,
+                () = ended => Err(invocation_ended()),
+            },
+        }
+    }
+}
+
+macro_rules! answered_by {
+    ($($operation:ident($input:ty) -> $output:ty = $handler:path;)+) => {
+        #[async_trait]
+        impl S3 for SharedHandlers {
+            $(async fn $operation(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
+                let handlers = Arc::clone(&self.0);
+                // Runs to its end also when the client hangs up: a commit goes on, and its call stays under way.
+                let handled = tokio::spawn(async move { $handler(&handlers, request).await });
+                handled.await.unwrap_or_else(|lost| {
+                    tracing::error!(error = %lost, "an S3 request was lost");
+                    Err(S3Error::new(S3ErrorCode::InternalError))
+                })
+            })+
+        }
+    };
+}
+
+/// The handlers as `s3s` takes them.
+pub(crate) struct SharedHandlers(pub(crate) Arc<Handlers>);
+
+answered_by! {
+    create_bucket(CreateBucketInput) -> CreateBucketOutput = buckets::create;
+    delete_bucket(DeleteBucketInput) -> DeleteBucketOutput = buckets::delete;
+    head_bucket(HeadBucketInput) -> HeadBucketOutput = buckets::head;
+    list_buckets(ListBucketsInput) -> ListBucketsOutput = buckets::list;
+    get_bucket_location(GetBucketLocationInput) -> GetBucketLocationOutput = buckets::location;
+    get_bucket_notification_configuration(GetBucketNotificationConfigurationInput) -> GetBucketNotificationConfigurationOutput = notifications::get;
+    put_bucket_notification_configuration(PutBucketNotificationConfigurationInput) -> PutBucketNotificationConfigurationOutput = notifications::put;
+    get_bucket_versioning(GetBucketVersioningInput) -> GetBucketVersioningOutput = buckets::versioning;
+
+    list_objects(ListObjectsInput) -> ListObjectsOutput = listing::v1;
+    list_objects_v2(ListObjectsV2Input) -> ListObjectsV2Output = listing::v2;
+
+    put_object(PutObjectInput) -> PutObjectOutput = objects::put;
+    copy_object(CopyObjectInput) -> CopyObjectOutput = objects::copy;
+    delete_object(DeleteObjectInput) -> DeleteObjectOutput = objects::delete;
+    delete_objects(DeleteObjectsInput) -> DeleteObjectsOutput = objects::delete_many;
+    get_object_attributes(GetObjectAttributesInput) -> GetObjectAttributesOutput = objects::attributes;
+
+    get_object_tagging(GetObjectTaggingInput) -> GetObjectTaggingOutput = tagging::get;
+    put_object_tagging(PutObjectTaggingInput) -> PutObjectTaggingOutput = tagging::put;
+    delete_object_tagging(DeleteObjectTaggingInput) -> DeleteObjectTaggingOutput = tagging::delete;
+
+    create_multipart_upload(CreateMultipartUploadInput) -> CreateMultipartUploadOutput = uploads::create;
+    upload_part(UploadPartInput) -> UploadPartOutput = uploads::put_part;
+    upload_part_copy(UploadPartCopyInput) -> UploadPartCopyOutput = uploads::copy_part;
+    list_parts(ListPartsInput) -> ListPartsOutput = uploads::list_parts;
+    list_multipart_uploads(ListMultipartUploadsInput) -> ListMultipartUploadsOutput = uploads::list;
+    complete_multipart_upload(CompleteMultipartUploadInput) -> CompleteMultipartUploadOutput = uploads::complete;
+    abort_multipart_upload(AbortMultipartUploadInput) -> AbortMultipartUploadOutput = uploads::abort;
+}
