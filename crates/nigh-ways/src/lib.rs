@@ -27,7 +27,7 @@ use nigh_llc::{
     SizingInput, SplitDecision, SplitRules, Tolerance, TrainedRange, UnknownNeed, WayLoads,
 };
 use nigh_schedule::activation::Activation;
-use nigh_schedule::vacancy::Vacancy;
+use nigh_schedule::scheduler::vacancy::Vacancy;
 use nigh_sizing::object_sizes::ObjectSizes;
 use nigh_terms::{ByteSize, Clock, ClosId, InvocationId, Ways};
 use parking_lot::Mutex;

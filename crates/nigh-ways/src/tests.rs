@@ -12,7 +12,7 @@ use nigh_llc::{
     CacheClass, CacheShape, Casy, CasyRequest, CpiModel, MissCurve, ModelKind, OneRunRule, PredictedNeed,
     SharedPlacement, SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows, Work,
 };
-use nigh_schedule::vacancy::WarmFunction;
+use nigh_schedule::scheduler::vacancy::WarmFunction;
 use nigh_terms::{BucketName, ManualClock, Monotonic, ObjectKey, Principal, SandboxId, Token, WayMask, Ways};
 
 use super::*;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::{join, join_all};
 use nigh_schedule::activation::{SandboxStart, Steps};
-use nigh_schedule::grant::Grant;
+use nigh_schedule::memory::grant::Grant;
 use nigh_terms::{ByteSize, SandboxId};
 use parking_lot::Mutex;
 use rustix::pipe::{PipeFlags, pipe_with};

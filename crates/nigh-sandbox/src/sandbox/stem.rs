@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use nigh_schedule::activation::{SandboxStart, Steps};
-use nigh_schedule::grant::Grant;
+use nigh_schedule::memory::grant::Grant;
 
 use super::blank::{
     BlankSandbox, LaunchedSandbox, Maker, SandboxProcesses, StepFailure, in_time, names, next, own_folders, pairs,
