@@ -99,8 +99,7 @@ impl EventQueue {
         self.remove(id);
     }
 
-    /// Restores an event that was acknowledged before a restart, and has begun `attempts` times. It is not refused: it was admitted
-    /// once.
+    /// Restores an event after a restart, which has begun `attempts` times. It is not refused: it was admitted once.
     pub fn restore(&mut self, id: InvocationId, facts: EventFacts, attempts: u32, now: ClockReading) {
         let age = Duration::from_millis(now.wall.millis().saturating_sub(facts.accepted.millis()));
         self.enter(id, facts, age, attempts, now);
@@ -264,8 +263,7 @@ impl EventQueue {
         Ok(Some(letter))
     }
 
-    /// Takes out a waiting event or a dead letter of `namespace`, to be removed from the disk. False if there is none, or if the
-    /// event runs or is being written.
+    /// Takes out a waiting event or a dead letter, to be removed from the disk. False if there is none, or it runs.
     pub fn drop_event(&mut self, namespace: &Namespace, id: InvocationId) -> bool {
         if self.dead.take(namespace, id).is_some() {
             return true;
