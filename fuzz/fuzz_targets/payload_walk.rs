@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nigh_schedule::payload_walk::{ARGUMENTS_MAX, PayloadWalk};
+use nigh_schedule::inputs::payload_walk::{ARGUMENTS_MAX, PayloadWalk};
 
 fuzz_target!(|payload: &[u8]| {
     let walk = PayloadWalk::of(payload);

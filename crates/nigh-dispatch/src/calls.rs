@@ -1,4 +1,4 @@
-//! The door for the calls of dispatch: of a node that runs functions, of a controller, or of both.
+//! Answers the calls of dispatch: those to a node that runs functions, those to a controller, or both.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_rpc::{Call, Handler, Method, Refusal, RefusalKind, Reply};
 
-use super::dispatcher::Dispatcher;
-use super::run_door::{RunDoor, head_of, reply};
-use super::wire::{
+use crate::dispatcher::Dispatcher;
+use crate::run_door::{RunDoor, head_of, reply};
+use crate::wire::{
     AskedStates, BODY_MAX, HAND_OVER, HandOverHead, INVOKE, InvokeHead, OF_CONTROLLERS, OF_NODES, REPORT, ReportHead,
     STATES, StatesAnswer,
 };
 
 /// Answers the calls whose methods are numbered from [`super::FIRST_DISPATCH_METHOD`] on.
 pub struct DispatchCalls {
-    /// Where invocations are taken that run here; none where none do.
+    /// Takes runs for this node; None where none run.
     pub door: Option<Arc<RunDoor>>,
-    /// Who dispatches; answers others only where it may own namespaces.
+    /// Dispatches. It answers other processes only if it may own namespaces.
     pub dispatcher: Option<Dispatcher>,
 }
 
@@ -43,7 +43,7 @@ impl Handler for DispatchCalls {
                 let is_own =
                     (call.peer.identity.name(), call.peer.incarnation) == (&*report.node.0, report.from.incarnation.0);
                 if !is_own {
-                    return Err(Refusal::new(RefusalKind::Forbidden, "a node reports of itself alone"));
+                    return Err(Refusal::new(RefusalKind::Forbidden, "a node reports only of itself"));
                 }
                 Ok(reply(&dispatcher.report(report), Bytes::new()))
             }
@@ -67,7 +67,7 @@ impl Handler for DispatchCalls {
                     None => reply(&StatesAnswer::NotOwner, Bytes::new()),
                 })
             }
-            _ => Err(Refusal::new(RefusalKind::UnknownMethod, "no method of a controller")),
+            _ => Err(Refusal::new(RefusalKind::UnknownMethod, "a controller has no such method")),
         }
     }
 }

@@ -1,18 +1,19 @@
-//! Runs by their names, at a node and at an owner to whom others hand them: those that go on, and the answers of those that ended, for whoever asks again.
+//! Runs by their names, at a node and at an owner to whom other processes hand invocations: runs that go on, and the answers
+//! of ended runs for callers that ask again. Pure but for the channel by which an answer comes.
 //!
-//! Pure but for the channel by which those who wait hear of an end. What is asked for and was never heard of is buried: it
-//! will not be taken when it still comes, so that who asked may send it elsewhere. Of what is forgotten it is remembered
-//! that something was, so that it is never taken for what was never heard of.
+//! A run that is asked for and has never arrived is buried: it is refused when it arrives later, so that the caller may send
+//! it elsewhere. A forgotten answer leaves a trace, so that an old run is never taken for one that has never arrived.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nigh_schedule::scheduler::lost_invocation::LossError;
 use nigh_terms::{InvocationId, Monotonic, Token};
 use tokio::sync::watch;
 
-use super::wire::{RunAnswer, RunId};
+use crate::wire::{NotRun, RunAnswer, RunId};
 
 /// How long an answer is kept.
 const KEPT_FOR: Duration = Duration::from_secs(120);
@@ -31,42 +32,59 @@ enum Run {
     Buried,
 }
 
-/// What becomes of a run that comes.
+/// What becomes of a run that arrives.
 pub(super) enum Arrival {
     /// It is to be run; its answer goes here.
     New(watch::Sender<Option<StoredAnswer>>),
-    /// It has come before.
-    Known(AnswerReceiver),
-    /// It was said of it that it had not come.
-    Buried,
+    /// It has arrived before, or is buried.
+    Known(RunLookup),
 }
 
 /// What is known of a run that is asked for.
 pub(super) enum RunLookup {
     Known(AnswerReceiver),
-    /// It is buried now.
+    /// It never arrived, and is buried now.
     Never,
-    /// It may have run; this is what all that are forgotten had seen.
+    /// It may have run. All forgotten runs had seen this.
     Forgotten(Token),
 }
 
-/// See the module.
+/// The runs that are known.
 #[derive(Default)]
 pub(super) struct KeptRuns {
     runs: HashMap<RunId, Run>,
-    /// Those that have ended, or are buried, in that order, with their bytes.
+    /// Ended and buried runs in that order, each with the time until which it is kept, and its bytes.
     old: VecDeque<(Monotonic, RunId, usize)>,
     bytes: usize,
-    /// The newest invocation that was forgotten, and what all of them had seen.
+    /// The newest forgotten invocation, and what all forgotten ones had seen.
     forgotten: Option<(InvocationId, Token)>,
 }
 
+impl RunLookup {
+    /// The answer to whoever asks, once there is one.
+    pub(super) async fn answer(self) -> (RunAnswer, Bytes) {
+        match self {
+            Self::Known(awaited) => until_answered(awaited).await,
+            Self::Never => (RunAnswer::NeverHeard, Bytes::new()),
+            Self::Forgotten(token) => (RunAnswer::Forgotten { token }, Bytes::new()),
+        }
+    }
+}
+
+/// The answer of a run, once it is over.
+pub(super) async fn until_answered(mut awaited: AnswerReceiver) -> (RunAnswer, Bytes) {
+    // The sender is dropped without an answer only if its task panicked.
+    let lost = || (RunAnswer::NotRun(NotRun::Lost(LossError::MayHaveRun)), Bytes::new());
+    let Ok(kept) = awaited.wait_for(Option::is_some).await else { return lost() };
+    kept.as_ref().map_or_else(lost, |kept| (kept.0.clone(), kept.1.clone()))
+}
+
 impl KeptRuns {
-    /// A run comes.
+    /// A run arrives.
     pub(super) fn arrives(&mut self, run: RunId) -> Arrival {
         match self.runs.get(&run) {
-            Some(Run::Known(awaited)) => Arrival::Known(awaited.clone()),
-            Some(Run::Buried) => Arrival::Buried,
+            Some(Run::Known(awaited)) => Arrival::Known(RunLookup::Known(awaited.clone())),
+            Some(Run::Buried) => Arrival::Known(RunLookup::Never),
             None => {
                 let (answer, awaited) = watch::channel(None);
                 self.runs.insert(run, Run::Known(awaited));
@@ -89,7 +107,7 @@ impl KeptRuns {
         }
     }
 
-    /// A sending of an invocation that goes on, or has ended, whoever sent it; of its last attempt, if none is named.
+    /// A run of this invocation, whichever owner sent it; of its last attempt if `attempt` is None.
     pub(super) fn find(&self, invocation: InvocationId, attempt: Option<u32>) -> Option<AnswerReceiver> {
         let is_it = |run: &RunId| run.invocation == invocation && attempt.is_none_or(|attempt| attempt == run.attempt);
         let found = self.runs.iter().filter_map(|(run, known)| match known {
@@ -99,14 +117,22 @@ impl KeptRuns {
         found.max_by_key(|(attempt, _)| *attempt).map(|(_, awaited)| awaited.clone())
     }
 
-    /// A run has ended, with an answer of so many bytes.
-    pub(super) fn ended(&mut self, now: Monotonic, run: RunId, bytes: usize) {
-        self.grows(now, run, bytes);
-    }
-
-    /// A run has not begun: nothing is kept of it.
-    pub(super) fn not_run(&mut self, run: RunId) {
-        self.runs.remove(&run);
+    /// A run is over. Its answer goes to those who wait, and is kept if the run has ended; else nothing has run, and nothing is
+    /// kept.
+    pub(super) fn over(
+        &mut self,
+        now: Monotonic,
+        run: RunId,
+        answer: &watch::Sender<Option<StoredAnswer>>,
+        (said, body): (RunAnswer, Bytes),
+    ) {
+        let (is_ended, bytes) = (matches!(said, RunAnswer::Ended { .. }), said.log_bytes() + body.len());
+        answer.send_replace(Some(Arc::new((said, body))));
+        if is_ended {
+            self.grows(now, run, bytes);
+        } else {
+            self.runs.remove(&run);
+        }
     }
 
     fn grows(&mut self, now: Monotonic, run: RunId, bytes: usize) {
@@ -131,11 +157,11 @@ impl KeptRuns {
 
 #[cfg(test)]
 mod tests {
+    use nigh_invoke::invocation::RunTimes;
     use nigh_terms::{Epoch, Sequence, ShardId, Version};
 
-    use super::super::wire::EndedHead;
     use super::*;
-    use nigh_invoke::invocation::RunTimes;
+    use crate::wire::EndedHead;
 
     const NOW: Monotonic = Monotonic(5);
 
@@ -153,15 +179,14 @@ mod tests {
             touched: Vec::new(),
             run: RunTimes::default(),
         };
-        answer.send_replace(Some(Arc::new((RunAnswer::Ended { ended, settled: true }, Bytes::new()))));
-        runs.ended(NOW, run, 0);
+        runs.over(NOW, run, &answer, (RunAnswer::Ended { ended, settled: true }, Bytes::new()));
     }
 
     #[test]
     fn an_answer_is_kept_for_who_asks_again_and_a_run_that_comes_twice_runs_once() {
         let (mut runs, run) = (KeptRuns::default(), run());
         end(&mut runs, run, Token::empty());
-        assert!(matches!(runs.arrives(run), Arrival::Known(awaited) if awaited.borrow().is_some()));
+        assert!(matches!(runs.arrives(run), Arrival::Known(RunLookup::Known(awaited)) if awaited.borrow().is_some()));
         assert!(matches!(runs.asked(NOW, run), RunLookup::Known(awaited) if awaited.borrow().is_some()));
         assert!(matches!(runs.arrives(RunId { send: 1, ..run }), Arrival::New(_)), "sent anew it is another");
     }
@@ -170,7 +195,7 @@ mod tests {
     fn what_was_said_not_to_have_come_is_not_taken_when_it_comes() {
         let (mut runs, run) = (KeptRuns::default(), run());
         assert!(matches!(runs.asked(NOW, run), RunLookup::Never));
-        assert!(matches!(runs.arrives(run), Arrival::Buried));
+        assert!(matches!(runs.arrives(run), Arrival::Known(RunLookup::Never)));
         assert!(matches!(runs.asked(NOW, run), RunLookup::Never));
     }
 
@@ -190,8 +215,8 @@ mod tests {
     #[test]
     fn one_that_did_not_begin_leaves_nothing() {
         let (mut runs, run) = (KeptRuns::default(), run());
-        assert!(matches!(runs.arrives(run), Arrival::New(_)));
-        runs.not_run(run);
+        let Arrival::New(answer) = runs.arrives(run) else { panic!("it has come before") };
+        runs.over(NOW, run, &answer, (RunAnswer::TermOver, Bytes::new()));
         assert!(matches!(runs.arrives(run), Arrival::New(_)));
     }
 }

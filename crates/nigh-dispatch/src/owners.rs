@@ -1,8 +1,11 @@
 //! Finding, becoming and telling the owner of a namespace.
 //!
-//! A new owner does this in order: it takes the document, tells its term to every node that runs functions, reads how far
-//! every home has come, dispatches. What ended under the owner before it and was told to anybody is in that: a node that had
-//! not heard of the new term when an invocation ended there, was told of it before the homes were read.
+//! A new owner, in this order, writes the document, announces its term to every node that runs functions, reads the newest
+//! version of every home, and dispatches. The homes' versions include whatever ended under the former owner and was told to
+//! anybody: if a node did not know the new term when an invocation ended there, the announcement came later, and the homes
+//! are read after the announcement.
+
+pub(crate) mod ownership;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,36 +18,38 @@ use nigh_invoke::invocation::InvokeError;
 use nigh_protocol::Member;
 use nigh_rpc::{Method, PeerAddress};
 use nigh_schedule::scheduler::Fingerprint;
-use nigh_terms::{Monotonic, Namespace, NodeId, Token};
+use nigh_terms::{Monotonic, Namespace, NodeId, Token, invariant};
 use tokio::time::Instant;
 
-use super::books::OwnedNamespace;
-use super::dispatcher::DispatcherState;
-use super::ownership::{OWNERS_TABLE, Ownership, OwnershipState, standing};
-use super::wire::{ANNOUNCE, AnnounceHead, HAND_OVER, HandOverAnswer, HandOverHead, decode, encode};
+use self::ownership::{OWNERS_TABLE, Ownership, OwnershipState, standing};
+use crate::controller::OwnedNamespace;
+use crate::dispatcher_state::DispatcherState;
+use crate::wire::{ANNOUNCE, AnnounceHead, HAND_OVER, HandOverAnswer, HandOverHead, decode, encode};
 
-/// Between two attempts.
+/// The pause between two attempts.
 pub(super) const PAUSE: Duration = Duration::from_millis(25);
-/// For one small call.
+/// The time limit of one small call.
 const CALL_WITHIN: Duration = Duration::from_secs(2);
-/// How long a writer outside waits until an owner knows of its write.
+/// How long a writer outside may wait until an owner knows of its write.
 const HAND_OVER_WITHIN: Duration = Duration::from_secs(15);
-/// Namespaces that one controller owns at most, or knows the owners of.
+/// Namespaces that one controller owns, or knows the owners of, at most.
 const NAMESPACES_MAX: usize = 65_536;
 
-/// Whose a namespace is.
+/// Who owns a namespace.
 pub enum Owner {
-    /// This process's, in this term.
+    /// This process, in this term.
     Me(u64),
-    /// Another's; or nobody's, and this one is to take it.
+    /// Another member; or nobody, and this member is to take it.
     Other(PresentMember),
 }
 
 fn failed(error: &RegistryError) -> InvokeError {
-    InvokeError::TooManyRequests(format!("it cannot be asked who dispatches the namespace: {error}"))
+    InvokeError::TooManyRequests(format!(
+        "the registry cannot tell who dispatches the namespace: {error}; invoke again later"
+    ))
 }
 
-/// Where a member is called, in its present life.
+/// The address of a member, in its present incarnation.
 pub(super) fn address(member: &PresentMember) -> PeerAddress {
     PeerAddress {
         name: member.node.0.as_str().into(),
@@ -59,32 +64,32 @@ impl DispatcherState {
     }
 
     fn known_owner(&self, namespace: &Namespace) -> Option<Owner> {
-        if let Some(term) = self.books.lock().term(namespace) {
+        if let Some(term) = self.controller.lock().term(namespace) {
             return Some(Owner::Me(term));
         }
         let known = self.elsewhere.lock().get(namespace).cloned()?;
-        // Still in that life, at whatever address.
+        // It must be the same incarnation; its address may have changed.
         let is_it = |member: &PresentMember| (&member.node, member.incarnation) == (&known.node, known.incarnation);
         self.living(is_it).map(Owner::Other)
     }
 
-    /// What was known of the owner is not so.
+    /// The known owner does not own the namespace.
     pub(super) fn not_owner(&self, namespace: &Namespace) {
         self.elsewhere.lock().remove(namespace);
     }
 
-    /// This process owns `namespace` no longer, at least not in `term`.
+    /// This process does not own `namespace` in `term` any more.
     pub(super) fn forget(&self, namespace: &Namespace, term: u64) {
-        let mut books = self.books.lock();
-        if books.term(namespace) == Some(term) {
+        let mut controller = self.controller.lock();
+        if controller.term(namespace) == Some(term) {
             tracing::info!(%namespace, term, "another controller dispatches the namespace");
-            books.placing.owned.remove(namespace);
-            // Who waits for a node here goes to the other.
-            books.pump(self.now());
+            controller.placing.owned.remove(namespace);
+            // Invocations that wait here go to the new owner.
+            controller.pump(self.now());
         }
     }
 
-    /// Whose `namespace` is. Becomes its owner if nobody is, and it may.
+    /// Who owns `namespace`. This process becomes its owner if there is none and it may.
     pub(super) async fn owner(&self, namespace: &Namespace, deadline: Monotonic) -> Result<Owner, InvokeError> {
         if let Some(known) = self.known_owner(namespace) {
             return Ok(known);
@@ -114,10 +119,10 @@ impl DispatcherState {
         standing(document, (&self.parts.node, self.parts.me.incarnation), &self.parts.present.borrow())
     }
 
-    /// As `standing`; if this process took itself for the owner and is not, it does no longer.
+    /// As `standing`. If this process believed that it owns the namespace and does not, it stops dispatching.
     fn true_standing(&self, namespace: &Namespace, document: Option<&Ownership>) -> OwnershipState {
         let standing = self.standing(document);
-        let own = self.books.lock().term(namespace);
+        let own = self.controller.lock().term(namespace);
         if let Some(term) = own.filter(|term| standing != OwnershipState::Mine(*term)) {
             self.forget(namespace, term);
         }
@@ -142,7 +147,7 @@ impl DispatcherState {
                         continue;
                     }
                     None => {
-                        let why = "no controller of the cluster lives; start a node with the role controller";
+                        let why = "the cluster has no controller; start a node with the role controller";
                         return Err(InvokeError::TooManyRequests(why.to_owned()));
                     }
                 },
@@ -152,7 +157,7 @@ impl DispatcherState {
     }
 
     fn may_own(&self) -> bool {
-        let full = || self.books.lock().placing.owned.len() >= NAMESPACES_MAX;
+        let full = || self.controller.lock().placing.owned.len() >= NAMESPACES_MAX;
         self.parts.owns && !self.leaving.load(Ordering::SeqCst) && !full()
     }
 
@@ -165,7 +170,7 @@ impl DispatcherState {
         Owner::Other(owner)
     }
 
-    /// Who is to take a namespace that nobody has: the same at all processes, as long as they know the same members.
+    /// Who is to take a namespace without an owner: all processes that know the same members choose the same controller.
     fn controller_for(&self, namespace: &Namespace) -> Option<PresentMember> {
         let (present, of) = (self.parts.present.borrow(), Fingerprint::of(&[namespace.as_str()]));
         let controllers = present.iter().filter(|one| one.has(NodeRole::Controller) && one.node != self.parts.node);
@@ -196,14 +201,14 @@ impl DispatcherState {
             let document = document.executing(true);
             match self.write(namespace, &document, Some(revision)).await {
                 Ok(()) => return Ok(true),
-                // Another took it, or this process said it just now.
+                // Another process took the namespace, or this process has just written the document.
                 Err(RegistryError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Which of the living controllers this process is for a namespace that nobody has: the first is to take it.
+    /// The rank of this process among the controllers that may take a namespace without an owner: the first is to take it.
     pub(super) fn rank(&self, namespace: &Namespace) -> Option<usize> {
         if !self.may_own() {
             return None;
@@ -225,7 +230,7 @@ impl DispatcherState {
         self.parts.registry.put(OWNERS_TABLE, namespace.as_str(), bytes, revision).await.map(drop)
     }
 
-    /// The barrier before the first dispatch of a term.
+    /// What must be done before the first dispatch of a term.
     async fn begin(&self, namespace: &Namespace, term: u64, deadline: Monotonic) -> Result<Owner, InvokeError> {
         self.announce(namespace, term, deadline).await?;
         let newest = self.parts.homes.newest_of_all().await;
@@ -234,11 +239,14 @@ impl DispatcherState {
         tracing::info!(%namespace, term, "this controller dispatches the namespace");
         metrics::counter!("nigh_dispatch_takeovers_total").increment(1);
         self.elsewhere.lock().remove(namespace);
-        self.books.lock().placing.owned.insert(namespace.clone(), OwnedNamespace::new(term, &newest));
+        let owned = OwnedNamespace::new(term, &newest);
+        let before = self.controller.lock().placing.owned.insert(namespace.clone(), owned).map(|before| before.term);
+        // Each claim writes a higher term, and one task a namespace claims: a term never goes down.
+        invariant!(before < Some(term), "{namespace} is owned in term {term} after {before:?}");
         Ok(Owner::Me(term))
     }
 
-    /// Tells the term to every node that runs functions; one that is no member any more need not hear.
+    /// Announces the term to every member that runs functions.
     async fn announce(&self, namespace: &Namespace, term: u64, deadline: Monotonic) -> Result<(), InvokeError> {
         let mut told: Vec<Member> = Vec::new();
         loop {
@@ -264,7 +272,7 @@ impl DispatcherState {
             }
             if let Some(why) = silent {
                 if self.now() >= deadline {
-                    let why = format!("a node does not hear who dispatches the namespace: {why}");
+                    let why = format!("a node does not answer the announcement of the new dispatch owner: {why}");
                     return Err(InvokeError::TooManyRequests(why));
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -284,7 +292,7 @@ impl DispatcherState {
         decode(&answer.map_err(|error| error.to_string())?.head)
     }
 
-    /// Lets `namespace` go, if it is this process's.
+    /// Releases `namespace`, if this process owns it.
     pub(super) async fn let_go(&self, namespace: &Namespace) -> Result<(), RegistryError> {
         let found = self.document(namespace).await?;
         if let Some((document, revision)) = found
@@ -296,10 +304,10 @@ impl DispatcherState {
         Ok(())
     }
 
-    /// An invocation of `term` has ended, having seen `token`: returns when whoever dispatches next knows of it. `settled`:
-    /// there was no other owner yet.
+    /// An invocation of `term` has ended and had seen `token`. Returns when the next dispatch will carry the token, by whichever
+    /// owner. `settled`: when the run ended there was no later owner.
     pub(super) async fn joined(&self, namespace: &Namespace, term: u64, token: &Token, settled: bool) {
-        let is_mine = self.books.lock().see(namespace, Some(term), token);
+        let is_mine = self.controller.lock().see(namespace, Some(term), token);
         if settled && is_mine {
             return;
         }
@@ -309,13 +317,13 @@ impl DispatcherState {
     /// As `hand_over`, however long it takes.
     pub(super) async fn until_handed_over(&self, namespace: &Namespace, token: &Token) {
         while let Err(error) = self.hand_over(namespace, token).await {
-            tracing::warn!(%namespace, %error, "an end is not told: the next dispatch would not know of it");
+            tracing::warn!(%namespace, %error, "the end of an invocation is held back: its token does not reach the dispatch owner");
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// The next dispatch of `namespace`, by whomever, is to know of `token`. The registry is asked each time: who was the
-    /// owner a moment ago may not know that it is no longer.
+    /// Returns when the next dispatch of `namespace` will carry `token`, by whichever owner. The registry is asked each time: a
+    /// former owner may not know yet that its epoch is over.
     pub(super) async fn hand_over(&self, namespace: &Namespace, token: &Token) -> Result<(), ObjectError> {
         let deadline = self.now().after(HAND_OVER_WITHIN);
         let mut last = String::from("nobody dispatches the namespace");
@@ -326,7 +334,9 @@ impl DispatcherState {
                 Err(why) => last = why,
             }
             if self.now() >= deadline {
-                return Err(ObjectError::Busy(format!("who dispatches the namespace cannot be told: {last}")));
+                return Err(ObjectError::Busy(format!(
+                    "the dispatch owner of the namespace does not take the token: {last}"
+                )));
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -340,12 +350,12 @@ impl DispatcherState {
     ) -> Result<HandOverAnswer, String> {
         let found = self.document(namespace).await.map_err(|error| error.to_string())?;
         let to = match self.true_standing(namespace, found.as_ref().map(|(document, _)| document)) {
-            // Who begins after this reads the homes, which have it.
+            // An owner that begins after this reads the homes, which have the write.
             OwnershipState::Open { abandoned: false, .. } => return Ok(HandOverAnswer::Taken),
             OwnershipState::Open { abandoned: true, .. } if !self.may_own() => self.controller_for(namespace),
             OwnershipState::Mine(_) | OwnershipState::Open { .. } => {
                 return match self.owner(namespace, deadline).await {
-                    Ok(Owner::Me(term)) if self.books.lock().see(namespace, Some(term), token) => {
+                    Ok(Owner::Me(term)) if self.controller.lock().see(namespace, Some(term), token) => {
                         Ok(HandOverAnswer::Taken)
                     }
                     Ok(_) => Ok(HandOverAnswer::NotOwner),
@@ -354,17 +364,17 @@ impl DispatcherState {
             }
             OwnershipState::Theirs(owner) => Some(owner),
         };
-        let Some(to) = to else { return Err("no controller of the cluster lives".to_owned()) };
+        let Some(to) = to else { return Err("the cluster has no controller".to_owned()) };
         let head = HandOverHead { namespace: namespace.clone(), token: token.clone() };
         self.small(&to, &HAND_OVER, &encode(&head)).await
     }
 
-    /// Another process hands over: taken if this one is the owner at this moment, or becomes it.
+    /// Another process hands a token over: taken if this process owns the namespace now, or becomes its owner.
     pub(super) async fn handed_over(&self, HandOverHead { namespace, token }: HandOverHead) -> HandOverAnswer {
         let found = match self.document(&namespace).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%namespace, %error, "it cannot be asked who dispatches the namespace");
+                tracing::warn!(%namespace, %error, "the registry cannot tell who dispatches the namespace");
                 return HandOverAnswer::NotOwner;
             }
         };
@@ -375,7 +385,7 @@ impl DispatcherState {
             OwnershipState::Mine(_) | OwnershipState::Open { .. } => {
                 let deadline = self.now().after(CALL_WITHIN);
                 match self.owner(&namespace, deadline).await {
-                    Ok(Owner::Me(term)) if self.books.lock().see(&namespace, Some(term), &token) => {
+                    Ok(Owner::Me(term)) if self.controller.lock().see(&namespace, Some(term), &token) => {
                         HandOverAnswer::Taken
                     }
                     _ => HandOverAnswer::NotOwner,

@@ -1,5 +1,5 @@
-//! A node tells every controller of its room and of its copies: five times a second, and soon after something has begun or
-//! ended. Of its copies it tells what changed since that controller heard last.
+//! A node reports its free capacity and its cached copies to every controller: five times a second, and soon after a run has
+//! begun or ended. Of the copies it reports what has changed since the last report that the controller heard.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::owners::address;
-use super::run_door::RunDoor;
-use super::wire::{HoldingsNews, REPORT, ReportHead, decode, encode};
+use crate::owners::address;
+use crate::run_door::RunDoor;
+use crate::wire::{HoldingsNews, REPORT, ReportHead, decode, encode};
 
-/// Between two reports.
+/// The time between two reports.
 const EVERY: Duration = Duration::from_millis(200);
-/// The least time between two, whatever changes.
+/// The least time between two reports.
 const NOT_SOONER: Duration = Duration::from_millis(10);
-/// For a report; the next one says all anew.
+/// The time limit of a report; the next one repeats what was not heard.
 const WITHIN: Duration = Duration::from_millis(500);
 
 /// Reports until `ending`, of this node's room and its `memory`.
@@ -35,7 +35,7 @@ pub async fn report_all(
     ending: CancellationToken,
 ) {
     let mut serial = 0;
-    // How far each life of a controller has heard of the copies.
+    // By incarnation of a controller: up to which change it has heard.
     let mut heard: HashMap<Member, HoldingsCursor> = HashMap::new();
     while !ending.is_cancelled() {
         let (node, from) = door.me();

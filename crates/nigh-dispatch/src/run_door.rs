@@ -1,65 +1,63 @@
-//! Where a node takes the invocations that controllers send it.
+//! Where a node takes the runs that controllers send to it.
 //!
-//! One is taken for exactly this life of the node and from nobody whose term is over, and goes on to its end whatever
-//! becomes of the connection. Its answer is given when the fate of its writes is known, and kept for who asks again.
+//! A run is taken for exactly this incarnation of the node, and from no owner whose epoch (`term`) is over. It goes on to its
+//! end when the connection breaks. Its answer is given when the outcome of each of its writes is known, and kept for owners
+//! that ask again.
+
+mod terms;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use nigh_engine::{PresentMember, Registry};
-use nigh_functions::function::FunctionSource;
+use nigh_functions::function::{Function, FunctionSource};
+use nigh_invoke::invocation::run_dispatched::RunDispatched;
 use nigh_invoke::invocation::{EventAttempt, InvokeRequest, UpcomingInvocation};
-use nigh_invoke::run_dispatched::RunDispatched;
 use nigh_protocol::{GateRefusal, Member};
 use nigh_rpc::{Body, Call, Refusal, RefusalKind, Reply};
-use nigh_schedule::scheduler::lost_invocation::LossError;
-use nigh_schedule::vacancy::Vacancy;
+use nigh_schedule::scheduler::vacancy::Vacancy;
 use nigh_terms::{Clock, FunctionName, Namespace, NodeId};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::kept_runs::{AnswerReceiver, Arrival, KeptRuns, RunLookup};
-use super::ownership::{OWNERS_TABLE, Ownership};
-use super::terms::{TermJudgement, Terms};
-use super::wire::{
+use self::terms::{TermJudgement, Terms};
+use crate::kept_runs::{Arrival, KeptRuns, until_answered};
+use crate::owners::ownership::{OWNERS_TABLE, Ownership};
+use crate::wire::{
     ANNOUNCE, ASK, AnnounceHead, AskHead, BODY_MAX, EndedHead, FIND, FindHead, NotRun, PREPARE, PrepareHead, RUN,
-    RunAnswer, RunHead, RunId, decode, encode,
+    RunAnswer, RunHead, decode, encode,
 };
 
 /// How long a node waits for its copy of the registry to have the version of a function that a dispatch names.
 const FUNCTION_WITHIN: Duration = Duration::from_secs(2);
 const FUNCTION_POLL: Duration = Duration::from_millis(20);
 
-/// What a door stands on.
+/// What a door needs.
 pub struct RunDoorParts {
     /// This node.
     pub node: NodeId,
-    /// This life of it.
+    /// This incarnation of it.
     pub me: Member,
-    /// Runs what is taken.
+    /// Runs what the door takes.
     pub runner: Arc<dyn RunDispatched>,
     /// The functions as this node knows them.
     pub functions: Arc<dyn FunctionSource>,
-    /// Where the owners of namespaces stand.
+    /// Where the owners of namespaces are registered.
     pub registry: Arc<dyn Registry>,
-    /// Who lives.
+    /// The present members.
     pub present: watch::Receiver<Vec<PresentMember>>,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }
 
-/// See the module.
+/// Takes runs.
 pub struct RunDoor {
     parts: RunDoorParts,
     terms: Mutex<Terms>,
     runs: Mutex<KeptRuns>,
-    /// Something has begun or ended.
+    /// Notified when a run has begun or ended.
     changed: Notify,
-}
-
-fn is_ended(answer: &RunAnswer) -> bool {
-    matches!(answer, RunAnswer::Ended { .. })
 }
 
 pub(super) fn head_of<T: serde::de::DeserializeOwned>(call: &Call<'_>) -> Result<T, Refusal> {
@@ -72,7 +70,7 @@ pub(super) fn reply(head: &impl serde::Serialize, body: Bytes) -> Reply {
 }
 
 impl RunDoor {
-    /// A door that takes what comes.
+    /// A door that takes runs.
     #[must_use]
     pub fn new(parts: RunDoorParts) -> Arc<Self> {
         let (terms, runs, changed) = (Mutex::default(), Mutex::default(), Notify::new());
@@ -119,7 +117,10 @@ impl RunDoor {
             number if number == ANNOUNCE.number => {
                 let AnnounceHead { namespace, term, to } = head_of(&call)?;
                 if to != self.parts.me {
-                    return Err(Refusal::new(RefusalKind::Forbidden, "it is for another life of this node"));
+                    return Err(Refusal::new(
+                        RefusalKind::Forbidden,
+                        "the call is for another incarnation of this node",
+                    ));
                 }
                 self.terms.lock().learn(&namespace, term);
                 Ok(reply(&(), Bytes::new()))
@@ -131,11 +132,11 @@ impl RunDoor {
                 }
                 Ok(reply(&(), Bytes::new()))
             }
-            _ => Err(Refusal::new(RefusalKind::UnknownMethod, "no method of a node that runs functions")),
+            _ => Err(Refusal::new(RefusalKind::UnknownMethod, "a node that runs functions has no such method")),
         }
     }
 
-    /// Whether this life is one of the cluster's, as far as is known.
+    /// True if this incarnation is a member, as far as is known here.
     fn is_member(&self) -> bool {
         let RunDoorParts { node, me, present, .. } = &self.parts;
         present.borrow().iter().any(|member| (&member.node, member.incarnation) == (node, me.incarnation))
@@ -146,11 +147,7 @@ impl RunDoor {
             return (RunAnswer::NotRun(NotRun::Gate(GateRefusal::OtherIncarnation)), Bytes::new());
         }
         let found = self.runs.lock().asked(self.parts.clock.monotonic(), run);
-        match found {
-            RunLookup::Known(awaited) => until_answered(awaited).await,
-            RunLookup::Never => (RunAnswer::NeverHeard, Bytes::new()),
-            RunLookup::Forgotten(token) => (RunAnswer::Forgotten { token }, Bytes::new()),
-        }
+        found.answer().await
     }
 
     async fn run(self: &Arc<Self>, head: RunHead, payload: Bytes) -> (RunAnswer, Bytes) {
@@ -165,45 +162,32 @@ impl RunDoor {
         }
         let arrival = self.runs.lock().arrives(head.run);
         let answer = match arrival {
-            Arrival::Known(awaited) => return until_answered(awaited).await,
-            Arrival::Buried => return (RunAnswer::NeverHeard, Bytes::new()),
             Arrival::New(answer) => answer,
+            Arrival::Known(found) => return found.answer().await,
         };
         let (door, awaited) = (Arc::clone(self), answer.subscribe());
         tokio::spawn(async move {
             let run = head.run;
-            let (said, body) = door.run_to_end(head, payload).await;
-            let (is_ended, bytes) = (is_ended(&said), said.log_bytes() + body.len());
-            answer.send_replace(Some(Arc::new((said, body))));
-            door.is_over(run, is_ended, bytes);
+            let said = door.run_to_end(head, payload).await;
+            door.runs.lock().over(door.parts.clock.monotonic(), run, &answer, said);
+            door.changed.notify_one();
         });
         self.changed.notify_one();
         until_answered(awaited).await
     }
 
-    fn is_over(&self, run: RunId, is_ended: bool, bytes: usize) {
-        let now = self.parts.clock.monotonic();
-        let mut runs = self.runs.lock();
-        if is_ended {
-            runs.ended(now, run, bytes);
-        } else {
-            runs.not_run(run);
-        }
-        drop(runs);
-        self.changed.notify_one();
-    }
-
     async fn run_to_end(&self, head: RunHead, payload: Bytes) -> (RunAnswer, Bytes) {
         let RunHead { run, to, namespace, function, revision, client_context, token, why } = head;
         let parts = &self.parts;
-        if let Err(not_run) = self.until_known(&namespace, &function, &revision).await {
-            return (RunAnswer::NotRun(not_run), Bytes::new());
-        }
+        let known = match self.until_known(&namespace, &function, &revision).await {
+            Ok(known) => known,
+            Err(not_run) => return (RunAnswer::NotRun(not_run), Bytes::new()),
+        };
         let event = Some(EventAttempt { id: run.invocation, attempt: run.attempt, wrote: None });
         let request = InvokeRequest { function, payload, client_context, token, event };
-        match parts.runner.run(&namespace, request, to, &why).await {
+        match parts.runner.run(known, request, to, &why).await {
             Ok(invoked) => {
-                // In this order: an owner that begins after this hears from the homes what this one has written.
+                // In this order: an owner that begins after this reads from the homes what this run has written.
                 let settled = self.is_member() && !self.terms.lock().is_over(&namespace, run.term);
                 metrics::counter!("nigh_dispatched_runs_total", "end" => "ended").increment(1);
                 (RunAnswer::Ended { ended: EndedHead::of(&invoked), settled }, invoked.payload)
@@ -215,13 +199,13 @@ impl RunDoor {
         }
     }
 
-    /// Whether a dispatch of `term` is taken; the registry is asked where that is not known.
+    /// Whether a dispatch of `term` is taken. Asks the registry if the newest term is not known here.
     async fn takes(&self, namespace: &Namespace, term: u64) -> Result<bool, String> {
         let judged = self.terms.lock().judge(namespace, term);
         match judged {
             TermJudgement::Takes => return Ok(true),
             TermJudgement::Over(highest) => {
-                tracing::debug!(%namespace, term, highest, "a dispatch of an owner that was");
+                tracing::debug!(%namespace, term, highest, "a dispatch of a former owner");
                 return Ok(false);
             }
             TermJudgement::Ask => {}
@@ -235,16 +219,21 @@ impl RunDoor {
         Ok(terms.judge(namespace, term) == TermJudgement::Takes)
     }
 
-    /// Waits, bounded, until this node knows the function as its dispatch does.
-    async fn until_known(&self, namespace: &Namespace, name: &FunctionName, revision: &str) -> Result<(), NotRun> {
+    /// The function in the version that its dispatch names, once this node knows that version; the wait is bounded.
+    async fn until_known(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        revision: &str,
+    ) -> Result<Arc<Function>, NotRun> {
         let begun = self.parts.clock.monotonic();
         loop {
-            let found = self.parts.functions.find(namespace, name).await;
-            if found.as_ref().is_some_and(|found| found.revision_id == revision) {
-                return Ok(());
-            }
+            let what = match self.parts.functions.find(namespace, name).await {
+                Some(found) if found.revision_id == revision => return Ok(found),
+                Some(_) => "another version of the function",
+                None => "no such function",
+            };
             if self.parts.clock.monotonic().since(begun) >= FUNCTION_WITHIN {
-                let what = if found.is_some() { "another version of it" } else { "no such function" };
                 return Err(NotRun::TooManyRequests(format!(
                     "the node knows {what}: its copy of the registry is behind"
                 )));
@@ -252,11 +241,4 @@ impl RunDoor {
             tokio::time::sleep(FUNCTION_POLL).await;
         }
     }
-}
-
-pub(super) async fn until_answered(mut awaited: AnswerReceiver) -> (RunAnswer, Bytes) {
-    // Its task has ended without a word: it panicked.
-    let lost = || (RunAnswer::NotRun(NotRun::Lost(LossError::MayHaveRun)), Bytes::new());
-    let Ok(kept) = awaited.wait_for(Option::is_some).await else { return lost() };
-    kept.as_ref().map_or_else(lost, |kept| (kept.0.clone(), kept.1.clone()))
 }

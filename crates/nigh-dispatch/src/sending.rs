@@ -1,7 +1,7 @@
 //! An invocation on its way: from its owner to a node, and from any process to its owner.
 //!
-//! A call that breaks says nothing of what became of it. The node is asked again, in the same life, until it answers or is
-//! no member any more; only then is the invocation lost.
+//! When a call breaks, its outcome is unknown. The same incarnation of the node is asked again until it answers or is no member
+//! any more; only then is the invocation lost.
 
 use std::time::Duration;
 
@@ -15,51 +15,51 @@ use nigh_schedule::scheduler::lost_invocation::LossError;
 use nigh_terms::{InvocationId, NodeId, Token};
 use tokio::time::Instant;
 
-use super::dispatcher::{DispatcherState, Task};
-use super::owners::{PAUSE, address};
-use super::wire::{
+use crate::dispatcher_state::{DispatcherState, Task};
+use crate::owners::{PAUSE, address};
+use crate::wire::{
     ASK, AskHead, AskedStates, BODY_MAX, FIND, FindHead, INVOKE, InvokeHead, NotRun, RUN, RunAnswer, RunHead, STATES,
     StatesAnswer, decode, encode,
 };
 
-/// How long a call may take beyond the function's own time: a sandbox is made, and the fate of writes waited for. It is asked
-/// again after that.
+/// How long a call may take beyond the function's timeout: a sandbox may be made, and the outcome of writes awaited. After that
+/// the node is asked again.
 const BEYOND: Duration = Duration::from_secs(60);
-/// How long an invocation that is handed on may take in all, as far as one call goes.
+/// How long one call may take that hands an invocation on.
 const HANDED_ON: Duration = Duration::from_secs(900);
 /// How long a request of the Step Functions API may take at the owner.
 const STATES_WITHIN: Duration = Duration::from_secs(30);
 
-/// What became of a sending.
+/// What came of a sending.
 pub(super) enum SendOutcome {
     Ended {
         invoked: InvocationResult,
-        /// There was no other owner yet.
+        /// When the run ended there was no later owner.
         settled: bool,
     },
-    /// The node does not run it now; another may. No byte of it has run.
+    /// The node does not run it; another may. No byte of it has run.
     NotHere(InvokeError),
-    /// Nobody runs it.
+    /// No node may run it.
     NotRun(InvokeError),
     /// Another owner dispatches the namespace.
     TermOver,
-    /// It may have run. With a token its node still lives and has it no longer, without its node is gone and to be fenced.
+    /// It may have run. With a token: its node is a member and has forgotten it. Without: its node has expired and must be fenced.
     Lost(Option<Token>),
 }
 
-/// What a node was heard to say; nothing if it is unknown what became of the call.
+/// What came of a call to a node.
 enum NodeAnswer {
     Said(Box<RunAnswer>, Bytes),
     NotSent(CallError),
     Unknown,
-    /// It was no member: nothing was called.
+    /// The node was no member: nothing was sent.
     Absent,
-    /// It is no member any more, and nobody knows what became of the call.
+    /// The node is no member any more; the outcome of the call is unknown.
     Gone,
 }
 
 impl DispatcherState {
-    /// Sends an invocation to the node and the life that `head` names, and waits for its end.
+    /// Sends an invocation to the node and the incarnation that `head` names, and waits for its end.
     pub(super) async fn send(&self, node: &NodeId, head: &RunHead, payload: &Bytes, timeout: Duration) -> SendOutcome {
         let (to, run) = (head.to, head.run);
         let by = Instant::now() + timeout + BEYOND;
@@ -88,7 +88,7 @@ impl DispatcherState {
         }
     }
 
-    /// Calls a node until it answers, the call fails, or the node's life as a member is over.
+    /// Calls a node. Returns when it answers, the call fails, or this incarnation is no member any more.
     async fn hear(
         &self,
         node: &NodeId,
@@ -109,7 +109,7 @@ impl DispatcherState {
                 Ok(answer) => said(answer).await,
                 Err(error) if error.fate() == Fate::NotSent => NodeAnswer::NotSent(error),
                 Err(error) => {
-                    tracing::debug!(%node, %error, "it is not known what became of an invocation");
+                    tracing::debug!(%node, %error, "the outcome of a call is unknown");
                     NodeAnswer::Unknown
                 }
             }
@@ -121,7 +121,7 @@ impl DispatcherState {
         }
     }
 
-    /// Hands a task to `owner`; nothing if that is not the owner, and nothing was done.
+    /// Hands a task to `owner`. None if `owner` does not own the namespace: then nothing was done.
     pub(super) async fn hand_on(
         &self,
         owner: &PresentMember,
@@ -162,7 +162,7 @@ impl DispatcherState {
             return match sent(answer, body) {
                 SendOutcome::Ended { invoked, .. } => Ok(Some(invoked)),
                 SendOutcome::NotRun(error) => Err(error),
-                // What another node may have, the owner has looked for.
+                // The owner has tried the other nodes.
                 SendOutcome::NotHere(error) if !head.again => Err(error),
                 SendOutcome::NotHere(_) | SendOutcome::TermOver => {
                     self.not_owner(namespace);
@@ -174,18 +174,18 @@ impl DispatcherState {
         }
     }
 
-    /// The owner of a task is gone: looks for it at the nodes, once another owner has told them that nobody else sends it
-    /// there any more. One that is found nowhere may have run at a node that is gone too.
+    /// The owner of a task has expired. Looks for the run at the nodes once the next owner has announced its term: from then on
+    /// nobody else sends it. If no node has it, it may have run at a node that has expired too.
     async fn find(&self, task: &Task) -> Result<InvocationResult, InvokeError> {
         let Task { namespace, id, attempt, .. } = task;
-        tracing::warn!(invocation = %id, "the owner of a namespace was lost with an invocation; it is looked for");
+        tracing::warn!(invocation = %id, "the owner of a namespace was lost with an invocation; the nodes are asked for it");
         self.until_handed_over(namespace, &Token::empty()).await;
         let found = self.find_run(*id, Some(*attempt)).await.ok_or(LossError::MayHaveRun)?;
         self.until_handed_over(namespace, &found.token).await;
         Ok(found)
     }
 
-    /// How an invocation ended at a node that runs functions, once it has; nothing if no node knows of it.
+    /// The result of an invocation that a node runs or has run, once it has ended. None if no node knows it.
     pub(super) async fn find_run(&self, invocation: InvocationId, attempt: Option<u32>) -> Option<InvocationResult> {
         let nodes: Vec<PresentMember> =
             self.parts.present.borrow().iter().filter(|one| one.has(NodeRole::Run)).cloned().collect();
@@ -232,7 +232,7 @@ async fn said(answer: CallAnswer) -> NodeAnswer {
     match (read, answer.body.collect(BODY_MAX).await) {
         (Ok(answer), Ok(body)) => NodeAnswer::Said(Box::new(answer), body),
         (Err(why), _) => {
-            tracing::warn!(why, "a node answers something else");
+            tracing::warn!(why, "an answer of a node cannot be read");
             NodeAnswer::Unknown
         }
         (_, Err(_)) => NodeAnswer::Unknown,
@@ -248,7 +248,7 @@ fn sent(answer: RunAnswer, body: Bytes) -> SendOutcome {
         }
         RunAnswer::Forgotten { token } => SendOutcome::Lost(Some(token)),
         RunAnswer::NotRun(not_run) => match not_run {
-            // Another node may have what this one lacks.
+            // Another node may be able to run it.
             NotRun::Gate(GateRefusal::NotCovered | GateRefusal::Crowded | GateRefusal::OtherIncarnation)
             | NotRun::TooManyRequests(_)
             | NotRun::ReservedConcurrency { .. }

@@ -1,5 +1,5 @@
-//! What whoever leads executions (`workflow::owned`) asks of a dispatcher: whose a namespace is, invocations of one term
-//! alone, what became of those of earlier terms, and requests handed to the owner.
+//! What the leader of a namespace's executions (`nigh_workflow::owned`) asks of a dispatcher: who owns the namespace,
+//! invocations in one term only, the results of invocations of earlier terms, and requests handed to the owner.
 
 use std::sync::{Arc, Weak};
 
@@ -10,20 +10,14 @@ use nigh_invoke::invocation::{InvocationResult, Invoke, InvokeError, InvokeReque
 use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
 use tokio_util::sync::CancellationToken;
 
-use super::dispatcher::{DispatchAuthority, Dispatcher, Outcome};
-use super::owners::Owner;
-use super::ownership::{Ownership, OwnershipState};
-use super::wire::AskedStates;
-
-/// Answers requests of the Step Functions API for the namespaces that this process owns.
-#[async_trait]
-pub trait AnswerStates: Send + Sync {
-    /// The status and the body of the answer; nothing if another process owns the namespace.
-    async fn answer(&self, asked: AskedStates, body: Bytes) -> Option<(u16, Bytes)>;
-}
+use crate::dispatcher::Dispatcher;
+use crate::dispatcher_state::{AnswerStates, DispatchAuthority, Outcome};
+use crate::owners::Owner;
+use crate::owners::ownership::{Ownership, OwnershipState};
+use crate::wire::AskedStates;
 
 impl Dispatcher {
-    /// Requests that other processes hand on are answered by `door` from now on. A second time changes nothing.
+    /// `door` answers the requests that other processes hand on. A second call changes nothing.
     pub fn answer_states_by(&self, door: &Arc<dyn AnswerStates>) {
         let _ = self.0.states.set(Arc::downgrade(door));
     }
@@ -32,32 +26,32 @@ impl Dispatcher {
         self.0.states.get().and_then(Weak::upgrade)?.answer(asked, body).await
     }
 
-    /// Whose `namespace` is. This process becomes its owner if nobody is, and it may.
+    /// Who owns `namespace`. This process becomes its owner if there is none and it may.
     pub async fn owner_of(&self, namespace: &Namespace) -> Result<Owner, InvokeError> {
         self.0.owner(namespace, self.0.now().after(self.0.settings.wait)).await
     }
 
-    /// This process owns `namespace` no longer, at least not in `term`.
+    /// This process does not own `namespace` in `term` any more.
     pub fn forget(&self, namespace: &Namespace, term: u64) {
         self.0.forget(namespace, term);
     }
 
-    /// How this process stands to a namespace of this document.
+    /// How this process stands to the namespace of this document.
     pub fn standing(&self, document: &Ownership) -> OwnershipState {
         self.0.standing(Some(document))
     }
 
-    /// Which of those this process is that would take `namespace`, if it has no owner; none if it may not.
+    /// The rank of this process among those that may take `namespace` if it has no owner; None if it may not.
     pub fn rank(&self, namespace: &Namespace) -> Option<usize> {
         self.0.rank(namespace)
     }
 
-    /// Has it known that `namespace` has executions. False if this process does not own it in `term`.
+    /// Registers that `namespace` has executions. False if this process does not own it in `term`.
     pub async fn will_execute(&self, namespace: &Namespace, term: u64) -> Result<bool, RegistryError> {
         self.0.will_execute(namespace, term).await
     }
 
-    /// Hands a request to `owner`; nothing, if that is not the owner.
+    /// Hands a request to `owner`. None if `owner` does not own the namespace.
     pub async fn ask_states(
         &self,
         owner: &PresentMember,
@@ -71,13 +65,13 @@ impl Dispatcher {
         answered
     }
 
-    /// What runs invocations in `term` of this process alone, and cancels `over` when that is found to be over.
+    /// Runs invocations only while this process owns their namespace in `term`; cancels `over` when that has ended.
     pub fn in_term(&self, term: u64, over: CancellationToken) -> InTerm {
         InTerm { dispatcher: self.clone(), term, over }
     }
 }
 
-/// Runs invocations in one term alone: what was led in it is led by another afterwards.
+/// Runs invocations only in one term: afterwards another process leads the executions.
 pub struct InTerm {
     dispatcher: Dispatcher,
     term: u64,
@@ -91,7 +85,7 @@ impl Invoke for InTerm {
         match self.dispatcher.0.spawned(who.namespace.clone(), request, id, DispatchAuthority::Term(self.term)).await {
             Ok(Outcome::Ended(invoked)) => Ok(invoked),
             Ok(Outcome::NotOwner) => {
-                // Before anybody takes this for an end.
+                // Before the caller takes this error for the end of a task.
                 self.over.cancel();
                 Err(InvokeError::ShuttingDown)
             }
@@ -109,8 +103,8 @@ impl Invoke for InTerm {
 
     async fn find(&self, namespace: &Namespace, id: InvocationId) -> Option<InvocationResult> {
         let found = self.dispatcher.0.find_run(id, None).await?;
-        // Whoever owns the namespace by now finds it too, if it is not this one.
-        self.dispatcher.0.books.lock().see(namespace, Some(self.term), &found.token);
+        // If another process owns the namespace by now, it finds the invocation too.
+        self.dispatcher.0.controller.lock().see(namespace, Some(self.term), &found.token);
         Some(found)
     }
 

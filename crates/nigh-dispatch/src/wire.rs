@@ -1,20 +1,20 @@
-//! What controllers and nodes say to each other: the heads of their calls and answers. Pure.
+//! The heads of the calls and answers between processes. Pure.
 //!
-//! MessagePack with names, as the heads of objects' calls; inputs and answers of functions are bodies beside them.
+//! Heads are MessagePack with names, as those of objects' calls; inputs and answers of functions are the bodies.
 
 use nigh_functions::function_network::NetworkRefusal;
 use nigh_invoke::invocation::{InvocationResult, InvokeError, RunTimes, TriggerObject};
 use nigh_objects::HoldingsPage;
 use nigh_protocol::{GateRefusal, Member};
 use nigh_rpc::Method;
+use nigh_schedule::activation::touched::TouchedObject;
 use nigh_schedule::scheduler::lost_invocation::LossError;
-use nigh_schedule::touched::TouchedObject;
-use nigh_schedule::vacancy::Vacancy;
+use nigh_schedule::scheduler::vacancy::Vacancy;
 use nigh_terms::{FunctionName, InvocationId, Namespace, NodeId, Token};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The numbers of methods from here on are those of dispatch.
+/// The first method number of dispatch.
 pub const FIRST_DISPATCH_METHOD: u16 = 64;
 /// The form of the heads.
 const FORMAT: u8 = 1;
@@ -28,28 +28,28 @@ const fn method(number: u16, name: &'static str, body_max: u64) -> Method {
 
 /// An owner has a node run an invocation; answered at its end.
 pub(super) static RUN: Method = method(0, "run", BODY_MAX);
-/// An owner asks what became of one that it has sent; answered at its end.
+/// An owner asks for a run that it has sent; answered at its end.
 pub(super) static ASK: Method = method(1, "ask", 0);
-/// A node tells a controller of its room and its copies; answered by whether it was heard.
+/// A node reports its free capacity and its copies to a controller; answered by whether the report was taken.
 pub(super) static REPORT: Method = method(2, "report", 0);
 /// A process hands an invocation to its owner.
 pub(super) static INVOKE: Method = method(3, "invoke", BODY_MAX);
-/// A process tells an owner what a writer outside has written.
+/// A process hands an owner the token of a writer outside.
 pub(super) static HAND_OVER: Method = method(4, "hand_over", 0);
-/// A new owner tells a node its term.
+/// A new owner announces its term to a node.
 pub(super) static ANNOUNCE: Method = method(5, "announce", 0);
 
-/// Whoever handed an invocation to an owner that is gone asks a node whether it has it; answered at its end.
+/// A process whose owner has expired asks a node for an invocation; answered at its end.
 pub(super) static FIND: Method = method(6, "find", 0);
 
-/// A process hands a request of the Step Functions API to who owns the namespace; the request's body goes with it.
+/// A process hands a request of the Step Functions API to the owner of the namespace.
 pub(super) static STATES: Method = method(7, "states", BODY_MAX);
-/// An owner has a node make ready what the next invocation of a function needs.
+/// An owner has a node prepare for the next invocation of a function.
 pub(super) static PREPARE: Method = method(8, "prepare", 0);
 
-/// Those that nodes which run functions answer.
+/// The methods that nodes which run functions answer.
 pub(super) static OF_NODES: [&Method; 5] = [&RUN, &ASK, &ANNOUNCE, &FIND, &PREPARE];
-/// Those that controllers answer.
+/// The methods that controllers answer.
 pub(super) static OF_CONTROLLERS: [&Method; 4] = [&REPORT, &INVOKE, &HAND_OVER, &STATES];
 
 /// Names one sending of an invocation to a node.
@@ -58,24 +58,24 @@ pub(super) struct RunId {
     pub(super) invocation: InvocationId,
     /// Of an event; 1 for others.
     pub(super) attempt: u32,
-    /// The owner's.
+    /// The term of the owner.
     pub(super) term: u64,
-    /// How often the owner has sent it before.
+    /// How often the owner has sent the invocation before.
     pub(super) send: u32,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RunHead {
     pub(super) run: RunId,
-    /// For exactly this life of the node.
+    /// The incarnation of the node.
     pub(super) to: Member,
     pub(super) namespace: Namespace,
     pub(super) function: FunctionName,
-    /// The version as the owner knows it.
+    /// The version of the function that the owner knows.
     pub(super) revision: String,
     pub(super) client_context: Option<String>,
     pub(super) token: Token,
-    /// How the node was chosen, for explanations.
+    /// How the node was chosen, in words.
     pub(super) why: String,
 }
 
@@ -85,16 +85,16 @@ pub(super) struct AskHead {
     pub(super) to: Member,
 }
 
-/// An invocation whose owner is gone.
+/// An invocation whose owner has expired.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct FindHead {
     pub(super) invocation: InvocationId,
-    /// None: the last one that the node knows.
+    /// None: the last attempt that the node knows.
     pub(super) attempt: Option<u32>,
     pub(super) to: Member,
 }
 
-/// How an invocation ended; its answer is the body.
+/// The result of an invocation; its answer is the body.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct EndedHead {
     pub(super) id: InvocationId,
@@ -111,15 +111,15 @@ pub(super) struct EndedHead {
 /// What a node answers to `run`, `ask` and `find`, and a controller to `invoke`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum RunAnswer {
-    /// It has ended. Without `settled` there may be another owner by now, who is to hear of its token first.
+    /// It has ended. If it is not `settled`, there may be a later owner, who must hear of its token first.
     Ended { ended: EndedHead, settled: bool },
-    /// It does not run here, and no byte of it has run.
+    /// It does not run here; no byte of it has run.
     NotRun(NotRun),
-    /// The term of who sent it is over, or who was asked does not own the namespace; no byte of it has run.
+    /// The sender's term is over, or the receiver does not own the namespace; no byte of it has run.
     TermOver,
-    /// It was never heard of, and will not be taken if it still comes.
+    /// It has never arrived, and will be refused if it arrives later.
     NeverHeard,
-    /// It may have run; its answer is not kept any more. It does not run now, and all such had seen this.
+    /// It may have run and does not run now; its answer is forgotten. All forgotten runs had seen `token`.
     Forgotten { token: Token },
 }
 
@@ -127,22 +127,22 @@ pub(super) enum RunAnswer {
 pub(super) struct ReportHead {
     pub(super) node: NodeId,
     pub(super) from: Member,
-    /// Grows with each.
+    /// Grows with each report.
     pub(super) serial: u64,
     pub(super) vacancy: Vacancy,
-    /// How far the node's memory has come.
+    /// The versions that the node covers.
     pub(super) covered: Token,
-    /// What has changed of its copies.
+    /// The changes of its copies.
     #[serde(default)]
     pub(super) holdings: HoldingsNews,
 }
 
-/// Copies that came to a node and went, since it told last.
+/// Copies that came to a node and went since its last report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct HoldingsNews {
-    /// What was told before counts no more.
+    /// Earlier reports count no more.
     pub(super) anew: bool,
-    /// The print of the object's name, and what its copy takes; nothing if there is none any more.
+    /// The fingerprint of the object's name, and the bytes of its copy; None if the copy is gone.
     pub(super) changes: Vec<(u64, Option<u64>)>,
 }
 
@@ -160,12 +160,12 @@ pub(super) struct InvokeHead {
     pub(super) id: InvocationId,
     /// Of an event; none for others.
     pub(super) attempt: Option<u32>,
-    /// The object that the event tells of.
+    /// The written object that triggered the event.
     #[serde(default)]
     pub(super) wrote: Option<TriggerObject>,
-    /// How often it was handed on before.
+    /// How often the invocation was handed on before.
     pub(super) send: u32,
-    /// It is only asked what became of it.
+    /// The caller only asks for an invocation that it has handed on before.
     pub(super) again: bool,
     pub(super) client_context: Option<String>,
     pub(super) token: Token,
@@ -180,7 +180,7 @@ pub(super) struct HandOverHead {
 /// What a controller answers to `hand_over`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum HandOverAnswer {
-    /// The next dispatch, by whomever, knows of it.
+    /// The next dispatch will carry the token.
     Taken,
     NotOwner,
 }
@@ -189,26 +189,26 @@ pub(super) enum HandOverAnswer {
 pub(super) struct AnnounceHead {
     pub(super) namespace: Namespace,
     pub(super) term: u64,
-    /// For this life of the node.
+    /// The incarnation of the node.
     pub(super) to: Member,
 }
 
-/// A request of the Step Functions API, for who owns its namespace; its body goes beside it.
+/// A request of the Step Functions API for the owner of its namespace; the request is the body.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AskedStates {
-    /// On whose behalf.
+    /// The namespace of the caller.
     pub namespace: Namespace,
     /// The operation's name.
     pub operation: String,
     /// The id of the execution that it starts, if it starts one.
     pub id: InvocationId,
-    /// What its caller has seen.
+    /// What the caller had seen.
     pub seen: Token,
-    /// The state machine that it names, and the revision in which it is known where it came from.
+    /// The state machine that it names, and the revision that the sender knows.
     pub machine: Option<(String, u64)>,
 }
 
-/// What a controller answers to `states`; the answer itself is the body.
+/// What a controller answers to `states`; the answer of the API is the body.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) enum StatesAnswer {
     /// With this HTTP status.
@@ -222,7 +222,7 @@ pub(super) struct PrepareHead {
     pub(super) function: FunctionName,
     /// The invocation at whose end it comes.
     pub(super) after: Option<InvocationId>,
-    /// For this life of the node.
+    /// The incarnation of the node.
     pub(super) to: Member,
 }
 
@@ -276,7 +276,7 @@ impl From<NotRun> for InvokeError {
 }
 
 impl RunAnswer {
-    /// What of it is log.
+    /// The bytes of its log.
     pub(super) fn log_bytes(&self) -> usize {
         match self {
             Self::Ended { ended, .. } => ended.log_tail.len(),
@@ -314,21 +314,21 @@ impl EndedHead {
 /// Writes a head.
 pub(super) fn encode(head: &impl Serialize) -> Vec<u8> {
     let mut bytes = vec![FORMAT];
-    // What is written has no form of its own that could fail, and a vector takes all.
-    if let Err(error) = rmp_serde::encode::write_named(&mut bytes, head) {
-        tracing::error!(%error, "the head of a call cannot be written");
-    }
+    // Heads are plain data, and a vector takes all bytes.
+    rmp_serde::encode::write_named(&mut bytes, head).unwrap_or_else(|error| unreachable!("a head: {error}"));
     bytes
 }
 
 /// Reads a head.
 ///
 /// # Errors
-/// Why it is none.
+/// Why it cannot be read.
 pub(super) fn decode<T: DeserializeOwned>(head: &[u8]) -> Result<T, String> {
     match head.split_first() {
         Some((&FORMAT, rest)) => rmp_serde::from_slice(rest).map_err(|error| error.to_string()),
-        Some((other, _)) => Err(format!("a head of form {other}, where {FORMAT} is known: both need the same Nigh")),
+        Some((other, _)) => {
+            Err(format!("a head has format {other}, this process reads {FORMAT}: both need the same Nigh"))
+        }
         None => Err("an empty head".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! What makes a function an OpenWhisk action: it is kept with the function, and changes with it.
+//! What makes a function an OpenWhisk action: stored with the function, and changed with it.
 
 pub mod names;
 pub mod parameters;
@@ -17,10 +17,10 @@ pub struct Action {
     pub path: EntityPath,
     /// Its kind, as it was given: `python:3`.
     pub kind: String,
-    /// The function in its code that is called; none for what its kind says.
+    /// The function in its code that is called; None: the default of its kind.
     #[serde(default)]
     pub main: Option<String>,
-    /// The version of the code that came as text: its archive was made here.
+    /// The version of code that was uploaded as text: Nigh made the archive.
     #[serde(default)]
     pub text_sha256: Option<String>,
     /// Its parameters.
@@ -32,10 +32,10 @@ pub struct Action {
     /// Its version.
     #[serde(default)]
     pub version: SemVer,
-    /// Kept and given back.
+    /// Nigh only returns it.
     #[serde(default)]
     pub publish: bool,
-    /// The megabytes of log that its owner wants kept; kept and given back.
+    /// The megabytes of log that its owner asked for; Nigh only returns them.
     #[serde(default = "logs")]
     pub logs_mb: u64,
 }

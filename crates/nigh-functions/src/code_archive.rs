@@ -1,9 +1,9 @@
 //! A function's archive: what a zip from outside may hold, and how it becomes a folder.
 //!
-//! Decides which archives are refused: anything that could write outside its folder, or cost more than its limits
-//! in bytes, entries or time. Sizes that the archive states are not believed: what comes out is counted. There are
-//! no links, devices or set-id bits in what it makes. It never executes, and never touches, anything but the new
-//! folder. An archive may be larger than a node should hold in memory: it is read from where it lies, piece by piece.
+//! Refuses every archive that could write outside its folder, or exceed its limits in bytes, entries or time. The sizes that an
+//! archive states are not trusted: unpacked bytes are counted. The folder has no links, devices or set-id bits. Unpacking
+//! executes nothing and touches nothing but the new folder. An archive may be larger than a node should hold in memory: it is
+//! read piece by piece.
 //! Format: PKWARE APPNOTE 6.3.9; limits: Lambda quotas (50 MB zipped in a request, 250 MB unzipped).
 
 mod plan;
@@ -22,7 +22,7 @@ use self::plan::plan;
 pub use self::source::Archive;
 use self::tree::{sync_tree, write_tree};
 
-/// What an archive may cost.
+/// The limits of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveLimits {
     /// The archive itself, in a request.
@@ -36,7 +36,7 @@ pub struct ArchiveLimits {
 }
 
 impl ArchiveLimits {
-    /// Lambda's. What cannot be compressed takes a little more zipped than unpacked.
+    /// Lambda's. Incompressible data takes a little more zipped than unpacked.
     pub const LAMBDA: Self = Self {
         uploaded: ByteSize::mib(50),
         zipped: ByteSize::mib(256),
@@ -97,7 +97,7 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
-    /// True if another archive would do; false if the disk is at fault.
+    /// True if the archive is at fault; false if the disk is.
     #[must_use]
     pub const fn is_the_archives(&self) -> bool {
         !matches!(self, Self::Io { .. })
@@ -114,7 +114,7 @@ pub struct UnpackTotals {
 }
 
 /// Unpacks `archive` into the new folder `into` and makes all of it durable, except `into`'s own name.
-/// What a failure leaves in `into` is for the caller to remove.
+/// After a failure the caller removes what is left in `into`.
 ///
 /// # Errors
 /// If the archive breaks a rule or a limit, or the disk refuses.
@@ -122,7 +122,7 @@ pub fn unpack(archive: &Archive, into: &Path, limits: ArchiveLimits) -> Result<U
     if archive.size() > limits.zipped {
         return Err(ArchiveError::Zipped { size: archive.size().bytes(), limit: limits.zipped.bytes() });
     }
-    // The reader allocates for every record of the directory; count them before it does.
+    // The reader allocates memory for every record of the directory: count them before.
     if has_more_records(archive.reader(), limits.entries).map_err(read_failed)? {
         return Err(ArchiveError::Entries { limit: limits.entries });
     }
@@ -136,7 +136,7 @@ pub fn unpack(archive: &Archive, into: &Path, limits: ArchiveLimits) -> Result<U
 /// Whether more than `limit` places look like records of a directory.
 fn has_more_records(mut archive: impl Read, limit: usize) -> io::Result<bool> {
     let mut piece = vec![0; SCAN_BYTES];
-    // What may be the beginning of one stands before the next piece.
+    // A record may begin at the end of one piece and continue in the next.
     let (mut kept, mut found) = (0, 0);
     loop {
         let read = archive.read(&mut piece[kept..])?;

@@ -8,7 +8,7 @@
 //! ROOT/outgoing/RANDOM/                      being removed; removed at open
 //! ```
 //!
-//! Decides nothing about which version is in use: that is `function_store`'s. All calls block on the disk.
+//! Which versions are in use, `function_store` decides. All calls block on the disk.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -29,11 +29,11 @@ const CODE: &str = "code";
 const OUTGOING: &str = "outgoing";
 const TASK: &str = "task";
 const ARCHIVE: &str = "archive.zip";
-/// Sandboxes pass through by name; nobody but Nigh lists what is there.
+/// Sandboxes may enter by name; only Nigh may list the folder.
 const PASSAGE_MODE: u32 = 0o711;
 const ARCHIVE_MODE: u32 = 0o600;
 
-/// Why code cannot be kept.
+/// Why code cannot be stored.
 #[derive(Debug, Error)]
 pub enum CodeStoreError {
     /// The archive is refused.
@@ -140,7 +140,7 @@ impl CodeStore {
         Ok(store)
     }
 
-    /// Makes `version` of `archive`, if it is not there already; durable when it returns. The bytes it unpacks to.
+    /// Unpacks `archive` as `version`, unless it is there already; durable when this returns. Returns the unpacked bytes.
     ///
     /// # Errors
     /// If the archive or the disk refuses; then nothing of it remains.
@@ -190,7 +190,7 @@ impl CodeStore {
         Ok(file)
     }
 
-    /// Unpacks `archive` only to see whether it can be.
+    /// Checks whether `archive` can be unpacked.
     ///
     /// # Errors
     /// As `publish`.
@@ -208,12 +208,12 @@ impl CodeStore {
     /// If the disk refuses.
     pub fn remove(&self, version: &CodeVersion) -> Result<(), CodeStoreError> {
         self.remove_folder(&self.folder(version))?;
-        // Succeeds only when it was the last version, as is right.
+        // It succeeds only after the last version.
         let _ = fs::remove_dir(self.root.join(CODE).join(version.namespace.as_str()).join(version.function.as_str()));
         Ok(())
     }
 
-    /// Removes every version that is not `live`. How many.
+    /// Removes every version that is not `live`. Returns how many.
     ///
     /// # Errors
     /// If the disk refuses.
@@ -270,7 +270,7 @@ impl CodeStore {
         self.folder(version).join(TASK)
     }
 
-    /// The archive it was made of.
+    /// Its archive.
     #[must_use]
     pub fn archive(&self, version: &CodeVersion) -> PathBuf {
         self.folder(version).join(ARCHIVE)

@@ -1,9 +1,9 @@
-//! What a function's owner says of its asynchronous invocations: how often they are tried, how old they may get, and
-//! where the record of their end goes. Pure.
+//! The settings of a function's asynchronous invocations: how often they are tried, how old they may get, and where the record
+//! of their end goes. Pure.
 //!
 //! Rules and limits: Lambda API reference, `PutFunctionEventInvokeConfig`; Lambda developer guide, "Retaining records
-//! of asynchronous invocations". Records go to functions and buckets of the same namespace, to nothing else: there is
-//! no queue, topic or bus here.
+//! of asynchronous invocations". Records go only to functions and buckets of the same namespace: Nigh has no queues, topics or
+//! buses.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::function_arn::parse_function_reference;
 
-/// Retries after a function's error, if nothing is said; also the most.
+/// Retries after a function's error: the default, and the most.
 pub const RETRIES_MAX: u32 = 2;
 /// Seconds that an event may get old.
 pub const AGE_SECONDS: RangeInclusive<u32> = 60..=21_600;
@@ -40,7 +40,7 @@ pub struct NamedDestination {
     pub to: Destination,
 }
 
-/// Why an ARN is no destination here.
+/// Why an ARN is no destination.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "the destination {arn:?} is not supported here: {why}; give the ARN of a function of this namespace \
@@ -64,7 +64,7 @@ impl NamedDestination {
         }
         let to = match arn.split(':').collect::<Vec<_>>().as_slice() {
             ["arn", _, "lambda", ..] => {
-                // What is percent-encoded in a path stands in JSON as it is; a name has no `%`.
+                // JSON may have a percent-encoded path; names have no `%`.
                 Destination::Function(parse_function_reference(arn).map_err(|error| refused(&error.to_string()))?)
             }
             ["arn", _, "s3", "", "", bucket] => {
@@ -92,7 +92,7 @@ pub struct EventConfig {
     pub modified: Timestamp,
 }
 
-/// What holds for a function's events now: its configuration, with the defaults in their places.
+/// The rules for a function's events: its settings, completed by defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventPolicy {
     /// Retries after an error of the function.
@@ -103,7 +103,7 @@ pub struct EventPolicy {
     pub on_success: Option<Destination>,
     /// Where the record of a failure goes.
     pub on_failure: Option<Destination>,
-    /// How many may run at once, if the function has reserved concurrency. With none the events fail at once.
+    /// How many may run at once, if the function has reserved concurrency. If that is 0, events fail at once.
     pub reserved: Option<usize>,
 }
 

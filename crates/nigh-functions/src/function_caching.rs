@@ -1,39 +1,39 @@
-//! Whether a function gains from the object cache: what it says of itself. Where it says nothing it does, until
-//! nigh-sizing's `memory_sizing` has learned for which invocations. Pure.
+//! Whether a function benefits from the object cache, by a variable of its environment. Pure.
 //!
-//! By a variable of its environment, as it says all that is Nigh's alone. What is read on behalf of one that says it gains
-//! nothing is not brought into the cache for it, of one that was learned to gain nothing only while much of the cache is
-//! free; what is there serves it as everybody. Nothing else depends on it: neither what a read gives nor how a write is kept.
+//! A function without the variable benefits, until nigh-sizing's `memory_sizing` has learned for which invocations. Objects that
+//! are read for a function which says that it does not benefit are not cached; if that was only learned, they are cached while
+//! much of the cache is free. Copies that are cached serve every function. Nothing else depends on the variable: neither what a
+//! read returns nor how a write is stored.
 
 use std::collections::BTreeMap;
 
 use nigh_terms::Admission;
 use thiserror::Error;
 
-/// The variable by which a function says it.
+/// The variable in a function's environment.
 pub const CACHE_VARIABLE: &str = "NIGH_CACHE";
-/// Its word for a gain.
+/// The value for a function that benefits.
 pub const BENEFIT: &str = "benefit";
-/// Its word for none.
+/// The value for a function that does not.
 pub const NONE: &str = "none";
 
-/// The variable has another word.
+/// The variable has another value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{CACHE_VARIABLE} is {0:?}; it can be \"{BENEFIT}\" or \"{NONE}\"")]
 pub struct UnknownCaching(String);
 
-/// What a function with this environment reads is cached unless it says that it gains nothing.
+/// Whether objects are cached that a function with this environment reads.
 ///
 /// # Errors
-/// If it says a word that is none.
+/// If the variable has another value.
 pub fn admission(environment: &BTreeMap<String, String>) -> Result<Admission, UnknownCaching> {
     said(environment).map(|said| if said == Some(false) { Admission::Never } else { Admission::Always })
 }
 
-/// What a function with this environment says of it itself.
+/// Whether a function with this environment says that it benefits; None if it does not say.
 ///
 /// # Errors
-/// If it says a word that is none.
+/// If the variable has another value.
 pub fn said(environment: &BTreeMap<String, String>) -> Result<Option<bool>, UnknownCaching> {
     match environment.get(CACHE_VARIABLE).map(String::as_str) {
         None => Ok(None),

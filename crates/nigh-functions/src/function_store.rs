@@ -1,41 +1,41 @@
 //! Which functions are deployed: their documents in the registry, their code on disk, and both in step.
 //!
-//! A change is acknowledged when its code is unpacked and synced and then the registry has its document; a crash at
-//! any point leaves the old function or the new one. One change of a function at a time: a second gets `Busy`, as
-//! Lambda's `ResourceConflictException`. Code that was replaced stays until no invocation can run it any more.
-//! Reads come from memory. What a document means to clients is the door's.
+//! A change is acknowledged when its code is unpacked and synced and the registry has its document; a crash at any point leaves
+//! the old function or the new one. Only one change of a function runs at a time: a second gets `Busy` (Lambda's
+//! `ResourceConflictException`). Replaced code stays until no invocation can run it any more. Reads come from memory.
 
 mod attached;
 mod changes;
 mod document;
 mod following;
+mod limits;
 mod retired;
 mod settings;
 mod shared_code;
+mod source;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use async_trait::async_trait;
-use nigh_engine::{Registry, RegistryError, Revision};
+use nigh_engine::{Registry, Revision};
 use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, Timestamp};
 use parking_lot::{Mutex, RwLock};
-use thiserror::Error;
 
 pub use self::attached::{FunctionAttachments, FunctionUrl, UrlAuth};
 use self::document::decode;
+pub use self::limits::{FunctionLimits, FunctionStoreError};
 use self::retired::RetiredCode;
 pub use self::settings::{FunctionSettings, NewFunction};
-use crate::code_archive::{Archive, ArchiveLimits};
+use crate::code_archive::Archive;
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
-use crate::function::{Function, FunctionSource, Runtime};
-use crate::layer_store::{LayerError, LayerStore};
+use crate::function::Function;
+use crate::layer_store::LayerStore;
 
 const TABLE: &str = "functions";
 /// The folder of layers, below that of functions.
@@ -43,80 +43,7 @@ const LAYERS: &str = "layers";
 /// Functions of one namespace.
 pub const FUNCTIONS_MAX: usize = 10_000;
 
-/// The limits of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FunctionLimits {
-    /// Of each archive.
-    pub archive: ArchiveLimits,
-    /// Of all code of a namespace, zipped and unpacked, replaced versions included until they are removed.
-    pub code: ByteSize,
-    /// What sandboxes may book where all functions run: one that books more would never run. None where that is not known.
-    pub memory: Option<ByteSize>,
-}
-
-impl Default for FunctionLimits {
-    /// Lambda's: 75 GB of code an account.
-    fn default() -> Self {
-        Self { archive: ArchiveLimits::LAMBDA, code: ByteSize::gib(75), memory: None }
-    }
-}
-
-impl FunctionLimits {
-    fn check_memory(&self, booked: Option<ByteSize>) -> Result<(), FunctionStoreError> {
-        match (booked, self.memory) {
-            (Some(booked), Some(memory)) if booked > memory => Err(FunctionStoreError::BooksTooMuch { booked, memory }),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Why a change is refused.
-#[derive(Debug, Error)]
-#[expect(missing_docs, reason = "each message says what the fields hold")]
-pub enum FunctionStoreError {
-    #[error("function not found: {0}")]
-    NotFound(FunctionName),
-    #[error("function already exists: {0}")]
-    Exists(FunctionName),
-    #[error("an update of the function {0} is in progress; try again when it has ended")]
-    Busy(FunctionName),
-    #[error("the revision is {found} and not {asked}; read the function again and repeat the change")]
-    OtherRevision { asked: String, found: String },
-    #[error("the namespace has {0} functions, which is the limit; delete some")]
-    TooMany(usize),
-    #[error(
-        "the code of the namespace takes more than {limit}; delete functions, or wait until replaced code is removed"
-    )]
-    CodeStorage { limit: ByteSize },
-    #[error("the code of {0} is not in the registry that the nodes share; deploy it again")]
-    CodeGone(FunctionName),
-    #[error(transparent)]
-    Code(#[from] CodeStoreError),
-    #[error(transparent)]
-    Layers(#[from] LayerError),
-    #[error(transparent)]
-    Registry(#[from] RegistryError),
-    #[error("the document of function {0} cannot be read: {1}; it was written by another version of nigh, or damaged")]
-    Document(String, String),
-    #[error(
-        "Specified ReservedConcurrentExecutions for function decreases account's UnreservedConcurrentExecution below its \
-         minimum value of [{unreserved_min}]."
-    )]
-    TooMuchReserved { unreserved_min: usize },
-    #[error(
-        "Function code combined with layers exceeds the maximum allowed size of {limit}. The actual size is {size}."
-    )]
-    WithLayers { size: ByteSize, limit: ByteSize },
-    #[error(
-        "the function would book {booked} and the node has {memory} for all sandboxes (functions.memory): book less, or \
-         start the node with more"
-    )]
-    BooksTooMuch { booked: ByteSize, memory: ByteSize },
-    #[error("the change was cut short: {0}")]
-    Aborted(String),
-}
-
-/// A deployed function and what only its management needs.
+/// A deployed function, with what only the store needs.
 #[derive(Clone, Debug)]
 pub struct DeployedFunction {
     /// The function.
@@ -141,20 +68,20 @@ struct FunctionStoreState {
     clock: Arc<dyn Clock>,
     limits: FunctionLimits,
     index: RwLock<Index>,
-    /// Whose a URL's id is.
+    /// The function of a URL's id.
     urls: RwLock<HashMap<String, (Namespace, FunctionName)>>,
     layers: LayerStore,
     changing: Mutex<HashSet<(Namespace, FunctionName)>>,
-    /// Held while a reserve is weighed against the others'.
+    /// Locked while a reserve is compared with the others'.
     reserving: tokio::sync::Mutex<()>,
     retired: Mutex<Vec<RetiredCode>>,
-    /// How many want that no code is removed.
+    /// How many `CodeHold`s there are.
     holds: AtomicUsize,
     /// Other nodes deploy and run functions too.
     shares_code: AtomicBool,
 }
 
-/// While it lives, code that was replaced or deleted stays on disk.
+/// While this lives, replaced and deleted code stays on disk.
 pub struct CodeHold(Arc<FunctionStoreState>);
 
 impl Drop for CodeHold {
@@ -213,7 +140,8 @@ impl FunctionStore {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Shows what other nodes deploy and delete, soon after they do, and has them run what is deployed here, until `registry` ends or nobody has this store any more.
+    /// Follows what other nodes deploy and delete, and lets them run what is deployed here, until the registry closes or this
+    /// store is dropped.
     ///
     /// # Errors
     /// If the watch cannot begin.
@@ -256,7 +184,7 @@ impl FunctionStore {
         })
     }
 
-    /// The limits it keeps.
+    /// The limits.
     #[must_use]
     pub fn limits(&self) -> FunctionLimits {
         self.0.limits
@@ -282,7 +210,7 @@ impl FunctionStore {
         Ok(self.0.code.scratch()?)
     }
 
-    /// Keeps all code where it is, for a copy of what is deployed.
+    /// Keeps all code on disk while the hold lives, for a backup.
     #[must_use]
     pub fn hold_code(&self) -> CodeHold {
         self.0.holds.fetch_add(1, Ordering::SeqCst);
@@ -320,7 +248,7 @@ impl FunctionStore {
         to_the_end(async move { store.update_code(&namespace, &name, archive, revision).await }).await
     }
 
-    /// Checks what `update_code` would, and changes nothing.
+    /// Checks what `update_code` would check, and changes nothing.
     ///
     /// # Errors
     /// As `update_code`.
@@ -370,11 +298,11 @@ impl FunctionStore {
         to_the_end(async move { store.update_all(&namespace, &name, settings, archive, revision).await }).await
     }
 
-    /// Changes what is attached to a function, as `change` says of what is there and the date. Of two changes of a
-    /// function at once, one is refused.
+    /// Changes what is attached to a function by `change`, which gets the attachments and the date. Of two concurrent changes of a
+    /// function one is refused.
     ///
     /// # Errors
-    /// `change`'s own; if it is not there, or the registry refuses.
+    /// That of `change`; or if the function does not exist, or the registry refuses.
     pub async fn attach<E: From<FunctionStoreError> + Send + 'static>(
         &self,
         namespace: &Namespace,
@@ -386,10 +314,10 @@ impl FunctionStore {
         changed.await.unwrap_or_else(|join| Err(FunctionStoreError::Aborted(join.to_string()).into()))
     }
 
-    /// Reserves so much concurrency for a function, of the node's `limit`; `None` gives it back.
+    /// Reserves concurrency for a function, of the node's `limit`; None gives it back.
     ///
     /// # Errors
-    /// If less than `unreserved_min` would be left to those that have none of their own; as `attach`.
+    /// If less than `unreserved_min` would be left for functions without a reserve; or as `attach`.
     pub async fn reserve(
         &self,
         namespace: &Namespace,
@@ -410,7 +338,7 @@ impl FunctionStore {
         .await
     }
 
-    /// Whose URL has this id, and who may call it.
+    /// The function with the URL of this id, and who may call it.
     #[must_use]
     pub fn by_url(&self, id: &str) -> Option<(Namespace, FunctionName, UrlAuth)> {
         let (namespace, name) = self.0.urls.read().get(id).cloned()?;
@@ -439,40 +367,6 @@ impl FunctionStore {
     }
 }
 
-#[async_trait]
-impl FunctionSource for FunctionStore {
-    async fn find(&self, namespace: &Namespace, name: &FunctionName) -> Option<Arc<Function>> {
-        self.0.index.read().get(namespace)?.get(name).map(|deployed| Arc::clone(&deployed.function))
-    }
-
-    async fn code_folder(&self, function: &Function) -> PathBuf {
-        let version = CodeVersion::of_function(function);
-        if let Err(error) = self.0.fetch_code(&version).await {
-            tracing::error!(function = %function.name, %error, "the code that another node deployed cannot be had");
-        }
-        self.0.code.task_folder(&version)
-    }
-
-    async fn layers_folder(&self, function: &Function) -> Result<Option<PathBuf>, String> {
-        if function.layers.is_empty() {
-            return Ok(None);
-        }
-        let folder = self.0.layers.folder(&function.namespace, &function.layers).await;
-        folder.map(Some).map_err(|error| error.to_string())
-    }
-
-    fn runtimes(&self) -> BTreeSet<Runtime> {
-        let index = self.0.index.read();
-        let mut runtimes = BTreeSet::new();
-        for function in functions(&index) {
-            if !runtimes.contains(&function.runtime) {
-                runtimes.insert(function.runtime.clone());
-            }
-        }
-        runtimes
-    }
-}
-
 fn urls(index: &Index) -> HashMap<String, (Namespace, FunctionName)> {
     let all = index.values().flat_map(BTreeMap::values);
     let with_url = all.filter_map(|one| {
@@ -486,7 +380,7 @@ fn functions(index: &Index) -> impl Iterator<Item = &Function> {
     index.values().flat_map(BTreeMap::values).map(|deployed| &*deployed.function)
 }
 
-/// Runs `change` to its end also when the caller goes away, so that none stops half-way.
+/// Runs `change` to its end even if the caller goes away, so that no change stops half-way.
 async fn to_the_end<T: Send + 'static>(
     change: impl Future<Output = Result<T, FunctionStoreError>> + Send + 'static,
 ) -> Result<T, FunctionStoreError> {

@@ -1,4 +1,4 @@
-//! HTTP as functions behind a URL see it: requests become events of payload format 2.0, answers become responses. Pure.
+//! Function URLs: requests become events of payload format 2.0, answers become responses. Pure.
 //!
 //! Lambda developer guide, "Invoking Lambda function URLs": request and response payload format.
 
@@ -17,15 +17,15 @@ use time::macros::format_description;
 
 use crate::function_arn::ACCOUNT;
 
-/// What stands behind an id in a host's name.
+/// What follows the id in a host name.
 const HOST_LABEL: &str = "lambda-url";
 /// Letters and digits of an id.
 pub const URL_ID_CHARS: usize = 32;
-/// Headers that belong to one connection (RFC 9110, 7.6.1), and the length, which is made anew.
+/// Headers of one connection (RFC 9110, 7.6.1), and the length, which is computed again.
 pub const OF_THE_CONNECTION: [&str; 8] =
     ["connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
 
-/// Whose URL a request came to, and the path below it.
+/// The URL of a request, and the path below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrlTarget<'a> {
     /// The URL's id.
@@ -61,11 +61,11 @@ impl<'a> UrlTarget<'a> {
 /// A request to a function's URL.
 #[derive(Clone, Copy, Debug)]
 pub struct UrlRequest<'a> {
-    /// Whose URL, and the path.
+    /// The URL and the path.
     pub target: UrlTarget<'a>,
     /// The method.
     pub method: &'a Method,
-    /// The query, as it came.
+    /// The query, unchanged.
     pub query: &'a str,
     /// The headers.
     pub headers: &'a HeaderMap,
@@ -77,11 +77,11 @@ pub struct UrlRequest<'a> {
     pub access_key: Option<&'a str>,
     /// The request's id.
     pub request_id: &'a str,
-    /// When it came.
+    /// When it arrived.
     pub at: Timestamp,
 }
 
-/// The value of a header as text; what is no text is shown as far as it is.
+/// The value of a header as text; bytes that are no text are replaced.
 fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
@@ -95,7 +95,7 @@ fn joined(into: &mut BTreeMap<String, String>, name: String, value: &str) {
         .or_insert_with(|| value.to_owned());
 }
 
-/// True if a body of this type is given as text.
+/// True if a body of this type is passed as text.
 pub fn is_text(content_type: &str) -> bool {
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     kind.starts_with("text/")
@@ -194,10 +194,10 @@ fn refused(why: impl Into<String>) -> ResponseError {
     ResponseError(why.into())
 }
 
-/// The response that a function's answer means: as it says if it has a `statusCode`, else 200 and the answer as JSON.
+/// The response of a function's answer: if it has a `statusCode`, what it says; else 200 with the answer as JSON.
 ///
 /// # Errors
-/// If it has a `statusCode` and what stands beside it cannot be a response.
+/// If it has a `statusCode` and its other fields cannot be a response.
 pub fn response_of_answer(answer: Bytes) -> Result<UrlResponse, ResponseError> {
     let object: Option<Map<String, Value>> = serde_json::from_slice(&answer).ok();
     let Some(object) = object.filter(|object| object.contains_key("statusCode")) else {

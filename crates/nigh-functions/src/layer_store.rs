@@ -1,12 +1,12 @@
 //! Layers: archives that many functions share, published in numbered versions, shown together at `/opt`.
 //!
-//! A version's document is in the registry, its files where `code_store` keeps them. A function keeps what it needs to
-//! know of its layers, so that a version which was deleted goes on to serve the functions that have it, as on Lambda;
-//! files that neither a version nor a function has any more go at the next start. The layers of a function are merged
-//! once, in their order, by hard links: of two files of one name the later layer's is seen.
+//! A version's document is in the registry, its files are in a `code_store`. A function stores what it needs of its layers, so a
+//! deleted version still serves the functions that use it, as on Lambda; unused files are removed at the next start. The layers
+//! of a function are merged once, in order, by hard links: of two files with the same name the later layer's counts.
+
+mod merge;
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
-use uuid::Uuid;
 
+use self::merge::{merge, sweep_merges};
 use crate::code_archive::{Archive, ArchiveLimits};
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
 use crate::function::{Function, LayerUse};
 use crate::function_arn::ACCOUNT;
 
 const TABLE: &str = "layers";
-/// The document's form that this build writes.
+/// The format that this build writes.
 const FORMAT: u32 = 1;
 /// Layers of one function (Lambda quotas).
 pub const LAYERS_MAX: usize = 5;
@@ -34,7 +34,7 @@ const VERSIONS_MAX: usize = 1000;
 /// Layers merged, below the store's folder.
 const MERGED: &str = "merged";
 
-/// Why a layer cannot be had.
+/// Why a request about a layer fails.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum LayerError {
@@ -52,7 +52,7 @@ pub enum LayerError {
     Document(String, String),
     #[error("merging layers: {what} {path}: {source}")]
     Merge { what: &'static str, path: PathBuf, source: io::Error },
-    #[error("the change was cut short: {0}")]
+    #[error("the change was interrupted: {0}")]
     Aborted(String),
 }
 
@@ -63,32 +63,32 @@ pub struct LayerVersion {
     pub name: FunctionName,
     /// Its number, from 1.
     pub version: u64,
-    /// In its owner's words.
+    /// The owner's description.
     pub description: String,
-    /// Lambda's `CompatibleRuntimes`, kept and given back.
+    /// Lambda's `CompatibleRuntimes`; Nigh only returns them.
     pub runtimes: Vec<String>,
-    /// Lambda's `LicenseInfo`, kept and given back.
+    /// Lambda's `LicenseInfo`; Nigh only returns it.
     pub license: String,
     /// The archive's SHA-256, base64.
     pub sha256: String,
     /// The archive's size.
     pub size: ByteSize,
-    /// What it unpacks to.
+    /// Its unpacked size.
     pub unpacked: ByteSize,
     /// When it was published.
     pub created: Timestamp,
 }
 
-/// A layer's version to be.
+/// A new version of a layer.
 #[derive(Clone, Debug)]
 pub struct NewLayer {
     /// The layer's name.
     pub name: FunctionName,
-    /// In its owner's words.
+    /// The owner's description.
     pub description: String,
-    /// Kept and given back.
+    /// Nigh only returns it.
     pub runtimes: Vec<String>,
-    /// Kept and given back.
+    /// Nigh only returns it.
     pub license: String,
 }
 
@@ -109,7 +109,7 @@ pub fn layer_arn(region: &str, name: &FunctionName) -> String {
 /// The layer and version that an ARN names.
 ///
 /// # Errors
-/// If it names none of this account.
+/// If it names no layer version of this account.
 pub fn parse_layer_arn(arn: &str) -> Result<(FunctionName, u64), LayerError> {
     let bad = || LayerError::Arn(arn.chars().take(200).collect());
     let ["arn", _, "lambda", _, ACCOUNT, "layer", name, version] = arn.split(':').collect::<Vec<_>>()[..] else {
@@ -149,7 +149,7 @@ fn merge_name(namespace: &Namespace, layers: &[LayerUse]) -> String {
 }
 
 impl LayerStore {
-    /// Reads what is published, and removes files that neither a version nor one of `functions` has.
+    /// Reads the published layers, and removes files that neither a version nor one of `functions` uses.
     ///
     /// # Errors
     /// If the registry or the disk cannot be read.
@@ -214,7 +214,7 @@ impl LayerStore {
         archive: impl Into<Archive> + Send,
     ) -> Result<LayerVersion, LayerError> {
         let (store, namespace, archive) = (self.clone(), namespace.clone(), archive.into());
-        // To its end, also when the caller goes away.
+        // A task of its own: it goes on if the caller goes away.
         let done = tokio::spawn(async move { store.publish_now(&namespace, new, archive).await });
         done.await.unwrap_or_else(|join| Err(LayerError::Aborted(join.to_string())))
     }
@@ -255,7 +255,7 @@ impl LayerStore {
         Ok(published)
     }
 
-    /// Deletes a version; one that is not there is deleted. Functions that have it go on with it.
+    /// Deletes a version, if there is one. Functions that use it keep it.
     ///
     /// # Errors
     /// If the registry refuses.
@@ -322,7 +322,7 @@ impl LayerStore {
         own.filter_map(|(_, (document, _))| document.versions.values().next_back().cloned()).collect()
     }
 
-    /// What a function keeps of the version that an ARN names.
+    /// What a function stores of the version that an ARN names.
     ///
     /// # Errors
     /// If there is no such version in the namespace.
@@ -370,67 +370,9 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|join| Err(LayerError::Aborted(join.to_string())))
 }
 
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LayerError {
-    move |source| LayerError::Merge { what, path: path.to_owned(), source }
-}
-
-/// Removes merges that no function has, and those that a crash left half made.
-fn sweep_merges(folder: &Path, live: &HashSet<String>) -> Result<(), LayerError> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::create_dir_all(folder).map_err(failed("making", folder))?;
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o711)).map_err(failed("opening", folder))?;
-    for entry in fs::read_dir(folder).map_err(failed("reading", folder))? {
-        let path = entry.map_err(failed("reading", folder))?.path();
-        let is_live = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| live.contains(name));
-        if !is_live {
-            fs::remove_dir_all(&path).map_err(failed("removing", &path))?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes `target` of `trees`, whole or not at all.
-fn merge(trees: &[PathBuf], target: &Path) -> Result<(), LayerError> {
-    let half = target.with_extension(Uuid::new_v4().simple().to_string());
-    make_folder(&half)?;
-    let made = trees.iter().try_for_each(|tree| add_tree(tree, &half));
-    let renamed = made.and_then(|()| fs::rename(&half, target).map_err(failed("renaming to", target)));
-    renamed.inspect_err(|_| drop(fs::remove_dir_all(&half)))
-}
-
-fn make_folder(path: &Path) -> Result<(), LayerError> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::create_dir(path).map_err(failed("making", path))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(failed("opening", path))
-}
-
-/// Adds what is in `tree`; what is there of the same name gives way, folders alone are joined.
-fn add_tree(tree: &Path, to: &Path) -> Result<(), LayerError> {
-    for entry in fs::read_dir(tree).map_err(failed("reading", tree))? {
-        let entry = entry.map_err(failed("reading", tree))?;
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
-        let is_folder = entry.file_type().map_err(failed("reading", &from))?.is_dir();
-        let there = fs::symlink_metadata(&to).map(|meta| meta.is_dir()).ok();
-        match (is_folder, there) {
-            (true, Some(true)) => {}
-            (_, Some(true)) => fs::remove_dir_all(&to).map_err(failed("replacing", &to))?,
-            (_, Some(false)) => fs::remove_file(&to).map_err(failed("replacing", &to))?,
-            (_, None) => {}
-        }
-        if is_folder {
-            if there != Some(true) {
-                make_folder(&to)?;
-            }
-            add_tree(&from, &to)?;
-        } else {
-            fs::hard_link(&from, &to).map_err(failed("linking", &to))?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::{Cursor, Write as _};
 
     use nigh_engine::{LocalRegistry, StateFile};

@@ -1,6 +1,6 @@
-//! The runtimes that this node has: which of Lambda's names a function may ask for.
+//! The runtimes of this node: the runtime names that a function may use.
 //!
-//! Pure: what is installed is given at construction, by whoever looked.
+//! Pure: the constructor is told what is installed.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use thiserror::Error;
 
 use crate::function::Runtime;
 
-/// The names of the runtimes whose archive brings its own `bootstrap`; they differ in nothing here.
+/// The runtimes whose archive brings its own `bootstrap`; Nigh treats them alike.
 const PROVIDED: [&str; 3] = ["provided", "provided.al2", "provided.al2023"];
 
 /// The name of the runtime whose `bootstrap` is an HTTP server.
 const PROVIDED_HTTP: &str = "provided.http";
 
-/// Why a runtime cannot be had.
+/// Why a runtime is not available.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "the runtime {asked:?} is not on this node; it has {}{}", .available.join(", "),
@@ -37,30 +37,30 @@ pub struct RuntimeCatalog {
 }
 
 impl RuntimeCatalog {
-    /// Beside `provided`, a Python 3 of each of these minor versions.
+    /// A catalog of `provided` and a Python 3 of each of these minor versions.
     pub fn new(python_minors: impl IntoIterator<Item = u8>) -> Self {
         Self { python_minors: python_minors.into_iter().collect(), ..Self::default() }
     }
 
-    /// The same; who asks for a Python hears `why` there is none, and what mends it.
+    /// The catalog without a Python; `why` says why there is none, and what to do.
     #[must_use]
     pub fn without_python_because(self, why: String) -> Self {
         Self { why_no_python: Some(why), ..self }
     }
 
-    /// The same, with `provided.http`.
+    /// The catalog with `provided.http`.
     #[must_use]
     pub fn with_http_adapter(self) -> Self {
         Self { has_http_adapter: true, ..self }
     }
 
-    /// The same, with a Node.js of each of these major versions, for OpenWhisk's actions.
+    /// The catalog with a Node.js of each of these major versions, for OpenWhisk's actions.
     #[must_use]
     pub fn with_nodes(self, majors: impl IntoIterator<Item = u8>) -> Self {
         Self { node_majors: majors.into_iter().collect(), ..self }
     }
 
-    /// The same, with what runs OpenWhisk's native actions.
+    /// The catalog with the runtime of OpenWhisk's native actions.
     #[must_use]
     pub fn with_native(self) -> Self {
         Self { has_native: true, ..self }

@@ -1,4 +1,6 @@
-//! What the HTTP listeners share: bodies that are read within limits, and APIs that share a listener.
+//! What the HTTP listeners share: bodies that are read within limits, APIs that share a listener, and when a throttled
+//! client asks again.
 
 pub mod mounted_api;
 pub mod request_body;
+pub mod throttle;

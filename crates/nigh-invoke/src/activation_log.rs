@@ -1,4 +1,4 @@
-//! The activation records of a node: kept by its record log, followed live by whoever asks.
+//! The activation records of a node: kept in its record log, and followed live.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ const FOLLOW_LAG: usize = 256;
 /// Attempts of an event whose records are kept apart (Lambda has at most two retries).
 const ATTEMPTS_MAX: u32 = 3;
 
-/// Which records a listing shall hold; what is not said does not matter.
+/// Which records a listing holds; a None excludes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActivationQuery {
-    /// Of this tenant.
+    /// Only those of this namespace.
     pub namespace: Option<Namespace>,
-    /// Of this function.
+    /// Only those of this function.
     pub function: Option<FunctionName>,
-    /// Only those that did not answer.
+    /// Only failed ones.
     pub errors_only: bool,
-    /// Only those asked for before this one: where the page before ended.
+    /// Only those older than this one: where the previous page ended.
     pub before: Option<InvocationId>,
 }
 
 impl ActivationQuery {
-    /// True if `activation` is asked for. `before` is the listing's matter.
+    /// True if the listing holds `activation`. The listing itself applies `before`.
     #[must_use]
     pub fn wants(&self, activation: &Activation) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| *namespace == activation.namespace)
@@ -36,8 +36,8 @@ impl ActivationQuery {
     }
 }
 
-/// Where the record of an attempt lies: beside that of the attempt before, at a number that no other invocation has in
-/// practice (the last octet of an id is random, as the nine before it).
+/// The key of an attempt's record: the next number after that of the attempt before. In practice no other invocation has it: the
+/// last ten octets of an id are random.
 fn place(id: InvocationId, attempt: u32) -> [u8; 16] {
     let mut place = *id.as_bytes();
     place[15] = place[15].wrapping_add(attempt.saturating_sub(1).min(ATTEMPTS_MAX - 1) as u8);
@@ -52,7 +52,7 @@ pub struct ActivationLog {
 }
 
 impl ActivationLog {
-    /// Over `records`, which hold nothing else.
+    /// A log in `records`, which hold nothing else.
     #[must_use]
     pub fn new(records: RecordLog) -> Self {
         Self { records, live: broadcast::channel(FOLLOW_LAG).0 }
@@ -65,12 +65,12 @@ impl ActivationLog {
             Err(error) => tracing::error!(%error, id = %activation.id, "activation lost: it cannot be written as JSON"),
         }
         if self.live.receiver_count() > 0 {
-            // It fails only when the last follower has just left.
+            // It fails only if the last follower has just left.
             let _ = self.live.send(Arc::new(activation));
         }
     }
 
-    /// The record of `id`; of an event, that of its last attempt.
+    /// The record of `id`; for an event, that of its last attempt.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -101,10 +101,10 @@ impl ActivationLog {
     }
 }
 
-/// A record of another form (an older Nigh's) is passed over, and said.
+/// Reads a record. One of another format (of another version of Nigh) is skipped with a warning.
 fn read(record: &[u8]) -> Option<Activation> {
     serde_json::from_slice(record)
-        .inspect_err(|error| tracing::warn!(%error, "an activation record cannot be read; it is passed over"))
+        .inspect_err(|error| tracing::warn!(%error, "an activation record cannot be read; it is skipped"))
         .ok()
 }
 

@@ -1,8 +1,8 @@
-//! What is known of the applications of all namespaces, for whoever dispatches or runs their invocations.
+//! What is learned of the applications of all namespaces, for dispatch owners and for nodes alone.
 //!
-//! `application_objects` learns and `prefetch` judges; here is what holds both, reads an invocation's input once, and keeps
-//! what was learned in the registry: a document a function, written every half minute where something changed, read when an
-//! invocation of its namespace is first met. A crash costs what came since.
+//! `application_objects` learns and `prefetch` judges. `Applications` holds both and keeps what was learned in the registry, one
+//! document a function: written every half minute if it changed, read when the first invocation of the namespace comes. A
+//! crash loses what was learned since the last write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use std::time::Duration;
 use nigh_data::NamePrint;
 use nigh_data::ObjectId;
 use nigh_engine::{Registry, RegistryError};
-use nigh_schedule::application_objects::{ApplicationObjects, ExpectedObject, FinishedRun, Names};
-use nigh_schedule::payload_walk::PayloadWalk;
-use nigh_schedule::prefetch::{PrefetchUse, Prefetches};
-use nigh_schedule::touched::TouchedObject;
+use nigh_schedule::activation::touched::TouchedObject;
+use nigh_schedule::inputs::application_objects::{ApplicationObjects, ExpectedObject, FinishedRun, Names};
+use nigh_schedule::inputs::payload_walk::PayloadWalk;
+use nigh_schedule::inputs::prefetch::{PrefetchUse, Prefetches};
 use nigh_terms::{FunctionName, Monotonic, Namespace};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// Namespaces of which something is known; with one more all are forgotten, and read again.
+/// Known namespaces; with one more, all are forgotten and read again.
 const NAMESPACES_MAX: usize = 256;
 /// The table of the registry.
 const TABLE: &str = "application_objects";
-/// How often it is looked for namespaces that were met, and which of those times what changed is written.
+/// How often new namespaces are read, and after how many such looks changes are written.
 const LOOKED_EVERY: Duration = Duration::from_secs(1);
 const WRITTEN_EVERY: u32 = 30;
 
 #[derive(Debug, Default)]
 struct NamespaceApplications {
     objects: ApplicationObjects,
-    /// What the registry has of it was read.
+    /// Its documents in the registry have been read.
     is_read: bool,
 }
 
@@ -40,11 +40,11 @@ struct Books {
     prefetches: Prefetches,
 }
 
-/// See the module.
+/// What is learned. A clone is another handle to the same.
 #[derive(Clone, Debug, Default)]
 pub struct Applications(Arc<Mutex<Books>>);
 
-/// What the input of an invocation says of the objects that it will read.
+/// What an invocation's input says of the objects that it will read.
 #[derive(Clone, Debug)]
 pub struct KnownInput {
     namespace: Namespace,
@@ -54,17 +54,17 @@ pub struct KnownInput {
     expected: Vec<ExpectedObject>,
 }
 
-/// What those will probably read that follow from an invocation.
+/// What the functions that follow an invocation will probably read.
 #[derive(Clone, Debug)]
 pub struct PrefetchPlan {
-    /// Who follows first.
+    /// The function that follows first.
     pub next: FunctionName,
     /// The objects.
     pub objects: Vec<ObjectId>,
 }
 
 impl KnownInput {
-    /// The invocation's tenant.
+    /// The invocation's namespace.
     #[must_use]
     pub const fn namespace(&self) -> &Namespace {
         &self.namespace
@@ -76,7 +76,7 @@ impl KnownInput {
         &self.named
     }
 
-    /// The objects that the invocation will probably read: those that its input names, and what is learned.
+    /// The objects that the invocation will probably read: those that its input names, and those that were learned.
     #[must_use]
     pub fn reads(&self) -> Vec<NamePrint> {
         let expected = self.expected.iter().map(|one| NamePrint::of(&one.object(&self.namespace)));
@@ -88,7 +88,7 @@ impl KnownInput {
 }
 
 impl Applications {
-    /// What an input says, and what is learned of invocations of `function` like it.
+    /// What an input says, and what was learned from invocations of `function` like it.
     #[must_use]
     pub fn input(&self, namespace: &Namespace, function: &FunctionName, walk: &PayloadWalk) -> KnownInput {
         let (namespace, function) = (namespace.clone(), function.clone());
@@ -102,8 +102,8 @@ impl Applications {
         KnownInput { namespace, function, names, named, expected }
     }
 
-    /// An invocation starts: what is to be brought into memory for those who follow; nothing if they are not known, or have
-    /// not read what was brought before.
+    /// An invocation starts: the objects to prefetch for the functions that follow. None if they are unknown, or did not read what
+    /// was prefetched before.
     #[must_use]
     pub fn starts(&self, input: &KnownInput, now: Monotonic) -> Option<PrefetchPlan> {
         let mut books = self.0.lock();
@@ -117,7 +117,7 @@ impl Applications {
         Some(PrefetchPlan { next, objects: after.iter().map(|one| one.object(&input.namespace)).collect() })
     }
 
-    /// These objects were brought for those who follow from that invocation, so many bytes of each.
+    /// These objects, so many bytes of each, were prefetched for the functions that follow that invocation.
     pub fn brought(&self, input: &KnownInput, objects: &[ObjectId], bytes: &[u64], now: Monotonic) {
         let first = (input.namespace.clone(), input.function.clone());
         let mut books = self.0.lock();
@@ -139,13 +139,13 @@ impl Applications {
         books.tell();
     }
 
-    /// What became of all that was brought.
+    /// How much of what was prefetched was read.
     #[must_use]
     pub fn prefetch_use(&self) -> PrefetchUse {
         self.0.lock().prefetches.all()
     }
 
-    /// Reads and writes what is learned, until `stop`; then it writes once more.
+    /// Reads and writes what is learned until `stop`, and once more then.
     pub async fn keep(self, registry: Arc<dyn Registry>, stop: CancellationToken) {
         let mut looks = 0;
         loop {
@@ -157,7 +157,7 @@ impl Applications {
                 read => read,
             };
             if let Err(error) = kept {
-                tracing::warn!(%error, "what applications read is not kept; it is learned anew after a restart");
+                tracing::warn!(%error, "what applications read cannot be written; it is learned anew after a restart");
             }
             if !goes_on {
                 return;
@@ -180,7 +180,7 @@ impl Applications {
                 let Some(Ok(function)) = key.split_once('/').map(|(_, name)| FunctionName::new(name)) else { continue };
                 let mut books = self.0.lock();
                 if let Err(error) = books.namespace(&namespace).restore(&function, &found.value) {
-                    tracing::warn!(%key, %error, "what an application read cannot be used and is learned anew");
+                    tracing::warn!(%key, %error, "what an application reads cannot be read from the registry; it is learned anew");
                 }
             }
         }

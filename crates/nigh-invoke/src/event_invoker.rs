@@ -1,12 +1,15 @@
-//! Runs events: the shell around `event_queue`. What is accepted here is on the disk before the caller hears of it.
+//! Runs events: the shell around `event_queue`. An accepted event is on the disk before the caller hears of it.
 //!
-//! One task asks the queue what is to be done and starts it; it sleeps until something changed or the next turn comes,
-//! and never looks at the disk. Each attempt is written down before it begins, so that one cut off by a crash has
-//! counted. Ends go to the disk before the queue forgets; while the disk refuses, they are written again and again.
-//! An attempt that the node's own end cut off stays as it is on the disk: the next life takes it for one cut off.
+//! One task asks the queue for commands and starts them. It sleeps until something has changed or the next event is due, and
+//! never reads the disk. Each attempt is written before it begins, so that an attempt counts even if a crash interrupts it.
+//! An end is on the disk before the queue forgets the event; if the disk refuses, it is written again and again. When the
+//! node stops during an attempt, the row stays as it is, as after a crash.
 
+mod attempts;
 mod dead;
 mod destinations;
+mod record;
+mod row;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +19,9 @@ use nigh_engine::{Outbox, OutboxChange, RegistryError};
 use nigh_functions::event_config::EventPolicy;
 use nigh_functions::function_store::FunctionStore;
 use nigh_schedule::event_queue::{
-    ClockReading, Command, DeadLetter, EventFacts, EventQueue, Fate, QueueFull, QueueLimits, RemainingWork, RunEnd,
+    ClockReading, Command, DeadLetter, EventFacts, EventQueue, Fate, QueueFull, QueueLimits, RemainingWork,
 };
-use nigh_terms::{ByteSize, Clock, FunctionName, InvocationId, Namespace, Principal, Timestamp, Token};
+use nigh_terms::{ByteSize, Clock, FunctionName, InvocationId, Namespace, Timestamp, Token};
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -27,14 +30,14 @@ use tokio_util::task::TaskTracker;
 
 pub use self::dead::{EventListing, ListedEvent, RetryError, ShownEvent};
 pub use self::destinations::RecordBuckets;
-use crate::event_row::{Body, EventRowError, Head, Stage, place};
-use crate::invocation::{EventAttempt, Invoke, InvokeError, InvokeRequest, TriggerObject};
-use crate::invocation_record::Response;
-use crate::invoker::check_payload;
+use self::record::Response;
+use self::row::{Body, EventRowError, Head, Stage, place};
+use crate::invocation::request::check_payload;
+use crate::invocation::{Invoke, InvokeError, TriggerObject};
 
 /// The largest payload of an event (Lambda quotas: 1 MB, asynchronous).
 pub const EVENT_BYTES_MAX: usize = 1 << 20;
-/// How long to wait when the disk refuses, at first and at most.
+/// How long to wait after the disk has refused a write, at first and at most.
 const WRITE_AGAIN: Duration = Duration::from_millis(200);
 const WRITE_AGAIN_MAX: Duration = Duration::from_secs(30);
 /// How long ended attempts may take to be written at the end.
@@ -50,15 +53,15 @@ pub enum EventError {
     Row(#[from] EventRowError),
 }
 
-/// What an event invoker stands on.
+/// What an event invoker needs.
 pub struct EventParts {
-    /// The functions, with what their owners say of events.
+    /// The functions and their event settings.
     pub functions: FunctionStore,
-    /// What runs them.
+    /// Runs them.
     pub invoke: Arc<dyn Invoke>,
     /// Where events are kept.
     pub outbox: Outbox,
-    /// Where records go that go to buckets.
+    /// Writes records to buckets.
     pub records: Arc<dyn RecordBuckets>,
     /// Time.
     pub clock: Arc<dyn Clock>,
@@ -66,7 +69,7 @@ pub struct EventParts {
     pub region: String,
 }
 
-/// An event to be.
+/// A new event.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
     /// The tenant.
@@ -84,7 +87,7 @@ pub struct NewEvent {
 struct EventInvokerState {
     parts: EventParts,
     queue: Mutex<EventQueue>,
-    /// Something changed: the queue is to be asked.
+    /// Notified when something has changed and the queue must be asked.
     changed: Notify,
     closed: CancellationToken,
     tasks: TaskTracker,
@@ -94,7 +97,7 @@ struct EventInvokerState {
 #[derive(Clone)]
 pub struct EventInvoker(Arc<EventInvokerState>);
 
-/// A place in the queue that is taken and not filled. It is given back when this is dropped.
+/// A reserved place in the queue. It is given back when this is dropped.
 pub struct EventSlot {
     events: EventInvoker,
     id: Option<InvocationId>,
@@ -110,7 +113,7 @@ impl Drop for EventSlot {
 }
 
 impl EventInvoker {
-    /// Takes up what earlier lives of the node left in the outbox, and begins. Needs a tokio runtime.
+    /// Restores the events in the outbox, and begins. Needs a tokio runtime.
     ///
     /// # Errors
     /// If the outbox cannot be read, or holds what this build does not know.
@@ -131,14 +134,14 @@ impl EventInvoker {
                 }
             }
         }
-        // The limit was lowered.
+        // The limit of dead letters was lowered.
         let beyond: Vec<_> = beyond.into_iter().map(|id| OutboxChange::Remove { id: place(id) }).collect();
         if !beyond.is_empty() {
             parts.outbox.apply(beyond).await?;
         }
         let (left, dead) = queue.totals();
         if left > 0 {
-            tracing::info!(events = left, dead, "events of an earlier life of this node go on");
+            tracing::info!(events = left, dead, "events from before the start go on");
         }
         let inner = Arc::new(EventInvokerState {
             parts,
@@ -151,10 +154,10 @@ impl EventInvoker {
         Ok(Self(inner))
     }
 
-    /// Takes an event. When this returns it is durable: it will be run at least once, or come to be known as failed.
+    /// Accepts an event. When this returns, the event is durable: it will run at least once, or be reported as failed.
     ///
     /// # Errors
-    /// If there is no such function, the payload is none, or the queue is full.
+    /// If there is no such function, the payload is not JSON, or the queue is full.
     pub async fn accept(&self, event: NewEvent) -> Result<InvocationId, InvokeError> {
         if event.payload.len() > EVENT_BYTES_MAX {
             return Err(InvokeError::PayloadTooLarge { size: event.payload.len(), limit: EVENT_BYTES_MAX });
@@ -171,7 +174,7 @@ impl EventInvoker {
         ids.first().copied().ok_or_else(|| InvokeError::Internal("an event was not written".to_owned()))
     }
 
-    /// A place in the queue for an event of at most `bytes`, so that what follows cannot fail for want of one.
+    /// Reserves a place in the queue for an event of at most `bytes`, so that `fill_with` cannot find the queue full.
     ///
     /// # Errors
     /// If there is no such function, or the queue is full.
@@ -202,7 +205,8 @@ impl EventInvoker {
         Ok(EventSlot { events: self.clone(), id: Some(id), facts })
     }
 
-    /// Fills places with payloads, what their senders had seen, and what they wrote where; all of them or none. When this returns the events are durable.
+    /// Fills reserved places, all or none, each with a payload, its sender's token, and the object that triggered it. When this
+    /// returns, the events are durable.
     ///
     /// # Errors
     /// If the outbox cannot be written.
@@ -217,7 +221,7 @@ impl EventInvoker {
 
     async fn fill(&self, events: Vec<(EventSlot, Body)>) -> Result<Vec<InvocationId>, InvokeError> {
         let inner = Arc::clone(&self.0);
-        // To its end, also when the caller goes away: what is on the disk is in the queue.
+        // A task of its own: if the caller goes away, what is on the disk still comes into the queue.
         let filled = tokio::spawn(async move {
             let mut changes = Vec::with_capacity(events.len());
             for (slot, body) in &events {
@@ -244,8 +248,8 @@ impl EventInvoker {
         }
     }
 
-    /// Takes no more, starts nothing more, and waits until what has ended is written. To be called before the invoker
-    /// drains, and awaited after it.
+    /// Accepts and starts nothing more, and waits until all ends are written. Call it before the invoker drains, and await it
+    /// afterwards.
     pub fn close(&self) -> impl Future<Output = ()> + use<> {
         self.0.closed.cancel();
         self.0.tasks.close();
@@ -296,7 +300,7 @@ impl EventInvokerState {
         }
     }
 
-    /// Does what the queue asks for, with the answer of the attempt that just ended, if one did.
+    /// Carries out a command; `response` is the answer of the attempt that has just ended, if one has.
     async fn perform(self: Arc<Self>, command: Command, response: Option<Response>) {
         let done = match command {
             Command::Run { id, facts, attempt } => Box::pin(Arc::clone(&self).run(id, &facts, attempt)).await,
@@ -305,73 +309,9 @@ impl EventInvokerState {
             Command::GiveUp { .. } => self.give_up(command).await,
         };
         if let Err(error) = done {
-            tracing::error!(%error, "an event could not be read; it stays where it is until the next start");
+            tracing::error!(%error, "an event cannot be read; it stays in the outbox and is tried at the next start");
         }
         self.changed.notify_one();
-    }
-
-    async fn run(self: Arc<Self>, id: InvocationId, facts: &EventFacts, attempt: u32) -> Result<(), EventError> {
-        let (end, response) = self.attempt(id, facts, attempt).await;
-        if self.closed.is_cancelled() && end != RunEnd::Answered {
-            // Cut off with the node.
-            return Ok(());
-        }
-        metrics::counter!("nigh_event_attempts_total", "end" => end_name(end)).increment(1);
-        let policy = self.policy(&facts.namespace, &facts.function);
-        let finish = self.queue.lock().ended(id, end, policy.as_ref(), self.now());
-        // The place where it ran is free from here on.
-        self.changed.notify_one();
-        match finish {
-            Some(finish) => self.finish(finish, response.as_ref()).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn attempt(&self, id: InvocationId, facts: &EventFacts, attempt: u32) -> (RunEnd, Option<Response>) {
-        let fault = |error: &dyn std::fmt::Display| {
-            tracing::warn!(%error, %id, "an event could not be started; it is tried again");
-            (RunEnd::Fault, None)
-        };
-        let begun = match Head::new(facts, attempt, Stage::ToRun).change(id) {
-            Ok(change) => self.parts.outbox.apply(vec![change]).await,
-            Err(error) => return fault(&error),
-        };
-        if let Err(error) = begun {
-            return fault(&error);
-        }
-        let body = match self.body(id).await {
-            Ok(body) => body,
-            Err(error) => return fault(&error),
-        };
-        let request = InvokeRequest {
-            function: facts.function.clone(),
-            payload: body.payload,
-            client_context: body.client_context,
-            token: body.token,
-            event: Some(EventAttempt { id, attempt, wrote: body.wrote }),
-        };
-        match self.parts.invoke.invoke(&Principal::outside(facts.namespace.clone()), request).await {
-            Ok(invoked) => {
-                let end = if invoked.function_error.is_some() { RunEnd::Failed } else { RunEnd::Answered };
-                (end, Some(Response { payload: invoked.payload, function_error: invoked.function_error }))
-            }
-            Err(InvokeError::TooManyRequests(_) | InvokeError::Gate(_) | InvokeError::ReservedConcurrency { .. }) => {
-                (RunEnd::Throttled, None)
-            }
-            Err(InvokeError::NotFound(_)) => (RunEnd::Gone, None),
-            Err(error @ (InvokeError::InvalidRequest(_) | InvokeError::PayloadTooLarge { .. })) => {
-                tracing::warn!(%error, %id, "an event cannot be an input");
-                (RunEnd::Failed, None)
-            }
-            // A byte of it may have run: that was an attempt.
-            Err(error @ InvokeError::Lost(_)) => {
-                tracing::warn!(%error, %id, "an attempt to run an event was lost");
-                (RunEnd::Failed, None)
-            }
-            Err(InvokeError::ShuttingDown) => (RunEnd::Fault, None),
-            // Like a fault it lasts until somebody has mended it.
-            Err(error @ (InvokeError::Internal(_) | InvokeError::Network(_))) => fault(&error),
-        }
     }
 
     async fn finish(&self, command: Command, response: Option<&Response>) -> Result<(), EventError> {
@@ -413,7 +353,7 @@ impl EventInvokerState {
         Ok(Body::decode(id, stored)?)
     }
 
-    /// Writes until it is written. False if the node ends before.
+    /// Repeats the write until it succeeds. False if the node stops before.
     async fn write(&self, changes: Vec<OutboxChange>) -> bool {
         let mut wait = WRITE_AGAIN;
         loop {
@@ -426,16 +366,6 @@ impl EventInvokerState {
                 () = tokio::time::sleep(wait) => wait = (wait * 2).min(WRITE_AGAIN_MAX),
             }
         }
-    }
-}
-
-const fn end_name(end: RunEnd) -> &'static str {
-    match end {
-        RunEnd::Answered => "answered",
-        RunEnd::Failed => "failed",
-        RunEnd::Throttled => "throttled",
-        RunEnd::Fault => "fault",
-        RunEnd::Gone => "gone",
     }
 }
 

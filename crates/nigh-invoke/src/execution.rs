@@ -6,45 +6,36 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
-use nigh_functions::function::{Function, FunctionSource};
-use nigh_functions::function_caching;
-use nigh_sandbox::data_door::DataDoor;
+use nigh_functions::function::Function;
 use nigh_sandbox::log_capture::ReportLine;
 use nigh_sandbox::runtime_api::{Dispatch, Reply};
-use nigh_sandbox::sandbox::{SandboxEnd, SandboxEngine};
-use nigh_schedule::activation::SandboxStart;
-use nigh_schedule::activation::{Activation, DataCallRecord, MakingTimes, MemoryUse, Outcome};
-use nigh_schedule::grant::Grant;
-use nigh_schedule::idempotence::runs_again;
-use nigh_schedule::touched::TouchedObject;
-use nigh_terms::{Admission, ByteSize, Clock, InvocationId, Timestamp, Token};
+use nigh_schedule::activation::idempotence::runs_again;
+use nigh_schedule::activation::touched::TouchedObject;
+use nigh_schedule::activation::{Activation, DataCallRecord, MakingTimes, MemoryUse, Outcome, SandboxStart};
+use nigh_schedule::memory::grant::Grant;
+use nigh_terms::{Admission, ByteSize, Clock, InvocationId, Monotonic, Timestamp, Token};
 
 use crate::activation_log::ActivationLog;
-use crate::admission::{Lease, Sandboxes};
-use crate::cold_start::Init;
-use crate::gate::{Entrance, GatePass, InvocationGate};
 use crate::hooks::{InvocationHook, Run};
+use crate::invocation::gate::{Entrance, GatePass, InvocationGate};
+use crate::invocation::phase_accountant::{DataCalls, PhaseAccountant};
+use crate::invocation::verdict::{Verdict, timeout_message};
 use crate::invocation::{InvocationResult, InvokeError, RunTimes};
-use crate::invoker_settings::InvokerSettings;
-use crate::live_sandbox::LiveSandbox;
-use crate::making::FailedInit;
-use crate::node_memory::NodeMemory;
-use crate::phase_accountant::{DataCalls, PhaseAccountant};
-use crate::verdict::{Verdict, timeout_message};
+use crate::node_memory::{BegunRun, NodeMemory};
+use crate::sandboxes::admission::Lease;
+use crate::sandboxes::cold_start::Init;
+use crate::sandboxes::failed_start::FailedInit;
+use crate::sandboxes::live_sandbox::LiveSandbox;
+use crate::sandboxes::maker::admission_of;
 
-/// What invocations run on.
+/// Runs invocations in sandboxes that they have been given.
 pub(crate) struct Executor {
-    pub(crate) settings: InvokerSettings,
-    pub(crate) functions: Arc<dyn FunctionSource>,
-    pub(crate) engine: Arc<dyn SandboxEngine>,
-    pub(crate) data_door: Arc<dyn DataDoor>,
     pub(crate) keys: AccessKeys,
     pub(crate) gate: Arc<dyn InvocationGate>,
     pub(crate) accountant: Arc<PhaseAccountant>,
     pub(crate) activations: ActivationLog,
     pub(crate) hooks: Vec<Arc<dyn InvocationHook>>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) sandboxes: Arc<Sandboxes>,
     pub(crate) memory: NodeMemory,
 }
 
@@ -57,40 +48,95 @@ pub(crate) struct Call {
     pub(crate) payload: Bytes,
     pub(crate) client_context: Option<HeaderValue>,
     pub(crate) entrance: Entrance,
-    /// When it was asked for.
+    /// When the caller asked for it.
     pub(crate) start: Timestamp,
-    /// Until a sandbox had it.
+    /// How long it waited for a sandbox.
     pub(crate) wait: Duration,
     /// Why this sandbox.
     pub(crate) placement: String,
-    /// What is to be said of runs before this one. If there was one, this one gets all that it booked.
+    /// Notes about earlier runs of this invocation. If there was one, this run is granted all that the function booked.
     pub(crate) earlier: Vec<String>,
 }
 
-/// What came out of an attempt to run.
+/// What came of an attempt to run.
 pub(crate) enum Attempt {
-    /// It ran to its end.
+    /// The invocation ran to its end.
     Done(Box<InvocationResult>),
     /// The sandbox ended before it took the input: nothing has run.
     NotTaken,
-    /// It failed, perhaps for want of memory that it had booked, and may run again: what is to be said of that.
+    /// The run failed, perhaps for want of memory that its function booked, and may be repeated. The note says so.
     Again(String),
 }
 
-/// What was measured while it ran.
+/// What the handler did with the input.
+struct HandlerRun {
+    /// None if the sandbox ended before it took the input.
+    verdict: Option<Verdict>,
+    began: Monotonic,
+    ended: Monotonic,
+    /// The sandbox can run another invocation.
+    lives: bool,
+}
+
+/// What was measured while the handler ran.
 struct RunMeasurements {
     duration: Duration,
     granted: ByteSize,
     peak: Option<ByteSize>,
     memory: MemoryUse,
-    calls: DataCalls,
-    /// What it had seen.
+    /// What the invocation had seen at its end.
     token: Token,
     notes: Vec<String>,
 }
 
 impl Executor {
-    /// How an invocation ends whose sandbox could not be initialised.
+    /// Runs `call` in the sandbox of `lease`. An error if the gate refuses: then nothing has run.
+    pub(crate) async fn execute(&self, call: &Call, lease: Lease, init: Option<&Init>) -> Result<Attempt, InvokeError> {
+        let Some(live) = lease.live().cloned() else { return Ok(Attempt::NotTaken) };
+        let pass = match GatePass::begin(&self.gate, &call.function.namespace, call.id, &call.entrance).await {
+            Ok(pass) => pass,
+            Err(refusal) => {
+                lease.give_back(false).await;
+                return Err(refusal.into());
+            }
+        };
+        let (grant, admission, mut notes) = self.before_run(call, &live, init);
+        let Some(begun) = wake(&live, grant).await else {
+            self.not_run(call.id);
+            lease.end().await;
+            return Ok(Attempt::NotTaken);
+        };
+        let handled = self.run_handler(call, &live, admission).await;
+        notes.extend(self.has_run(call.id));
+        let (peak, memory) = self.measure_memory(call, &live, begun, &handled, &mut notes);
+        live.sandbox.flush_log().await;
+        // The end is told when the invocation can have no further effect.
+        let (token, note) = live.settle(pass).await;
+        notes.extend(note);
+        let HandlerRun { verdict, began, ended, lives } = handled;
+        let (duration, granted) = (ended.since(began), begun.granted);
+
+        let repeats =
+            call.earlier.is_empty() && verdict.as_ref().is_some_and(|verdict| fell_short(call, verdict, &memory));
+        let lease = if lives { Some(lease) } else { end(lease).await };
+        let attempt = match verdict {
+            Some(verdict) if !repeats => {
+                let measured = RunMeasurements { duration, granted, peak, memory, token, notes };
+                let calls = self.accountant.finish(call.id);
+                Attempt::Done(Box::new(self.conclude(call, &live, init, measured, calls, verdict)))
+            }
+            _ => {
+                self.discard(call, &live, duration, peak);
+                if repeats { self.again(call, granted) } else { Attempt::NotTaken }
+            }
+        };
+        if let Some(lease) = lease {
+            lease.give_back(true).await;
+        }
+        Ok(attempt)
+    }
+
+    /// Concludes an invocation whose sandbox could not be initialised.
     pub(crate) fn conclude_failed(&self, call: &Call, failed: FailedInit) -> InvocationResult {
         let verdict = failed.verdict(call.id);
         let FailedInit { live, init, token, peak, .. } = failed;
@@ -99,12 +145,11 @@ impl Executor {
             granted: live.memory.first().memory,
             peak,
             memory: MemoryUse { grown: live.memory.end_run().grown, ..MemoryUse::default() },
-            calls: DataCalls::default(),
             token,
             notes: Vec::new(),
         };
         live.log.start(call.id);
-        self.conclude(call, &live, Some(&init), measured, verdict, true)
+        self.conclude(call, &live, Some(&init), measured, DataCalls::default(), verdict)
     }
 
     /// Makes ready what an invocation of `live`'s function with this input will need when `after` has ended.
@@ -116,53 +161,39 @@ impl Executor {
                 used_before: live.sandbox.memory().used().ok(),
                 ..Run::new(InvocationId::now(), &live.function, payload, live.id)
             };
-            let stations = self.hooks.iter();
-            let words = stations.filter_map(|hook| Some(format!("{}: {}", hook.name(), hook.ahead(&mut run, after)?)));
-            let words: Vec<String> = words.collect();
-            let kept = live.memory.prepare(run.grant);
+            let words =
+                |hook: &Arc<dyn InvocationHook>| Some(format!("{}: {}", hook.name(), hook.ahead(&mut run, after)?));
+            let words: Vec<String> = self.hooks.iter().filter_map(words).collect();
+            let prepared = live.memory.prepare(run.grant);
             metrics::counter!("nigh_invocations_prepared_total").increment(1);
-            format!("{kept} of memory; {}", words.join("; "))
+            format!("{prepared} of memory; {}", words.join("; "))
         };
         live.prepare(decide).await;
     }
 
-    /// Runs `call` in the sandbox of `lease`, which is thawed when it has its memory. An error if it may not begin: nothing has run.
-    pub(crate) async fn execute(&self, call: &Call, lease: Lease, init: Option<&Init>) -> Result<Attempt, InvokeError> {
-        let Some(live) = lease.live().cloned() else { return Ok(Attempt::NotTaken) };
-        let entered = match GatePass::begin(&self.gate, &call.function.namespace, call.id, &call.entrance).await {
-            Ok(entered) => entered,
-            Err(refusal) => {
-                lease.give_back(false).await;
-                return Err(refusal.into());
-            }
-        };
-        let memory = live.sandbox.memory();
+    /// Asks the hooks: the grant and the admission of the run, and what the hooks note.
+    fn before_run(&self, call: &Call, live: &LiveSandbox, init: Option<&Init>) -> (Grant, Admission, Vec<String>) {
         let mut run = Run {
             tasks: live.sandbox.tasks(),
             start: init.map_or(SandboxStart::Warm, |init| init.steps.start),
-            used_before: init.is_none().then(|| memory.used().ok()).flatten(),
+            used_before: init.is_none().then(|| live.sandbox.memory().used().ok()).flatten(),
             admission: admission_of(&call.function),
             ..Run::new(call.id, &call.function, &call.payload, live.id)
         };
-        let notes = self
-            .hooks
-            .iter()
-            .filter_map(|hook| hook.before_run(&mut run).map(|note| format!("{}: {note}", hook.name())));
-        let prepared = live.take_prepared().map(|what| format!("prepared: {what}"));
-        let mut notes: Vec<String> = call.earlier.iter().cloned().chain(notes).chain(prepared).collect();
-        let booked = call.function.memory;
-        // It stands still until it has its memory.
-        let waking = live.take_up().await;
-        let begun = live.memory.begin_run(if call.earlier.is_empty() { run.grant } else { Grant::full(booked) }).await;
-        if let Err(error) = waking.thaw().await {
-            tracing::warn!(%error, sandbox = %live.id, "a warm sandbox does not wake; another is taken");
-            self.hooks.iter().rev().for_each(|hook| hook.not_run(call.id));
-            lease.end().await;
-            return Ok(Attempt::NotTaken);
+        let mut notes = call.earlier.clone();
+        for hook in &self.hooks {
+            notes.extend(hook.before_run(&mut run).map(|note| format!("{}: {note}", hook.name())));
         }
-        self.keys.set_admission(live.key.id(), run.admission);
-        // Where the kernel cannot begin a new measurement the peak is that of all runs so far: never too small.
-        let _ = memory.reset_peak();
+        notes.extend(live.take_prepared().map(|what| format!("prepared: {what}")));
+        let grant = if call.earlier.is_empty() { run.grant } else { Grant::full(call.function.memory) };
+        (grant, run.admission, notes)
+    }
+
+    /// Gives the input to the handler and waits until it answers, fails, or its time is over.
+    async fn run_handler(&self, call: &Call, live: &LiveSandbox, admission: Admission) -> HandlerRun {
+        self.keys.set_admission(live.key.id(), admission);
+        // Where the kernel cannot begin a new measurement, the peak is that of all runs so far: never too small.
+        let _ = live.sandbox.memory().reset_peak();
         live.sandbox.begin_run();
         live.log.start(call.id);
 
@@ -177,29 +208,53 @@ impl Executor {
             client_context: call.client_context.clone(),
             payload: call.payload.clone(),
         });
-        let (verdict, ended, lives) = match dispatched {
-            None => (None, began, false),
-            Some(replied) => match tokio::time::timeout(timeout, replied).await {
-                Ok(Ok(replied)) => match replied.reply {
-                    Reply::Ended { taken: false, .. } => (None, replied.at, false),
-                    reply @ Reply::Ended { .. } => (Some(Verdict::of_reply(call.id, reply)), replied.at, false),
-                    reply => (Some(Verdict::of_reply(call.id, reply)), replied.at, true),
-                },
-                Ok(Err(_)) => (None, began, false),
-                Err(_) => {
-                    let date = self.clock.wall().rfc3339();
-                    live.log.say(&format!("{date} {} {}", call.id, timeout_message(timeout)));
-                    (Some(Verdict::timed_out(call.id, timeout)), began.after(timeout), false)
+        let replied = match dispatched {
+            None => None,
+            Some(replied) => Some(tokio::time::timeout(timeout, replied).await),
+        };
+        let (verdict, ended, lives) = match replied {
+            None | Some(Ok(Err(_))) => (None, began, false),
+            Some(Ok(Ok(replied))) => match replied.reply {
+                Reply::Ended { taken: false, .. } => (None, replied.at, false),
+                reply => {
+                    let lives = !matches!(reply, Reply::Ended { .. });
+                    (Some(Verdict::of_reply(call.id, reply)), replied.at, lives)
                 }
             },
+            Some(Err(_)) => {
+                let date = self.clock.wall().rfc3339();
+                live.log.say(&format!("{date} {} {}", call.id, timeout_message(timeout)));
+                (Some(Verdict::timed_out(call.id, timeout)), began.after(timeout), false)
+            }
         };
         live.key.act_for(None);
-        let changed = self.hooks.iter().filter_map(|hook| Some(format!("{}: {}", hook.name(), hook.has_run(call.id)?)));
-        notes.extend(changed);
+        HandlerRun { verdict, began, ended, lives }
+    }
+
+    /// Tells the hooks that the handler has ended: what they note.
+    fn has_run(&self, id: InvocationId) -> Vec<String> {
+        self.hooks.iter().filter_map(|hook| Some(format!("{}: {}", hook.name(), hook.has_run(id)?))).collect()
+    }
+
+    /// Tells the hooks that nothing ran, or that the run will be repeated.
+    fn not_run(&self, id: InvocationId) {
+        self.hooks.iter().rev().for_each(|hook| hook.not_run(id));
+    }
+
+    /// The peak of a run and how its memory behaved.
+    fn measure_memory(
+        &self,
+        call: &Call,
+        live: &LiveSandbox,
+        begun: BegunRun,
+        handled: &HandlerRun,
+        notes: &mut Vec<String>,
+    ) -> (Option<ByteSize>, MemoryUse) {
+        let (memory, booked) = (live.sandbox.memory(), call.function.memory);
         let peak = memory.peak().ok();
         let held = live.memory.end_run();
-        let is_killed = verdict.as_ref().is_some_and(|verdict| verdict.outcome == Outcome::OutOfMemory);
-        // What it is killed for may be several pages at once.
+        let is_killed = handled.verdict.as_ref().is_some_and(|verdict| verdict.outcome == Outcome::OutOfMemory);
+        // The kernel may have killed it for a request of several pages at once.
         let lacks = if is_killed { ByteSize::mib(1) } else { ByteSize::ZERO };
         let memory_use = MemoryUse {
             page_cache: memory.page_cache().ok(),
@@ -220,47 +275,29 @@ impl Executor {
             live.log.say(&advice);
             notes.push(advice);
         }
-        if lives && let Some(killed) = live.new_oom_kills() {
+        if handled.lives
+            && let Some(killed) = live.new_oom_kills()
+        {
             notes.push(format!("memory: the kernel ended {killed} processes of the handler for want of it"));
         }
-        live.sandbox.flush_log().await;
-        // An end is told when nothing of the invocation can happen any more.
-        let (token, note) = live.settle(entered).await;
-        notes.extend(note);
-        let duration = ended.since(began);
-        if let Some(failed) = &verdict
-            && call.earlier.is_empty()
-            && runs_again(&call.function.environment, &failed.outcome, held.came_short && !memory_use.reached_booked)
-        {
-            drop(self.accountant.finish(call.id));
-            live.log.finish(call.id, &ReportLine { duration, booked, peak, init: None });
-            self.hooks.iter().rev().for_each(|hook| hook.not_run(call.id));
-            self.memory.retried();
-            if lives {
-                lease.give_back(true).await;
-            } else {
-                lease.end().await;
-            }
-            let granted = begun.granted;
-            return Ok(Attempt::Again(format!(
-                "memory: a first run came to its limit, {granted} of {booked} granted, and failed; the function says that \
-                 it is idempotent, and was run again with all that it booked"
-            )));
-        }
-        let granted = begun.granted;
-        let measured = |calls| RunMeasurements { duration, granted, peak, memory: memory_use, calls, token, notes };
-        if lives {
-            let (calls, verdict) = (self.accountant.finish(call.id), verdict.unwrap_or_else(|| lost(call.id)));
-            let invoked = self.conclude(call, &live, init, measured(calls), verdict, true);
-            lease.give_back(true).await;
-            return Ok(Attempt::Done(Box::new(invoked)));
-        }
-        lease.end().await;
-        let calls = self.accountant.finish(call.id);
-        let is_recorded = verdict.is_some();
-        let verdict = verdict.unwrap_or_else(|| lost(call.id));
-        let invoked = self.conclude(call, &live, init, measured(calls), verdict, is_recorded);
-        Ok(if is_recorded { Attempt::Done(Box::new(invoked)) } else { Attempt::NotTaken })
+        (peak, memory_use)
+    }
+
+    /// Forgets a run that has no record.
+    fn discard(&self, call: &Call, live: &LiveSandbox, duration: Duration, peak: Option<ByteSize>) {
+        drop(self.accountant.finish(call.id));
+        live.log.finish(call.id, &ReportLine { duration, booked: call.function.memory, peak, init: None });
+        self.not_run(call.id);
+    }
+
+    /// The run came to its limit and failed: it is repeated.
+    fn again(&self, call: &Call, granted: ByteSize) -> Attempt {
+        self.memory.retried();
+        let booked = call.function.memory;
+        Attempt::Again(format!(
+            "memory: a first run came to its limit, {granted} of {booked} granted, and failed; the function says that it is \
+             idempotent, and was run again with all that it booked"
+        ))
     }
 
     /// Makes the record and the caller's answer of an invocation that has ended.
@@ -270,14 +307,19 @@ impl Executor {
         live: &LiveSandbox,
         init: Option<&Init>,
         measured: RunMeasurements,
+        calls: DataCalls,
         verdict: Verdict,
-        is_recorded: bool,
     ) -> InvocationResult {
-        let RunMeasurements { duration, granted, peak, memory, calls, token, notes } = measured;
+        let RunMeasurements { duration, granted, peak, memory, token, notes } = measured;
         let report = ReportLine { duration, booked: call.function.memory, peak, init: init.map(|init| init.took) };
         let log = live.log.finish(call.id, &report);
         let Verdict { outcome, payload, function_error } = verdict;
-        let duration_us = duration.as_micros() as u64;
+        let run = RunTimes {
+            wait_us: call.wait.as_micros() as u64,
+            init_us: init.map(|init| init.took.as_micros() as u64),
+            duration_us: duration.as_micros() as u64,
+            log_omitted: log.omitted,
+        };
         let activation = Activation {
             id: call.id,
             attempt: call.attempt,
@@ -288,12 +330,12 @@ impl Executor {
             cold: init.is_some(),
             sandbox_start: Some(init.map_or(SandboxStart::Warm, |init| init.steps.start)),
             start: call.start,
-            wait_us: call.wait.as_micros() as u64,
-            init_us: init.map_or(0, |init| init.took.as_micros() as u64),
+            wait_us: run.wait_us,
+            init_us: run.init_us.unwrap_or(0),
             making: init.map_or_else(MakingTimes::default, |init| init.steps.into()),
             init_data_calls: init.map_or_else(Vec::<DataCallRecord>::new, |init| init.calls.listed.clone()),
-            duration_us,
-            phases: calls.phases(duration_us),
+            duration_us: run.duration_us,
+            phases: calls.phases(run.duration_us),
             data_calls: calls.listed,
             data_calls_omitted: calls.omitted,
             hits: calls.hits,
@@ -310,33 +352,30 @@ impl Executor {
             log_omitted: log.omitted,
         };
         let touched = TouchedObject::of(&activation.data_calls);
-        for hook in self.hooks.iter().rev() {
-            if is_recorded {
-                hook.after_run(&activation);
-            } else {
-                hook.not_run(call.id);
-            }
-        }
-        if is_recorded {
-            self.activations.append(activation);
-        }
-        let run = RunTimes {
-            wait_us: call.wait.as_micros() as u64,
-            init_us: init.map(|init| init.took.as_micros() as u64),
-            duration_us,
-            log_omitted: log.omitted,
-        };
+        self.hooks.iter().rev().for_each(|hook| hook.after_run(&activation));
+        self.activations.append(activation);
         InvocationResult { id: call.id, payload, function_error, log: log.bytes, run, token, touched }
     }
 }
 
-/// Whether what `function` reads is cached, by its own word.
-pub(crate) fn admission_of(function: &Function) -> Admission {
-    // A word that the door would refuse now is of an earlier Nigh's function: it says nothing.
-    function_caching::admission(&function.environment).unwrap_or_default()
+/// Sets the memory of a run and wakes its sandbox, which stays frozen until it has its memory. None if it does not wake.
+async fn wake(live: &LiveSandbox, grant: Grant) -> Option<BegunRun> {
+    let waking = live.take_up().await;
+    let begun = live.memory.begin_run(grant).await;
+    if let Err(error) = waking.thaw().await {
+        tracing::warn!(%error, sandbox = %live.id, "a warm sandbox does not wake; another is taken");
+        return None;
+    }
+    Some(begun)
 }
 
-/// For a sandbox that went away without a word.
-pub(crate) fn lost(id: InvocationId) -> Verdict {
-    Verdict::of_reply(id, Reply::Ended { end: SandboxEnd::Destroyed, taken: false })
+/// True if the run failed at a limit below what its function booked, and the function may run again.
+fn fell_short(call: &Call, verdict: &Verdict, memory: &MemoryUse) -> bool {
+    runs_again(&call.function.environment, &verdict.outcome, memory.came_short && !memory.reached_booked)
+}
+
+/// Ends the sandbox of a lease: there is none to give back.
+async fn end(lease: Lease) -> Option<Lease> {
+    lease.end().await;
+    None
 }

@@ -1,17 +1,20 @@
-//! What stands in an invocation's path before and after the handler: features, prediction, CLOS.
+//! Code before and after each run: features, predictions, classes of service.
 //!
-//! Hooks run in order before, in reverse after. Every invocation has one `after_run`, whatever its end; a `before_run`
-//! whose sandbox ended before it took the input has `not_run` instead, and another follows.
+//! Hooks run in order before the run and in reverse after it. Every invocation has one `after_run`, however it ends. If its
+//! sandbox ended before it took the input, or the run is repeated, `not_run` follows `before_run` instead, and another
+//! `before_run` follows that.
+
+pub mod meter;
+pub mod prefetch;
 
 use std::cell::OnceCell;
 
 use nigh_functions::function::Function;
 use nigh_llc::resctrl::Members;
-use nigh_schedule::activation::Activation;
-use nigh_schedule::activation::SandboxStart;
-use nigh_schedule::grant::Grant;
-use nigh_schedule::payload_walk::PayloadWalk;
-use nigh_schedule::vacancy::Vacancy;
+use nigh_schedule::activation::{Activation, SandboxStart};
+use nigh_schedule::inputs::payload_walk::PayloadWalk;
+use nigh_schedule::memory::grant::Grant;
+use nigh_schedule::scheduler::vacancy::Vacancy;
 use nigh_terms::{Admission, ByteSize, InvocationId, SandboxId};
 
 /// An invocation that is about to run.
@@ -27,20 +30,20 @@ pub struct Run<'a> {
     pub sandbox: SandboxId,
     /// Its tasks, where its engine knows them.
     pub tasks: Option<Members>,
-    /// What it was when it was wanted.
+    /// What the sandbox was when the invocation got it.
     pub start: SandboxStart,
-    /// What it uses now, if it has run before and that can be measured.
+    /// The memory that the sandbox uses now, if it has run before and its use can be read.
     pub used_before: Option<ByteSize>,
-    /// What the input says, once somebody has asked.
+    /// What the input says, once a hook has asked.
     pub walk: OnceCell<PayloadWalk>,
-    /// The memory it will have; a hook may lower or raise it within what is booked.
+    /// The memory of the run; a hook may lower or raise it within what is booked.
     pub grant: Grant,
-    /// Whether what it reads is brought into the cache for it: what its function says, until a hook says otherwise.
+    /// Whether objects that it fetches are cached: what its function says, until a hook says otherwise.
     pub admission: Admission,
 }
 
 impl<'a> Run<'a> {
-    /// A run in a new sandbox of which nothing else is known: with all that is booked, cached for.
+    /// A run in a new sandbox, granted all that is booked, whose fetched objects are cached.
     #[must_use]
     pub const fn new(invocation: InvocationId, function: &'a Function, payload: &'a [u8], sandbox: SandboxId) -> Self {
         Self {
@@ -57,31 +60,31 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What the input says: it is walked through once, whoever asks.
+    /// What the input says: it is walked through once, however many hooks ask.
     pub fn walk(&self) -> &PayloadWalk {
         self.walk.get_or_init(|| PayloadWalk::of(self.payload))
     }
 }
 
-/// A station in the invocation's path. It must take microseconds: it is on the path.
+/// A hook. Each call must take microseconds: it delays the invocation.
 pub trait InvocationHook: Send + Sync {
-    /// Its name, for explanations.
+    /// The name of the hook, for explanations.
     fn name(&self) -> &'static str;
-    /// Before the sandbox gets the input. What it returns goes into the activation's explanation.
+    /// Called before the sandbox gets the input. The returned note goes into the activation.
     fn before_run(&self, run: &mut Run<'_>) -> Option<String>;
-    /// A run like this one may come soon, in this sandbox, which has none: what it will need is decided as far as it is known,
-    /// and what takes time is done, as if `after` had ended. `before_run` decides again. Not on the path.
+    /// A run like this one may come soon in this idle sandbox: the hook decides what it will need, as far as that is known, and does
+    /// what takes time, as if `after` had ended. `before_run` decides again. This call delays no invocation.
     fn ahead(&self, _run: &mut Run<'_>, _after: Option<InvocationId>) -> Option<String> {
         None
     }
-    /// The handler has ended. What it returns goes into the activation's explanation: what changed since `before_run`.
+    /// Called when the handler has ended. The returned note, what changed since `before_run`, goes into the activation.
     fn has_run(&self, _: InvocationId) -> Option<String> {
         None
     }
-    /// After the end, with what was measured.
+    /// Called after the end, with what was measured.
     fn after_run(&self, activation: &Activation);
-    /// Adds to what is said of the node's room what this station knows of it.
+    /// Adds to the node's free capacity what this hook knows of it.
     fn room(&self, _: &mut Vacancy) {}
-    /// The sandbox ended before it took the input: nothing has run, and another is tried.
+    /// Nothing has run, or the run will be repeated.
     fn not_run(&self, _: InvocationId) {}
 }

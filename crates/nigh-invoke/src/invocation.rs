@@ -1,17 +1,26 @@
-//! An invocation as the doors ask for it, and what they get.
+//! An invocation as the doors request it, and its result.
+
+pub mod gate;
+pub mod phase_accountant;
+pub(crate) mod request;
+pub mod run_dispatched;
+pub(crate) mod verdict;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_functions::function_network::NetworkRefusal;
 use nigh_protocol::GateRefusal;
 use nigh_sandbox::log_capture::TAIL_BYTES;
+use nigh_schedule::activation::touched::TouchedObject;
 use nigh_schedule::scheduler::lost_invocation::LossError;
-use nigh_schedule::touched::TouchedObject;
 use nigh_terms::{FunctionName, InvocationId, Namespace, NodeNumber, Principal, Token};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What a client asks.
+/// The largest input of a synchronous invocation (Lambda quotas: 6 MB).
+pub const REQUEST_BYTES_MAX: usize = 6 * 1024 * 1024;
+
+/// The request of a client.
 #[derive(Clone, Debug)]
 pub struct InvokeRequest {
     /// The function.
@@ -22,39 +31,39 @@ pub struct InvokeRequest {
     pub client_context: Option<String>,
     /// What the caller had seen.
     pub token: Token,
-    /// Set if it is an attempt to run an event, which has its id already.
+    /// Set for an event, which has its id already.
     pub event: Option<EventAttempt>,
 }
 
-/// An object that was written, of which an event tells.
+/// The written object that triggered an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriggerObject {
-    /// The node at which.
+    /// The node that wrote it.
     pub node: NodeNumber,
     /// Its bytes.
     pub bytes: u64,
 }
 
-/// One of the attempts to run an event.
+/// An attempt to run an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventAttempt {
     /// The event: the request id of all its attempts.
     pub id: InvocationId,
-    /// Which attempt it is, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// The object that it tells of was written so: it is there, whoever else has heard of it.
+    /// The object that triggered the event.
     pub wrote: Option<TriggerObject>,
 }
 
 impl EventAttempt {
-    /// The first of what tells of no object.
+    /// The first attempt of an event that no object triggered.
     #[must_use]
     pub const fn first(id: InvocationId) -> Self {
         Self { id, attempt: 1, wrote: None }
     }
 }
 
-/// How it ended, for the caller.
+/// The result of an invocation, for its caller.
 #[derive(Clone, Debug)]
 pub struct InvocationResult {
     /// Lambda's request id.
@@ -63,26 +72,26 @@ pub struct InvocationResult {
     pub payload: Bytes,
     /// `Unhandled` if the function failed: the value of `X-Amz-Function-Error`.
     pub function_error: Option<&'static str>,
-    /// The end of its log, as far as it is kept.
+    /// The end of its log.
     pub log: Vec<u8>,
     /// How long it took.
     pub run: RunTimes,
     /// What it had seen at its end.
     pub token: Token,
-    /// What it read and wrote, as far as it is told of.
+    /// Objects that it read and wrote; not all, if they are many.
     pub touched: Vec<TouchedObject>,
 }
 
 /// How long a run took, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunTimes {
-    /// Until a sandbox had it.
+    /// Until it had a sandbox.
     pub wait_us: u64,
-    /// The making of the sandbox, of a cold start.
+    /// How long the cold start took, if there was one.
     pub init_us: Option<u64>,
-    /// From the handler's start to its answer; zero if it did not come to its start.
+    /// From the handler's start to its answer; zero if the handler did not start.
     pub duration_us: u64,
-    /// Bytes printed that are not in the log any more.
+    /// Printed bytes that the log does not have any more.
     pub log_omitted: u64,
 }
 
@@ -94,7 +103,7 @@ impl InvocationResult {
     }
 }
 
-/// Why an invocation did not run. Nothing of it was executed, but of one that was lost.
+/// Why an invocation did not run. No byte of it has run, unless it is `Lost`.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum InvokeError {
@@ -120,33 +129,31 @@ pub enum InvokeError {
     Internal(String),
 }
 
-/// An invocation that may come soon, as far as it is known.
+/// An invocation that may come soon.
 #[derive(Clone, Debug)]
 pub struct UpcomingInvocation {
     /// The function.
     pub function: FunctionName,
-    /// Its input, if that can be told; else the last one that the function had stands for it.
+    /// Its input, if it is known; else the last input of the function stands for it.
     pub input: Option<Bytes>,
-    /// The invocation at whose end it comes.
+    /// The invocation after which it comes.
     pub after: Option<InvocationId>,
 }
 
-/// Runs invocations: what the doors stand on.
+/// Runs invocations for the doors.
 #[async_trait]
 pub trait Invoke: Send + Sync {
     /// Runs `request` to its end.
     async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<InvocationResult, InvokeError>;
-    /// What the caller of an invocation has seen, by which that is to begin: nothing, but for one that itself runs in an
-    /// invocation.
+    /// What the caller of an invocation has seen: nothing, unless the caller runs in an invocation itself.
     fn seen(&self, who: &Principal) -> Token;
-    /// `next` may come soon: if its function has no idle sandbox, and there is free room, one may be made, and what it will
-    /// need may be made ready.
+    /// `next` may come soon: a sandbox may be made for it, if there is free room, and prepared.
     fn prepare(&self, _namespace: &Namespace, _next: UpcomingInvocation) {}
-    /// How the invocation `id` ended that was made before, by whomever, once it has; nothing if no node knows of it.
+    /// The result of an earlier invocation, by whichever caller, once it has ended. None if no node knows it.
     async fn find(&self, _namespace: &Namespace, _id: InvocationId) -> Option<InvocationResult> {
         None
     }
-    /// From now on `concurrency` of the invocations that may run at once are this function's, neither more nor less;
-    /// with none it shares what no function has reserved.
+    /// Reserves `concurrency` of the invocations that may run at once for this function, which then has neither more nor less.
+    /// None: the function shares what no function has reserved.
     fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>);
 }

@@ -26,14 +26,14 @@ pub struct InvokerSettings {
     pub log_max: ByteSize,
     /// Processes and threads that a sandbox may have (Lambda quotas: 1,024).
     pub pids_max: u32,
-    /// How sandboxes are prewarmed; none: they are not.
+    /// How sandboxes are pre-warmed; None: they are not.
     pub prewarm: Option<PrewarmSettings>,
-    /// Which functions may have a way out to the network.
+    /// Which functions may have an outbound network.
     pub network: NetworkPermission,
 }
 
 impl InvokerSettings {
-    /// Lambda's limits and this project's defaults, without prewarming and network, for sandboxes that may book `memory_max` together.
+    /// Lambda's limits and this project's defaults, without pre-warming and network, for sandboxes that book at most `memory_max`.
     #[must_use]
     pub fn new(runtime: RuntimeSettings, memory_max: ByteSize) -> Self {
         Self {

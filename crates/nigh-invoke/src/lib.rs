@@ -1,31 +1,26 @@
 //! Runs invocations on a node.
 //!
-//! An invocation's way: `invoker` finds the function, `admission` gets it a sandbox (decided by
-//! `nigh_schedule::sandbox_pool`), `making` starts one if needed, `gate` waits until the node covers what the caller has
-//! seen, `execution` runs the handler between the `hooks`, and the `activation_log` keeps the record.
+//! An invocation's way: `invoker` finds the function, `sandboxes` gives the invocation a sandbox (decided by
+//! `nigh_schedule::sandbox_pool`; `maker` starts one if needed), `execution` passes the gate, runs the handler between the
+//! `hooks` and concludes with the record, which the `activation_log` keeps.
 
+/// The records of ended invocations.
 pub mod activation_log;
-pub mod admission;
+/// What is learned of applications: the objects that their invocations read.
 pub mod applications;
-pub mod cold_start;
+/// Accepts, runs and retries asynchronous invocations.
 pub mod event_invoker;
-pub mod event_row;
-pub mod execution;
-pub mod gate;
+/// One invocation in its sandbox, from the input to the record.
+mod execution;
+/// Code before and after each run.
 pub mod hooks;
-pub mod idle_processors;
+/// An invocation as the doors ask for it, the gate before it, and its verdict.
 pub mod invocation;
-pub mod invocation_meter;
-pub mod invocation_record;
+/// Admits invocations, runs them to their end, and keeps their sandboxes.
 pub mod invoker;
+/// Limits and times.
 pub mod invoker_settings;
-pub mod live_sandbox;
-pub mod making;
-pub mod memory_threads;
+/// The node's memory at work: limits of sandboxes, and the cache that shrinks.
 pub mod node_memory;
-pub mod phase_accountant;
-pub mod prefetch_station;
-pub mod prewarmer;
-pub mod run_dispatched;
-pub mod stem_stock;
-pub mod verdict;
+/// The sandboxes of a node: who gets one, how one is made, kept warm and ended.
+mod sandboxes;

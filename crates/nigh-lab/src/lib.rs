@@ -33,7 +33,11 @@ pub use only_demo::ExperimentArgs;
 
 #[cfg(feature = "all")]
 pub use {
-    bench::BenchArgs, check::CheckArgs, experiment::ExperimentArgs, load::LoadArgs, profile::ProfileArgs,
+    bench::BenchArgs,
+    check::CheckArgs,
+    experiment::ExperimentArgs,
+    load::LoadArgs,
+    profile::ProfileArgs,
     selftest::SelftestArgs,
     traces::{PackTraceArgs, PriceTracesArgs},
 };

@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
+use nigh_schedule::activation::cost::Cost;
 use nigh_schedule::activation::{Activation, DataCallRecord, Outcome, Phases};
-use nigh_schedule::cost::Cost;
 use nigh_ways::NOT_BOUND_HERE;
 use serde::{Deserialize, Serialize};
 

@@ -36,5 +36,5 @@ mod writes;
 
 pub use nigh_invoke::event_invoker::{EventListing, ListedEvent, ShownEvent};
 pub use nigh_schedule::activation::SandboxStart;
+pub use nigh_schedule::activation::cost::{Cost, gb_seconds};
 pub use nigh_schedule::activation::{Activation, Outcome};
-pub use nigh_schedule::cost::{Cost, gb_seconds};

@@ -30,10 +30,10 @@ use nigh_invoke::activation_log::ActivationLog;
 use nigh_invoke::applications::Applications;
 use nigh_invoke::event_invoker::{EventError, EventInvoker, EventParts};
 use nigh_invoke::hooks::InvocationHook;
+use nigh_invoke::hooks::prefetch::PrefetchHook;
 use nigh_invoke::invocation::Invoke;
+use nigh_invoke::invocation::phase_accountant::PhaseAccountant;
 use nigh_invoke::invoker::{Invoker, InvokerParts, InvokerSettings};
-use nigh_invoke::phase_accountant::PhaseAccountant;
-use nigh_invoke::prefetch_station::PrefetchStation;
 use nigh_lambda::{LambdaDoor, LambdaDoorParts, LambdaDoorSettings};
 use nigh_objects::{MemoryLimits, Notifications, ObjectMemory};
 use nigh_openwhisk::activation_store::ActivationStore;
@@ -322,7 +322,7 @@ impl Node {
         // In a cluster whoever dispatches does this.
         let station = cluster.is_none().then(|| {
             let clock = Arc::clone(&clock) as Arc<dyn Clock>;
-            Arc::new(PrefetchStation::new(applications.clone(), prefetched.clone(), clock)) as Arc<dyn InvocationHook>
+            Arc::new(PrefetchHook::new(applications.clone(), prefetched.clone(), clock)) as Arc<dyn InvocationHook>
         });
         let invoker = Arc::new(Invoker::new(
             InvokerParts {

@@ -15,10 +15,10 @@ use nigh_functions::function::{Function, FunctionSource};
 use nigh_functions::function_network::FunctionNetwork;
 use nigh_functions::function_store::FunctionStore;
 use nigh_invoke::activation_log::ActivationLog;
+use nigh_invoke::invocation::phase_accountant::PhaseAccountant;
 use nigh_invoke::invoker::InvokerSettings;
 use nigh_invoke::invoker::{Invoker, InvokerParts};
 use nigh_invoke::node_memory::NodeMemory;
-use nigh_invoke::phase_accountant::PhaseAccountant;
 use nigh_llc::{
     BreakEven, CacheShape, InputOutcome, ProfileError, ProfileInput, Profiler, ProfilerSettings, SearchForm,
     SearchRule, SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows,
@@ -27,9 +27,9 @@ use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
 use nigh_s3::{DoorLimits, FastPath, FastPathLimits, S3Door};
 use nigh_sandbox::sandbox::SandboxEngine;
 use nigh_schedule::activation::Activation;
-use nigh_schedule::idempotence::{self, IDEMPOTENT_VARIABLE};
-use nigh_schedule::named_objects::input_paths;
-use nigh_schedule::payload_walk::PayloadWalk;
+use nigh_schedule::activation::idempotence::{self, IDEMPOTENT_VARIABLE};
+use nigh_schedule::inputs::named_objects::input_paths;
+use nigh_schedule::inputs::payload_walk::PayloadWalk;
 use nigh_stores::Store;
 use nigh_stores::directory::{DirectoryError, DirectoryStore};
 use nigh_stores::overlay::OverlayStore;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nigh_functions::function_network::FunctionNetwork;
 use nigh_sandbox::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
 use nigh_sandbox::sandbox::{LogSink, SandboxEngine as _, SandboxSpec};
-use nigh_schedule::grant::Grant;
+use nigh_schedule::memory::grant::Grant;
 use nigh_terms::{ByteSize, SandboxId};
 
 const ROUNDS: usize = 40;

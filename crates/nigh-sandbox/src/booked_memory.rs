@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Weak};
 
-use nigh_schedule::grant::{Grant, SandboxMemory, SandboxMemoryError};
+use nigh_schedule::memory::grant::{Grant, SandboxMemory, SandboxMemoryError};
 use nigh_terms::{ByteSize, invariant};
 use parking_lot::Mutex;
 

@@ -40,7 +40,7 @@ use async_trait::async_trait;
 use nigh_functions::function_network::FunctionNetwork;
 use nigh_llc::resctrl::Members;
 use nigh_schedule::activation::Steps;
-use nigh_schedule::grant::{Grant, SandboxMemory};
+use nigh_schedule::memory::grant::{Grant, SandboxMemory};
 use nigh_terms::{ByteSize, SandboxId};
 use thiserror::Error;
 use tokio::net::TcpListener;

@@ -1,31 +1,36 @@
 //! The record of one invocation: what happened, when, and where its time went.
 
+pub mod cost;
+pub mod idempotence;
+pub mod phases;
+pub mod touched;
+
 use std::time::Duration;
 
 use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, SandboxId, Timestamp, Token};
 use serde::{Deserialize, Serialize};
 
-/// What a sandbox was when it was wanted.
+/// What an invocation's sandbox was made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxStart {
-    /// Nothing, or walls without anybody behind them.
+    /// Nothing, or a blank sandbox.
     #[default]
     Cold,
-    /// A stem: its runtime had its imports behind it.
+    /// A pre-warmed sandbox: its runtime had done its imports.
     Prewarmed,
-    /// The function's already: an earlier invocation ran in it.
+    /// The function's own: an earlier invocation ran in it.
     Warm,
 }
 
-/// How a sandbox came to be, and how long each step took.
+/// How a sandbox was made, and how long each step took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// What it was; never warm.
+    /// What it was made from; never `Warm`.
     pub start: SandboxStart,
-    /// How long its walls took; nothing if they stood.
+    /// How long its isolation took; zero for a blank or pre-warmed sandbox.
     pub walls: Duration,
-    /// How long it took to bring the code in from outside; nothing if it was there with the root.
+    /// How long mounting the code took; zero if it was part of the root.
     pub mount: Duration,
     /// From then until its command ran.
     pub launch: Duration,
@@ -73,12 +78,20 @@ pub struct DataCallRecord {
     pub bucket: String,
     /// The key, if it has one.
     pub key: Option<String>,
-    /// Bytes given or taken.
+    /// Bytes read or written.
     pub bytes: u64,
     /// Microseconds from the handler's start to the call's.
     pub began_us: u64,
     /// Its length in microseconds.
     pub took_us: u64,
+}
+
+impl DataCallRecord {
+    /// True if the call read an object.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        matches!(self.served.as_str(), "hit" | "miss" | "past")
+    }
 }
 
 /// Where the handler's time went, in microseconds. Reads are extraction, writes are load, the rest is transformation;
@@ -93,12 +106,12 @@ pub struct Phases {
     pub load_us: u64,
 }
 
-/// Where the time went in which a sandbox was made, in microseconds.
+/// Where the time of a cold start went, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MakingTimes {
-    /// Its walls; zero if they stood already.
+    /// Isolation; zero for a blank or pre-warmed sandbox.
     pub walls_us: u64,
-    /// Its code, where that was brought in from outside.
+    /// Mounting the code.
     pub mount_us: u64,
     /// From then until its process ran.
     pub launch_us: u64,
@@ -115,19 +128,19 @@ impl From<Steps> for MakingTimes {
 /// How the memory of an invocation behaved, beside its peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
-    /// Of what was in use at the end, the page cache: the kernel takes it back when memory is short, so that it is no need.
+    /// The page cache at the end, which the kernel reclaims when memory is short: it is no need.
     pub page_cache: Option<ByteSize>,
     /// How often the grant was raised while it ran.
     pub grown: u32,
-    /// It came to all that was booked: its peak is the least that it needs.
+    /// It reached what was booked: it needs at least its peak.
     pub reached_booked: bool,
-    /// It came to a limit below what it booked.
+    /// It reached a limit below what was booked.
     #[serde(default)]
     pub came_short: bool,
-    /// Microseconds that it took to set its limit before it ran.
+    /// Microseconds that setting its limit took before it ran.
     #[serde(default)]
     pub step_us: u64,
-    /// Microseconds that it waited beside that until the cache had given way.
+    /// Microseconds that it waited after that for the cache to shrink.
     #[serde(default)]
     pub waited_us: u64,
 }
@@ -137,25 +150,25 @@ pub struct MemoryUse {
 pub struct Activation {
     /// The invocation.
     pub id: InvocationId,
-    /// Which attempt to run an event this was, from 1; all of them have the event's id.
+    /// The number of the attempt to run an event, from 1; all attempts have the event's id.
     #[serde(default = "first")]
     pub attempt: u32,
-    /// The tenant.
+    /// The namespace.
     pub namespace: Namespace,
     /// The function.
     pub function: FunctionName,
     /// The version of its code.
     pub code_sha256: String,
-    /// The sandbox it ran in, if it came so far.
+    /// The sandbox that it ran in, if it had one.
     pub sandbox: Option<SandboxId>,
     /// True if the sandbox was made for it.
     pub cold: bool,
-    /// What the sandbox was when it was wanted: peaks of memory differ by it. None in records of earlier versions.
+    /// What the sandbox was made from: memory peaks differ by that. None in records of earlier versions.
     #[serde(default)]
     pub sandbox_start: Option<SandboxStart>,
-    /// When it was asked for.
+    /// When the caller asked for it.
     pub start: Timestamp,
-    /// Microseconds until a sandbox had it.
+    /// Microseconds until it had a sandbox.
     pub wait_us: u64,
     /// Microseconds of making and initialising the sandbox, zero if warm.
     pub init_us: u64,
@@ -200,7 +213,7 @@ pub struct Activation {
     pub log_omitted: u64,
 }
 
-/// Of records written before there were events.
+/// For records written before there were events.
 const fn first() -> u32 {
     1
 }

@@ -1,20 +1,21 @@
 //! The queue of asynchronous invocations: which event runs when, how often, and what becomes of it. Pure.
 //!
-//! Time and ends come in, commands go out; whoever holds the queue does them and tells how they went. The rules are
-//! Lambda's (developer guide, "How Lambda handles errors and retries with asynchronous invocation"): an error of the
-//! function is retried after one wait and then after two, as often as its configuration says; a throttle or a fault of
-//! the node is retried with a wait that doubles, until the event is too old. Waits are counted on the monotonic clock.
-//! The age of an event is the date's only across restarts: within a life it grows with the monotonic clock, so that a
-//! jump of the date lets nothing expire.
+//! Time and ends come in, commands go out; the shell carries them out and tells how they went. The rules are Lambda's
+//! (developer guide, "How Lambda handles errors and retries with asynchronous invocation"): an error of the function is
+//! retried after one wait, then after two, as often as its configuration says; a throttle or a fault of the node is retried
+//! after a wait that doubles, until the event is too old. Waits are counted on the monotonic clock. The age of an event is
+//! taken from the date only at a restart, and grows with the monotonic clock, so that a jump of the date expires nothing.
 //!
-//! A namespace's events run in turn with other namespaces', and a function's with other functions', so that one with a
-//! full line holds nobody else up. What failed for good and has no destination lies in a list that is bounded: the
-//! oldest goes first. This module never reads a payload, never touches a disk and keeps no time itself.
+//! A namespace's events run in turn with other namespaces', and a function's with other functions', so that a long line
+//! delays no other. An event that failed for good and has no destination becomes a dead letter; the list is bounded, and the
+//! oldest goes first. This module never reads a payload, never touches a disk and has no clock.
 
 mod command;
 mod dead_letters;
+mod event;
 mod limits;
 mod line;
+mod listing;
 #[cfg(test)]
 mod tests;
 
@@ -22,73 +23,25 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use nigh_functions::event_config::{Destination, EventPolicy};
-use nigh_terms::{ByteSize, FunctionName, InvocationId, Monotonic, Namespace};
+use nigh_terms::{ByteSize, FunctionName, InvocationId, Monotonic, Namespace, invariant};
 
 pub use self::command::{ClockReading, Command, Condition, EventFacts, Fate, RunEnd};
 use self::dead_letters::DeadLetters;
 pub use self::dead_letters::{DeadLetter, RemainingWork};
+use self::event::{Event, Stage};
 pub use self::limits::{QueueFull, QueueLimits};
 use self::line::Line;
+pub use self::listing::PendingEvent;
 
 /// Deliveries of one record that may fail before it is a dead letter.
 const DELIVERIES_MAX: u32 = 5;
 
-/// What an event does now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
-    /// It is on its way to the disk.
-    Storing,
-    /// It waits for its function.
-    Waiting,
-    /// It runs.
-    Running,
-    /// Its end is on its way to the disk.
-    Finishing,
-    /// Its record waits to be delivered.
-    ToDeliver(Destination),
-    /// Its record is being delivered.
-    Delivering(Destination),
-}
-
-struct Event {
-    facts: EventFacts,
-    /// When it came into this life of the queue, and how old it was then.
-    since: Monotonic,
-    age_then: Duration,
-    attempts: u32,
-    /// Throttles and faults since the last attempt; in the stages of delivery, failed deliveries.
-    throttles: u32,
-    due: Monotonic,
-    stage: Stage,
-}
-
-impl Event {
-    fn age(&self, now: ClockReading) -> Duration {
-        self.age_then + now.monotonic.since(self.since)
-    }
-}
-
-/// What of one namespace is not done.
+/// The events of a namespace that are not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Load {
     events: usize,
     bytes: ByteSize,
     running: usize,
-}
-
-/// An event that is not done, as people see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PendingEvent {
-    /// The event.
-    pub id: InvocationId,
-    /// What it is.
-    pub facts: EventFacts,
-    /// How often it was tried.
-    pub attempts: u32,
-    /// `waiting`, `running` or `delivering`.
-    pub state: &'static str,
-    /// How long until it is tried next.
-    pub due_in: Duration,
 }
 
 type FunctionKey = (Namespace, FunctionName);
@@ -120,10 +73,10 @@ impl EventQueue {
         }
     }
 
-    /// Takes a new event, which is to be stored: `stored` or `not_stored`.
+    /// Takes a new event. The shell stores it: `stored` or `not_stored` follows.
     ///
     /// # Errors
-    /// If the namespace has as many as it may.
+    /// If the namespace has as many events as it may.
     pub fn admit(&mut self, id: InvocationId, facts: EventFacts, now: ClockReading) -> Result<(), QueueFull> {
         let load = self.loads.get(&facts.namespace).copied().unwrap_or_default();
         if load.events >= self.limits.events_max {
@@ -136,37 +89,35 @@ impl EventQueue {
         Ok(())
     }
 
-    /// An event that is durable now: it may run.
+    /// The event is durable now: it may run.
     pub fn stored(&mut self, id: InvocationId, now: ClockReading) {
         self.wait_in_line(id, now.monotonic);
     }
 
-    /// An event that could not be stored: it was never promised.
+    /// The event could not be stored: it was never acknowledged.
     pub fn not_stored(&mut self, id: InvocationId) {
         self.remove(id);
     }
 
-    /// An event that an earlier life of the node promised; it has begun `attempts` times. It is not refused: it was
-    /// admitted once.
+    /// Restores an event after a restart, which has begun `attempts` times. It is not refused: it was admitted once.
     pub fn restore(&mut self, id: InvocationId, facts: EventFacts, attempts: u32, now: ClockReading) {
         let age = Duration::from_millis(now.wall.millis().saturating_sub(facts.accepted.millis()));
         self.enter(id, facts, age, attempts, now);
         self.wait_in_line(id, now.monotonic);
     }
 
-    /// A record that an earlier life of the node was to deliver.
+    /// Restores a record that was to be delivered before a restart.
     pub fn restore_delivery(&mut self, id: InvocationId, facts: EventFacts, to: Destination, now: ClockReading) {
         self.enter(id, facts, Duration::ZERO, 0, now);
         self.to_deliver(id, to, now);
     }
 
-    /// A dead letter that an earlier life of the node left.
+    /// Restores a dead letter after a restart.
     pub fn restore_dead(&mut self, letter: DeadLetter) -> Vec<InvocationId> {
         self.dead.add(letter)
     }
 
-    /// All that is to be done now. `policy` says what holds for a function's events; none, that there is no such
-    /// function.
+    /// All commands for now. `policy` is that of a function's events; None if there is no such function.
     pub fn next(
         &mut self,
         now: ClockReading,
@@ -198,24 +149,26 @@ impl EventQueue {
             event.stage = Stage::Running;
             event.attempts += 1;
             self.running += 1;
+            // `whose_turn` gives no turn when as many run as may.
+            invariant!(self.running <= self.limits.running_max, "{} events run: {:?}", self.running, self.limits);
             commands.push(Command::Run { id, facts: event.facts.clone(), attempt: event.attempts });
             self.loads.entry(which.0.clone()).or_default().running += 1;
-            // Who stands first now may not be worth a try.
+            // The next in line may not be worth a try.
             let policy = policies.get(&which).and_then(Option::as_ref);
             commands.extend(self.conclude_hopeless(&which, policy, now));
         }
         commands
     }
 
-    /// When `next` is to be asked again if nothing happens before.
+    /// When to call `next` again if nothing happens before.
     #[must_use]
     pub fn wake_at(&self, now: Monotonic) -> Option<Monotonic> {
-        // Who is due already and has not run waits for another to end.
+        // An event that is due and has not run waits for another to end.
         let lines = self.lines.values().chain([&self.deliveries]);
         lines.filter_map(|line| line.first_due_after(now)).min()
     }
 
-    /// An attempt has ended so. If the event is done, what is to be done about it.
+    /// An attempt has ended. If the event is done, the command that concludes it.
     pub fn ended(
         &mut self,
         id: InvocationId,
@@ -242,18 +195,18 @@ impl EventQueue {
                 limits.after_throttles(event.throttles)
             }
         };
-        // Looked at again when it is too old, if that is before its turn.
+        // If it will be too old before that, it is looked at then.
         let left = policy.map_or(Duration::ZERO, |policy| policy.age_max.saturating_sub(event.age(now)));
         self.wait_in_line(id, now.monotonic.after(wait.min(left)));
         None
     }
 
-    /// An event that is done is gone from the disk.
+    /// The row of a done event has been removed.
     pub fn forgotten(&mut self, id: InvocationId) {
         self.remove(id);
     }
 
-    /// An event is done, and its record, on the disk now, is to go there.
+    /// An event is done; its record, on the disk now, is to be delivered to `to`.
     pub fn to_deliver(&mut self, id: InvocationId, to: Destination, now: ClockReading) {
         if let Some(event) = self.events.get_mut(&id) {
             event.stage = Stage::ToDeliver(to);
@@ -263,12 +216,12 @@ impl EventQueue {
         }
     }
 
-    /// A record has arrived.
+    /// The record was delivered.
     pub fn delivered(&mut self, id: InvocationId) {
         self.remove(id);
     }
 
-    /// A record was not taken. It is tried again, after a wait that doubles, and then given up.
+    /// The destination did not take the record. It is tried again after a wait that doubles, and given up at last.
     pub fn not_delivered(&mut self, id: InvocationId, reason: &str, now: ClockReading) -> Option<Command> {
         let limits = self.limits;
         let event = self.events.get_mut(&id)?;
@@ -285,27 +238,15 @@ impl EventQueue {
         None
     }
 
-    /// A done event is a dead letter now, on the disk. Those that have to go for it come out, to be removed there.
+    /// A done event is a dead letter on the disk now. Returns the dead letters beyond the limit, to be removed from the disk.
     #[must_use]
     pub fn buried(&mut self, letter: DeadLetter) -> Vec<InvocationId> {
         self.remove(letter.id);
         self.dead.add(letter)
     }
 
-    /// A dead letter of `namespace`.
-    #[must_use]
-    pub fn dead_letter(&self, namespace: &Namespace, id: InvocationId) -> Option<&DeadLetter> {
-        self.dead.get(namespace, id)
-    }
-
-    /// The dead letters of `namespace`, newest first.
-    #[must_use]
-    pub fn dead_letters(&self, namespace: &Namespace) -> Vec<&DeadLetter> {
-        self.dead.of(namespace)
-    }
-
-    /// Takes a dead letter back into the queue, as if it were accepted now: its event is to be tried from the beginning,
-    /// or its record to be delivered. To be stored before: `stored` or `to_deliver` follows. If it cannot be, `restore_dead`.
+    /// Takes a dead letter back into the queue as if it were accepted now: its event is tried from the beginning, or its record is
+    /// delivered. The shell stores that first: `stored` or `to_deliver` follows; if it cannot be stored, `restore_dead`.
     ///
     /// # Errors
     /// If the namespace has as many events as it may.
@@ -322,8 +263,7 @@ impl EventQueue {
         Ok(Some(letter))
     }
 
-    /// Takes out an event of `namespace` that neither runs nor is on its way to or from the disk: a waiting one or a
-    /// dead letter. It is to be removed from the disk. False if there is none.
+    /// Takes out a waiting event or a dead letter, to be removed from the disk. False if there is none, or it runs.
     pub fn drop_event(&mut self, namespace: &Namespace, id: InvocationId) -> bool {
         if self.dead.take(namespace, id).is_some() {
             return true;
@@ -337,39 +277,15 @@ impl EventQueue {
         is_idle
     }
 
-    /// The events of `namespace` that are not done, oldest first.
-    #[must_use]
-    pub fn pending(&self, namespace: &Namespace, now: ClockReading) -> Vec<PendingEvent> {
-        let own = self.events.iter().filter(|(_, event)| event.facts.namespace == *namespace);
-        let mut pending: Vec<PendingEvent> = own
-            .map(|(id, event)| PendingEvent {
-                id: *id,
-                facts: event.facts.clone(),
-                attempts: event.attempts,
-                state: match event.stage {
-                    Stage::Storing | Stage::Waiting => "waiting",
-                    Stage::Running | Stage::Finishing => "running",
-                    Stage::ToDeliver(_) | Stage::Delivering(_) => "delivering",
-                },
-                due_in: event.due.since(now.monotonic),
-            })
-            .collect();
-        pending.sort_by_key(|one| one.id);
-        pending
-    }
-
-    /// How many are not done, and how many are dead letters, of all namespaces.
-    #[must_use]
-    pub fn totals(&self) -> (usize, usize) {
-        (self.events.len(), self.dead.len())
-    }
-
     fn enter(&mut self, id: InvocationId, facts: EventFacts, age_then: Duration, attempts: u32, now: ClockReading) {
         let load = self.loads.entry(facts.namespace.clone()).or_default();
         load.events += 1;
         load.bytes += facts.bytes;
         let (since, due) = (now.monotonic, now.monotonic);
-        self.events.insert(id, Event { facts, since, age_then, attempts, throttles: 0, due, stage: Stage::Storing });
+        let event = Event { facts, since, age_then, attempts, throttles: 0, due, stage: Stage::Storing };
+        let before = self.events.insert(id, event);
+        // Ids are unique, and a dead letter is no event until it is revived: each event counts once in its load.
+        invariant!(before.is_none(), "event {id} came twice");
     }
 
     fn wait_in_line(&mut self, id: InvocationId, due: Monotonic) {
@@ -381,20 +297,22 @@ impl EventQueue {
         }
     }
 
-    /// Nothing if it does not run.
+    /// None if it does not run.
     fn stop_running(&mut self, id: InvocationId) -> Option<()> {
         let event = self.events.get(&id).filter(|event| event.stage == Stage::Running)?;
         let which = (event.facts.namespace.clone(), event.facts.function.clone());
-        if let Some(line) = self.lines.get_mut(&which) {
-            line.running = line.running.saturating_sub(1);
+        // `next` has counted the event in all three; a line or load with a running event is not removed.
+        let (line, load) = (self.lines.get_mut(&which), self.loads.get_mut(&which.0));
+        let counts = (line.as_ref().map(|line| line.running), load.as_ref().map(|load| load.running), self.running);
+        invariant!(counts.0 > Some(0) && counts.1 > Some(0) && counts.2 > 0, "event {id} ends, and {counts:?} run");
+        if let (Some(line), Some(load)) = (line, load) {
+            line.running -= 1;
+            load.running -= 1;
+            self.running -= 1;
             if line.is_empty() {
                 self.lines.remove(&which);
             }
         }
-        if let Some(load) = self.loads.get_mut(&which.0) {
-            load.running = load.running.saturating_sub(1);
-        }
-        self.running = self.running.saturating_sub(1);
         Some(())
     }
 
@@ -413,12 +331,13 @@ impl EventQueue {
             Stage::ToDeliver(_) => self.deliveries.leave(event.due, id),
             Stage::Storing | Stage::Running | Stage::Finishing | Stage::Delivering(_) => {}
         }
-        if let Some(load) = self.loads.get_mut(&which.0) {
-            load.events = load.events.saturating_sub(1);
-            load.bytes = load.bytes.saturating_sub(event.facts.bytes);
-            if *load == Load::default() {
-                self.loads.remove(&which.0);
-            }
+        let load = self.loads.entry(which.0.clone()).or_default();
+        // The load is the sum over the namespace's events: `enter` has counted this one.
+        invariant!(load.events > 0 && load.bytes >= event.facts.bytes, "event {id} leaves {load:?}");
+        load.events -= 1;
+        load.bytes = load.bytes.saturating_sub(event.facts.bytes);
+        if *load == Load::default() {
+            self.loads.remove(&which.0);
         }
     }
 
@@ -437,7 +356,7 @@ impl EventQueue {
         Some(Command::Finish { id, facts: event.facts.clone(), attempts: event.attempts, condition, fate })
     }
 
-    /// Takes those out of the front of a line that are not to be tried again.
+    /// Takes events that must not be tried again out of the front of a line.
     fn conclude_hopeless(
         &mut self,
         which: &FunctionKey,
@@ -447,7 +366,7 @@ impl EventQueue {
         let mut hopeless = Vec::new();
         if let Some(line) = self.lines.get_mut(which) {
             let events = &self.events;
-            while let Some(taken) = line.take_due_if(now.monotonic, |id| why_hopeless(events.get(id)?, policy, now)) {
+            while let Some(taken) = line.take_due_if(now.monotonic, |id| events.get(id)?.why_hopeless(policy, now)) {
                 hopeless.push(taken);
             }
             if line.is_empty() {
@@ -457,7 +376,7 @@ impl EventQueue {
         hopeless.into_iter().filter_map(|(id, condition)| self.finish(id, condition, policy)).collect()
     }
 
-    /// Whose first event runs next: of the namespace that runs least, of the function that runs least, the oldest.
+    /// The function whose first event runs next: of the namespace that runs fewest, the function that runs fewest, the oldest.
     fn whose_turn(
         &self,
         now: ClockReading,
@@ -475,17 +394,5 @@ impl EventQueue {
             (self.loads.get(&which.0).map_or(0, |load| load.running), line.running, line.first_due())
         });
         turn.map(|(which, _)| which.clone())
-    }
-}
-
-/// Why an event is not to be tried again, if it is not.
-fn why_hopeless(event: &Event, policy: Option<&EventPolicy>, now: ClockReading) -> Option<Condition> {
-    match policy {
-        None => Some(Condition::FunctionDeleted),
-        Some(policy) if policy.reserved == Some(0) => Some(Condition::ZeroReservedConcurrency),
-        // After a restart: the last attempt that it had was cut off.
-        Some(policy) if event.attempts > policy.retries_max => Some(Condition::RetriesExhausted),
-        Some(policy) if event.age(now) >= policy.age_max => Some(Condition::EventAgeExceeded),
-        Some(_) => None,
     }
 }

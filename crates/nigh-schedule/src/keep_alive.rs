@@ -1,8 +1,8 @@
 //! Which idle sandboxes end, and when: pure.
 //!
-//! An idle sandbox lives for `idle_for` after its last answer, earlier when more than `idle_max` are idle. It stands still and
-//! takes what it uses only, so that it is kept for longer than others keep theirs (Lambda and OpenWhisk: about ten minutes). The one idle longest goes first. Which end because others need
-//! their room, `sandbox_pool` decides.
+//! An idle sandbox lives for `idle_for` after its last answer; if more than `idle_max` are idle, the longest idle end first. A
+//! frozen sandbox takes only what it uses, so it is kept longer than elsewhere (Lambda and OpenWhisk: about ten minutes).
+//! Which sandboxes end because others need their room, `sandbox_pool` decides.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use nigh_terms::Monotonic;
 /// How long idle sandboxes live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// After its last answer.
+    /// How long after its last answer.
     pub idle_for: Duration,
-    /// At most so many at once.
+    /// How many at most.
     pub idle_max: usize,
 }
 

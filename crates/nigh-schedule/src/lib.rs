@@ -1,30 +1,21 @@
-//! Where, when and with what an invocation runs: decisions, all of them pure.
-//!
-//! `scheduler` chooses a node, `sandbox_pool` a sandbox, `memory_budget` shares a node's memory out; `keep_alive`,
-//! `prewarm` and `prefetch` say what is made ready; `event_queue` orders asynchronous invocations. No I/O, no clock, no
-//! thread: inputs in, decisions out.
+//! Where, when and with what an invocation runs: decisions, all of them pure. No I/O, no clock, no thread: inputs in,
+//! decisions out.
 
+/// The record of an ended invocation, and what follows from the record: phases, cost, touched objects, a second run.
 pub mod activation;
-pub mod application_objects;
-pub mod cost;
+/// Orders asynchronous invocations: which event runs when, how often, and what becomes of it.
 pub mod event_queue;
-pub mod grant;
-pub mod idempotence;
+/// What an invocation's input says, what the invocation will probably read, and what is prefetched for it.
+pub mod inputs;
+/// How long idle sandboxes live.
 pub mod keep_alive;
-pub mod latest_inputs;
-pub mod memory_budget;
-pub mod memory_growth;
-pub mod memory_slack;
-pub mod memory_value;
-pub mod named_objects;
-pub mod payload_walk;
-pub mod phases;
-pub mod prefetch;
+/// Shares a node's memory out between sandboxes and the cache.
+pub mod memory;
+/// How many pre-warmed sandboxes of each runtime are kept ready.
 pub mod prewarm;
+/// Chooses an invocation's sandbox on its node, and when sandboxes are made and ended.
 pub mod sandbox_pool;
+/// Chooses an invocation's node in a cluster.
 pub mod scheduler;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;
-pub mod throttle;
-pub mod touched;
-pub mod vacancy;

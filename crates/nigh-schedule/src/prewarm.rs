@@ -1,9 +1,9 @@
-//! How many stems of each runtime to keep ready: pure.
+//! How many pre-warmed sandboxes (stems) of each runtime are kept ready: pure.
 //!
-//! A stem is a sandbox in which a runtime waits with its imports done (SOCK, Catalyzer and Lambda's own pools keep the
-//! like). Their number follows demand: as many as cold starts came within one burst, forgotten by halves. A runtime
-//! that some deployed function uses has one at least, one that nobody uses has none. The bounds of number and memory
-//! are kept by giving each runtime its first, and then each the next in turn.
+//! In a pre-warmed sandbox a runtime waits with its imports done (SOCK, Catalyzer and Lambda's own pools have the like). Their
+//! number follows demand: as many as cold starts came within one burst, with a half-life. A runtime that a deployed function
+//! uses has at least one, any other none. Within the bounds of number and memory each runtime gets its first one, then each
+//! its second, and so on.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,28 +11,28 @@ use std::time::Duration;
 use nigh_functions::function::Runtime;
 use nigh_terms::{ByteSize, Monotonic};
 
-/// What a stem may use, and what it books: the least that a function can book, so that it fits into each.
+/// What a pre-warmed sandbox may use and books: the least that a function can book, so that it fits every function.
 pub const STEM_MEMORY: ByteSize = ByteSize::mib(128);
-/// Cold starts that come within this time want a stem each: it takes about as long to make a few.
+/// Cold starts within this time want one each: making a few takes about as long.
 const BURST: Duration = Duration::from_secs(5);
 /// After this time a burst counts half.
 const HALF_LIFE: Duration = Duration::from_secs(120);
-/// The longest pause after stems of a runtime could not be made.
+/// The longest pause after one of a runtime could not be made.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// How a node keeps stems.
+/// How many pre-warmed sandboxes a node keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrewarmSettings {
-    /// What all stems together may book, within what sandboxes may.
+    /// What all of them may book together, within what sandboxes may.
     pub memory_max: ByteSize,
-    /// How many stems there may be.
+    /// How many there may be.
     pub stems_max: usize,
-    /// Modules that Python's stems import.
+    /// Modules that Python's import.
     pub imports: Vec<String>,
 }
 
 impl PrewarmSettings {
-    /// How many stems fit both bounds.
+    /// How many fit both bounds.
     #[must_use]
     pub fn most(&self) -> usize {
         let fit = usize::try_from(self.memory_max.bytes() / STEM_MEMORY.bytes()).unwrap_or(usize::MAX);
@@ -40,7 +40,7 @@ impl PrewarmSettings {
     }
 }
 
-/// The cold starts of one runtime, as far as they are remembered.
+/// The recent cold starts of one runtime.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demand {
     recent: VecDeque<Monotonic>,
@@ -49,7 +49,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// A function of this runtime had to start cold; bursts of more than `most` count as that.
+    /// A function of this runtime started cold. A burst counts at most `most`.
     pub fn cold_start(&mut self, now: Monotonic, most: usize) {
         self.recent.push_back(now);
         while self.recent.len() > most || self.recent.front().is_some_and(|first| now.since(*first) > BURST) {
@@ -59,7 +59,7 @@ impl Demand {
         self.since = now;
     }
 
-    /// How many stems the cold starts until `now` ask for.
+    /// How many pre-warmed sandboxes the cold starts until `now` ask for.
     #[must_use]
     pub fn wanted(&self, now: Monotonic) -> usize {
         self.level(now).ceil() as usize
@@ -70,8 +70,8 @@ impl Demand {
     }
 }
 
-/// How many stems each runtime shall have, of those that some deployed function uses with what their cold starts ask
-/// for; at most `most` together.
+/// How many pre-warmed sandboxes each runtime should have, at most `most` together. `wanted`: the runtimes of deployed functions,
+/// and how many each wants by its cold starts.
 #[must_use]
 pub fn targets(wanted: &BTreeMap<Runtime, usize>, most: usize) -> BTreeMap<Runtime, usize> {
     let mut targets = BTreeMap::new();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use nigh_invoke::hooks::{InvocationHook, Run};
 use nigh_llc::{PlacementDecision, Prediction, TrainedRange};
 use nigh_schedule::activation::Activation;
-use nigh_schedule::vacancy::Vacancy;
+use nigh_schedule::scheduler::vacancy::Vacancy;
 use nigh_terms::{ByteSize, InvocationId};
 
 use super::CacheWays;

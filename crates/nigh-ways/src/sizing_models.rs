@@ -40,7 +40,7 @@ pub enum SizingModelsError {
 pub struct FunctionModel {
     /// The need by size.
     pub model: SizingModel,
-    /// The paths of the input that name its data (`nigh_schedule::named_objects`). If empty, all paths that name
+    /// The paths of the input that name its data (`nigh_schedule::inputs::named_objects`). If empty, all paths that name
     /// objects.
     pub inputs: BTreeSet<String>,
 }

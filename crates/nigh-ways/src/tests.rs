@@ -13,7 +13,7 @@ use nigh_llc::{
     CacheClass, CacheShape, Casy, CasyRequest, CpiModel, MissCurve, ModelKind, OneRunRule, PredictedNeed,
     SharedPlacement, SizingInput, SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows, Work,
 };
-use nigh_schedule::vacancy::{Vacancy, WarmFunction};
+use nigh_schedule::scheduler::vacancy::{Vacancy, WarmFunction};
 use nigh_terms::{
     BucketName, ByteSize, InvocationId, ManualClock, Monotonic, ObjectKey, Principal, SandboxId, Token, WayMask,
 };

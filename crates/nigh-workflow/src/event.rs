@@ -1,13 +1,13 @@
-//! What happens to an execution, and what is to be done for it: pure. Events are kept; commands follow from them.
+//! Events of an execution and the commands that follow from them: pure. Events are stored, commands are not.
 
 use nigh_terms::{FunctionName, InvocationId, Timestamp, Token};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What of an execution never changes.
+/// The facts of an execution, which never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Names it for ever: sixteen bytes that sort by time.
+    /// Its id: sixteen bytes that sort by time.
     pub id: [u8; 16],
     /// Its ARN.
     pub arn: String,
@@ -17,13 +17,13 @@ pub struct Facts {
     pub machine_arn: String,
     /// The state machine's name.
     pub machine: String,
-    /// The role that its owner gave; kept and given back.
+    /// The role that its owner gave; Nigh only returns it.
     pub role: String,
     /// When it began.
     pub started: Timestamp,
 }
 
-/// One task of an execution: an invocation. Dense, from 1, in the order in which they begin.
+/// The number of a task: dense, from 1, in the order in which tasks begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskId(pub u64);
@@ -56,13 +56,13 @@ pub enum ExecutionEvent {
         /// What it had seen.
         token: Token,
     },
-    /// The time of something has come.
+    /// A timer is due.
     Time,
     /// Somebody stopped the execution.
     Stopped {
-        /// The error's name that they gave.
+        /// The given error name.
         error: Option<String>,
-        /// And the cause.
+        /// The given cause.
         cause: Option<String>,
     },
 }
@@ -70,18 +70,18 @@ pub enum ExecutionEvent {
 /// Something that happened, and when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When; never before the event before it.
+    /// When; never earlier than the previous event.
     pub at: Timestamp,
-    /// What. Neither flattened nor tagged within: tokens are not read back that way.
+    /// What happened. Neither flattened nor internally tagged: serde cannot read tokens back that way.
     pub what: ExecutionEvent,
 }
 
-/// An invocation that is to be made.
+/// An invocation to make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRun {
     /// The task.
     pub task: TaskId,
-    /// The invocation's request id: the same whenever these events are gone through.
+    /// The invocation's request id: a replay gives the same.
     pub invocation: InvocationId,
     /// The function.
     pub function: FunctionName,
@@ -89,18 +89,18 @@ pub struct TaskRun {
     pub payload: Value,
     /// Lambda's `ClientContext`: JSON.
     pub client_context: Option<String>,
-    /// It is to be left in the queue of events, and its end not waited for.
+    /// It is queued as an event, and its end is not awaited.
     pub later: bool,
-    /// What those before it had seen.
+    /// What the tasks before it had seen.
     pub token: Token,
 }
 
-/// What is to be done.
+/// What an execution has its shell do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// A function is to be invoked.
+    /// Invoke a function.
     Invoke(TaskRun),
-    /// Nobody waits for this task's end any more.
+    /// Ignore the end of this task.
     Forget(TaskId),
     /// The execution is over.
     Finish(Outcome),
@@ -126,9 +126,9 @@ pub enum Outcome {
     TimedOut,
     /// Somebody stopped it.
     Aborted {
-        /// The error's name that they gave.
+        /// The given error name.
         error: Option<String>,
-        /// And the cause.
+        /// The given cause.
         cause: Option<String>,
     },
 }

@@ -1,19 +1,19 @@
-//! What people are shown of an execution: the events of `GetExecutionHistory`. Pure.
+//! The history of an execution as `GetExecutionHistory` shows it. Pure.
 //!
-//! They are made while an execution's own events are gone through, and not kept: whoever asks has them made anew.
+//! These events are made while the stored events are applied, and are not stored themselves: a replay makes them again.
 
 use nigh_terms::Timestamp;
 use serde_json::{Value, json};
 
-/// Shown events of one execution, at most; it fails when it comes there (Step Functions quotas).
+/// History events of one execution; at this limit it fails (Step Functions quotas).
 pub const HISTORY_MAX: u64 = 25_000;
 
-/// One shown event.
+/// An event of the history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryEvent {
     /// Its place, from 1.
     pub id: u64,
-    /// The one it follows, 0 for none.
+    /// The event that it follows; 0 for none.
     pub previous: u64,
     /// When.
     pub at: Timestamp,
@@ -24,7 +24,7 @@ pub struct HistoryEvent {
 }
 
 impl HistoryEvent {
-    /// As the API gives it; without the data that states were given and gave, unless `data`.
+    /// As the API returns it; without inputs and outputs, unless `data`.
     #[must_use]
     pub fn value(&self, data: bool) -> Value {
         let mut value = json!({
@@ -50,7 +50,7 @@ impl HistoryEvent {
     }
 }
 
-/// Counts what is shown, and keeps it if somebody looks.
+/// Counts history events, and keeps them if somebody may ask.
 #[derive(Debug)]
 pub(super) struct HistoryCollector {
     count: u64,
@@ -62,7 +62,7 @@ impl HistoryCollector {
         Self { count: 0, kept: keeps.then(Vec::new) }
     }
 
-    /// Shows an event that follows `previous`; gives its place.
+    /// Adds an event that follows `previous`. Returns its place.
     pub(super) fn show(
         &mut self,
         previous: u64,

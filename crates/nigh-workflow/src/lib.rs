@@ -1,37 +1,28 @@
-//! Workflows: state machines in the Amazon States Language whose tasks are functions.
+//! Workflows: state machines in the Amazon States Language whose tasks are functions (docs/workflows.md).
 //!
-//! The pure part decides all: `read` makes a `Definition` of a text or says what is wrong with it and where, `run` is an
-//! execution, a state machine that takes `Event`s and gives `Command`s. It has no clock, no chance and no I/O of its own:
-//! the same events give the same commands, so that an execution is kept by keeping its events (docs/workflows.md).
-//! `machine_store` keeps definitions, `execution_row` is how an execution is kept, `executions` runs them; in a cluster `owned`
-//! says where.
+//! The pure part decides: `read` makes a `Definition` of a text, and `run` is an execution that takes `Event`s and gives
+//! `Command`s. It has no clock, no chance and no I/O of its own: the same events give the same commands, so that an
+//! execution is kept by keeping its events.
 
+/// Names and ARNs of state machines and executions.
 pub mod arn;
-mod chance;
-mod choice;
-mod choice_reader;
-pub mod context;
-pub mod definition;
-mod duty;
-pub mod error_names;
+/// What happens to an execution, and what is to be done for it.
 pub mod event;
-mod execution_row;
+/// Runs executions: the shell around `run`.
 pub mod executions;
+/// The events of an execution as `GetExecutionHistory` shows them.
 pub mod history;
-mod intrinsic;
+/// The Amazon States Language: definitions, paths, templates, rules.
+mod language;
+/// Keeps the definitions of state machines.
 pub mod machine_store;
+/// In a cluster: which process leads a namespace's executions.
 pub mod owned;
-mod path;
-mod path_filter;
-mod read;
-mod reader;
-mod retry;
+/// An execution as a pure state machine.
 pub mod run;
+/// Folders of objects that live as long as their execution.
 pub mod scratch;
-mod scratch_objects;
-mod state_fields;
-mod template;
-mod timestamp;
 
-pub use self::definition::Definition;
-pub use self::read::{Problem, read};
+pub use self::language::definition::Definition;
+pub use self::language::problems::Problem;
+pub use self::language::read::read;

@@ -1,96 +1,30 @@
-//! State machines as they are deployed: in the registry, and in memory for whoever starts one.
+//! The deployed state machines: in the registry, and in memory for whoever starts an execution.
 //!
-//! Only this writes them. What other nodes of a cluster deploy is followed. A document that this build cannot read ends
-//! the start: a machine is never passed over.
+//! The store follows what other nodes of a cluster deploy. If this build cannot read a document, the start fails: a machine is
+//! never skipped.
+
+mod machine;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use nigh_engine::{Registry, RegistryError, Revision};
-use nigh_terms::{Clock, Namespace, Timestamp};
+use nigh_terms::{Clock, Namespace};
 use parking_lot::RwLock;
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::arn::WorkflowName;
-use super::scratch::ScratchFolder;
-use super::{Definition, Problem, read};
+pub use self::machine::{Machine, MachineKind, NewMachine};
+use crate::arn::WorkflowName;
+use crate::{Problem, read};
 
 /// The table of the registry.
 pub const MACHINES_TABLE: &str = "state-machines";
-/// The form that this build writes.
-const FORMAT: u32 = 1;
 /// State machines of one namespace (Step Functions quotas: 10,000).
 const MACHINES_MAX: usize = 10_000;
 
-/// How executions are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum MachineKind {
-    /// With all that happened to them: they outlive a crash.
-    Standard,
-    /// Not at all.
-    Express,
-}
-
-impl MachineKind {
-    /// As the API says it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Standard => "STANDARD",
-            Self::Express => "EXPRESS",
-        }
-    }
-}
-
-/// A state machine.
-#[derive(Clone, Debug)]
-pub struct Machine {
-    /// Its name.
-    pub name: WorkflowName,
-    /// How its executions are kept.
-    pub kind: MachineKind,
-    /// The text.
-    pub text: Arc<str>,
-    /// What it describes.
-    pub definition: Arc<Definition>,
-    /// Its role; kept and given back.
-    pub role: String,
-    /// When it was made.
-    pub created: Timestamp,
-    /// When it was changed last.
-    pub updated: Timestamp,
-    /// Changes with every change.
-    pub revision_id: String,
-    /// Its tags.
-    pub tags: BTreeMap<String, String>,
-    /// Where its executions leave what is only theirs.
-    pub scratch: Vec<ScratchFolder>,
-    /// Grows with every change.
-    pub revision: Revision,
-}
-
-/// What a new state machine shall be.
-#[derive(Clone, Debug)]
-pub struct NewMachine {
-    /// Its name.
-    pub name: WorkflowName,
-    /// How its executions are kept.
-    pub kind: MachineKind,
-    /// The text.
-    pub text: String,
-    /// Its role.
-    pub role: String,
-    /// Its tags.
-    pub tags: BTreeMap<String, String>,
-    /// Where its executions leave what is only theirs.
-    pub scratch: Vec<ScratchFolder>,
-}
-
-/// Why a state machine is not as it was asked.
+/// Why a request about a state machine fails.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum MachineError {
@@ -102,7 +36,7 @@ pub enum MachineError {
     Invalid(Vec<Problem>),
     #[error("{MACHINES_MAX} state machines are the most of a namespace; delete one first")]
     TooMany,
-    #[error("somebody else changes the state machine; try again")]
+    #[error("another caller has just changed the state machine; try again")]
     Conflict,
     #[error("state machine {0}: {1}; it was written by another version of nigh, or damaged")]
     Document(String, String),
@@ -122,49 +56,6 @@ impl From<RegistryError> for MachineError {
 fn problem_words(problems: &[Problem]) -> String {
     let words = problems.iter().map(|problem| format!("{}: {} at {}", problem.code, problem, problem.location()));
     words.collect::<Vec<_>>().join("; ")
-}
-
-#[derive(Serialize, Deserialize)]
-struct Document {
-    format: u32,
-    name: WorkflowName,
-    kind: MachineKind,
-    definition: String,
-    role: String,
-    created: Timestamp,
-    updated: Timestamp,
-    revision_id: String,
-    tags: BTreeMap<String, String>,
-    scratch: Vec<ScratchFolder>,
-}
-
-/// What every format of the document has.
-#[derive(Deserialize)]
-struct Format {
-    format: u32,
-}
-
-fn decode(key: &str, stored: &[u8], revision: Revision) -> Result<Machine, MachineError> {
-    let unreadable = |why: String| MachineError::Document(key.to_owned(), why);
-    let Format { format } = serde_json::from_slice(stored).map_err(|error| unreadable(error.to_string()))?;
-    if format > FORMAT {
-        return Err(unreadable(format!("its format is {format}, this build reads up to {FORMAT}")));
-    }
-    let document: Document = serde_json::from_slice(stored).map_err(|error| unreadable(error.to_string()))?;
-    let definition = read(&document.definition).map_err(|problems| unreadable(problem_words(&problems)))?;
-    Ok(Machine {
-        name: document.name,
-        kind: document.kind,
-        text: document.definition.into(),
-        definition: Arc::new(definition),
-        role: document.role,
-        created: document.created,
-        updated: document.updated,
-        revision_id: document.revision_id,
-        tags: document.tags,
-        scratch: document.scratch,
-        revision,
-    })
 }
 
 type Index = BTreeMap<Namespace, BTreeMap<WorkflowName, Arc<Machine>>>;
@@ -189,14 +80,14 @@ fn place(key: &str) -> Option<(Namespace, WorkflowName)> {
 }
 
 impl MachineStore {
-    /// All that the registry has.
+    /// Reads all state machines of the registry.
     ///
     /// # Errors
     /// If it cannot be read, or has one that this build cannot read.
     pub async fn open(registry: Arc<dyn Registry>, clock: Arc<dyn Clock>) -> Result<Self, MachineError> {
         let mut index = Index::new();
         for (key, stored) in registry.list(MACHINES_TABLE, "").await? {
-            let machine = decode(&key, &stored.value, stored.revision)?;
+            let machine = Machine::decode(&key, &stored.value, stored.revision)?;
             let unnamed = || MachineError::Document(key.clone(), "its key names nothing".to_owned());
             let (namespace, name) = place(&key).ok_or_else(unnamed)?;
             index.entry(namespace).or_default().insert(name, Arc::new(machine));
@@ -221,9 +112,9 @@ impl MachineStore {
                     }
                     continue;
                 };
-                match decode(&change.key, &now.value, now.revision) {
+                match Machine::decode(&change.key, &now.value, now.revision) {
                     Ok(machine) => inner.take(&namespace, machine),
-                    Err(error) => tracing::error!(%error, "what another node deployed is not known here"),
+                    Err(error) => tracing::error!(%error, "a state machine that another node deployed cannot be read"),
                 }
             }
         });
@@ -236,7 +127,7 @@ impl MachineStore {
         self.0.index.read().get(namespace)?.get(name).cloned()
     }
 
-    /// Reads the machine of this name anew, if it is not known here in `revision` or a later one, as it is elsewhere.
+    /// Reads the machine of this name again, unless it is known here in `revision` or a later one.
     ///
     /// # Errors
     /// If the registry cannot be read, or has one that this build cannot read.
@@ -248,7 +139,7 @@ impl MachineStore {
         }
         let place = key(namespace, &name);
         if let Some(stored) = self.0.registry.get(MACHINES_TABLE, &place).await? {
-            self.0.take(namespace, decode(&place, &stored.value, stored.revision)?);
+            self.0.take(namespace, Machine::decode(&place, &stored.value, stored.revision)?);
         }
         Ok(())
     }
@@ -269,7 +160,7 @@ impl MachineStore {
         (found, more)
     }
 
-    /// The functions that machines of `namespace` name.
+    /// The functions that state machines of `namespace` name.
     #[must_use]
     pub fn functions(&self, namespace: &Namespace) -> BTreeSet<nigh_terms::FunctionName> {
         let index = self.0.index.read();
@@ -277,10 +168,10 @@ impl MachineStore {
         machines.flat_map(|machine| machine.definition.functions()).collect()
     }
 
-    /// Makes a state machine. One that is there and is the same is left as it is.
+    /// Creates a state machine; nothing changes if there is an equal one.
     ///
     /// # Errors
-    /// If its definition is wrong, another of its name is there, or the registry refuses.
+    /// If its definition is wrong, there is another of its name, or the registry refuses.
     pub async fn create(&self, namespace: &Namespace, new: NewMachine) -> Result<Arc<Machine>, MachineError> {
         let definition = read(&new.text).map_err(MachineError::Invalid)?;
         if let Some(there) = self.get(namespace, &new.name) {
@@ -308,7 +199,7 @@ impl MachineStore {
         self.write(namespace, machine, None).await
     }
 
-    /// Changes the definition or the role of a machine; executions that run go on as they began.
+    /// Changes the definition or the role of a machine; running executions keep theirs.
     ///
     /// # Errors
     /// If there is none, the definition is wrong, or the registry refuses.
@@ -338,27 +229,14 @@ impl MachineStore {
         expected: Option<Revision>,
     ) -> Result<Arc<Machine>, MachineError> {
         let place = key(namespace, &machine.name);
-        let document = Document {
-            format: FORMAT,
-            name: machine.name.clone(),
-            kind: machine.kind,
-            definition: machine.text.to_string(),
-            role: machine.role.clone(),
-            created: machine.created,
-            updated: machine.updated,
-            revision_id: machine.revision_id.clone(),
-            tags: machine.tags.clone(),
-            scratch: machine.scratch.clone(),
-        };
-        let stored =
-            serde_json::to_vec(&document).map_err(|error| MachineError::Document(place.clone(), error.to_string()))?;
+        let stored = machine.encode(&place)?;
         machine.revision = self.0.registry.put(MACHINES_TABLE, &place, stored, expected).await?;
         let machine = Arc::new(machine);
         self.0.take(namespace, Machine::clone(&machine));
         Ok(machine)
     }
 
-    /// Deletes a machine; executions that run go on. One that is not there is deleted.
+    /// Deletes a machine, if there is one; running executions go on.
     ///
     /// # Errors
     /// If the registry refuses.
@@ -373,7 +251,7 @@ impl MachineStore {
 }
 
 impl MachineStoreState {
-    /// Shows `machine`, unless a newer one is shown.
+    /// Takes `machine` into the index, unless a newer revision is there.
     fn take(&self, namespace: &Namespace, machine: Machine) {
         let mut index = self.index.write();
         let machines = index.entry(namespace.clone()).or_default();

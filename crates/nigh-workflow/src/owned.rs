@@ -1,9 +1,11 @@
-//! Executions of a cluster: those of a namespace are led by whoever owns its dispatch, in the term in which it does.
+//! Executions of a cluster: the dispatch owner of a namespace leads its executions, in its owner epoch (`term`).
 //!
-//! Their histories are the cluster's. An owner takes those of its namespace, whereby the one before it writes nothing more,
-//! goes through them and goes on: what of a task is known at a node it hears from there. It dispatches in its own term
-//! alone, which nodes refuse once there is a higher one. A namespace that has executions says so in the document of its
-//! owner: when that is gone, another takes it without being asked (`duty`, pure).
+//! Their histories are on the cluster's servers. An owner takes the histories of its namespace, which fences the former owner,
+//! replays them and continues; it asks the nodes how tasks ended. It dispatches only in its own term, which nodes refuse once
+//! there is a higher one. The ownership document of a namespace says that it has executions: when its owner has expired,
+//! another controller takes the namespace unasked (`owner_command`, pure).
+
+mod owner_command;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,8 +22,8 @@ use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::duty::{Duty, duty};
-use super::executions::{ExecutionError, ExecutionLimits, ExecutionParts, Executions};
+use self::owner_command::{OwnerCommand, owner_command};
+use crate::executions::{ExecutionError, ExecutionLimits, ExecutionParts, Executions};
 
 /// How often it is looked after namespaces that have lost their owner.
 const LOOKED_EVERY: Duration = Duration::from_millis(250);
@@ -157,10 +159,10 @@ impl OwnedExecutions {
                     }
                 };
                 let (rank, open_for) = open.unwrap_or_default();
-                match duty(&standing, rank, open_for) {
-                    Duty::Lead(term) if self.0.leads(namespace, term) => {}
-                    Duty::Lead(_) | Duty::Take => self.take_up(namespace),
-                    Duty::LetGo => self.0.let_go(namespace, owner.term),
+                match owner_command(&standing, rank, open_for) {
+                    OwnerCommand::Lead(term) if self.0.leads(namespace, term) => {}
+                    OwnerCommand::Lead(_) | OwnerCommand::Take => self.take_up(namespace),
+                    OwnerCommand::LetGo => self.0.let_go(namespace, owner.term),
                 }
             }
         }

@@ -1,13 +1,14 @@
 //! An execution: a state machine of threads, of which each is in one state of one scope. Pure.
 //!
-//! The execution itself is a thread; a `Parallel` has one more for each branch, a `Map` for each iteration. `apply` takes
-//! an event and gives what is to be done. Time comes with events, chance from the execution's name: whoever goes through
-//! the same events finds the same commands, the same request ids and the same end. What is due fires before the event
-//! that comes at or after its time: an answer that comes after its task's time is late however they raced.
+//! The execution itself is a thread; a `Parallel` has one more for each branch, a `Map` for each iteration. `apply` takes an
+//! event and returns commands. Time comes with events, chance from the execution's id: a replay of the same events gives the
+//! same commands, the same request ids and the same end. A timer fires before an event that comes at or after its time: an
+//! answer after its task's timeout is late, however they raced.
 
 mod ahead;
 mod children;
 mod data;
+mod shown;
 mod thread;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,12 +18,12 @@ use nigh_terms::{InvocationId, Timestamp, Token};
 use serde_json::{Value, json};
 
 use self::thread::{Thread, ThreadActivity, ThreadId};
-use super::chance::{Chance, bytes_of};
-use super::definition::{Definition, Kind, Resource, Scope, StateName};
-use super::error_names;
-use super::event::{Command, Event, ExecutionEvent, Facts, Outcome, TaskEnd, TaskId, TaskRun};
-use super::history::{HISTORY_MAX, HistoryCollector, HistoryEvent};
-use super::retry;
+use crate::event::{Command, Event, ExecutionEvent, Facts, Outcome, TaskEnd, TaskId, TaskRun};
+use crate::history::{HISTORY_MAX, HistoryCollector, HistoryEvent};
+use crate::language::chance::{Chance, bytes_of};
+use crate::language::definition::{Definition, Kind, Resource, StateName};
+use crate::language::error_names;
+use crate::language::retry;
 
 /// The most that may pass from state to state: bytes of JSON.
 pub const DATA_BYTES_MAX: usize = 1 << 20;
@@ -48,20 +49,20 @@ impl Failure {
 /// How a state went on.
 type Step = Result<(), Failure>;
 
-/// See the module.
+/// An execution.
 pub struct Run {
     definition: Arc<Definition>,
     facts: Facts,
     input: Arc<Value>,
     threads: BTreeMap<ThreadId, Thread>,
     threads_made: u64,
-    /// Tasks that have begun and not ended, with their threads.
+    /// Running tasks with their threads.
     tasks: BTreeMap<TaskId, (ThreadId, TaskRun)>,
     tasks_made: u64,
     timers: BTreeSet<(Timestamp, ThreadId)>,
     deadline: Option<Timestamp>,
     outcome: Option<Outcome>,
-    /// What all its tasks had seen.
+    /// What its caller and all its tasks had seen.
     seen: Token,
     chance: Chance,
     showing: HistoryCollector,
@@ -71,8 +72,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// An execution that begins, and what is to be done first. `seen`: what its caller had seen. `shows`: somebody may
-    /// ask for its history.
+    /// Starts an execution: the execution, and its first commands. `seen`: what its caller had seen. `shows`: somebody may ask for
+    /// its history.
     #[must_use]
     pub fn start(
         definition: Arc<Definition>,
@@ -114,7 +115,7 @@ impl Run {
         (run, commands)
     }
 
-    /// Something has happened: what is to be done now.
+    /// Applies an event: the commands that follow.
     pub fn apply(&mut self, event: &Event) -> Vec<Command> {
         if self.outcome.is_some() {
             return Vec::new();
@@ -139,7 +140,7 @@ impl Run {
         std::mem::take(&mut self.commands)
     }
 
-    /// When `Time` is to be applied if nothing happens before.
+    /// When to apply `Time` if nothing happens before.
     #[must_use]
     pub fn wake_at(&self) -> Option<Timestamp> {
         let first = self.timers.first().map(|(at, _)| *at);
@@ -152,12 +153,12 @@ impl Run {
         self.outcome.as_ref()
     }
 
-    /// The tasks that have begun and not ended, in the order of their beginning.
+    /// The running tasks, in the order in which they began.
     pub fn outstanding(&self) -> impl Iterator<Item = &TaskRun> {
         self.tasks.values().map(|(_, task)| task)
     }
 
-    /// What all its tasks so far, and its caller, had seen.
+    /// What its caller and all its tasks so far had seen.
     #[must_use]
     pub const fn seen(&self) -> &Token {
         &self.seen
@@ -169,18 +170,18 @@ impl Run {
         &self.facts
     }
 
-    /// Its shown events so far, oldest first; none if nobody was to ask.
+    /// Its history so far, oldest first; empty unless `shows`.
     #[must_use]
     pub fn shown(&self) -> &[HistoryEvent] {
         self.showing.all()
     }
 
-    /// The states in which it is now, by the order in which its threads began.
+    /// The current states of its threads, in the order in which the threads began.
     pub fn at(&self) -> impl Iterator<Item = &str> {
         self.threads.values().map(|thread| &*thread.state.name)
     }
 
-    /// Goes on with all threads that can.
+    /// Advances all threads that can.
     fn go_on(&mut self) {
         while let Some(id) = self.ready.pop_front() {
             if self.outcome.is_some() {
@@ -205,7 +206,7 @@ impl Run {
         }
     }
 
-    /// Lets what is due happen, in the order of time.
+    /// Fires the timers that are due, in the order of time.
     fn fire(&mut self) {
         while let Some((at, id)) = self.timers.first().copied()
             && at <= self.now
@@ -236,7 +237,7 @@ impl Run {
     }
 
     fn task_ended(&mut self, task: TaskId, end: &TaskEnd, token: &Token) {
-        // One that nobody waits for any more.
+        // Nobody waits for the task any more.
         let Some((id, run)) = self.tasks.remove(&task) else { return };
         self.seen.join(token);
         self.clear_timer(id);
@@ -367,54 +368,7 @@ impl Run {
         self.outcome = Some(outcome);
     }
 
-    fn begin_thread(
-        &mut self,
-        parent: Option<(ThreadId, usize)>,
-        scope: &Arc<Scope>,
-        input: Arc<Value>,
-        item: Option<Arc<super::context::MapItem>>,
-        token: Token,
-        shown: u64,
-    ) {
-        // What `read` makes always has the state that it starts at.
-        let Some(state) = scope.states.get(&scope.start).cloned() else { return };
-        let id = ThreadId(self.threads_made);
-        self.threads_made += 1;
-        let thread = Thread::new(parent, Arc::clone(scope), state, input, item, token, shown, self.now);
-        self.threads.insert(id, thread);
-        self.entered(id);
-    }
-
-    /// Takes a thread away, with all below it.
-    fn remove_thread(&mut self, id: ThreadId) -> Option<Thread> {
-        self.take_children(id);
-        let thread = self.threads.remove(&id)?;
-        if let Some(at) = thread.timer {
-            self.timers.remove(&(at, id));
-        }
-        if let ThreadActivity::Task { task } = thread.doing
-            && self.tasks.remove(&task).is_some()
-        {
-            self.commands.push(Command::Forget(task));
-        }
-        Some(thread)
-    }
-
-    fn set_timer(&mut self, id: ThreadId, at: Timestamp) {
-        self.clear_timer(id);
-        if let Some(thread) = self.threads.get_mut(&id) {
-            thread.timer = Some(at);
-            self.timers.insert((at, id));
-        }
-    }
-
-    fn clear_timer(&mut self, id: ThreadId) {
-        if let Some(at) = self.threads.get_mut(&id).and_then(|thread| thread.timer.take()) {
-            self.timers.remove(&(at, id));
-        }
-    }
-
-    /// The request id of a task: it sorts by the time of its beginning, as all do, and is always the same.
+    /// The request id of a task: it sorts by the time when the task began, and a replay gives the same.
     fn invocation(&self, task: TaskId) -> InvocationId {
         let mut bytes = bytes_of(self.facts.id, u64::MAX - task.0);
         bytes[..6].copy_from_slice(&self.now.millis().to_be_bytes()[2..]);
@@ -422,60 +376,9 @@ impl Run {
         bytes[8] = 0x80 | (bytes[8] & 0x3f);
         InvocationId::of_bytes(bytes)
     }
-
-    /// Shows that a state was entered or left.
-    fn show_state(&mut self, id: ThreadId, what: &str, data: &Value) {
-        let Some(thread) = self.threads.get_mut(&id) else { return };
-        let (state, leaves) = (&thread.state, what == "Exited");
-        // A `Fail` is never left.
-        let (kind, name) = (state.kind.name(), &state.name);
-        thread.shown = self.showing.show(
-            thread.shown,
-            self.now,
-            || format!("{kind}State{what}"),
-            || {
-                let (member, field) =
-                    if leaves { ("stateExitedEventDetails", "output") } else { ("stateEnteredEventDetails", "input") };
-                Some((member, json!({ "name": name, field: data.to_string() })))
-            },
-        );
-    }
-
-    /// Shows what becomes of a task, in the words of how it was asked for.
-    fn show_task(&mut self, id: ThreadId, what: &'static str, details: impl FnOnce(&str) -> Value) {
-        let Some(thread) = self.threads.get_mut(&id) else { return };
-        let Kind::Task(task) = &thread.state.kind else { return };
-        let integration = task.resource == Resource::Invoke;
-        thread.shown = self.showing.show(
-            thread.shown,
-            self.now,
-            || format!("{}{what}", if integration { "Task" } else { "LambdaFunction" }),
-            || {
-                let mut details = details(&task.arn);
-                if integration {
-                    details["resourceType"] = "lambda".into();
-                    details["resource"] = "invoke".into();
-                }
-                let member = match (integration, what) {
-                    (true, "Scheduled") => "taskScheduledEventDetails",
-                    (true, "Started") => "taskStartedEventDetails",
-                    (true, "Succeeded") => "taskSucceededEventDetails",
-                    (true, "TimedOut") => "taskTimedOutEventDetails",
-                    (true, _) => "taskFailedEventDetails",
-                    (false, "Scheduled") => "lambdaFunctionScheduledEventDetails",
-                    // It has no details.
-                    (false, "Started") => return None,
-                    (false, "Succeeded") => "lambdaFunctionSucceededEventDetails",
-                    (false, "TimedOut") => "lambdaFunctionTimedOutEventDetails",
-                    (false, _) => "lambdaFunctionFailedEventDetails",
-                };
-                Some((member, details))
-            },
-        );
-    }
 }
 
 fn after(at: Timestamp, wait: std::time::Duration) -> Timestamp {
-    // Rounded up: what is due is never early.
+    // Rounded up: a timer never fires early.
     Timestamp(at.0.saturating_add(wait.as_micros().div_ceil(1000) as u64))
 }

@@ -1,9 +1,10 @@
-//! Folders of buckets in which a machine's executions leave what is only theirs: kept in memory alone, and dropped when
-//! the execution ends.
+//! Scratch folders: objects of one execution, kept in memory only and dropped when the execution ends.
 //!
-//! A machine declares them by its tag `nigh:scratch`: `bucket/folder/`, several separated by blanks. Each execution has
-//! the folder of its own name below, which its tasks are told by `$$.Execution.Name`. A sequence of OpenWhisk declares them
-//! by an annotation of that name.
+//! A state machine declares them by its tag `nigh:scratch`: `bucket/folder/`, several separated by blanks. Each execution uses
+//! the folder of its own name below; tasks get that name as `$$.Execution.Name`. An OpenWhisk sequence declares them by an
+//! annotation of the same name.
+
+mod objects;
 
 use async_trait::async_trait;
 use nigh_terms::{BucketName, Namespace};
@@ -15,7 +16,7 @@ pub const SCRATCH_TAG: &str = "nigh:scratch";
 /// Folders that one machine may have.
 const FOLDERS_MAX: usize = 8;
 
-/// The tag's value is none.
+/// The value of the tag is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{SCRATCH_TAG} has {0:?}; it can have up to {FOLDERS_MAX} of the form bucket/folder/, separated by blanks")]
 pub struct ScratchTagError(String);

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_terms::{Epoch, Sequence, ShardId, Timestamp, Token, Version};
+use nigh_workflow::Definition;
 use nigh_workflow::event::{Command, Event, ExecutionEvent, Facts, Outcome, TaskEnd, TaskId, TaskRun};
+use nigh_workflow::read;
 use nigh_workflow::run::{DATA_BYTES_MAX, Run};
-use nigh_workflow::{Definition, read};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -15,15 +15,15 @@ use nigh_dispatch::{
 use nigh_engine::{LocalRegistry, NodeRole, Presence, PresentMember, Registry, StateFile};
 use nigh_functions::function::{Function, FunctionSource, Runtime};
 use nigh_invoke::applications::Applications;
-use nigh_invoke::gate::InvocationGate;
+use nigh_invoke::invocation::gate::InvocationGate;
+use nigh_invoke::invocation::run_dispatched::RunDispatched;
 use nigh_invoke::invocation::{InvocationResult, Invoke, InvokeError, InvokeRequest, UpcomingInvocation};
-use nigh_invoke::run_dispatched::RunDispatched;
 use nigh_objects::ObjectMemory;
 use nigh_objects::cluster::Frontiers;
 use nigh_protocol::{Dispatch, Member};
 use nigh_rpc::{ClientSettings, Handler, Hello, Identity, Peers, Role, Security, ServerSettings, serve};
-use nigh_schedule::touched::TouchedObject;
-use nigh_schedule::vacancy::Vacancy;
+use nigh_schedule::activation::touched::TouchedObject;
+use nigh_schedule::scheduler::vacancy::Vacancy;
 use nigh_terms::{
     ByteSize, Epoch, FunctionName, Incarnation, Namespace, NodeId, NodeNumber, Principal, SandboxId, ShardId,
     SystemClock, Timestamp, Token,
@@ -179,7 +179,7 @@ impl Runner {
 impl RunDispatched for Runner {
     async fn run(
         &self,
-        namespace: &Namespace,
+        function: Arc<Function>,
         request: InvokeRequest,
         to: Member,
         why: &str,
@@ -188,8 +188,8 @@ impl RunDispatched for Runner {
         let id = request.event.unwrap().id;
         let dispatch = Dispatch { to, token: request.token };
         let run = async {
-            self.memory.begin_dispatched(namespace, id, dispatch).await?;
-            let who = Principal::inside(namespace.clone(), request.function, SandboxId::random(), id);
+            self.memory.begin_dispatched(&function.namespace, id, dispatch).await?;
+            let who = Principal::inside(function.namespace.clone(), request.function, SandboxId::random(), id);
             let mut touched = Vec::new();
             let acted = self.act(&who, &serde_json::from_slice(&request.payload).unwrap(), &mut touched).await;
             let token = self.memory.end_invocation(id, Duration::from_secs(5)).await;

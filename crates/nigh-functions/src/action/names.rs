@@ -13,16 +13,16 @@ use thiserror::Error;
 
 /// The longest name.
 pub const NAME_CHARS_MAX: usize = 256;
-/// The namespace of whoever asks.
+/// The name for the caller's own namespace.
 pub const OWN: &str = "_";
-/// What stands between package and action in a function's name.
+/// The separator of package and action in a function's name.
 const JOINT: &str = "__";
-/// What the names begin with of functions whose actions' names no function can have.
+/// The prefix of functions whose actions have names that no function can have.
 const HASHED: &str = "ow-";
 /// How much of the hash is in such a name.
 const HASH_BYTES: usize = 20;
 
-/// Why a text names nothing.
+/// Why a text is no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
     /// It has other characters, or none.
@@ -116,8 +116,8 @@ impl EntityPath {
         }
     }
 
-    /// The name of the function that an action at this place is: its own where a function can have that and nobody else
-    /// might mean it, `PACKAGE__NAME` likewise, else a hash of it.
+    /// The name of the function of an action at this place: `NAME` or `PACKAGE__NAME` if a function can have that name and no other
+    /// action can mean it, else a hash.
     #[must_use]
     pub fn function(&self) -> FunctionName {
         let plain = |name: &EntityName| !name.as_str().contains(JOINT) && !name.as_str().starts_with(HASHED);
@@ -191,7 +191,7 @@ pub struct QualifiedName {
 }
 
 impl QualifiedName {
-    /// Whether it lies in `namespace`, when that asks.
+    /// Whether it is in `namespace`, for a caller of that namespace.
     #[must_use]
     pub fn is_in(&self, namespace: &Namespace) -> bool {
         self.namespace == OWN || self.namespace == namespace.as_str()

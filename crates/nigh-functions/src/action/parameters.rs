@@ -1,4 +1,4 @@
-//! Parameters and annotations: named JSON values, and how those of several places become one input. Pure.
+//! Parameters and annotations: named JSON values, and how the parameters of several entities become one input. Pure.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// All parameters of an entity together (OpenWhisk's limit, as its annotations').
 pub const PARAMETERS_BYTES_MAX: usize = 1 << 20;
 
-/// One of them.
+/// One named value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameter {
     /// Its name.
@@ -14,7 +14,7 @@ pub struct Parameter {
     /// Its value.
     #[serde(default)]
     pub value: Value,
-    /// It becomes a variable of the action's environment, and no input.
+    /// It becomes a variable of the action's environment instead of an input.
     #[serde(default, skip_serializing_if = "is_false")]
     pub init: bool,
 }
@@ -29,7 +29,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl From<Vec<Parameter>> for Parameters {
-    /// Of two with the same name the later counts.
+    /// Of two values with the same name the later counts.
     fn from(all: Vec<Parameter>) -> Self {
         let mut set = Self::default();
         all.into_iter().for_each(|one| set.put(one));
@@ -44,7 +44,7 @@ impl Parameters {
         self.0.iter().find(|one| one.key == key).map(|one| &one.value)
     }
 
-    /// Whether `key` is there and means yes: `true`, or a text that is not empty, or a number but zero.
+    /// Whether `key` has a value that means yes: `true`, a text that is not empty, or a number other than zero.
     #[must_use]
     pub fn says(&self, key: &str) -> bool {
         self.get(key).is_some_and(|value| match value {
@@ -66,7 +66,7 @@ impl Parameters {
         self.0.retain(|one| one.key != key);
     }
 
-    /// Those of `over` in place of those of the same names, and the others.
+    /// These values, replaced and extended by those of `over`.
     #[must_use]
     pub fn with(&self, over: &Self) -> Self {
         let mut all = self.clone();
@@ -74,12 +74,12 @@ impl Parameters {
         all
     }
 
-    /// All of them.
+    /// All values.
     pub fn iter(&self) -> impl Iterator<Item = &Parameter> {
         self.0.iter()
     }
 
-    /// The input that a call with `arguments` has: theirs in place of these.
+    /// The input of a call: these values, replaced and extended by `arguments`.
     #[must_use]
     pub fn input(&self, arguments: Map<String, Value>) -> Map<String, Value> {
         let mut input: Map<String, Value> =
@@ -107,7 +107,7 @@ impl Parameters {
     }
 }
 
-/// OpenWhisk takes these for values that are still to be given.
+/// OpenWhisk treats these as values that are not given yet.
 fn is_defined(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -11,7 +11,7 @@ use thiserror::Error;
 #[serde(try_from = "String", into = "String")]
 pub struct SemVer([u32; 3]);
 
-/// A text that is none.
+/// A text that is no version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a version has three numbers, as 0.0.1")]
 pub struct VersionError;

@@ -18,7 +18,7 @@ const TYPE_BITS: u32 = 0o170_000;
 const TYPE_FILE: u32 = 0o100_000;
 const TYPE_FOLDER: u32 = 0o040_000;
 
-/// What stands at a path.
+/// The entry at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Folder,
@@ -73,8 +73,7 @@ pub(super) fn plan(zip: &mut ZipArchive<Reader>, limits: ArchiveLimits) -> Resul
     Ok(tree)
 }
 
-/// The path that an entry's name stands for below the folder, empty for the folder itself, and whether the name
-/// says that it is a folder.
+/// The path of an entry below the folder, empty for the folder itself; and whether its name says that it is a folder.
 fn entry_path(name: &[u8]) -> Result<(PathBuf, bool), &'static str> {
     let name = std::str::from_utf8(name).map_err(|_| "its name is not UTF-8")?;
     if name.len() > PATH_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! Where an archive's bytes are: in memory, if they came in a request, or in a file without a name.
+//! The bytes of an archive: in memory, if they came in a request, or in a file without a name.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom};
@@ -37,7 +37,7 @@ impl From<Vec<u8>> for Archive {
 }
 
 impl Archive {
-    /// All that `file` holds; nobody writes to it any more.
+    /// The whole of `file`, to which nobody writes any more.
     ///
     /// # Errors
     /// If its length cannot be told.
@@ -51,7 +51,7 @@ impl Archive {
         self.size
     }
 
-    /// Reads it from its beginning, independently of other readers.
+    /// Reads from the beginning, independently of other readers.
     #[must_use]
     pub fn reader(&self) -> Reader {
         match &self.source {
@@ -101,7 +101,7 @@ impl Seek for Reader {
     }
 }
 
-/// A file read by offsets of its own: clones of a descriptor share theirs.
+/// A file with a read offset of its own: clones of a descriptor share theirs.
 #[derive(Debug)]
 pub struct FileCursor {
     file: Arc<File>,

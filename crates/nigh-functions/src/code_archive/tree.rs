@@ -1,4 +1,4 @@
-//! Writes what a plan says below a new folder, and makes it durable.
+//! Writes the entries of a plan into a new folder, and makes them durable.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write as _};
@@ -12,14 +12,14 @@ use super::plan::{Kind, Tree};
 use super::source::Reader;
 use super::{ArchiveError, malformed};
 
-/// Up to so many files are synced one by one; above, the whole file system once.
+/// Up to so many files are synced one by one; with more, the whole file system is synced once.
 const SYNC_EACH_MAX: usize = 64;
 const COPY_BUFFER_BYTES: usize = 64 << 10;
 const FILE_MODE: u32 = 0o644;
 const EXECUTABLE_MODE: u32 = 0o755;
 const FOLDER_MODE: u32 = 0o755;
 
-/// Makes `into` and all of `tree` in it; returns the bytes of all files, which are no more than `limit`.
+/// Creates `into` with all of `tree`. Returns the bytes of all files, at most `limit`.
 pub(super) fn write_tree(
     zip: &mut ZipArchive<Reader>,
     tree: &Tree,
@@ -56,7 +56,7 @@ fn write_file(
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(target).map_err(io)?;
     file.set_permissions(Permissions::from_mode(mode)).map_err(io)?;
     loop {
-        // An error here is the archive's: it does not say what it holds.
+        // The archive is at fault: its directory and its data differ.
         let read = entry.read(buffer).map_err(|error| ArchiveError::Malformed(error.to_string()))?;
         if read == 0 {
             return Ok(Some(left));

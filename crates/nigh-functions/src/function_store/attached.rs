@@ -1,5 +1,5 @@
-//! What is attached to a function and is no part of any version of it: a change leaves its sandboxes as they are, and
-//! its revision. It lives and dies with the function's document.
+//! What is attached to a function and belongs to no version of it: a change keeps its sandboxes and its revision. The function's
+//! document holds it.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ pub struct FunctionAttachments {
 /// Who may call a function by its URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UrlAuth {
-    /// Who signs with a key of the function's namespace.
+    /// Callers that sign with a key of the function's namespace.
     #[serde(rename = "AWS_IAM")]
     Iam,
-    /// Anybody who reaches the door.
+    /// Every caller that reaches the door.
     #[serde(rename = "NONE")]
     Nobody,
 }
@@ -47,7 +47,7 @@ impl UrlAuth {
 /// A function's URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionUrl {
-    /// What stands before `.lambda-url`: 32 lower-case letters and digits.
+    /// Its id, before `.lambda-url`: 32 lower-case letters and digits.
     pub id: String,
     /// Who may call it.
     pub auth: UrlAuth,
@@ -58,7 +58,7 @@ pub struct FunctionUrl {
 }
 
 impl FunctionStoreState {
-    /// Changes what is attached, as `change` says of what is there and the date.
+    /// Changes what is attached by `change`, which gets the attachments and the date.
     pub(super) async fn attach<E: From<FunctionStoreError>>(
         &self,
         namespace: &Namespace,
@@ -78,7 +78,7 @@ impl FunctionStoreState {
         Ok(now)
     }
 
-    /// A function had the URL `before`, and is `now` so, or gone.
+    /// A function had the URL `before`, and is now `now`, or deleted.
     pub(super) fn show_url(&self, before: Option<&FunctionUrl>, now: Option<&DeployedFunction>) {
         let url = now.and_then(|now| now.attached.url.as_ref().map(|url| (url, &now.function)));
         if before.map(|url| &url.id) == url.map(|(url, _)| &url.id) {
@@ -93,7 +93,7 @@ impl FunctionStoreState {
         }
     }
 
-    /// What is reserved of the node's concurrency by all functions but this one.
+    /// The concurrency that all other functions reserve.
     pub(super) fn reserved_by_others(&self, namespace: &Namespace, name: &FunctionName) -> usize {
         let index = self.index.read();
         let all = index.iter().flat_map(|(tenant, functions)| functions.iter().map(move |one| (tenant, one)));

@@ -1,4 +1,4 @@
-//! The changes: each checks, puts code on disk, makes the registry say so, and then shows it.
+//! The changes: each is checked, its code unpacked, its document written to the registry, and then shown.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::code_archive::Archive;
 use crate::code_store::CodeVersion;
 use crate::function::Function;
 
-/// While it lives, no other change of the function begins.
+/// While this lives, no other change of the function begins.
 pub(super) struct ChangeGuard<'a> {
     store: &'a FunctionStoreState,
     which: (Namespace, FunctionName),
@@ -216,7 +216,7 @@ impl FunctionStoreState {
         Ok(deployed)
     }
 
-    /// Makes the document the truth, then shows it.
+    /// Writes the document to the registry, then shows the function.
     pub(super) async fn commit(
         &self,
         document: Document,
@@ -233,7 +233,7 @@ impl FunctionStoreState {
             self.retire(version, document.function.code_size + document.unpacked);
             return Err(put.err().unwrap_or(FunctionStoreError::Busy(name)));
         }
-        // Any other failure may have been written all the same: the next open decides, and sweeps.
+        // After any other failure the document may have been written: the next open reads it, and sweeps.
         let Document { function, tags, unpacked, attached, .. } = document;
         let deployed =
             Arc::new(DeployedFunction { function: Arc::new(function), tags, attached, unpacked, revision: put? });
@@ -241,7 +241,7 @@ impl FunctionStoreState {
         Ok(deployed)
     }
 
-    /// A conflict means that another node changed the function: takes over what it wrote and says `Busy`.
+    /// After a conflict another node has changed the function: takes over its document and returns `Busy`.
     async fn resolved<T>(
         &self,
         namespace: &Namespace,

@@ -1,4 +1,4 @@
-//! A function's document in the registry: JSON, with the number of its form.
+//! A function's document in the registry: JSON, with the number of its format.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{DeployedFunction, FunctionAttachments, FunctionStoreError};
 use crate::function::Function;
 
-/// The document's form that this build writes.
-/// Since 2 there is `attached`, since 3 a function may be an action, which builds that know less would lose.
+/// The format that this build writes.
+/// Format 2 added `attached`, format 3 actions: builds that know only earlier formats would lose them.
 const FORMAT: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub(super) fn decode(key: &str, document: &[u8], revision: Revision) -> Result<D
 }
 
 impl Document {
-    /// The document of `function` in the form that this build writes.
+    /// The document of `function` in the format that this build writes.
     pub(super) const fn new(
         function: Function,
         tags: BTreeMap<String, String>,

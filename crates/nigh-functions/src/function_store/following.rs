@@ -1,7 +1,6 @@
 //! What other nodes deploy: taken over from the registry they share, one function at a time.
 //!
-//! While a function is changed here, what others did to it waits: then the registry is asked for it, and says how both came
-//! out.
+//! While a function is being changed here, changes by other nodes wait: afterwards the registry is asked, and has the result.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use super::document::{decode, key};
 use super::{DeployedFunction, FunctionStoreError, FunctionStoreState, TABLE};
 use crate::code_store::CodeVersion;
 
-/// How often it is looked whether a change here has ended.
+/// How often to look whether a change here has ended.
 const LOOKED_EVERY: Duration = Duration::from_millis(20);
 
 pub(super) async fn follow(store: Weak<FunctionStoreState>, mut changes: mpsc::Receiver<RegistryChange>) {
@@ -28,7 +27,7 @@ pub(super) async fn follow(store: Weak<FunctionStoreState>, mut changes: mpsc::R
             continue;
         }
         if let Err(error) = store.take_over(&namespace, &name).await {
-            tracing::error!(%error, "what another node deployed is not known here");
+            tracing::error!(%error, "a function that another node deployed cannot be read");
         }
     }
 }
@@ -48,7 +47,7 @@ impl FunctionStoreState {
         if let Some(found) = &found
             && let Err(error) = self.fetch_code(&CodeVersion::of_function(&found.function)).await
         {
-            tracing::warn!(function = %name, %error, "the code that another node deployed is fetched when it runs");
+            tracing::warn!(function = %name, %error, "the code that another node deployed could not be fetched; it is fetched when it runs");
         }
         let before = {
             let mut index = self.index.write();

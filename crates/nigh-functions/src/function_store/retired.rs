@@ -1,4 +1,4 @@
-//! Code that was replaced: it stays while an invocation may still run it, and counts until it is removed.
+//! Replaced code: it stays while an invocation may still run it, and counts against the limit until it is removed.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use nigh_terms::{ByteSize, Monotonic, Namespace};
 use super::{DeployedFunction, FunctionStoreState, blocking};
 use crate::code_store::CodeVersion;
 
-/// Code outlives its replacement by this: the longest time-out (900 s) and some to start and to end.
+/// How long replaced code stays: the longest timeout (900 s), and time to start and to end.
 pub(super) const RETIRED_CODE_KEPT: Duration = Duration::from_secs(20 * 60);
 
 /// A version that no function has any more.
@@ -36,7 +36,7 @@ impl FunctionStoreState {
         retired + live.map(|(_, deployed)| deployed.function.code_size + deployed.unpacked).sum()
     }
 
-    /// Removes code whose last invocation must have ended. What is held, or being changed, is left for later.
+    /// Removes code whose last invocation must have ended, except held code and code of functions being changed.
     pub(super) async fn remove_due_code(&self) {
         if self.holds.load(Ordering::SeqCst) > 0 {
             return;

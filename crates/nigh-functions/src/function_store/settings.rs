@@ -1,4 +1,4 @@
-//! What may be said of a function when it is made or changed.
+//! The settings of a function that is created or changed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use nigh_terms::{ByteSize, FunctionName};
 use crate::action::Action;
 use crate::function::{Function, LayerUse, Runtime};
 
-/// A function that is to be.
+/// A new function.
 #[derive(Clone, Debug)]
 pub struct NewFunction {
     /// Its name.
     pub name: FunctionName,
     /// How its process is made.
     pub runtime: (Runtime, String),
-    /// What the runtime shall call.
+    /// The handler that the runtime calls.
     pub handler: String,
-    /// All else, where it differs from the defaults.
+    /// All other settings that differ from the defaults.
     pub settings: FunctionSettings,
     /// Its tags.
     pub tags: BTreeMap<String, String>,
 }
 
-/// What may be set of a function; `None` leaves it as it is, or as Lambda defaults it.
+/// The settings of a function; None leaves one as it is, or at Lambda's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionSettings {
     /// How its process is made, and that runtime's name.
     pub runtime: Option<(Runtime, String)>,
-    /// What the runtime shall call.
+    /// The handler that the runtime calls.
     pub handler: Option<String>,
-    /// In its owner's words.
+    /// The owner's description.
     pub description: Option<String>,
     /// The memory booked.
     pub memory: Option<ByteSize>,
@@ -42,7 +42,7 @@ pub struct FunctionSettings {
     pub environment: Option<BTreeMap<String, String>>,
     /// Its layers, all of them.
     pub layers: Option<Vec<LayerUse>>,
-    /// Kept and given back.
+    /// Nigh only returns it.
     pub role: Option<String>,
     /// What makes it an OpenWhisk action.
     pub action: Option<Action>,

@@ -1,8 +1,8 @@
-//! The code of functions where several nodes share a registry: it is kept there too, so that every node can run what any has
-//! deployed, and none is needed for it.
+//! The code of functions in a cluster: it is also stored in the registry, so that every node can run what another has deployed,
+//! even if that node has left.
 //!
-//! What was deployed is there before its document is. A node fetches what it does not have on its disk when it hears of the
-//! document, and if that failed when the code is to run.
+//! An archive is in the registry before its document. A node fetches missing code when it hears of the document; if that fails,
+//! when the code is to run.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ impl FunctionStoreState {
         self.shares_code.load(Ordering::Relaxed)
     }
 
-    /// Puts a version's archive where all nodes find it.
+    /// Stores a version's archive in the registry.
     pub(super) async fn share(&self, version: &CodeVersion) -> Result<(), FunctionStoreError> {
         if !self.is_shared() {
             return Ok(());
@@ -38,7 +38,7 @@ impl FunctionStoreState {
         }
     }
 
-    /// Has a version's code on this disk, if another node deployed it.
+    /// Fetches a version's code to this disk, if another node deployed it.
     pub(super) async fn fetch_code(&self, version: &CodeVersion) -> Result<(), FunctionStoreError> {
         if !self.is_shared() || self.code.task_folder(version).exists() {
             return Ok(());
@@ -61,7 +61,7 @@ impl FunctionStoreState {
             Err(error) => Err(error),
         };
         if let Err(error) = removed {
-            tracing::warn!(%error, "an archive that no function has stays in the registry");
+            tracing::warn!(%error, "an unused archive cannot be removed from the registry");
         }
     }
 }

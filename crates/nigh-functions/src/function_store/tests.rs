@@ -3,7 +3,8 @@
 use std::io::{Cursor, Write};
 use std::time::Duration;
 
-use nigh_engine::{LocalRegistry, RegistryChange, RegistryDocument, Revision, StateFile};
+use async_trait::async_trait;
+use nigh_engine::{LocalRegistry, RegistryChange, RegistryDocument, RegistryError, Revision, StateFile};
 use nigh_terms::ManualClock;
 use tokio::sync::{Semaphore, mpsc};
 use zip::ZipWriter;
@@ -13,7 +14,7 @@ use super::retired::RETIRED_CODE_KEPT;
 use bytes::Bytes;
 
 use super::*;
-use crate::function::Runtime;
+use crate::function::{FunctionSource as _, Runtime};
 
 fn archive(content: &str) -> Bytes {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));

@@ -1,4 +1,4 @@
-//! What people see of the queue, and what they may do: list, show, retry, drop.
+//! The queue for people: list, show, retry and drop events.
 
 use bytes::Bytes;
 use nigh_engine::OutboxChange;
@@ -7,8 +7,8 @@ use nigh_terms::{FunctionName, InvocationId, Namespace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::row::{Head, Stage, place};
 use super::{EventError, EventInvoker, EventInvokerState};
-use crate::event_row::{Head, Stage, place};
 
 /// An event, as it is listed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,11 +25,11 @@ pub struct ListedEvent {
     pub bytes: u64,
     /// When it was accepted, RFC 3339.
     pub accepted: String,
-    /// Of a waiting one: seconds until it is tried next.
+    /// Seconds until the next attempt, if it waits.
     pub due_in_s: Option<f64>,
-    /// Of a dead one: why.
+    /// Why it is dead, if it is.
     pub reason: Option<String>,
-    /// Of a dead one: when, RFC 3339.
+    /// When it died, if it is dead, RFC 3339.
     pub died: Option<String>,
 }
 
@@ -40,7 +40,7 @@ pub struct EventListing {
     pub pending: usize,
     /// How many are dead letters.
     pub dead: usize,
-    /// Dead letters, newest first, and before them those not done, oldest first, if they were asked for.
+    /// The events that are not done, oldest first, if asked for; then dead letters, newest first.
     pub events: Vec<ListedEvent>,
 }
 
@@ -50,7 +50,7 @@ pub struct ShownEvent {
     /// The event.
     #[serde(flatten)]
     pub event: ListedEvent,
-    /// Its payload; of one whose record could not be delivered, the record.
+    /// Its payload; if its record could not be delivered, the record.
     pub payload: serde_json::Value,
 }
 
@@ -79,7 +79,7 @@ fn listed(letter: &DeadLetter) -> ListedEvent {
 }
 
 impl EventInvoker {
-    /// At most `limit` events of `namespace`: its dead letters, and with `all` those that are not done, too.
+    /// At most `limit` events of `namespace`: its dead letters; with `all` also those that are not done.
     #[must_use]
     pub fn list(&self, namespace: &Namespace, all: bool, limit: usize) -> EventListing {
         let queue = self.0.queue.lock();
@@ -117,7 +117,7 @@ impl EventInvoker {
     /// Tries a dead letter again from the beginning. False if there is none.
     ///
     /// # Errors
-    /// If the queue is full or the outbox cannot be written; it stays a dead letter then.
+    /// If the queue is full or the outbox cannot be written: then it stays a dead letter.
     pub async fn retry(&self, namespace: &Namespace, id: InvocationId) -> Result<bool, RetryError> {
         let inner = &self.0;
         let revived = inner.queue.lock().revive(namespace, id, inner.now())?;
@@ -133,7 +133,7 @@ impl EventInvoker {
         let mut queue = inner.queue.lock();
         if let Err(error) = written {
             queue.not_stored(id);
-            // There is room: it has just left.
+            // There is room: it has just been taken out.
             queue.restore_dead(letter);
             return Err(error.into());
         }
@@ -149,7 +149,7 @@ impl EventInvoker {
     /// Drops a dead letter, or an event that waits. False if there is none, or it runs.
     ///
     /// # Errors
-    /// If the outbox cannot be written: it is back at the next start then.
+    /// If the outbox cannot be written: then the event is back after the next start.
     pub async fn drop_event(&self, namespace: &Namespace, id: InvocationId) -> Result<bool, EventError> {
         let dropped = self.0.queue.lock().drop_event(namespace, id);
         if dropped {

@@ -10,12 +10,12 @@ use nigh_objects::ObjectMemory;
 use nigh_schedule::event_queue::{Command, Condition, DeadLetter, EventFacts, RemainingWork};
 use nigh_terms::{BucketName, InvocationId, Namespace, ObjectKey, Principal, Token};
 
+use super::record::{EventEnd, Response, invocation_record, record_key};
+use super::row::{Body, place};
 use super::{EventError, EventInvoker, EventInvokerState, NewEvent};
-use crate::event_row::{Body, place};
-use crate::invocation_record::{EventEnd, Response, invocation_record, record_key};
-use crate::invoker::REQUEST_BYTES_MAX;
+use crate::invocation::REQUEST_BYTES_MAX;
 
-/// Where records become objects.
+/// Writes records to buckets.
 #[async_trait]
 pub trait RecordBuckets: Send + Sync {
     /// Writes `record` at `key`, durably.

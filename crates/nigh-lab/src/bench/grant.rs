@@ -17,7 +17,7 @@ use clap::Args;
 use nigh_functions::function_network::FunctionNetwork;
 use nigh_sandbox::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
 use nigh_sandbox::sandbox::{LogSink, Sandbox, SandboxEngine as _, SandboxSpec, StartedSandbox};
-use nigh_schedule::grant::Grant;
+use nigh_schedule::memory::grant::Grant;
 use nigh_terms::{ByteSize, SandboxId};
 use parking_lot::Mutex;
 use serde::Serialize;

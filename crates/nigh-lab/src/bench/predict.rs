@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use clap::Args;
 use nigh_learn::{FeatureRow, FunctionModel, Interval, Learner, Sample, Schema, Start, TrainingRow};
-use nigh_schedule::payload_walk::PayloadWalk;
+use nigh_schedule::inputs::payload_walk::PayloadWalk;
 use nigh_terms::ByteSize;
 use serde::Serialize;
 

@@ -18,7 +18,7 @@ pub use admin::{AdminClient, Lines, Pieces};
 pub use fetch::fetch;
 pub use lambda::{CodeUpload, FunctionChange, InvokeReply, LambdaClient};
 pub use nigh_functions::function_network::{NETWORK_VARIABLE, NONE, OUTBOUND};
-pub use nigh_schedule::idempotence::IDEMPOTENT_VARIABLE;
+pub use nigh_schedule::activation::idempotence::IDEMPOTENT_VARIABLE;
 pub use s3::{BucketEntry, ObjectEntry, ObjectPage, S3Client};
 pub use states::StatesClient;
 

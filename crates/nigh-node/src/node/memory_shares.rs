@@ -3,7 +3,7 @@
 //! Slack and prewarmed sandboxes are there for sandboxes that run. On a small node they would leave little to these, so
 //! each has at most an eighth of what sandboxes may book, whatever its setting says.
 
-use nigh_schedule::memory_slack::SlackBounds;
+use nigh_schedule::memory::slack::SlackBounds;
 use nigh_terms::ByteSize;
 
 use crate::config::{Settings, Switch};

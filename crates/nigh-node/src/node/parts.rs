@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nigh_functions::function_network::NetworkPermission;
 use nigh_invoke::hooks::InvocationHook;
-use nigh_invoke::invocation_meter::InvocationMeter;
+use nigh_invoke::hooks::meter::InvocationMeter;
 use nigh_invoke::invoker::InvokerSettings;
 use nigh_invoke::node_memory::{CacheMemory, NodeMemory, NodeMemorySettings};
 use nigh_objects::ObjectMemory;
@@ -15,7 +15,7 @@ use nigh_sandbox::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_sandbox::sandbox::{OutboundSettings, SandboxEngine, SandboxError};
 use nigh_schedule::event_queue::QueueLimits;
 use nigh_schedule::keep_alive::KeepAlive;
-use nigh_schedule::memory_budget::BudgetLimits;
+use nigh_schedule::memory::budget::BudgetLimits;
 use nigh_schedule::prewarm::PrewarmSettings;
 use nigh_schedule::sandbox_pool::PoolLimits;
 use nigh_terms::Clock;

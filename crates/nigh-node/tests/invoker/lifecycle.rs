@@ -11,7 +11,7 @@ use nigh_invoke::hooks::{InvocationHook, Run};
 use nigh_invoke::invocation::{Invoke as _, InvokeError, UpcomingInvocation};
 use nigh_invoke::invoker::InvokerSettings;
 use nigh_schedule::activation::{Activation, Outcome as Recorded};
-use nigh_schedule::grant::Grant;
+use nigh_schedule::memory::grant::Grant;
 use nigh_schedule::sandbox_pool::PoolUse;
 use nigh_terms::{ByteSize, FunctionName, InvocationId};
 use parking_lot::Mutex;

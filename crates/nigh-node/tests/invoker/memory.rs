@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use nigh_invoke::hooks::{InvocationHook, Run};
 use nigh_invoke::node_memory::{IdleMemory, MemoryStatus, NodeMemorySettings};
+use nigh_schedule::activation::idempotence::IDEMPOTENT_VARIABLE;
 use nigh_schedule::activation::{Activation, Outcome as Recorded};
-use nigh_schedule::grant::Grant;
-use nigh_schedule::idempotence::IDEMPOTENT_VARIABLE;
-use nigh_schedule::memory_budget::BudgetLimits;
-use nigh_schedule::memory_slack::SlackBounds;
+use nigh_schedule::memory::budget::BudgetLimits;
+use nigh_schedule::memory::grant::Grant;
+use nigh_schedule::memory::slack::SlackBounds;
 use nigh_terms::ByteSize;
 use serde_json::json;
 

@@ -11,7 +11,7 @@ use nigh_functions::code_archive::Archive;
 use nigh_functions::function::{Function, FunctionSource as _};
 use nigh_functions::function_caching;
 use nigh_functions::function_store::{DeployedFunction, FunctionSettings, NewFunction};
-use nigh_schedule::idempotence;
+use nigh_schedule::activation::idempotence;
 use nigh_terms::Namespace;
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use nigh_functions::action::parameters::PARAMETERS_BYTES_MAX;
 use nigh_http::mounted_api::MountedApi;
 use nigh_http::request_body::{BodyError, BodyRoom, read_body};
-use nigh_schedule::throttle::say_when;
+use nigh_http::throttle::say_when;
 use serde_json::json;
 use uuid::Uuid;
 

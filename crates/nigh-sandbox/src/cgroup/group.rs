@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nigh_schedule::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
+use nigh_schedule::memory::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
 use nigh_terms::ByteSize;
 use rustix::process::{Pid, Signal, kill_process};
 

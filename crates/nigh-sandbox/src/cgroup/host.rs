@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::cgroup::{PROCS, Place};
-    use nigh_schedule::grant::{Grant, SandboxMemoryError};
+    use nigh_schedule::memory::grant::{Grant, SandboxMemoryError};
 
     /// On a machine with two processors.
     fn open(instance: &str, layout: Layout) -> CgroupHost {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 
-use nigh_schedule::grant::OnPressure;
+use nigh_schedule::memory::grant::OnPressure;
 use nigh_terms::ByteSize;
 use parking_lot::Mutex;
 use tokio::io::Interest;

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nigh_schedule::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
+use nigh_schedule::memory::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
 use nigh_terms::ByteSize;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};

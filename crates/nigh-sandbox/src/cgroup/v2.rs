@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nigh_schedule::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
+use nigh_schedule::memory::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
 use nigh_terms::ByteSize;
 use parking_lot::Mutex;
 use tokio::time::Instant;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nigh_schedule::activation::Steps;
-use nigh_schedule::grant::Grant;
+use nigh_schedule::memory::grant::Grant;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nigh_schedule::activation::{SandboxStart, Steps};
-use nigh_schedule::grant::Grant;
+use nigh_schedule::memory::grant::Grant;
 use nigh_terms::{ByteSize, SandboxId};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use nigh_schedule::activation::{SandboxStart, Steps};
-use nigh_schedule::grant::Grant;
+use nigh_schedule::memory::grant::Grant;
 
 use super::as_seen_outside::{names, own_folders, pairs};
 use super::blank::{BlankSandbox, LaunchedSandbox};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use nigh_llc::resctrl::Members;
-use nigh_schedule::grant::SandboxMemory;
+use nigh_schedule::memory::grant::SandboxMemory;
 use nigh_terms::SandboxId;
 use tokio::process::Child;
 use tokio::sync::{mpsc, watch};

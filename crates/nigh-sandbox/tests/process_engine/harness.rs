@@ -8,7 +8,7 @@ use std::time::Duration;
 use nigh_functions::function_network::FunctionNetwork;
 use nigh_sandbox::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
 use nigh_sandbox::sandbox::{LogSink, Sandbox, SandboxEnd, SandboxEngine as _, SandboxSpec, StartedSandbox};
-use nigh_schedule::grant::Grant;
+use nigh_schedule::memory::grant::Grant;
 use nigh_terms::{ByteSize, SandboxId};
 
 /// Longer than anything here takes on a busy machine; only a failing test waits so long.

@@ -11,7 +11,7 @@ use nigh_sandbox::cgroup::cpuset::Cpusets;
 use nigh_sandbox::cgroup::{CgroupHost, Trees};
 use nigh_sandbox::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_sandbox::sandbox::{SandboxEnd, SandboxEngine as _, SandboxError};
-use nigh_schedule::grant::Grant;
+use nigh_schedule::memory::grant::Grant;
 use nigh_terms::ByteSize;
 
 use crate::harness::{

@@ -5,7 +5,7 @@ use nigh_sandbox::cgroup::cpuset::Cpusets;
 use nigh_sandbox::sandbox::SandboxEnd;
 use nigh_sandbox::sandbox::launch::Walls;
 use nigh_sandbox::sandbox::local::{EngineSettings, LocalEngine};
-use nigh_schedule::grant::{Grant, SandboxMemoryError};
+use nigh_schedule::memory::grant::{Grant, SandboxMemoryError};
 use nigh_terms::ByteSize;
 
 use crate::harness::{

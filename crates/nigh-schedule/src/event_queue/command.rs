@@ -1,4 +1,4 @@
-//! What goes into the queue and what comes out of it. Pure.
+//! The inputs and commands of the queue. Pure.
 
 use nigh_functions::event_config::Destination;
 use nigh_terms::{ByteSize, FunctionName, InvocationId, Monotonic, Namespace, Timestamp};
@@ -12,10 +12,10 @@ pub struct ClockReading {
     pub wall: Timestamp,
 }
 
-/// What an event is, as far as the queue cares.
+/// The facts of an event that the queue needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFacts {
-    /// The tenant.
+    /// The namespace.
     pub namespace: Namespace,
     /// The function.
     pub function: FunctionName,
@@ -32,7 +32,7 @@ pub enum RunEnd {
     Answered,
     /// The function failed, was ended, or its node died.
     Failed,
-    /// There was no place to run: nothing of it has run.
+    /// The node had no room: nothing of it has run.
     Throttled,
     /// The node could not run it: nothing of it has run.
     Fault,
@@ -69,60 +69,60 @@ impl Condition {
     }
 }
 
-/// What becomes of an event that is done.
+/// What to do with a done event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing is left of it.
+    /// Forget it.
     Forget,
-    /// Its record goes there.
+    /// Deliver its record to this destination.
     Deliver(Destination),
-    /// It becomes a dead letter.
+    /// Make it a dead letter.
     Bury,
 }
 
-/// What is to be done. Each is answered by a call, named beside it.
+/// What the queue has its shell do. The shell answers each with the call named beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Try it: `ended`. The number must be on the disk before a byte runs: it counts also if the node dies meanwhile.
+    /// Run it: `ended`. Write the attempt's number before a byte runs: the attempt counts even if the node dies meanwhile.
     Run {
         /// The event.
         id: InvocationId,
-        /// What it is.
+        /// Its facts.
         facts: EventFacts,
         /// Which attempt this is, from 1.
         attempt: u32,
     },
-    /// It is done: `forgotten`, `to_deliver` or `buried`, as its fate is.
+    /// It is done: `forgotten`, `to_deliver` or `buried`, by its fate.
     Finish {
         /// The event.
         id: InvocationId,
-        /// What it is.
+        /// Its facts.
         facts: EventFacts,
         /// How often it was tried.
         attempts: u32,
         /// Why it is done.
         condition: Condition,
-        /// What becomes of it.
+        /// What to do with it.
         fate: Fate,
     },
-    /// Take its record there: `delivered` or `not_delivered`.
+    /// Deliver its record: `delivered` or `not_delivered`.
     Deliver {
         /// The event.
         id: InvocationId,
-        /// What it is.
+        /// Its facts.
         facts: EventFacts,
-        /// Where to.
+        /// The destination.
         to: Destination,
     },
-    /// Its record cannot be delivered; keep it as a dead letter: `buried`.
+    /// Its record cannot be delivered; make it a dead letter: `buried`.
     GiveUp {
         /// The event.
         id: InvocationId,
-        /// What it is.
+        /// Its facts.
         facts: EventFacts,
         /// Why, in the destination's words.
         reason: String,
-        /// Where it was to go.
+        /// The destination that did not take it.
         to: Destination,
     },
 }

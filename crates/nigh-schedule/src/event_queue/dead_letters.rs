@@ -1,4 +1,4 @@
-//! What failed for good and has no destination, or whose destination does not take it. Bounded; pure.
+//! Events that failed for good and have no destination, or whose destination does not take the record. Bounded; pure.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,29 +7,29 @@ use nigh_terms::{ByteSize, InvocationId, Namespace, Timestamp};
 
 use super::EventFacts;
 
-/// What is left of a dead letter, and so what a retry of it does.
+/// What a retry of a dead letter does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemainingWork {
-    /// The event: it is run again.
+    /// It runs the event again.
     Event,
-    /// The record of its end: it is delivered again.
+    /// It delivers the record of the end again.
     Record(Destination),
 }
 
-/// An event that is given up.
+/// A dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     /// The event.
     pub id: InvocationId,
-    /// What it is.
+    /// Its facts.
     pub facts: EventFacts,
     /// How often it was tried.
     pub attempts: u32,
-    /// Why it is given up.
+    /// Why it is dead.
     pub reason: String,
-    /// When.
+    /// When it died.
     pub died: Timestamp,
-    /// What is left.
+    /// What a retry does.
     pub remains: RemainingWork,
 }
 
@@ -50,7 +50,7 @@ impl DeadLetters {
         self.letters.values().map(BTreeMap::len).sum()
     }
 
-    /// Adds one; those that have to go for it come out, the oldest first.
+    /// Adds one. Returns those beyond the limit, the oldest first.
     pub(super) fn add(&mut self, letter: DeadLetter) -> Vec<InvocationId> {
         let own = self.letters.entry(letter.facts.namespace.clone()).or_default();
         own.insert(letter.id, letter);

@@ -1,22 +1,22 @@
-//! What the queue may hold, how long it waits, and what is said at the limit. Pure.
+//! The limits and waits of the queue. Pure.
 
 use std::time::Duration;
 
 use nigh_terms::ByteSize;
 use thiserror::Error;
 
-/// What the queue may hold and how long it waits.
+/// The limits and waits of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
     /// Events of one namespace that are not done.
     pub events_max: usize,
-    /// What their payloads may take together.
+    /// What the payloads of a namespace may take together.
     pub bytes_max: ByteSize,
     /// Events that run at once, of all namespaces.
     pub running_max: usize,
     /// Dead letters of one namespace; what their payloads may take is `bytes_max`.
     pub dead_max: usize,
-    /// The wait before the first retry of a function's error; before the second it is twice as long.
+    /// The wait before the first retry after an error of the function; before the second it is twice as long.
     pub retry_wait: Duration,
     /// The first wait after a throttle; it doubles up to 300 times this.
     pub back_off: Duration,
@@ -47,13 +47,13 @@ impl QueueLimits {
     }
 }
 
-/// No event more is taken.
+/// Why no further event is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QueueFull {
-    /// As many as may be.
+    /// There are too many events.
     #[error("{0} asynchronous invocations of this namespace are not done; wait, or drop some with `nigh events drop`")]
     Events(usize),
-    /// As much as may be.
+    /// There are too many bytes.
     #[error("the asynchronous invocations of this namespace that are not done have {0} of payload; wait")]
     Bytes(ByteSize),
 }

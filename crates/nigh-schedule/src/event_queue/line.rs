@@ -1,4 +1,4 @@
-//! Those who wait for the same, in the order in which their turns come. Pure.
+//! The waiting events of a function, by the time when they are due. Pure.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use nigh_terms::{InvocationId, Monotonic};
 #[derive(Debug, Default)]
 pub(super) struct Line {
     waiting: BTreeSet<(Monotonic, InvocationId)>,
-    /// How many who stood here run now.
+    /// How many events of this line run now.
     pub(super) running: usize,
 }
 
 impl Line {
-    /// True if nobody waits or runs.
+    /// True if no event waits or runs.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.running == 0
     }
@@ -34,12 +34,12 @@ impl Line {
         self.first_due().is_some_and(|due| due <= now)
     }
 
-    /// Takes out the first one, if it is due.
+    /// Takes out the first event, if it is due.
     pub(super) fn take_due(&mut self, now: Monotonic) -> Option<InvocationId> {
         self.is_due(now).then(|| self.waiting.pop_first().map(|(_, id)| id)).flatten()
     }
 
-    /// Takes out the first one, if it is due and `why` has something to say of it.
+    /// Takes out the first event, if it is due and `why` returns something.
     pub(super) fn take_due_if<W>(
         &mut self,
         now: Monotonic,
@@ -51,7 +51,7 @@ impl Line {
         Some((id, why))
     }
 
-    /// When the first one who is not due yet will be.
+    /// When the first event that is not due yet will be.
     pub(super) fn first_due_after(&self, now: Monotonic) -> Option<Monotonic> {
         use std::ops::Bound::{Excluded, Unbounded};
         self.waiting.range((Excluded((now, InvocationId::LAST)), Unbounded)).next().map(|(due, _)| *due)

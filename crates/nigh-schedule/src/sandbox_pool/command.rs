@@ -1,4 +1,4 @@
-//! What a pool is asked, what it answers, and what it has done.
+//! What a pool is asked, what it answers, and what it commands.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ pub type Ticket = DispatchTicket;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StartId(pub(super) u64);
 
-/// What an asker hears.
+/// The answer to an invocation that arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolAnswer {
     /// It waits under this ticket until a command names it.
     Waiting(Ticket),
-    /// It cannot even wait, for this reason.
+    /// It cannot wait, for this reason.
     Refused(String),
-    /// It cannot even wait: as many run as are reserved for its function.
+    /// It cannot wait: as many run as are reserved for its function.
     OverReserved(usize),
-    /// Nobody is admitted any more.
+    /// Nothing is admitted any more.
     Closed,
 }
 
-/// What is to be done.
+/// What the pool has its shell do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<S> {
     /// The invocation with this ticket runs in this sandbox, which is its alone, once those in `after` are ended.
@@ -38,18 +38,18 @@ pub enum Command<S> {
         ticket: Ticket,
         /// Its sandbox.
         sandbox: S,
-        /// In whose memory it runs.
+        /// The sandboxes that end before it runs.
         after: Vec<S>,
     },
     /// A sandbox is to be made, once those in `after` are ended.
     Start(Start<S>),
-    /// This one is to be frozen at once: somebody waits for the memory that it booked.
+    /// This sandbox is to be frozen at once: an invocation waits for the memory that it booked.
     Freeze(S),
     /// The invocation with this ticket has waited too long.
     Refuse {
         /// The invocation.
         ticket: Ticket,
-        /// For what it waited.
+        /// What it waited for.
         waits_for: WaitsFor,
     },
 }
@@ -61,9 +61,9 @@ pub struct Start<S> {
     pub id: StartId,
     /// Its function.
     pub function: Arc<Function>,
-    /// The invocation that it is made for, unless it is made ahead of one. Another may get it.
+    /// The invocation that it is made for; None if it is made ahead. Another invocation may get it.
     pub ticket: Option<Ticket>,
-    /// In whose room it is made.
+    /// The sandboxes that end before it is made.
     pub after: Vec<S>,
     /// Why it is made.
     pub reason: ColdReason,
@@ -74,11 +74,11 @@ pub struct Start<S> {
 pub enum ColdReason {
     /// The function has not been invoked since the node began, or not for long.
     First,
-    /// So many of it are busy, and waiting for them would take longer.
+    /// All sandboxes of the function are busy, and waiting for one would take longer.
     Busy(usize),
-    /// The last one of the function was ended, for this.
+    /// The last sandbox of the function was ended, for this reason.
     Ended(SandboxEndReason),
-    /// It was expected to be invoked.
+    /// The function was expected to be invoked.
     Ahead,
 }
 
@@ -91,7 +91,7 @@ pub enum SandboxEndReason {
     KeepAlive,
     /// Its function has changed.
     Changed,
-    /// Running sandboxes grew, or the cache makes more of its memory.
+    /// Running sandboxes grew, or the cache uses its memory better.
     Memory,
     /// It has ended by itself, or was ended with its invocation.
     Died,
@@ -149,17 +149,17 @@ impl fmt::Display for ColdReason {
 /// What an invocation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitsFor {
-    /// Its turn: as many run as may.
+    /// A turn: as many invocations run as may.
     Turn,
     /// A sandbox of its function that runs.
     Sandbox,
     /// A sandbox of its function that is being made.
     Making,
-    /// That fewer sandboxes are being made: as many are as there are processors.
+    /// A start: as many sandboxes are being made as there are processors.
     Starts,
     /// Memory that running sandboxes have booked.
     Memory,
-    /// That sandboxes of others may be ended for it: their functions are called often.
+    /// Room: sandboxes of other functions would have to end that are called often.
     Room,
 }
 
@@ -196,9 +196,9 @@ impl WaitsFor {
 pub struct PoolLimits {
     /// Sandboxes, idle ones included.
     pub sandboxes_max: usize,
-    /// What is set aside for them: no function books more.
+    /// The memory of all sandboxes: no function books more.
     pub memory_max: ByteSize,
-    /// What the cache lends them beside that, where more is booked by those that run, or held by those that are idle.
+    /// What the cache lends beside that, if running sandboxes book more or idle ones hold more.
     pub lent_max: ByteSize,
     /// Invocations that run at once.
     pub invocations_max: usize,
@@ -238,15 +238,15 @@ pub struct PoolUse {
     pub idle: usize,
     /// Those of them that are being made.
     pub starting: usize,
-    /// What those have booked that are being made, run, or are not frozen yet.
+    /// What sandboxes have booked that are being made, run, or are not frozen yet.
     pub booked: ByteSize,
-    /// What those take that stand still.
+    /// What frozen sandboxes use.
     pub idle_held: ByteSize,
-    /// What those have booked, which they take when they run.
+    /// What frozen sandboxes book, and take when they run.
     pub idle_booked: ByteSize,
-    /// Stems, from the promise of their room until they are gone or a function's.
+    /// Pre-warmed sandboxes, from the booking of their room until they end or become a function's.
     pub stems: usize,
-    /// What these book beside the sandboxes.
+    /// What these book.
     pub prewarmed: ByteSize,
     /// Invocations that run.
     pub running: usize,

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 
 use nigh_functions::function::Function;
-use nigh_terms::{FunctionName, Namespace};
+use nigh_terms::{FunctionName, Namespace, invariant};
 
-/// A function of a tenant.
+/// A function of a namespace.
 pub(super) type FunctionKey = (Namespace, FunctionName);
 
 pub(super) fn which(function: &Function) -> FunctionKey {
@@ -19,7 +19,7 @@ pub(super) fn which(function: &Function) -> FunctionKey {
 #[derive(Debug, Default)]
 pub(super) struct Concurrency {
     all: usize,
-    /// Functions of which none runs are not listed.
+    /// Functions without a running invocation are not listed.
     running: HashMap<FunctionKey, usize>,
     reserved: HashMap<FunctionKey, usize>,
 }
@@ -29,20 +29,23 @@ impl Concurrency {
         self.all
     }
 
-    pub(super) fn began(&mut self, function: &Function) {
+    pub(super) fn began(&mut self, function: &Function, limit: usize) {
         self.all += 1;
+        // `run_in` gives no turn when `limit` run.
+        invariant!(self.all <= limit, "{} invocations run, and {limit} may", self.all);
         *self.running.entry(which(function)).or_default() += 1;
     }
 
     pub(super) fn ended(&mut self, function: &Function) {
-        debug_assert!(self.all > 0, "an invocation ended that had not begun");
-        self.all = self.all.saturating_sub(1);
         let which = which(function);
-        if let Some(running) = self.running.get_mut(&which) {
-            *running = running.saturating_sub(1);
-            if *running == 0 {
-                self.running.remove(&which);
-            }
+        let running = self.running.get(&which).copied().unwrap_or_default();
+        // `RunGuard` tells each end once.
+        invariant!(running > 0 && self.all >= running, "{which:?} ends: {running} of {} run", self.all);
+        self.all -= 1;
+        if running == 1 {
+            self.running.remove(&which);
+        } else {
+            self.running.insert(which, running - 1);
         }
     }
 
@@ -54,7 +57,7 @@ impl Concurrency {
         }
     }
 
-    /// The reserve of `function`, if all of it runs or is waited for by the `waiting` that wait.
+    /// The reserve of `function`, if running and `waiting` invocations use all of it.
     pub(super) fn reserve_in_use(&self, function: &Function, waiting: usize) -> Option<usize> {
         if self.reserved.is_empty() {
             return None;
@@ -64,7 +67,7 @@ impl Concurrency {
         (self.running_of(&which) + waiting >= reserved).then_some(reserved)
     }
 
-    /// How many invocations of `function` may be added where `limit` may run.
+    /// How many more invocations of `function` may run, if `limit` may run in all.
     pub(super) fn free(&self, function: &Function, limit: usize) -> usize {
         let free = limit.saturating_sub(self.all);
         if self.reserved.is_empty() {
@@ -74,7 +77,7 @@ impl Concurrency {
         if let Some(reserved) = self.reserved.get(&own) {
             return reserved.saturating_sub(self.running_of(&own)).min(free);
         }
-        // Of each reserve that part is kept free which does not run.
+        // The unused part of each reserve is kept free.
         let kept: usize =
             self.reserved.iter().map(|(which, reserved)| reserved.saturating_sub(self.running_of(which))).sum();
         free.saturating_sub(kept)

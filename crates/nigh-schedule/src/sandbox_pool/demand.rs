@@ -1,4 +1,4 @@
-//! What is known of how a function is used, and what that makes of its sandboxes: pure.
+//! How a function is used, and what its idle sandboxes are worth: pure.
 //!
 //! Kept are the mean gap between its invocations, the means of its runs and of its starts, and the time that its
 //! invocations have spent waiting for a sandbox. It decides nothing (`start_rule`).
@@ -36,7 +36,7 @@ fn mean(known: Option<Duration>, new: Duration) -> Duration {
     known.map_or(new, |known| (known * (MEMORY - 1) + new) / MEMORY)
 }
 
-/// The same of logarithms: runs of one function differ by orders of magnitude, and few long ones say nothing of the most.
+/// The mean of logarithms: runs of one function differ by orders of magnitude, and a few long ones must not hide the many short.
 fn logarithmic_mean(known: Duration, new: Duration) -> Duration {
     let logarithm = |of: Duration| of.as_secs_f64().max(1e-6).ln();
     let memory = f64::from(MEMORY);
@@ -44,7 +44,7 @@ fn logarithmic_mean(known: Duration, new: Duration) -> Duration {
 }
 
 impl Demand {
-    /// It is invoked.
+    /// The function is invoked.
     pub(super) fn arrived(&mut self, now: Monotonic) {
         if let Some(last) = self.last {
             self.gap = Some(mean(self.gap, now.since(last)));
@@ -52,7 +52,7 @@ impl Demand {
         self.last = Some(now);
     }
 
-    /// A run took so long, from when it had its sandbox until it gave it back.
+    /// A run had its sandbox for so long.
     pub(super) fn ran(&mut self, took: Duration) {
         self.run = Some(self.run.map_or(took, |known| logarithmic_mean(known, took)));
         self.run_mean = Some(mean(self.run_mean, took));
@@ -63,7 +63,7 @@ impl Demand {
         self.run
     }
 
-    /// The same in the arithmetic mean: what its runs use, few long ones included.
+    /// The arithmetic mean of its runs: what they use, a few long ones included.
     pub(super) const fn run_mean(&self) -> Option<Duration> {
         self.run_mean
     }
@@ -73,12 +73,12 @@ impl Demand {
         self.start = Some(mean(self.start, took));
     }
 
-    /// How long a start takes; `usual` is how long those of others do.
+    /// How long a start takes; `usual` if none was measured.
     pub(super) fn start(&self, usual: Duration) -> Duration {
         self.start.unwrap_or(usual)
     }
 
-    /// One of its invocations had to wait so long.
+    /// One of its invocations waited so long.
     pub(super) fn waited(&mut self, wait: Duration, now: Monotonic) {
         self.waited_s = self.waited_s(now) + wait.as_secs_f64();
         self.waited_at = now;
@@ -90,13 +90,13 @@ impl Demand {
         self.waited_s * 0.5f64.powf(halves)
     }
 
-    /// A start begins: what was waited has led to something.
+    /// A start begins: earlier waits count no more.
     pub(super) fn start_begins(&mut self, now: Monotonic) {
         (self.waited_s, self.waited_at) = (0.0, now);
     }
 
-    /// How likely one of its idle sandboxes is wanted again within the horizon, of which `warmer` are used before it and
-    /// which is idle since `since`.
+    /// How likely an idle sandbox is used again within the horizon. `warmer` other sandboxes are used before it, and it has been
+    /// idle since `since`.
     pub(super) fn returns(&self, warmer: usize, since: Monotonic, now: Monotonic) -> f64 {
         let gap = self.gap.unwrap_or(GAP_UNKNOWN).as_secs_f64() * (warmer + 1) as f64;
         let due = gap.max(now.since(since).as_secs_f64());
@@ -104,17 +104,17 @@ impl Demand {
     }
 }
 
-/// What is lost with an idle sandbox.
+/// The restart cost of an idle sandbox.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Loss {
-    /// Seconds of a start, as likely as it is.
+    /// The seconds of a start, times its probability.
     pub(super) seconds: f64,
     /// What ending it frees.
     pub(super) frees: ByteSize,
 }
 
 impl Loss {
-    /// What each MiB of it is worth.
+    /// Seconds for each MiB.
     pub(super) fn a_mib(&self) -> f64 {
         self.seconds / (self.frees.bytes().max(1) as f64 / f64::from(1 << 20))
     }

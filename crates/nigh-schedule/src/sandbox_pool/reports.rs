@@ -1,4 +1,4 @@
-//! What a pool tells of itself: to people, and to those who dispatch to its node. Pure.
+//! What a pool tells of itself: to people, and to controllers. Pure.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use nigh_functions::function::Function;
 use nigh_terms::{ByteSize, Monotonic};
 
 use super::SandboxPool;
-use super::books::{Record, State};
 use super::command::PoolUse;
+use super::pool_state::{Record, State};
 use super::room::RoomShortage;
-use crate::vacancy::{Vacancy, WarmFunction};
+use crate::scheduler::vacancy::{Vacancy, WarmFunction};
 
 impl<S: Clone + Eq + Hash> SandboxPool<S> {
     /// What the pool holds now.
     #[must_use]
     pub fn in_use(&self) -> PoolUse {
-        let (books, idle) = (&self.books, self.idle());
-        let resting = books.records.values().filter(|record| matches!(record.state, State::Resting(_)));
+        let (state, idle) = (&self.state, self.idle());
+        let resting = state.records.values().filter(|record| matches!(record.state, State::Resting(_)));
         PoolUse {
-            sandboxes: books.room.sandboxes,
+            sandboxes: state.room.sandboxes,
             idle: idle.len(),
-            starting: books.starts.len(),
-            idle_held: books.room.resting,
+            starting: state.starts.len(),
+            idle_held: state.room.resting,
             idle_booked: resting.map(|record| record.function.memory).sum(),
-            booked: books.room.busy,
+            booked: state.room.busy,
             stems: self.stems,
             prewarmed: self.prewarmed,
-            running: books.running.all(),
+            running: state.running.all(),
             waiting: self.queue.len(),
         }
     }
@@ -37,7 +37,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     #[must_use]
     pub fn idle_functions(&self) -> Vec<Arc<Function>> {
         let mut functions: Vec<Arc<Function>> = Vec::new();
-        for record in self.books.records.values().filter(|record| record.idle_since().is_some()) {
+        for record in self.state.records.values().filter(|record| record.idle_since().is_some()) {
             if !functions.iter().any(|known| known.same_version(&record.function)) {
                 functions.push(Arc::clone(&record.function));
             }
@@ -45,44 +45,44 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         functions
     }
 
-    /// What is free, and how functions with sandboxes stand, as those hear who dispatch to this node.
+    /// What is free, and the functions that have sandboxes, for controllers.
     #[must_use]
     pub fn vacancy(&self, now: Monotonic) -> Vacancy {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let (books, limits) = (&self.books, self.limits());
-        let free = books.room.free(limits);
+        let (state, limits) = (&self.state, self.limits());
+        let free = state.room.free(limits);
         Vacancy {
             idle: count(self.idle().len()),
             memory: limits.memory(),
             memory_free: free,
-            memory_idle: limits.memory().saturating_sub(books.room.busy).saturating_sub(free),
-            sandboxes_free: count(limits.sandboxes_max.saturating_sub(books.room.sandboxes)),
-            running: count(books.running.all()),
-            waiting: count(self.queue.len() + books.starts.len()),
+            memory_idle: limits.memory().saturating_sub(state.room.busy).saturating_sub(free),
+            sandboxes_free: count(limits.sandboxes_max.saturating_sub(state.room.sandboxes)),
+            running: count(state.running.all()),
+            waiting: count(self.queue.len() + state.starts.len()),
             invocations_free: if self.closed {
                 0
             } else {
-                count(limits.invocations_max.saturating_sub(books.running.all()))
+                count(limits.invocations_max.saturating_sub(state.running.all()))
             },
             processors: 1,
             ways_free: 0,
             evict_us: self.loss_of_the_next(now),
-            start_us: self.books.usual_start().as_micros() as u64,
+            start_us: self.state.usual_start().as_micros() as u64,
             warm: self.warm(now),
         }
     }
 
-    /// What the idle sandbox costs that would end next, in microseconds.
+    /// The restart cost of the idle sandbox that would end next, in microseconds.
     fn loss_of_the_next(&self, now: Monotonic) -> u64 {
         let lack = RoomShortage { memory: ByteSize(1), sandboxes: 0 };
-        let victims = self.books.victims(lack, None, false, now);
+        let victims = self.state.victims(lack, None, false, now);
         victims.map_or(0, |victims| (victims.loss_s * 1e6) as u64)
     }
 
-    /// How many sandboxes there are of each version of a function, and for how long the last one has been idle.
+    /// The sandboxes of each version of a function, and for how long the one used last has been idle.
     fn warm(&self, now: Monotonic) -> Vec<WarmFunction> {
         let mut all: Vec<WarmFunction> = Vec::new();
-        let mut records: Vec<&Record> = self.books.records.values().filter(|one| one.state != State::Ending).collect();
+        let mut records: Vec<&Record> = self.state.records.values().filter(|one| one.state != State::Ending).collect();
         // The one used last speaks for its function.
         records.sort_unstable_by_key(|record| std::cmp::Reverse(record.idle_since()));
         for record in records {

@@ -1,19 +1,18 @@
-//! The processor time that may go into starts which could be done without: pure.
+//! The processor time that may go into starts that could be avoided: pure.
 //!
-//! A sandbox that ends although its function will come back costs another start. Where more functions are called than
-//! fit, such starts would take all of the processors: each start ends what the next invocation needs. So they are paid
-//! from a budget: a tenth of the processors' time, and half of what the processors have idle. Then at most a tenth of
-//! what a busy node can do is lost to starting again, whatever is asked of it; who waits for the budget is served later,
-//! several in one sandbox. When processors are busy the budget also pays for a function's further sandboxes, which would
-//! bring nothing then.
+//! If a sandbox ends although its function will be invoked again, that costs another start. If more functions are invoked than
+//! fit, such starts would take all processors: each start ends what the next invocation needs. So they are paid from a
+//! budget: a tenth of the processors' time, and half of their idle time. Then a busy node loses at most a tenth of its time
+//! to restarts, whatever is asked of it; invocations that wait for the budget are served later, several in one sandbox.
+//! While processors are busy the budget also pays for further sandboxes of a function, which would gain nothing then.
 
 use std::time::Duration;
 
 use nigh_terms::Monotonic;
 
-/// Of a busy processor's time.
+/// The share of a busy processor's time.
 pub const BUSY_SHARE: f64 = 0.1;
-/// Of an idle processor's time.
+/// The share of an idle processor's time.
 pub const IDLE_SHARE: f64 = 0.5;
 /// Seconds of each processor that may be saved up.
 pub const SAVED_MAX_S: f64 = 1.0;
@@ -33,16 +32,16 @@ impl RestartBudget {
         Self { processors, seconds: processors * SAVED_MAX_S, at: Monotonic::default() }
     }
 
-    /// Time passes, in which so many processors had nothing to do.
+    /// Time has passed, in which `idle` processors had nothing to do.
     pub(super) fn pass(&mut self, idle: f64, now: Monotonic) {
         let rate = self.processors * BUSY_SHARE + idle.clamp(0.0, self.processors) * IDLE_SHARE;
         let passed = now.since(self.at).min(Duration::from_secs(60)).as_secs_f64();
         self.seconds = (self.seconds + rate * passed).min(self.processors * SAVED_MAX_S);
-        // Who looked at the clock first may come second.
+        // Two callers may come in another order than they read the clock.
         self.at = self.at.max(now);
     }
 
-    /// True if `seconds` can be paid: what is more than can be saved up is paid by who has saved all that.
+    /// True if `seconds` can be paid. A price above the most that can be saved needs all savings.
     pub(super) fn can_pay(&self, seconds: f64) -> bool {
         self.seconds >= seconds.min(self.processors * SAVED_MAX_S)
     }

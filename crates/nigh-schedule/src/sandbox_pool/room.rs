@@ -1,26 +1,26 @@
 //! What a node's sandboxes take of its memory and of their number: pure.
 //!
-//! One that is being made or runs takes what it booked: it may grow to that. One that stands still (frozen) takes what it
-//! uses, for it cannot grow. What all take is within the node's memory for sandboxes and what the cache lends, at every
-//! moment, so that growth is always met. A promise may be made on what others still take that are being ended: it is counted
-//! once, and nothing begins on it before they are gone.
+//! A sandbox that is being made or is not frozen takes what its function booked: it may grow to that. A frozen one takes what
+//! it uses: it cannot grow. All together never take more than the node's memory for sandboxes and what the cache lends, so
+//! that growth is always met. The memory of ending sandboxes may be promised to an invocation: it is counted once, and the
+//! invocation begins when they are gone.
 
-use nigh_terms::ByteSize;
+use nigh_terms::{ByteSize, invariant};
 
 use super::PoolLimits;
 
-/// The sums.
+/// What all sandboxes take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Room {
     /// Sandboxes, from their promise until they are gone.
     pub(super) sandboxes: usize,
     /// What those take that are being made, run, or are not frozen yet.
     pub(super) busy: ByteSize,
-    /// What those take that stand still.
+    /// What frozen ones take.
     pub(super) resting: ByteSize,
-    /// What those take that are being ended.
+    /// What ending ones take.
     pub(super) ending: ByteSize,
-    /// The part of that, and of their number, that is promised already.
+    /// The part of the ending ones' memory, and of their number, that is promised already.
     pub(super) promised: RoomShortage,
 }
 
@@ -36,7 +36,7 @@ impl RoomShortage {
         self == Self::default()
     }
 
-    /// What of it one that is gone makes up for, which took `memory`; it is taken off.
+    /// Subtracts what an ended sandbox that took `memory` frees. Returns that part.
     pub(super) fn made_up(&mut self, memory: ByteSize) -> Self {
         let part = Self { memory: self.memory.min(memory), sandboxes: self.sandboxes.min(1) };
         *self = self.less(part);
@@ -56,19 +56,40 @@ impl RoomShortage {
 }
 
 impl Room {
-    /// What all sandboxes take, as far as it is not promised to be free.
+    /// A sandbox stops taking `memory`, which `part` (busy, resting or ending memory) includes.
+    pub(super) fn take_off(part: &mut ByteSize, memory: ByteSize) {
+        // Each part is the sum over its sandboxes: one that leaves has been added before.
+        invariant!(*part >= memory, "a sandbox stops taking {memory}, and all of its kind take {part}");
+        *part = part.saturating_sub(memory);
+    }
+
+    /// A sandbox is gone.
+    pub(super) fn leave(&mut self) {
+        // Each sandbox counts from its promise on, once.
+        invariant!(self.sandboxes > 0, "a sandbox is gone and none was counted: {self:?}");
+        self.sandboxes -= 1;
+    }
+
+    /// Checks what holds after every change: growth is always met.
+    pub(super) fn check(&self, limits: &PoolLimits) {
+        // `lack` and `victims` have made room before anything is booked: no booking goes beyond the node's memory.
+        invariant!(self.taken() <= limits.memory(), "sandboxes take more than {}: {self:?}", limits.memory());
+        invariant!(self.busy <= limits.memory(), "busy sandboxes book more than {}: {self:?}", limits.memory());
+    }
+
+    /// What all sandboxes take, without what is promised.
     pub(super) fn taken(&self) -> ByteSize {
         (self.busy + self.resting + self.ending).saturating_sub(self.promised.memory)
     }
 
-    /// What is missing for one more that books `booked`; none if busy ones have booked too much for it.
+    /// What is missing for a new sandbox that books `booked`. None if it does not fit beside the busy ones.
     pub(super) fn for_start(&self, booked: ByteSize, limits: &PoolLimits) -> Option<RoomShortage> {
         let number = (self.sandboxes + 1).saturating_sub(self.promised.sandboxes);
         let sandboxes = number.saturating_sub(limits.sandboxes_max);
         Some(RoomShortage { sandboxes, ..self.for_run(booked, ByteSize::ZERO, limits)? })
     }
 
-    /// What is missing for one that books `booked` to run, which stands still and takes `held`.
+    /// What is missing for a frozen sandbox that takes `held` to run with `booked`. None if it does not fit beside the busy ones.
     pub(super) fn for_run(&self, booked: ByteSize, held: ByteSize, limits: &PoolLimits) -> Option<RoomShortage> {
         if self.busy + booked > limits.memory() {
             return None;
@@ -78,7 +99,7 @@ impl Room {
         Some(RoomShortage { memory, sandboxes: 0 })
     }
 
-    /// What a sandbox may book without that any other ends.
+    /// What a sandbox may book without ending another.
     pub(super) fn free(&self, limits: &PoolLimits) -> ByteSize {
         limits.memory().saturating_sub(self.taken())
     }

@@ -1,4 +1,4 @@
-//! When a run begins though every processor is busy: pure.
+//! When a run begins although every processor is busy: pure.
 //!
 //! Runs that share processors slow each other down, and hold their memory for longer. So one more begins only while a
 //! processor has nothing to do, or if it is so short that waiting would cost it more than it costs those that run. Cost is
@@ -9,20 +9,19 @@ use std::time::Duration;
 
 /// A run of a function of which none has ended counts as so long.
 pub(super) const RUN_UNKNOWN: Duration = Duration::from_millis(100);
-/// Slowdowns of shorter runs count as of one of so many seconds.
+/// Shorter runs count as if they took so many seconds.
 const SHORT_S: f64 = 0.01;
-/// How many times what it costs the others a run has to gain by beginning, beside one run a processor; beside twice as many
-/// twice as much. What runs take is known by function only, and who is thought to be long is often short: so less than
-/// once serves best (`nigh experiment scheduling`).
+/// A run begins if it gains so many times what it costs the others, with one run a processor; with twice as many runs, twice as
+/// many times. Run times are known by function only, and a run that is expected to be long is often short: so less than once
+/// serves best (`nigh experiment scheduling`).
 const GAIN_MIN: f64 = 0.35;
-/// So much of the time that it has waited already is added to the wait that beginning now would save. Who has waited long
-/// begins at last.
+/// The part of the time already waited that is added to the wait which beginning now would save: so every run begins at last.
 const AGING: f64 = 0.2;
-/// Of a run that has taken longer than is usual a part like this is thought to be left.
+/// A run that takes longer than usual is expected to have this part of its time left.
 const LEFT_MIN: f64 = 0.25;
 
-/// Whether a run expected to take `run_s` seconds, which has waited for `waited_s`, may begin beside `busy` ones: how long each is expected to take, and
-/// for how long it has run.
+/// Whether a run that is expected to take `run_s` seconds and has waited for `waited_s` may begin beside the `busy` ones, given as
+/// (expected seconds, seconds so far).
 pub(super) fn may_begin(run_s: f64, waited_s: f64, busy: impl Iterator<Item = (f64, f64)>, processors: usize) -> bool {
     let (mut first_end_s, mut cost, mut count) = (f64::INFINITY, 0.0, 0.0);
     for (expected_s, ran_s) in busy {

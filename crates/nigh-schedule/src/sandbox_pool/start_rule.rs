@@ -1,45 +1,45 @@
 //! When a function gets a further sandbox: pure.
 //!
-//! A function without a sandbox gets one. One that has some gets another where waiting for them costs more than starting
-//! it: what its queue is expected to take through the sandboxes that it has, or what its invocations have waited already
-//! since its last start. The second is the rule of who rents until the rents come to the price: it is never more than
-//! twice as dear as what somebody who knows the future does, and no estimate can be so wrong that nobody is ever served.
-//! What a start ends is part of its price: the next start of the function that loses its sandbox, as likely as that is.
+//! A function without a sandbox gets one. A function that has some gets another if waiting costs more than the start. The cost
+//! of waiting is what its queue is expected to take through its sandboxes, or what its invocations have waited already since
+//! its last start. The second is the ski-rental rule (rent until the rents reach the price): it costs at most twice what one
+//! who knows the future would pay, and no wrong estimate can starve a function. The restart cost of the sandboxes that end
+//! for a start is part of its price.
 
 use std::time::Duration;
 
-/// How a function stands that has somebody waiting.
+/// What a function with waiting invocations has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Want {
     /// Invocations that wait.
     pub(super) waiting: usize,
-    /// Its sandboxes: those that run, and those that are being made.
+    /// Its sandboxes, those being made included.
     pub(super) sandboxes: usize,
-    /// Those of them that are being made.
+    /// Sandboxes that are being made.
     pub(super) making: usize,
-    /// How long a run takes; none, if none has ended yet.
+    /// How long a run takes; None if none has ended yet.
     pub(super) run: Option<Duration>,
     /// How long a start takes.
     pub(super) start: Duration,
-    /// What its invocations have waited together since its last start, those that wait now included.
+    /// The seconds that its invocations have waited together since its last start, those that still wait included.
     pub(super) waited_s: f64,
 }
 
 /// What is known of the processors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Processors {
-    /// Those that have nothing to do.
+    /// Idle processors.
     pub(super) idle: f64,
 }
 
 impl Processors {
-    /// True if one has nothing to do.
+    /// True if a processor is idle.
     pub(super) fn has_idle(self) -> bool {
         self.idle >= BUSY_BELOW
     }
 }
 
-/// Less than this of one processor is idle: then all are busy.
+/// If less than this of one processor is idle, all count as busy.
 const BUSY_BELOW: f64 = 0.4;
 
 impl Want {
@@ -48,19 +48,19 @@ impl Want {
         if self.sandboxes == 0 {
             return f64::INFINITY;
         }
-        // Of a run that has not ended yet it is not known when it will.
+        // No run has ended yet: nobody knows how long one takes.
         let Some(run) = self.run else { return f64::INFINITY };
         let queue = run.as_secs_f64() * self.waiting as f64 / self.sandboxes as f64;
         queue.max(self.waited_s)
     }
 
-    /// What the budget is to pay for a start that ends what is worth `loss_s`; none if waiting is cheaper.
+    /// What the restart budget must pay for a start whose victims have the restart cost `loss_s`. None if waiting is cheaper.
     pub(super) fn pays(&self, loss_s: f64, processors: Processors) -> Option<f64> {
         if self.waiting <= self.making {
             return None;
         }
         if self.sandboxes == 0 {
-            // Others are not ended for it before it has waited for as long as that will cost them.
+            // Other sandboxes end for it only when it has waited as long as that will cost their functions.
             return (self.waited_s >= loss_s).then_some(loss_s);
         }
         let start = self.start.as_secs_f64();

@@ -1,5 +1,7 @@
 //! The pool by example.
 
+mod random_run;
+
 use nigh_functions::test_support::function;
 
 use super::*;

@@ -9,7 +9,7 @@ pub use super::node_view::Offer;
 use super::node_view::{NodeIndex, NodeRole, NodeView, Refusal};
 use super::placement::{HeldInputs, Placement, WarmSandboxes};
 
-/// No cost is more: there is always one to compare with.
+/// The highest cost.
 const COST_MAX: u64 = u64::MAX - 1;
 
 /// Where an invocation goes.
@@ -17,11 +17,11 @@ const COST_MAX: u64 = u64::MAX - 1;
 pub struct Choice {
     /// The node.
     pub node: NodeIndex,
-    /// Its life, which the dispatch names.
+    /// Its incarnation, which the dispatch names.
     pub incarnation: Incarnation,
     /// How it runs there.
     pub offer: Offer,
-    /// What it is expected to lose there.
+    /// What it is expected to cost there.
     pub terms: Terms,
 }
 
@@ -36,8 +36,7 @@ impl Refusals {
         self.0[reason as usize]
     }
 
-    /// The reason that most of them had; of reasons that as many had, the one that is looked for last, for who comes as
-    /// far is nearest to running it.
+    /// The most frequent reason; of equally frequent ones the last in `Refusal::ALL`: such a node is nearest to running it.
     #[must_use]
     pub fn commonest(&self) -> Option<Refusal> {
         Refusal::ALL.into_iter().max_by_key(|reason| self.count(*reason)).filter(|reason| self.count(*reason) > 0)
@@ -47,24 +46,24 @@ impl Refusals {
 /// What was decided, with the reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Where it goes; nowhere now if every node refused.
+    /// Where it goes; None if every node refused.
     pub choice: Option<Choice>,
-    /// Nodes whose cost was as good, the chosen one included: among them the function's order decided.
+    /// Nodes of equal cost, the chosen one included: the function's order decided among them.
     pub equals: u32,
-    /// Those who refused.
+    /// The refusals.
     pub refusals: Refusals,
 }
 
-/// What one node makes of a placement.
+/// How one node judges a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// How it would run it, or why not.
     pub offer: Result<(Offer, Terms), Refusal>,
-    /// It is so busy that what it holds does not count for it.
+    /// It is so busy that its cached inputs do not count.
     pub overloaded: bool,
 }
 
-/// The load beyond which nobody is favoured.
+/// The load above which a node is not favoured.
 #[derive(Clone, Copy)]
 struct LoadBound {
     running: u64,
@@ -89,13 +88,13 @@ impl LoadBound {
     }
 }
 
-/// What all nodes are judged by.
+/// What is the same for all nodes.
 #[derive(Clone, Copy)]
 struct Judge<'a> {
     weights: &'a Weights,
     placement: &'a Placement<'a>,
     bound: LoadBound,
-    /// The first term of each offer: no cost is less.
+    /// The start term of each offer: the least cost of a node that makes the offer.
     starts: [u64; 3],
 }
 
@@ -105,7 +104,7 @@ impl<'a> Judge<'a> {
         Self { weights, placement, bound: LoadBound::of(nodes, weights.overload_percent), starts }
     }
 
-    /// What a node costs, and whether it is overloaded; nothing, if that it takes to begin there is above `most` already.
+    /// What a node costs, and whether it is overloaded. None if the start term alone is above `most`.
     fn cost(
         &self,
         node: &NodeView,
@@ -131,7 +130,7 @@ impl<'a> Judge<'a> {
         Judgement { offer: offer.map(terms), overloaded }
     }
 
-    /// All nodes in order. What is known by node lies in that order too, so that each costs a step.
+    /// All nodes in order. Facts by node are in the same order, so that each node costs one step.
     fn all(self, nodes: &[NodeView]) -> impl Iterator<Item = Judgement> {
         let (mut warm, mut held) = (self.placement.warm.walk(), self.placement.inputs.by_node().walk());
         nodes
@@ -145,7 +144,7 @@ fn looked_at(nodes: &[NodeView]) -> &[NodeView] {
     &nodes[..nodes.len().min(usize::from(u16::MAX) - 1)]
 }
 
-/// Places one invocation. Of nodes beyond the 65,534th none is looked at.
+/// Places one invocation. Nodes beyond the 65,534th are ignored.
 #[must_use]
 pub fn schedule(weights: &Weights, placement: &Placement<'_>, nodes: &[NodeView]) -> Decision {
     let nodes = looked_at(nodes);
@@ -187,7 +186,7 @@ pub fn schedule(weights: &Weights, placement: &Placement<'_>, nodes: &[NodeView]
     Decision { choice, equals, refusals }
 }
 
-/// What every node makes of a placement, in their order: what `schedule` decides by.
+/// How every node judges a placement, in order: what `schedule` decides by.
 #[must_use]
 pub fn explain(weights: &Weights, placement: &Placement<'_>, nodes: &[NodeView]) -> Vec<Judgement> {
     let nodes = looked_at(nodes);

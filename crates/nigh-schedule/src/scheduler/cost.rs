@@ -1,7 +1,7 @@
-//! What an invocation is expected to lose in time at a node, term by term, in microseconds.
+//! The cost of running an invocation at a node, term by term, in microseconds.
 //!
-//! A term that is no time by itself (memory that becomes scarce, a sandbox that could time out) has a weight that says
-//! what all of it is worth in microseconds. A whole number decides: equal inputs have equal answers on every machine.
+//! A term that is no time by itself (memory that becomes scarce, a sandbox that could expire) has a weight in microseconds.
+//! Costs are whole numbers: equal inputs give equal answers on every machine.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Cost {
         if part >= whole {
             return self;
         }
-        // Ten times as fast as a division of whole numbers, and the same on every machine too.
+        // Ten times as fast as an integer division, and also the same on every machine.
         Self((self.0 as f64 * (part as f64 / whole as f64)) as u64)
     }
 }
@@ -44,32 +44,32 @@ impl Add for Cost {
 /// What each term weighs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Weights {
-    /// Of the time that a new sandbox takes, per cent.
+    /// Percentage of the time of a cold start.
     pub start_percent: u64,
-    /// Added for each new sandbox: memory and processor time that others miss.
+    /// For each new sandbox: memory and processor time that others lack.
     pub new_sandbox_us: u64,
-    /// Added when idle sandboxes must end for it, which others would have used.
+    /// If idle sandboxes must end for it that others would have used.
     pub evict_us: u64,
-    /// For an object that must come from elsewhere.
+    /// For an object that must be fetched.
     pub fetch_object_us: u64,
-    /// For a MiB that must come from elsewhere.
+    /// For a MiB that must be fetched.
     pub fetch_mib_us: u64,
-    /// Of the time by which a run grows where more run than there are processors, per cent.
+    /// Percentage of the time by which a run grows if more run than there are processors.
     pub slowdown_percent: u64,
-    /// For a node all of whose processors are busy, in proportion below that.
+    /// For a node whose processors are all busy, proportionally less otherwise.
     pub spread_us: u64,
-    /// For a node all of whose memory is booked, in proportion below that; of new sandboxes.
+    /// For a new sandbox on a node whose memory is all booked, proportionally less otherwise.
     pub memory_us: u64,
-    /// For a warm sandbox whose memory must change by all of it, in proportion below that.
+    /// For a warm sandbox whose whole grant must change, proportionally less otherwise.
     pub misfit_us: u64,
-    /// For a warm sandbox that is about to time out: the one used last is kept in use.
+    /// For a warm sandbox that is about to expire, proportionally less otherwise: the one used last stays in use.
     pub staleness_us: u64,
-    /// For a node that has none of the cache ways asked for, in proportion where it has some.
+    /// For a node that has none of the wanted cache ways, proportionally less if it has some.
     pub ways_us: u64,
-    /// Costs that differ by no more are equal: the function's order of nodes decides.
+    /// Costs that differ by no more count as equal: the function's order of nodes decides.
     pub equal_within_us: u64,
-    /// A node that runs more than it has processors, and by so many per cent more than the mean, counts as if it held
-    /// nothing, and comes last in every function's order.
+    /// If a node runs more than it has processors, and by this percentage more than the mean, its cached inputs do not count and it
+    /// comes last in every function's order.
     pub overload_percent: u64,
 }
 
@@ -101,22 +101,22 @@ impl Weights {
 /// Idle sandboxes end after about so long (`keep_alive`).
 const STALE_AFTER: Duration = Duration::from_secs(3600);
 
-/// What an invocation would lose at one node.
+/// The cost of an invocation at one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// Until a sandbox runs.
     pub start: Cost,
-    /// Inputs that are not there.
+    /// Inputs that the node does not cache.
     pub fetch: Cost,
-    /// Its own run, beside others.
+    /// The slowdown of its run by others.
     pub slowdown: Cost,
-    /// Processors that are busy.
+    /// Busy processors.
     pub spread: Cost,
     /// Memory that becomes scarce, or a grant that must change.
     pub memory: Cost,
-    /// A sandbox that others leave to time out.
+    /// How near the sandbox is to its expiry.
     pub staleness: Cost,
-    /// Cache ways that it wants and the node has not.
+    /// Cache ways that it wants and the node lacks.
     pub ways: Cost,
 }
 
@@ -129,7 +129,7 @@ impl Terms {
 }
 
 impl Weights {
-    /// The terms of a node that makes `offer`. `held` is what it counts as holding.
+    /// The terms of a node that makes `offer`. `held`: the cached inputs that count.
     pub(super) fn terms(
         &self,
         placement: &Placement<'_>,

@@ -1,9 +1,9 @@
-//! Which nodes have shown to cover what a namespace's next dispatch carries.
+//! Which nodes have shown that they cover what a namespace's next dispatch carries.
 //!
-//! A dispatch carries its scheduler's whole token (SEMANTICS.md); comparing it with every node's, shard by shard, at each
-//! decision would take longer than the decision. So the comparison is kept: a claim of a node changes one cell, a newer
-//! version of a shard one column, and a decision reads one number a node. It says what nodes have shown, never what they
-//! may have reached since: a node that is behind here is asked, or waits at its own gate.
+//! A dispatch carries the whole frontier (SEMANTICS.md). To compare it with every node's token, shard by shard, would take
+//! longer than the rest of a decision. So the board stores the comparison: a report of a node changes one cell, a newer
+//! version of a shard one column, and a decision reads one number a node. The board knows what nodes have shown, not what
+//! they may cover since: a node that is behind here waits at its own gate.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use nigh_terms::{ShardId, Token, Version};
 
 use super::NodeIndex;
 
-/// One shard: what the dispatch needs of it, and how far each node has come.
+/// One shard: the version that the dispatch carries, and the version that each node has shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Column {
     needed: Version,
@@ -22,12 +22,12 @@ struct Column {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoverageBoard {
     columns: BTreeMap<ShardId, Column>,
-    /// Shards of which each node is behind.
+    /// By node: the number of shards in which it is behind.
     behind: Vec<u16>,
 }
 
 impl CoverageBoard {
-    /// A board of so many nodes, none of which has shown anything.
+    /// A board of so many nodes that have shown nothing.
     #[must_use]
     pub fn new(nodes: u16) -> Self {
         Self { columns: BTreeMap::new(), behind: vec![0; usize::from(nodes)] }
@@ -63,7 +63,7 @@ impl CoverageBoard {
         }
     }
 
-    /// Another incarnation, or another node, has this place from now on: it has shown nothing. Places are added up to it.
+    /// Another incarnation, or another node, has this place from now on and has shown nothing. Adds places up to it.
     pub fn restart(&mut self, node: NodeIndex) {
         let at = usize::from(node.0);
         if self.behind.len() <= at {
@@ -75,7 +75,7 @@ impl CoverageBoard {
         self.behind[at] = u16::try_from(needed).unwrap_or(u16::MAX);
     }
 
-    /// Shards of which `node` has not shown that it covers what the next dispatch carries; for `NodeView`.
+    /// The number of shards in which `node` has not shown that it covers the next dispatch; for `NodeView`.
     #[must_use]
     pub fn shards_behind(&self, node: NodeIndex) -> u16 {
         self.behind.get(usize::from(node.0)).copied().unwrap_or(u16::MAX)

@@ -1,13 +1,12 @@
-//! Invocations that no node can run now, and whose turn it is when one can. Pure: time is an argument, and whether an
-//! invocation can be placed is asked of the caller.
+//! The fair queue of invocations that wait for room. Pure: time is an argument, and the caller says whether an invocation can be
+//! placed.
 //!
-//! Tenants share by weight, and a tenant's functions evenly: self-clocked fair queueing (Golestani, INFOCOM 1994) on both
-//! levels, by the time that invocations are expected to run. Whose turn would end first goes first, so that short work
-//! waits less, and nobody has less than a share for it. A tenant with a full line holds no other tenant up, and a
-//! function with a full line no other function. Within a function the order is that of arrival; a function whose next one
-//! fits nowhere is passed by others, its own tenant's too, but not for ever: who was passed `passes_max` times is waited
-//! for, so that room for it can gather. That is the one case in which a node that has room may stand idle, and it lasts
-//! `hold_max`. What is not placed by its deadline comes out as expired.
+//! Namespaces share by weight, and the functions of a namespace evenly: self-clocked fair queueing (Golestani, INFOCOM 1994) on
+//! both levels, by the expected run times. The turn that would end first goes first: short work waits less, and no share
+//! shrinks for that. A long line of one namespace or function delays no other. Within a function the order is that of arrival.
+//! If the next invocation of a function fits nowhere, others pass it, of its own namespace too. After `passes_max` passes all
+//! wait for it, so that room can gather: only then may a node with room be idle, and at most for `hold_max`. An invocation that
+//! is not placed by its deadline comes out as expired.
 
 #[cfg(test)]
 mod tests;
@@ -18,16 +17,16 @@ use std::time::Duration;
 use nigh_terms::{FunctionName, Monotonic, Namespace};
 use thiserror::Error;
 
-/// What a queue may hold.
+/// The limits of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DispatchLimits {
-    /// Entries of all tenants.
+    /// Entries of all namespaces.
     pub entries_max: usize,
-    /// Entries of one tenant.
+    /// Entries of one namespace.
     pub tenant_entries_max: usize,
     /// How often an entry is passed by others before all wait for it.
     pub passes_max: u32,
-    /// How long all wait for it then; after that it may be passed as often again.
+    /// How long all wait for it; after that others may pass it again.
     pub hold_max: Duration,
 }
 
@@ -37,56 +36,56 @@ impl Default for DispatchLimits {
     }
 }
 
-/// Why an invocation may not even wait.
+/// Why an invocation may not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DispatchRefusal {
     /// The queue is full.
     #[error("{0} invocations wait for a node, as many as may; invoke again later, or add nodes")]
     Full(usize),
-    /// The tenant's part is full.
+    /// The namespace's part is full.
     #[error("{0} invocations of this namespace wait for a node, as many as may; invoke again later")]
     TenantFull(usize),
     /// Its deadline has passed.
-    #[error("its time was up before it could wait for a node")]
+    #[error("its deadline passed before it could wait for a node; invoke again")]
     Late,
 }
 
-/// Names an entry: a later one has a higher number.
+/// The number of an entry: later ones have higher numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DispatchTicket(u64);
 
-/// What is to wait.
+/// A new entry.
 #[derive(Clone, Debug)]
 pub struct NewEntry<T> {
-    /// The tenant.
+    /// The namespace.
     pub namespace: Namespace,
     /// The function.
     pub function: FunctionName,
-    /// How long it is expected to run; its share of what the tenant may use.
+    /// How long it is expected to run: what its turn takes of the namespace's share.
     pub run: Duration,
-    /// When it is of no use to its caller any more.
+    /// When it expires.
     pub deadline: Monotonic,
     /// What the caller keeps of it.
     pub item: T,
 }
 
-/// What becomes of the next one of a function when its turn has come.
+/// What happens to the next entry of a function when its turn has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place<P> {
-    /// It is placed so.
+    /// It is placed here.
     Here(P),
-    /// It had better wait, though there may be room: others pass it, for as long as that is so.
+    /// It should wait although there may be room: others pass it meanwhile.
     Later,
-    /// It fits nowhere: others pass it, but not for ever.
+    /// It fits nowhere: others pass it, but at most `passes_max` times.
     Nowhere,
-    /// It is to be placed before all whose turn is later.
+    /// It must be placed before all whose turn is later.
     First,
 }
 
-/// What comes out.
+/// What the queue returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn<T, P> {
-    /// It was placed so.
+    /// It was placed here.
     Placed(DispatchTicket, T, P),
     /// Its deadline has passed.
     Expired(DispatchTicket, T),
@@ -100,19 +99,19 @@ struct Entry<T> {
     /// When half of its time is over.
     late_from: Monotonic,
     passes: u32,
-    /// Since it was passed often enough, all wait for it until then.
+    /// All wait for it until then, because it was passed too often.
     waited_for: Monotonic,
     item: T,
 }
 
 impl<T> Entry<T> {
-    /// By how much it moves its function's time on.
+    /// How far it advances its function's time.
     const fn cost(&self) -> VirtualTime {
         self.cost as VirtualTime * SCALE
     }
 
-    /// By how much its turn comes later for what it takes. When half of its time is over that counts no more: else long ones
-    /// would never be first among many short ones.
+    /// How far its expected run delays its turn. After half of its time that counts no more: else a long one would never be first
+    /// among many short ones.
     fn lead(&self, now: Monotonic) -> VirtualTime {
         if now >= self.late_from { 0 } else { self.cost() }
     }
@@ -122,7 +121,7 @@ impl<T> Entry<T> {
     }
 
     fn pass(&mut self, now: Monotonic, limits: &DispatchLimits) {
-        // Passed though it was waited for: that has lasted long enough, and begins anew later.
+        // All have waited for it long enough: others may pass it again.
         self.passes = if self.passes >= limits.passes_max { 1 } else { self.passes + 1 };
         if self.passes >= limits.passes_max {
             self.waited_for = now.after(limits.hold_max);
@@ -130,11 +129,11 @@ impl<T> Entry<T> {
     }
 }
 
-/// A point in the queue's own time, in which every tenant's share runs as fast.
+/// A point in the queue's virtual time, in which all shares run equally fast.
 type VirtualTime = u128;
 
 impl<T> Tenant<T> {
-    /// The first of each function with how many there are, in the order of their turns.
+    /// The first entry of each function and how many wait, in the order of their turns.
     fn heads(&self, now: Monotonic) -> impl Iterator<Item = (&Entry<T>, usize)> {
         let head = |line: &'_ Line<T>| line.entries.front().map(|entry| (line.start + entry.lead(now), entry.ticket));
         let mut lines: Vec<_> = self.lines.values().filter_map(|line| Some((head(line)?, line))).collect();
@@ -150,25 +149,25 @@ const SCALE: u128 = 1 << 16;
 #[derive(Debug)]
 struct Line<T> {
     entries: VecDeque<Entry<T>>,
-    /// When its next one may start, in its tenant's time.
+    /// When its next entry may start, in its namespace's time.
     start: VirtualTime,
 }
 
 #[derive(Debug)]
 struct Tenant<T> {
-    /// Functions with entries, and those that have had more than their share of this busy time.
+    /// Functions with entries, and functions that have had more than their share of this busy period.
     lines: BTreeMap<FunctionName, Line<T>>,
     waiting: usize,
-    /// When its next one may start.
+    /// When its next entry may start.
     start: VirtualTime,
     /// The time that its functions share.
     now: VirtualTime,
 }
 
-/// The first entry of a function, and how many stand behind it.
+/// The first entry of a function.
 #[derive(Debug)]
 pub struct Head<'a, T> {
-    /// It.
+    /// Its ticket.
     pub ticket: DispatchTicket,
     /// What the caller keeps of it.
     pub item: &'a T,
@@ -181,11 +180,11 @@ pub struct Head<'a, T> {
 pub struct DispatchQueue<T> {
     limits: DispatchLimits,
     weights: BTreeMap<Namespace, u32>,
-    /// Those with entries, and those that have had more than their share of this busy time.
+    /// Namespaces with entries, and those that have had more than their share of this busy period.
     tenants: BTreeMap<Namespace, Tenant<T>>,
-    /// Those with entries, in the order of their turns.
+    /// Namespaces with entries, in the order of their turns.
     turns: BTreeSet<(VirtualTime, Namespace)>,
-    /// Those without, by when they may be forgotten.
+    /// Namespaces without entries, by when they may be forgotten.
     resting: BTreeSet<(VirtualTime, Namespace)>,
     places: HashMap<DispatchTicket, (Namespace, FunctionName)>,
     deadlines: BTreeSet<(Monotonic, DispatchTicket)>,
@@ -210,33 +209,33 @@ impl<T> DispatchQueue<T> {
         }
     }
 
-    /// `namespace` has so many shares from now on; one, if nothing was said. None is as one.
+    /// The weight of `namespace`; 1 by default, and for 0.
     pub fn set_weight(&mut self, namespace: Namespace, weight: u32) {
         self.weights.insert(namespace, weight.max(1));
     }
 
-    /// How many wait.
+    /// How many entries wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// True if nobody waits.
+    /// True if no entry waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// When `next` is to be asked even if no node has become free.
+    /// When to call `next` even if no room has become free.
     #[must_use]
     pub fn first_deadline(&self) -> Option<Monotonic> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// One more waits.
+    /// Adds an entry.
     ///
     /// # Errors
-    /// If it may not, with the reason.
+    /// If it may not wait.
     pub fn push(&mut self, entry: NewEntry<T>, now: Monotonic) -> Result<DispatchTicket, DispatchRefusal> {
         let NewEntry { namespace, function, run, deadline, item } = entry;
         if deadline <= now {
@@ -256,7 +255,7 @@ impl<T> DispatchQueue<T> {
         let tenant = self.tenants.entry(namespace.clone()).or_insert_with(new);
         if tenant.waiting == 0 {
             self.resting.remove(&(tenant.start, namespace.clone()));
-            // Who was away has saved nothing, and owes what he had beyond his share.
+            // A namespace that was away has saved nothing, and owes what it had beyond its share.
             tenant.start = tenant.start.max(start);
             self.turns.insert((tenant.start, namespace.clone()));
         }
@@ -275,8 +274,8 @@ impl<T> DispatchQueue<T> {
         Ok(ticket)
     }
 
-    /// What comes out next at `now`: an expired one if there is one, else the first in turn that `place` finds a place
-    /// for. Nothing, if there is none: ask again when a node has more room, or at `first_deadline`.
+    /// The next entry at `now`: an expired one if there is one, else the first in turn for which `place` finds room. If None, ask
+    /// again when there is more room, or at `first_deadline`.
     pub fn next<P>(&mut self, now: Monotonic, mut place: impl FnMut(&T) -> Place<P>) -> Option<Turn<T, P>> {
         if let Some((_, ticket)) = self.deadlines.first().copied().filter(|(deadline, _)| *deadline <= now) {
             return self.take(ticket).map(|entry| Turn::Expired(ticket, entry.item));
@@ -293,12 +292,12 @@ impl<T> DispatchQueue<T> {
         Some(Turn::Placed(ticket, entry.item, placed))
     }
 
-    /// `ticket` waits no longer. Nothing, if it did not.
+    /// The entry of `ticket` waits no longer. None if it did not wait.
     pub fn leave(&mut self, ticket: DispatchTicket) -> Option<T> {
         self.take(ticket).map(|entry| entry.item)
     }
 
-    /// The first in turn that has a place, and those before it that have none.
+    /// The first in turn that can be placed, and those before it that cannot.
     fn find<P>(
         &self,
         now: Monotonic,
@@ -322,7 +321,7 @@ impl<T> DispatchQueue<T> {
         self.in_turn(now).map(|(entry, waiting)| Head { ticket: entry.ticket, item: &entry.item, waiting })
     }
 
-    /// The first of each function with how many there are, in the order of their turns.
+    /// The first entry of each function and how many wait, in the order of their turns.
     fn in_turn(&self, now: Monotonic) -> impl Iterator<Item = (&Entry<T>, usize)> {
         let turn = |namespace: &Namespace| {
             let (tenant, weight) = (self.tenants.get(namespace)?, self.weights.get(namespace).copied().unwrap_or(1));
@@ -334,7 +333,7 @@ impl<T> DispatchQueue<T> {
         tenants.into_iter().flat_map(move |(_, _, tenant)| tenant.heads(now))
     }
 
-    /// How many of a tenant wait.
+    /// How many entries of a namespace wait.
     #[must_use]
     pub fn waiting_of(&self, namespace: &Namespace) -> usize {
         self.tenants.get(namespace).map_or(0, |tenant| tenant.waiting)
@@ -367,7 +366,7 @@ impl<T> DispatchQueue<T> {
         Some(entry)
     }
 
-    /// An entry's tenant has its share of what it is about to use.
+    /// Charges an entry's namespace for its run.
     fn charge(&mut self, ticket: DispatchTicket) {
         let Some(cost) = self.entry_mut(ticket).map(|entry| entry.cost) else { return };
         let Some((namespace, function)) = self.places.get(&ticket) else { return };
@@ -385,7 +384,7 @@ impl<T> DispatchQueue<T> {
         tenant.lines.retain(|_, line| !line.entries.is_empty() || line.start > now);
     }
 
-    /// Who has nothing here and owes nothing is nobody's concern; when nobody waits, nobody owes.
+    /// Forgets namespaces that have no entries and owe nothing. When no entry waits, none owes anything.
     fn forget_resting(&mut self) {
         while let Some((start, namespace)) = self.resting.first()
             && (*start <= self.now || self.places.is_empty())

@@ -1,7 +1,7 @@
-//! Names as 64 bits, the same on every machine and in every version: of nodes, functions and objects.
+//! Names of nodes, functions and objects as 64 bits: the same on every machine and in every version.
 //!
-//! FNV-1a over the parts, each ended by a byte that no text has, then mixed (SplitMix64's finish), for FNV's high bits
-//! are poor. Two names may have one fingerprint: it serves for hints and for spreading, never for identity.
+//! FNV-1a over the parts, each ended by a byte that no text has, then mixed (SplitMix64's finish) because FNV's high bits are
+//! poor. Two names may have one fingerprint: it serves for hints and for spreading, never for identity.
 
 /// A name's fingerprint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,8 +28,8 @@ impl Fingerprint {
         Self(mixed(parts.iter().fold(OFFSET, part)))
     }
 
-    /// How much a node of this name is a function's: the node with the most comes first. When a node joins or leaves,
-    /// only what is first on it moves.
+    /// The rank of a node of this name for a function: the node with the highest comes first. When a node joins or leaves, only
+    /// functions that have it first move.
     #[must_use]
     pub const fn affinity(self, function: Self) -> u64 {
         mixed(self.0 ^ function.0.rotate_left(32))

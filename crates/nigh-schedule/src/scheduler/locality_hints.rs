@@ -1,14 +1,14 @@
-//! Which nodes are thought to hold a copy of which object, twelve bytes a copy, in a table of fixed size.
+//! Which nodes probably have a copy of which object, twelve bytes a copy, in a table of fixed size.
 //!
-//! A hint and nothing more: it is fed by events that may be late or lost, two names may share a fingerprint, and what does
-//! not fit is forgotten. Whether a copy may be shown is decided by the node that has it. The table is made of lines of
-//! eight entries, one line of the processor's cache, and an object's entries lie in one line: a look-up is one access to
-//! memory. Where a line is full the smallest copy goes, for it is the one whose place matters least.
+//! These are only hints: reports may be late or lost, two names may share a fingerprint, and what does not fit is forgotten. The
+//! node that has a copy decides whether the copy may be read. The table consists of lines of eight entries, each as long as a
+//! line of the processor's cache, and all entries of an object are in one line: a look-up is one access to memory. If a line is
+//! full, the smallest copy is forgotten, because its place matters least.
 
 use super::Fingerprint;
 use super::NodeIndex;
 
-/// Entries of a line; also the most nodes that are known to hold one object.
+/// Entries of a line; also the most known nodes of one object.
 const WAYS: usize = 8;
 /// Steps of the scale of sizes for each doubling.
 const STEPS: f64 = 4.0;
@@ -31,7 +31,7 @@ struct Line([Entry; WAYS]);
 #[derive(Clone, Debug)]
 pub struct LocalityHints {
     lines: Vec<Line>,
-    /// Of each node. An entry of an earlier one is empty.
+    /// The generation of each node. Entries of an earlier generation are empty.
     generations: Vec<u8>,
 }
 
@@ -44,14 +44,14 @@ fn bytes_of(step: u8) -> u64 {
 }
 
 impl LocalityHints {
-    /// An empty index for so many copies: it has room for half as many again, so that few find their line full.
+    /// An empty index for so many copies, with room for half as many again, so that few find their line full.
     #[must_use]
     pub fn new(copies: usize) -> Self {
         let lines = (copies + copies / 2).div_ceil(WAYS).max(1);
         Self { lines: vec![Line::default(); lines], generations: Vec::new() }
     }
 
-    /// What it takes in memory.
+    /// The memory that it takes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.lines.len() * size_of::<Line>() + self.generations.len()
@@ -88,18 +88,18 @@ impl LocalityHints {
         }
     }
 
-    /// `node` has no copies at all: it is gone, or it began anew.
+    /// `node` has no copies at all: it has left, or restarted.
     pub fn node_lost(&mut self, node: NodeIndex) {
         let Some(generation) = self.generations.get_mut(usize::from(node.0)) else { return };
         *generation = generation.wrapping_add(1);
         if *generation == 0 {
-            // What is left of its first generation would live again.
+            // The generation wraps around: entries of the first one would count again.
             let entries = self.lines.iter_mut().flat_map(|line| &mut line.0);
             entries.filter(|entry| entry.node == node.0).for_each(|entry| *entry = Entry::default());
         }
     }
 
-    /// The nodes that are thought to hold `object`, with its size within a tenth.
+    /// The nodes that probably have `object`, with its size within a tenth.
     pub fn holders(&self, object: Fingerprint) -> impl Iterator<Item = (NodeIndex, u64)> + '_ {
         let Line(entries) = &self.lines[self.line(object)];
         let held = move |entry: &&Entry| entry.tag == tag(object) && lives(entry, &self.generations);

@@ -1,42 +1,42 @@
-//! What becomes of an invocation whose node is declared lost: pure.
+//! What happens to an invocation whose node is declared dead: pure.
 //!
-//! The design's ninth law: retry is the function's choice. Nigh runs an invocation again only if its function says that it
-//! is idempotent, or if no byte of it can have run; asynchronous ones are retried as Lambda does, by their queue. What the
-//! lost node last said proves little: it may have begun since. So only a dispatch that never left, or that the node
-//! refused, counts as not run. Nothing is decided before every home has fenced the incarnation: until then a put of it
-//! may still be acknowledged, and a second run would race it.
+//! Law 9 of ARCHITECTURE.md: retry is the function's choice. Nigh runs an invocation again only if its function is idempotent,
+//! or if no byte of it can have run; the event queue retries asynchronous ones as Lambda does. The last report of the lost
+//! node proves little: the run may have begun since. So only a dispatch that was never sent, or that the node refused, counts
+//! as not run. Nothing is decided before every home has fenced the incarnation: until then a put of the lost run may still be
+//! acknowledged, and a second run would race it.
 
 use nigh_terms::Monotonic;
 use serde::{Deserialize, Serialize};
 
 use crate::event_queue::RunEnd;
 
-/// How far an invocation is known to have come.
+/// The known progress of an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It was decided where it goes; nothing was sent.
+    /// It was placed; nothing was sent.
     NotSent,
     /// It was sent, and the node refused it.
     Refused,
-    /// It was sent; whatever the node has said since, a byte of it may have run.
+    /// It was sent; a byte of it may have run, whatever the node has reported since.
     Sent,
     /// Its end was reported, with all that it had seen.
     Ended,
 }
 
-/// Who waits for it.
+/// Who waits for an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// Somebody who waits for the answer, until then.
+    /// A caller that waits for the answer, until then.
     Waits(Monotonic),
-    /// The queue of asynchronous invocations.
+    /// The event queue.
     EventQueue,
 }
 
-/// What is known of an invocation when its node is declared lost.
+/// An invocation whose node is declared dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostInvocation {
-    /// How far it came.
+    /// Its progress.
     pub progress: Progress,
     /// Every home has fenced the node's incarnation (`nigh_protocol::Frontier::fenced`).
     pub fenced: bool,
@@ -44,11 +44,11 @@ pub struct LostInvocation {
     pub idempotent: bool,
     /// Who waits.
     pub caller: Caller,
-    /// How often it was run again because of lost nodes.
+    /// How often it was run again after the loss of a node.
     pub reruns: u32,
 }
 
-/// Runs again because of lost nodes, at most: an invocation that ends its nodes must not go through all of them.
+/// How often an invocation is run again after the loss of a node: one that kills its nodes must not kill them all.
 pub const RERUNS_MAX: u32 = 2;
 
 /// Why an invocation of a lost node fails.
@@ -59,30 +59,30 @@ pub enum LossError {
         "the node that ran it was lost, and it may have run in part; mark the function idempotent to have it run again"
     )]
     MayHaveRun,
-    /// Too many nodes were lost under it.
-    #[error("the node that ran it was lost, and {RERUNS_MAX} before it; see whether it ends its nodes")]
+    /// Too many nodes were lost while they ran it.
+    #[error("the node that ran it was lost, and {RERUNS_MAX} before it; check whether the function kills its nodes")]
     TooOften,
-    /// Nobody would get its answer any more.
-    #[error("the node that ran it was lost, and its time was up before it could be run again")]
+    /// Its caller waits no longer.
+    #[error("the node that ran it was lost, and its deadline passed before it could be run again")]
     TooLate,
 }
 
-/// What is done about it.
+/// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AfterLoss {
     /// Ask again when every home has fenced the incarnation.
     Wait,
     /// Nothing: it has ended.
     Nothing,
-    /// It is dispatched again, to another incarnation, with the token of then.
+    /// Dispatch it again, to another incarnation, with the current frontier.
     RunAgain,
-    /// The queue of asynchronous invocations is told that its attempt ended so.
+    /// Tell the event queue that the attempt has ended like this.
     Tell(RunEnd),
-    /// Its caller gets an error.
+    /// Return this error to its caller.
     Fail(LossError),
 }
 
-/// What becomes of `lost` at `now`.
+/// What to do about `lost` at `now`.
 #[must_use]
 pub fn after_loss(lost: &LostInvocation, now: Monotonic) -> AfterLoss {
     let LostInvocation { progress, fenced, idempotent, caller, reruns } = *lost;

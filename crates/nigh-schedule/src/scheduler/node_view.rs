@@ -17,28 +17,28 @@ pub enum NodeRole {
     Worker,
     /// It lends memory and runs nothing.
     MemoryOnly,
-    /// It ends what runs and takes nothing new.
+    /// It lets running invocations end and takes no new ones.
     Draining,
 }
 
 /// What the scheduler knows of a node, whatever is to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeView {
-    /// Its life; a dispatch names it.
+    /// Its incarnation, which a dispatch names.
     pub incarnation: Incarnation,
-    /// The fingerprint of its name, which puts nodes into each function's order.
+    /// The fingerprint of its name: it gives each function an order of nodes.
     pub name: Fingerprint,
     /// What it is for.
     pub role: NodeRole,
-    /// Shards of whose part in the dispatch's token it has not shown that it covers it (`coverage_board`).
+    /// The number of shards in which it has not shown that it covers the dispatch's token (`coverage_board`).
     pub shards_behind: u16,
     /// Idle sandboxes of all functions.
     pub idle: u32,
     /// Memory that sandboxes may book together while they run or are being made.
     pub memory: ByteSize,
-    /// The part of it that one more may book without that an idle one ends.
+    /// The part of it that a new sandbox may book without ending an idle one.
     pub memory_free: ByteSize,
-    /// What it may book beside that once idle ones have ended.
+    /// What it may book in addition once idle ones have ended.
     pub memory_idle: ByteSize,
     /// Sandboxes that may be added before the node's limit.
     pub sandboxes_free: u32,
@@ -50,9 +50,9 @@ pub struct NodeView {
     pub processors: u16,
     /// Last-level cache ways that no isolated class has; all of them where there is no allocation.
     pub ways_free: u8,
-    /// What it costs to end the idle sandbox that would end next, in microseconds.
+    /// The restart cost of the idle sandbox that would end next, in microseconds.
     pub evict_us: u64,
-    /// How long a start takes there, in microseconds; 0 where that is not known.
+    /// How long a cold start takes there, in microseconds; 0 if unknown.
     pub start_us: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is to be placed, and what is known of it by node.
+//! An invocation to place, and what is known about it by node.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use nigh_terms::ByteSize;
 use super::Fingerprint;
 use super::node_view::NodeIndex;
 
-/// A list of what is known of some nodes, in their order, so that the scheduler walks through it beside its own list.
+/// Facts about some nodes, in the order of the nodes, so that the scheduler walks through them beside its own list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerNode<T>(Vec<(NodeIndex, T)>);
 
@@ -18,14 +18,14 @@ impl<T> Default for PerNode<T> {
 }
 
 impl<T> PerNode<T> {
-    /// What is known of `node`.
+    /// The fact about `node`.
     #[must_use]
     pub fn get(&self, node: NodeIndex) -> Option<&T> {
         let at = self.0.binary_search_by_key(&node, |(of, _)| *of).ok()?;
         self.0.get(at).map(|(_, value)| value)
     }
 
-    /// What is known of `node`, to be changed; `T`'s default if nothing was.
+    /// The fact about `node`, to be changed; `T`'s default if there was none.
     pub fn entry(&mut self, node: NodeIndex) -> &mut T
     where
         T: Default,
@@ -37,13 +37,13 @@ impl<T> PerNode<T> {
         &mut self.0[at].1
     }
 
-    /// Nothing is known of `node` any more.
+    /// Removes the fact about `node`.
     pub fn remove(&mut self, node: NodeIndex) -> Option<T> {
         let at = self.0.binary_search_by_key(&node, |(of, _)| *of).ok()?;
         Some(self.0.remove(at).1)
     }
 
-    /// Nothing is known; what the list takes in memory stays.
+    /// Removes all facts; the list keeps its memory.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -53,7 +53,7 @@ impl<T> PerNode<T> {
         self.0.iter().map(|(node, value)| (*node, value))
     }
 
-    /// To be asked of nodes in their order, each once: a step a node.
+    /// A walk that is asked for nodes in their order, each once: one step a node.
     pub(super) fn walk(&self) -> Walk<'_, T> {
         Walk(&self.0)
     }
@@ -82,13 +82,13 @@ impl<'a, T> Walk<'a, T> {
 pub struct WarmSandboxes {
     /// How many.
     pub sandboxes: u32,
-    /// What the one used last has of memory.
+    /// The grant of the one used last.
     pub granted: ByteSize,
-    /// How long that one has been idle.
+    /// How long the one used last has been idle.
     pub idle_for: Duration,
 }
 
-/// What a node is thought to hold of an invocation's inputs.
+/// The part of an invocation's inputs that a node probably caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldInputs {
     /// How many objects.
@@ -97,8 +97,8 @@ pub struct HeldInputs {
     pub bytes: u64,
 }
 
-/// The objects that an invocation will read: those its arguments and its trigger name, and what it is known to read of
-/// its predecessors' outputs.
+/// The objects that an invocation will read: those that its arguments and its trigger name, and its predecessors' outputs that it
+/// is known to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
     all: HeldInputs,
@@ -106,7 +106,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Adds an object of so many bytes that these nodes are thought to hold; a node told twice counts twice.
+    /// Adds an object of so many bytes that these nodes probably cache. A node that is given twice counts twice.
     pub fn add(&mut self, bytes: u64, holders: impl IntoIterator<Item = NodeIndex>) {
         let add = |held: &mut HeldInputs| {
             held.objects += 1;
@@ -116,7 +116,7 @@ impl Inputs {
         holders.into_iter().for_each(|node| add(self.by_node.entry(node)));
     }
 
-    /// No inputs any more; what the list takes in memory stays.
+    /// Removes all inputs; the list keeps its memory.
     pub fn clear(&mut self) {
         self.all = HeldInputs::default();
         self.by_node.clear();
@@ -128,27 +128,27 @@ impl Inputs {
         self.all
     }
 
-    /// What each node is thought to hold.
+    /// What each node probably caches.
     #[must_use]
     pub const fn by_node(&self) -> &PerNode<HeldInputs> {
         &self.by_node
     }
 }
 
-/// What is to be placed.
+/// An invocation to place.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement<'a> {
     /// The fingerprint of namespace and function.
     pub function: Fingerprint,
     /// The memory that a new sandbox would book.
     pub booked: ByteSize,
-    /// The memory that the invocation is predicted to need; what is booked, if nothing is.
+    /// The memory that the invocation is predicted to need; what is booked, if there is no prediction.
     pub expected: ByteSize,
-    /// How long a run of the function takes, as far as is known; zero if it is not.
+    /// How long a run of the function takes; zero if that is unknown.
     pub run: Duration,
-    /// How long a new sandbox of it takes until it runs.
+    /// How long a cold start takes.
     pub cold_start: Duration,
-    /// Last-level cache ways that it is predicted to need of its own; 0 if any place will do.
+    /// Last-level cache ways that it is predicted to need for itself; 0 if it needs none.
     pub ways: u8,
     /// The function's idle sandboxes.
     pub warm: &'a PerNode<WarmSandboxes>,

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nigh_learn::{FeatureRow, FeatureValue, kept_word};
 use nigh_schedule::activation::DataCallRecord;
-use nigh_schedule::named_objects::{NamedObject, input_paths, is_read};
-use nigh_schedule::payload_walk::{ARGUMENT_PREFIX, PayloadWalk};
+use nigh_schedule::inputs::named_objects::{NamedObject, input_paths};
+use nigh_schedule::inputs::payload_walk::{ARGUMENT_PREFIX, PayloadWalk};
 use nigh_terms::{BucketName, ObjectKey};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -129,7 +129,7 @@ impl InputRules {
                 learned |= self.read.insert(path);
             }
         }
-        for call in calls.iter().filter(|call| is_read(call)) {
+        for call in calls.iter().filter(|call| call.is_read()) {
             let Some(key) = &call.key else { continue };
             let is_named = |object: &NamedObject| object.bucket.as_str() == call.bucket && object.key.as_str() == key;
             if self.keys.len() >= KEYS_MAX || named.iter().any(is_named) {

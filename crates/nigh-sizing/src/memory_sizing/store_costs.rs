@@ -9,7 +9,6 @@ use std::collections::HashMap;
 
 use nigh_learn::{PhaseTimes, StoreLine, StoreTimes};
 use nigh_schedule::activation::{Activation, DataCallRecord};
-use nigh_schedule::named_objects::is_read;
 use nigh_terms::Namespace;
 
 /// Namespaces whose store is known; of further ones nothing is learned.
@@ -70,7 +69,7 @@ impl StoreCosts {
 }
 
 fn went_to_store(call: &DataCallRecord) -> bool {
-    is_read(call) && call.served != "hit"
+    call.is_read() && call.served != "hit"
 }
 
 /// Calls of one phase: what they took, and what they would have.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use nigh_data::ObjectId;
 use nigh_invoke::invocation::{InvocationResult, Invoke, InvokeError, InvokeRequest, UpcomingInvocation};
-use nigh_schedule::payload_walk::PayloadWalk;
+use nigh_schedule::inputs::payload_walk::PayloadWalk;
 use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
 
 use super::recorder::FeatureRecorder;

@@ -1,4 +1,4 @@
-//! Which executions there are, by name and by age. Pure, but for the inboxes of those that run.
+//! The executions, by name and by age. Pure, but for the inboxes of running ones.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -7,14 +7,14 @@ use nigh_terms::Namespace;
 use tokio::sync::mpsc;
 
 use super::leading::Message;
+use super::row::{End, Head};
 use crate::arn::WorkflowName;
-use crate::execution_row::{End, Head};
 
 /// An execution.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) head: Head,
-    /// Of one that runs: who leads it.
+    /// The inbox of its leader, if it runs.
     pub(crate) inbox: Option<mpsc::Sender<Message>>,
 }
 
@@ -30,12 +30,12 @@ impl Entry {
 
 type Name = (Namespace, WorkflowName, WorkflowName);
 
-/// See the module.
+/// The executions.
 #[derive(Default)]
 pub(crate) struct Index {
     all: BTreeMap<HistoryId, Entry>,
     names: HashMap<Name, HistoryId>,
-    /// Those that have ended, the oldest end first.
+    /// Ended executions, the oldest end first.
     ended: VecDeque<HistoryId>,
     ended_bytes: u64,
     running: usize,
@@ -58,7 +58,7 @@ impl Index {
         self.all.insert(id, entry);
     }
 
-    /// Takes one away that never began.
+    /// Removes an execution that never began.
     pub(super) fn remove(&mut self, id: HistoryId) {
         if let Some(entry) = self.all.remove(&id) {
             self.names.remove(&name_of(&entry.head));
@@ -76,12 +76,12 @@ impl Index {
         Some((id, self.all.get(&id)?))
     }
 
-    /// Those that run, also those that are not kept.
+    /// How many run, those in memory only included.
     pub(super) const fn running(&self) -> usize {
         self.running + self.unkept
     }
 
-    /// One that is not kept begins, if it may.
+    /// An execution that is in memory only begins, unless too many run.
     pub(super) const fn begin_unkept(&mut self, running_max: usize) -> bool {
         let may = self.running() < running_max;
         if may {
@@ -94,7 +94,7 @@ impl Index {
         self.unkept -= 1;
     }
 
-    /// One that ran has ended.
+    /// A running execution has ended.
     pub(super) fn end(&mut self, id: HistoryId, end: End, bytes: u64) {
         let Some(entry) = self.all.get_mut(&id) else { return };
         entry.head.end = Some(end);
@@ -105,7 +105,7 @@ impl Index {
         self.ended_bytes += bytes;
     }
 
-    /// Takes the oldest ended ones away, while there are more than `kept_max`, or more bytes.
+    /// Removes the oldest ended executions while there are more than `kept_max`, or more bytes than `kept_bytes`.
     pub(super) fn take_surplus(&mut self, kept_max: usize, kept_bytes: u64) -> Vec<HistoryId> {
         let mut gone = Vec::new();
         while self.ended.len() > kept_max || self.ended_bytes > kept_bytes {

@@ -1,71 +1,71 @@
-//! The task that leads one execution: what happened goes in, is written down, and what follows is done.
+//! The task that leads one execution: it takes events, writes them, and carries out the commands that follow.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_engine::{HistoryChange, HistoryId, PendingCommit};
-use nigh_schedule::idempotence;
+use nigh_schedule::activation::idempotence;
 use nigh_terms::{InvocationId, Namespace, Timestamp, Token};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::row::{self, End, Head};
 use super::{ExecutionsState, SyncExecutionResult};
 use crate::arn::WorkflowName;
-use crate::error_names;
 use crate::event::{Command, Event, ExecutionEvent, Outcome, TaskEnd, TaskId, TaskRun};
-use crate::execution_row::{self, End, Head};
 use crate::history::HistoryEvent;
+use crate::language::error_names;
 use crate::run::Run;
 use crate::scratch::ScratchFolder;
 
-/// What may wait for the leader of one execution.
+/// Messages that may wait for a leader.
 pub(super) const INBOX: usize = 1024;
-/// Events that are taken at once, and written together.
+/// Events that are written together.
 const TOGETHER_MAX: usize = 256;
-/// Bytes of one execution's events; it fails when it comes there.
+/// Bytes of one execution's events; at this limit it fails.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
-/// How long to wait when the disk refuses, at first and at most.
+/// How long to wait after the disk has refused a write, at first and at most.
 const WRITE_AGAIN: Duration = Duration::from_millis(200);
 const WRITE_AGAIN_MAX: Duration = Duration::from_secs(30);
-/// Writes on their way whose end was not looked at yet.
+/// Writes whose outcome may be awaited later.
 const UNSETTLED_MAX: usize = 64;
 
-/// What a leader is told.
+/// A message to a leader.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A task has ended.
     Ended { task: TaskId, end: TaskEnd, token: Token },
-    /// Somebody stops the execution.
+    /// Stop the execution.
     Stop { error: Option<String>, cause: Option<String>, done: oneshot::Sender<()> },
-    /// Somebody asks whether its beginning is written.
+    /// Answer once its first event is written.
     Begun(oneshot::Sender<()>),
-    /// Somebody asks what happened so far.
+    /// Answer with the history so far.
     History(oneshot::Sender<Vec<HistoryEvent>>),
 }
 
-/// What is kept of an execution.
+/// The stored part of an execution.
 pub(super) struct StoredExecution {
     pub(super) id: HistoryId,
     pub(super) head: Head,
-    /// Events so far.
+    /// How many events are stored.
     pub(super) events: u64,
     pub(super) bytes: u64,
     pub(super) scratch: Vec<ScratchFolder>,
 }
 
-/// See the module.
+/// Leads an execution.
 pub(super) struct ExecutionDriver {
     inner: Arc<ExecutionsState>,
     namespace: Namespace,
     run: Run,
-    /// None: it is in memory alone.
+    /// None: it is in memory only.
     kept: Option<StoredExecution>,
     pub(super) scratch: Vec<ScratchFolder>,
     own: mpsc::Sender<Message>,
     inbox: mpsc::Receiver<Message>,
-    /// Changes on their way to the disk.
+    /// Changes that are being written.
     unsettled: VecDeque<(PendingCommit, Vec<HistoryChange>)>,
-    /// Those who stopped it.
+    /// Told when it has stopped.
     stopping: Vec<oneshot::Sender<()>>,
     ended: watch::Sender<Option<SyncExecutionResult>>,
 }
@@ -84,12 +84,12 @@ impl ExecutionDriver {
         Self { inner, namespace, run, kept, scratch, own, inbox, unsettled, stopping, ended }
     }
 
-    /// Where its end comes.
+    /// Receives its end.
     pub(super) fn ended(&self) -> watch::Receiver<Option<SyncExecutionResult>> {
         self.ended.subscribe()
     }
 
-    /// Leads it to its end, or as long as it is led here. `resumed`: it was begun before.
+    /// Leads it to its end, or until another process leads it. `resumed`: it began before the start.
     pub(super) async fn lead(mut self, first: Vec<Command>, resumed: bool) {
         let is_kept = self.kept.is_some();
         let done = if resumed { self.resume().await } else { self.perform(first).await };
@@ -108,7 +108,7 @@ impl ExecutionDriver {
         }
     }
 
-    /// Waits for something to happen, and does what follows. Nothing, when it is led here no more.
+    /// Waits for events and carries out what follows. None if this process leads it no more.
     async fn step(&mut self) -> Option<()> {
         let now = self.inner.now();
         let wake = self.run.wake_at().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
@@ -142,13 +142,13 @@ impl ExecutionDriver {
                 self.stopping.push(done);
                 events.push(ExecutionEvent::Stopped { error, cause });
             }
-            // Who asked may have gone.
+            // The sender may have gone.
             Message::Begun(begun) => drop(begun.send(())),
             Message::History(shown) => drop(shown.send(self.run.shown().to_vec())),
         }
     }
 
-    /// Goes on with these events: they are written down, and what follows is done.
+    /// Applies these events, writes them, and carries out what follows.
     async fn happen(&mut self, events: Vec<ExecutionEvent>) -> Option<()> {
         let at = self.inner.now();
         let (mut commands, mut changes) = (Vec::new(), Vec::new());
@@ -159,18 +159,18 @@ impl ExecutionDriver {
             let mut event = Event { at, what };
             if let Some(kept) = &mut self.kept {
                 if kept.bytes > KEPT_BYTES_MAX {
-                    // Nothing larger comes after it.
+                    // This event is small, and the last.
                     let cause = format!("its history has more than {KEPT_BYTES_MAX} bytes");
                     event.what =
                         ExecutionEvent::Stopped { error: Some(error_names::DATA_LIMIT.to_owned()), cause: Some(cause) };
                 }
                 kept.events += 1;
-                match execution_row::add(kept.id, kept.events, &event) {
+                match row::add(kept.id, kept.events, &event) {
                     Ok(change) => {
-                        kept.bytes += execution_row::bytes_of(&change);
+                        kept.bytes += row::bytes_of(&change);
                         changes.push(change);
                     }
-                    Err(error) => tracing::error!(%error, "an event of an execution is not kept"),
+                    Err(error) => tracing::error!(%error, "an event of an execution cannot be encoded"),
                 }
             }
             commands.extend(self.run.apply(&event));
@@ -179,7 +179,7 @@ impl ExecutionDriver {
         self.perform(commands).await
     }
 
-    /// Does what is to be done.
+    /// Carries out commands.
     async fn perform(&mut self, commands: Vec<Command>) -> Option<()> {
         let mut waits = Vec::new();
         let mut begins = false;
@@ -193,7 +193,7 @@ impl ExecutionDriver {
                         waits.push(task);
                     }
                 }
-                // It goes on to its end, and nobody listens.
+                // The task goes on to its end, and nobody listens.
                 Command::Forget(_) | Command::Finish(_) => {}
             }
         }
@@ -209,17 +209,17 @@ impl ExecutionDriver {
         Some(())
     }
 
-    /// Has made ready what comes next.
+    /// Has the next functions made ready.
     fn prepare(&self) {
         for next in self.run.ahead() {
             self.inner.parts.invoke.prepare(&self.namespace, next);
         }
     }
 
-    /// What was begun before: each task ends as it did where it ran, if that is known.
+    /// Continues the tasks that began before the start: each ends as it did at its node, if that is known.
     async fn resume(&mut self) -> Option<()> {
         let begun: Vec<TaskRun> = self.run.outstanding().cloned().collect();
-        // What is due comes first.
+        // What is due fires first.
         self.happen(vec![ExecutionEvent::Time]).await?;
         let outstanding: BTreeSet<TaskId> = self.run.outstanding().map(|task| task.task).collect();
         for task in begun.into_iter().filter(|task| outstanding.contains(&task.task)) {
@@ -230,12 +230,12 @@ impl ExecutionDriver {
 
     fn may_run_again(&self, task: &TaskRun) -> bool {
         let deployed = self.inner.parts.functions.get(&self.namespace, &task.function);
-        // One that is not there does not run.
+        // A function that does not exist does not run.
         !task.later
             && deployed.is_none_or(|deployed| idempotence::says(&deployed.function.environment) == Ok(Some(true)))
     }
 
-    /// Has a task run to its end. `before`: it was begun before.
+    /// Runs a task to its end. `before`: it began before the start.
     fn begin(&self, task: TaskRun, before: bool) {
         let (inner, namespace, own) = (Arc::clone(&self.inner), self.namespace.clone(), self.own.clone());
         let (is_kept, again) = (self.kept.is_some(), self.may_run_again(&task));
@@ -252,7 +252,7 @@ impl ExecutionDriver {
         });
     }
 
-    /// Has `changes` written, behind all before.
+    /// Writes `changes`, after all earlier ones.
     async fn write(&mut self, changes: Vec<HistoryChange>) -> Option<()> {
         if changes.is_empty() {
             return Some(());
@@ -262,7 +262,7 @@ impl ExecutionDriver {
         self.settle(UNSETTLED_MAX).await
     }
 
-    /// Returns when all but `left` of the writes are on the disk. Nothing, when it is led here no more.
+    /// Returns when all but `left` writes are on the disk. None if this process leads the execution no more.
     async fn settle(&mut self, left: usize) -> Option<()> {
         while self.unsettled.len() > left
             && let Some((mut written, changes)) = self.unsettled.pop_front()
@@ -280,18 +280,19 @@ impl ExecutionDriver {
         Some(())
     }
 
-    /// It is over: that is written, and then told.
+    /// Writes the end, and then tells it.
     async fn conclude(&mut self) {
         let Some(outcome) = self.run.outcome().cloned() else { return };
         let stopped = self.inner.now();
         if self.kept.is_some() && self.write_end(&outcome, stopped).await.is_none() {
-            // Who leads it next comes to the same end by the events.
+            // The next leader comes to the same end by the events.
             return;
         }
         metrics::counter!("nigh_executions_ended_total", "status" => outcome.status()).increment(1);
         let facts = self.run.facts();
         if let Ok(name) = WorkflowName::new(&facts.name) {
-            // A name that somebody gave may be used again as soon as they hear of the end; that of an id is not.
+            // A given name may be used again as soon as its caller hears of the end, so its scratch objects are dropped first. An id
+            // is never used again.
             let is_id = facts.name == InvocationId::of_bytes(facts.id).to_string();
             let (arn, started, token) = (facts.arn.clone(), facts.started, self.run.seen().clone());
             let end = SyncExecutionResult { arn, name: name.clone(), started, stopped, outcome, token };
@@ -311,15 +312,15 @@ impl ExecutionDriver {
     async fn write_end(&mut self, outcome: &Outcome, stopped: Timestamp) -> Option<()> {
         let StoredExecution { id, head, bytes, .. } = self.kept.as_mut()?;
         let (id, end) = (*id, End::of(outcome, stopped));
-        let result = execution_row::end(id, outcome).and_then(|result| {
-            head.bytes = *bytes + execution_row::bytes_of(&result);
+        let result = row::end(id, outcome).and_then(|result| {
+            head.bytes = *bytes + row::bytes_of(&result);
             head.end = Some(end.clone());
             Ok(vec![result, head.change(id)?])
         });
         let (changes, bytes) = match result {
             Ok(changes) => (changes, head.bytes),
             Err(error) => {
-                tracing::error!(%error, "the end of an execution is not kept");
+                tracing::error!(%error, "the end of an execution cannot be encoded");
                 return None;
             }
         };
@@ -327,7 +328,7 @@ impl ExecutionDriver {
         self.settle(0).await?;
         self.inner.index.lock().end(id, end, bytes);
         if let Err(error) = self.inner.forget_oldest().await {
-            tracing::warn!(%error, "executions that ended long ago are kept until the next start");
+            tracing::warn!(%error, "old executions cannot be removed; they stay until the next start");
         }
         Some(())
     }

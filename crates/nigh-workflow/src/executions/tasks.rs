@@ -1,4 +1,4 @@
-//! One task of an execution: an invocation, and what its end is to the machine.
+//! One task of an execution: an invocation, and its end as the state machine sees it.
 
 use bytes::Bytes;
 use nigh_invoke::event_invoker::NewEvent;
@@ -8,12 +8,12 @@ use nigh_terms::{Namespace, Principal, Token};
 use serde_json::Value;
 
 use super::ExecutionsState;
-use crate::error_names;
 use crate::event::{TaskEnd, TaskRun};
+use crate::language::error_names;
 
 impl ExecutionsState {
-    /// A task that was begun before: as it ended at the node that ran it, where that is known; else it runs again, if it may
-    /// (`again`), and else nobody knows how it ended. Nothing, if it is to go on elsewhere.
+    /// A task that began before the start: its end at the node that ran it, if that is known. Else it runs again if it may
+    /// (`again`); else its outcome is unknown. None if another process will continue it.
     pub(super) async fn take_up(&self, namespace: &Namespace, task: TaskRun, again: bool) -> Option<(TaskEnd, Token)> {
         let found = if task.later { None } else { self.found_run(namespace, &task).await? };
         match found {
@@ -21,8 +21,8 @@ impl ExecutionsState {
             None if again => self.invoke_task(namespace, task, 2, true, true).await,
             None => {
                 let cause = format!(
-                    "whoever led the execution ended while invocation {} of {} ran, and no node knows how it ended; mark \
-                     the function idempotent to have it run again",
+                    "the leader of the execution ended while invocation {} of {} ran, and no node knows how the invocation \
+                     ended; mark the function idempotent to have it run again",
                     task.invocation, task.function
                 );
                 Some((failed(error_names::OUTCOME_UNKNOWN, cause), Token::empty()))
@@ -35,7 +35,7 @@ impl ExecutionsState {
         self.parts.over.run_until_cancelled(self.parts.invoke.find(namespace, task.invocation)).await
     }
 
-    /// Runs a task to its end; gives what it had seen, too. Nothing, if the node ended before. `again`: it may run more
+    /// Runs a task to its end. Returns what it had seen, too; None if another process will continue it. `again`: it may run more
     /// than once.
     pub(super) async fn invoke_task(
         &self,
@@ -47,7 +47,7 @@ impl ExecutionsState {
     ) -> Option<(TaskEnd, Token)> {
         let TaskRun { invocation, function, payload, client_context, later, token, .. } = task;
         let turn = self.parts.turns.acquire();
-        // What is kept goes on elsewhere, or in the node's next life; all else ends in this one.
+        // A stored execution continues in another process or after a restart; any other ends with this process.
         let _turn = if is_kept { self.parts.over.run_until_cancelled(turn).await?.ok()? } else { turn.await.ok()? };
         let payload = Bytes::from(payload.to_string());
         let ended = if later {
@@ -73,7 +73,7 @@ impl ExecutionsState {
         };
         match ended {
             Ok(ended) => Some(ended),
-            // It goes on elsewhere.
+            // Another process continues it.
             Err(_) if is_kept && self.parts.over.is_cancelled() => None,
             Err(error) => Some((refused(&error), Token::empty())),
         }
@@ -84,7 +84,7 @@ fn failed(error: &str, cause: impl Into<String>) -> TaskEnd {
     TaskEnd::Failed { error: error.to_owned(), cause: cause.into() }
 }
 
-/// How an invocation ended that ran.
+/// The end of an invocation that ran.
 fn end_of(invoked: &InvocationResult) -> TaskEnd {
     let answer = serde_json::from_slice::<Value>(&invoked.payload);
     match (answer, invoked.function_error) {
@@ -98,7 +98,7 @@ fn end_of(invoked: &InvocationResult) -> TaskEnd {
     }
 }
 
-/// How one ended that did not run, in the words of AWS's integration.
+/// The end of an invocation that did not run, in the words of AWS's integration.
 fn refused(error: &InvokeError) -> TaskEnd {
     let kind = match error {
         InvokeError::NotFound(_) => "Lambda.ResourceNotFoundException",

@@ -1,5 +1,4 @@
-//! What comes next: the functions that may be invoked when what runs now has ended, and their inputs as far as these can
-//! be told before. Pure.
+//! The functions that may be invoked when the running tasks have ended, and their inputs as far as they are known. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,20 +8,20 @@ use nigh_invoke::invocation::UpcomingInvocation;
 use nigh_terms::FunctionName;
 use serde_json::Value;
 
-use super::super::context::Context;
-use super::super::definition::{Kind, Resource, Scope, State, StateName};
-use super::super::template::Sight;
 use super::Run;
 use super::data::{by_path, effective, filled};
 use super::thread::{Thread, ThreadActivity};
+use crate::language::context::Context;
+use crate::language::definition::{Kind, Resource, Scope, State, StateName};
+use crate::language::template::Sight;
 
-/// States that are looked through for the functions that come next.
+/// States that are searched for the next functions.
 const STATES_MAX: usize = 64;
-/// Stands for a result that is not there yet; an input in which it is found cannot be told.
+/// Stands for an unknown result; an input that contains it is unknown.
 const UNKNOWN: &str = "\u{fffd}not known before the end";
 
 impl Run {
-    /// What may be invoked when what runs now has ended, but for the functions that run: their sandboxes are free then.
+    /// What may be invoked when the running tasks have ended; without their own functions, whose sandboxes will be free then.
     #[must_use]
     pub fn ahead(&self) -> Vec<UpcomingInvocation> {
         let (mut all, mut looked) = (Vec::new(), BTreeSet::new());
@@ -48,7 +47,7 @@ impl Run {
         all
     }
 
-    /// The input of the task that `next` is, behind what `thread` does now, if it does not hang on how that ends.
+    /// The input of the task `next`, which follows what `thread` does now, if it does not depend on how that ends.
     fn input_of(&self, thread: &Thread, next: &State) -> Option<Bytes> {
         let Kind::Task(task) = &next.kind else { return None };
         let context = thread.context(&self.facts, &self.input);
@@ -74,7 +73,7 @@ impl Run {
     }
 }
 
-/// The functions of the tasks that come first from `name` on.
+/// The functions of the first tasks from the state `name` on.
 fn leads_to(scope: &Scope, name: &StateName, found: &mut BTreeSet<FunctionName>, looked: &mut BTreeSet<StateName>) {
     if looked.len() >= STATES_MAX || !looked.insert(Arc::clone(name)) {
         return;

@@ -5,31 +5,31 @@ use std::sync::Arc;
 use nigh_terms::Token;
 use serde_json::{Value, json};
 
-use super::super::context::MapItem;
-use super::super::definition::{Count, Kind, Map, Scope};
-use super::super::error_names;
-use super::super::path::Path;
-use super::super::template::Sight;
 use super::thread::{ThreadActivity, ThreadId};
 use super::{Failure, Run, Step};
+use crate::language::context::MapItem;
+use crate::language::definition::{Count, Kind, Map, Scope};
+use crate::language::error_names;
+use crate::language::path::Path;
+use crate::language::template::Sight;
 
-/// Iterations of a map at a time that sets no limit (Step Functions: 40).
+/// Concurrent iterations of a map that sets no limit (Step Functions: 40).
 const AT_ONCE: usize = 40;
-/// And of one that does.
+/// Concurrent iterations at most.
 const AT_ONCE_MAX: usize = 1000;
 
 /// What a thread knows of those below it.
 pub(super) struct Children {
-    /// What came out of each, by its place.
+    /// The output of each, by its place.
     outputs: Vec<Option<Value>>,
     left: usize,
     running: usize,
     at_once: usize,
-    /// Of a map: what its iterations are made of.
+    /// The items of a map.
     items: Vec<Value>,
-    /// The next that begins.
+    /// The next iteration.
     next: usize,
-    /// Of a map: the effective input, which its selector looks at.
+    /// The effective input of a map, for its selector.
     input: Arc<Value>,
     failed: usize,
     tolerated: ToleratedFailures,
@@ -89,7 +89,7 @@ impl Run {
         let by_percent = percent.map(|percent| items.len() * percent.min(100) / 100);
         let tolerated = match (by_count, by_percent) {
             (None, None) => ToleratedFailures::None,
-            // The first that is passed ends it.
+            // The lower limit ends the map.
             (left, right) => ToleratedFailures::Count(left.unwrap_or(usize::MAX).min(right.unwrap_or(usize::MAX))),
         };
         let length = items.len();
@@ -115,7 +115,7 @@ impl Run {
         if length == 0 { self.children_ended(id) } else { self.begin_iterations(id) }
     }
 
-    /// Begins as many iterations as may run.
+    /// Starts as many iterations as may run.
     fn begin_iterations(&mut self, id: ThreadId) -> Step {
         let whole_input = Arc::clone(&self.input);
         loop {
@@ -158,7 +158,7 @@ impl Run {
         self.child_over(parent, child, index, output, "MapIterationSucceeded");
     }
 
-    /// And this one failed: its parent's state fails, unless that tolerates it.
+    /// The child `child` of `parent` has failed: the parent's state fails too, unless it tolerates that.
     pub(super) fn child_failed(&mut self, parent: ThreadId, child: ThreadId, index: usize, failure: &Failure) {
         let Some(thread) = self.threads.get_mut(&parent) else { return };
         let is_map = matches!(thread.state.kind, Kind::Map(_));
@@ -185,7 +185,7 @@ impl Run {
         }
     }
 
-    /// Ends all threads below `parent`; what they have seen it has seen.
+    /// Ends all threads below `parent` and joins their tokens into its own.
     pub(super) fn take_children(&mut self, parent: ThreadId) {
         if !self.threads.get(&parent).is_some_and(|thread| matches!(thread.doing, ThreadActivity::Children(_))) {
             return;

@@ -1,4 +1,4 @@
-//! What a state does with its data: input to effective input, result to output. Pure.
+//! The data of a state: from input to effective input, from result to output. Pure.
 
 use std::sync::Arc;
 
@@ -6,16 +6,17 @@ use nigh_functions::function_arn::parse_function_reference;
 use nigh_terms::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::chance::Chance;
-use super::super::context::Context;
-use super::super::definition::{Kind, Resource, Seconds, State, Task, WaitUntil, Words};
-use super::super::error_names;
-use super::super::event::{Command, TaskId, TaskRun};
-use super::super::path::{NotFound, Path};
-use super::super::template::{Sight, Template, ValueError};
-use super::super::timestamp;
 use super::thread::{ThreadActivity, ThreadId};
 use super::{DATA_BYTES_MAX, Failure, Run, Step, after};
+use crate::event::{Command, TaskId, TaskRun};
+use crate::language::chance::Chance;
+use crate::language::context::Context;
+use crate::language::definition::{Kind, Resource, Seconds, State, Task, WaitUntil, Words};
+use crate::language::error_names;
+use crate::language::path::{NotFound, Path};
+use crate::language::read::SECONDS_MAX;
+use crate::language::template::{Sight, Template, ValueError};
+use crate::language::timestamp;
 
 impl From<NotFound> for Failure {
     fn from(error: NotFound) -> Self {
@@ -29,7 +30,7 @@ impl From<ValueError> for Failure {
     }
 }
 
-/// What an absent or null path gives.
+/// The value at `path`; an empty object if the path is null.
 pub(super) fn by_path(path: Option<&Path>, sight: &Sight<'_>) -> Result<Value, NotFound> {
     path.map_or_else(|| Ok(json!({})), |path| sight.find(path))
 }
@@ -74,17 +75,18 @@ fn within_limit(value: &Value) -> Step {
     if bytes <= DATA_BYTES_MAX {
         return Ok(());
     }
-    let cause = format!("{bytes} bytes of JSON; {DATA_BYTES_MAX} may pass between states: pass larger data as objects");
+    let cause =
+        format!("{bytes} bytes of JSON; at most {DATA_BYTES_MAX} may pass between states: pass larger data as objects");
     Err(Failure::new(error_names::DATA_LIMIT, cause))
 }
 
 fn whole(value: &Value, path: &Path) -> Result<u64, Failure> {
-    let number = value.as_u64().filter(|number| *number <= super::super::read::SECONDS_MAX);
+    let number = value.as_u64().filter(|number| *number <= SECONDS_MAX);
     number.ok_or_else(|| Failure::new(error_names::RUNTIME, format!("{} is no whole number of seconds", path.text())))
 }
 
 impl Run {
-    /// Does what the state of a thread says.
+    /// Runs the state of a thread.
     pub(super) fn work(&mut self, id: ThreadId) -> Step {
         let Some(thread) = self.threads.get(&id) else { return Ok(()) };
         let (state, whole_input) = (Arc::clone(&thread.state), Arc::clone(&self.input));
@@ -200,7 +202,7 @@ impl Run {
         Ok(())
     }
 
-    /// The state has this result: it is selected from, and put into the input.
+    /// The state has this result, which the selector and the result path put into the input.
     pub(super) fn result(&mut self, id: ThreadId, result: Value) -> Step {
         let Some(thread) = self.threads.get(&id) else { return Ok(()) };
         let (state, whole_input) = (Arc::clone(&thread.state), Arc::clone(&self.input));
@@ -231,7 +233,7 @@ fn date(value: &Value, path: &Path) -> Result<Timestamp, Failure> {
     date.ok_or_else(|| Failure::new(error_names::RUNTIME, format!("{} is no date", path.text())))
 }
 
-/// An invocation as `lambda:invoke` is given it.
+/// The invocation that the parameters of `lambda:invoke` ask for.
 fn by_parameters(
     task: TaskId,
     invocation: nigh_terms::InvocationId,

@@ -5,31 +5,32 @@ use std::sync::Arc;
 use nigh_terms::{Timestamp, Token};
 use serde_json::Value;
 
-use super::super::context::{Context, MapItem};
-use super::super::definition::{Scope, State};
-use super::super::event::{Facts, TaskId};
+use super::Run;
 use super::children::Children;
+use crate::event::{Command, Facts, TaskId};
+use crate::language::context::{Context, MapItem};
+use crate::language::definition::{Scope, State};
 
-/// Names a thread within its execution: dense, in the order of their beginning.
+/// A thread's number within its execution: dense, in the order in which threads begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ThreadId(pub(super) u64);
 
 /// What a thread does in its state.
 pub(super) enum ThreadActivity {
-    /// It is about to do what the state says, for the first time or again.
+    /// It is about to run its state, for the first time or again.
     Trying,
     /// A function runs.
     Task { task: TaskId },
-    /// It waits, as a `Wait` says; then this comes out.
+    /// It waits in a `Wait`; then this is the output.
     Waiting { output: Value },
-    /// It waits until it is tried again.
+    /// It waits for the next try.
     BackingOff,
     /// Threads below it run.
     Children(Children),
 }
 
 pub(super) struct Thread {
-    /// The thread whose child it is, and which one.
+    /// Its parent thread, and its place among the children.
     pub(super) parent: Option<(ThreadId, usize)>,
     pub(super) scope: Arc<Scope>,
     pub(super) state: Arc<State>,
@@ -38,13 +39,13 @@ pub(super) struct Thread {
     pub(super) entered: Timestamp,
     /// How often each rule of the state's `Retry` was used.
     pub(super) tries: Vec<u32>,
-    /// Within a map: the item of the innermost.
+    /// The item of the innermost map around it.
     pub(super) item: Option<Arc<MapItem>>,
     /// What those before it had seen.
     pub(super) token: Token,
     pub(super) doing: ThreadActivity,
     pub(super) timer: Option<Timestamp>,
-    /// The last event that was shown of it.
+    /// Its last event in the history.
     pub(super) shown: u64,
 }
 
@@ -65,7 +66,7 @@ impl Thread {
         Self { parent, scope, state, input, entered: now, tries, item, token, doing, timer: None, shown }
     }
 
-    /// Goes over to another state.
+    /// Enters another state.
     pub(super) fn enter(&mut self, state: Arc<State>, input: Arc<Value>, now: Timestamp) {
         self.tries = vec![0; state.retry.len()];
         self.state = state;
@@ -83,6 +84,55 @@ impl Thread {
             entered: self.entered,
             retries: self.tries.iter().sum(),
             item: self.item.as_deref(),
+        }
+    }
+}
+
+impl Run {
+    pub(super) fn begin_thread(
+        &mut self,
+        parent: Option<(ThreadId, usize)>,
+        scope: &Arc<Scope>,
+        input: Arc<Value>,
+        item: Option<Arc<MapItem>>,
+        token: Token,
+        shown: u64,
+    ) {
+        // What `read` makes always has the state that it starts at.
+        let Some(state) = scope.states.get(&scope.start).cloned() else { return };
+        let id = ThreadId(self.threads_made);
+        self.threads_made += 1;
+        let thread = Thread::new(parent, Arc::clone(scope), state, input, item, token, shown, self.now);
+        self.threads.insert(id, thread);
+        self.entered(id);
+    }
+
+    /// Removes a thread and all below it.
+    pub(super) fn remove_thread(&mut self, id: ThreadId) -> Option<Thread> {
+        self.take_children(id);
+        let thread = self.threads.remove(&id)?;
+        if let Some(at) = thread.timer {
+            self.timers.remove(&(at, id));
+        }
+        if let ThreadActivity::Task { task } = thread.doing
+            && self.tasks.remove(&task).is_some()
+        {
+            self.commands.push(Command::Forget(task));
+        }
+        Some(thread)
+    }
+
+    pub(super) fn set_timer(&mut self, id: ThreadId, at: Timestamp) {
+        self.clear_timer(id);
+        if let Some(thread) = self.threads.get_mut(&id) {
+            thread.timer = Some(at);
+            self.timers.insert((at, id));
+        }
+    }
+
+    pub(super) fn clear_timer(&mut self, id: ThreadId) {
+        if let Some(at) = self.threads.get_mut(&id).and_then(|thread| thread.timer.take()) {
+            self.timers.remove(&(at, id));
         }
     }
 }

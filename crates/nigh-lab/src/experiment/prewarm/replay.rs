@@ -7,10 +7,10 @@ use nigh_data::NamePrint;
 use nigh_data::ObjectId;
 use nigh_data::fetch_us;
 use nigh_objects::eviction::{DEFAULT_DOUBTFUL, Order, Origin, S3Fifo};
-use nigh_schedule::application_objects::{ApplicationObjects, FinishedRun, Names};
-use nigh_schedule::payload_walk::PayloadWalk;
-use nigh_schedule::prefetch::{PrefetchUse, Prefetches};
-use nigh_schedule::touched::TouchedObject;
+use nigh_schedule::activation::touched::TouchedObject;
+use nigh_schedule::inputs::application_objects::{ApplicationObjects, FinishedRun, Names};
+use nigh_schedule::inputs::payload_walk::PayloadWalk;
+use nigh_schedule::inputs::prefetch::{PrefetchUse, Prefetches};
 use nigh_terms::{BucketName, FunctionName, Monotonic, Namespace};
 
 use super::applications::{Application, Object, RunObjects, Start, bucket};
@@ -104,7 +104,7 @@ impl Player<'_> {
             self.prefetches.read(NamePrint::of(&one.object(&self.namespace)));
         }
         self.prefetches.settle(at(now));
-        let object = |named: &nigh_schedule::named_objects::NamedObject| {
+        let object = |named: &nigh_schedule::inputs::named_objects::NamedObject| {
             let (namespace, bucket, key) = (self.namespace.clone(), named.bucket.clone(), named.key.clone());
             NamePrint::of(&ObjectId { namespace, bucket, key })
         };

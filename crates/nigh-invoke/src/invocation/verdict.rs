@@ -1,0 +1,246 @@
+//! How an invocation ended: what its record says and what its caller gets. Pure.
+//!
+//! The error objects are Lambda's, word for word where clients are known to look at them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use nigh_sandbox::runtime_api::{RESPONSE_BYTES_MAX, Reply};
+use nigh_sandbox::sandbox::SandboxEnd;
+use nigh_schedule::activation::Outcome;
+use nigh_terms::InvocationId;
+use serde_json::Value;
+
+/// The value of `X-Amz-Function-Error`: Lambda knows no other since `Handled` went away.
+const UNHANDLED: &str = "Unhandled";
+/// How much of an error's message a record keeps; the caller gets all of it.
+const MESSAGE_CHARS_MAX: usize = 1024;
+/// The error type of a client that sends none.
+const UNKNOWN_ERROR_TYPE: &str = "Runtime.Unknown";
+
+/// How an invocation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// For the record.
+    pub(crate) outcome: Outcome,
+    /// For the caller: the handler's answer, or an error object.
+    pub(crate) payload: Bytes,
+    /// Set if the payload is an error object.
+    pub(crate) function_error: Option<&'static str>,
+}
+
+impl Verdict {
+    /// The verdict on `reply`, of invocation `id`.
+    pub(crate) fn of_reply(id: InvocationId, reply: Reply) -> Self {
+        match reply {
+            Reply::Response(payload) => Self { outcome: Outcome::Answered, payload, function_error: None },
+            Reply::Error { payload, error_type } => {
+                let (payload, error_type, message) = error_object(payload, error_type);
+                Self::failed(Outcome::HandlerError { error_type, message }, payload)
+            }
+            Reply::TooLarge => {
+                let error_type = "Function.ResponseSizeTooLarge".to_owned();
+                let message = format!(
+                    "Response payload size exceeded maximum allowed payload size ({RESPONSE_BYTES_MAX} bytes)."
+                );
+                let payload = made(&error_type, &message);
+                Self::failed(Outcome::HandlerError { error_type, message }, payload)
+            }
+            Reply::Ended { end, .. } => {
+                let payload = exit_object(id, &end);
+                let outcome = match end {
+                    SandboxEnd::OutOfMemory => Outcome::OutOfMemory,
+                    SandboxEnd::Destroyed => Outcome::Stopped,
+                    SandboxEnd::Exited(0) => Outcome::Crashed { reason: "exited without an answer".to_owned() },
+                    SandboxEnd::Exited(code) => Outcome::Crashed { reason: format!("exited with status {code}") },
+                    SandboxEnd::Signalled(signal) => {
+                        let name = signal_name(signal).map(|name| format!(" ({name})")).unwrap_or_default();
+                        Outcome::Crashed { reason: format!("was ended by signal {signal}{name}") }
+                    }
+                };
+                Self::failed(outcome, payload)
+            }
+        }
+    }
+
+    /// The verdict on an invocation whose sandbox could not be initialised, in the sandbox's own words.
+    pub(crate) fn of_init_error(payload: Bytes, error_type: Option<String>) -> Self {
+        let (payload, error_type, message) = error_object(payload, error_type);
+        Self::failed(Outcome::InitError { error_type, message }, payload)
+    }
+
+    /// The verdict on invocation `id`, whose sandbox ended before it was initialised.
+    pub(crate) fn of_init_end(id: InvocationId, end: &SandboxEnd) -> Self {
+        let outcome = match end {
+            SandboxEnd::OutOfMemory => Outcome::OutOfMemory,
+            SandboxEnd::Destroyed => Outcome::Stopped,
+            other => Outcome::InitError {
+                error_type: "Runtime.ExitError".to_owned(),
+                message: format!("Runtime exited {}", exit_reason(other)),
+            },
+        };
+        Self::failed(outcome, exit_object(id, end))
+    }
+
+    /// The verdict on invocation `id`, which had `timeout`.
+    pub(crate) fn timed_out(id: InvocationId, timeout: Duration) -> Self {
+        let message = format!("RequestId: {id} Error: {}", timeout_message(timeout));
+        Self::failed(Outcome::TimedOut, made("Sandbox.Timedout", &message))
+    }
+
+    /// The verdict on invocation `id`, whose sandbox ended without an answer and without a reason.
+    pub(crate) fn lost(id: InvocationId) -> Self {
+        Self::of_reply(id, Reply::Ended { end: SandboxEnd::Destroyed, taken: false })
+    }
+
+    const fn failed(outcome: Outcome, payload: Bytes) -> Self {
+        Self { outcome, payload, function_error: Some(UNHANDLED) }
+    }
+}
+
+/// What Lambda prints and says when the time is up.
+pub(crate) fn timeout_message(timeout: Duration) -> String {
+    format!("Task timed out after {:.2} seconds", timeout.as_secs_f64())
+}
+
+fn made(error_type: &str, message: &str) -> Bytes {
+    serde_json::json!({ "errorType": error_type, "errorMessage": message }).to_string().into()
+}
+
+/// What a runtime client sent as an error object, or one made around it if it is none: payload, type and message.
+fn error_object(payload: Bytes, error_type: Option<String>) -> (Bytes, String, String) {
+    match serde_json::from_slice::<Value>(&payload) {
+        Ok(Value::Object(object)) => {
+            let text = |name: &str| object.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
+            let kind = text("errorType").or(error_type).unwrap_or_else(|| UNKNOWN_ERROR_TYPE.to_owned());
+            let message = text("errorMessage").unwrap_or_default();
+            (payload, shortened(&kind), shortened(&message))
+        }
+        _ => {
+            let kind = shortened(&error_type.unwrap_or_else(|| UNKNOWN_ERROR_TYPE.to_owned()));
+            let message = shortened(&String::from_utf8_lossy(&payload));
+            (made(&kind, &message), kind, message)
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(MESSAGE_CHARS_MAX).collect()
+}
+
+fn exit_object(id: InvocationId, end: &SandboxEnd) -> Bytes {
+    let error_type = if *end == SandboxEnd::OutOfMemory { "Runtime.OutOfMemory" } else { "Runtime.ExitError" };
+    made(error_type, &format!("RequestId: {id} Error: Runtime exited {}", exit_reason(end)))
+}
+
+fn exit_reason(end: &SandboxEnd) -> String {
+    match end {
+        SandboxEnd::Exited(0) => "without providing a reason".to_owned(),
+        SandboxEnd::Exited(code) => format!("with error: exit status {code}"),
+        SandboxEnd::Signalled(signal) => {
+            let name = signal_name(*signal).map_or_else(|| format!("signal {signal}"), str::to_owned);
+            format!("with error: signal: {name}")
+        }
+        SandboxEnd::OutOfMemory => "with error: signal: killed".to_owned(),
+        SandboxEnd::Destroyed => "because the node is shutting down".to_owned(),
+    }
+}
+
+/// A signal as Lambda names it, if it does.
+const fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        4 => "illegal instruction",
+        6 => "aborted",
+        7 => "bus error",
+        8 => "floating point exception",
+        9 => "killed",
+        11 => "segmentation fault",
+        15 => "terminated",
+        31 => "bad system call",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(verdict: &Verdict) -> Value {
+        assert_eq!(verdict.function_error, Some("Unhandled"));
+        serde_json::from_slice(&verdict.payload).unwrap()
+    }
+
+    #[test]
+    fn an_answer_is_passed_on_as_it_is() {
+        let verdict = Verdict::of_reply(InvocationId::now(), Reply::Response(Bytes::from_static(b"not json")));
+        assert_eq!((verdict.payload.as_ref(), verdict.function_error), (&b"not json"[..], None));
+        assert_eq!(verdict.outcome, Outcome::Answered);
+    }
+
+    #[test]
+    fn a_handlers_error_reaches_the_caller_whole_with_its_trace() {
+        let sent = br#"{"errorMessage":"no","errorType":"ValueError","stackTrace":["app.py line 3"]}"#;
+        let reply = Reply::Error { payload: Bytes::from_static(sent), error_type: None };
+        let verdict = Verdict::of_reply(InvocationId::now(), reply);
+        assert_eq!(verdict.payload.as_ref(), sent);
+        let outcome = Outcome::HandlerError { error_type: "ValueError".to_owned(), message: "no".to_owned() };
+        assert_eq!(verdict.outcome, outcome);
+    }
+
+    #[test]
+    fn an_error_that_is_no_object_becomes_one() {
+        for garbage in [&b"\xff\xfe"[..], b"", b"[1]", b"\"text\""] {
+            let reply = Reply::Error { payload: garbage.into(), error_type: Some("Mine.Broken".to_owned()) };
+            let verdict = Verdict::of_reply(InvocationId::now(), reply);
+            assert_eq!(object(&verdict)["errorType"], "Mine.Broken");
+        }
+    }
+
+    #[test]
+    fn ends_are_told_in_lambdas_words() {
+        let id = InvocationId::now();
+        let ended = |end| object(&Verdict::of_reply(id, Reply::Ended { end, taken: true }));
+        let exit = ended(SandboxEnd::Exited(1));
+        assert_eq!(exit["errorType"], "Runtime.ExitError");
+        assert_eq!(exit["errorMessage"], format!("RequestId: {id} Error: Runtime exited with error: exit status 1"));
+        let silent = ended(SandboxEnd::Exited(0));
+        assert_eq!(silent["errorMessage"], format!("RequestId: {id} Error: Runtime exited without providing a reason"));
+        let killed = ended(SandboxEnd::Signalled(11));
+        assert!(killed["errorMessage"].as_str().unwrap().ends_with("with error: signal: segmentation fault"));
+        let memory = ended(SandboxEnd::OutOfMemory);
+        assert_eq!(memory["errorType"], "Runtime.OutOfMemory");
+        let late = object(&Verdict::timed_out(id, Duration::from_secs(3)));
+        assert_eq!(late["errorType"], "Sandbox.Timedout");
+        assert_eq!(late["errorMessage"], format!("RequestId: {id} Error: Task timed out after 3.00 seconds"));
+        let large = object(&Verdict::of_reply(id, Reply::TooLarge));
+        assert_eq!(large["errorType"], "Function.ResponseSizeTooLarge");
+    }
+
+    #[test]
+    fn an_end_before_the_first_request_is_an_init_error_unless_memory_ran_out() {
+        let id = InvocationId::now();
+        let verdict = Verdict::of_init_end(id, &SandboxEnd::Exited(2));
+        assert!(matches!(verdict.outcome, Outcome::InitError { error_type, .. } if error_type == "Runtime.ExitError"));
+        assert_eq!(Verdict::of_init_end(id, &SandboxEnd::OutOfMemory).outcome, Outcome::OutOfMemory);
+    }
+
+    #[test]
+    fn what_the_node_ended_has_not_crashed() {
+        let id = InvocationId::now();
+        let stopped = Verdict::of_reply(id, Reply::Ended { end: SandboxEnd::Destroyed, taken: true });
+        assert_eq!(stopped.outcome, Outcome::Stopped);
+        assert!(object(&stopped)["errorMessage"].as_str().unwrap().ends_with("because the node is shutting down"));
+        assert_eq!(Verdict::of_init_end(id, &SandboxEnd::Destroyed).outcome, Outcome::Stopped);
+    }
+
+    #[test]
+    fn a_record_says_how_a_process_went_with_the_signals_number() {
+        let reason = |end| match Verdict::of_reply(InvocationId::now(), Reply::Ended { end, taken: true }).outcome {
+            Outcome::Crashed { reason } => reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reason(SandboxEnd::Exited(3)), "exited with status 3");
+        assert_eq!(reason(SandboxEnd::Signalled(6)), "was ended by signal 6 (aborted)");
+        assert_eq!(reason(SandboxEnd::Signalled(40)), "was ended by signal 40");
+    }
+}

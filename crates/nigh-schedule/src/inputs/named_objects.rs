@@ -1,0 +1,56 @@
+//! Which objects an invocation's input names, and which of them it read: the base of every feature of its data.
+//!
+//! Three forms are known: a JSON object with a bucket's and a key's member, S3's event notification (its `s3` member),
+//! and a text `s3://bucket/key`; `payload_walk` finds them. Which of the named objects are inputs is not guessed from names:
+//! `input_paths` learns it from what invocations read. Pure.
+
+use std::collections::BTreeSet;
+
+use nigh_terms::{BucketName, ObjectKey};
+use smol_str::SmolStr;
+
+use crate::activation::DataCallRecord;
+
+/// An object that an input names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedObject {
+    /// The members on the way to it, joined by `/`; members of lists are `*`.
+    pub path: SmolStr,
+    /// Its bucket.
+    pub bucket: BucketName,
+    /// Its key.
+    pub key: ObjectKey,
+}
+
+/// The paths of those among `named` that the invocation read.
+#[must_use]
+pub fn input_paths(named: &[NamedObject], calls: &[DataCallRecord]) -> BTreeSet<String> {
+    let was_read = |object: &&NamedObject| {
+        calls.iter().any(|call| {
+            call.is_read() && call.bucket == object.bucket.as_str() && call.key.as_deref() == Some(object.key.as_str())
+        })
+    };
+    named.iter().filter(was_read).map(|object| object.path.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::payload_walk::PayloadWalk;
+
+    #[test]
+    fn an_input_is_what_was_read() {
+        let payload = r#"{"input":{"bucket":"photos","key":"in.png"},"output":{"bucket":"photos","key":"out.png"}}"#;
+        let call = |served: &str, key: &str| DataCallRecord {
+            served: served.to_owned(),
+            bucket: "photos".to_owned(),
+            key: Some(key.to_owned()),
+            bytes: 1,
+            began_us: 0,
+            took_us: 1,
+        };
+        let calls = [call("miss", "in.png"), call("write", "out.png"), call("hit", "other")];
+        let paths = input_paths(&PayloadWalk::of(payload.as_bytes()).objects, &calls);
+        assert_eq!(paths, BTreeSet::from(["/input".to_owned()]));
+    }
+}

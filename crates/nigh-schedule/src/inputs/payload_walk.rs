@@ -1,0 +1,444 @@
+//! One walk through an invocation's input: the objects that it names, and its other arguments as features. Pure.
+//!
+//! Every invocation waits for it, so it is one pass without a tree, and everything is bounded: the bytes of the payload, values,
+//! depth, objects, arguments. Whatever is larger, deeper, no number or no JSON is left out. Which named objects are read, and
+//! which words are keys of objects, is not guessed here: `input_rules` learns it from what invocations read.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use nigh_learn::{FeatureRow, WORD_BYTES_MAX};
+use nigh_terms::{BucketName, ObjectKey};
+use percent_encoding::percent_decode_str;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use smol_str::ToSmolStr as _;
+
+use super::named_objects::NamedObject;
+
+/// Larger inputs are not read: the function would wait too long.
+const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+/// Values that are looked at; the walk ends there.
+const VALUES_MAX: usize = 10_000;
+/// Values below this depth are passed over.
+const DEPTH_MAX: usize = 16;
+/// Named objects beyond this many are not looked at.
+const OBJECTS_MAX: usize = 16;
+/// Further arguments are not features: the rest of a row is for what is known of the input's data.
+pub const ARGUMENTS_MAX: usize = 16;
+/// Members of a list beyond this many are no arguments.
+const LIST_MAX: usize = 8;
+/// Words that may be keys and are longer than features keep: so many, of so many bytes (S3's longest key).
+const LONG_WORDS_MAX: usize = 4;
+const KEY_BYTES_MAX: usize = 1024;
+/// Room for the members on the way to a place, of most inputs.
+const PLACE_BYTES: usize = 128;
+/// The size of an input is a feature in steps of this: small ones differ by nothing but their names.
+const SIZE_STEP: usize = 16 * 1024;
+
+/// What features of arguments begin with.
+pub const ARGUMENT_PREFIX: &str = "arg_";
+/// The feature that is the payload's own size.
+const SIZE_FEATURE: &str = "arg_payload_bytes";
+
+/// Names of members that hold a bucket's name, and those that hold a key.
+const BUCKET_MEMBERS: [&str; 4] = ["bucket", "Bucket", "bucketName", "bucket_name"];
+const KEY_MEMBERS: [&str; 4] = ["key", "Key", "objectKey", "object_key"];
+
+/// What an input says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PayloadWalk {
+    /// The objects that it names, in its order.
+    pub objects: Vec<NamedObject>,
+    /// Its numbers, truth values and words, as `arg_` and the members' names joined by dots; the size of the payload.
+    pub arguments: FeatureRow,
+    /// Words that are too long for a feature and short enough to be a key, by the feature's name.
+    pub long_words: Vec<(Box<str>, Box<str>)>,
+}
+
+impl PayloadWalk {
+    /// Walks through `payload`.
+    #[must_use]
+    pub fn of(payload: &[u8]) -> Self {
+        // Room for what most inputs have, so that nothing is reallocated.
+        let mut walker = Walker {
+            path: String::with_capacity(PLACE_BYTES),
+            name: String::with_capacity(PLACE_BYTES),
+            walk: PayloadWalk { arguments: FeatureRow::with_capacity(ARGUMENTS_MAX), ..PayloadWalk::default() },
+            seen: 0,
+        };
+        if payload.len() <= PAYLOAD_BYTES_MAX {
+            walker.name.push_str(ARGUMENT_PREFIX);
+            let mut reader = serde_json::Deserializer::from_slice(payload);
+            let here = WalkPosition { walker: &mut walker, depth: 0, is_argument: true, is_half: false };
+            // If it ends early or is no JSON, what was found until then counts.
+            let _ended_early = here.deserialize(&mut reader);
+        }
+        let mut walk = walker.walk;
+        let steps = (payload.len() / SIZE_STEP * SIZE_STEP) as f64;
+        let _always_a_number = walk.arguments.set_number(SIZE_FEATURE, steps);
+        walk
+    }
+}
+
+struct Walker {
+    walk: PayloadWalk,
+    /// The members on the way here: as the path of named objects, and as the name of features.
+    path: String,
+    name: String,
+    seen: usize,
+}
+
+/// What a value was, for its parent.
+enum WalkedValue<'de> {
+    Other,
+    Text(Cow<'de, str>),
+    /// An object, with a text `name` and a text `key`.
+    Members {
+        name: Option<Cow<'de, str>>,
+        key: Option<Cow<'de, str>>,
+    },
+    /// What an event notification says of an object.
+    Notification,
+}
+
+impl Walker {
+    fn object(&mut self, bucket: &str, key: &str) {
+        if self.walk.objects.len() < OBJECTS_MAX
+            && let (Ok(bucket), Ok(key)) = (BucketName::new(bucket), ObjectKey::new(key))
+        {
+            self.walk.objects.push(NamedObject { path: self.path.as_str().into(), bucket, key });
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.walk.arguments.len() < ARGUMENTS_MAX
+    }
+
+    // A name that no feature can have, or a number that is none, is no argument.
+    fn number(&mut self, value: f64) {
+        if self.has_room() {
+            let _refused = self.walk.arguments.set_number(&self.name, value);
+        }
+    }
+
+    fn truth(&mut self, value: bool) {
+        if self.has_room() {
+            let _refused = self.walk.arguments.set_bool(&self.name, value);
+        }
+    }
+
+    fn word(&mut self, text: &str) {
+        if !self.has_room() || self.walk.arguments.set_word(&self.name, text).is_err() {
+            return;
+        }
+        let long = text.len() > WORD_BYTES_MAX && text.len() <= KEY_BYTES_MAX;
+        if long && self.walk.long_words.len() < LONG_WORDS_MAX {
+            self.walk.long_words.push((self.name.as_str().into(), text.into()));
+        }
+    }
+
+    /// What has the name of this place, or is below it, is no argument.
+    fn forget_below(&mut self) {
+        let name = self.name.as_str();
+        let is_below =
+            |other: &str| other.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        // At the top everything is.
+        let all = name == ARGUMENT_PREFIX;
+        self.walk.arguments.retain(|other| !all && !is_below(other));
+        self.walk.long_words.retain(|(other, _)| !all && !is_below(other));
+    }
+
+    /// Enters a member. Returns what `leave` needs.
+    fn enter(&mut self, path: &str, name: &str) -> (usize, usize) {
+        let back = (self.path.len(), self.name.len());
+        self.path.push('/');
+        self.path.push_str(path);
+        if self.name.len() > ARGUMENT_PREFIX.len() {
+            self.name.push('.');
+        }
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+        if name.bytes().all(legal) {
+            self.name.push_str(name);
+        } else {
+            self.name.extend(name.chars().map(|c| if c.is_ascii() && legal(c as u8) { c } else { '_' }));
+        }
+        back
+    }
+
+    fn leave(&mut self, (path, name): (usize, usize)) {
+        self.path.truncate(path);
+        self.name.truncate(name);
+    }
+}
+
+/// A place in the input.
+struct WalkPosition<'w> {
+    walker: &'w mut Walker,
+    depth: usize,
+    /// What is here may be an argument.
+    is_argument: bool,
+    /// A text here may be half of an object's name: the parent, which sees both halves, decides whether it is an argument.
+    is_half: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for WalkPosition<'_> {
+    type Value = WalkedValue<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<WalkedValue<'de>, D::Error> {
+        self.walker.seen += 1;
+        if self.walker.seen > VALUES_MAX {
+            return Err(D::Error::custom("enough was seen"));
+        }
+        if self.depth > DEPTH_MAX {
+            return IgnoredAny::deserialize(deserializer).map(|_| WalkedValue::Other);
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+/// A member's name, borrowed where the text has no escapes.
+#[derive(Deserialize)]
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl WalkPosition<'_> {
+    fn text<'de>(self, text: Cow<'de, str>) -> WalkedValue<'de> {
+        match text.strip_prefix("s3://").and_then(|rest| rest.split_once('/')) {
+            Some((bucket, key)) => self.walker.object(bucket, key),
+            None if self.is_argument && !self.is_half => self.walker.word(&text),
+            None => {}
+        }
+        WalkedValue::Text(text)
+    }
+}
+
+impl<'de> Visitor<'de> for WalkPosition<'_> {
+    type Value = WalkedValue<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<WalkedValue<'de>, E> {
+        Ok(WalkedValue::Other)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<WalkedValue<'de>, E> {
+        if self.is_argument {
+            self.walker.truth(value);
+        }
+        Ok(WalkedValue::Other)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<WalkedValue<'de>, E> {
+        self.visit_f64(value as f64)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<WalkedValue<'de>, E> {
+        self.visit_f64(value as f64)
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<WalkedValue<'de>, E> {
+        if self.is_argument {
+            self.walker.number(value);
+        }
+        Ok(WalkedValue::Other)
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<WalkedValue<'de>, E> {
+        Ok(self.text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<WalkedValue<'de>, E> {
+        Ok(self.text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<WalkedValue<'de>, A::Error> {
+        let Self { walker, depth, is_argument, .. } = self;
+        let mut at = 0;
+        loop {
+            let back = walker.enter("*", &at.to_smolstr());
+            let is_argument = is_argument && at < LIST_MAX;
+            let here = WalkPosition { walker, depth: depth + 1, is_argument, is_half: false };
+            let member = members.next_element_seed(here);
+            walker.leave(back);
+            if member?.is_none() {
+                break;
+            }
+            at += 1;
+        }
+        Ok(WalkedValue::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<WalkedValue<'de>, A::Error> {
+        let Self { walker, depth, is_argument, .. } = self;
+        // Each with the member's name: the first of the names that a bucket or a key may have.
+        let mut bucket: Option<(Cow<'de, str>, Cow<'de, str>)> = None;
+        let mut key: Option<(Cow<'de, str>, Cow<'de, str>)> = None;
+        let (mut name, mut of_bucket, mut of_object, mut is_record) = (None, None, None, false);
+        while let Some(MemberName(member)) = members.next_key()? {
+            let back = walker.enter(&member, &member);
+            let is_half = BUCKET_MEMBERS.contains(&&*member) || KEY_MEMBERS.contains(&&*member);
+            let seen = members.next_value_seed(WalkPosition { walker, depth: depth + 1, is_argument, is_half });
+            walker.leave(back);
+            match seen? {
+                WalkedValue::Text(text) if BUCKET_MEMBERS.contains(&&*member) => {
+                    bucket = bucket.or(Some((member, text)))
+                }
+                WalkedValue::Text(text) if KEY_MEMBERS.contains(&&*member) => key = key.or(Some((member, text))),
+                WalkedValue::Text(text) if member == "name" => name = Some(text),
+                WalkedValue::Members { name: Some(name), .. } if member == "bucket" => of_bucket = Some(name),
+                WalkedValue::Members { key: Some(key), .. } if member == "object" => of_object = Some(key),
+                WalkedValue::Notification => is_record |= member == "s3",
+                WalkedValue::Other | WalkedValue::Text(_) | WalkedValue::Members { .. } => {}
+            }
+        }
+        if let (Some((_, bucket)), Some((_, key))) = (&bucket, &key) {
+            walker.object(bucket, key);
+        } else if let (Some(bucket), Some(key)) = (&of_bucket, &of_object) {
+            // A notification's key is encoded as in a form.
+            let key = key.replace('+', " ");
+            if let Ok(key) = percent_decode_str(&key).decode_utf8() {
+                walker.object(bucket, &key);
+            }
+            walker.forget_below();
+            return Ok(WalkedValue::Notification);
+        } else if is_argument {
+            for (member, text) in bucket.iter().chain(&key) {
+                let back = walker.enter(member, member);
+                walker.word(text);
+                walker.leave(back);
+            }
+        }
+        if is_record {
+            // The rest of S3's record: dates, addresses, identifiers.
+            walker.forget_below();
+        }
+        Ok(WalkedValue::Members { name, key: key.map(|(_, key)| key) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_learn::FeatureValue;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn objects(payload: &str) -> Vec<(String, String)> {
+        let found = PayloadWalk::of(payload.as_bytes()).objects.into_iter();
+        found.map(|object| (object.path.to_string(), format!("{}/{}", object.bucket, object.key))).collect()
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected.iter().map(|(path, object)| ((*path).to_owned(), (*object).to_owned())).collect()
+    }
+
+    /// The arguments but for the payload's size.
+    fn arguments(payload: &str) -> Vec<(String, String)> {
+        let row = PayloadWalk::of(payload.as_bytes()).arguments;
+        let of = |value: &FeatureValue| match value {
+            FeatureValue::Number(number) => number.to_string(),
+            FeatureValue::Word(word) => format!("{word:?}"),
+        };
+        row.iter()
+            .filter(|(name, _)| name.as_str() != SIZE_FEATURE)
+            .map(|(name, value)| (name.to_string(), of(value)))
+            .collect()
+    }
+
+    #[test]
+    fn objects_are_found_as_pairs_as_notifications_and_as_addresses() {
+        let payload = r#"{"input":{"bucket":"photos","key":"in.png"},"output":{"bucket":"photos","key":"out.png"}}"#;
+        assert_eq!(objects(payload), pairs(&[("/input", "photos/in.png"), ("/output", "photos/out.png")]));
+        let payload = r#"{"Records":[{"s3":{"bucket":{"name":"photos"},"object":{"key":"a b","size":3}}}]}"#;
+        assert_eq!(objects(payload), pairs(&[("/Records/*/s3", "photos/a b")]));
+        assert_eq!(objects(r#"{"from":"s3://photos/x/y"}"#), pairs(&[("/from", "photos/x/y")]));
+        let beside = r#"{"key":"in","bucket":"photos","mask":"s3://photos/mask"}"#;
+        assert_eq!(objects(beside), pairs(&[("/mask", "photos/mask"), ("", "photos/in")]));
+    }
+
+    #[test]
+    fn the_key_of_a_notification_is_decoded() {
+        let payload = r#"{"Records":[{"awsRegion":"eu","s3":{"bucket":{"name":"photos","arn":"x"},
+            "object":{"key":"a+b%2Bc%C3%A4"}}}]}"#;
+        assert_eq!(objects(payload), pairs(&[("/Records/*/s3", "photos/a b+cä")]));
+        assert!(arguments(payload).is_empty(), "what S3 says beside is no argument");
+        let broken = payload.replace("%C3%A4", "%C3");
+        assert!(objects(&broken).is_empty(), "no text");
+    }
+
+    #[test]
+    fn arguments_are_numbers_truth_values_and_words_by_their_names() {
+        let payload = r#"{"input":{"bucket":"photos","key":"in.png","sigma":2.5},"width":640,"fast":true,"to":"webp",
+            "crop":[1,2],"none":null,"a b":{"ä":1}}"#;
+        let expected = [
+            ("arg_a_b._", "1"),
+            ("arg_crop.0", "1"),
+            ("arg_crop.1", "2"),
+            ("arg_fast", "\"true\""),
+            ("arg_input.sigma", "2.5"),
+            ("arg_to", "\"webp\""),
+            ("arg_width", "640"),
+        ];
+        assert_eq!(arguments(payload), pairs(&expected));
+        assert_eq!(arguments("12"), pairs(&[("arg_", "12")]));
+    }
+
+    #[test]
+    fn what_names_nothing_costs_nothing() {
+        for payload in ["not json", r#"{"bucket":"photos"}"#, r#"{"bucket":"Not A Bucket","key":"k"}"#] {
+            assert!(objects(payload).is_empty(), "{payload}");
+        }
+        let large = format!(r#"{{"pad":"{}","a":"s3://photos/k"}}"#, "x".repeat(PAYLOAD_BYTES_MAX));
+        assert!(objects(&large).is_empty() && arguments(&large).is_empty());
+        assert!(objects(&format!("{}\"s3://photos/k\"{}", "[".repeat(20), "]".repeat(20))).is_empty());
+    }
+
+    #[test]
+    fn the_size_of_a_payload_is_a_feature_in_coarse_steps() {
+        let size = |bytes: usize| {
+            let payload = format!("\"{}\"", "x".repeat(bytes - 2));
+            PayloadWalk::of(payload.as_bytes()).arguments.get(SIZE_FEATURE).cloned()
+        };
+        assert_eq!(size(100), size(1000));
+        assert_eq!(size(1 << 20), Some(FeatureValue::Number((1 << 20) as f64)));
+    }
+
+    #[test]
+    fn hostile_payloads_are_walked_within_bounds() {
+        let many = vec![r#""s3://photos/k""#; 1000].join(",");
+        assert_eq!(objects(&format!("[{many}]")).len(), OBJECTS_MAX);
+        let wide: Vec<String> = (0..3000).map(|at| format!("\"a{at}\":{at}")).collect();
+        assert_eq!(arguments(&format!("{{{}}}", wide.join(","))).len(), ARGUMENTS_MAX);
+        let values = vec!["0"; 20_000].join(",");
+        assert_eq!(arguments(&format!("[{values}]")).len(), LIST_MAX);
+        // Numbers beyond any feature, and none at all: JSON has no NaN, and Python writes it all the same.
+        assert!(arguments(r#"{"a":1e300,"b":-1e300}"#).is_empty());
+        assert_eq!(arguments(r#"{"a":1,"b":NaN,"c":2}"#), pairs(&[("arg_a", "1")]));
+        let word = format!(r#"{{"text":"{}"}}"#, "x".repeat(50_000));
+        assert_eq!(arguments(&word)[0].1.len(), "\"#0123456789abcdef\"".len());
+        let name = format!(r#"{{"{}":1}}"#, "n".repeat(50_000));
+        assert!(arguments(&name).is_empty());
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(5000), "}".repeat(5000));
+        assert!(arguments(&deep).is_empty());
+        let key = format!(r#"{{"file":"{}"}}"#, "k".repeat(200));
+        assert_eq!(PayloadWalk::of(key.as_bytes()).long_words, [("arg_file".into(), "k".repeat(200).into())]);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_bytes_are_the_walk_ends_within_its_bounds(
+            bytes in prop::collection::vec(any::<u8>(), 0..400),
+            words in prop::collection::vec(
+                prop::sample::select(vec!["{", "}", "[", "]", ",", ":", "\"bucket\"", "\"key\"", "\"s3\"", "\"name\"",
+                    "\"object\"", "\"s3://b/k\"", "1e400", "-1", "null", "true", "\"\\ud800\"", "\"a%\""]), 0..60),
+        ) {
+            for payload in [bytes, words.concat().into_bytes()] {
+                let walk = PayloadWalk::of(&payload);
+                prop_assert!(walk.objects.len() <= OBJECTS_MAX && walk.arguments.len() <= ARGUMENTS_MAX + 1);
+                prop_assert!(walk.long_words.len() <= LONG_WORDS_MAX);
+            }
+        }
+    }
+}

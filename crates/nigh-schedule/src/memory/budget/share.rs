@@ -1,0 +1,40 @@
+//! What one sandbox has of the node's memory. Pure.
+
+use nigh_terms::{ByteSize, Monotonic};
+
+use crate::memory::value::SandboxUse;
+
+/// What a sandbox does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is being made, or runs an invocation.
+    Busy,
+    /// It has been idle since then.
+    Idle(Monotonic),
+    /// It was idle and will end.
+    Ending,
+}
+
+#[derive(Clone, Copy, Debug)]
+/// What one sandbox has.
+pub(super) struct Share {
+    pub(super) booked: ByteSize,
+    pub(super) granted: ByteSize,
+    /// What it wants, if that is more than it was granted.
+    pub(super) wanted: ByteSize,
+    /// What is reserved for its next run, while it is idle.
+    pub(super) ahead: ByteSize,
+    pub(super) state: State,
+    pub(super) usage: SandboxUse,
+}
+
+impl Share {
+    pub(super) fn missing(&self) -> ByteSize {
+        self.wanted.saturating_sub(self.granted)
+    }
+
+    /// True if it has a grant and wants more.
+    pub(super) fn grows(&self) -> bool {
+        self.granted > ByteSize::ZERO && self.missing() > ByteSize::ZERO
+    }
+}

@@ -1,0 +1,145 @@
+//! What memory is worth, whoever has it: pure.
+//!
+//! A byte is worth the time that it saves, in microseconds a second. An idle sandbox saves its cold start at each invocation, as
+//! often as it has run since it was made; the longer it is idle, the less that is. The cache saves fetches: one more byte is
+//! worth what misses cost, divided by the bytes that the cache has, as if a cache of twice the size missed nothing. That is
+//! only an estimate of the right order: a sandbox ends for the cache only if it is worth much less. `budget` decides that.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use nigh_data::fetch_us;
+use nigh_terms::{ByteSize, Monotonic};
+
+/// How long the cache's misses are counted before they are judged.
+const WINDOW: Duration = Duration::from_secs(10);
+/// A younger sandbox is not judged: its function has had no time to be invoked again.
+const YOUNG: Duration = Duration::from_secs(30);
+/// How many times as much a byte must be worth to the cache.
+const MARGIN: f64 = 2.0;
+
+/// Microseconds that a byte saves each second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Worth(f64);
+
+impl Worth {
+    /// True if a byte is worth far more to `other`.
+    #[must_use]
+    pub fn yields_to(self, other: Self) -> bool {
+        self.0 * MARGIN < other.0
+    }
+
+    /// Compares two worths.
+    #[must_use]
+    pub fn order(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+/// How a sandbox has been used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SandboxUse {
+    /// When it was made.
+    pub made: Monotonic,
+    /// How long making it took.
+    pub cold: Duration,
+    /// How often it has run since.
+    pub runs: u64,
+}
+
+impl SandboxUse {
+    /// What each of its `bytes` is worth; None if it is too young.
+    #[must_use]
+    pub fn worth(&self, bytes: ByteSize, now: Monotonic) -> Option<Worth> {
+        (now.since(self.made) >= YOUNG).then(|| self.worth_so_far(bytes, now))
+    }
+
+    /// What each of its `bytes` is worth, whatever its age: to compare sandboxes.
+    #[must_use]
+    pub fn worth_so_far(&self, bytes: ByteSize, now: Monotonic) -> Worth {
+        let age_s = now.since(self.made).as_secs_f64().max(1.0);
+        let saved_us = self.cold.as_secs_f64() * 1e6 * self.runs as f64;
+        Worth(saved_us / age_s / bytes.bytes().max(1) as f64)
+    }
+}
+
+/// Misses and evictions of the cache since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheDemand {
+    /// Reads that fetched an object,
+    pub misses: u64,
+    /// and their bytes.
+    pub miss_bytes: u64,
+    /// Copies evicted for others.
+    pub evictions: u64,
+}
+
+/// Judges the cache by what is asked of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CacheMeter {
+    since: Monotonic,
+    before: CacheDemand,
+}
+
+impl CacheMeter {
+    /// At the end of a window: what one more byte would be worth to a cache that takes `takes`. None if the cache has room, and
+    /// within a window.
+    pub fn judge(&mut self, takes: ByteSize, now: Monotonic, demand: impl FnOnce() -> CacheDemand) -> Option<Worth> {
+        let passed = now.since(self.since);
+        if passed < WINDOW {
+            return None;
+        }
+        let (demand, before) = (demand(), self.before);
+        (self.since, self.before) = (now, demand);
+        let misses = demand.misses.saturating_sub(before.misses);
+        if misses == 0 || demand.evictions == before.evictions {
+            return None;
+        }
+        let each = demand.miss_bytes.saturating_sub(before.miss_bytes) / misses;
+        let cost_us = fetch_us(each) * misses as f64;
+        Some(Worth(cost_us / passed.as_secs_f64() / takes.bytes().max(1) as f64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Monotonic {
+        Monotonic::default().after(Duration::from_secs(seconds))
+    }
+
+    fn sandbox(runs: u64) -> SandboxUse {
+        SandboxUse { made: at(0), cold: Duration::from_millis(200), runs }
+    }
+
+    #[test]
+    fn a_sandbox_is_worth_less_the_longer_it_is_idle_and_the_more_it_takes() {
+        let worth = |runs, mib, seconds| sandbox(runs).worth(ByteSize::mib(mib), at(seconds)).unwrap();
+        assert!(worth(10, 40, 600).yields_to(worth(10, 40, 60)));
+        assert!(worth(10, 400, 60).yields_to(worth(10, 40, 60)));
+        assert!(worth(1, 40, 60).yields_to(worth(10, 40, 60)));
+        assert!(!worth(10, 40, 60).yields_to(worth(11, 40, 60)), "nearly the same is no reason");
+        assert_eq!(sandbox(1).worth(ByteSize::mib(1), at(29)), None);
+    }
+
+    #[test]
+    fn a_cache_that_misses_much_is_worth_more_than_a_sandbox_that_nobody_needs_and_less_than_one_in_use() {
+        let mut meter = CacheMeter::default();
+        let demand = CacheDemand { misses: 200, miss_bytes: 200 << 20, evictions: 150 };
+        assert_eq!(meter.judge(ByteSize::gib(1), at(9), || demand), None);
+        let cache = meter.judge(ByteSize::gib(1), at(10), || demand).unwrap();
+        let forgotten = sandbox(1).worth(ByteSize::mib(40), at(590)).unwrap();
+        let used = sandbox(60).worth(ByteSize::mib(40), at(120)).unwrap();
+        assert!(forgotten.yields_to(cache) && !used.yields_to(cache), "{forgotten:?} {cache:?} {used:?}");
+    }
+
+    #[test]
+    fn a_cache_that_has_room_wants_nothing() {
+        let mut meter = CacheMeter::default();
+        let fills = CacheDemand { misses: 500, miss_bytes: 1 << 30, evictions: 0 };
+        assert_eq!(meter.judge(ByteSize::gib(1), at(20), || fills), None);
+        let rests = CacheDemand { evictions: 10, ..fills };
+        assert_eq!(meter.judge(ByteSize::gib(1), at(40), || rests), None);
+    }
+}

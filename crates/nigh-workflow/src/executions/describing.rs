@@ -1,0 +1,140 @@
+//! Executions for people: lists, descriptions, histories.
+
+use nigh_engine::HistoryId;
+use nigh_terms::{Namespace, Timestamp};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::index::Entry;
+use super::leading::Message;
+use super::{ExecutionError, Executions, ExecutionsState, row};
+use crate::arn::{WorkflowName, execution_arn, machine_arn};
+use crate::event::Outcome;
+use crate::history::HistoryEvent;
+
+/// An execution in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutionSummary {
+    /// Its ARN.
+    pub arn: String,
+    /// Its machine's ARN.
+    pub machine_arn: String,
+    /// Its name.
+    pub name: WorkflowName,
+    /// `RUNNING`, `SUCCEEDED`, `FAILED`, `TIMED_OUT` or `ABORTED`.
+    pub status: String,
+    /// When it began.
+    pub started: Timestamp,
+    /// When it ended.
+    pub stopped: Option<Timestamp>,
+    /// The error's name, if it failed.
+    pub error: Option<String>,
+    /// What is known of the error.
+    pub cause: Option<String>,
+}
+
+/// The description of an execution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExecutionDescription {
+    /// What a list shows.
+    pub listed: ExecutionSummary,
+    /// Its input.
+    pub input: Value,
+    /// Its output, if it succeeded.
+    pub output: Option<Value>,
+    /// The definition that it runs.
+    pub definition: String,
+    /// Its role.
+    pub role: String,
+}
+
+impl Executions {
+    /// Describes an execution.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    pub async fn describe(
+        &self,
+        namespace: &Namespace,
+        machine: &WorkflowName,
+        name: &WorkflowName,
+    ) -> Result<ExecutionDescription, ExecutionError> {
+        let (id, entry) = self.0.found(namespace, machine, name)?;
+        let histories = &self.0.parts.histories;
+        let gone = || ExecutionError::NotFound(name.to_string());
+        let read = |event: Option<Vec<u8>>| event.map(|event| (0, event)).into_iter().collect::<Vec<_>>();
+        let beginning = read(histories.event(id, 0).await?);
+        if beginning.is_empty() {
+            return Err(gone());
+        }
+        let beginning = row::decode(id, &beginning)?.beginning;
+        let output = match &entry.head.end {
+            None => None,
+            Some(_) => row::decode_outcome(id, histories.event(id, u64::MAX).await?)?,
+        };
+        let output = match output {
+            Some(Outcome::Succeeded { output }) => Some(output),
+            _ => None,
+        };
+        Ok(ExecutionDescription {
+            listed: self.0.listed(&entry),
+            input: beginning.input,
+            output,
+            definition: beginning.definition,
+            role: entry.head.role.clone(),
+        })
+    }
+
+    /// At most `limit` executions of a machine that are older than `before`, newest first; and where the next page begins.
+    #[must_use]
+    pub fn list(
+        &self,
+        namespace: &Namespace,
+        machine: &WorkflowName,
+        status: Option<&str>,
+        before: Option<HistoryId>,
+        limit: usize,
+    ) -> (Vec<ExecutionSummary>, Option<HistoryId>) {
+        let (found, more) = self.0.index.lock().list(namespace, machine, status, before, limit);
+        (found.iter().map(|entry| self.0.listed(entry)).collect(), more)
+    }
+
+    /// The history of an execution.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    pub async fn history(
+        &self,
+        namespace: &Namespace,
+        machine: &WorkflowName,
+        name: &WorkflowName,
+    ) -> Result<Vec<HistoryEvent>, ExecutionError> {
+        let (id, entry) = self.0.found(namespace, machine, name)?;
+        if let Some(inbox) = &entry.inbox {
+            let (shown, asked) = oneshot::channel();
+            if inbox.send(Message::History(shown)).await.is_ok()
+                && let Ok(shown) = asked.await
+            {
+                return Ok(shown);
+            }
+        }
+        // It has ended by now.
+        let (run, _) = self.0.replay(id, &entry.head).await?;
+        Ok(run.shown().to_vec())
+    }
+}
+
+impl ExecutionsState {
+    fn listed(&self, Entry { head, .. }: &Entry) -> ExecutionSummary {
+        ExecutionSummary {
+            arn: execution_arn(&self.parts.region, &head.machine, &head.name),
+            machine_arn: machine_arn(&self.parts.region, &head.machine),
+            name: head.name.clone(),
+            status: head.end.as_ref().map_or("RUNNING", |end| &end.status).to_owned(),
+            started: head.started,
+            stopped: head.end.as_ref().map(|end| end.stopped),
+            error: head.end.as_ref().and_then(|end| end.error.clone()),
+            cause: head.end.as_ref().and_then(|end| end.cause.clone()),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! An execution as it is kept: a head, how it began, what happened, and what came out. Pure.
+//!
+//! ```text
+//! head               JSON: format, namespace, machine, name, role, started, input's SHA-256, bytes, end
+//! event 0            JSON: definition, input, token, scratch
+//! event 1, 2, ...    JSON: each an `Event`
+//! event 2^64 - 1     JSON: the `Outcome`
+//! ```
+//!
+//! A head of a newer format is refused: the node that wrote it is to be started.
+
+use bytes::Bytes;
+use nigh_engine::{HistoryChange, HistoryId};
+use nigh_terms::Hex;
+use nigh_terms::{InvocationId, Namespace, Timestamp, Token};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use crate::arn::WorkflowName;
+use crate::event::{Event, Outcome};
+use crate::scratch::ScratchFolder;
+
+/// The form that this build writes.
+const FORMAT: u32 = 1;
+/// Where an execution's beginning stands.
+const BEGINNING: u64 = 0;
+/// And its outcome.
+const OUTCOME: u64 = u64::MAX;
+
+/// Why a kept execution cannot be read.
+#[derive(Debug, Error)]
+#[error("execution {id}: {why}; it was written by another version of nigh, or damaged")]
+pub struct ExecutionRowError {
+    id: InvocationId,
+    why: String,
+}
+
+fn unreadable(id: HistoryId, why: impl ToString) -> ExecutionRowError {
+    ExecutionRowError { id: InvocationId::of_bytes(id), why: why.to_string() }
+}
+
+/// How an execution ended, without what came out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct End {
+    pub(super) status: String,
+    pub(super) stopped: Timestamp,
+    pub(super) error: Option<String>,
+    pub(super) cause: Option<String>,
+}
+
+impl End {
+    pub(super) fn of(outcome: &Outcome, stopped: Timestamp) -> Self {
+        let (error, cause) = match outcome {
+            Outcome::Succeeded { .. } | Outcome::TimedOut => (None, None),
+            Outcome::Failed { error, cause } | Outcome::Aborted { error, cause } => (error.clone(), cause.clone()),
+        };
+        Self { status: outcome.status().to_owned(), stopped, error, cause }
+    }
+}
+
+/// What of an execution is known without reading its events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Head {
+    format: u32,
+    pub(super) namespace: Namespace,
+    pub(super) machine: WorkflowName,
+    pub(super) name: WorkflowName,
+    pub(super) role: String,
+    pub(super) started: Timestamp,
+    pub(super) input_sha256: String,
+    /// Bytes of what is kept of it.
+    pub(super) bytes: u64,
+    pub(super) end: Option<End>,
+}
+
+/// What every format of the head has.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+/// How it began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Beginning {
+    /// The text of its state machine then.
+    pub(super) definition: String,
+    pub(super) input: Value,
+    pub(super) token: Token,
+    pub(super) scratch: Vec<ScratchFolder>,
+}
+
+/// The digest by which a repeated start is known for the same.
+pub(super) fn digest(input: &Value) -> String {
+    Hex(&Sha256::digest(input.to_string())).to_string()
+}
+
+impl Head {
+    pub(super) fn new(
+        namespace: Namespace,
+        machine: WorkflowName,
+        name: WorkflowName,
+        role: String,
+        started: Timestamp,
+        input_sha256: String,
+    ) -> Self {
+        Self { format: FORMAT, namespace, machine, name, role, started, input_sha256, bytes: 0, end: None }
+    }
+
+    pub(super) fn decode(id: HistoryId, stored: &[u8]) -> Result<Self, ExecutionRowError> {
+        let Format { format } = serde_json::from_slice(stored).map_err(|error| unreadable(id, error))?;
+        if format > FORMAT {
+            return Err(unreadable(id, format!("its format is {format}, this build reads up to {FORMAT}")));
+        }
+        serde_json::from_slice(stored).map_err(|error| unreadable(id, error))
+    }
+
+    pub(super) fn change(&self, id: HistoryId) -> Result<HistoryChange, ExecutionRowError> {
+        Ok(HistoryChange::SetHead { id, head: encoded(id, self)? })
+    }
+}
+
+fn encoded(id: HistoryId, what: &impl Serialize) -> Result<Bytes, ExecutionRowError> {
+    serde_json::to_vec(what).map(Bytes::from).map_err(|error| unreadable(id, error))
+}
+
+/// Writes how an execution began.
+pub(super) fn begin(id: HistoryId, beginning: &Beginning) -> Result<HistoryChange, ExecutionRowError> {
+    Ok(HistoryChange::Add { id, place: BEGINNING, event: encoded(id, beginning)? })
+}
+
+/// Writes what happened as the event number `place`, from 1.
+pub(super) fn add(id: HistoryId, place: u64, event: &Event) -> Result<HistoryChange, ExecutionRowError> {
+    Ok(HistoryChange::Add { id, place, event: encoded(id, event)? })
+}
+
+/// Writes what came out.
+pub(super) fn end(id: HistoryId, outcome: &Outcome) -> Result<HistoryChange, ExecutionRowError> {
+    Ok(HistoryChange::Add { id, place: OUTCOME, event: encoded(id, outcome)? })
+}
+
+/// The bytes that a change adds.
+pub(super) fn bytes_of(change: &HistoryChange) -> u64 {
+    match change {
+        HistoryChange::Add { event, .. } => event.len() as u64,
+        HistoryChange::SetHead { .. } | HistoryChange::Remove { .. } => 0,
+    }
+}
+
+/// Reads what came out, where it is there.
+pub(super) fn decode_outcome(id: HistoryId, stored: Option<Vec<u8>>) -> Result<Option<Outcome>, ExecutionRowError> {
+    let wrong = |error: serde_json::Error| unreadable(id, format!("its outcome: {error}"));
+    stored.map(|stored| serde_json::from_slice(&stored).map_err(wrong)).transpose()
+}
+
+/// All that is kept of an execution.
+#[derive(Debug)]
+pub(super) struct KeptRun {
+    pub(super) beginning: Beginning,
+    pub(super) events: Vec<Event>,
+    pub(super) bytes: u64,
+}
+
+/// Reads the events of an execution.
+pub(super) fn decode(id: HistoryId, stored: &[(u64, Vec<u8>)]) -> Result<KeptRun, ExecutionRowError> {
+    let bytes = stored.iter().map(|(_, event)| event.len() as u64).sum();
+    let (mut beginning, mut events) = (None, Vec::new());
+    for (place, event) in stored {
+        let wrong = |error: serde_json::Error| unreadable(id, format!("event {place}: {error}"));
+        match *place {
+            BEGINNING => beginning = Some(serde_json::from_slice(event).map_err(wrong)?),
+            OUTCOME => {}
+            place if place == events.len() as u64 + 1 => events.push(serde_json::from_slice(event).map_err(wrong)?),
+            place => return Err(unreadable(id, format!("event {place} stands behind event {}", events.len()))),
+        }
+    }
+    let beginning = beginning.ok_or_else(|| unreadable(id, "it has no beginning"))?;
+    Ok(KeptRun { beginning, events, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{ExecutionEvent, TaskEnd, TaskId};
+    use serde_json::json;
+
+    #[test]
+    fn an_execution_is_read_as_it_was_written_and_one_of_a_newer_format_is_refused() {
+        let id = *InvocationId::now().as_bytes();
+        let name = |text: &str| WorkflowName::new(text).unwrap();
+        let namespace = Namespace::new("tenant").unwrap();
+        let outcome = Outcome::Failed { error: Some("E".to_owned()), cause: None };
+        let head = Head {
+            end: Some(End::of(&outcome, Timestamp(9))),
+            ..Head::new(namespace, name("m"), name("n"), "role".to_owned(), Timestamp(5), digest(&json!({})))
+        };
+        let HistoryChange::SetHead { head: stored, .. } = head.change(id).unwrap() else { panic!("no head") };
+        assert_eq!(Head::decode(id, &stored).unwrap(), head);
+        let error = Head::decode(id, br#"{"format":2,"more":1}"#).unwrap_err().to_string();
+        assert!(error.contains("reads up to 1"), "{error}");
+
+        let beginning =
+            Beginning { definition: "{}".to_owned(), input: json!([1]), token: Token::empty(), scratch: Vec::new() };
+        let event = Event {
+            at: Timestamp(6),
+            what: ExecutionEvent::Ended {
+                task: TaskId(1),
+                end: TaskEnd::Answered(json!({"a": 1})),
+                token: Token::empty(),
+            },
+        };
+        let changes = [begin(id, &beginning).unwrap(), add(id, 1, &event).unwrap(), end(id, &outcome).unwrap()];
+        let mut stored: Vec<(u64, Vec<u8>)> = changes
+            .iter()
+            .map(|change| match change {
+                HistoryChange::Add { place, event, .. } => (*place, event.to_vec()),
+                _ => panic!("no event"),
+            })
+            .collect();
+        let read = decode(id, &stored).unwrap();
+        assert_eq!((read.beginning, read.events), (beginning, vec![event]));
+        assert_eq!(decode_outcome(id, stored.pop().map(|(_, event)| event)).unwrap(), Some(outcome));
+        assert_eq!(read.bytes, changes.iter().map(bytes_of).sum::<u64>());
+        stored.remove(0);
+        assert!(decode(id, &stored).unwrap_err().to_string().contains("no beginning"));
+        stored[0].0 = 7;
+        assert!(decode(id, &stored).is_err(), "an event is missing");
+    }
+}

@@ -1,0 +1,17 @@
+//! The Amazon States Language, version 1.0, with JSONPath. Pure.
+//!
+//! `read` makes a `Definition` of a text, or names each problem with its place. A definition's parts evaluate themselves:
+//! `path` and `template` find and make values, `choice` and `retry` choose what follows.
+
+pub(crate) mod chance;
+pub(crate) mod choice;
+pub(crate) mod context;
+pub(crate) mod definition;
+pub(crate) mod error_names;
+mod intrinsic;
+pub(crate) mod path;
+pub(crate) mod problems;
+pub(crate) mod read;
+pub(crate) mod retry;
+pub(crate) mod template;
+pub(crate) mod timestamp;

@@ -1,0 +1,60 @@
+//! The context object, which paths that begin with `$$` look at: pure.
+
+use nigh_terms::Timestamp;
+use serde_json::{Value, json};
+
+use crate::event::Facts;
+
+/// The item of a map that an iteration has.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MapItem {
+    /// Its place.
+    pub(crate) index: usize,
+    /// What it is.
+    pub(crate) value: Value,
+}
+
+/// What is made into the object when a path asks for it.
+pub(crate) struct Context<'a> {
+    /// The execution.
+    pub(crate) facts: Option<&'a Facts>,
+    /// Its input.
+    pub(crate) input: &'a Value,
+    /// The state's name.
+    pub(crate) state: &'a str,
+    /// When it was entered.
+    pub(crate) entered: Timestamp,
+    /// How often it was tried again.
+    pub(crate) retries: u32,
+    /// Within a map: the item.
+    pub(crate) item: Option<&'a MapItem>,
+}
+
+impl Context<'_> {
+    /// A context without an execution.
+    #[cfg(test)]
+    pub(crate) const fn of_nothing() -> Self {
+        Self { facts: None, input: &Value::Null, state: "", entered: Timestamp(0), retries: 0, item: None }
+    }
+
+    /// The object.
+    pub(crate) fn value(&self) -> Value {
+        let mut object = json!({
+            "State": { "Name": self.state, "EnteredTime": self.entered.rfc3339(), "RetryCount": self.retries },
+        });
+        if let Some(facts) = self.facts {
+            object["Execution"] = json!({
+                "Id": facts.arn,
+                "Name": facts.name,
+                "Input": self.input,
+                "RoleArn": facts.role,
+                "StartTime": facts.started.rfc3339(),
+            });
+            object["StateMachine"] = json!({ "Id": facts.machine_arn, "Name": facts.machine });
+        }
+        if let Some(item) = self.item {
+            object["Map"] = json!({ "Item": { "Index": item.index, "Value": item.value } });
+        }
+        object
+    }
+}

@@ -1,0 +1,144 @@
+//! A state machine, and its document in the registry.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nigh_engine::Revision;
+use nigh_terms::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{MachineError, problem_words};
+use crate::arn::WorkflowName;
+use crate::scratch::ScratchFolder;
+use crate::{Definition, read};
+
+/// The form that this build writes.
+const FORMAT: u32 = 1;
+
+/// How executions are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum MachineKind {
+    /// With all their events: they survive a crash.
+    Standard,
+    /// In memory only.
+    Express,
+}
+
+impl MachineKind {
+    /// As the API says it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "STANDARD",
+            Self::Express => "EXPRESS",
+        }
+    }
+}
+
+/// A state machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Its name.
+    pub name: WorkflowName,
+    /// How its executions are kept.
+    pub kind: MachineKind,
+    /// The text.
+    pub text: Arc<str>,
+    /// The definition that the text describes.
+    pub definition: Arc<Definition>,
+    /// Its role; Nigh only returns it.
+    pub role: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it was changed last.
+    pub updated: Timestamp,
+    /// Changes with every change.
+    pub revision_id: String,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// The scratch folders of its executions.
+    pub scratch: Vec<ScratchFolder>,
+    /// Grows with every change.
+    pub revision: Revision,
+}
+
+/// A new state machine.
+#[derive(Clone, Debug)]
+pub struct NewMachine {
+    /// Its name.
+    pub name: WorkflowName,
+    /// How its executions are kept.
+    pub kind: MachineKind,
+    /// The text.
+    pub text: String,
+    /// Its role.
+    pub role: String,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// The scratch folders of its executions.
+    pub scratch: Vec<ScratchFolder>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    format: u32,
+    name: WorkflowName,
+    kind: MachineKind,
+    definition: String,
+    role: String,
+    created: Timestamp,
+    updated: Timestamp,
+    revision_id: String,
+    tags: BTreeMap<String, String>,
+    scratch: Vec<ScratchFolder>,
+}
+
+/// What every format of the document has.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+impl Machine {
+    /// Reads a document.
+    pub(super) fn decode(key: &str, stored: &[u8], revision: Revision) -> Result<Self, MachineError> {
+        let unreadable = |why: String| MachineError::Document(key.to_owned(), why);
+        let Format { format } = serde_json::from_slice(stored).map_err(|error| unreadable(error.to_string()))?;
+        if format > FORMAT {
+            return Err(unreadable(format!("its format is {format}, this build reads up to {FORMAT}")));
+        }
+        let document: Document = serde_json::from_slice(stored).map_err(|error| unreadable(error.to_string()))?;
+        let definition = read(&document.definition).map_err(|problems| unreadable(problem_words(&problems)))?;
+        Ok(Self {
+            name: document.name,
+            kind: document.kind,
+            text: document.definition.into(),
+            definition: Arc::new(definition),
+            role: document.role,
+            created: document.created,
+            updated: document.updated,
+            revision_id: document.revision_id,
+            tags: document.tags,
+            scratch: document.scratch,
+            revision,
+        })
+    }
+
+    /// The document of this machine.
+    pub(super) fn encode(&self, key: &str) -> Result<Vec<u8>, MachineError> {
+        let document = Document {
+            format: FORMAT,
+            name: self.name.clone(),
+            kind: self.kind,
+            definition: self.text.to_string(),
+            role: self.role.clone(),
+            created: self.created,
+            updated: self.updated,
+            revision_id: self.revision_id.clone(),
+            tags: self.tags.clone(),
+            scratch: self.scratch.clone(),
+        };
+        serde_json::to_vec(&document).map_err(|error| MachineError::Document(key.to_owned(), error.to_string()))
+    }
+}
