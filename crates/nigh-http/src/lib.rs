@@ -1,4 +1,6 @@
-//! What the HTTP listeners share: bodies that are read within limits, and APIs that share a listener.
+//! What HTTP listeners and clients share: connections, bodies within limits, APIs on one listener, Signature Version 4.
 
+pub mod listener;
 pub mod mounted_api;
 pub mod request_body;
+pub mod sigv4;

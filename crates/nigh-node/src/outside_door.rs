@@ -14,7 +14,6 @@ pub mod s3_events;
 mod secrets;
 mod signature;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,18 +23,13 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use nigh_data::{ObjectError, ObjectId};
 use nigh_objects::{ObjectMemory, PushOutcome};
 use nigh_terms::{Clock, ObjectKey};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use self::message::{Invalidation, PushAsked, Target};
 use self::s3_events::ChangedObject;
@@ -50,14 +44,10 @@ const CONNECTIONS_MAX: usize = 256;
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 /// A page of events.
 const EVENTS_BYTES_MAX: usize = 4 << 20;
-/// A connection that sends no whole head for so long is closed; idle ones too.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
 /// A body must be here after so long.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 /// An answer is given after so long: whoever asks has bounds of its own.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long to wait when no connection can be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type OutsideResponse = Response<Full<Bytes>>;
 
@@ -113,60 +103,11 @@ impl OutsideDoor {
 
     /// Serves on `listener` until `until` is cancelled; returns when the requests that had begun are answered.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, until: CancellationToken) {
-        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let tracker = TaskTracker::new();
-        loop {
-            let next = async {
-                let place = Arc::clone(&connections).acquire_owned().await;
-                (place, listener.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
-                () = until.cancelled() => break,
-                next = next => next,
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    let connection = Arc::clone(&self).connection(stream, until.clone());
-                    tracker.spawn(async move {
-                        let _place = place;
-                        connection.await;
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the outside door cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-        drop(listener);
-        tracker.close();
-        tracker.wait().await;
-    }
-
-    async fn connection(self: Arc<Self>, stream: TcpStream, until: CancellationToken) {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection is gone before its first request");
-            return;
-        }
-        let service = service_fn(|request| {
+        nigh_http::listener::serve("outside door", listener, CONNECTIONS_MAX, until, move |request, _| {
             let door = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(door.answer(request).await) }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME_MAX)
-            .serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(connection);
-        let result = tokio::select! {
-            result = connection.as_mut() => result,
-            () = until.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        };
-        if let Err(error) = result {
-            tracing::debug!(%error, "a connection ended badly");
-        }
+            async move { door.answer(request).await }
+        })
+        .await;
     }
 
     async fn answer(&self, request: Request<Incoming>) -> OutsideResponse {

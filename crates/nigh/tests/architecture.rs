@@ -37,7 +37,7 @@ const FLOORS: [(&str, u8); 27] = [
 ];
 
 /// The arrows between crates of one floor.
-const SIBLINGS: [(&str, &str); 16] = [
+const SIBLINGS: [(&str, &str); 17] = [
     ("nigh-data", "nigh-engine"),
     ("nigh-functions", "nigh-engine"),
     ("nigh-objects", "nigh-data"),
@@ -52,6 +52,7 @@ const SIBLINGS: [(&str, &str); 16] = [
     ("nigh-schedule", "nigh-learn"),
     ("nigh-stores", "nigh-data"),
     ("nigh-stores", "nigh-engine"),
+    ("nigh-stores", "nigh-http"),
     ("nigh-ways", "nigh-sizing"),
     ("nigh-workflow", "nigh-dispatch"),
 ];
@@ -143,7 +144,7 @@ fn every_promise_names_tests_that_exist() {
 
 /// Top-level modules of a crate that import each other in a circle, as the crate's name and the modules by name. None may
 /// be added; who cuts one removes its line.
-const CIRCLES: [&str; 17] = [
+const CIRCLES: [&str; 16] = [
     "nigh-data: account slab",
     "nigh-dispatch: dispatcher owners sending states",
     "nigh-invoke: admission execution making",
@@ -155,7 +156,6 @@ const CIRCLES: [&str; 17] = [
     "nigh-s3: buckets handlers listing notifications objects read tagging transactions uploads",
     "nigh-sandbox: runtime_api runtime_input",
     "nigh-sizing: object_features object_sizes",
-    "nigh-stores: answer connections wire",
     "nigh-ways: books in_course",
     "nigh-ways: core_binding resctrl_classes",
     "nigh-workflow: choice_reader read reader state_fields",

@@ -5,9 +5,9 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use http::request::Parts;
-use nigh_terms::SecretKey;
+use nigh_terms::{SecretKey, hex};
 use sha2::{Digest, Sha256};
 
 /// The first line of what is signed.
@@ -72,10 +72,6 @@ fn canonical(head: &Parts, body: &[u8]) -> String {
         vec![TO_NIGH.to_owned(), head.method.as_str().to_owned(), head.uri.path().to_owned(), query.to_owned(), digest];
     lines.extend(signed.iter().map(|(name, value)| format!("{name}:{value}")));
     lines.join("\n")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn hex_bytes(text: &str) -> Option<Vec<u8>> {
