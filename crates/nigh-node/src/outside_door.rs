@@ -1,4 +1,4 @@
-//! The door for what stands before or behind the store: Swift's middleware, and S3 services that tell of changes.
+//! The door for reports from the store's side: from Swift's middleware, and from S3 services.
 //!
 //! | request | from | answer |
 //! |---|---|---|
@@ -6,8 +6,8 @@
 //! | `POST /outside/v1/invalidate` | middleware, signed | 200 `{"newest"}` of a begin, `{}` of an end |
 //! | `POST /outside/v1/s3-events` | an S3 service, with a bearer token | 200 when the copies are dropped |
 //!
-//! It decides who may say so (`signature`) and what was said (`message`, `s3_events`); what follows from it is the object
-//! memory's. A body is read within a limit and a time. Follows `integrations/swift/README.md`, "Wire: Swift to Nigh".
+//! `signature` authenticates a report, `message` and `s3_events` parse it, and the object memory acts on it. A body is read
+//! within limits of length and time. Follows `integrations/swift/README.md`, "Wire: Swift to Nigh".
 
 pub mod message;
 pub mod s3_events;
@@ -38,29 +38,29 @@ pub(crate) use self::secrets::read_private;
 pub use self::secrets::{SecretFileError, read_secrets};
 use self::signature::Nonces;
 
-/// Connections at a time; the next ones wait in the kernel's queue.
+/// Connections at a time; further ones wait.
 const CONNECTIONS_MAX: usize = 256;
-/// A signed message.
+/// The longest signed message.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
-/// A page of events.
+/// The longest page of events.
 const EVENTS_BYTES_MAX: usize = 4 << 20;
-/// A body must be here after so long.
+/// The longest time for reading a body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
-/// An answer is given after so long: whoever asks has bounds of its own.
+/// The longest time to an answer; the sender has a time limit of its own.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
 type OutsideResponse = Response<Full<Bytes>>;
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Debug)]
 enum Refusal {
-    /// Who asks is not known. Nothing more is said.
+    /// The sender is not authenticated, and learns no more.
     Unknown(&'static str),
-    /// It is no message.
+    /// The request is no valid message.
     Bad(String),
     TooLarge,
     NotFound,
-    /// It cannot be done now.
+    /// The object memory cannot do it now.
     Failed(ObjectError),
     TooSlow,
 }
@@ -96,7 +96,7 @@ pub(crate) struct OutsideDoor {
 }
 
 impl OutsideDoor {
-    /// Signatures' dates may be off by `skew`.
+    /// A door that accepts dates of signatures within `skew`.
     pub(crate) fn new(memory: ObjectMemory, secrets: OutsideSecrets, skew: Duration, clock: Arc<dyn Clock>) -> Self {
         Self { memory, secrets, skew, nonces: Mutex::default(), clock }
     }
@@ -122,7 +122,7 @@ impl OutsideDoor {
         let answer = match asked {
             Ok(members) => answer(StatusCode::OK, &members),
             Err(refusal) => {
-                tracing::debug!(kind, ?refusal, "a message from outside is refused");
+                tracing::debug!(kind, ?refusal, "a message from outside is rejected");
                 refusal.answer()
             }
         };
@@ -172,7 +172,7 @@ impl OutsideDoor {
         let body = read(body, EVENTS_BYTES_MAX).await?;
         let mut dropped = 0_u64;
         for ChangedObject { bucket, key, etag } in s3_events::parse(&body).map_err(Refusal::Bad)? {
-            // What is no key of S3's is nobody's copy.
+            // An invalid key has no cached copy.
             let Ok(key) = ObjectKey::new(&key) else { continue };
             for (namespace, bucket) in self.memory.bucket_named(None, &bucket) {
                 let object = ObjectId { namespace, bucket, key: key.clone() };
