@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use libfuzzer_sys::fuzz_target;
 use nigh_client::{Address, Client, Conditions};
 use nigh_engine::{AccessKeys, LocalRegistry, StateFile};

@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, HeaderValue};
 use libfuzzer_sys::fuzz_target;
-use nigh_lambda::sigv4::{Authorization, RequestHead};
+use nigh_http::sigv4::{Authorization, RequestHead};
 use nigh_terms::{SecretKey, Timestamp};
 
 /// 2024-01-02T03:04:05Z.

@@ -1,21 +1,21 @@
-//! Where a node's fast path listens.
+//! The address of a node's fast path.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use rustix::net::SocketAddrUnix;
 
-/// Where a node's fast path listens.
+/// The address of a node's fast path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A name without a file, of this network namespace alone.
+    /// A name without a file, within this network namespace.
     Abstract(String),
     /// A socket file.
     File(PathBuf),
 }
 
 impl Address {
-    /// As `NIGH_FAST_PATH` writes it: `@` before a name without a file.
+    /// Parses the form of `NIGH_FAST_PATH`: `@` before a name without a file.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         match text.strip_prefix('@') {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Map, Value, json};
 use sha2::Sha256;
 
@@ -14,9 +14,9 @@ use crate::{Address, ClientError, Created, ObjectFile, View};
 /// Headers of a request or an answer, by name in lower case.
 pub type Headers = BTreeMap<String, String>;
 
-/// Bodies up to this go in a packet; longer ones are written into memory of the node's.
+/// Bodies up to this length are sent in a packet; longer ones are written into memory of the node.
 const INLINE_BELOW: usize = 64 * 1024;
-/// What the proof of a key is made of, before the nonce.
+/// The text before the nonce in the proof of a key.
 const PROOF: &[u8] = b"nigh fast path 1\n";
 const GREETING: u8 = 0;
 const FAREWELL: u8 = 2;
@@ -28,13 +28,13 @@ const CREATE: u8 = 5;
 const COMMIT: u8 = 6;
 const RELEASE: u8 = 7;
 const ABANDON: u8 = 8;
-/// Segments that one read says to have been let go; further ones are told apart.
+/// The most released segments that one read reports; more are reported separately.
 const RELEASED_MAX: usize = 64;
 const SUCCESS: std::ops::Range<u64> = 200..300;
 const NOT_MODIFIED: u64 = 304;
 const USE_HTTP: u64 = 307;
 
-/// Which part of an object is wanted, and under which conditions: texts as in HTTP's headers.
+/// The wanted part of an object, and conditions: texts as in HTTP's headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     /// `bytes=0-9`.
@@ -49,7 +49,7 @@ pub struct Conditions {
     pub if_modified_since: Option<String>,
     /// Only if it has not changed since.
     pub if_unmodified_since: Option<String>,
-    /// Answer its checksum too.
+    /// Return its checksum too.
     pub with_checksum: bool,
 }
 
@@ -93,26 +93,26 @@ pub struct Answered {
 pub struct Client {
     connection: Connection,
     last_id: u32,
-    /// Handles of what was let go, to be told with the next request.
+    /// Handles of released segments, which the next request reports.
     released: Receiver<u64>,
     tell: Sender<u64>,
 }
 
 impl Client {
-    /// Connects as a function of a sandbox does.
+    /// Connects as a function in a sandbox.
     ///
     /// # Errors
-    /// If the environment is not a sandbox's, or the node refuses its key.
+    /// If the environment is not that of a sandbox, or the node rejects its key.
     pub fn from_environment() -> Result<Self, ClientError> {
         let variable = |name| std::env::var(name).map_err(|_| ClientError::Environment(name));
         let address = Address::parse(&variable("NIGH_FAST_PATH")?);
         Self::connect(&address, &variable("AWS_ACCESS_KEY_ID")?, &variable("AWS_SECRET_ACCESS_KEY")?)
     }
 
-    /// Connects and shows a key.
+    /// Connects with a key.
     ///
     /// # Errors
-    /// If nobody listens, or the node refuses the key.
+    /// If no node listens, or the node rejects the key.
     pub fn connect(address: &Address, access_key: &str, secret: &str) -> Result<Self, ClientError> {
         let mut connection = Connection::open(address)?;
         let greeting = connection.receive()?;
@@ -129,11 +129,11 @@ impl Client {
         Ok(client)
     }
 
-    /// An object's bytes, or those of a part of it.
+    /// Reads an object, or a part of it.
     ///
     /// # Errors
-    /// What the node refuses with; `UseHttp` for an object that the node does not keep in memory; `Refused` with status
-    /// 304 and code `NotModified` if a condition says that it has not changed.
+    /// The node's refusal; `UseHttp` for an object that the node does not cache; `Refused` with status 304 and code
+    /// `NotModified` if a condition says that the object has not changed.
     pub fn get(&mut self, bucket: &str, key: &str, conditions: &Conditions) -> Result<View, ClientError> {
         let message = self.ask(GET, &self.with_released(conditions.request(bucket, key)), &[])?;
         let headers = headers(&message);
@@ -146,7 +146,7 @@ impl Client {
         View::mapped(&descriptor, number("offset")?, number("length")? as usize, release, headers)
     }
 
-    /// What is known of an object.
+    /// Reads the headers of an object.
     ///
     /// # Errors
     /// As of `get`.
@@ -155,7 +155,8 @@ impl Client {
         Ok(answered(&message))
     }
 
-    /// An object to be read from any place, as of now; one too large to be kept in memory by ranges.
+    /// Opens the present version of an object for reading at any offset. An object that is too large for the cache is read by
+    /// ranges.
     ///
     /// # Errors
     /// As of `get`.
@@ -163,10 +164,11 @@ impl Client {
         ObjectFile::open(self, bucket, key)
     }
 
-    /// Writes an object. It is stored when this returns. `headers` as of an S3 put: `content-type`, `x-amz-meta-*`, ...
+    /// Writes an object, which is stored when this returns. `headers` are those of an S3 put: `content-type`, `x-amz-meta-*`,
+    /// ...
     ///
     /// # Errors
-    /// What the node refuses with; `UseHttp` for what it does not keep in memory.
+    /// The node's refusal; `UseHttp` for an object that the node does not cache.
     pub fn put(&mut self, bucket: &str, key: &str, bytes: &[u8], headers: &Headers) -> Result<Answered, ClientError> {
         if bytes.len() < INLINE_BELOW {
             let request = json!({ "bucket": bucket, "key": key, "headers": headers });
@@ -178,7 +180,7 @@ impl Client {
         created.commit(self, headers)
     }
 
-    /// Memory of the node's for an object of `length` bytes, to be filled and committed.
+    /// Memory of the node for an object of `length` bytes. Fill it and commit it.
     ///
     /// # Errors
     /// As of `put`.
@@ -211,7 +213,7 @@ impl Client {
         self.tell(ABANDON, handle)
     }
 
-    /// Tells the node now what was let go, rather than with the next call.
+    /// Reports released segments now, not with the next call.
     ///
     /// # Errors
     /// If the connection is broken.
@@ -222,7 +224,7 @@ impl Client {
         Ok(())
     }
 
-    /// A read that also tells what was let go: a message of its own would wake the node once more.
+    /// Reads and reports released segments in one message, because a second message would wake the node again.
     fn with_released(&self, mut request: Value) -> Value {
         let released: Vec<_> = self.released.try_iter().take(RELEASED_MAX).collect();
         if !released.is_empty() {
@@ -231,18 +233,18 @@ impl Client {
         request
     }
 
-    /// Says something that has no answer.
+    /// Sends a request without an answer.
     fn tell(&mut self, operation: u8, handle: u64) -> Result<(), ClientError> {
         self.last_id = self.last_id.wrapping_add(1);
         self.connection.send(operation, self.last_id, &json!({ "handle": handle }), &[])
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     fn ask(&mut self, operation: u8, request: &Value, body: &[u8]) -> Result<Message, ClientError> {
         self.flush()?;
         self.last_id = self.last_id.wrapping_add(1);
         let sent = self.connection.send(operation, self.last_id, request, body);
-        // What a node says before it hangs up is heard though it takes nothing more.
+        // The last message of a node can be read even if the node reads nothing more.
         let message = match self.connection.receive() {
             Ok(message) => message,
             Err(error) => return Err(sent.err().unwrap_or(error)),

@@ -1,4 +1,4 @@
-//! Memory of the node's, to be filled and made an object.
+//! Memory of the node that becomes an object.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,14 +7,14 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::{Answered, Client, ClientError, Headers};
 
-/// Memory of the node's, mapped for writing. What is not committed is given up when the client goes, or by `abandon`.
+/// Memory of the node, mapped for writing. Without `commit` it is released when the client ends, or by `abandon`.
 #[derive(Debug)]
 pub struct Created {
     handle: u64,
     bucket: String,
     key: String,
     descriptor: OwnedFd,
-    /// Absent for no bytes, which cannot be mapped.
+    /// The mapping; none for an empty object.
     map: Option<MmapMut>,
 }
 
@@ -39,19 +39,19 @@ impl Created {
         Ok(Self { handle, bucket: bucket.to_owned(), key: key.to_owned(), descriptor, map })
     }
 
-    /// Its name to the node.
+    /// The node's number of it.
     #[must_use]
     pub const fn handle(&self) -> u64 {
         self.handle
     }
 
-    /// Publishes the bytes as the object that it was created for. They are stored when this returns.
+    /// Publishes the bytes as the object, which is stored when this returns.
     ///
     /// # Errors
     /// As of a put.
     pub fn commit(self, client: &mut Client, headers: &Headers) -> Result<Answered, ClientError> {
         let Self { handle, bucket, key, descriptor, map } = self;
-        // While it is mapped for writing the node cannot seal it.
+        // The node cannot seal memory that is mapped for writing.
         drop(map);
         let committed = client.commit(handle, &bucket, &key, headers);
         drop(descriptor);
@@ -59,7 +59,7 @@ impl Created {
         committed
     }
 
-    /// Gives it up.
+    /// Releases the memory.
     ///
     /// # Errors
     /// If the connection is broken.

@@ -5,10 +5,10 @@ use thiserror::Error;
 /// Why a call fails.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// The node is not reached.
-    #[error("the fast path at {address}: {reason}; is the node running, with s3.fast_path = \"on\"?")]
+    /// The node cannot be reached.
+    #[error("the fast path at {address}: {reason}; check that the node runs, with s3.fast_path = \"on\"")]
     Connect {
-        /// Where.
+        /// The address.
         address: String,
         /// The system's reason.
         reason: std::io::Error,
@@ -16,19 +16,21 @@ pub enum ClientError {
     /// The connection broke.
     #[error("the connection to the fast path: {what}: {reason}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The system's reason.
         reason: std::io::Error,
     },
-    /// The node said something that is not its protocol.
+    /// The node's message does not follow the protocol.
     #[error("the node's answer cannot be read: {0}")]
     Protocol(String),
-    /// The environment does not say where the node is, or who asks.
-    #[error("the variable {0} is not set; a sandbox of Nigh has it, elsewhere connect to the socket in endpoints.json")]
+    /// The environment lacks the node's address or a key.
+    #[error(
+        "the variable {0}, which sandboxes of Nigh have, is not set; elsewhere connect to the socket in endpoints.json"
+    )]
     Environment(&'static str),
-    /// The node wants to be asked over HTTP.
-    #[error("this goes over HTTP only: {0}")]
+    /// The operation needs HTTP.
+    #[error("use HTTP for this: {0}")]
     UseHttp(&'static str),
     /// The node refused, as its S3 door would.
     #[error("{code} ({status}): {message}")]
@@ -37,7 +39,7 @@ pub enum ClientError {
         status: u16,
         /// The error's code in the S3 API.
         code: String,
-        /// The node's words.
+        /// The node's message.
         message: String,
     },
 }

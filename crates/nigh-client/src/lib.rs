@@ -1,12 +1,11 @@
 //! A client of a node's fast path (docs/design/fast-path.md): objects without HTTP and, from 64 KiB on, without a copy.
 //!
-//! `Client::get` gives a `View`: the object's bytes as the node has them, mapped for reading. `Client::create` gives
-//! a `Created`: memory of the node's to be filled, which `commit` makes an object; `Client::open` gives an `ObjectFile`,
-//! which reads and seeks. It decides nothing: what may be read
-//! or written, and how it is answered, is the node's.
+//! `Client::get` returns a `View`: the object's bytes in the node's memory, mapped for reading. `Client::create` returns a
+//! `Created`: memory of the node to fill, which `commit` makes an object. `Client::open` returns an `ObjectFile`, which
+//! reads and seeks. The node decides what a client may read or write.
 //!
-//! A client is one connection and serves one process; each method waits for its answer. Where the node says so
-//! (`ClientError::UseHttp`) ask the S3 door instead.
+//! A client is one connection of one process; each method waits for its answer. After `ClientError::UseHttp` use the S3
+//! door instead.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), nigh_client::ClientError> {

@@ -1,17 +1,16 @@
-//! An object as a file: read from any place, without holding more of it than is read.
+//! An object as a file, read at any offset.
 //!
-//! Where the node hands its memory out the whole object is mapped when it is opened, and reading asks nobody. Else each
-//! read asks for a range. All reads are of the version that was there when it was opened: one that is not there any
-//! more ends them with an error, and never mixes two.
+//! If the node shares its memory, opening maps the whole object and reads need no request; else each read requests a range.
+//! All reads are of the version at the time of opening: they fail when that version is gone, and never mix two.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::{Client, ClientError, Conditions, Headers, View};
 
-/// Bytes that are asked for at a time where the object is not mapped: an answer in a packet.
+/// The length of a requested range, whose answer fits into a packet.
 const READ_AHEAD: usize = 48 * 1024;
 
-/// An object that was opened. It borrows its client: a connection serves one call at a time.
+/// An open object. It borrows its client, because a connection serves one call at a time.
 #[derive(Debug)]
 pub struct ObjectFile<'c> {
     client: &'c mut Client,
@@ -21,16 +20,16 @@ pub struct ObjectFile<'c> {
     headers: Headers,
     length: u64,
     position: u64,
-    /// What was read last, and where it begins.
+    /// The bytes that were read last, and their offset.
     window: Option<(u64, View)>,
 }
 
 impl<'c> ObjectFile<'c> {
-    /// Opens what is under a key now.
+    /// Opens the present version of a key.
     pub(crate) fn open(client: &'c mut Client, bucket: &str, key: &str) -> Result<Self, ClientError> {
         let (headers, whole) = match client.get(bucket, key, &Conditions::default()) {
             Ok(view) => (view.headers().clone(), Some(view)),
-            // It does not come whole: its length and version are known all the same.
+            // The node does not return the whole object, but its length and version.
             Err(ClientError::UseHttp(_)) => (client.head(bucket, key, &Conditions::default())?.headers, None),
             Err(error) => return Err(error),
         };
@@ -43,19 +42,19 @@ impl<'c> ObjectFile<'c> {
         Ok(Self { client, bucket, key, etag, headers, length, position: 0, window })
     }
 
-    /// How many bytes it has.
+    /// The length in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.length
     }
 
-    /// Whether it has none.
+    /// Whether it has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The headers of the answer when it was opened.
+    /// The headers at the time of opening.
     #[must_use]
     pub const fn headers(&self) -> &Headers {
         &self.headers
@@ -67,17 +66,17 @@ impl<'c> ObjectFile<'c> {
         self.window.as_ref().is_some_and(|(_, view)| view.is_mapped() && view.len() as u64 == self.length)
     }
 
-    /// What the window holds from the position on.
+    /// The bytes of the window from the position on.
     fn ahead(&self) -> Option<&[u8]> {
         let (begin, view) = self.window.as_ref()?;
         let skipped = usize::try_from(self.position.checked_sub(*begin)?).ok()?;
         view.get(skipped..).filter(|rest| !rest.is_empty())
     }
 
-    /// Asks for what comes at the position.
+    /// Requests the bytes at the position.
     fn fetch(&mut self, wanted: usize) -> Result<(), ClientError> {
         let end = self.position.saturating_add(wanted.max(READ_AHEAD) as u64).min(self.length);
-        // The old one is let go first: it counts as held.
+        // The old window is released first, because it counts as held.
         self.window = None;
         let range = |end: u64| Conditions {
             range: Some(format!("bytes={}-{}", self.position, end - 1)),

@@ -1,4 +1,4 @@
-//! Packets of the fast path, as a client sends and takes them.
+//! Packets of the fast path, as a client sends and receives them.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,27 +16,27 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;
 /// The longest packet.
 const PACKET_MAX: usize = 256 * 1024;
-/// Descriptors that may come with one packet: the node sends one.
+/// The most descriptors of one packet; the node sends one.
 const DESCRIPTORS_MAX: usize = 4;
 
-/// What came from the node.
+/// A message from the node.
 #[derive(Debug)]
 pub struct Message {
     /// 0: the greeting, 1: an answer, 2: the connection ends.
     pub kind: u8,
-    /// 1: the bytes of a large object come by copy.
+    /// 1: the bytes of a large object are copied.
     pub flags: u16,
-    /// Which request it answers.
+    /// The request that it answers.
     pub id: u32,
-    /// What it says.
+    /// Its content.
     pub json: Map<String, Value>,
-    /// Bytes that came with it.
+    /// Its bytes.
     pub body: Vec<u8>,
-    /// The descriptor that came with it.
+    /// Its descriptor.
     pub descriptor: Option<OwnedFd>,
 }
 
-/// A connection, before anybody has said who is there: packets and nothing more.
+/// A connection that sends and receives packets, without authentication.
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
@@ -47,7 +47,7 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// If nobody listens there.
+    /// If no node listens there.
     pub fn open(address: &Address) -> Result<Self, ClientError> {
         let failed =
             |errno: rustix::io::Errno| ClientError::Connect { address: address.to_string(), reason: errno.into() };
@@ -72,7 +72,7 @@ impl Connection {
         self.send_parts(&[&header, &json, body], &[])
     }
 
-    /// Sends what may be no packet, with descriptors: for whoever tests a node.
+    /// Sends any bytes with descriptors, to test a node.
     ///
     /// # Errors
     /// If the connection is broken.
@@ -95,7 +95,7 @@ impl Connection {
     /// Waits for the next message.
     ///
     /// # Errors
-    /// If the connection is broken, or what comes is no message.
+    /// If the connection is broken, or the bytes are no message.
     pub fn receive(&mut self) -> Result<Message, ClientError> {
         let wrong = |what: &str| Err(ClientError::Protocol(what.to_owned()));
         let mut descriptor = None;

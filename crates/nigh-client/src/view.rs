@@ -1,4 +1,4 @@
-//! An object's bytes, as they were given.
+//! The bytes of an object.
 
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use memmap2::{Mmap, MmapOptions};
 
 use crate::{ClientError, Headers};
 
-/// What says that a segment was let go: its handle is sent with the client's next request.
+/// Releases a segment: the client's next request reports its handle.
 pub(crate) struct Release {
     pub(crate) handle: u64,
     pub(crate) tell: Sender<u64>,
@@ -16,18 +16,18 @@ pub(crate) struct Release {
 
 impl Drop for Release {
     fn drop(&mut self) {
-        // The client may be gone: the node sees by itself who has what.
+        // The client may have been dropped: then the node notices the release by itself.
         let _gone = self.tell.send(self.handle);
     }
 }
 
 enum Bytes {
     Copied(Vec<u8>),
-    // Dropped in this order: the release is told when the mapping is gone.
+    // Dropped in this order: the mapping ends before the release is reported.
     Mapped { map: Mmap, _release: Release },
 }
 
-/// An object's bytes. Dropping it lets the node's memory go.
+/// An object's bytes. Dropping it releases the node's memory.
 pub struct View {
     bytes: Bytes,
     headers: Headers,

@@ -1,8 +1,8 @@
-//! Access keys and what each may do now: the one place where a request becomes a `Principal`.
+//! Access keys and what each may do now: the only place that turns a request into a `Principal`.
 //!
-//! A namespace's keys live in the registry. A sandbox's key lives in memory, dies with the sandbox,
-//! and is refused while the sandbox runs no invocation. The calls of an invocation are counted while they are under
-//! way, so that its end can wait for those that can still have an effect; what a call is, its door knows.
+//! A namespace's keys are in the registry. A sandbox's key is in memory, ends with the sandbox, and is rejected while the
+//! sandbox runs no invocation. The calls of an invocation are counted while they are under way, so that the invocation's
+//! end can wait for calls that may still have an effect.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{Registry, RegistryChange, RegistryError};
 
-/// Whom a key was given to.
+/// The holder of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A client of the namespace.
@@ -33,14 +33,14 @@ pub enum Holder {
     },
 }
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AccessDenied {
-    /// Nobody has this key, or it died with its sandbox.
+    /// Nobody has this key, or its sandbox has ended.
     #[error("the access key {0} does not exist")]
     UnknownKey(AccessKeyId),
     /// The sandbox is between invocations.
-    #[error("sandbox {0} runs no invocation; data is refused until the next one begins")]
+    #[error("sandbox {0} runs no invocation; requests for data are rejected until the next one begins")]
     BetweenInvocations(SandboxId),
 }
 
@@ -59,7 +59,7 @@ impl Calls {
     }
 }
 
-/// A call under way. It is to be held until the call can have no effect any more: the invocation's end waits for it.
+/// A call under way. Hold it until the call can have no more effect: the invocation's end waits for it.
 #[derive(Debug)]
 pub struct CallGuard(Option<(CancellationToken, TaskTrackerToken)>);
 
@@ -70,8 +70,8 @@ impl CallGuard {
         self.0.as_ref().is_some_and(|(ended, _)| ended.is_cancelled())
     }
 
-    /// Comes to its end when the invocation has ended; none for a client of the namespace. A call whose request is
-    /// not whole yet is to be given up then.
+    /// Is cancelled when the invocation has ended, and then a call whose request is incomplete must be dropped; none for a
+    /// client of the namespace.
     #[must_use]
     pub fn cancelled(&self) -> Option<WaitForCancellationFutureOwned> {
         self.0.as_ref().map(|(ended, _)| ended.clone().cancelled_owned())
@@ -84,11 +84,11 @@ struct Entry {
     holder: Holder,
     invocation: Option<InvocationId>,
     admission: Admission,
-    /// Of the invocation that it acts for, or of the last one.
+    /// The calls of the current invocation, or of the last one.
     calls: Calls,
 }
 
-/// The form of a key's document that this build writes.
+/// The format of a key's document that this build writes.
 const FORMAT: u32 = 1;
 
 /// The first documents had no number.
@@ -96,7 +96,7 @@ const fn first() -> u32 {
     1
 }
 
-/// What every form of the document has.
+/// The part that every format of the document has.
 #[derive(Deserialize)]
 struct Format {
     #[serde(default = "first")]
@@ -121,7 +121,7 @@ pub struct AccessKeys {
 }
 
 impl AccessKeys {
-    /// Reads the namespaces' keys. One that is damaged stays in the registry, is named in the log, and opens nothing.
+    /// Reads the namespaces' keys. A damaged key stays in the registry, is named in the log, and is rejected.
     ///
     /// # Errors
     /// If the registry cannot be read, or holds a key that a newer Nigh wrote.
@@ -135,8 +135,8 @@ impl AccessKeys {
         Ok(keys)
     }
 
-    /// Takes over what others write and delete from now on, soon after they do; until `registry` ends, or all of these are
-    /// dropped. While its servers cannot be reached nothing is taken over; then all that was missed is.
+    /// Follows the writes and deletions of other processes, until `registry` ends or all handles are dropped. While the
+    /// servers are unreachable it learns nothing; then it learns all that it missed.
     ///
     /// # Errors
     /// If the watch cannot begin.
@@ -149,18 +149,20 @@ impl AccessKeys {
                 let (keys, id) = (Self { entries }, AccessKeyId::new(&key));
                 match now.map(|now| decode(&key, &now.value)) {
                     None => keys.revoke(&id),
-                    // A secret never changes: what is known stays as it is, with its calls.
+                    // A secret never changes: a known key keeps its entry, with its calls.
                     Some(Ok(Some(_))) if keys.secret(&id).is_some() => {}
                     Some(Ok(Some(stored))) => keys.insert(id, stored.secret, Holder::Client(stored.namespace)),
                     Some(Ok(None)) => {}
-                    Some(Err(error)) => tracing::error!(%error, "a key that another node made is refused here"),
+                    Some(Err(error)) => {
+                        tracing::error!(%error, "a key of another node cannot be read and is rejected here")
+                    }
                 }
             }
         });
         Ok(())
     }
 
-    /// Makes a key for clients of `namespace`, durable before it is returned.
+    /// Creates a key for clients of `namespace`, durable before it is returned.
     ///
     /// # Errors
     /// If the registry cannot be written.
@@ -178,7 +180,7 @@ impl AccessKeys {
         Ok((id, secret))
     }
 
-    /// Makes a key for one sandbox. It may do nothing until an invocation begins.
+    /// Creates a key for one sandbox, which may do nothing until an invocation begins.
     #[must_use]
     pub fn issue_sandbox(
         &self,
@@ -191,29 +193,29 @@ impl AccessKeys {
         (id, secret)
     }
 
-    /// From here on the sandbox's key acts for `invocation`; with `None` it is refused. The calls that an earlier
-    /// invocation has under way are cancelled; `settled` tells when they are over.
+    /// Lets the sandbox's key act for `invocation`; with `None` the key is rejected. Cancels the calls of an earlier
+    /// invocation; `settled` waits for their end.
     pub fn set_invocation(&self, id: &AccessKeyId, invocation: Option<InvocationId>) {
         let earlier = {
             let mut entries = self.entries.write();
             let Some(entry) = entries.get_mut(id) else { return };
             entry.invocation = invocation;
-            // The calls of the last invocation stay, for whoever waits for them.
+            // The calls of the last invocation stay, because `settled` may wait for them.
             if invocation.is_some() { std::mem::take(&mut entry.calls) } else { entry.calls.clone() }
         };
         // Not under the lock: it wakes those that wait.
         earlier.end();
     }
 
-    /// Whether what the sandbox reads from here on is brought into the cache; it is, until this says otherwise.
+    /// Whether objects that the sandbox reads from now on are cached. By default they are.
     pub fn set_admission(&self, id: &AccessKeyId, admission: Admission) {
         if let Some(entry) = self.entries.write().get_mut(id) {
             entry.admission = admission;
         }
     }
 
-    /// Returns when no call of the sandbox's last invocation is under way, at once if the key is unknown. To be asked
-    /// when the invocation has ended.
+    /// Returns when no call of the sandbox's last invocation is under way, or at once if the key is unknown. Call it when the
+    /// invocation has ended.
     pub async fn settled(&self, id: &AccessKeyId) {
         let calls = self.entries.read().get(id).map(|entry| entry.calls.under_way.clone());
         if let Some(under_way) = calls {
@@ -221,7 +223,7 @@ impl AccessKeys {
         }
     }
 
-    /// The key is gone at once, and its calls under way are cancelled.
+    /// Removes the key at once, and cancels its calls.
     pub fn revoke(&self, id: &AccessKeyId) {
         let gone = self.entries.write().remove(id);
         if let Some(entry) = gone {
@@ -248,7 +250,7 @@ impl AccessKeys {
         ids
     }
 
-    /// On whose behalf a request signed with `id` acts, now.
+    /// The principal of a request that is signed with `id`.
     ///
     /// # Errors
     /// If the key is unknown, or its sandbox runs no invocation.
@@ -257,7 +259,7 @@ impl AccessKeys {
         principal(id, entries.get(id))
     }
 
-    /// As `principal`, for a call that may have an effect: it counts as under way until the guard is dropped.
+    /// As `principal`, for a call that may have an effect. The call counts as under way until the guard is dropped.
     ///
     /// # Errors
     /// As `principal`.

@@ -1,5 +1,5 @@
-//! The bytes of a write in a ledger's record: its version, its names, the pieces it names, and what its writer says of it.
-//! One encoding for all engines; what stands around it is each one's own. Pure.
+//! The bytes of a write in a ledger's record: its version, its names, its pieces, and the writer's own data. All engines
+//! share this encoding, each within a format of its own. Pure.
 
 use bytes::Bytes;
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Version};
@@ -39,7 +39,7 @@ pub(crate) const fn change_code(change: &Change) -> u8 {
     }
 }
 
-/// The bytes that a commit of `record` takes, with so many pieces.
+/// The length of a commit of `record` with this number of pieces.
 pub(crate) fn content_bytes(record: &Record, pieces: usize) -> usize {
     let names = record.namespace.as_str().len() + record.bucket.as_str().len() + record.key.as_str().len();
     48 + names + record.change.about().len() + 16 * pieces
@@ -50,7 +50,7 @@ pub(crate) fn encode_version(out: &mut Vec<u8>, version: Version) {
     out.extend_from_slice(&version.sequence.0.to_le_bytes());
 }
 
-/// Writes a commit behind what is in `out`.
+/// Appends a commit to `out`.
 pub(crate) fn encode_commit(out: &mut Vec<u8>, commit: &Commit) {
     let Commit { shard, version, record, pieces } = commit;
     let (namespace, bucket, key) = (record.namespace.as_str(), record.bucket.as_str(), record.key.as_str());

@@ -1,5 +1,5 @@
-//! Changes of the state file by one thread, which commits all that wait in one transaction: while one commit waits for
-//! the disk the next group gathers. At `QUEUE` waiting jobs further ones wait their turn.
+//! Changes the state file by one thread, which commits all waiting changes in one transaction. While a commit waits for the
+//! disk the next group gathers. Callers wait while `QUEUE` jobs are queued.
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -18,7 +18,7 @@ struct Job<C> {
     done: oneshot::Sender<Result<(), String>>,
 }
 
-/// What writes changes of one kind. A clone is another handle to the same; the thread ends with the last one.
+/// Writes changes of one kind. A clone is another handle to it; its thread ends with the last handle.
 #[derive(Debug)]
 pub(crate) struct GroupWriter<C>(mpsc::Sender<Job<C>>);
 
@@ -28,22 +28,22 @@ impl<C> Clone for GroupWriter<C> {
     }
 }
 
-/// Changes on their way to the disk, or the servers. Those that were queued before are there when these are.
+/// Queued changes. When they are durable, all changes queued before are durable too.
 #[derive(Debug)]
 pub struct PendingCommit(oneshot::Receiver<Result<(), String>>);
 
 impl PendingCommit {
-    /// Changes that whoever has the sender writes.
+    /// Changes that the holder of the sender writes.
     #[cfg(feature = "cluster")]
     pub(crate) fn promised() -> (oneshot::Sender<Result<(), String>>, Self) {
         let (done, written) = oneshot::channel();
         (done, Self(written))
     }
 
-    /// Returns when they are there.
+    /// Returns when the changes are durable.
     ///
     /// # Errors
-    /// If they cannot be written: then none is there, or nobody waits for their writer any more.
+    /// If the changes cannot be written, and then none of them is; or if their writer has ended.
     pub async fn wait(self) -> Result<(), RegistryError> {
         self.0.await.map_err(|_| ended())?.map_err(RegistryError::Storage)
     }
@@ -61,7 +61,7 @@ impl<C: Send + Sync + 'static> GroupWriter<C> {
         Ok(Self(jobs))
     }
 
-    /// Queues `changes`, behind all that were queued before.
+    /// Queues `changes` behind all that were queued before.
     pub(crate) async fn queue(&self, changes: Vec<C>) -> Result<PendingCommit, RegistryError> {
         let (done, written) = oneshot::channel();
         self.0.send(Job { changes, done }).await.map_err(|_| ended())?;
@@ -79,7 +79,7 @@ fn write_groups<C>(state: &StateFile, mut queue: mpsc::Receiver<Job<C>>, commit:
         }
         let written = commit(state, &mut group.iter().flat_map(|job| &job.changes)).map_err(|error| error.to_string());
         for job in group {
-            // Who no longer waits need not be told.
+            // The caller may no longer wait.
             let _ = job.done.send(written.clone());
         }
     }

@@ -1,8 +1,8 @@
-//! Histories: what happened to something, an event after the other, and a head that says what it is and how it stands.
+//! Histories: a history is a list of events, and a head with the current state.
 //!
-//! Events are only added, at growing places; a history goes as a whole. Changes are durable when their `PendingCommit` says so,
-//! and never without those that were queued before. What heads and events mean is their owner's; how much there may be, too.
-//! On one machine they are in its state file; those of a cluster have one writer at a time (`nats/histories`).
+//! Events are only appended, and a history is removed as a whole. A change is durable when its `PendingCommit` returns, and
+//! never without the changes queued before it. The owner of the histories gives heads and events their meaning and limits
+//! their number. On one machine the state file has them; in a cluster they have one writer at a time (`nats/histories`).
 
 use std::sync::Arc;
 
@@ -12,96 +12,96 @@ use nigh_terms::Namespace;
 use redb::{ReadableTable as _, TableDefinition};
 
 use crate::group_writer::{GroupWriter, PendingCommit};
-use crate::registry::storage;
+use crate::state_tables::{RowsById, all_rows, open_written, read_table, storage};
 use crate::{RegistryError, StateFile};
 
-const HEADS: TableDefinition<'static, &[u8; 16], &[u8]> = TableDefinition::new("history-heads");
+const HEADS: RowsById = TableDefinition::new("history-heads");
 /// Key: the history, then the event's place, big-endian.
 const EVENTS: TableDefinition<'static, &[u8; 24], &[u8]> = TableDefinition::new("history-events");
 
-/// Names a history: a UUID of version 7, so that they are listed in the order of their making.
+/// The identifier of a history: a UUID of version 7, so that lists are in the order of creation.
 pub type HistoryId = [u8; 16];
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HistoryChange {
-    /// Sets a history's head; it is made if it was not there.
+    /// Sets a history's head, and creates the history if there is none.
     SetHead {
         /// The history.
         id: HistoryId,
         /// The head.
         head: Bytes,
     },
-    /// Adds an event, or replaces the one at its place.
+    /// Adds an event, or replaces the event at its place.
     Add {
         /// The history.
         id: HistoryId,
-        /// Where.
+        /// The place of the event.
         place: u64,
         /// The event.
         event: Bytes,
     },
-    /// Removes a history with all its events, if it is there.
+    /// Removes a history, if there is one, with all its events.
     Remove {
         /// The history.
         id: HistoryId,
     },
 }
 
-/// Histories, as their one writer has them.
+/// Histories, for their only writer.
 #[async_trait]
 pub trait Histories: Send + Sync {
-    /// Queues `changes` behind all that were queued before. Those of one call stand together, as far as they are no more
-    /// than [`TOGETHER_MAX`]; of more, never a later one without an earlier.
+    /// Queues `changes` behind all that were queued before. Up to [`TOGETHER_MAX`] changes of one call are written together
+    /// or not at all; of more changes, a later one is never written without the earlier ones.
     ///
     /// # Errors
-    /// If their writer has ended.
+    /// If the writer has ended.
     async fn queue(&self, changes: Vec<HistoryChange>) -> Result<PendingCommit, RegistryError>;
 
     /// The heads of all histories, oldest first.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the heads cannot be read.
     async fn heads(&self) -> Result<Vec<(HistoryId, Vec<u8>)>, RegistryError>;
 
-    /// The events of one history with their places, in their order.
+    /// The events of one history, in the order of their places.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the events cannot be read.
     async fn events(&self, id: HistoryId) -> Result<Vec<(u64, Vec<u8>)>, RegistryError>;
 
     /// One event of a history.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the event cannot be read.
     async fn event(&self, id: HistoryId, place: u64) -> Result<Option<Vec<u8>>, RegistryError>;
 
-    /// Returns when another writer has them: nothing is written here any more. Never, where there is one writer alone.
+    /// Returns when another writer has taken the histories: this one writes nothing more. On one machine it never returns.
     async fn lost(&self);
 }
 
-/// The changes of one call that stand together at least.
+/// Changes of one call that are always written together.
 pub const TOGETHER_MAX: usize = 16;
 
 /// Histories that the processes of a cluster share.
 #[async_trait]
 pub trait SharedHistories: Send + Sync {
-    /// Takes those of `namespace`, in a term that is no other's. From then on a taker of a lower term writes nothing more,
-    /// and what it has written is read.
+    /// Takes the histories of `namespace` under `term`, which no other writer has. Writers of lower terms can write nothing
+    /// more, and the new writer reads all that they wrote.
     ///
     /// # Errors
-    /// `Conflict` if there is a taker of a higher term; else if they cannot be taken now.
+    /// `Conflict` if a writer of a higher term has taken the histories; else if they cannot be taken now.
     async fn take(&self, namespace: &Namespace, term: u64) -> Result<Arc<dyn Histories>, RegistryError>;
 }
 
-/// A head or an event of a history, as it stands.
+/// A stored head or event of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredHistory {
     /// The history.
     pub id: HistoryId,
-    /// The event's place; none of the head.
+    /// The event's place; none for a head.
     pub place: Option<u64>,
-    /// What stands there.
+    /// The head or the event.
     pub value: Vec<u8>,
 }
 
@@ -112,13 +112,11 @@ pub(crate) struct HistoryRows {
 }
 
 impl HistoryRows {
-    /// Those that `read` sees; none if nothing was ever kept.
+    /// The rows that `read` sees; none if nobody has written any yet.
     pub(crate) fn of(read: &redb::ReadTransaction) -> Result<Option<Self>, RegistryError> {
-        match (read.open_table(HEADS), read.open_table(EVENTS)) {
-            (Ok(heads), Ok(events)) => Ok(Some(Self { heads, events })),
-            (Err(redb::TableError::TableDoesNotExist(_)), _) => Ok(None),
-            (Err(other), _) | (_, Err(other)) => Err(storage(other)),
-        }
+        let heads = open_written(read, HEADS).map_err(storage)?;
+        let events = open_written(read, EVENTS).map_err(storage)?;
+        Ok(heads.zip(events).map(|(heads, events)| Self { heads, events }))
     }
 
     /// Each row: the heads, then the events, oldest first.
@@ -139,7 +137,7 @@ impl HistoryRows {
     }
 }
 
-/// The histories of one machine. A clone is another handle to the same.
+/// The histories of one machine. A clone is another handle to them.
 #[derive(Clone, Debug)]
 pub struct LocalHistories {
     state: StateFile,
@@ -168,7 +166,7 @@ impl LocalHistories {
         Ok(Self { writer: GroupWriter::start("histories", state.clone(), commit)?, state })
     }
 
-    /// Writes `rows` into `state`, in one durable step, beside what is there. Blocks.
+    /// Adds `rows` to `state` in one durable step. Blocks.
     ///
     /// # Errors
     /// If the state file cannot be written.
@@ -182,16 +180,6 @@ impl LocalHistories {
             .collect();
         commit(state, &mut changes.iter())
     }
-
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&redb::ReadTransaction) -> Result<T, RegistryError> + Send + 'static,
-    ) -> Result<T, RegistryError> {
-        let state = self.state.clone();
-        tokio::task::spawn_blocking(move || work(&state.begin_read().map_err(storage)?))
-            .await
-            .map_err(|join| RegistryError::Storage(join.to_string()))?
-    }
 }
 
 #[async_trait]
@@ -201,25 +189,11 @@ impl Histories for LocalHistories {
     }
 
     async fn heads(&self) -> Result<Vec<(HistoryId, Vec<u8>)>, RegistryError> {
-        self.blocking(|read| {
-            let heads = match read.open_table(HEADS) {
-                Ok(heads) => heads,
-                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                Err(other) => return Err(storage(other)),
-            };
-            let rows = heads.range::<&[u8; 16]>(..).map_err(storage)?;
-            rows.map(|row| row.map(|(id, head)| (*id.value(), head.value().to_vec())).map_err(storage)).collect()
-        })
-        .await
+        all_rows(&self.state, HEADS).await
     }
 
     async fn events(&self, id: HistoryId) -> Result<Vec<(u64, Vec<u8>)>, RegistryError> {
-        self.blocking(move |read| {
-            let events = match read.open_table(EVENTS) {
-                Ok(events) => events,
-                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                Err(other) => return Err(storage(other)),
-            };
+        read_table(&self.state, EVENTS, move |events| {
             let (first, last) = (key(id, 0), key(id, u64::MAX));
             let rows = events.range::<&[u8; 24]>(&first..=&last).map_err(storage)?;
             rows.map(|row| row.map(|(key, event)| (place_of(key.value()), event.value().to_vec())).map_err(storage))
@@ -229,10 +203,8 @@ impl Histories for LocalHistories {
     }
 
     async fn event(&self, id: HistoryId, place: u64) -> Result<Option<Vec<u8>>, RegistryError> {
-        self.blocking(move |read| match read.open_table(EVENTS) {
-            Ok(events) => Ok(events.get(&key(id, place)).map_err(storage)?.map(|event| event.value().to_vec())),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(other) => Err(storage(other)),
+        read_table(&self.state, EVENTS, move |events| {
+            Ok(events.get(&key(id, place)).map_err(storage)?.map(|event| event.value().to_vec()))
         })
         .await
     }

@@ -1,8 +1,8 @@
-//! The ledger: the order of writes to a shard, and where an acknowledged write is durable first.
+//! The ledger: the order of writes to a shard, and the first place where an acknowledged write is durable.
 //!
-//! A write is a record; a body that is large goes ahead of it in pieces, and is there only once a record names them. So
-//! one durable record is the commit, and the proof that a request was carried out. What a writer knows of an object
-//! (`about`) is its own: a ledger keeps it and never reads it. Nothing here is decided by a read.
+//! A write is a record. A large body is staged before it in pieces, which count only once a record names them. So one
+//! durable record is the commit, and the proof that a request was carried out. A ledger stores the writer's data on an
+//! object (`about`) and never reads it. No read decides anything here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Version};
 use thiserror::Error;
 
-/// The longest body that goes inline in its record, bytes; a longer one is staged in pieces.
+/// The longest body within its record, bytes; a longer one is staged in pieces.
 pub const INLINE_MAX_BYTES: usize = 64 << 10;
 /// The longest piece of a body, bytes.
 pub const PIECE_MAX_BYTES: usize = 1 << 20;
@@ -22,34 +22,34 @@ pub const PIECES_MAX: usize = 4096;
 /// The longest `about` of a change, bytes.
 pub const ABOUT_MAX_BYTES: usize = 64 << 10;
 
-/// Names one request to write, whoever repeats it: the same id on the same object is the same write.
+/// The identifier of a write request: the same id on the same object is the same write, also from another sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u128);
 
 /// What a write does to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It has new bytes, the record's body.
+    /// It gets new bytes, the record's body.
     Put {
-        /// The writer's own encoding of what it knows of the object.
+        /// The writer's own data on the object.
         about: Bytes,
     },
-    /// It is gone.
+    /// It is deleted.
     Delete {
         /// As above.
         about: Bytes,
     },
-    /// Its bytes stay, what is known of them changes.
+    /// Its bytes stay, and the data on it changes.
     Amend {
         /// As above.
         about: Bytes,
     },
-    /// No object's: a member of the cluster writes no more.
+    /// A fence, of no object: a member of the cluster writes no more.
     Fence {
         /// As above.
         about: Bytes,
     },
-    /// No object's: a part of a transaction over several; the record's body is what that writes.
+    /// A part of a transaction over several objects; the record's body is what the transaction writes.
     Transaction {
         /// As above.
         about: Bytes,
@@ -81,21 +81,21 @@ pub struct Record {
     pub bucket: BucketName,
     /// The key.
     pub key: ObjectKey,
-    /// What happens to it.
+    /// The change.
     pub change: Change,
 }
 
-/// Names a piece in its ledger.
+/// The identifier of a piece in its ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PieceId(pub u64);
 
-/// Gives the room of a piece free that no record came to name.
+/// Frees the room of a piece that no record names.
 pub trait StagedRoom: Send + Sync {
-    /// Nobody will name `piece`.
+    /// Frees the room of `piece`, which no record will name.
     fn release(&self, piece: PieceId);
 }
 
-/// A piece of a body in a ledger that no record names yet. Dropped so, its room is free again.
+/// A piece of a body that no record names yet. Dropping it frees its room.
 pub struct StagedPiece {
     piece: PieceId,
     bytes: u32,
@@ -104,7 +104,7 @@ pub struct StagedPiece {
 }
 
 impl StagedPiece {
-    /// A piece of so many bytes with this CRC-32C, whose room is `room`'s.
+    /// A piece of `bytes` bytes with this CRC-32C, whose room `room` frees.
     #[must_use]
     pub fn new(piece: PieceId, bytes: u32, crc: u32, room: Arc<dyn StagedRoom>) -> Self {
         Self { piece, bytes, crc, room: Some(room) }
@@ -128,7 +128,7 @@ impl StagedPiece {
         self.crc
     }
 
-    /// A record names it now: its room goes with that.
+    /// Marks that a record names the piece: its room is freed with the record.
     pub fn named(mut self) {
         self.room = None;
     }
@@ -151,22 +151,22 @@ impl Drop for StagedPiece {
 /// The bytes of a record.
 #[derive(Debug)]
 pub enum Body {
-    /// In the record itself, at most [`INLINE_MAX_BYTES`]; empty for a change that has none.
+    /// In the record itself, at most [`INLINE_MAX_BYTES`]; empty for a change without a body.
     Inline(Bytes),
-    /// In pieces staged before, in their order.
+    /// In pieces that were staged before, in this order.
     Staged(Vec<StagedPiece>),
 }
 
-/// Where a record came to stand.
+/// The outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendResult {
-    /// Its place in the order.
+    /// Its version.
     pub version: Version,
-    /// True if its request was carried out before: this is the answer of then, and nothing was written now.
+    /// True if the request was carried out before: this is its first outcome, and nothing was written now.
     pub repeated: bool,
 }
 
-/// Why a ledger refuses.
+/// Why a ledger does not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LedgerError {
     /// Another home has taken the shard.
@@ -177,32 +177,32 @@ pub enum LedgerError {
         /// The epoch this home held.
         held: Epoch,
     },
-    /// The ledger, or the disk below it, has no room until the store has taken what waits.
-    #[error("the ledger is full; write again later")]
+    /// The ledger or its disk has no room until the store has more of its writes.
+    #[error("the ledger is full until the store has its writes; write again later")]
     Full,
-    /// The servers of the ledger do not answer; nothing was written.
+    /// The servers of the ledger did not answer; nothing was written.
     #[error("the ledger cannot be reached ({0}); write again later")]
     Unavailable(String),
-    /// A version was given for the write, and the write is not there.
+    /// A version was assigned to the write, but the write is not in the ledger.
     #[error("the ledger did not take the write ({0}); write again later")]
     NotKept(String),
-    /// More than a record holds.
-    #[error("{what} of {bytes} bytes is more than the ledger takes ({limit}); write it through to the store")]
+    /// A part of the record is too long.
+    #[error("{what} of {bytes} bytes is too long for the ledger (limit {limit}); write it through to the store")]
     TooLarge {
-        /// What is too long.
+        /// The part.
         what: &'static str,
-        /// How long it is.
+        /// Its length.
         bytes: u64,
-        /// How long it may be.
+        /// The limit.
         limit: u64,
     },
-    /// A piece that this ledger does not hold.
+    /// The ledger has no such piece without a record.
     #[error("piece {0} was not staged in this ledger, or a record names it already")]
     UnknownPiece(u64),
-    /// No record of that version, or not any more.
-    #[error("the ledger holds no record of version {0}")]
+    /// The ledger has no record of that version, or has it no more.
+    #[error("the ledger has no record of version {0}")]
     Unknown(Version),
-    /// What is on the medium is not what was written.
+    /// The medium does not have what was written.
     #[error(
         "the ledger's record of version {version} is damaged in {file} at {offset}; `nigh journal verify` lists all"
     )]
@@ -214,22 +214,22 @@ pub enum LedgerError {
         /// Where the record or its piece begins.
         offset: u64,
     },
-    /// A write or a sync failed: what the medium holds is not known before it is read again.
-    #[error("the ledger takes nothing since {0}; restart the node")]
+    /// A write or a sync failed: the content of the medium is unknown until it is read again.
+    #[error("the ledger accepts no writes since this failure: {0}; restart the node")]
     Failed(String),
-    /// This ledger orders writes and keeps none.
-    #[error("this ledger keeps nothing; the store makes each write durable")]
+    /// The ledger orders writes and stores none.
+    #[error("this ledger stores nothing; the store makes each write durable")]
     KeepsNothing,
 }
 
-/// Refuses `what` if it is longer than `limit`.
+/// Rejects `what` if it is longer than `limit`.
 pub(crate) fn at_most(what: &'static str, bytes: usize, limit: usize) -> Result<(), LedgerError> {
     let (bytes, limit) = (bytes as u64, limit as u64);
     if bytes > limit { Err(LedgerError::TooLarge { what, bytes, limit }) } else { Ok(()) }
 }
 
 impl LedgerError {
-    /// Whether an append that was refused so may have taken a version, which nobody will tell.
+    /// Whether an append that failed with this error may have used up a version.
     #[must_use]
     pub const fn may_have_taken_a_version(&self) -> bool {
         matches!(self, Self::Failed(_) | Self::Fenced { .. } | Self::NotKept(_))
@@ -238,73 +238,71 @@ impl LedgerError {
 
 /// The order of writes.
 ///
-/// Versions are dense: under one epoch the sequences that `place` and `append` give are 1, 2, 3, of all shards together
-/// where one epoch is of all shards, else of each. One that `append` has taken and not told is lost with an error that
-/// [`may_have_taken_a_version`](LedgerError::may_have_taken_a_version), or with the future that was dropped.
+/// Versions are dense: under one epoch `place` and `append` assign the sequences 1, 2, 3, ..., for each shard, or for all
+/// shards together if they share the epoch. A sequence that `append` assigned and did not return is lost, after an error
+/// that [`may_have_taken_a_version`](LedgerError::may_have_taken_a_version) or when its future is dropped.
 #[async_trait]
 pub trait Ledger: Send + Sync {
     /// The epoch under which this home appends to `shard`.
     fn epoch(&self, shard: ShardId) -> Epoch;
 
-    /// Whether it takes records of `shard`, as far as is known.
+    /// Checks that the ledger accepts records of `shard`, as far as is known.
     ///
     /// # Errors
     /// [`LedgerError::Failed`] once a write or a sync has failed.
     fn check(&self, shard: ShardId) -> Result<(), LedgerError>;
 
-    /// A place in the order for a write that the store itself makes durable: nothing is kept. Where the object had
-    /// records before, these must be `stored`, and [`settle`](Self::settle) have returned, before the write is
-    /// acknowledged: else a restart would push them again, over it. No home is fenced by it: where another may have taken
-    /// the shard, `settle` says whether this one still has it.
+    /// Assigns a version to a write that the store itself makes durable; stores nothing. If the object has older records,
+    /// call `stored` for them and await [`settle`](Self::settle) before acknowledging the write: else a restart would push
+    /// them over it. This does not check that the home still has the shard; `settle` does.
     fn place(&self, shard: ShardId) -> Version;
 
-    /// Puts a piece of a body on its way to the disk. It is there for readers and restarts only if a record names it.
+    /// Stages a piece of a body. Readers and restarts find it only if a record names it.
     ///
     /// # Errors
-    /// If there is no room, or the ledger takes nothing.
+    /// If there is no room, or the ledger accepts no writes.
     async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<StagedPiece, LedgerError>;
 
-    /// Gives `record` the next version of `shard`; durable with its whole body when it returns. A request that was
-    /// carried out before gets its answer of then.
+    /// Appends `record` with the next version of `shard`; it is durable with its whole body when this returns. A request
+    /// that was carried out before gets its first outcome.
     ///
     /// # Errors
-    /// If there is no room, or the ledger takes nothing. After [`LedgerError::Failed`] and [`LedgerError::Fenced`] the
-    /// record may be there for the next start, or home, or not.
+    /// If there is no room, or the ledger accepts no writes. After [`LedgerError::Failed`] and [`LedgerError::Fenced`] the
+    /// outcome is unknown: the next start, or home, may find the record.
     async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<AppendResult, LedgerError>;
 
-    /// The store holds `version` durably, or a newer one of its object: its record may go, and those of older versions
-    /// of the same object with it. Kept lazily: after a crash such records may be given for recovery again, the older
-    /// of an object never without the newer.
+    /// Tells that the store has `version`, or a newer one of its object: its record, and those of older versions of the
+    /// object, may be trimmed. This becomes durable later: after a crash, recovery may return such records again, but never
+    /// an older one of an object without the newer.
     ///
     /// # Errors
-    /// If the ledger takes nothing.
+    /// If the ledger accepts no writes.
     async fn stored(&self, shard: ShardId, version: Version) -> Result<(), LedgerError>;
 
-    /// Returns when all that was told by `stored` is durable, and this home has the shard still.
+    /// Returns when all calls of `stored` are durable and this home still has the shard.
     ///
     /// # Errors
-    /// If the ledger takes nothing; if another home has the shard.
+    /// If the ledger accepts no writes, or another home has the shard.
     async fn settle(&self, shard: ShardId) -> Result<(), LedgerError>;
 
-    /// Returns when it is known that this home had `shard` after this was asked: what it has read since its last write there
-    /// is no other reign's. Many who ask at once are answered at once.
+    /// Returns when it is certain that this home had `shard` after the call: no other epoch has written since this home's
+    /// last write. Concurrent calls share one check.
     ///
     /// # Errors
-    /// If another home has the shard, or the ledger cannot say.
+    /// If another home has the shard, or the ledger does not know.
     async fn confirm(&self, shard: ShardId) -> Result<(), LedgerError> {
-        // Of a ledger that nobody else can take.
+        // Nobody else can take the shards of a local ledger.
         self.check(shard)
     }
 
-    /// The bytes of a record's body from `offset` to the end of the piece in which that lies, checked; empty at the end
-    /// of the body. A whole body is read by asking on until then.
+    /// The verified bytes of a record's body from `offset` to the end of the piece there; empty at the end of the body.
     ///
     /// # Errors
-    /// If no such record is held, or what is held is damaged.
+    /// If the ledger has no such record, or the record is damaged.
     async fn read(&self, shard: ShardId, version: Version, offset: u64) -> Result<Bytes, LedgerError>;
 }
 
-/// Orders writes and keeps none: each is in the store before it is acknowledged.
+/// Orders writes and stores none: each is in the store before it is acknowledged.
 ///
 /// The epoch must be higher than in any earlier life; the node's incarnation is.
 #[derive(Debug)]

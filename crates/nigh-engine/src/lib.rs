@@ -1,8 +1,7 @@
-//! What a node needs to agree on and to remember, one trait each: `Registry` (what is deployed),
-//! `Membership` (who lives), `Ledger` (the order of writes); beside them the node's own `RecordLog`
-//! (what happened), `Outbox` (what is promised) and `AccessKeys` (who may ask).
+//! The shared and durable state of nodes, a trait for each kind: `Registry` (documents), `Membership` (members), `Ledger`
+//! (the order of writes); beside them the node's own `RecordLog` (records), `Outbox` (accepted work) and `AccessKeys`.
 //!
-//! Here are the embedded implementations; a cluster brings others behind the same traits.
+//! The implementations here are for one machine; `nats` has those of a cluster.
 
 mod access_keys;
 mod commit_format;
@@ -22,6 +21,7 @@ mod registry;
 mod registry_copy;
 mod requests;
 mod state_file;
+mod state_tables;
 mod sync;
 
 pub use access_keys::{ACCESS_KEYS_TABLE, AccessDenied, AccessKeys, CallGuard, Holder};

@@ -1,5 +1,5 @@
-//! A lock file: whoever has it locked has what stands beside it to himself. The kernel lets go of it when its process
-//! dies.
+//! A lock file: the process that has locked it uses the files beside it alone. The kernel releases the lock when the process
+//! ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -11,16 +11,16 @@ use std::path::Path;
 pub struct LockFile(File);
 
 impl LockFile {
-    /// Locks the file at `path`, made if `make` says so. None if somebody else has it.
+    /// Locks the file at `path`, and creates it if `make`. None if another process has locked it.
     ///
     /// # Errors
-    /// If it cannot be opened, or its file system knows no locks (flock(2)).
+    /// If the file cannot be opened, or its file system has no locks (flock(2)).
     pub fn take(path: &Path, make: bool) -> io::Result<Option<Self>> {
         let file = OpenOptions::new().write(true).create(make).truncate(false).mode(0o600).open(path)?;
         locked(file.try_lock(), file)
     }
 
-    /// True while somebody has the file at `path`.
+    /// Whether a process has locked the file at `path`.
     ///
     /// # Errors
     /// As of `take`.
@@ -30,7 +30,7 @@ impl LockFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         };
-        // Shared, and let go at once: two that ask at a time do not take each other for a holder.
+        // The lock is shared and released at once, so that two concurrent checks do not see each other as holders.
         Ok(locked(file.try_lock_shared(), file)?.is_none())
     }
 }
@@ -44,10 +44,10 @@ fn locked(tried: Result<(), TryLockError>, file: File) -> io::Result<Option<Lock
 }
 
 impl Drop for LockFile {
-    /// Closing would not do: a child that another thread forks meanwhile has the file too until it runs its program.
+    /// Closing is not enough: a child that another thread forks meanwhile has the file open until it runs its program.
     fn drop(&mut self) {
         if let Err(error) = self.0.unlock() {
-            tracing::warn!(%error, "a lock file could not be unlocked; it is when it is closed");
+            tracing::warn!(%error, "a lock file could not be unlocked; closing it unlocks it");
         }
     }
 }

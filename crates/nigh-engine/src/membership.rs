@@ -1,7 +1,7 @@
-//! Membership: which node this is, and which of its lives.
+//! Membership: this node's identity and incarnation, and the other members.
 //!
-//! The incarnation of a node grows by one at every start and is durable before it is used,
-//! so that nothing of an earlier life can be taken for one of this.
+//! The incarnation of a node grows by one at every start and is durable before it is used, so that nothing of an earlier
+//! incarnation is taken for something of this one.
 
 use async_trait::async_trait;
 use nigh_terms::{Incarnation, NodeId};
@@ -9,19 +9,19 @@ use tokio::sync::watch;
 
 use crate::{Registry, RegistryError, Revision};
 
-/// Nodes, and which of their lives.
+/// Nodes with their incarnations.
 pub type Members = Vec<(NodeId, Incarnation)>;
 
-/// Who lives.
+/// The members of a cluster.
 #[async_trait]
 pub trait Membership: Send + Sync {
     /// This node.
     fn node(&self) -> &NodeId;
-    /// This life of it.
+    /// Its incarnation.
     fn incarnation(&self) -> Incarnation;
-    /// All nodes alive, as far as is known; this one among them, unless its life as a member is over.
+    /// All members, as far as is known; this node is one of them, unless its membership has ended.
     async fn alive(&self) -> Result<Members, RegistryError>;
-    /// The same, as it changes.
+    /// All members, as they change.
     fn watch(&self) -> watch::Receiver<Members>;
 }
 
@@ -35,7 +35,7 @@ pub struct LocalMembership {
 const TABLE: &str = "membership";
 
 impl LocalMembership {
-    /// Begins a new life of `node`.
+    /// Begins a new incarnation of `node`.
     ///
     /// # Errors
     /// If the registry cannot be read or written.
@@ -62,7 +62,7 @@ impl Membership for LocalMembership {
     }
 
     fn watch(&self) -> watch::Receiver<Members> {
-        // Its sender is gone at once: nothing ever changes.
+        // The sender is dropped at once: the members never change.
         watch::channel(vec![(self.node.clone(), self.incarnation)]).1
     }
 }

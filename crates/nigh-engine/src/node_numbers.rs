@@ -1,21 +1,21 @@
-//! The numbers of a cluster's nodes: messages name a node by a number, which belongs to its name for ever.
+//! The numbers of a cluster's nodes: messages name a node by a number, which belongs to its name permanently.
 //!
-//! A number is drawn from a counter, by compare-and-set, and then bound to the name where the name has none yet. One that
-//! was drawn and not bound is nobody's: none is given twice.
+//! A number is drawn from a counter by compare-and-set, and then bound to the name if the name has none yet. A number that
+//! was drawn and not bound stays unused.
 
 use nigh_terms::{NodeId, NodeNumber};
 use serde::{Deserialize, Serialize};
 
 use crate::{Registry, RegistryDocument, RegistryError};
 
-/// Numbers by the names of nodes.
+/// The table of numbers by the names of nodes.
 pub const NODE_NUMBERS_TABLE: &str = "node-numbers";
-/// The table of the counter, and its one key.
+/// The table of the counter, and its only key.
 const COUNTER_TABLE: &str = "node-numbers-next";
 const COUNTER: &str = "next";
 /// The format that this build writes.
 const FORMAT: u32 = 1;
-/// Attempts to draw a number while others draw.
+/// Attempts to draw a number while other nodes draw.
 const DRAWS_MAX: usize = 64;
 
 #[derive(Serialize, Deserialize)]

@@ -1,30 +1,30 @@
-//! The outbox: what was promised and is not done yet, one row a promise, kept until it is done.
+//! The outbox: one row for each piece of work that was accepted and is not done yet.
 //!
-//! A row has a head, which changes as the work goes on, and a body, which may be large and does not. Every change is
-//! durable when it returns. What a row means is its owner's; how many there may be, too.
+//! A row has a head, which changes as the work goes on, and a body, which may be large and never changes. Every change is
+//! durable when it returns. The owner of the outbox gives rows their meaning and limits their number.
 
 use redb::{ReadOnlyTable, ReadableTable, TableDefinition};
 
 use crate::group_writer::GroupWriter;
-use crate::registry::storage;
+use crate::state_tables::{RowsById, all_rows, open_written, read_table, storage};
 use crate::{RegistryError, StateFile};
 
-const HEADS: TableDefinition<'static, &[u8; 16], &[u8]> = TableDefinition::new("outbox-heads");
-const BODIES: TableDefinition<'static, &[u8; 16], &[u8]> = TableDefinition::new("outbox-bodies");
+const HEADS: RowsById = TableDefinition::new("outbox-heads");
+const BODIES: RowsById = TableDefinition::new("outbox-bodies");
 
-/// Names a row: a UUID of version 7, so that rows are listed in the order of their making.
+/// The identifier of a row: a UUID of version 7, so that lists are in the order of creation.
 pub type OutboxId = [u8; 16];
 
 /// One change of the outbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxChange {
-    /// Adds a row, or replaces it.
+    /// Adds or replaces a row.
     Put {
         /// The row.
         id: OutboxId,
-        /// What changes.
+        /// The head.
         head: Vec<u8>,
-        /// What does not.
+        /// The body.
         body: Vec<u8>,
     },
     /// Replaces a row's head; its body stays.
@@ -34,21 +34,21 @@ pub enum OutboxChange {
         /// The new head.
         head: Vec<u8>,
     },
-    /// Removes a row, if it is there.
+    /// Removes a row, if there is one.
     Remove {
         /// The row.
         id: OutboxId,
     },
 }
 
-/// A row, for a copy of the outbox.
+/// A row of a copy of the outbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPromise {
     /// The row.
     pub id: OutboxId,
-    /// What changes.
+    /// The head.
     pub head: Vec<u8>,
-    /// What does not.
+    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -59,13 +59,11 @@ pub(crate) struct Promises {
 }
 
 impl Promises {
-    /// Those that `read` sees; none if nothing has ever been promised.
+    /// The rows that `read` sees; none if nobody has written any yet.
     pub(crate) fn of(read: &redb::ReadTransaction) -> Result<Option<Self>, RegistryError> {
-        match (read.open_table(HEADS), read.open_table(BODIES)) {
-            (Ok(heads), Ok(bodies)) => Ok(Some(Self { heads, bodies })),
-            (Err(redb::TableError::TableDoesNotExist(_)), _) => Ok(None),
-            (Err(other), _) | (_, Err(other)) => Err(storage(other)),
-        }
+        let heads = open_written(read, HEADS).map_err(storage)?;
+        let bodies = open_written(read, BODIES).map_err(storage)?;
+        Ok(heads.zip(bodies).map(|(heads, bodies)| Self { heads, bodies }))
     }
 
     /// Each row, oldest first.
@@ -81,7 +79,7 @@ impl Promises {
     }
 }
 
-/// The outbox of a node. A clone is another handle to the same.
+/// The outbox of a node. A clone is another handle to it.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     state: StateFile,
@@ -97,7 +95,7 @@ impl Outbox {
         Ok(Self { writer: GroupWriter::start("outbox", state.clone(), commit)?, state })
     }
 
-    /// Makes `changes` together: all of them are on the disk when this returns, or none is.
+    /// Makes all `changes` or none of them; when it returns they are on the disk.
     ///
     /// # Errors
     /// If the state file cannot be written.
@@ -105,7 +103,7 @@ impl Outbox {
         self.writer.queue(changes).await?.wait().await
     }
 
-    /// Writes `promises` into the outbox of `state`, which nobody has open, in one durable step. Blocks.
+    /// Adds `promises` to the outbox of `state`, which nobody has open, in one durable step. Blocks.
     ///
     /// # Errors
     /// If the state file cannot be written.
@@ -119,10 +117,8 @@ impl Outbox {
     /// # Errors
     /// If the state file cannot be read.
     pub async fn body(&self, id: OutboxId) -> Result<Option<Vec<u8>>, RegistryError> {
-        self.blocking(move |read| match read.open_table(BODIES) {
-            Ok(bodies) => Ok(bodies.get(&id).map_err(storage)?.map(|body| body.value().to_vec())),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(other) => Err(storage(other)),
+        read_table(&self.state, BODIES, move |bodies| {
+            Ok(bodies.get(&id).map_err(storage)?.map(|body| body.value().to_vec()))
         })
         .await
     }
@@ -132,26 +128,7 @@ impl Outbox {
     /// # Errors
     /// If the state file cannot be read.
     pub async fn heads(&self) -> Result<Vec<(OutboxId, Vec<u8>)>, RegistryError> {
-        self.blocking(|read| {
-            let heads = match read.open_table(HEADS) {
-                Ok(heads) => heads,
-                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                Err(other) => return Err(storage(other)),
-            };
-            let rows = heads.range::<&[u8; 16]>(..).map_err(storage)?;
-            rows.map(|row| row.map(|(id, head)| (*id.value(), head.value().to_vec())).map_err(storage)).collect()
-        })
-        .await
-    }
-
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&redb::ReadTransaction) -> Result<T, RegistryError> + Send + 'static,
-    ) -> Result<T, RegistryError> {
-        let state = self.state.clone();
-        tokio::task::spawn_blocking(move || work(&state.begin_read().map_err(storage)?))
-            .await
-            .map_err(|join| RegistryError::Storage(join.to_string()))?
+        all_rows(&self.state, HEADS).await
     }
 }
 

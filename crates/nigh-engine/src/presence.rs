@@ -1,4 +1,4 @@
-//! What a member of a cluster tells of itself, beside the fact that it lives.
+//! What a member of a cluster publishes about itself.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The format of a presence that this build writes.
 const FORMAT: u32 = 1;
 
-/// What a node does for its cluster.
+/// The roles of a node in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeRole {
@@ -17,7 +17,7 @@ pub enum NodeRole {
     Run,
     /// Is home of shards, and keeps objects in memory for others.
     Memory,
-    /// Takes invocations and says where they run.
+    /// Takes invocations and places them.
     Controller,
 }
 
@@ -31,29 +31,29 @@ impl fmt::Display for NodeRole {
     }
 }
 
-/// What a member tells of itself.
+/// What a member publishes about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
     format: u32,
     /// Its number.
     pub number: NodeNumber,
-    /// Where other nodes call it, `host:port`.
+    /// The address at which other nodes call it, `host:port`.
     pub address: String,
-    /// What it does.
+    /// Its roles.
     pub roles: BTreeSet<NodeRole>,
 }
 
 impl Presence {
-    /// A node of that number, called at `address`.
+    /// A node with this number and `address`.
     #[must_use]
     pub fn new(number: NodeNumber, address: &str, roles: impl IntoIterator<Item = NodeRole>) -> Self {
         Self { format: FORMAT, number, address: address.to_owned(), roles: roles.into_iter().collect() }
     }
 
-    /// Reads what a member told.
+    /// Parses a member's presence.
     ///
     /// # Errors
-    /// If it is none, or of a newer build.
+    /// If the text is no presence, or is of a newer format.
     #[cfg(feature = "cluster")]
     pub(crate) fn decode(told: &[u8]) -> Result<Self, String> {
         let presence: Self = serde_json::from_slice(told).map_err(|error| error.to_string())?;
@@ -64,14 +64,14 @@ impl Presence {
     }
 }
 
-/// A node that lives, and what it tells of itself.
+/// A member with its presence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresentMember {
     /// Its name.
     pub node: NodeId,
-    /// Which life of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// What it tells.
+    /// Its presence.
     pub presence: Presence,
 }
 

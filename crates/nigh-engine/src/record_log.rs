@@ -1,33 +1,31 @@
-//! The record log: what happened on this node, newest last, kept up to a limit.
+//! The record log: records of what happened on this node, newest last, up to a limit.
 //!
-//! Appending never waits for the disk: records queue for one writer thread, which commits them in batches
-//! (one transaction for all that wait). A crash may lose the last batch; a clean shutdown loses nothing.
+//! Appending never waits for the disk: records queue for one writer thread, which commits all waiting records in one
+//! transaction. A crash may lose the last batch; a clean shutdown loses nothing.
 //! At `QUEUE` waiting records further ones are dropped and counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redb::{ReadableTableMetadata, TableDefinition};
+use redb::ReadableTableMetadata;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::registry::storage;
+use crate::state_tables::{RowsById, read_table, storage};
 use crate::{RegistryError, StateFile};
 
 /// Records that may wait for the writer.
 const QUEUE: usize = 16_384;
-/// How long the writer waits for company before it commits.
+/// How long the writer waits for more records before it commits.
 const BATCH_WAIT: Duration = Duration::from_millis(50);
-
-type Records = TableDefinition<'static, &'static [u8; 16], &'static [u8]>;
 
 /// The table of activation records.
 const RECORDS: &str = "records";
 
-/// How much the log keeps; the oldest goes first.
+/// How much the log keeps. The oldest records are removed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// At most so many records.
+    /// The most records that are kept.
     pub records_max: u64,
 }
 
@@ -63,7 +61,7 @@ impl RecordLog {
         let writer = state.clone();
         std::thread::Builder::new()
             .name("record-log".to_owned())
-            .spawn(move || write_batches(&writer, Records::new(name), queue, retention))?;
+            .spawn(move || write_batches(&writer, RowsById::new(name), queue, retention))?;
         Ok(Self { state, table: name, jobs, dropped: Arc::default() })
     }
 
@@ -95,12 +93,13 @@ impl RecordLog {
     /// If the file cannot be read.
     pub async fn get(&self, id: [u8; 16]) -> Result<Option<Vec<u8>>, RegistryError> {
         self.flush().await;
-        self.blocking(move |records| Ok(records.get(&id).map_err(storage)?.map(|record| record.value().to_vec())))
-            .await
-            .map(Option::flatten)
+        read_table(&self.state, RowsById::new(self.table), move |records| {
+            Ok(records.get(&id).map_err(storage)?.map(|record| record.value().to_vec()))
+        })
+        .await
     }
 
-    /// Newest first, those older than `before` only, until `keep` has said `limit` times that it wants one.
+    /// What `keep` takes of the records older than `before`, newest first, up to `limit`.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -111,7 +110,7 @@ impl RecordLog {
         keep: impl Fn(&[u8]) -> Option<T> + Send + 'static,
     ) -> Result<Vec<T>, RegistryError> {
         self.flush().await;
-        self.blocking(move |records| {
+        read_table(&self.state, RowsById::new(self.table), move |records| {
             let end = before.unwrap_or([0xff; 16]);
             let mut kept = Vec::new();
             for entry in records.range::<&[u8; 16]>(..&end).map_err(storage)?.rev() {
@@ -123,28 +122,10 @@ impl RecordLog {
             Ok(kept)
         })
         .await
-        .map(Option::unwrap_or_default)
-    }
-
-    /// Runs `work` on the table, `None` while there is none.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&redb::ReadOnlyTable<&'static [u8; 16], &'static [u8]>) -> Result<T, RegistryError>
-        + Send
-        + 'static,
-    ) -> Result<Option<T>, RegistryError> {
-        let (state, table) = (self.state.clone(), Records::new(self.table));
-        tokio::task::spawn_blocking(move || match state.begin_read().map_err(storage)?.open_table(table) {
-            Ok(records) => work(&records).map(Some),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(other) => Err(storage(other)),
-        })
-        .await
-        .map_err(|join| RegistryError::Storage(join.to_string()))?
     }
 }
 
-fn write_batches(state: &StateFile, table: Records, mut queue: mpsc::Receiver<Job>, retention: Retention) {
+fn write_batches(state: &StateFile, table: RowsById, mut queue: mpsc::Receiver<Job>, retention: Retention) {
     while let Some(first) = queue.blocking_recv() {
         if matches!(first, Job::Append(..)) {
             std::thread::sleep(BATCH_WAIT);
@@ -172,7 +153,7 @@ fn write_batches(state: &StateFile, table: Records, mut queue: mpsc::Receiver<Jo
 
 fn commit(
     state: &StateFile,
-    table: Records,
+    table: RowsById,
     batch: &[([u8; 16], Vec<u8>)],
     retention: Retention,
 ) -> Result<(), RegistryError> {

@@ -1,6 +1,6 @@
 //! The registry: small documents by table and key, with compare-and-set.
 //!
-//! Functions, namespaces, keys and models live here. One machine keeps them in its state file.
+//! It has functions, namespaces, keys and models. On one machine they are in the state file.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,9 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 
 use crate::StateFile;
+use crate::state_tables::{blocking, open_written, read_table, storage};
 
-/// Which write of a document it is at: each is higher than the one before. Absent documents have none.
+/// The revision of a document: each write has a higher one than the write before. Absent documents have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Revision(pub u64);
 
@@ -24,29 +25,29 @@ pub struct RegistryDocument {
     pub revision: Revision,
 }
 
-/// A document as it has come to be; absent if it was deleted.
+/// A write of a document, or its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryChange {
     /// Its key.
     pub key: String,
-    /// What is there now.
+    /// The document; none if it was deleted.
     pub now: Option<RegistryDocument>,
 }
 
-/// Why the registry refused.
+/// Why a registry operation failed.
 #[derive(Debug, Error)]
 pub enum RegistryError {
-    /// Somebody else wrote first.
+    /// Another writer was first.
     #[error("{table}/{key} was changed meanwhile (it is at revision {found:?}); read it again")]
     Conflict {
         /// The table.
         table: String,
         /// The key.
         key: String,
-        /// What is there now.
+        /// The present revision.
         found: Option<Revision>,
     },
-    /// The medium's own reason.
+    /// The storage failed.
     #[error("registry: {0}")]
     Storage(String),
 }
@@ -70,11 +71,11 @@ pub trait Registry: Send + Sync {
     ) -> Result<Revision, RegistryError>;
     /// Removes the document if it is at `expected`, else `Conflict`.
     async fn delete(&self, table: &str, key: &str, expected: Revision) -> Result<(), RegistryError>;
-    /// Writes or removes these documents whatever they are at, all of them or none. For what only one writer has and can
-    /// be made anew: many at a time cost what one does.
+    /// Writes or removes all these documents or none, at whatever revision they are. For documents with a single writer, who
+    /// can make them again: many cost as much as one.
     async fn apply(&self, table: &str, changes: Vec<(String, Option<Vec<u8>>)>) -> Result<(), RegistryError>;
-    /// The documents of `table`, each as it is, then each as it comes to be; writes that follow each other closely may be
-    /// told as one, and what was told may be told again. It ends when the receiver is dropped.
+    /// The documents of `table` as they are now, then each change. Quick successive writes may be one change, and changes
+    /// may be repeated. Ends when the receiver is dropped.
     async fn watch(&self, table: &str) -> Result<mpsc::Receiver<RegistryChange>, RegistryError>;
 }
 
@@ -98,20 +99,6 @@ impl LocalRegistry {
     pub(crate) const fn state(&self) -> &StateFile {
         &self.state
     }
-
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&StateFile) -> Result<T, RegistryError> + Send + 'static,
-    ) -> Result<T, RegistryError> {
-        let state = self.state.clone();
-        tokio::task::spawn_blocking(move || work(&state))
-            .await
-            .map_err(|join| RegistryError::Storage(join.to_string()))?
-    }
-}
-
-pub(crate) fn storage(error: impl Into<redb::Error>) -> RegistryError {
-    RegistryError::Storage(error.into().to_string())
 }
 
 pub(crate) fn path(table: &str, key: &str) -> String {
@@ -129,7 +116,7 @@ pub(crate) fn encode(revision: Revision, value: &[u8]) -> Vec<u8> {
     [&revision.0.to_le_bytes()[..], value].concat()
 }
 
-/// Runs `change` on the document's place if it is at `expected`, in one durable transaction.
+/// Writes or removes the document if it is at `expected`, in one durable transaction.
 fn compare_and_set(
     state: &StateFile,
     table: &str,
@@ -177,7 +164,7 @@ fn apply_all(state: &StateFile, table: &str, changes: &[(String, Option<Vec<u8>>
     write.commit().map_err(storage)
 }
 
-/// The documents whose key begins with `prefix`, in the order of their keys, as `read` takes them.
+/// What `read` makes of the documents whose key begins with `prefix`, in the order of their keys.
 fn listed<T>(
     state: &StateFile,
     table: &str,
@@ -185,11 +172,7 @@ fn listed<T>(
     read: impl Fn(&[u8]) -> Result<T, RegistryError>,
 ) -> Result<Vec<(String, T)>, RegistryError> {
     let transaction = state.begin_read().map_err(storage)?;
-    let documents = match transaction.open_table(DOCUMENTS) {
-        Ok(documents) => documents,
-        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-        Err(other) => return Err(storage(other)),
-    };
+    let Some(documents) = open_written(&transaction, DOCUMENTS).map_err(storage)? else { return Ok(Vec::new()) };
     let first = path(table, prefix);
     let mut found = Vec::new();
     for entry in documents.range(first.as_str()..).map_err(storage)? {
@@ -207,13 +190,7 @@ fn listed<T>(
 impl Registry for LocalRegistry {
     async fn get(&self, table: &str, key: &str) -> Result<Option<RegistryDocument>, RegistryError> {
         let place = path(table, key);
-        self.blocking(move |state| {
-            let read = state.begin_read().map_err(storage)?;
-            let documents = match read.open_table(DOCUMENTS) {
-                Ok(documents) => documents,
-                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-                Err(other) => return Err(storage(other)),
-            };
+        read_table(&self.state, DOCUMENTS, move |documents| {
             documents.get(place.as_str()).map_err(storage)?.map(|stored| decode(stored.value())).transpose()
         })
         .await
@@ -221,12 +198,12 @@ impl Registry for LocalRegistry {
 
     async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, RegistryDocument)>, RegistryError> {
         let (table, prefix) = (table.to_owned(), prefix.to_owned());
-        self.blocking(move |state| listed(state, &table, &prefix, decode)).await
+        blocking(&self.state, move |state| listed(state, &table, &prefix, decode)).await
     }
 
     async fn keys(&self, table: &str, prefix: &str) -> Result<Vec<String>, RegistryError> {
         let (table, prefix) = (table.to_owned(), prefix.to_owned());
-        let listed = self.blocking(move |state| listed(state, &table, &prefix, |_| Ok(()))).await?;
+        let listed = blocking(&self.state, move |state| listed(state, &table, &prefix, |_| Ok(()))).await?;
         Ok(listed.into_iter().map(|(key, ())| key).collect())
     }
 
@@ -239,21 +216,21 @@ impl Registry for LocalRegistry {
     ) -> Result<Revision, RegistryError> {
         let (table, key) = (table.to_owned(), key.to_owned());
         let write = move |state: &StateFile| compare_and_set(state, &table, &key, expected, Some(&value));
-        let revision = self.blocking(write).await?;
+        let revision = blocking(&self.state, write).await?;
         self.state.changed();
         Ok(revision)
     }
 
     async fn delete(&self, table: &str, key: &str, expected: Revision) -> Result<(), RegistryError> {
         let (table, key) = (table.to_owned(), key.to_owned());
-        self.blocking(move |state| compare_and_set(state, &table, &key, Some(expected), None)).await?;
+        blocking(&self.state, move |state| compare_and_set(state, &table, &key, Some(expected), None)).await?;
         self.state.changed();
         Ok(())
     }
 
     async fn apply(&self, table: &str, changes: Vec<(String, Option<Vec<u8>>)>) -> Result<(), RegistryError> {
         let table = table.to_owned();
-        self.blocking(move |state| apply_all(state, &table, &changes)).await?;
+        blocking(&self.state, move |state| apply_all(state, &table, &changes)).await?;
         self.state.changed();
         Ok(())
     }
@@ -288,7 +265,7 @@ impl Registry for LocalRegistry {
     }
 }
 
-/// What has come to be between two states of a table.
+/// The changes between two states of a table.
 fn differences(
     before: &BTreeMap<String, RegistryDocument>,
     now: &BTreeMap<String, RegistryDocument>,

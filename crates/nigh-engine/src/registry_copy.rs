@@ -1,27 +1,28 @@
-//! The registry as a whole, the outbox and the histories beside it: all that they hold at one moment, and a state made of that.
+//! A snapshot of the registry, the outbox and the histories, and a new state from a snapshot.
 //!
-//! It reads one transaction, so that writers go on meanwhile and none of theirs is seen. Revisions are kept: a node's
-//! lives are counted by them. What documents mean is their owners'. Every function blocks.
+//! A snapshot reads one transaction: writers continue, and the snapshot shows none of their writes. Revisions are kept,
+//! because they count the incarnations of a node. Every function blocks.
 
 use redb::ReadableTable;
 
 use crate::histories::HistoryRows;
 use crate::outbox::Promises;
-use crate::registry::{DOCUMENTS, decode, encode, path, storage};
+use crate::registry::{DOCUMENTS, decode, encode, path};
+use crate::state_tables::{open_written, storage};
 use crate::{LocalRegistry, RegistryDocument, RegistryError, StoredHistory, StoredPromise};
 
-/// A document and its place.
+/// A document with its table and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDocument {
     /// The table.
     pub table: String,
     /// The key.
     pub key: String,
-    /// What stands there.
+    /// The document and its revision.
     pub revised: RegistryDocument,
 }
 
-/// The registry, the outbox and the histories at one moment. While it is held, the state file keeps what has been replaced since.
+/// The registry, the outbox and the histories at one moment. While it is held, the state file keeps replaced rows.
 pub struct RegistrySnapshot {
     documents: Option<redb::ReadOnlyTable<&'static str, &'static [u8]>>,
     promises: Option<Promises>,
@@ -29,17 +30,13 @@ pub struct RegistrySnapshot {
 }
 
 impl LocalRegistry {
-    /// The registry as it is now, and the outbox and the histories of the same state file.
+    /// A snapshot of the registry, the outbox and the histories of the state file.
     ///
     /// # Errors
     /// If the state file cannot be read.
     pub fn snapshot(&self) -> Result<RegistrySnapshot, RegistryError> {
         let read = self.state().begin_read().map_err(storage)?;
-        let documents = match read.open_table(DOCUMENTS) {
-            Ok(documents) => Some(documents),
-            Err(redb::TableError::TableDoesNotExist(_)) => None,
-            Err(other) => return Err(storage(other)),
-        };
+        let documents = open_written(&read, DOCUMENTS).map_err(storage)?;
         Ok(RegistrySnapshot { documents, promises: Promises::of(&read)?, histories: HistoryRows::of(&read)? })
     }
 
@@ -71,7 +68,7 @@ impl RegistrySnapshot {
     /// All documents, by table and key.
     ///
     /// # Errors
-    /// If the state file cannot be read; each document says so for itself.
+    /// If the state file cannot be read; also each document may be an error.
     pub fn documents(&self) -> Result<impl Iterator<Item = Result<StoredDocument, RegistryError>> + '_, RegistryError> {
         let range = self.documents.as_ref().map(|documents| documents.iter().map_err(storage)).transpose()?;
         Ok(range.into_iter().flatten().map(|entry| {

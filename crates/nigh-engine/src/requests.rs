@@ -1,7 +1,7 @@
-//! Which requests were carried out, and as which versions. Pure.
+//! The requests that were carried out, with their versions. Pure.
 //!
-//! An id counts for one object: two clients that draw the same id, or one that means harm, do not get each other's
-//! answers.
+//! An id is valid for one object: two clients that draw the same id, or a malicious client, do not get each other's
+//! outcomes.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
@@ -11,7 +11,7 @@ use nigh_terms::{ShardId, Version};
 
 use crate::ledger::{Record, RequestId};
 
-/// The requests that are remembered; beyond them the oldest is forgotten.
+/// The requests that are remembered; above this number the oldest is forgotten.
 pub(crate) const REQUESTS_MAX: usize = 1 << 17;
 
 /// A request on an object: the id, and the object's hash.

@@ -1,11 +1,11 @@
 //! The node's one redb file: opened once, shared by the registry and the record log.
 //!
-//! It carries the number of its format and the Nigh that wrote it. A file of an older format is brought to this one when
-//! it is opened, step by step, all in one transaction: a crash leaves it as it was. A newer one is refused and left
-//! alone. What documents in it mean, and their own formats, are their owners'.
+//! The file has the number of its format and the version of Nigh that wrote it. Opening a file of an older format migrates
+//! it step by step, in one transaction: a crash leaves the old format. A file of a newer format is rejected unchanged. The
+//! owners of documents in it define their meaning and formats.
 //!
-//! redb takes nothing more once a write to the disk has failed, as on a full one. The file is then opened anew, which
-//! finds the last transaction that was durable, as soon as the disk takes bytes again.
+//! redb accepts no writes after a failed write, for example on a full disk. The file is then opened again as soon as the
+//! disk accepts bytes, with the last durable transaction.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use tokio::sync::watch;
 
 /// The format that this build writes.
 const FORMAT: u64 = 2;
-/// The first one: a file without a number is of it, or new.
+/// The first format: a file without a number has it, or is new.
 const FIRST: u64 = 1;
 /// `format`: the number.
 const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
 /// `nigh`: the version that opened it last. Since format 2.
 const WRITTEN_BY: TableDefinition<'static, &str, &str> = TableDefinition::new("written-by");
-/// What the disk must take before a file that failed is opened anew.
+/// The bytes that the disk must accept before a file is opened again after a failure.
 const PROBE_BYTES: usize = 1 << 20;
 /// This build's version: all crates have one.
 const NIGH: &str = env!("CARGO_PKG_VERSION");
 
-/// What brings a file from one format to the next: the first from `FIRST` on.
+/// The migrations from each format to the next, beginning with `FIRST`.
 const MIGRATIONS: [Migration; (FORMAT - FIRST) as usize] = [v1_to_v2];
 
 type Migration = fn(&WriteTransaction) -> Result<(), redb::Error>;
@@ -67,14 +67,14 @@ pub enum StateError {
 #[derive(Clone, Debug)]
 pub struct StateFile {
     path: Arc<Path>,
-    /// None after it could not be opened anew.
+    /// None if it could not be opened again.
     database: Arc<Mutex<Option<Arc<Database>>>>,
-    /// Counts the writes of the registry, for those who watch it.
+    /// Counts the writes of the registry, for watchers.
     writes: watch::Sender<u64>,
 }
 
 impl StateFile {
-    /// Opens `path`, or makes it.
+    /// Opens or creates the file at `path`.
     ///
     /// # Errors
     /// If it is no state file, is held by another process, or has a newer format.
@@ -100,7 +100,7 @@ impl StateFile {
         Ok(database.map_or_else(|| self.open_anew(None), Ok)?.begin_read()?)
     }
 
-    /// Begins a change, when the one before has ended.
+    /// Begins a write transaction when the one before has ended.
     pub(crate) fn begin_write(&self) -> Result<WriteTransaction, redb::Error> {
         let database = self.database.lock().clone();
         let begun = database.as_ref().map(|database| database.begin_write());
@@ -114,7 +114,7 @@ impl StateFile {
         }
     }
 
-    /// Opens the file anew, after `failed`, unless somebody else has.
+    /// Opens the file again after `failed`, unless another thread has.
     fn open_anew(&self, failed: Option<Arc<Database>>) -> Result<Arc<Database>, redb::Error> {
         let mut current = self.database.lock();
         if let Some(current) = &*current
@@ -122,29 +122,29 @@ impl StateFile {
         {
             return Ok(Arc::clone(current));
         }
-        // Until then it is left open: what redb has in memory can be read.
+        // Until then the old one stays open for reads.
         takes_bytes(&self.path)?;
         *current = None;
-        // Its lock goes with the last who holds it; if that is another, the next who writes opens it.
+        // The last handle releases its lock; if another thread has that handle, the next writer opens the file.
         drop(failed);
         let database = Arc::new(Database::create(&*self.path)?);
         *current = Some(Arc::clone(&database));
-        tracing::info!(path = %self.path.display(), "the state file is written again");
+        tracing::info!(path = %self.path.display(), "the state file accepts writes again");
         Ok(database)
     }
 
-    /// The registry was written.
+    /// Counts a write of the registry.
     pub(crate) fn changed(&self) {
         self.writes.send_modify(|writes| *writes += 1);
     }
 
-    /// Tells of each write of the registry from now on.
+    /// Receives the count of the registry's writes.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.writes.subscribe()
     }
 }
 
-/// Fails unless the disk under the file takes what redb may write when it opens it.
+/// Fails unless the disk accepts the bytes that redb may write when it opens the file.
 fn takes_bytes(path: &Path) -> Result<(), std::io::Error> {
     let probe = path.with_extension("probe");
     let written = std::fs::write(&probe, vec![1; PROBE_BYTES]);
@@ -152,7 +152,7 @@ fn takes_bytes(path: &Path) -> Result<(), std::io::Error> {
     written
 }
 
-/// The file's format and the Nigh that wrote it, where it says so.
+/// The file's format and the version of Nigh that wrote it, as far as the file has them.
 fn stored_format(database: &Database) -> Result<(Option<u64>, Option<String>), redb::Error> {
     let read = database.begin_read()?;
     let format = match read.open_table(META) {
@@ -168,13 +168,13 @@ fn stored_format(database: &Database) -> Result<(Option<u64>, Option<String>), r
     Ok((format, nigh))
 }
 
-/// Brings the file from format `from` to this build's, in one durable step.
+/// Migrates the file from format `from` to this build's, in one durable step.
 fn migrate(database: &Database, from: u64) -> Result<(), redb::Error> {
     let write = database.begin_write()?;
     prepare(&write, from)?;
     write.commit()?;
     if from < FORMAT {
-        tracing::info!(from, to = FORMAT, "the state file has this build's format now");
+        tracing::info!(from, to = FORMAT, "the state file was migrated to this build's format");
     }
     Ok(())
 }
@@ -189,7 +189,7 @@ fn prepare(write: &WriteTransaction, from: u64) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// Format 2 says which Nigh wrote it.
+/// Format 2 names the version of Nigh that wrote the file.
 fn v1_to_v2(write: &WriteTransaction) -> Result<(), redb::Error> {
     let mut written_by = write.open_table(WRITTEN_BY)?;
     if written_by.get("nigh")?.is_none() {

@@ -1,7 +1,7 @@
-//! Where the journal's threads meet: a lock, a condition, a thread of its own.
+//! The lock, condition variable and thread of the journal.
 //!
-//! They are parking_lot's and the system's. In unit tests they can be explored (`tests/interleaving`): then each lock, wait
-//! and wake-up is a point at which the schedule may change hands.
+//! They are parking_lot's and the system's. Unit tests can explore their schedules (`tests/interleaving`): each lock, wait
+//! and wake-up is then a point at which another thread may run.
 
 #[cfg(not(test))]
 mod meeting {

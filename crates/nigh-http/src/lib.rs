@@ -1,6 +1,8 @@
-//! What the HTTP listeners share: bodies that are read within limits, APIs that share a listener, and when a throttled
-//! client asks again.
+//! What HTTP listeners and clients share: connections, bodies within limits, APIs on one listener, Signature Version 4,
+//! and when a throttled client asks again.
 
+pub mod listener;
 pub mod mounted_api;
 pub mod request_body;
+pub mod sigv4;
 pub mod throttle;

@@ -1,4 +1,4 @@
-//! An API below a path of another API's listener.
+//! An API that shares the listener of another API.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,10 +12,10 @@ use crate::request_body::BodyRoom;
 /// An API that a listener of another API serves too.
 #[async_trait]
 pub trait MountedApi: Send + Sync {
-    /// Whether a request for `path` is this API's.
+    /// Whether this API answers requests for `path`.
     fn answers(&self, path: &str) -> bool;
-    /// Answers a request; its body takes room of `room`.
+    /// Answers a request, whose body takes memory from `room`.
     async fn answer(&self, head: &Parts, body: Incoming, room: &BodyRoom) -> Response<Full<Bytes>>;
-    /// Returns when what its requests began in the background has ended.
+    /// Returns when the background work of its requests has ended.
     async fn finished(&self);
 }

@@ -1,4 +1,4 @@
-//! Bodies of requests, read within a limit and a time, with room for them in memory.
+//! Reads the bodies of requests within limits of length, time and memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,40 +10,40 @@ use nigh_terms::ByteSize;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Request bodies in memory at any time, those that are copied counted as often as they are.
+/// Request bodies in memory at one time, each counted as often as it is copied.
 const BODIES_IN_FLIGHT_MAX: ByteSize = ByteSize::mib(512);
-/// Bodies up to this need not wait for room.
+/// Bodies up to this length do not wait for memory.
 const SMALL_BODY_BYTES_MAX: u64 = 64 << 10;
-/// A body above its limit is read to its end, and dropped, so that the client gets to read the answer; up to here.
+/// A body above its limit is read and dropped up to this length, so that the client reads the answer.
 const DISCARDED_BYTES_MAX: u64 = 256 << 20;
-/// A body must be here after so long, whatever it is.
+/// The longest time for reading a body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(300);
-/// A body may wait so long for room.
+/// The longest wait of a body for memory.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Why there is no body.
+/// Why a body could not be read.
 #[derive(Debug, Error)]
 pub enum BodyError {
-    /// Longer than its limit.
-    #[error("the body has {received} bytes, {limit} are allowed")]
+    /// The body is longer than its limit.
+    #[error("the body has {received} bytes; {limit} are allowed")]
     TooLarge {
         /// Bytes received so far, or announced.
         received: u64,
         /// Bytes allowed.
         limit: u64,
     },
-    /// It did not arrive in time.
-    #[error("the request's body did not come within 300 seconds")]
+    /// The body did not arrive in time.
+    #[error("the request's body did not arrive within 300 seconds")]
     TimedOut,
     /// The connection failed.
     #[error("the body broke off: {0}")]
     Broken(hyper::Error),
-    /// Other bodies take all the room.
+    /// Other bodies take all the memory.
     #[error("too many large requests are under way; try again later")]
     NoRoom,
 }
 
-/// The room for bodies, in KiB.
+/// The memory for bodies; a permit is one KiB.
 #[derive(Clone, Debug)]
 pub struct BodyRoom(Arc<Semaphore>);
 

@@ -1,8 +1,8 @@
-//! CloudEvents over HTTP: what a sender posts becomes the event's JSON form, and an answer that is an event goes back
+//! CloudEvents over HTTP: a posted event is converted into the event's JSON form, and an answer that is an event is returned
 //! in the sender's mode. Pure.
 //!
-//! CloudEvents 1.0.2: the specification, its JSON event format, and the HTTP protocol binding (binary and structured
-//! content mode; batches are not taken).
+//! Follows CloudEvents 1.0.2: the specification, its JSON event format, and the HTTP protocol binding (binary and structured
+//! content mode; batches are rejected).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,12 +19,12 @@ const STRUCTURED: &str = "application/cloudevents+json";
 const PREFIX: &str = "ce-";
 /// The attributes that every event has.
 const REQUIRED: [&str; 4] = ["id", "source", "specversion", "type"];
-/// The longest name of an attribute; the specification asks for 20 at most, and receivers to be lenient.
+/// The longest name of an attribute; the specification asks senders for 20 at most, and receivers to be lenient.
 const NAME_BYTES_MAX: usize = 64;
-/// What the values of headers encode (HTTP binding, 3.1.3.2): all but printable ASCII, and space, `"` and `%`.
+/// Characters that headers encode (HTTP binding, 3.1.3.2): all but printable ASCII, and space, `"` and `%`.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
-/// How an event stands in a message.
+/// The form of an event in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentMode {
     /// Attributes in headers, data in the body.
@@ -33,7 +33,7 @@ pub enum ContentMode {
     Structured,
 }
 
-/// Why a message is no event.
+/// Why a message is no valid event.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum CloudEventError {
@@ -66,10 +66,10 @@ fn is_json(content_type: &str) -> bool {
     kind == "application/json" || kind == "text/json" || kind.ends_with("+json")
 }
 
-/// The event in a message, in its JSON form, and the mode that it came in.
+/// The event of a message in its JSON form, and its mode.
 ///
 /// # Errors
-/// If the message carries none, or one that is not as the specification says.
+/// If the message has no event, or one that violates the specification.
 pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<(ContentMode, Map<String, Value>), CloudEventError> {
     let kind = content_type(headers).map(media_type).unwrap_or_default();
     if kind == STRUCTURED {
@@ -120,7 +120,7 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<(ContentMode, Map<String
     Ok((ContentMode::Binary, event))
 }
 
-/// True if `answer` is meant to be an event.
+/// Whether `answer` looks like an event.
 #[must_use]
 pub fn is_event(answer: &Map<String, Value>) -> bool {
     answer.contains_key("specversion") && check(answer).is_ok()
@@ -153,10 +153,10 @@ fn check(event: &Map<String, Value>) -> Result<(), CloudEventError> {
     Ok(())
 }
 
-/// A message that carries `event` in `mode`: its headers and its body.
+/// The headers and the body of a message with `event` in `mode`.
 ///
 /// # Errors
-/// If it is no event, or its data is not what it says.
+/// If `event` is no event, or its data does not have its content type.
 pub fn write(mode: ContentMode, event: &Map<String, Value>) -> Result<(HeaderMap, Bytes), CloudEventError> {
     check(event)?;
     let mut headers = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! Archives that lie in objects of the namespace (`S3Bucket`, `S3Key`).
+//! Archives in objects of the namespace (`S3Bucket`, `S3Key`).
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,20 +10,20 @@ use nigh_terms::{BucketName, ByteSize, ObjectKey, Principal};
 /// The bytes of an object, piece by piece.
 pub type Pieces = BoxStream<'static, Result<Bytes, ObjectError>>;
 
-/// Where the door reads archives that are objects.
+/// Reads archives that are objects.
 #[async_trait]
 pub trait CodeObjects: Send + Sync {
     /// The object's size and its bytes.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// If the object cannot be read.
     async fn open(
         &self,
         who: &Principal,
         bucket: &BucketName,
         key: &ObjectKey,
     ) -> Result<(ByteSize, Pieces), ObjectError>;
-    /// Whether there is such a bucket.
+    /// Whether the bucket exists.
     async fn has_bucket(&self, who: &Principal, bucket: &BucketName) -> bool;
 }
 

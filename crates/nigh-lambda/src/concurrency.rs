@@ -1,15 +1,16 @@
-//! Reserved concurrency: what a function has for itself of the invocations that may run at once.
+//! Reserved concurrency: the invocations that are reserved for one function.
 
 use http::StatusCode;
 use nigh_terms::FunctionName;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::operations::{LambdaResponse, Request, empty_answer, json_answer};
+use super::operations::Request;
+use super::response::{LambdaResponse, empty_answer, json_answer};
 use super::validation::read;
 use super::{LambdaDoor, LambdaError};
 
-/// Of so many invocations that may run at once one at least stays unreserved: Lambda keeps 100 of 1,000.
+/// One invocation of this many stays unreserved, as Lambda keeps 100 of 1,000.
 const UNRESERVED_SHARE: usize = 10;
 
 #[derive(Deserialize)]
@@ -19,7 +20,7 @@ struct ConcurrencyShape {
 }
 
 impl LambdaDoor {
-    /// What no function has reserved.
+    /// The invocations that no function has reserved.
     pub(super) fn unreserved(&self) -> usize {
         let reserved: usize = self.parts.functions.reserves().iter().map(|(_, _, reserved)| reserved).sum();
         self.settings.concurrency.saturating_sub(reserved)

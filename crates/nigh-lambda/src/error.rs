@@ -1,4 +1,4 @@
-//! What the Lambda API answers when it refuses: a type, a status and a sentence (Lambda API reference, "Errors").
+//! The errors of the Lambda API: a type, a status and a message (Lambda API reference, "Errors").
 
 use std::borrow::Cow;
 
@@ -9,10 +9,9 @@ use nigh_functions::code_store::CodeStoreError;
 use nigh_functions::function_arn::FunctionReferenceError;
 use nigh_functions::function_store::FunctionStoreError;
 use nigh_functions::layer_store::LayerError;
+use nigh_http::sigv4::SignatureError;
 use nigh_invoke::invocation::InvokeError;
 use serde_json::json;
-
-use crate::sigv4::SignatureError;
 
 /// A refusal, as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub struct LambdaError {
     pub status: StatusCode,
     /// The exception's name: `x-amzn-ErrorType`.
     pub kind: &'static str,
-    /// What was wrong and what helps.
+    /// The reason and the remedy.
     pub message: Cow<'static, str>,
     /// Lambda's `Reason` of a throttle.
     pub reason: Option<&'static str>,
@@ -39,7 +38,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A value that the operation does not take.
+    /// A value that the operation does not accept.
     invalid_parameter = BAD_REQUEST, "InvalidParameterValueException";
     /// A value that breaks its pattern.
     validation = BAD_REQUEST, "ValidationException";
@@ -49,48 +48,48 @@ kinds! {
     serialization = BAD_REQUEST, "SerializationException";
     /// Too much code in the namespace.
     code_storage = BAD_REQUEST, "CodeStorageExceededException";
-    /// Not allowed to this caller.
+    /// The caller may not do this.
     access_denied = FORBIDDEN, "AccessDeniedException";
     /// No signature.
     missing_token = FORBIDDEN, "MissingAuthenticationTokenException";
-    /// A signature that is not whole.
+    /// An incomplete signature.
     incomplete_signature = FORBIDDEN, "IncompleteSignatureException";
-    /// A signature that does not hold.
+    /// A wrong signature.
     invalid_signature = FORBIDDEN, "InvalidSignatureException";
     /// A key that nobody has.
     unrecognized_client = FORBIDDEN, "UnrecognizedClientException";
-    /// No such thing.
+    /// Not found.
     not_found = NOT_FOUND, "ResourceNotFoundException";
     /// No such path.
     unknown_operation = NOT_FOUND, "UnknownOperationException";
-    /// There, or being changed.
+    /// It exists already, or is being changed.
     conflict = CONFLICT, "ResourceConflictException";
-    /// At another revision.
+    /// It has another revision.
     precondition_failed = PRECONDITION_FAILED, "PreconditionFailedException";
     /// A payload above the limit.
     too_large = PAYLOAD_TOO_LARGE, "RequestTooLargeException";
     /// A body above the limit.
     entity_too_large = PAYLOAD_TOO_LARGE, "RequestEntityTooLargeException";
-    /// A body that did not come in time.
+    /// A body that did not arrive in time.
     timed_out = REQUEST_TIMEOUT, "RequestTimeoutException";
     /// No capacity now.
     too_many_requests = TOO_MANY_REQUESTS, "TooManyRequestsException";
-    /// Our fault.
+    /// An internal error.
     service = INTERNAL_SERVER_ERROR, "ServiceException";
-    /// The function's answer cannot be passed on.
+    /// The function's answer cannot be returned.
     bad_gateway = BAD_GATEWAY, "BadGatewayException";
-    /// Another method than the path takes.
+    /// The path has no such method.
     method_not_allowed = METHOD_NOT_ALLOWED, "MethodNotAllowedException";
-    /// A body of a type that is not taken.
+    /// A body of an unsupported type.
     unsupported_media = UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaTypeException";
-    /// Part of the Lambda API, not of this door.
+    /// An operation of Lambda that this door lacks.
     not_implemented = NOT_IMPLEMENTED, "NotImplementedException";
     /// Not now.
     unavailable = SERVICE_UNAVAILABLE, "ServiceUnavailableException";
 }
 
 impl LambdaError {
-    /// The same, with Lambda's `Reason`.
+    /// The error with Lambda's `Reason`.
     pub(crate) fn because(self, reason: &'static str) -> Self {
         Self { reason: Some(reason), ..self }
     }

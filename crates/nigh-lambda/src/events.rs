@@ -1,4 +1,4 @@
-//! Asynchronous invocations: `InvocationType` `Event`, and what a function's owner says of them.
+//! Asynchronous invocations (`InvocationType` `Event`) and their configuration.
 
 use http::{Response, StatusCode};
 use http_body_util::Full;
@@ -10,7 +10,8 @@ use nigh_terms::FunctionName;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::operations::{LambdaResponse, Request, empty_answer, header, json_answer, set};
+use super::operations::Request;
+use super::response::{LambdaResponse, empty_answer, header, json_answer, set};
 use super::validation::read;
 use super::{LambdaDoor, LambdaError};
 
@@ -35,7 +36,7 @@ struct DestinationShape {
     destination: Option<String>,
 }
 
-/// What a request sets; the outer `None` leaves what is there.
+/// The changes of a request; an outer `None` keeps the value.
 struct ConfigChange {
     retries: Option<u32>,
     age_s: Option<u32>,
@@ -118,7 +119,7 @@ impl LambdaDoor {
         Ok(answer)
     }
 
-    /// Sets all of a function's configuration, or only what is named.
+    /// Sets a function's whole configuration, or only the named parts.
     pub(super) async fn set_event_config(
         &self,
         name: &FunctionName,
@@ -142,7 +143,7 @@ impl LambdaDoor {
         self.event_config(&deployed)
     }
 
-    /// A destination must be there when it is named, as on Lambda.
+    /// Checks that a destination exists, as Lambda does.
     async fn check_destinations(&self, change: &ConfigChange, request: &Request<'_>) -> Result<(), LambdaError> {
         for named in [&change.on_success, &change.on_failure].into_iter().flatten().flatten() {
             let there = match &named.to {

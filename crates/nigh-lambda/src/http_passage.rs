@@ -1,7 +1,7 @@
-//! Invocations as an HTTP server sees them, and its responses as answers. Pure.
+//! Converts invocations into requests to an HTTP server, and its responses into answers. Pure.
 //!
-//! A CloudEvent is posted to `/` in binary mode, as Knative's brokers do; an event of a function URL becomes the request
-//! that it was; any other payload is posted to `/` as JSON. A response goes back the same way.
+//! A CloudEvent is posted to `/` in binary mode, as Knative's brokers do. The event of a function URL becomes its original
+//! request. Any other payload is posted to `/` as JSON. Responses are converted back the same way.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,10 +14,10 @@ use thiserror::Error;
 
 use crate::cloud_event::{self, ContentMode};
 
-/// How much of a server's error is told.
+/// The length of a server's error in a message.
 const WORDS_MAX: usize = 1024;
 
-/// What kind of invocation it is.
+/// The kind of an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Event,
@@ -39,7 +39,7 @@ pub struct ServerRequest {
     kind: Kind,
 }
 
-/// Why a response is no answer: it says that the server failed.
+/// Why a response is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PassageError {
     /// Another status than success.
@@ -50,12 +50,12 @@ pub enum PassageError {
         /// The beginning of the body.
         words: String,
     },
-    /// A CloudEvent that is none.
+    /// An invalid CloudEvent.
     #[error("the server's answer: {0}")]
     Event(#[from] cloud_event::CloudEventError),
 }
 
-/// The request that `payload` of the invocation `id` becomes.
+/// The request for `payload` of the invocation `id`.
 #[must_use]
 pub fn pass(payload: &Bytes, id: &str) -> ServerRequest {
     let object: Option<Map<String, Value>> = serde_json::from_slice(payload).ok();
@@ -114,10 +114,10 @@ fn of_url(object: &Map<String, Value>) -> Option<ServerRequest> {
     Some(ServerRequest { method, target, headers, body, kind: Kind::Url })
 }
 
-/// The answer that a response to `passed` is.
+/// The answer of a response to `passed`.
 ///
 /// # Errors
-/// If it says that the server failed; to a URL's request any response is an answer.
+/// If the response is an error of the server. (To the request of a URL any response is an answer.)
 pub fn returned(passed: &ServerRequest, response: Response<Bytes>) -> Result<Bytes, PassageError> {
     let (head, body) = response.into_parts();
     if passed.kind == Kind::Url {
@@ -148,7 +148,7 @@ pub fn returned(passed: &ServerRequest, response: Response<Bytes>) -> Result<Byt
     Ok(Bytes::from(Value::String(text).to_string()))
 }
 
-/// A response as function URLs read it.
+/// A response in the form of function URLs.
 fn url_answer(head: &http::response::Parts, body: &Bytes) -> Bytes {
     let mut headers = Map::new();
     let mut cookies = Vec::new();

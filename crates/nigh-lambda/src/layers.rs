@@ -1,4 +1,4 @@
-//! Layers: their versions, published, listed, looked at and deleted.
+//! Publishes, lists, shows and deletes versions of layers.
 
 use http::StatusCode;
 use nigh_functions::layer_store::{LayerVersion, NewLayer, layer_arn, parse_layer_arn};
@@ -7,7 +7,8 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::operations::{LambdaResponse, Request, empty_answer, json_answer, off_the_path};
+use super::operations::{Request, off_the_path};
+use super::response::{LambdaResponse, empty_answer, json_answer};
 use super::shape::CodeShape;
 use super::validation::{code_location, read};
 use super::{LambdaDoor, LambdaError};
@@ -26,7 +27,7 @@ struct LayerShape<'a> {
     license_info: Option<String>,
 }
 
-/// A layer's name, as it stands in a path: by itself or as an ARN.
+/// The layer's name in a path, which has the name or an ARN.
 fn layer_name(text: &str) -> Result<FunctionName, LambdaError> {
     let bad = || LambdaError::validation("a layer has a name of 1 to 64 letters, digits, hyphens and underscores");
     let text = percent_decode_str(text).decode_utf8().map_err(|_| bad())?;

@@ -1,10 +1,9 @@
 //! The Lambda door: the part of the Lambda REST API that deploys and invokes functions.
 //!
-//! `route` says which operation a request is, `sigv4` whether it is signed, `validation` whether it may be,
-//! `operations` does it, `server` is the HTTP around. A request acts for the namespace of the key that signed it.
-//! A sandbox's key may invoke functions of its namespace while it runs an invocation, and do nothing else here.
-//! The Step Functions API is served here, too (`states`).
-//! There are no versions, aliases or images: they answer an error that says so.
+//! `route` finds the operation of a request, `nigh_http::sigv4` checks its signature, `validation` its content; `operations`
+//! performs it, `server` has the HTTP. A request acts for the namespace of the key that signed it. A sandbox's key may
+//! invoke functions of its namespace while the sandbox runs an invocation, and do nothing else here. The door also serves
+//! the Step Functions API (`states`). Requests for versions, aliases or images get an error that says that there are none.
 
 pub mod cloud_event;
 mod code_objects;
@@ -14,10 +13,10 @@ mod events;
 pub mod http_passage;
 mod layers;
 mod operations;
+mod response;
 mod route;
 mod server;
 mod shape;
-pub mod sigv4;
 mod states;
 mod urls;
 mod validation;
@@ -42,38 +41,38 @@ pub use error::LambdaError;
 pub use route::Operation;
 pub use states::StatesOperation;
 
-/// What a door says of itself.
+/// The settings of a door.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LambdaDoorSettings {
-    /// The region in ARNs. Requests may be signed for any.
+    /// The region in ARNs. Requests may be signed for any region.
     pub region: String,
-    /// How many invocations can run at once, for `GetAccountSettings`.
+    /// The most concurrent invocations, for `GetAccountSettings`.
     pub concurrency: usize,
-    /// Which functions may have a way out to the network.
+    /// Which functions may have an outbound network.
     pub network: NetworkPermission,
 }
 
-/// What a door stands on.
+/// The parts that a door uses.
 pub struct LambdaDoorParts {
     /// The functions.
     pub functions: FunctionStore,
-    /// What runs them.
+    /// Runs functions.
     pub invoke: Arc<dyn Invoke>,
-    /// What runs them later.
+    /// Runs events.
     pub events: EventInvoker,
     /// State machines.
     pub machines: MachineStore,
-    /// What runs them, and leads their executions; in a cluster those alone that are not kept.
+    /// Runs state machines; in a cluster only the executions that are not stored.
     pub executions: Executions,
-    /// Where the kept ones of a cluster are led; none on one machine.
+    /// Finds the owner of a cluster's stored executions; none on one machine.
     pub owned: Option<OwnedExecutions>,
-    /// Who may ask.
+    /// The access keys.
     pub keys: AccessKeys,
-    /// Where archives may lie.
+    /// Reads archives from objects.
     pub objects: Arc<dyn CodeObjects>,
     /// The runtimes of this node.
     pub catalog: RuntimeCatalog,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Another API on the same listener: OpenWhisk's.
     pub mounted: Option<Arc<dyn MountedApi>>,
@@ -87,7 +86,7 @@ pub struct LambdaDoor {
 }
 
 impl LambdaDoor {
-    /// A door that nobody can enter until `serve`.
+    /// A door, which answers nothing before `serve`.
     #[must_use]
     pub fn new(parts: LambdaDoorParts, settings: LambdaDoorSettings) -> Self {
         Self { parts, settings, bodies: BodyRoom::default() }

@@ -1,4 +1,4 @@
-//! What each operation does, once it is known who asks.
+//! Performs each operation for an authenticated caller.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::TryStreamExt as _;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use nigh_data::ObjectError;
@@ -23,34 +23,15 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
+use super::response::{JSON, LambdaResponse, empty_answer, header, json_answer, set};
 use super::shape::configuration;
 use super::validation::{self, CodeLocation};
 use super::{LambdaDoor, LambdaError, Operation};
-
-/// What the door answers.
-pub(super) type LambdaResponse = Response<Full<Bytes>>;
-
-/// The headers of the Lambda API.
-pub(super) mod header {
-    use http::HeaderName;
-
-    pub(crate) const INVOCATION_TYPE: HeaderName = HeaderName::from_static("x-amz-invocation-type");
-    pub(crate) const LOG_TYPE: HeaderName = HeaderName::from_static("x-amz-log-type");
-    pub(crate) const LOG_RESULT: HeaderName = HeaderName::from_static("x-amz-log-result");
-    pub(crate) const CLIENT_CONTEXT: HeaderName = HeaderName::from_static("x-amz-client-context");
-    pub(crate) const FUNCTION_ERROR: HeaderName = HeaderName::from_static("x-amz-function-error");
-    pub(crate) const EXECUTED_VERSION: HeaderName = HeaderName::from_static("x-amz-executed-version");
-    pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
-    pub(crate) const ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
-}
 
 /// Functions on one page of `ListFunctions` (Lambda API reference).
 const PAGE_MAX: usize = 50;
 /// The longest `ClientContext`, base64 (Lambda API reference, `Invoke`).
 const CLIENT_CONTEXT_BYTES_MAX: usize = 3583;
-/// What a throttled caller is told to wait: by then some that ran have ended.
-const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A request whose signature was checked.
 pub(super) struct Request<'a> {
@@ -84,9 +65,9 @@ impl LambdaDoor {
         operation: Operation<'_>,
         request: Request<'_>,
     ) -> Result<LambdaResponse, LambdaError> {
+        let named = |name| self.function_name(name, &request);
         if let Operation::Invoke(name) = operation {
-            let name = self.function_name(name, &request)?;
-            return self.invoke(name, request).await;
+            return self.invoke(named(name)?, request).await;
         }
         if let Operation::States(operation) = operation {
             return Ok(self.states(operation, request).await);
@@ -99,65 +80,51 @@ impl LambdaDoor {
         match operation {
             Operation::Create => self.create(request).await,
             Operation::List => self.list(&request),
-            Operation::Get(name) => self.get(&self.function_name(name, &request)?, &request),
+            Operation::Get(name) => self.get(&named(name)?, &request),
             Operation::GetConfiguration(name) => {
-                let deployed = self.deployed(&self.function_name(name, &request)?, &request)?;
+                let deployed = self.deployed(&named(name)?, &request)?;
                 Ok(json_answer(StatusCode::OK, &self.configuration(&deployed)))
             }
-            Operation::UpdateCode(name) => self.update_code(self.function_name(name, &request)?, request).await,
-            Operation::UpdateConfiguration(name) => {
-                self.update_configuration(self.function_name(name, &request)?, request).await
-            }
+            Operation::UpdateCode(name) => self.update_code(named(name)?, request).await,
+            Operation::UpdateConfiguration(name) => self.update_configuration(named(name)?, request).await,
             Operation::Delete(name) => {
-                let name = self.function_name(name, &request)?;
+                let name = named(name)?;
                 self.parts.functions.delete(&request.who.namespace, &name).await.map_err(|e| self.refused(e))?;
                 self.parts.invoke.set_reserved(&request.who.namespace, &name, None);
                 Ok(empty_answer(StatusCode::NO_CONTENT))
             }
             Operation::ListVersions(name) => {
-                let deployed = self.deployed(&self.function_name(name, &request)?, &request)?;
+                let deployed = self.deployed(&named(name)?, &request)?;
                 Ok(json_answer(StatusCode::OK, &json!({ "Versions": [self.configuration(&deployed)] })))
             }
             Operation::ListAliases(name) => {
-                self.deployed(&self.function_name(name, &request)?, &request)?;
+                self.deployed(&named(name)?, &request)?;
                 Ok(json_answer(StatusCode::OK, &json!({ "Aliases": [] })))
             }
             Operation::GetPolicy(name) => {
-                self.deployed(&self.function_name(name, &request)?, &request)?;
+                self.deployed(&named(name)?, &request)?;
                 Err(LambdaError::not_found("No policy is associated with the given resource."))
             }
-            Operation::GetConcurrency(name) => self.get_concurrency(&self.function_name(name, &request)?, &request),
-            Operation::PutConcurrency(name) => {
-                self.put_concurrency(&self.function_name(name, &request)?, &request).await
-            }
-            Operation::DeleteConcurrency(name) => {
-                self.delete_concurrency(&self.function_name(name, &request)?, &request).await
-            }
-            Operation::PutEventConfig(name) => {
-                self.set_event_config(&self.function_name(name, &request)?, &request, true).await
-            }
-            Operation::UpdateEventConfig(name) => {
-                self.set_event_config(&self.function_name(name, &request)?, &request, false).await
-            }
-            Operation::GetEventConfig(name) => self.get_event_config(&self.function_name(name, &request)?, &request),
-            Operation::ListEventConfigs(name) => {
-                self.list_event_configs(&self.function_name(name, &request)?, &request)
-            }
-            Operation::DeleteEventConfig(name) => {
-                self.delete_event_config(&self.function_name(name, &request)?, &request).await
-            }
-            Operation::CreateUrl(name) => self.create_url(&self.function_name(name, &request)?, &request).await,
-            Operation::GetUrl(name) => self.get_url(&self.function_name(name, &request)?, &request),
-            Operation::UpdateUrl(name) => self.update_url(&self.function_name(name, &request)?, &request).await,
-            Operation::DeleteUrl(name) => self.delete_url(&self.function_name(name, &request)?, &request).await,
-            Operation::ListUrls(name) => self.list_urls(&self.function_name(name, &request)?, &request),
+            Operation::GetConcurrency(name) => self.get_concurrency(&named(name)?, &request),
+            Operation::PutConcurrency(name) => self.put_concurrency(&named(name)?, &request).await,
+            Operation::DeleteConcurrency(name) => self.delete_concurrency(&named(name)?, &request).await,
+            Operation::PutEventConfig(name) => self.set_event_config(&named(name)?, &request, true).await,
+            Operation::UpdateEventConfig(name) => self.set_event_config(&named(name)?, &request, false).await,
+            Operation::GetEventConfig(name) => self.get_event_config(&named(name)?, &request),
+            Operation::ListEventConfigs(name) => self.list_event_configs(&named(name)?, &request),
+            Operation::DeleteEventConfig(name) => self.delete_event_config(&named(name)?, &request).await,
+            Operation::CreateUrl(name) => self.create_url(&named(name)?, &request).await,
+            Operation::GetUrl(name) => self.get_url(&named(name)?, &request),
+            Operation::UpdateUrl(name) => self.update_url(&named(name)?, &request).await,
+            Operation::DeleteUrl(name) => self.delete_url(&named(name)?, &request).await,
+            Operation::ListUrls(name) => self.list_urls(&named(name)?, &request),
             Operation::PublishLayer(name) => self.publish_layer(name, request).await,
             Operation::ListLayers => self.list_layers(&request),
             Operation::ListLayerVersions(name) => self.list_layer_versions(name, &request),
             Operation::GetLayer(name, version) => self.get_layer(name, version, &request),
             Operation::DeleteLayer(name, version) => self.delete_layer(name, version, &request).await,
             Operation::ListTags(arn) => {
-                let deployed = self.deployed(&self.function_name(arn, &request)?, &request)?;
+                let deployed = self.deployed(&named(arn)?, &request)?;
                 Ok(json_answer(StatusCode::OK, &json!({ "Tags": deployed.tags })))
             }
             Operation::GetAccountSettings => Ok(self.account_settings(&request)),
@@ -240,8 +207,8 @@ impl LambdaDoor {
         Ok(json_answer(StatusCode::OK, &self.configuration(&updated)))
     }
 
-    /// Refuses an environment that asks for a network which functions of the namespace may not have, or has an unknown
-    /// word for one of Nigh's own variables.
+    /// Rejects an environment that asks for a network which the namespace may not use, or sets one of Nigh's own
+    /// variables to an unknown word.
     fn check_environment(
         &self,
         who: &Principal,
@@ -276,7 +243,7 @@ impl LambdaDoor {
         let deployed = self.deployed(name, request)?;
         let mut answer = json!({
             "Configuration": self.configuration(&deployed),
-            // The archive is not handed out: there is no store with links that anybody may follow.
+            // Lambda gives a link to the archive; Nigh has no links that need no key.
             "Code": { "RepositoryType": "S3", "Location": "" },
         });
         if !deployed.tags.is_empty() {
@@ -328,7 +295,7 @@ impl LambdaDoor {
         configuration(&deployed.function, &self.settings.region)
     }
 
-    /// The refusal, with the ARN where Lambda says it.
+    /// The refusal, with the ARN where Lambda has it.
     pub(super) fn refused(&self, error: FunctionStoreError) -> LambdaError {
         match error {
             FunctionStoreError::NotFound(name) => {
@@ -338,7 +305,7 @@ impl LambdaDoor {
         }
     }
 
-    /// The archive that a request brings or names; one that it names is copied into a file, whatever its size.
+    /// The archive in a request, or the object that it names, copied into a file.
     pub(super) async fn code(&self, who: &Principal, location: CodeLocation) -> Result<Archive, LambdaError> {
         let (bucket, key) = match location {
             CodeLocation::Inline(archive) => return Ok(archive.into()),
@@ -371,7 +338,7 @@ impl LambdaDoor {
     }
 }
 
-/// Parses a body that may be an archive's, away from the threads that serve others.
+/// Runs `work`, which may parse a large body, on a thread that serves no other request.
 pub(super) async fn off_the_path<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LambdaError> + Send + 'static,
 ) -> Result<T, LambdaError> {
@@ -379,7 +346,7 @@ pub(super) async fn off_the_path<T: Send + 'static>(
     done.unwrap_or_else(|join| Err(LambdaError::service(join.to_string())))
 }
 
-/// The JSON that the base64 of a `ClientContext` header holds, in ASCII: it becomes a header again.
+/// The JSON in the base64 of a `ClientContext` header, in ASCII, because it becomes a header again.
 fn client_context(header: &str) -> Result<String, LambdaError> {
     let refused =
         || LambdaError::invalid_content("ClientContext must be at most 3583 bytes of base64 of a JSON object");
@@ -399,36 +366,4 @@ fn client_context(header: &str) -> Result<String, LambdaError> {
         }
     }
     Ok(ascii)
-}
-
-pub(super) fn json_answer(status: StatusCode, body: &Value) -> LambdaResponse {
-    let mut answer = Response::new(Full::new(Bytes::from(body.to_string())));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, JSON);
-    answer
-}
-
-pub(super) fn empty_answer(status: StatusCode) -> LambdaResponse {
-    let mut answer = Response::new(Full::default());
-    *answer.status_mut() = status;
-    answer
-}
-
-/// The answer that says what was refused.
-pub(super) fn error_answer(error: &LambdaError) -> LambdaResponse {
-    let mut answer = Response::new(Full::new(error.body()));
-    *answer.status_mut() = error.status;
-    answer.headers_mut().insert(CONTENT_TYPE, JSON);
-    answer.headers_mut().insert(header::ERROR_TYPE, HeaderValue::from_static(error.kind));
-    say_when(error.status, answer.headers_mut());
-    if error.reason.is_some() {
-        answer.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
-    }
-    answer
-}
-
-pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(name, value);
-    }
 }

@@ -1,13 +1,13 @@
-//! From method and path to operation: pure.
+//! Finds the operation of a method and path. Pure.
 //!
-//! Paths are those of the Lambda API reference, each with the date of its API version. What the Lambda API has and
-//! this door has not is told apart from what no API has.
+//! Paths are those of the Lambda API reference, each with the date of its API version. Operations that only this door lacks
+//! get another error than unknown paths.
 
 use http::Method;
 
 use super::{LambdaError, StatesOperation};
 
-/// An operation, with the text that names its function as it stands in the path, percent-encoded.
+/// An operation, with its function's name or ARN as in the path, percent-encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation<'a> {
     /// `CreateFunction`.
@@ -72,15 +72,15 @@ pub enum Operation<'a> {
     ListTags(&'a str),
     /// `GetAccountSettings`.
     GetAccountSettings,
-    /// One of the Step Functions API, which its headers name.
+    /// An operation of the Step Functions API, which the headers name.
     States(StatesOperation),
 }
 
 impl<'a> Operation<'a> {
-    /// The operation that `method` on `path` asks for.
+    /// The operation of `method` on `path`.
     ///
     /// # Errors
-    /// `NotImplemented` for what Lambda has beyond this, `UnknownOperation` for all else.
+    /// `NotImplemented` for an operation that only Lambda has, `UnknownOperation` for others.
     pub fn of(method: &Method, path: &'a str) -> Result<Self, LambdaError> {
         let path = path.strip_prefix('/').unwrap_or(path);
         let segments: Vec<&str> = path.strip_suffix('/').unwrap_or(path).split('/').collect();
@@ -163,13 +163,13 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The service for which it is signed.
+    /// The service for which its requests are signed.
     #[must_use]
     pub const fn service(&self) -> &'static str {
         if let Self::States(_) = self { "states" } else { "lambda" }
     }
 
-    /// True if its body may carry an archive.
+    /// Whether its body may have an archive.
     #[must_use]
     pub const fn carries_code(&self) -> bool {
         matches!(self, Self::Create | Self::UpdateCode(_) | Self::PublishLayer(_))

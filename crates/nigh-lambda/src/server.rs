@@ -1,109 +1,50 @@
-//! The HTTP around the door: connections, limits, signatures, and the end.
+//! The door's HTTP: connections, limits and signatures.
 //!
-//! A request's head is judged before its body is read, the body is read within a limit and a time, and nothing of
-//! it is looked at before its signature holds.
+//! A request's head is checked before its body is read. The body is read within limits of length and time, and not parsed
+//! before its signature is verified.
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Request as HttpRequest};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use nigh_http::request_body::{BodyError, read_body};
+use nigh_http::sigv4::{Authorization, RequestHead};
 use nigh_terms::{AccessKeyId, Principal};
 use sha2::{Digest, Sha256};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::net::TcpListener;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::operations::{LambdaResponse, Request, error_answer, header};
+use super::operations::Request;
+use super::response::{LambdaResponse, error_answer, header};
 use super::{LambdaDoor, LambdaError, Operation, states};
-use crate::sigv4::{Authorization, RequestHead};
 
-/// Connections at a time; the next ones wait in the kernel's queue.
+/// Connections at a time; further ones wait.
 const CONNECTIONS_MAX: usize = 1024;
-/// A request's head, and what is read at once of a body.
-const HEAD_BYTES_MAX: usize = 64 << 10;
-/// A connection that sends no whole head for so long is closed; idle ones too.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
 /// The payload of an invocation (Lambda quotas: 6 MB).
 const PAYLOAD_BYTES_MAX: u64 = 6 << 20;
-/// A body that carries an archive of 50 MiB as base64, as Lambda limits it.
+/// A body with an archive of 50 MiB in base64, Lambda's limit.
 const CODE_BYTES_MAX: u64 = 70_167_211;
 /// Any other body.
 const BODY_BYTES_MAX: u64 = 1 << 20;
-/// Bodies above this are hashed away from the threads that serve others.
+/// Longer bodies are hashed on a thread that serves no other request.
 const HASH_INLINE_BYTES_MAX: usize = 256 << 10;
-/// How long to wait when no connection can be accepted, for want of descriptors, say.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl LambdaDoor {
     /// Serves on `listener` until `until` is cancelled; returns when the requests that had begun are answered.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, until: CancellationToken) {
-        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let tracker = TaskTracker::new();
-        loop {
-            let next = async {
-                let place = Arc::clone(&connections).acquire_owned().await;
-                (place, listener.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
-                () = until.cancelled() => break,
-                next = next => next,
-            };
-            match accepted {
-                Ok((stream, peer)) => {
-                    let connection = Arc::clone(&self).connection(stream, peer.ip(), until.clone());
-                    tracker.spawn(async move {
-                        let _place = place;
-                        connection.await;
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the Lambda door cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-        drop(listener);
-        tracker.close();
-        tracker.wait().await;
+        let door = Arc::clone(&self);
+        nigh_http::listener::serve("Lambda door", listener, CONNECTIONS_MAX, until, move |request, from| {
+            let door = Arc::clone(&door);
+            async move { door.answer(request, from).await }
+        })
+        .await;
         if let Some(mounted) = &self.parts.mounted {
             mounted.finished().await;
-        }
-    }
-
-    async fn connection(self: Arc<Self>, stream: TcpStream, from: IpAddr, until: CancellationToken) {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection is gone before its first request");
-            return;
-        }
-        let service = service_fn(|request| {
-            let door = Arc::clone(&self);
-            async move { Ok::<_, std::convert::Infallible>(door.answer(request, from).await) }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME_MAX)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(connection);
-        let result = tokio::select! {
-            result = connection.as_mut() => result,
-            () = until.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        };
-        if let Err(error) = result {
-            tracing::debug!(%error, "a connection ended badly");
         }
     }
 
@@ -154,7 +95,7 @@ impl LambdaDoor {
         self.perform(operation, Request { who, query, headers: &head.headers, body }).await
     }
 
-    /// Reads a body that nobody signed, within the limits of `operation`.
+    /// Reads an unsigned body within the limits of `operation`.
     pub(super) async fn unsigned_body(
         &self,
         operation: Operation<'_>,
@@ -164,7 +105,7 @@ impl LambdaDoor {
         Ok((body_of(operation, body).await?, room))
     }
 
-    /// A request whose signature holds, within the limits of `operation`.
+    /// Reads and verifies a signed request within the limits of `operation`.
     pub(super) async fn signed_body(
         &self,
         operation: Operation<'_>,
@@ -174,7 +115,7 @@ impl LambdaDoor {
         let authorization = Authorization::of(&head.headers)?;
         authorization.check_claims(&head.headers, operation.service(), self.parts.clock.wall())?;
         let key = AccessKeyId::new(authorization.access_key);
-        // Fails for a key that nobody has, before its holder may make us read a body.
+        // Rejects unknown keys before reading the body.
         self.principal(&key)?;
         let secret = self.parts.keys.secret(&key);
         let secret = secret.ok_or_else(|| LambdaError::unrecognized_client("the access key was revoked"))?;
@@ -189,7 +130,7 @@ impl LambdaDoor {
             headers: &head.headers,
         };
         authorization.check_signature(&signed, &digest, &secret)?;
-        // Once more, for what has become of the key and its sandbox while the body came.
+        // The key or its sandbox may have ended while the body arrived.
         Ok(SignedRequest { who: self.principal(&key)?, key: key.to_string(), body, room })
     }
 
@@ -197,13 +138,13 @@ impl LambdaDoor {
         Ok(self.parts.keys.principal(key)?)
     }
 
-    /// Waits until this body may be in memory.
+    /// Waits for memory for this body.
     async fn room_for(
         &self,
         operation: Operation<'_>,
         body: &Incoming,
     ) -> Result<Option<OwnedSemaphorePermit>, LambdaError> {
-        // An archive is there as text, as bytes and in the unpacker's hands.
+        // An archive is in memory as text, as bytes and unpacked.
         let copies = if operation.carries_code() { 3 } else { 1 };
         let room = self.bodies.take(body, body_limit(operation), copies).await;
         room.map_err(|error| refused(operation, &error))
@@ -215,14 +156,14 @@ pub(super) struct SignedRequest {
     pub(super) who: Principal,
     pub(super) key: String,
     pub(super) body: Bytes,
-    /// To be held while the body is.
+    /// Held as long as the body.
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 const fn body_limit(operation: Operation<'_>) -> u64 {
     match operation {
         Operation::Invoke(_) => PAYLOAD_BYTES_MAX,
-        // A definition, or an input, as text within JSON.
+        // A definition or an input is a text within JSON.
         Operation::States(_) => PAYLOAD_BYTES_MAX,
         Operation::Create | Operation::UpdateCode(_) | Operation::PublishLayer(_) => CODE_BYTES_MAX,
         _ => BODY_BYTES_MAX,

@@ -1,7 +1,7 @@
-//! The JSON of the Lambda API: what its requests may hold and what its answers look like.
+//! The JSON of the Lambda API's requests and answers.
 //!
-//! Members of a request that change nothing here (`Publish`, `TracingConfig`, `Timeout` of other services, ...) are
-//! not listed and so not looked at; those that would change something, and cannot, are listed and refused.
+//! Members of a request that have no effect here (`Publish`, `TracingConfig`, `Timeout` of other services, ...) are not
+//! listed and thus ignored; members whose effect Nigh does not support are listed and rejected.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use time::macros::format_description;
 
-/// Where code comes from: `Code` of `CreateFunction`, and part of `UpdateFunctionCode`.
+/// The source of code: `Code` of `CreateFunction`, and a part of `UpdateFunctionCode`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct CodeShape<'a> {
@@ -25,7 +25,7 @@ pub(super) struct CodeShape<'a> {
     pub(super) image_uri: Option<String>,
 }
 
-/// What both `CreateFunction` and `UpdateFunctionConfiguration` may set.
+/// The common members of `CreateFunction` and `UpdateFunctionConfiguration`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct SettingsShape {
@@ -114,7 +114,7 @@ pub(super) struct UpdateConfigurationShape {
     pub(super) settings: SettingsShape,
 }
 
-/// Lambda's name of the architecture that functions run on here: this machine's.
+/// Lambda's name of this machine's architecture.
 pub(super) const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "x86_64" };
 
 /// `FunctionConfiguration`.

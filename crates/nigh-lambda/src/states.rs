@@ -1,7 +1,7 @@
 //! The Step Functions API on the Lambda door's listener: awsJson 1.0, by the names of its API reference.
 //!
-//! `X-Amz-Target` says which operation a request is; signature and limits are the door's. What the API has beyond this
-//! answers an error that says so.
+//! `X-Amz-Target` names the operation; the door checks signature and limits. Unsupported operations get an error that says
+//! so.
 
 mod error;
 mod executions;
@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use self::error::StatesError;
 pub(super) use self::error::refusal;
-use super::operations::{LambdaResponse, Request};
+use super::operations::Request;
+use super::response::LambdaResponse;
 use super::{LambdaDoor, LambdaError};
 
 const TARGET: &str = "x-amz-target";
@@ -63,7 +64,7 @@ operations! {
     GetExecutionHistory,
 }
 
-/// The operation that these headers ask for; none, if they do not ask the Step Functions API.
+/// The operation in these headers; none if the request is not for the Step Functions API.
 ///
 /// # Errors
 /// For an operation that is not supported.
@@ -74,7 +75,7 @@ pub(super) fn operation_of(headers: &HeaderMap) -> Option<Result<StatesOperation
 }
 
 impl LambdaDoor {
-    /// Does `operation`; its refusals are answers too.
+    /// Performs `operation`; errors are answers too.
     pub(super) async fn states(&self, operation: StatesOperation, request: Request<'_>) -> LambdaResponse {
         let done = if request.who.function.is_some() && operation != StatesOperation::StartExecution {
             Err(StatesError::access_denied("a function may start executions; all else needs a client's key"))

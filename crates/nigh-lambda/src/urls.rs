@@ -1,4 +1,4 @@
-//! Function URLs: their management, and the calls that come by them.
+//! Function URLs: their management and their calls.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
-use super::operations::{LambdaResponse, Request, empty_answer, header, json_answer, set};
+use super::operations::Request;
+use super::response::{LambdaResponse, empty_answer, header, json_answer, set};
 use super::server::SignedRequest;
 use super::validation::read;
 use super::{LambdaDoor, LambdaError, Operation};
@@ -145,7 +146,7 @@ impl LambdaDoor {
         })
     }
 
-    /// Answers a call that comes by a function's URL, or as a CloudEvent; none, if it is no such call.
+    /// Answers a call of a function's URL, or a CloudEvent; returns the body of any other request.
     pub(super) async fn by_url(&self, head: &Parts, body: Incoming, from: IpAddr) -> Result<LambdaResponse, Incoming> {
         let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
         let path = head.uri.path();
@@ -189,7 +190,7 @@ impl LambdaDoor {
         Ok(answer)
     }
 
-    /// Takes a CloudEvent for the function that `to` names: by the id of its URL, or by its name, signed.
+    /// Answers a CloudEvent for the function `to`, which is the id of a URL, or a name in a signed request.
     async fn take_cloud_event(&self, to: &str, head: &Parts, body: Incoming) -> Result<LambdaResponse, LambdaError> {
         if head.method != http::Method::POST {
             return Err(LambdaError::method_not_allowed("CloudEvents are sent by POST"));
@@ -217,7 +218,7 @@ impl LambdaDoor {
         found.ok_or_else(|| LambdaError::not_found("there is no function with this URL"))
     }
 
-    /// Who calls a function of `namespace` by its URL, and the body.
+    /// The caller of a function's URL in `namespace`, and the body.
     async fn let_in(
         &self,
         namespace: Namespace,
@@ -241,7 +242,7 @@ impl LambdaDoor {
         }
     }
 
-    /// The answer of one run; an error of the function is one of the gateway.
+    /// The answer of a run; an error of the function is answered as an error of a gateway.
     async fn answer_of(&self, who: &Principal, function: FunctionName, payload: Bytes) -> Result<Bytes, LambdaError> {
         let token = self.parts.invoke.seen(who);
         let request = InvokeRequest { function, payload, client_context: None, token, event: None };
@@ -253,7 +254,7 @@ impl LambdaDoor {
     }
 }
 
-/// Errors as function URLs word them.
+/// Errors in the form of function URLs.
 fn refusal(error: &LambdaError) -> LambdaResponse {
     let message = if error.status.is_server_error() { "Internal Server Error".into() } else { error.message.clone() };
     let mut answer = json_answer(error.status, &json!({ "Message": message }));
@@ -262,7 +263,7 @@ fn refusal(error: &LambdaError) -> LambdaResponse {
     answer
 }
 
-/// An answer that is an event goes back as one; nothing is 204; all else is JSON.
+/// An answer that is an event is returned as an event, an empty one as 204, any other as JSON.
 fn cloud_answer(mode: ContentMode, answer: Bytes) -> Result<LambdaResponse, LambdaError> {
     let value: Value = serde_json::from_slice(&answer).unwrap_or(Value::Null);
     match value {

@@ -1,4 +1,4 @@
-//! What a function may be: pure checks of requests against Lambda's rules and this node's runtimes.
+//! Checks requests against Lambda's rules and this node's runtimes. Pure.
 //!
 //! Limits: Lambda API reference, CreateFunction; "Lambda quotas"; "Using Lambda environment variables".
 
@@ -33,7 +33,7 @@ const TAG_VALUE_CHARS_MAX: usize = 256;
 /// Finds the layer version that an ARN names.
 pub(super) type FindLayer<'a> = dyn Fn(&str) -> Result<LayerUse, LambdaError> + 'a;
 
-/// Where an archive is.
+/// The place of an archive.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CodeLocation {
     /// In the request.
@@ -50,7 +50,7 @@ pub(super) struct CodeChange {
     pub(super) revision: Option<String>,
 }
 
-/// Reads a body as `T`; an empty one as `{}`.
+/// Parses a body as `T`; an empty body as `{}`.
 pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, LambdaError> {
     let body = if body.is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| match error.classify() {
@@ -93,7 +93,7 @@ pub(super) fn update_code(body: &[u8]) -> Result<CodeChange, LambdaError> {
     Ok(CodeChange { code, dry_run: shape.dry_run.unwrap_or(false), revision: shape.revision_id })
 }
 
-/// `UpdateFunctionConfiguration`'s body: the settings, and the revision they are meant for.
+/// The body of `UpdateFunctionConfiguration`: the settings, and the revision that they require.
 pub(super) fn update_configuration(
     body: &[u8],
     catalog: &RuntimeCatalog,

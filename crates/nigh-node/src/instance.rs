@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use nigh_terms::hex;
 use sha2::{Digest, Sha256};
 
 use crate::state_folder::{StateFolderError, write_private};
@@ -43,7 +44,7 @@ pub fn name_of(path: &Path) -> Result<String, StateFolderError> {
         .chain_update(file.dev().to_le_bytes())
         .chain_update(file.ino().to_le_bytes())
         .finalize();
-    Ok(digest.iter().take(NAME_BYTES).map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&digest[..NAME_BYTES]))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The door for what stands before or behind the store: Swift's middleware, and S3 services that tell of changes.
+//! The door for reports from the store's side: from Swift's middleware, and from S3 services.
 //!
 //! | request | from | answer |
 //! |---|---|---|
@@ -6,15 +6,14 @@
 //! | `POST /outside/v1/invalidate` | middleware, signed | 200 `{"newest"}` of a begin, `{}` of an end |
 //! | `POST /outside/v1/s3-events` | an S3 service, with a bearer token | 200 when the copies are dropped |
 //!
-//! It decides who may say so (`signature`) and what was said (`message`, `s3_events`); what follows from it is the object
-//! memory's. A body is read within a limit and a time. Follows `integrations/swift/README.md`, "Wire: Swift to Nigh".
+//! `signature` authenticates a report, `message` and `s3_events` parse it, and the object memory acts on it. A body is read
+//! within limits of length and time. Follows `integrations/swift/README.md`, "Wire: Swift to Nigh".
 
 pub mod message;
 pub mod s3_events;
 mod secrets;
 mod signature;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,18 +23,13 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use nigh_data::{ObjectError, ObjectId};
 use nigh_objects::{ObjectMemory, PushOutcome};
 use nigh_terms::{Clock, ObjectKey};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use self::message::{Invalidation, PushAsked, Target};
 use self::s3_events::ChangedObject;
@@ -44,33 +38,29 @@ pub(crate) use self::secrets::read_private;
 pub use self::secrets::{SecretFileError, read_secrets};
 use self::signature::Nonces;
 
-/// Connections at a time; the next ones wait in the kernel's queue.
+/// Connections at a time; further ones wait.
 const CONNECTIONS_MAX: usize = 256;
-/// A signed message.
+/// The longest signed message.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
-/// A page of events.
+/// The longest page of events.
 const EVENTS_BYTES_MAX: usize = 4 << 20;
-/// A connection that sends no whole head for so long is closed; idle ones too.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
-/// A body must be here after so long.
+/// The longest time for reading a body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
-/// An answer is given after so long: whoever asks has bounds of its own.
+/// The longest time to an answer; the sender has a time limit of its own.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long to wait when no connection can be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type OutsideResponse = Response<Full<Bytes>>;
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Debug)]
 enum Refusal {
-    /// Who asks is not known. Nothing more is said.
+    /// The sender is not authenticated, and learns no more.
     Unknown(&'static str),
-    /// It is no message.
+    /// The request is no valid message.
     Bad(String),
     TooLarge,
     NotFound,
-    /// It cannot be done now.
+    /// The object memory cannot do it now.
     Failed(ObjectError),
     TooSlow,
 }
@@ -106,67 +96,18 @@ pub(crate) struct OutsideDoor {
 }
 
 impl OutsideDoor {
-    /// Signatures' dates may be off by `skew`.
+    /// A door that accepts dates of signatures within `skew`.
     pub(crate) fn new(memory: ObjectMemory, secrets: OutsideSecrets, skew: Duration, clock: Arc<dyn Clock>) -> Self {
         Self { memory, secrets, skew, nonces: Mutex::default(), clock }
     }
 
     /// Serves on `listener` until `until` is cancelled; returns when the requests that had begun are answered.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, until: CancellationToken) {
-        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let tracker = TaskTracker::new();
-        loop {
-            let next = async {
-                let place = Arc::clone(&connections).acquire_owned().await;
-                (place, listener.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
-                () = until.cancelled() => break,
-                next = next => next,
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    let connection = Arc::clone(&self).connection(stream, until.clone());
-                    tracker.spawn(async move {
-                        let _place = place;
-                        connection.await;
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the outside door cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-        drop(listener);
-        tracker.close();
-        tracker.wait().await;
-    }
-
-    async fn connection(self: Arc<Self>, stream: TcpStream, until: CancellationToken) {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection is gone before its first request");
-            return;
-        }
-        let service = service_fn(|request| {
+        nigh_http::listener::serve("outside door", listener, CONNECTIONS_MAX, until, move |request, _| {
             let door = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(door.answer(request).await) }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME_MAX)
-            .serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(connection);
-        let result = tokio::select! {
-            result = connection.as_mut() => result,
-            () = until.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        };
-        if let Err(error) = result {
-            tracing::debug!(%error, "a connection ended badly");
-        }
+            async move { door.answer(request).await }
+        })
+        .await;
     }
 
     async fn answer(&self, request: Request<Incoming>) -> OutsideResponse {
@@ -181,7 +122,7 @@ impl OutsideDoor {
         let answer = match asked {
             Ok(members) => answer(StatusCode::OK, &members),
             Err(refusal) => {
-                tracing::debug!(kind, ?refusal, "a message from outside is refused");
+                tracing::debug!(kind, ?refusal, "a message from outside is rejected");
                 refusal.answer()
             }
         };
@@ -231,7 +172,7 @@ impl OutsideDoor {
         let body = read(body, EVENTS_BYTES_MAX).await?;
         let mut dropped = 0_u64;
         for ChangedObject { bucket, key, etag } in s3_events::parse(&body).map_err(Refusal::Bad)? {
-            // What is no key of S3's is nobody's copy.
+            // An invalid key has no cached copy.
             let Ok(key) = ObjectKey::new(&key) else { continue };
             for (namespace, bucket) in self.memory.bucket_named(None, &bucket) {
                 let object = ObjectId { namespace, bucket, key: key.clone() };

@@ -11,6 +11,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use nigh_sandbox::runtime_command::PythonRuntime;
+use nigh_terms::hex;
 use sha2::{Digest as _, Sha256};
 
 use crate::status::Level;
@@ -87,7 +88,7 @@ fn name_of(python: &PythonRuntime) -> String {
         hash.update(name);
         hash.update(text);
     }
-    hash.finalize().iter().take(NAME_BYTES).map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.finalize()[..NAME_BYTES])
 }
 
 async fn compile(library: &Path, interpreter: &Path) -> io::Result<()> {

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use nigh_data::{BucketInfo, ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
 use nigh_stores::StoreAbilities;
 use nigh_stores::swift::shadow::{ShadowError, SwiftTimestamp};
-use nigh_stores::{Payload, ShadowVersions, Shadows, Store};
+use nigh_stores::{ListQuery, Payload, ShadowVersions, Shadows, Store};
 use nigh_terms::{BucketName, Namespace, Timestamp, Version};
 use tokio::sync::Semaphore;
 
@@ -340,14 +340,8 @@ impl Store for GatedStore {
         Ok(())
     }
 
-    async fn list(
-        &self,
-        namespace: &Namespace,
-        bucket: &BucketName,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ListedObject>, ObjectError> {
+    async fn list(&self, query: ListQuery<'_>) -> Result<Vec<ListedObject>, ObjectError> {
+        let ListQuery { namespace, bucket, prefix, after, limit } = query;
         self.find_bucket(namespace, bucket)?;
         let objects = self.objects.lock();
         let wanted = objects.iter().filter(|(object, _)| {

@@ -1,5 +1,5 @@
-//! The activations of a node as OpenWhisk lists them: those that came by its door, with what they answered, and those
-//! that came by others.
+//! The activations of a node as OpenWhisk lists them: those of the OpenWhisk door with their answers, and those of other
+//! doors.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use nigh_terms::{FunctionName, InvocationId, Namespace};
 use super::query::Page;
 use super::record::Record;
 
-/// Which activations a list shall hold.
+/// Selects activations for a list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filter {
-    /// Of this action, or trigger.
+    /// The action or trigger.
     pub(super) name: Option<EntityPath>,
-    /// Begun not before, in milliseconds.
+    /// The earliest begin, in milliseconds.
     pub(super) since: Option<u64>,
-    /// Begun not after.
+    /// The latest begin, in milliseconds.
     pub(super) upto: Option<u64>,
 }
 
@@ -33,13 +33,13 @@ pub struct ActivationStore {
 }
 
 impl ActivationStore {
-    /// Over `records`, which hold nothing else, and the node's own `runs`.
+    /// A store over `records`, which holds nothing else, and the `runs` of all doors.
     #[must_use]
     pub const fn new(records: RecordLog, runs: ActivationLog, functions: FunctionStore) -> Self {
         Self { records, runs, functions }
     }
 
-    /// Adds a record. It does not wait for the disk.
+    /// Adds a record without waiting for the disk.
     pub(super) fn keep(&self, record: &Record) {
         match serde_json::to_vec(record) {
             Ok(bytes) => self.records.append(*record.id.as_bytes(), bytes),
@@ -47,7 +47,7 @@ impl ActivationStore {
         }
     }
 
-    /// The record of `id`, if it is the namespace's.
+    /// The record of `id`, if it belongs to the namespace.
     pub(super) async fn get(&self, namespace: &Namespace, id: InvocationId) -> Result<Option<Record>, RegistryError> {
         if let Some(bytes) = self.records.get(*id.as_bytes()).await? {
             return Ok(parse(&bytes).filter(|record| record.namespace == *namespace && record.id == id));
@@ -56,14 +56,14 @@ impl ActivationStore {
         Ok(run.map(|run| self.shown(&run)))
     }
 
-    /// Those that `filter` wants, newest first.
+    /// The activations that match `filter`, newest first.
     pub(super) async fn list(
         &self,
         namespace: &Namespace,
         filter: &Filter,
         page: Page,
     ) -> Result<Vec<Record>, RegistryError> {
-        // What comes first among both comes first in each.
+        // The first items of both lists together are among the first items of each.
         let most = if page.count { usize::MAX } else { page.skip.saturating_add(page.limit) };
         let before = filter.upto.map(|upto| first_of(upto.saturating_add(1)));
         let (asked, wanted) = (namespace.clone(), filter.clone());
@@ -89,7 +89,7 @@ impl ActivationStore {
         Ok(all.into_values().rev().collect())
     }
 
-    /// A run of another door.
+    /// An activation of another door.
     fn shown(&self, run: &Activation) -> Record {
         let deployed = self.functions.get(&run.namespace, &run.function);
         let function = deployed.as_ref().map(|deployed| &deployed.function);
@@ -99,9 +99,9 @@ impl ActivationStore {
     }
 }
 
-/// The action that a function of another door is.
+/// The name that a function of another door has as an action.
 pub(super) fn path_of(function: &FunctionName) -> EntityPath {
-    // What a function may be called an action may be, but for a hyphen at the beginning.
+    // Every function name is an action name, unless it begins with a hyphen.
     function.as_str().parse().unwrap_or_else(|_| {
         format!("_{function}").parse().unwrap_or_else(|_| unreachable!("a function's name has no other characters"))
     })
@@ -109,10 +109,10 @@ pub(super) fn path_of(function: &FunctionName) -> EntityPath {
 
 fn parse(bytes: &[u8]) -> Option<Record> {
     let record = serde_json::from_slice(bytes);
-    record.inspect_err(|error| tracing::warn!(%error, "an OpenWhisk record cannot be read; it is passed over")).ok()
+    record.inspect_err(|error| tracing::warn!(%error, "an OpenWhisk record cannot be read and is skipped")).ok()
 }
 
-/// The least id of those made at `millis` or later (UUID version 7).
+/// The smallest id of activations that began at `millis` or later (UUID version 7).
 fn first_of(millis: u64) -> [u8; 16] {
     let mut id = [0; 16];
     id[..6].copy_from_slice(&millis.min((1 << 48) - 1).to_be_bytes()[2..]);
@@ -127,7 +127,7 @@ impl Filter {
             && self.name.as_ref().is_none_or(|name| record.is_of(&name.to_string()))
     }
 
-    /// The functions whose runs may be meant; one for all.
+    /// The function whose activations may match; none means all functions.
     fn functions(&self) -> Vec<Option<FunctionName>> {
         let Some(name) = &self.name else { return vec![None] };
         let mut functions = vec![Some(name.function())];

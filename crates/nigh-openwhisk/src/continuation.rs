@@ -1,8 +1,7 @@
-//! What a conductor action answers: which action is to run next, with what, and what is to come back with its result.
-//! Pure.
+//! The answer of a conductor action: the next action, its input, and the state that is returned with its result. Pure.
 //!
-//! OpenWhisk documentation, "Conductor Actions"; where it is silent, or the controller does otherwise, the controller. There
-//! a name that leads to no action does not end a composition: its conductor is told, and decides.
+//! Follows "Conductor Actions" of the OpenWhisk documentation, and OpenWhisk's controller where the two differ: a name that
+//! leads to no action does not end a composition; the conductor gets an error and decides.
 
 use nigh_functions::action::names::EntityPath;
 use nigh_terms::Namespace;
@@ -16,29 +15,29 @@ pub(super) const CONDUCTOR: &str = "conductor";
 const ACTION: &str = "action";
 const PARAMS: &str = "params";
 const STATE: &str = "state";
-/// What parameters that are no object are put into.
+/// The member that gets parameters which are no object.
 const VALUE: &str = "value";
 
-/// What is to be done.
+/// The next step of a composition.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Continuation {
-    /// The composition has ended with this.
+    /// The composition ends with this result.
     Done(Value),
-    /// An action is to run; the conductor goes on with what it comes to.
+    /// An action runs next; its result goes to the conductor.
     Next(NextAction),
 }
 
 /// The next component.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NextAction {
-    /// Its name, which may be none.
+    /// Its name, which may be invalid.
     pub(super) action: Value,
     pub(super) params: Map<String, Value>,
-    /// What is added to its result.
+    /// The state that is added to its result.
     pub(super) state: Map<String, Value>,
 }
 
-/// An object stays one, anything else becomes the member `name` of one.
+/// An object as it is; any other value as the member `name` of an object.
 fn boxed(value: Value, name: &str) -> Map<String, Value> {
     match value {
         Value::Object(members) => members,
@@ -47,7 +46,7 @@ fn boxed(value: Value, name: &str) -> Map<String, Value> {
 }
 
 impl Continuation {
-    /// What a conductor's `result` asks for.
+    /// The next step that a conductor's `result` asks for.
     pub(super) fn of(result: Value) -> Self {
         let mut members = match result {
             Value::Object(members) => members,
@@ -75,7 +74,7 @@ pub(super) enum NoComponent {
 }
 
 impl NoComponent {
-    /// In OpenWhisk's words.
+    /// OpenWhisk's message.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Invalid(value) => format!("Failed to parse action name from json value {value} during composition."),
@@ -87,7 +86,7 @@ impl NoComponent {
 }
 
 impl NextAction {
-    /// Where the next action is: a text, whole or relative to `namespace`, or as a record shows it.
+    /// The next action: a full name, a name relative to `namespace`, or a path as in a record.
     pub(super) fn path(&self, namespace: &Namespace) -> Result<EntityPath, NoComponent> {
         let invalid = || NoComponent::Invalid(self.action.to_string().chars().take(SHOWN_CHARS_MAX).collect());
         let part = |name: &str| self.action.get(name).and_then(Value::as_str);
@@ -110,7 +109,7 @@ impl NextAction {
     }
 }
 
-/// How much of what is no name is shown.
+/// The characters of an invalid name that a message shows.
 const SHOWN_CHARS_MAX: usize = 512;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who asks, by HTTP's Basic authentication: the user is an access key, the password its secret.
+//! The caller, from HTTP's Basic authentication: the user is an access key, the password its secret.
 //!
 //! `wsk` and the client libraries call the two together the `auth` key.
 
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::WhiskError;
 
-/// The longest header that is looked at.
+/// The longest header that is read.
 const HEADER_BYTES_MAX: usize = 1024;
 const NOT_SUPPLIED: &str = "The resource requires authentication, which was not supplied with the request";
 const INVALID: &str = "The supplied authentication is invalid.";
@@ -25,7 +25,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// What the header brings; none if there is none.
+    /// The key and the secret in the header; none without the header.
     pub(super) fn of(headers: &HeaderMap) -> Result<Option<Self>, WhiskError> {
         let Some(header) = headers.get(AUTHORIZATION) else { return Ok(None) };
         let invalid = || WhiskError::unauthorized(INVALID);
@@ -41,9 +41,9 @@ impl Credentials {
         Ok(Some(Self { key: AccessKeyId::new(key), secret: SecretKey::new(secret) }))
     }
 
-    /// On whose behalf they act.
+    /// The principal of the key, if the secret is right.
     pub(super) fn principal(&self, keys: &AccessKeys) -> Result<Principal, WhiskError> {
-        // Digests are compared: how long that takes tells nothing of the secret.
+        // Digests are compared, so that the time of the comparison reveals nothing about the secret.
         let digest = |secret: &SecretKey| Sha256::digest(secret.reveal());
         match keys.secret(&self.key) {
             Some(secret) if digest(&secret) == digest(&self.secret) => Ok(keys.principal(&self.key)?),
@@ -52,7 +52,7 @@ impl Credentials {
     }
 }
 
-/// On whose behalf a request acts that must say so.
+/// The principal of a request that needs a key.
 pub(super) fn required(headers: &HeaderMap, keys: &AccessKeys) -> Result<Principal, WhiskError> {
     let credentials = Credentials::of(headers)?.ok_or_else(|| WhiskError::unauthorized(NOT_SUPPLIED))?;
     credentials.principal(keys)

@@ -1,4 +1,4 @@
-//! What an OpenWhisk namespace holds beside the actions that are functions: packages, triggers, rules and sequences.
+//! The entities of a namespace that are no functions: packages, triggers, rules and sequences.
 
 use nigh_functions::action::names::{EntityName, EntityPath};
 use nigh_functions::action::parameters::Parameters;
@@ -7,7 +7,7 @@ use nigh_terms::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// What all of them have.
+/// The members that all entities have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EntityHeader {
     #[serde(default)]
@@ -21,12 +21,12 @@ pub(super) struct EntityHeader {
     pub(super) updated: Timestamp,
 }
 
-/// A package, or the binding of one.
+/// A package, or a binding of a package.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Package {
     #[serde(flatten)]
     pub(super) common: EntityHeader,
-    /// The package that this one is another name of.
+    /// The package that a binding binds.
     #[serde(default)]
     pub(super) binding: Option<EntityName>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Trigger {
     pub(super) common: EntityHeader,
 }
 
-/// A rule: the action that a trigger has invoked.
+/// A rule: a fired trigger invokes the action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Rule {
     #[serde(flatten)]
@@ -48,7 +48,7 @@ pub(super) struct Rule {
     pub(super) active: bool,
 }
 
-/// An action made of others, of which each gets the answer of the one before.
+/// A sequence of actions: each gets the answer of the one before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Sequence {
     #[serde(flatten)]
@@ -59,7 +59,7 @@ pub(super) struct Sequence {
     pub(super) logs_mb: u64,
 }
 
-/// What the store keeps.
+/// An entity in the store.
 pub(super) trait Entity: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Its place in the registry.
     const COLLECTION: &'static str;

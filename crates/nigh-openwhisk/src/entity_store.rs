@@ -1,6 +1,6 @@
 //! Packages, triggers, rules and sequences: documents of the registry, read from memory.
 //!
-//! A change is acknowledged when the registry has it; of two changes of one entity at the same time one is refused.
+//! A change is acknowledged when the registry has it. Of two concurrent changes of one entity, one is rejected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use tokio::sync::Mutex;
 use super::entities::{Entity, Package, Rule, Sequence, Trigger};
 
 const TABLE: &str = "openwhisk";
-/// The form of the documents.
+/// The format of the documents.
 const FORMAT: u32 = 1;
 /// Entities of one kind in a namespace.
 const ENTITIES_MAX: usize = 10_000;
 
-/// Why an entity cannot be changed, or the store not be opened.
+/// Why an entity cannot be changed, or the store cannot be opened.
 #[derive(Debug, Error)]
 pub enum EntityStoreError {
-    /// Somebody else changed it.
+    /// Another request changed the entity.
     #[error("Concurrent modification to resource detected.")]
     Conflict,
     /// The namespace is full.
-    #[error("the namespace has {0} of these, which is the limit; delete some")]
+    #[error("the namespace has {0} entities of this kind, which is the limit; delete some")]
     TooMany(usize),
     /// The registry's own reason.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// It cannot be read.
+    /// The document cannot be read.
     #[error("the OpenWhisk entity {0} cannot be read: {1}; it was written by another version of nigh, or damaged")]
     Document(String, String),
 }
@@ -46,7 +46,7 @@ pub(super) struct RevisedEntity<T> {
     pub(super) revision: Revision,
 }
 
-/// Where each kind stands: by namespace and place.
+/// The entities of one kind, by namespace and place.
 type Table<T> = BTreeMap<Namespace, BTreeMap<EntityPath, RevisedEntity<T>>>;
 
 #[derive(Default)]
@@ -65,7 +65,7 @@ pub(super) trait StoredEntity: Entity {
     fn table_mut(index: &mut Tables) -> &mut Table<Self>;
 }
 
-/// All that is known, for `StoredEntity` alone.
+/// All entities, for `StoredEntity` alone.
 #[derive(Default)]
 pub(super) struct Tables(Index);
 
@@ -80,7 +80,7 @@ macro_rules! kept {
             }
         })*
 
-        /// Takes over what the registry has at `key`; nothing if it is of no kind that this build knows.
+        /// Copies the registry's document at `key`, unless this build does not know its kind.
         fn take_over(tables: &mut Tables, key: &str, now: Option<(&[u8], Revision)>) -> Result<(), EntityStoreError> {
             let Some((namespace, collection, path)) = place_of(key) else { return Ok(()) };
             match collection {
@@ -118,7 +118,7 @@ fn decode<T: Entity>(key: &str, document: &[u8]) -> Result<T, EntityStoreError> 
     serde_json::from_value(entity).map_err(|error| unreadable(error.to_string()))
 }
 
-/// Where an entity's document is. Names have no `/` but the one between package and name, which comes last.
+/// The key of an entity's document. The only `/` in a place is between package and name.
 fn key<T: Entity>(namespace: &Namespace, path: &EntityPath) -> String {
     format!("{namespace}/{}/{path}", T::COLLECTION)
 }
@@ -129,7 +129,7 @@ fn place_of(key: &str) -> Option<(Namespace, &str, EntityPath)> {
     Some((namespace, parts.next()?, parts.next()?.parse().ok()?))
 }
 
-/// Shows `now`, unless what is shown is newer.
+/// Replaces the copy by `now`, unless the copy is newer.
 fn show<T: StoredEntity>(tables: &mut Tables, namespace: &Namespace, path: &EntityPath, now: Option<RevisedEntity<T>>) {
     let table = T::table_mut(tables);
     match now {
@@ -147,20 +147,20 @@ fn show<T: StoredEntity>(tables: &mut Tables, namespace: &Namespace, path: &Enti
     }
 }
 
-/// The entities of all namespaces. A clone is another handle to the same.
+/// The entities of all namespaces. A clone is another handle to them.
 #[derive(Clone)]
 pub struct EntityStore {
     registry: Arc<dyn Registry>,
     tables: Arc<RwLock<Tables>>,
-    /// Held while the registry and what is shown change together.
+    /// Held while the registry and the copy change together.
     changing: Arc<Mutex<()>>,
 }
 
 impl EntityStore {
-    /// Reads what is there.
+    /// Reads all entities.
     ///
     /// # Errors
-    /// If the registry cannot be read, or holds what this build does not know.
+    /// If the registry cannot be read, or has a document of an unknown format.
     pub async fn open(registry: Arc<dyn Registry>) -> Result<Self, EntityStoreError> {
         let mut tables = Tables::default();
         for (key, stored) in registry.list(TABLE, "").await? {
@@ -169,7 +169,7 @@ impl EntityStore {
         Ok(Self { registry, tables: Arc::new(RwLock::new(tables)), changing: Arc::default() })
     }
 
-    /// Shows what other nodes change, soon after they do.
+    /// Follows the changes of other nodes.
     ///
     /// # Errors
     /// If the watch cannot begin.
@@ -181,26 +181,26 @@ impl EntityStore {
                 let Some(tables) = tables.upgrade() else { return };
                 let now = now.as_ref().map(|now| (&*now.value, now.revision));
                 if let Err(error) = take_over(&mut tables.write(), &key, now) {
-                    tracing::error!(%error, "what another node changed is not known here");
+                    tracing::error!(%error, "the change of another node cannot be read");
                 }
             }
         });
         Ok(())
     }
 
-    /// The entity as it is now.
+    /// The entity.
     pub(super) fn get<T: StoredEntity>(&self, namespace: &Namespace, path: &EntityPath) -> Option<RevisedEntity<T>> {
         T::table(&self.tables.read()).get(namespace)?.get(path).cloned()
     }
 
-    /// All of a namespace, by name.
+    /// All entities of a namespace, by name.
     pub(super) fn all<T: StoredEntity>(&self, namespace: &Namespace) -> Vec<(EntityPath, RevisedEntity<T>)> {
         let tables = self.tables.read();
         let entities = T::table(&tables).get(namespace);
         entities.into_iter().flatten().map(|(path, held)| (path.clone(), held.clone())).collect()
     }
 
-    /// Writes `entity` if what is there is at `expected`; with none, if there is none.
+    /// Writes `entity` if the stored one is at `expected` (none: if there is none).
     pub(super) async fn put<T: StoredEntity>(
         &self,
         namespace: &Namespace,
@@ -246,7 +246,7 @@ impl EntityStore {
         .await
     }
 
-    /// A conflict means that another node changed the entity: takes over what it wrote.
+    /// After a conflict, copies what another node wrote.
     async fn resolved<R>(&self, place: &str, result: Result<R, RegistryError>) -> Result<R, EntityStoreError> {
         let Err(RegistryError::Conflict { .. }) = &result else { return Ok(result?) };
         let found = self.registry.get(TABLE, place).await?;
@@ -256,7 +256,7 @@ impl EntityStore {
     }
 }
 
-/// Runs `change` to its end also when the caller goes away: what is shown is what the registry has.
+/// Runs `change` to its end even if the caller is dropped, so that the copy equals the registry.
 async fn to_the_end<R: Send + 'static>(
     change: impl Future<Output = Result<R, EntityStoreError>> + Send + 'static,
 ) -> Result<R, EntityStoreError> {

@@ -1,6 +1,6 @@
-//! What the OpenWhisk API answers when it refuses: a status and `{error, code}`.
+//! The errors of the OpenWhisk API: a status and `{error, code}`.
 //!
-//! The sentences are those of OpenWhisk's controller where it has one: clients look for some of them.
+//! The messages are those of OpenWhisk's controller where it has one, because clients look for some of them.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::entity_store::EntityStoreError;
 
-/// What is not there.
+/// What was not found.
 pub(super) const NO_SUCH_RESOURCE: &str = "The requested resource does not exist.";
 const CONFLICT: &str = "Concurrent modification to resource detected.";
 const NOT_AUTHORIZED: &str = "The supplied authentication is not authorized to access this resource.";
@@ -25,7 +25,7 @@ const NOT_AUTHORIZED: &str = "The supplied authentication is not authorized to a
 pub struct WhiskError {
     /// The status.
     pub status: StatusCode,
-    /// What was wrong.
+    /// The reason.
     pub message: Cow<'static, str>,
 }
 
@@ -69,7 +69,7 @@ impl WhiskError {
         Self { status: StatusCode::METHOD_NOT_ALLOWED, message }
     }
 
-    /// More at once than may be, in OpenWhisk's words.
+    /// Too many at once, in OpenWhisk's words.
     pub(super) fn too_many_at_once(count: usize, allowed: usize) -> Self {
         Self::too_many(format!("Too many concurrent requests in flight (count: {count}, allowed: {allowed})."))
     }

@@ -1,4 +1,4 @@
-//! The code of actions: what a request brings becomes an archive, and goes back as it came.
+//! The code of actions: stored as an archive, and shown as it was uploaded.
 
 use std::io::{Cursor, Read as _, Write as _};
 
@@ -17,7 +17,7 @@ use super::error::WhiskError;
 use super::kinds;
 use super::limits::{CODE_BYTES_MAX, SEQUENCE_MAX};
 
-/// What a zip archive begins with.
+/// The first bytes of a zip archive.
 const ZIP_MAGIC: &[u8] = b"PK";
 
 /// `exec` of a request.
@@ -30,7 +30,7 @@ pub(super) struct ExecShape {
     components: Option<Vec<String>>,
 }
 
-/// What an action is to do.
+/// The executable of an action.
 #[derive(Debug)]
 pub(super) enum Exec {
     Code(Code),
@@ -44,12 +44,12 @@ pub(super) struct Code {
     pub(super) runtime: Runtime,
     pub(super) main: Option<String>,
     pub(super) archive: Bytes,
-    /// It came as text.
+    /// It was uploaded as text.
     pub(super) is_text: bool,
 }
 
 impl ExecShape {
-    /// What it says, for an action of `namespace`. May take as long as unpacking does.
+    /// Parses it for an action of `namespace`. May take as long as unpacking does.
     pub(super) fn read(self, namespace: &Namespace, catalog: &RuntimeCatalog) -> Result<Exec, WhiskError> {
         let kind = self.kind.ok_or_else(|| WhiskError::bad_request("exec has no kind"))?;
         if kind == kinds::SEQUENCE {
@@ -75,21 +75,21 @@ fn components(names: &[String], namespace: &Namespace) -> Result<Vec<EntityPath>
     names.iter().map(|name| own(name, namespace)).collect()
 }
 
-/// The place of an entity that must be the namespace's own.
+/// The place of an entity, which must be in `namespace`.
 pub(super) fn own(name: &str, namespace: &Namespace) -> Result<EntityPath, WhiskError> {
     let name: QualifiedName = name.parse()?;
     if name.is_in(namespace) { Ok(name.path) } else { Err(WhiskError::forbidden()) }
 }
 
-/// The archive that `code` is, or that is made of it; and whether it is text.
+/// The archive of `code`, and whether `code` was text.
 fn archive(runtime: &Runtime, code: String) -> Result<(Bytes, bool), WhiskError> {
-    // Text of a program is hardly ever base64, and never that of an archive.
+    // The text of a program is never the base64 of an archive.
     let decoded = STANDARD.decode(code.trim().as_bytes()).ok().filter(|decoded| !decoded.is_empty());
     let (bytes, is_text) = match decoded {
         Some(zip) if zip.starts_with(ZIP_MAGIC) => {
             return if zip.len() > CODE_BYTES_MAX { Err(too_large(zip.len())) } else { Ok((zip.into(), false)) };
         }
-        // A program by itself.
+        // A single program.
         Some(program) if *runtime == Runtime::Native => (program, false),
         _ => (code.into_bytes(), true),
     };
@@ -104,7 +104,7 @@ fn too_large(is: usize) -> WhiskError {
     WhiskError::larger_than("Code", is, CODE_BYTES_MAX)
 }
 
-/// An archive of one program; the same for the same bytes.
+/// An archive with one program; equal bytes give equal archives.
 fn zipped(name: &str, bytes: &[u8]) -> zip::result::ZipResult<Bytes> {
     let options = SimpleFileOptions::default()
         .compression_method(zip::CompressionMethod::Stored)
@@ -116,7 +116,7 @@ fn zipped(name: &str, bytes: &[u8]) -> zip::result::ZipResult<Bytes> {
     Ok(zip.finish()?.into_inner().into())
 }
 
-/// The code in `archive`, as `exec.code` has it: its text, or base64. May wait for the disk.
+/// The code in `archive` for `exec.code`: text or base64. May wait for the disk.
 pub(super) fn code(archive: &Archive, runtime: &Runtime, is_text: bool) -> std::io::Result<String> {
     if is_text {
         let mut zip = zip::ZipArchive::new(archive.reader()).map_err(std::io::Error::other)?;

@@ -1,4 +1,4 @@
-//! What parses requests and answers, for the fuzz target `openwhisk`.
+//! Parses requests and answers for the fuzz target `openwhisk`.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::response::{Response, Status};
 use super::route::Route;
 use super::web_action::{Extension, WebRequest, input, response};
 
-/// Reads all of a request, whatever it is: nothing panics, and what is refused has a status of refusals.
+/// Parses any request. Nothing may panic, and a rejected request has an error status.
 pub fn read_request(path: &str, query: &str, headers: &HeaderMap, body: &[u8]) {
     if let Err(error) = Route::of(path) {
         assert!(error.status.is_client_error(), "{error:?}");
@@ -41,7 +41,7 @@ pub fn read_request(path: &str, query: &str, headers: &HeaderMap, body: &[u8]) {
     }
 }
 
-/// Makes of an answer whatever the API makes of it.
+/// Parses any answer in all the ways that the API does.
 pub fn read_answer(payload: &[u8], failed: bool) {
     let invoked = InvocationResult {
         id: InvocationId::now(),

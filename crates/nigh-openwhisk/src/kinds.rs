@@ -1,13 +1,13 @@
-//! The kinds of actions, and the runtimes of this node that they are. Pure.
+//! The kinds of actions and their runtimes on this node. Pure.
 
 use nigh_functions::function::Runtime;
 use nigh_functions::runtime_catalog::RuntimeCatalog;
 
 use super::error::WhiskError;
 
-/// The kind of what is made of other actions.
+/// The kind of sequences.
 pub(super) const SEQUENCE: &str = "sequence";
-/// The kind of programs; `wsk --native` says it by an image.
+/// The kind of executables; `wsk --native` names an image instead.
 const NATIVE: &str = "native";
 const BLACKBOX: &str = "blackbox";
 const SKELETON: &str = "openwhisk/dockerskeleton";
@@ -15,7 +15,7 @@ const SKELETON: &str = "openwhisk/dockerskeleton";
 const PYTHON_LAUNCHER: &str = "nigh_action";
 const MAIN_CHARS_MAX: usize = 128;
 
-/// The runtime that `kind` names here.
+/// The runtime of `kind`.
 pub(super) fn runtime(kind: &str, image: Option<&str>, catalog: &RuntimeCatalog) -> Result<Runtime, WhiskError> {
     let found = match kind.split_once(':') {
         Some(("python", "3" | "default")) => catalog.newest_python(),
@@ -42,7 +42,7 @@ pub(super) fn runtime(kind: &str, image: Option<&str>, catalog: &RuntimeCatalog)
     found.ok_or_else(|| unsupported(kind, catalog))
 }
 
-/// The kind that an action has: what is newest when it is made, where it says no version.
+/// The kind of a new action; the newest version if it names none.
 pub(super) fn concrete(kind: String, runtime: &Runtime) -> String {
     match (kind.as_str(), runtime) {
         ("python:default", _) => "python:3".to_owned(),
@@ -60,7 +60,7 @@ fn unsupported(kind: &str, catalog: &RuntimeCatalog) -> WhiskError {
     ))
 }
 
-/// The kinds that this node has.
+/// The kinds of this node.
 pub(super) fn all(catalog: &RuntimeCatalog) -> Vec<String> {
     let python = catalog.newest_python().map(|_| ["python:3".to_owned(), "python:default".to_owned()]);
     let nodes = catalog.nodes().map(|major| format!("nodejs:{major}"));
@@ -69,7 +69,7 @@ pub(super) fn all(catalog: &RuntimeCatalog) -> Vec<String> {
     python.into_iter().flatten().chain(nodes).chain(default).chain(native).chain([SEQUENCE.to_owned()]).collect()
 }
 
-/// What the runtime is told to call for an action whose function is `main`.
+/// The handler for an action whose function is `main`.
 pub(super) fn handler(runtime: &Runtime, main: Option<&str>) -> Result<String, WhiskError> {
     let main = main.unwrap_or("main");
     let named = |extra: &str| {
@@ -88,7 +88,7 @@ pub(super) fn handler(runtime: &Runtime, main: Option<&str>) -> Result<String, W
     }
 }
 
-/// The file that code which came as text is put into.
+/// The file name for code that was uploaded as text.
 pub(super) const fn file(runtime: &Runtime) -> &'static str {
     match runtime {
         Runtime::Python { .. } => "__main__.py",

@@ -1,9 +1,9 @@
-//! OpenWhisk: its REST API as a door to the same functions, and what makes functions actions.
+//! OpenWhisk's REST API, as a door to the same functions as the Lambda API.
 //!
-//! Pure are `names`, `parameters`, `version`, `limits`, `kinds`, `exec`, `put_shapes`, `route`, `query`, `response`,
-//! `record`, `continuation`, `throttle` and `web_action`; `entity_store` and `activation_store` keep, `door` does. An action is a function of the
-//! function store with an `Action` beside it; sequences, packages, triggers and rules are documents of their own.
-//! Sources: OpenWhisk's `apiv1swagger.json`, its documentation, and its controller where these are silent.
+//! Pure are `limits`, `kinds`, `exec`, `put_shapes`, `route`, `query`, `response`, `record`, `continuation`, `throttle` and
+//! `web_action`; `entity_store` and `activation_store` store, `door` performs requests. An action is a function of the
+//! function store with an `Action`; sequences, packages, triggers and rules are documents of their own. Follows
+//! OpenWhisk's `apiv1swagger.json`, its documentation, and its controller where both say nothing.
 
 pub mod activation_store;
 mod continuation;

@@ -1,4 +1,4 @@
-//! What an action may have: OpenWhisk's defaults, and the bounds of the sandboxes that it runs in. Pure.
+//! The limits of actions: OpenWhisk's defaults, within the limits of sandboxes. Pure.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use serde::Deserialize;
 use super::error::WhiskError;
 use super::throttle::NamespaceLimits;
 
-/// Milliseconds that an activation may take, and what it may if nothing is said (OpenWhisk: 60 s).
+/// The time limit of an activation in milliseconds: range and default (OpenWhisk: 60 s).
 const TIMEOUT_MS: std::ops::RangeInclusive<i64> = 100..=900_000;
 const TIMEOUT_MS_DEFAULT: u64 = 60_000;
-/// Megabytes that an action may book, and those that it books if nothing is said (OpenWhisk: 256).
+/// The megabytes that an action books: range and default (OpenWhisk: 256).
 const MEMORY_MB: std::ops::RangeInclusive<i64> = 128..=10_240;
 const MEMORY_MB_DEFAULT: u64 = 256;
 const LOGS_MB_RANGE: std::ops::RangeInclusive<i64> = 0..=10;
 /// Activations that one sandbox may run at once.
 const CONCURRENCY: i64 = 1;
-/// An input; and an answer, beyond which it is an error of the action.
+/// The longest input, and the longest answer; a longer answer is an error of the action.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 1 << 20;
-/// Code, unpacked from base64.
+/// The longest code, decoded from base64.
 pub(super) const CODE_BYTES_MAX: usize = 48 << 20;
-/// Actions of one sequence, those of its sequences counted.
+/// Actions of one sequence, including those of sequences within it.
 pub(super) const SEQUENCE_MAX: usize = 50;
-/// How long a blocking invocation is waited for at most.
+/// The longest wait for a blocking invocation.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Items of a list.
 pub(super) const LIST_MAX: usize = 200;
 pub(super) const LIST_DEFAULT: usize = 30;
 
-/// Limits as a request sets them.
+/// The limits in a request.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct LimitsShape {
     timeout: Option<i64>,
@@ -39,7 +39,7 @@ pub(super) struct LimitsShape {
     concurrency: Option<i64>,
 }
 
-/// Limits that were checked; what is not said stays, or is the default.
+/// Checked limits; those that a request does not set keep their value or have the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) timeout: Option<Duration>,
@@ -48,7 +48,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// With OpenWhisk's defaults for what is not said.
+    /// The limits of a new action.
     pub(super) fn or_defaults(self) -> Self {
         Self {
             timeout: self.timeout.or(Some(Duration::from_millis(TIMEOUT_MS_DEFAULT))),
@@ -99,7 +99,7 @@ impl TryFrom<LimitsShape> for Limits {
     }
 }
 
-/// What `GET /namespaces/NAMESPACE/limits` says; `concurrency` is the node's. What has no limit is not told.
+/// The answer to `GET /namespaces/NAMESPACE/limits`; `concurrency` is the node's.
 pub(super) fn of_namespace(concurrency: usize, own: &NamespaceLimits) -> serde_json::Value {
     let mut limits = serde_json::json!({
         "concurrentInvocations": own.concurrent_invocations.map_or(concurrency, |own| concurrency.min(own as usize)),

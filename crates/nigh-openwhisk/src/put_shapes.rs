@@ -1,4 +1,4 @@
-//! The bodies of requests that make or change entities, checked. Pure.
+//! Parses the bodies of requests that create or update entities. Pure.
 
 use nigh_functions::action::names::{EntityName, EntityPath};
 use nigh_functions::action::parameters::{PARAMETERS_BYTES_MAX, Parameters};
@@ -13,7 +13,7 @@ use super::error::WhiskError;
 use super::exec::{ExecShape, own};
 use super::limits::LimitsShape;
 
-/// What every entity may be given.
+/// The members that every entity may have.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct CommonShape {
     pub(super) parameters: Option<Parameters>,
@@ -29,7 +29,7 @@ pub(super) struct ActionShape {
     pub(super) common: CommonShape,
     pub(super) exec: Option<ExecShape>,
     pub(super) limits: Option<LimitsShape>,
-    /// Annotations to take away.
+    /// The annotations to remove.
     #[serde(rename = "delAnnotations", default)]
     pub(super) removed: Vec<String>,
 }
@@ -64,7 +64,7 @@ pub(super) struct RuleShape {
     action: Option<Reference>,
 }
 
-/// How a rule names what it joins: as text, or as it is shown.
+/// How a rule names its trigger or action: by text, or by a path as answers have it.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Reference {
@@ -101,7 +101,7 @@ pub(super) fn arguments(body: &[u8]) -> Result<Map<String, Value>, WhiskError> {
 }
 
 impl CommonShape {
-    /// Refuses what is too large.
+    /// Rejects parameters or annotations that are too large.
     pub(super) fn check(&self) -> Result<(), WhiskError> {
         for (what, set) in [("Parameters", &self.parameters), ("Annotations", &self.annotations)] {
             let bytes = set.as_ref().map_or(0, Parameters::bytes);
@@ -112,7 +112,7 @@ impl CommonShape {
         Ok(())
     }
 
-    /// An entity that is new, or `before` with what is said changed.
+    /// A new entity, or `before` with the changes of the request.
     pub(super) fn apply(self, before: Option<&EntityHeader>, now: Timestamp) -> EntityHeader {
         let version =
             self.version.unwrap_or_else(|| before.map_or_else(SemVer::default, |before| before.version.next()));
@@ -129,7 +129,7 @@ impl CommonShape {
 }
 
 impl PackageShape {
-    /// The package that it binds, if it does.
+    /// The package that it binds, if it is a binding.
     pub(super) fn binding(&self, namespace: &Namespace) -> Result<Option<EntityName>, WhiskError> {
         let Some(name) = self.binding.as_ref().and_then(|binding| binding.name.as_deref()) else { return Ok(None) };
         let of = self.binding.as_ref().and_then(|binding| binding.namespace.as_deref()).filter(|of| !of.is_empty());
@@ -142,7 +142,7 @@ impl PackageShape {
 }
 
 impl RuleShape {
-    /// What it joins, as far as it says.
+    /// The trigger and the action, if the request names them.
     pub(super) fn ends(&self, namespace: &Namespace) -> Result<(Option<EntityName>, Option<EntityPath>), WhiskError> {
         let find = |reference: &Option<Reference>| {
             let name = match reference {
@@ -162,7 +162,7 @@ impl RuleShape {
     }
 }
 
-/// What a function is told beside its input: variables of its environment that its parameters name.
+/// The environment variables of a function that its parameters set.
 pub(super) fn environment(parameters: &Parameters) -> Result<std::collections::BTreeMap<String, String>, WhiskError> {
     let mut environment = std::collections::BTreeMap::new();
     for one in parameters.iter().filter(|one| one.init) {
@@ -184,7 +184,7 @@ pub(super) fn environment(parameters: &Parameters) -> Result<std::collections::B
         environment.insert(one.key.clone(), value);
     }
     let size = environment.iter().map(|(key, value)| key.len() + value.len()).sum();
-    // What a process may be started with (Linux: 128 KiB each).
+    // Linux limits a variable of a new process to 128 KiB.
     let most = ByteSize::kib(64).bytes() as usize;
     if size > most {
         return Err(WhiskError::larger_than("Environment", size, most));

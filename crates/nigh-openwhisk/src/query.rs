@@ -16,7 +16,7 @@ fn decoded(text: &str) -> String {
 }
 
 impl Query {
-    /// The pairs of `text`, which is `application/x-www-form-urlencoded`.
+    /// Decodes `text`, which is `application/x-www-form-urlencoded`.
     pub(super) fn of(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -33,7 +33,7 @@ impl Query {
         self.0.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether `name` is said; `or` if it is not.
+    /// The flag `name`, or `or` if the query has none.
     pub(super) fn flag(&self, name: &str, or: bool) -> Result<bool, WhiskError> {
         match self.get(name) {
             None => Ok(or),
@@ -43,7 +43,7 @@ impl Query {
         }
     }
 
-    /// How long a blocking invocation is waited for.
+    /// The wait for a blocking invocation.
     pub(super) fn wait(&self) -> Result<Duration, WhiskError> {
         let Some(text) = self.get("timeout") else { return Ok(WAIT_MAX) };
         let wait = text
@@ -67,7 +67,7 @@ impl Query {
         date.transpose()
     }
 
-    /// Which items of a list are asked for.
+    /// The requested part of a list.
     pub(super) fn page(&self, collection: &str) -> Result<Page, WhiskError> {
         let number = |name: &str, or: usize| match self.get(name) {
             None => Ok(or as i64),
@@ -86,13 +86,13 @@ impl Query {
                 "The value '{skip}' is not greater than or equal to 0 for {collection}."
             )));
         }
-        // As many as may be, for zero.
+        // Zero asks for as many as possible.
         let limit = if limit == 0 { LIST_MAX } else { limit.unsigned_abs() as usize };
         Ok(Page { skip: skip.unsigned_abs() as usize, limit, count: self.flag("count", false)? })
     }
 }
 
-/// Part of a list, or how long it is.
+/// A part of a list, or the length of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) skip: usize,
@@ -101,7 +101,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// The items of `all` that it asks for.
+    /// The items of `all` in this part.
     pub(super) fn of<T>(&self, all: impl IntoIterator<Item = T>) -> Vec<T> {
         all.into_iter().skip(self.skip).take(self.limit).collect()
     }

@@ -20,12 +20,12 @@ pub(super) struct Record {
     #[serde(default)]
     pub(super) version: SemVer,
     pub(super) start: Timestamp,
-    /// None for a trigger, which has no end.
+    /// The end; a trigger has none.
     #[serde(default)]
     pub(super) end: Option<Timestamp>,
     #[serde(default)]
     pub(super) duration_ms: u64,
-    /// The sequence that it was part of.
+    /// The sequence that it was a part of.
     #[serde(default)]
     pub(super) cause: Option<InvocationId>,
     pub(super) response: Response,
@@ -40,7 +40,7 @@ pub(super) fn written(id: InvocationId) -> String {
     id.to_string().replace('-', "")
 }
 
-/// The id that `text` is: 32 hexadecimal digits, with or without hyphens.
+/// Parses an id of 32 hexadecimal digits, with or without hyphens.
 pub(super) fn read(text: &str) -> Option<InvocationId> {
     text.parse().ok().filter(|_| text.len() == 32 || text.len() == 36)
 }
@@ -51,7 +51,7 @@ impl Record {
         self.annotations.get("path").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whether it is of `name`: `NAME`, or `PACKAGE/NAME`.
+    /// Whether `name`, which is `NAME` or `PACKAGE/NAME`, was invoked.
     pub(super) fn is_of(&self, name: &str) -> bool {
         let path = self.path();
         match path.strip_prefix(self.namespace.as_str()).and_then(|rest| rest.strip_prefix('/')) {
@@ -60,7 +60,7 @@ impl Record {
         }
     }
 
-    /// The whole of it.
+    /// The whole record.
     pub(super) fn shown(&self) -> Value {
         let mut shown = self.head();
         shown["subject"] = json!(self.namespace);
@@ -69,7 +69,7 @@ impl Record {
         shown
     }
 
-    /// As lists have it.
+    /// The record as in lists.
     pub(super) fn summary(&self) -> Value {
         let mut shown = self.head();
         if self.end.is_some() {
@@ -98,7 +98,7 @@ impl Record {
         shown
     }
 
-    /// The record of a run that came by another door, as far as it is known: what was answered is not kept there.
+    /// The record of an activation of another door, which has no answer.
     pub(super) fn of_activation(
         run: &Activation,
         path: &nigh_functions::action::names::EntityPath,
@@ -144,8 +144,8 @@ impl Record {
     }
 }
 
-/// A log as OpenWhisk shows it, without the lines by which Lambda frames it. Both streams are one here, and the time is
-/// the end's.
+/// A log in OpenWhisk's format, without Lambda's first and last lines. All lines are of `stdout` and have the time of the
+/// end.
 pub(super) fn lines(log: &str, omitted: u64, end: Timestamp) -> Vec<String> {
     let time = end.rfc3339();
     let frames = |line: &&str| {

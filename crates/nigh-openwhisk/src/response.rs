@@ -1,4 +1,4 @@
-//! How an activation ended, as OpenWhisk tells it: success, or whose fault it was. Pure.
+//! The outcome of an activation, in OpenWhisk's terms: success, or the kind of error. Pure.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use serde_json::{Map, Value, json};
 
 use super::limits::PAYLOAD_BYTES_MAX;
 
-/// The member of a result that says that it is an error.
+/// The member that makes a result an error.
 pub(super) const ERROR: &str = "error";
-/// How much of an answer that is none is shown.
+/// The characters of an invalid answer that a message shows.
 const SHOWN_CHARS_MAX: usize = 512;
 
-/// Whose fault it was.
+/// The kind of outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Status {
     Success,
-    /// The action says that it failed.
+    /// The action returned an error.
     ApplicationError,
-    /// The action did not come to an answer.
+    /// The action failed without an answer.
     DeveloperError,
     /// Nigh could not run it.
     WhiskError,
@@ -46,7 +46,7 @@ impl Status {
     }
 }
 
-/// How it ended, and what it answered.
+/// The outcome and the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Response {
     pub(super) status: Status,
@@ -60,12 +60,12 @@ impl Response {
         Self { status: Status::Success, result, size: None }
     }
 
-    /// An error of this kind, with these words.
+    /// An error of this kind, with a message.
     pub(super) fn error(status: Status, error: impl Into<Value>) -> Self {
         Self { status, result: json!({ ERROR: error.into() }), size: None }
     }
 
-    /// What a run of a function came to. An answer of what is no action need not be an object.
+    /// The outcome of a run. Only the answer of an action must be an object.
     pub(super) fn of_run(invoked: &InvocationResult, timeout: Duration, is_action: bool) -> Self {
         let size = Some(invoked.payload.len());
         let value = serde_json::from_slice::<Value>(&invoked.payload);
@@ -106,7 +106,7 @@ impl Response {
         Self::error(Status::DeveloperError, words)
     }
 
-    /// Of an error as the runtime interface tells it.
+    /// The outcome of an error from the Runtime API.
     fn of_failure(error: &Value, timeout: Duration, is_init: bool) -> Self {
         let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
         let message = text("errorMessage");
@@ -134,7 +134,7 @@ impl Response {
         }
     }
 
-    /// Whether the time was up.
+    /// Whether the time limit was exceeded.
     pub(super) fn is_timeout(&self) -> bool {
         self.result
             .get(ERROR)
@@ -143,7 +143,7 @@ impl Response {
             && self.status == Status::DeveloperError
     }
 
-    /// As a record shows it.
+    /// The response in a record.
     pub(super) fn shown(&self) -> Value {
         let mut shown = json!({
             "status": self.status.words(),

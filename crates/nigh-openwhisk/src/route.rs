@@ -1,14 +1,14 @@
-//! From path to resource: pure. What may be done with it is the door's to say.
+//! Finds the resource of a path; the door decides what a request may do with it. Pure.
 
 use nigh_functions::action::names::{EntityName, EntityPath};
 use percent_encoding::percent_decode_str;
 
 use super::error::WhiskError;
 
-/// Where the API is.
+/// The path of the API.
 pub const ROOT: &str = "/api/v1";
 
-/// What a path names. Namespaces stand as they came: `_` or a name.
+/// The resource of a path. A namespace is `_` or a name, as in the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// The API itself.
@@ -36,7 +36,7 @@ pub(super) enum Collection {
 }
 
 impl Collection {
-    /// As paths write it.
+    /// The name in paths.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Actions => "actions",
@@ -51,7 +51,7 @@ impl Collection {
     }
 }
 
-/// What is asked of an activation.
+/// The part of an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Record,
@@ -65,26 +65,26 @@ pub(super) struct Web {
     pub(super) namespace: String,
     /// None for the default package.
     pub(super) package: Option<EntityName>,
-    /// With its extension.
+    /// The name with its extension.
     pub(super) action: String,
-    /// What stands behind, as it came.
+    /// The rest of the path, as received.
     pub(super) rest: String,
 }
 
 impl Route {
-    /// Whether `path` is this API's.
+    /// Whether `path` belongs to this API.
     pub(super) fn is_ours(path: &str) -> bool {
         path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// What `path` names.
+    /// The resource of `path`.
     pub(super) fn of(path: &str) -> Result<Self, WhiskError> {
         let rest = path.strip_prefix(ROOT).ok_or_else(WhiskError::not_found)?;
         let rest = rest.strip_prefix('/').unwrap_or(rest);
         if let Some(web) = rest.strip_prefix("web/") {
             return web_action(web);
         }
-        // A slash at the end matters behind a package alone.
+        // A slash at the end has a meaning only behind a package.
         let (rest, ends_open) = rest.strip_suffix('/').map_or((rest, false), |rest| (rest, true));
         let segments: Vec<String> = rest.split('/').map(decoded).collect::<Result<_, _>>()?;
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -117,7 +117,7 @@ impl Route {
         Ok(route)
     }
 
-    /// Its name for meters.
+    /// Its name in metrics.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Root => "api",

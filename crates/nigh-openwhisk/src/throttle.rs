@@ -1,7 +1,7 @@
-//! How much a namespace may ask for: invocations and fires a minute, and activations under way. Pure.
+//! Limits of a namespace: invocations and fired triggers a minute, and activations under way. Pure.
 //!
-//! As OpenWhisk's controller counts: by minutes that all begin at the same moments, what is refused counts too, and each
-//! controller, here each node, counts by itself.
+//! Counts as OpenWhisk's controller does: minutes begin at the same time for all namespaces, rejected calls count too, and
+//! each node counts for itself.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use super::error::WhiskError;
 
 const MINUTE_SECONDS: u64 = 60;
 
-/// What each namespace may have; none is no limit.
+/// The limits of each namespace; none means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceLimits {
-    /// Invocations a minute: calls of actions, one for a sequence, and those of rules.
+    /// Invocations a minute: calls of actions (a sequence counts once) and calls by rules.
     pub invocations_per_minute: Option<u32>,
     /// Triggers fired a minute.
     pub fires_per_minute: Option<u32>,
-    /// Activations under way that somebody asked for: components of sequences and compositions are part of theirs.
+    /// Activations under way; components of sequences and compositions do not count.
     pub concurrent_invocations: Option<u32>,
 }
 
-/// What happened in this minute, by namespace.
+/// Counts of this minute, by namespace.
 #[derive(Debug, Default)]
 struct Minute {
     number: u64,
@@ -30,7 +30,7 @@ struct Minute {
 }
 
 impl Minute {
-    /// One more for `namespace`, refused where it may have no more than `limit`.
+    /// Counts one more for `namespace`; rejects it above `limit`.
     fn count(&mut self, namespace: &Namespace, limit: Option<u32>, now: Monotonic) -> Result<(), WhiskError> {
         let Some(limit) = limit else { return Ok(()) };
         let number = now.since(Monotonic::default()).as_secs() / MINUTE_SECONDS;
@@ -48,13 +48,13 @@ impl Minute {
     }
 }
 
-/// What namespaces have asked for.
+/// The counts of all namespaces.
 #[derive(Debug)]
 pub(super) struct Throttle {
     limits: NamespaceLimits,
     invocations: Minute,
     fires: Minute,
-    /// Those that have any.
+    /// Activations under way; a namespace without any has no entry.
     under_way: HashMap<Namespace, u32>,
 }
 
@@ -85,7 +85,7 @@ impl Throttle {
         }
     }
 
-    /// One that had begun has ended.
+    /// An activation ends.
     pub(super) fn ended(&mut self, namespace: &Namespace) {
         if let Some(count) = self.under_way.get_mut(namespace) {
             *count -= 1;

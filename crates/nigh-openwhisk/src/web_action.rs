@@ -1,4 +1,4 @@
-//! HTTP as web actions see it: requests become inputs with `__ow_*` members, answers become responses. Pure.
+//! Converts requests into inputs of web actions, with `__ow_*` members, and answers into responses. Pure.
 //!
 //! OpenWhisk documentation, "Web actions".
 
@@ -15,17 +15,17 @@ use serde_json::{Map, Value};
 use super::error::WhiskError;
 use super::query::Query;
 
-/// Members that no caller may set itself.
+/// Members that callers may not set.
 const RESERVED: [&str; 6] = ["__ow_method", "__ow_headers", "__ow_path", "__ow_user", "__ow_query", "__ow_body"];
-/// What says that an action may be called by anybody.
+/// The annotation of an action that anybody may call.
 pub(super) const EXPORTED: &str = "web-export";
-/// What says that it gets requests as they came.
+/// The annotation of an action that gets requests unparsed.
 pub(super) const RAW: &str = "raw-http";
-/// What says that it answers OPTIONS itself.
+/// The annotation of an action that answers OPTIONS itself.
 pub(super) const OWN_OPTIONS: &str = "web-custom-options";
-/// What says that callers must show who they are.
+/// The annotation of an action that requires authentication.
 pub(super) const GUARDED: &str = "require-whisk-auth";
-/// Where a caller shows the secret that such an action wants.
+/// The header with the secret that such an action requires.
 const GUARD_HEADER: &str = "x-require-whisk-auth";
 
 /// A request to a web action.
@@ -33,15 +33,15 @@ const GUARD_HEADER: &str = "x-require-whisk-auth";
 pub(super) struct WebRequest<'a> {
     pub(super) method: &'a Method,
     pub(super) headers: &'a HeaderMap,
-    /// What stands behind the action in the path.
+    /// The path behind the action.
     pub(super) path: &'a str,
     pub(super) query: &'a str,
     pub(super) body: &'a [u8],
-    /// The namespace of who showed a key.
+    /// The namespace of the caller's key, if there is one.
     pub(super) user: Option<&'a str>,
 }
 
-/// What the extension of an action's name makes of its answer.
+/// The form of the answer, by the extension of the action's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extension {
     Http,
@@ -52,7 +52,7 @@ pub(super) enum Extension {
 }
 
 impl Extension {
-    /// The action's name and the extension in `name`; without one it is `.http`.
+    /// The action's name and the extension in `name`; the default is `.http`.
     pub(super) fn split(name: &str) -> (&str, Self) {
         let all = [
             (".http", Self::Http),
@@ -66,7 +66,7 @@ impl Extension {
     }
 }
 
-/// Whether a caller may call an action with these annotations. `user` has shown a key.
+/// Whether a caller may call an action with these annotations. `user`: the caller has a key.
 pub(super) fn may_call(annotations: &Parameters, request: &WebRequest<'_>) -> bool {
     let shows =
         |secret: &str| request.headers.get(GUARD_HEADER).is_some_and(|shown| shown.as_bytes() == secret.as_bytes());
@@ -102,7 +102,7 @@ fn is_text(media: &str) -> bool {
         || ["application/xml", "application/javascript", "application/x-www-form-urlencoded"].contains(&media)
 }
 
-/// The input of an action for `request`. `fixed` are the names that the action keeps for itself.
+/// The input of an action for `request`. `fixed` are the parameters that callers may not set.
 pub(super) fn input(request: &WebRequest<'_>, is_raw: bool, fixed: &[&str]) -> Result<Map<String, Value>, WhiskError> {
     let media = media_type(request.headers);
     let as_text = |binary: bool| match std::str::from_utf8(request.body) {
@@ -167,7 +167,7 @@ fn refuse(said: &Map<String, Value>, fixed: &[&str]) -> Result<(), WhiskError> {
     Ok(())
 }
 
-/// The response that `result` is by `extension`. `failed` if it is the error of the action.
+/// The response for `result` by `extension`. `failed`: `result` is an error of the action.
 pub(super) fn response(
     extension: Extension,
     result: &Value,
@@ -213,7 +213,7 @@ fn of(status: StatusCode, kind: &str, body: Bytes) -> Response<Full<Bytes>> {
     response
 }
 
-/// The response that `{statusCode, headers, body}` is.
+/// The response for `{statusCode, headers, body}`.
 fn http_response(result: &Value) -> Result<Response<Full<Bytes>>, WhiskError> {
     let invalid = || WhiskError::bad_request("Response is not valid 'message/http'.");
     let unmatched = || WhiskError::bad_request("Response type in header did not match generated content type.");
@@ -231,7 +231,7 @@ fn http_response(result: &Value) -> Result<Response<Full<Bytes>>, WhiskError> {
     };
     let status = |or: StatusCode| match code {
         None => Ok(or),
-        // The informational ones are the connection's own.
+        // Informational statuses belong to the connection.
         Some(code) => u16::try_from(code)
             .ok()
             .filter(|code| *code >= 200)
@@ -248,7 +248,7 @@ fn http_response(result: &Value) -> Result<Response<Full<Bytes>>, WhiskError> {
             let bytes = if given.is_none() || (is_text(&media) && !is_json(&media)) {
                 body.clone().into()
             } else if is_json(&media) {
-                // JSON that was encoded, which older actions give.
+                // Older actions return JSON in base64.
                 decoded().filter(|bytes| !bytes.is_empty()).map_or_else(|| body.clone().into(), Bytes::from)
             } else {
                 decoded().map(Bytes::from).ok_or_else(unmatched)?
@@ -273,7 +273,7 @@ fn http_response(result: &Value) -> Result<Response<Full<Bytes>>, WhiskError> {
     Ok(response)
 }
 
-/// The headers that an action gives; none if one of them is none. What belongs to the connection is left out.
+/// The headers of an action's answer, without those of the connection; none if one is invalid.
 fn response_headers(given: &Map<String, Value>) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
@@ -297,7 +297,7 @@ fn response_headers(given: &Map<String, Value>) -> Option<HeaderMap> {
     Some(headers)
 }
 
-/// The headers by which pages of other origins may call; `asked` are those that they want to send.
+/// The headers that allow pages of other origins to call; `asked` are the headers that they want to send.
 pub(super) fn cors(headers: &mut HeaderMap, methods: &'static str, asked: Option<&HeaderValue>) {
     const ALLOWED: HeaderValue =
         HeaderValue::from_static("Authorization, Origin, X-Requested-With, Content-Type, Accept, User-Agent");

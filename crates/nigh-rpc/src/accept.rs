@@ -1,4 +1,4 @@
-//! A connection that came in: TLS, the hellos, and whether it is admitted.
+//! Admits an incoming connection: TLS, then the hellos.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,20 +10,19 @@ use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::answering::linger;
 use crate::connect::{HELLO, certified, of_tls, read_hello};
 use crate::error::{ConnectError, Refusal, RefusalKind};
 use crate::frame::{FORMAT, FrameError};
+use crate::handler::Handler;
 use crate::hello::Hello;
 use crate::identity::Identity;
 use crate::link::{Link, ReadAheadStream, prepare};
 use crate::message::{read_header, write_refusal, write_short};
 use crate::meters::{Meters, OpenConnection, Side};
 use crate::security::Security;
-use crate::server::Handler;
 use crate::settings::ServerSettings;
 
-/// What all connections of a server share.
+/// The state that all connections of a server share.
 pub(crate) struct Door {
     pub(crate) own: Hello,
     pub(crate) security: Security,
@@ -36,13 +35,13 @@ pub(crate) struct Door {
     of_peers: Arc<Mutex<HashMap<Identity, usize>>>,
 }
 
-/// A connection's place among all.
+/// A connection's place within the limit of connections.
 pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,
     _open: OpenConnection,
 }
 
-/// A connection's place among its peer's.
+/// Counts a connection of a peer until it is dropped.
 struct OfPeer {
     identity: Identity,
     all: Arc<Mutex<HashMap<Identity, usize>>>,
@@ -60,7 +59,7 @@ impl Drop for OfPeer {
     }
 }
 
-/// A connection of a peer that is known.
+/// A connection of an admitted peer.
 pub(crate) struct AdmittedPeer {
     pub(crate) link: Link,
     pub(crate) peer: Hello,
@@ -88,11 +87,11 @@ impl Door {
         Some(Place { _permit: permit, _open: self.meters.opened() })
     }
 
-    /// Hears who it is. Who is not admitted is told why, and named in the log.
+    /// Admits the peer, or tells it why not and logs the reason.
     pub(crate) async fn admit(&self, tcp: TcpStream, place: Place) -> Option<AdmittedPeer> {
-        let from = tcp.peer_addr().map_or_else(|_| "somebody".to_owned(), |address| address.to_string());
+        let from = tcp.peer_addr().map_or_else(|_| "an unknown address".to_owned(), |address| address.to_string());
         let admitted = timeout(self.settings.hello_max, self.hear(tcp, place)).await;
-        let refused = |error: &ConnectError| tracing::warn!("a connection from {from} is not admitted: {error}");
+        let refused = |error: &ConnectError| tracing::warn!("the connection from {from} is not admitted: {error}");
         admitted.unwrap_or(Err(ConnectError::TimedOut)).inspect_err(refused).ok()
     }
 
@@ -113,7 +112,7 @@ impl Door {
             Err(error) => {
                 if let Some(refusal) = told(&error, &self.own.identity) {
                     write_refusal(&mut link, 0, &refusal).await?;
-                    linger(&mut link).await;
+                    link.linger().await;
                 }
                 Err(error)
             }
@@ -148,11 +147,11 @@ impl Door {
     }
 }
 
-/// What a peer is told of why it is not admitted; nothing if it would not be understood.
+/// The refusal for a peer that is not admitted; none if the peer would not understand it.
 fn told(error: &ConnectError, own: &Identity) -> Option<Refusal> {
     let text = match error {
         ConnectError::Refused(refusal) => return Some(refusal.clone()),
-        // What it can read of this is the format in the header.
+        // The peer understands at least the format in the header.
         ConnectError::Frame(FrameError::Format { .. }) => format!("this build speaks format {FORMAT}"),
         ConnectError::OtherCluster { theirs, ours } => format!("this is the cluster {ours:?}, not {theirs:?}"),
         ConnectError::NotItself { said, certified } => {

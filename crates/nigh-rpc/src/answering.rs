@@ -3,27 +3,23 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, sink};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::accept::{AdmittedPeer, Door};
 use crate::error::{Refusal, RefusalKind};
 use crate::frame::{HEAD_MAX_BYTES, Header, Kind};
+use crate::handler::{Call, Reply};
 use crate::hello::Hello;
 use crate::incoming::IncomingBody;
-use crate::link::Link;
+use crate::link::{LINGER_TIME, LITTLE_BYTES, Link};
 use crate::message::{ReadError, read_head, read_header, write_message, write_refusal};
-use crate::pool::{LITTLE_BYTES, drain};
-use crate::server::{Call, Method, Reply};
+use crate::method::Method;
 
-/// After the last word of a connection: for the peer to read it, while what it still sends is dropped.
-const LINGER_TIME: Duration = Duration::from_secs(1);
-
-/// What becomes of the connection after a call.
+/// What happens to the connection after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterCall {
     Next,
-    /// Closed when the peer had time to read what was said.
+    /// The connection is closed once the peer had time to read the answer.
     Linger,
     Close,
 }
@@ -41,26 +37,26 @@ pub(crate) async fn answer_calls(door: &Door, mut admitted: AdmittedPeer) {
                 return;
             }
             None | Some(Err(_)) => {
-                // A call that is on its way now is not begun: its caller is told so.
+                // The refusal tells a caller whose call is on its way that it has not begun.
                 let goodbye = Refusal::new(RefusalKind::Closing, "the connection is being closed");
                 if let Ok(Ok(())) = timeout(LINGER_TIME, write_refusal(link, 0, &goodbye)).await {
-                    linger(link).await;
+                    link.linger().await;
                 }
                 return;
             }
         };
         match answer(door, peer, link, header).await {
             AfterCall::Next => {}
-            AfterCall::Linger => return linger(link).await,
+            AfterCall::Linger => return link.linger().await,
             AfterCall::Close => return,
         }
     }
 }
 
-/// Answers one call, of which only the header was read.
+/// Answers one call, of which only the header has been read.
 async fn answer(door: &Door, peer: &Hello, link: &mut Link, header: Header) -> AfterCall {
     if header.kind != Kind::Call {
-        tracing::warn!("the connection of {} is closed: what came is no call", peer.identity);
+        tracing::warn!("the connection of {} is closed: it sent a message that is no call", peer.identity);
         return AfterCall::Close;
     }
     let patience = Duration::from_millis(u64::from(header.patience_ms)).min(door.settings.call_max);
@@ -98,11 +94,11 @@ async fn answer(door: &Door, peer: &Hello, link: &mut Link, header: Header) -> A
     };
     let (called, answered) = (u64::from(header.head_bytes) + header.body_bytes, head.len() as u64 + body.len());
     let answer = Header { kind: Kind::Answer, patience_ms: 0, ..header };
-    // What the caller still sends is read after the answer: one that waits until it has sent all has stopped by then.
+    // The rest of the call is read after the answer: a caller that first sends everything has done so by then.
     match timeout_at(deadline, write_message(link, answer, &head, body, false)).await {
         Ok(Ok(_)) => watch.answered(called, answered),
         Ok(Err(error)) => {
-            tracing::debug!("an answer to {} is cut off: {error}", peer.identity);
+            tracing::debug!("the answer to {} was cut off: {error}", peer.identity);
             return AfterCall::Close;
         }
         Err(_) => return AfterCall::Close,
@@ -112,7 +108,7 @@ async fn answer(door: &Door, peer: &Hello, link: &mut Link, header: Header) -> A
 
 const HEAD_MAX: usize = HEAD_MAX_BYTES as usize;
 
-/// What the handler says; nothing if the peer is gone meanwhile.
+/// The reply of the handler; none if the peer closed the connection.
 async fn handled(
     door: &Door,
     peer: &Hello,
@@ -143,7 +139,7 @@ fn too_large(method: &Method, header: &Header) -> Option<Refusal> {
     long.then(|| Refusal::new(RefusalKind::TooLarge, text()))
 }
 
-/// Refuses the call; its head too may be still to come.
+/// Refuses the call. `head_too`: the head has not been read either.
 async fn refuse(link: &mut Link, header: &Header, head_too: bool, refusal: &Refusal) -> AfterCall {
     if head_too {
         link.left += u64::from(header.head_bytes);
@@ -154,20 +150,10 @@ async fn refuse(link: &mut Link, header: &Header, head_too: bool, refusal: &Refu
     }
 }
 
-/// Reads what is left of the call's body, if it is little.
+/// Reads the rest of the call's body, if it is little.
 async fn settle(link: &mut Link) -> AfterCall {
     if link.left > LITTLE_BYTES {
         return AfterCall::Linger;
     }
-    if link.left == 0 || drain(link).await { AfterCall::Next } else { AfterCall::Close }
-}
-
-/// Says that nothing more comes, and gives the peer time to read what was said.
-pub(crate) async fn linger(link: &mut Link) {
-    let rest = async {
-        link.end().await?;
-        tokio::io::copy(&mut link.take(u64::MAX), &mut sink()).await
-    };
-    // It ends when the peer closes.
-    let _ = timeout(LINGER_TIME, rest).await;
+    if link.left == 0 || link.drain().await { AfterCall::Next } else { AfterCall::Close }
 }

@@ -1,4 +1,4 @@
-//! A body to be sent: its length is known, its bytes are at hand or come from a reader.
+//! A body to send: its length is known, its bytes are in memory or come from a reader.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ pub(crate) enum Source {
     Reader(Pin<Box<dyn AsyncRead + Send>>),
 }
 
-/// A body to be sent.
+/// A body to send.
 pub struct Body {
     pub(crate) source: Source,
     pub(crate) bytes: u64,
@@ -24,14 +24,14 @@ impl Body {
         Self { source: Source::Pieces(Vec::new()), bytes: 0 }
     }
 
-    /// These, one after the other; without TLS they are sent from where they lie.
+    /// These pieces, one after the other; without TLS they are sent without a copy.
     pub fn pieces(pieces: impl IntoIterator<Item = Bytes>) -> Self {
         let pieces: Vec<Bytes> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
         let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         Self { source: Source::Pieces(pieces), bytes }
     }
 
-    /// The next `bytes` of `reader`. If it ends before, the call fails.
+    /// The next `bytes` of `reader`. If the reader ends before, the call fails.
     pub fn reader(bytes: u64, reader: impl AsyncRead + Send + 'static) -> Self {
         Self { source: Source::Reader(Box::pin(reader)), bytes }
     }

@@ -1,8 +1,7 @@
 //! A cluster's own authority, and the certificates that it issues (`nigh certificates`).
 //!
-//! In its folder lie `authority.crt` and `authority.key`, and a `NAME.crt` and `NAME.key` for each process. Keys are
-//! made with mode 0600 and leave only as files. An authority signs for one cluster, which its own name says; a certificate
-//! serves for calling and for answering.
+//! A folder holds `authority.crt` and `authority.key`, and a `NAME.crt` and `NAME.key` for each process. Keys are files of
+//! mode 0600. An authority signs for the cluster in its own name; a certificate serves clients and servers.
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -14,99 +13,20 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::{self, PemObject as _};
-use thiserror::Error;
+use rustls::pki_types::pem::PemObject as _;
 use time::{Duration, OffsetDateTime};
 
-use crate::identity::{Identity, NameError, checked};
-use crate::security::CertificateFiles;
+pub use crate::certificate_files::CertificateError;
+use crate::certificate_files::CertificateFiles;
+use crate::identity::{Identity, checked};
 pub use crate::x509::CertificateFacts;
 
 /// The name of the authority's files.
 const AUTHORITY: &str = "authority";
-/// What an authority's certificate says it is: its cluster's.
+/// The role in the name of an authority's certificate.
 const AUTHORITY_ROLE: &str = "authority";
-/// A certificate is valid from so much before it was made: clocks differ.
+/// A certificate is valid from this long before it was made, because clocks differ.
 const CLOCKS_DIFFER: Duration = Duration::hours(1);
-
-/// Why certificates cannot be made or used.
-#[derive(Debug, Error)]
-pub enum CertificateError {
-    /// A file.
-    #[error("{}: {reason}", .path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
-    /// A file would be overwritten.
-    #[error("{} is there already; {hint}", .path.display())]
-    Exists {
-        /// Which.
-        path: PathBuf,
-        /// What to do.
-        hint: &'static str,
-    },
-    /// It holds something else.
-    #[error("{}: no PEM that can be read: {reason}", .path.display())]
-    Pem {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// It holds no certificate.
-    #[error("{}: no certificate", .0.display())]
-    NoCertificate(PathBuf),
-    /// It names nobody.
-    #[error("{}: no certificate of a process of Nigh's; `nigh certificates issue` makes one", .0.display())]
-    Nameless(PathBuf),
-    /// It is not an authority of Nigh's.
-    #[error("{}: no authority of Nigh's; `nigh certificates init` makes one", .0.display())]
-    NoAuthority(PathBuf),
-    /// It cannot be used.
-    #[error("{}: {reason}", .path.display())]
-    Unusable {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// A name or an address.
-    #[error(transparent)]
-    Name(#[from] NameError),
-    /// An address that a certificate cannot have.
-    #[error("{0:?} is neither an address nor a host's name")]
-    Address(String),
-    /// A time that a certificate cannot have.
-    #[error("{0} days are no validity")]
-    Validity(u32),
-    /// The authority signs for another cluster.
-    #[error("this authority signs for the cluster {ours:?}, not for {theirs:?}")]
-    OtherCluster {
-        /// The authority's.
-        ours: String,
-        /// The one asked for.
-        theirs: String,
-    },
-    /// Making it failed.
-    #[error("a certificate cannot be made: {0}")]
-    Making(#[from] rcgen::Error),
-}
-
-impl CertificateError {
-    fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |reason| Self::File { path: path.to_owned(), reason }
-    }
-
-    pub(crate) fn reading(path: &Path) -> impl FnOnce(pem::Error) -> Self {
-        move |error| match error {
-            pem::Error::Io(reason) => Self::File { path: path.to_owned(), reason },
-            other => Self::Pem { path: path.to_owned(), reason: other.to_string() },
-        }
-    }
-}
 
 /// A cluster's authority.
 pub struct Authority {
@@ -116,10 +36,10 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes one in `folder`, for `days`.
+    /// Creates an authority in `folder`, valid for `days`.
     ///
     /// # Errors
-    /// If there is one already, or the folder cannot be written.
+    /// If the folder has an authority already, or cannot be written.
     pub fn create(folder: &Path, cluster: &str, days: u32) -> Result<Self, CertificateError> {
         let cluster = checked(cluster)?.to_owned();
         let (certificate, key) = (folder.join(format!("{AUTHORITY}.crt")), folder.join(format!("{AUTHORITY}.key")));
@@ -138,10 +58,10 @@ impl Authority {
         Ok(Self { folder: folder.to_owned(), cluster, issuer: Issuer::new(params, pair) })
     }
 
-    /// Opens the one in `folder`.
+    /// Opens the authority in `folder`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the folder has no authority.
     pub fn open(folder: &Path) -> Result<Self, CertificateError> {
         let (certificate, key) = (folder.join(format!("{AUTHORITY}.crt")), folder.join(format!("{AUTHORITY}.key")));
         if !certificate.exists() {
@@ -173,11 +93,10 @@ impl Authority {
         }
     }
 
-    /// Makes a key and a certificate for `identity`, which also names `addresses`, for `days`. Those that are there are
-    /// replaced only to `renew` them.
+    /// Makes a key and a certificate for `identity` and its `addresses`, valid for `days`. `renew` replaces existing ones.
     ///
     /// # Errors
-    /// If they are there already, or an address is none, or the folder cannot be written.
+    /// If they exist already, an address is invalid, or the folder cannot be written.
     pub fn issue(
         &self,
         identity: &Identity,
@@ -188,7 +107,7 @@ impl Authority {
         self.issue_at(identity, addresses, OffsetDateTime::now_utc(), days, renew)
     }
 
-    /// The same as if it were `now`.
+    /// As `issue`, at the time `now`.
     ///
     /// # Errors
     /// As `issue`.
@@ -214,7 +133,7 @@ impl Authority {
         }
         let pair = KeyPair::generate()?;
         let made = self.sign(identity, addresses, (now, days), &pair)?;
-        // Whoever reads the two in between has a key that is not its certificate's, and stays with what it had.
+        // A process that reads between the two writes finds a key of another certificate, and keeps its old files.
         write_over(&files.key, &pair.serialize_pem(), 0o600)?;
         write_over(&files.certificate, &made.pem(), 0o644)?;
         Ok(files)
@@ -230,7 +149,7 @@ impl Authority {
         if let Some(odd) = addresses.iter().find(|one| one.parse::<IpAddr>().is_err() && checked(one).is_err()) {
             return Err(CertificateError::Address(odd.clone()));
         }
-        // `new` tells addresses from names.
+        // `new` distinguishes addresses from names.
         let mut params = CertificateParams::new(addresses.to_vec())?;
         params.subject_alt_names.insert(0, SanType::URI(identity.uri().try_into()?));
         named(&mut params, identity.name());
@@ -248,10 +167,10 @@ impl std::fmt::Debug for Authority {
     }
 }
 
-/// What the certificates in a file say.
+/// The facts in the certificates of a file.
 ///
 /// # Errors
-/// If there is none, or it cannot be read.
+/// If the file has no certificate, or cannot be read.
 pub fn describe(path: &Path) -> Result<Vec<CertificateFacts>, CertificateError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let read = read.map_err(CertificateError::reading(path))?;
@@ -263,7 +182,7 @@ pub fn describe(path: &Path) -> Result<Vec<CertificateFacts>, CertificateError> 
 }
 
 fn damaged(path: &Path) -> CertificateError {
-    CertificateError::Unusable { path: path.to_owned(), reason: "a certificate that cannot be read".to_owned() }
+    CertificateError::Unusable { path: path.to_owned(), reason: "it holds a damaged certificate".to_owned() }
 }
 
 fn authority_of(uri: &str) -> Option<String> {
@@ -271,7 +190,7 @@ fn authority_of(uri: &str) -> Option<String> {
     (role == AUTHORITY_ROLE).then(|| cluster.to_owned())
 }
 
-/// The same each time it is asked, but for validity: what is signed names it and its key.
+/// Apart from the validity, always the same for a cluster: certificates name their issuer by it.
 fn authority_params(cluster: &str) -> Result<CertificateParams, CertificateError> {
     let mut params = CertificateParams::default();
     named(&mut params, &format!("Nigh cluster {cluster}"));
@@ -281,7 +200,7 @@ fn authority_params(cluster: &str) -> Result<CertificateParams, CertificateError
     Ok(params)
 }
 
-/// X.509 allows 64 bytes; who it is is said by its `nigh://` name.
+/// Sets the common name, of which X.509 allows 64 bytes; the identity is in the `nigh://` name.
 fn named(params: &mut CertificateParams, name: &str) {
     params.distinguished_name.remove(DnType::CommonName);
     params.distinguished_name.push(DnType::CommonName, &name[..name.floor_char_boundary(64)]);
@@ -303,7 +222,7 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError>
     written.map_err(CertificateError::file(path))
 }
 
-/// Writes beside `path` and then renames.
+/// Writes a file beside `path` and renames it.
 fn write_over(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
     let mut beside = path.to_owned().into_os_string();
     beside.push(".partial");

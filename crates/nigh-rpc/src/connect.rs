@@ -1,4 +1,4 @@
-//! A connection to a peer: TCP, TLS, and the hellos of both sides.
+//! Connects to a peer: TCP, TLS, then the hellos of both sides.
 
 use std::io;
 
@@ -9,10 +9,9 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use crate::error::ConnectError;
 use crate::frame::{Header, Kind};
 use crate::hello::Hello;
-use crate::identity::Identity;
+use crate::identity::{Identity, PeerAddress};
 use crate::link::{Link, ReadAheadStream, prepare};
 use crate::message::{ReadError, read_head, read_header, read_refusal, write_short};
-use crate::peers::PeerAddress;
 use crate::security::{Security, identity_of};
 use crate::settings::Liveness;
 
@@ -20,7 +19,7 @@ use crate::settings::Liveness;
 pub(crate) const HELLO: Header =
     Header { kind: Kind::Hello, method: 0, number: 0, patience_ms: 0, head_bytes: 0, body_bytes: 0 };
 
-/// What TLS has against the other side, or the network.
+/// An error of TLS or of the network.
 pub(crate) fn of_tls(error: io::Error) -> ConnectError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(reason) => ConnectError::Tls(reason.to_string()),
@@ -28,11 +27,11 @@ pub(crate) fn of_tls(error: io::Error) -> ConnectError {
     }
 }
 
-/// The same of a handshake: one that breaks off met somebody who does not speak TLS.
+/// An error of a handshake. If the peer breaks it off, the peer does not speak TLS.
 fn of_handshake(error: io::Error) -> ConnectError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-            ConnectError::Tls(format!("it does not speak it ({error})"))
+            ConnectError::Tls(format!("the peer does not speak TLS ({error})"))
         }
         _ => of_tls(error),
     }
@@ -47,10 +46,12 @@ impl From<ReadError> for ConnectError {
     }
 }
 
-/// Whom the other side's certificate names; nothing without TLS.
+/// The identity in the peer's certificate.
 pub(crate) fn certified(stream: &TlsStream<ReadAheadStream>) -> Result<Identity, ConnectError> {
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    certificate.and_then(identity_of).ok_or_else(|| ConnectError::Tls("its certificate names no process".to_owned()))
+    certificate
+        .and_then(identity_of)
+        .ok_or_else(|| ConnectError::Tls("the certificate of the peer names no process of Nigh".to_owned()))
 }
 
 /// Connects to `peer`, as `own`.
@@ -84,13 +85,13 @@ pub(crate) async fn connect(
     Ok((link, hello))
 }
 
-/// Reads the hello that `header` announces, and compares it with the certificate.
+/// Reads the hello behind `header` and compares it with the certificate.
 pub(crate) async fn read_hello(
     link: &mut Link,
     header: &Header,
     certified: Option<&Identity>,
 ) -> Result<Hello, ConnectError> {
-    let no_hello = || io::Error::new(io::ErrorKind::InvalidData, "the peer does not say who it is");
+    let no_hello = || io::Error::new(io::ErrorKind::InvalidData, "the peer sent no hello");
     if header.kind != Kind::Hello {
         return Err(no_hello().into());
     }
@@ -104,7 +105,7 @@ pub(crate) async fn read_hello(
     }
 }
 
-/// Whether `hello` is of whom `peer` says.
+/// Checks that `hello` is from `peer`.
 fn check(peer: &PeerAddress, own: &Hello, hello: &Hello) -> Result<(), ConnectError> {
     let (ours, theirs) = (own.identity.cluster(), hello.identity.cluster());
     if ours != theirs {

@@ -9,19 +9,19 @@ use crate::frame::FrameError;
 /// Why a peer refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalKind {
-    /// It does as much as it may.
+    /// It has reached a limit of calls or connections.
     Busy,
-    /// It ends, or has closed the connection.
+    /// It is ending, or has closed the connection.
     Closing,
     /// It has no such method.
     UnknownMethod,
     /// The head or the body is longer than the method allows.
     TooLarge,
-    /// It does not speak with this peer, or not of this.
+    /// This peer may not call it, or not call this method.
     Forbidden,
     /// The call took longer than its deadline.
     Late,
-    /// It tried and failed.
+    /// The handler failed.
     Failed,
 }
 
@@ -40,19 +40,19 @@ impl RefusalKind {
         CODES.iter().find(|(kind, _)| *kind == self).map_or(0, |(_, code)| *code)
     }
 
-    /// A code of a later build is a failure.
+    /// The kind of `code`; `Failed` for a code of a later build.
     pub(crate) fn of_code(code: u16) -> Self {
         CODES.iter().find(|(_, known)| *known == code).map_or(Self::Failed, |(kind, _)| *kind)
     }
 }
 
-/// A peer's refusal: its kind and its words.
+/// A peer's refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text}")]
 pub struct Refusal {
-    /// Which.
+    /// Its kind.
     pub kind: RefusalKind,
-    /// In words; cut at about 1,000 bytes when sent.
+    /// The reason, cut at about 1,000 bytes when sent.
     pub text: String,
 }
 
@@ -68,118 +68,118 @@ impl Refusal {
     }
 }
 
-/// Why there is no connection.
+/// Why a connection could not be made.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// The network, or nobody there.
+    /// The network failed, or no process listens at the address.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Nothing was heard in time.
-    #[error("no connection in time")]
+    /// The time for connecting is over.
+    #[error("the connection was not made in time")]
     TimedOut,
-    /// TLS: a certificate that does not do, or no TLS at all.
-    #[error("TLS: {0}; both need certificates of the same authority (`nigh certificates`)")]
+    /// A certificate was rejected, or the peer does not speak TLS.
+    #[error("TLS: {0}; both sides need certificates of the same authority (`nigh certificates`)")]
     Tls(String),
-    /// The other side's bytes.
+    /// The peer's bytes are no frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The other side is of another cluster.
-    #[error("it is of the cluster {theirs:?}, not of {ours:?}")]
+    /// The peer is in another cluster.
+    #[error("the peer is in the cluster {theirs:?}, not in {ours:?}")]
     OtherCluster {
-        /// Its cluster.
+        /// The peer's cluster.
         theirs: String,
-        /// This side's.
+        /// This side's cluster.
         ours: String,
     },
-    /// Somebody else is at that address.
-    #[error("it is {theirs}; the address is somebody else's now")]
+    /// Another process has the address.
+    #[error("{theirs} has the address now")]
     OtherName {
-        /// Who.
+        /// The process.
         theirs: String,
     },
-    /// It has begun a new life, or an older one is still there.
-    #[error("it is in incarnation {theirs}, not {wanted}")]
+    /// The peer runs in another incarnation.
+    #[error("the peer runs in incarnation {theirs}, not {wanted}")]
     OtherIncarnation {
-        /// Its own.
+        /// The peer's incarnation.
         theirs: u64,
-        /// The one asked for.
+        /// The requested incarnation.
         wanted: u64,
     },
-    /// What it says of itself is not what its certificate says.
-    #[error("it says it is {said}, and its certificate {certified}")]
+    /// The peer's hello and its certificate differ.
+    #[error("the peer calls itself {said}, but its certificate is of {certified}")]
     NotItself {
-        /// Its words.
+        /// The identity in the hello.
         said: String,
-        /// Its certificate's.
+        /// The identity in the certificate.
         certified: String,
     },
-    /// It does not speak with this process.
-    #[error("refused: {0}")]
+    /// The peer does not admit this process.
+    #[error("the peer refused the connection: {0}")]
     Refused(Refusal),
 }
 
 /// Whether the peer may have seen a call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It has not begun it: it may be made again.
+    /// The peer has not begun the call: it may be repeated.
     NotSent,
-    /// It may have done it, or do it yet.
+    /// The peer may have done the call, or may still do it.
     Unknown,
 }
 
 /// Why a call fails.
 #[derive(Debug, Error)]
 pub enum CallError {
-    /// There is no connection.
+    /// The connection could not be made.
     #[error("{peer}: {reason}")]
     Connect {
-        /// Whom.
+        /// The peer.
         peer: String,
-        /// Why.
+        /// The reason.
         reason: ConnectError,
     },
-    /// All connections to the peer are in use, and as many calls wait for one as may, or the deadline came.
-    #[error("{peer}: no connection became free; all are in use")]
+    /// All connections to the peer were in use until the deadline, or too many calls wait for one.
+    #[error("{peer}: all connections are in use")]
     Crowded {
-        /// Whom.
+        /// The peer.
         peer: String,
     },
     /// The peer refused.
     #[error("{peer} refused: {refusal}")]
     Refused {
-        /// Whom.
+        /// The peer.
         peer: String,
-        /// How.
+        /// The refusal.
         refusal: Refusal,
     },
-    /// The head is longer than frames may have.
+    /// The head is too long for a frame.
     #[error("{peer}: a head of {bytes} bytes is too long to send")]
     LongHead {
-        /// Whom.
+        /// The peer.
         peer: String,
-        /// How long.
+        /// Its length.
         bytes: usize,
     },
     /// The connection broke.
     #[error("{peer}: {reason}")]
     Broken {
-        /// Whom.
+        /// The peer.
         peer: String,
         /// The system's reason.
         reason: io::Error,
     },
-    /// The deadline came.
+    /// The deadline is over.
     #[error("{peer}: no answer in time")]
     Late {
-        /// Whom.
+        /// The peer.
         peer: String,
     },
-    /// The body to be sent could not be read.
-    #[error("{peer}: the body could not be read: {reason}")]
+    /// The body to send could not be read.
+    #[error("{peer}: the body to send could not be read: {reason}")]
     Source {
-        /// Whom.
+        /// The peer.
         peer: String,
-        /// Its reason.
+        /// The reader's error.
         reason: io::Error,
     },
 }
@@ -214,19 +214,19 @@ pub enum BodyError {
     /// The connection broke.
     #[error("the body broke off: {0}")]
     Broken(#[from] io::Error),
-    /// The deadline came.
-    #[error("the body did not come in time")]
+    /// The deadline is over.
+    #[error("the body did not arrive in time")]
     Late,
-    /// More is asked for than there is.
-    #[error("{wanted} bytes are asked for, and {left} are left of the body")]
+    /// The reader wants more than is left.
+    #[error("{wanted} bytes are wanted, but only {left} are left of the body")]
     Short {
-        /// What is left.
+        /// The bytes that are left.
         left: u64,
-        /// What is asked for.
+        /// The bytes that are wanted.
         wanted: u64,
     },
-    /// It is longer than the receiver takes.
-    #[error("a body of {bytes} bytes, where at most {max} are taken")]
+    /// The body is longer than the receiver accepts.
+    #[error("the body has {bytes} bytes; at most {max} are accepted")]
     TooLarge {
         /// Its length.
         bytes: u64,

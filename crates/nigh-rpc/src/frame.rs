@@ -1,8 +1,8 @@
-//! The header of every frame (docs/design/rpc.md): what a peer may say, decided before a byte is kept for it. Pure.
+//! The header of every frame (docs/design/rpc.md), checked before memory is allocated for the frame. Pure.
 
 use thiserror::Error;
 
-/// The form that this build speaks; it stands in every header.
+/// The format of this build; every header has it.
 pub const FORMAT: u16 = 1;
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 32;
@@ -13,32 +13,32 @@ pub const BODY_MAX_BYTES: u64 = 1 << 40;
 /// The longest head of a hello or a refusal.
 const SHORT_HEAD_MAX_BYTES: u32 = 1 << 10;
 const MAGIC: [u8; 4] = *b"NRPC";
-/// What a record of TLS begins with, as a handshake or an alert.
+/// The first bytes of TLS records, for a handshake and an alert.
 const TLS_RECORDS: [[u8; 2]; 2] = [[0x16, 3], [0x15, 3]];
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Who speaks; the first frame of each side.
+    /// The sender's identity; the first frame of each side.
     Hello,
     /// A call: head, then body.
     Call,
-    /// Its answer: head, then body.
+    /// The answer to a call: head, then body.
     Answer,
-    /// Instead of an answer or a hello.
+    /// A refusal, in place of an answer or a hello.
     Refusal,
 }
 
 /// A frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What follows.
+    /// The kind of the frame.
     pub kind: Kind,
-    /// Of a call and its answer: the method. Of a refusal: its code. Else 0.
+    /// The method of a call or an answer; the code of a refusal; else 0.
     pub method: u16,
-    /// Of a call: its number on this connection; of its answer or refusal: the same. 0: of none.
+    /// The number of a call on this connection, also in its answer or refusal; else 0.
     pub number: u32,
-    /// Of a call: for how many milliseconds its caller waits. Else 0.
+    /// The milliseconds for which the caller waits; 0 if the frame is no call.
     pub patience_ms: u32,
     /// Bytes of the head, which follows.
     pub head_bytes: u32,
@@ -46,32 +46,32 @@ pub struct Header {
     pub body_bytes: u64,
 }
 
-/// Why bytes are no header.
+/// Why bytes are no valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// TLS, where none is expected.
+    /// The peer speaks TLS.
     #[error("the peer speaks TLS and this side does not; give both the same security")]
     Tls,
-    /// Of something else.
-    #[error("what came is no frame of Nigh's")]
+    /// The bytes do not begin as a frame does.
+    #[error("the peer does not speak Nigh's protocol")]
     Magic,
-    /// Of another build.
+    /// The peer speaks another format.
     #[error("the peer speaks format {theirs} and this build {FORMAT}; run the same release of Nigh on both")]
     Format {
-        /// The peer's.
+        /// The peer's format.
         theirs: u16,
     },
-    /// A kind that this format lacks.
-    #[error("a frame of unknown kind {0}")]
+    /// The format has no such kind.
+    #[error("the peer sent a frame of unknown kind {0}")]
     UnknownKind(u8),
-    /// Bits that this format does not use.
-    #[error("a frame whose unused bits are set, or which says what its kind does not have")]
+    /// Unused bits are set, or a field is set that the kind does not have.
+    #[error("the peer sent a frame with unused bits or fields set")]
     Unused,
-    /// A head that is too long.
-    #[error("a frame with a head of {0} bytes")]
+    /// The head is too long.
+    #[error("the peer sent a frame with a head of {0} bytes, which is too long")]
     LongHead(u32),
-    /// A body that is too long.
-    #[error("a frame with a body of {0} bytes")]
+    /// The body is too long.
+    #[error("the peer sent a frame with a body of {0} bytes, which is too long")]
     LongBody(u64),
 }
 
@@ -112,10 +112,10 @@ impl Header {
         bytes
     }
 
-    /// Reads them.
+    /// Parses a header.
     ///
     /// # Errors
-    /// Why they are no header of this format.
+    /// If the bytes are no header of this format.
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, FrameError> {
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -154,7 +154,7 @@ impl Header {
     }
 }
 
-/// Whether `bytes` begin as TLS does.
+/// Whether `bytes` begin as a TLS record does.
 pub(crate) fn is_tls(bytes: &[u8; HEADER_BYTES]) -> bool {
     TLS_RECORDS.contains(&[bytes[0], bytes[1]])
 }

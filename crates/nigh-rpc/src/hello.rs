@@ -1,15 +1,15 @@
-//! The first frame of each side: of which cluster it is, who, and in which life. Pure.
+//! The first frame of each side: its identity and incarnation. Pure.
 
 use crate::identity::{Identity, Role};
 
 const ROLES: [(Role, u8); 3] = [(Role::Node, 1), (Role::Controller, 2), (Role::Operator, 3)];
 
-/// What a side says of itself.
+/// The identity and the incarnation of a side.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hello {
-    /// Who.
+    /// The identity.
     pub identity: Identity,
-    /// In which life; what it means is the caller's.
+    /// The incarnation; the user of this crate gives it a meaning.
     pub incarnation: u64,
 }
 
@@ -28,7 +28,7 @@ impl Hello {
         head
     }
 
-    /// Reads it; nothing if it is none.
+    /// Parses a hello; none if `head` is no hello.
     #[must_use]
     pub fn parse(head: &[u8]) -> Option<Self> {
         let (incarnation, rest) = head.split_first_chunk::<8>()?;

@@ -1,4 +1,4 @@
-//! Who a process of a cluster is, as its certificate says it: `nigh://CLUSTER/ROLE/NAME`. Pure.
+//! The identity of a process, as in its certificate: `nigh://CLUSTER/ROLE/NAME`. Pure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ const SCHEME: &str = "nigh://";
 
 /// Why a name is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0:?} is no name: 1 to {NAME_MAX_BYTES} letters, digits, dots, dashes and underscores, not dots alone")]
+#[error("{0:?} is no name: use 1 to {NAME_MAX_BYTES} letters, digits, dots, dashes and underscores, not only dots")]
 pub struct NameError(String);
 
-/// What a process is in its cluster.
+/// The role of a process in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Runs functions and holds objects.
     Node,
-    /// Schedules.
+    /// Places invocations.
     Controller,
-    /// A person, or a program of theirs.
+    /// A person, or a person's program.
     Operator,
 }
 
 impl Role {
-    /// As it is written.
+    /// The role's text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Role {
         }
     }
 
-    /// The role that is written so.
+    /// The role with this text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Node, Self::Controller, Self::Operator].into_iter().find(|role| role.as_str() == text)
@@ -49,7 +49,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// Who a process is.
+/// The identity of a process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     cluster: Arc<str>,
@@ -61,7 +61,7 @@ impl Identity {
     /// The process `name` of `cluster`.
     ///
     /// # Errors
-    /// If one of the two is no name.
+    /// If the cluster or the process has an invalid name.
     pub fn new(cluster: &str, role: Role, name: &str) -> Result<Self, NameError> {
         Ok(Self { cluster: checked(cluster)?.into(), role, name: checked(name)?.into() })
     }
@@ -84,13 +84,13 @@ impl Identity {
         &self.name
     }
 
-    /// As a certificate says it.
+    /// The URI in the certificate.
     #[must_use]
     pub fn uri(&self) -> String {
         format!("{SCHEME}{}/{}/{}", self.cluster, self.role, self.name)
     }
 
-    /// Reads what a certificate says.
+    /// The identity of a certificate's URI.
     #[must_use]
     pub fn of_uri(uri: &str) -> Option<Self> {
         let mut parts = uri.strip_prefix(SCHEME)?.split('/');
@@ -117,6 +117,17 @@ pub(crate) fn checked(text: &str) -> Result<&str, NameError> {
     } else {
         Err(NameError(text.chars().take(NAME_MAX_BYTES).collect()))
     }
+}
+
+/// A peer and its address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PeerAddress {
+    /// Its name in the cluster. A process of another name at the address is not called.
+    pub name: Arc<str>,
+    /// `host:port`.
+    pub address: Arc<str>,
+    /// Its incarnation, if only that one may be called.
+    pub incarnation: Option<u64>,
 }
 
 #[cfg(test)]

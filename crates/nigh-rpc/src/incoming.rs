@@ -1,4 +1,4 @@
-//! A body as it comes in: into memory of the reader's own, in pieces, or whole.
+//! An incoming body, read into the reader's memory, in pieces, or as a whole.
 
 use std::fmt;
 use std::future::{Future as _, poll_fn};
@@ -15,10 +15,10 @@ use crate::error::BodyError;
 use crate::link::Link;
 use crate::pool::Lease;
 
-/// The largest piece that `next` gives.
+/// The largest piece that `next` returns.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A body as it comes in. Dropped before its end it costs the connection, unless little is left.
+/// An incoming body. If it is dropped before its end and much is left, the connection is closed.
 pub struct IncomingBody<'a> {
     from: BodySource<'a>,
     bytes: u64,
@@ -68,15 +68,15 @@ impl<'a> IncomingBody<'a> {
         self.bytes == 0
     }
 
-    /// What was not read yet.
+    /// The bytes that have not been read yet.
     pub fn left(&mut self) -> u64 {
         self.link().map_or(0, |link| link.left)
     }
 
-    /// Fills `into` with the next bytes; large pieces go there straight from the kernel, or from their decryption.
+    /// Fills `into` with the next bytes; the kernel, or the decryption, writes large pieces directly into it.
     ///
     /// # Errors
-    /// If less is left, or the connection breaks, or the deadline comes.
+    /// If less is left, the connection breaks, or the deadline is over.
     pub async fn read_exact(&mut self, into: &mut [u8]) -> Result<(), BodyError> {
         let (wanted, left) = (into.len() as u64, self.left());
         if wanted > left {
@@ -96,10 +96,10 @@ impl<'a> IncomingBody<'a> {
         .await
     }
 
-    /// The next piece; nothing at the end.
+    /// The next piece; none at the end.
     ///
     /// # Errors
-    /// If the connection breaks, or the deadline comes.
+    /// If the connection breaks, or the deadline is over.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         let left = self.left();
         if left == 0 {
@@ -110,10 +110,10 @@ impl<'a> IncomingBody<'a> {
         Ok(Some(piece.freeze()))
     }
 
-    /// All that is left, in one piece.
+    /// The rest of the body, in one piece.
     ///
     /// # Errors
-    /// If it is longer than `max_bytes`, or the connection breaks, or the deadline comes.
+    /// If the rest is longer than `max_bytes`, the connection breaks, or the deadline is over.
     pub async fn collect(mut self, max_bytes: u64) -> Result<Bytes, BodyError> {
         let left = self.left();
         if left > max_bytes {
@@ -136,7 +136,7 @@ impl<'a> IncomingBody<'a> {
         .await
     }
 
-    /// Reads once by `read`, which says how much it has read.
+    /// Reads once by `read`, which returns the number of bytes that it read.
     fn poll_some(
         &mut self,
         cx: &mut Context<'_>,
@@ -158,7 +158,7 @@ impl<'a> IncomingBody<'a> {
     }
 }
 
-/// For whoever passes it on: a failure is an error of kind `Other`, or `TimedOut`.
+/// Failures are errors of kind `Other`, or `TimedOut` after the deadline.
 impl AsyncRead for IncomingBody<'_> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();

@@ -4,10 +4,12 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use rustix::net::sockopt;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf, sink};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsStream;
 
 use crate::settings::Liveness;
@@ -20,6 +22,13 @@ const TLS_READ_AHEAD_BYTES: usize = 64 << 10;
 /// What TLS encrypts before it is written: two of its records, which are in the processor's cache yet when the kernel copies
 /// them (128 KiB took half as long again for 1 MiB).
 const TLS_WRITE_BYTES: usize = 32 << 10;
+
+/// The rest of a body up to this length is read and dropped, so that the connection can stay open.
+pub(crate) const LITTLE_BYTES: u64 = 64 << 10;
+/// The time to read that rest.
+const LITTLE_TIME: Duration = Duration::from_secs(1);
+/// The time that a peer has to read the last message of a connection.
+pub(crate) const LINGER_TIME: Duration = Duration::from_secs(1);
 
 /// A TCP connection, read ahead.
 pub(crate) struct ReadAheadStream {
@@ -179,9 +188,23 @@ impl Link {
         .await
     }
 
-    /// Tells the peer that nothing more comes.
-    pub(crate) async fn end(&mut self) -> io::Result<()> {
-        self.io().shutdown().await
+    /// Reads the rest of a body and drops it; false if it does not arrive.
+    pub(crate) async fn drain(&mut self) -> bool {
+        let left = self.left;
+        let mut rest = (&mut *self).take(left);
+        let read = timeout(LITTLE_TIME, tokio::io::copy(&mut rest, &mut sink())).await;
+        self.left = 0;
+        matches!(read, Ok(Ok(count)) if count == left)
+    }
+
+    /// Ends the connection, but first gives the peer time to read the last message: drops what the peer still sends.
+    pub(crate) async fn linger(&mut self) {
+        let rest = async {
+            self.io().shutdown().await?;
+            tokio::io::copy(&mut self.take(u64::MAX), &mut sink()).await
+        };
+        // It ends when the peer closes.
+        let _ = timeout(LINGER_TIME, rest).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a process says of its calls: how many, how long, how much, how many connections.
+//! Metrics of calls and connections.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use metrics::{Counter, Gauge, Histogram, Unit, counter, describe_counter, descri
 use parking_lot::RwLock;
 
 use crate::error::{CallError, Fate};
-use crate::server::Method;
+use crate::method::Method;
 
-/// Which side counts.
+/// The side that counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Side {
     Client,
@@ -53,7 +53,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// A call under way. One that is dropped untold counts as of unknown fate.
+/// A call under way. Dropped without an outcome, it counts as unknown.
 pub(crate) struct Watch {
     method: Arc<OfMethod>,
     begun: Instant,

@@ -1,4 +1,4 @@
-//! Who calls: a call to a peer, over a connection of its pool.
+//! The client: calls a peer over a connection of its pool.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,30 +14,20 @@ use crate::connect::connect;
 use crate::error::{CallError, ConnectError, RefusalKind};
 use crate::frame::{HEAD_MAX_BYTES, Header, Kind};
 use crate::hello::Hello;
+use crate::identity::PeerAddress;
 use crate::incoming::IncomingBody;
 use crate::link::WriteEnd;
 use crate::message::{ReadError, SendError, read_head, read_header, read_refusal, write_message};
 use crate::meters::{Meters, Side};
+use crate::method::Method;
 use crate::pool::{Lease, Pool, PooledConnection};
 use crate::security::Security;
-use crate::server::Method;
 use crate::settings::ClientSettings;
 
-/// How often idle connections are looked through.
+/// How often idle connections are checked.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
-/// After a write broke: for what the peer may have said before.
+/// After a failed write: the time to read what the peer said before.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-
-/// A peer, and where it is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PeerAddress {
-    /// Its name in the cluster; somebody else at the address is not called.
-    pub name: Arc<str>,
-    /// `host:port`.
-    pub address: Arc<str>,
-    /// Its life, if only that one will do.
-    pub incarnation: Option<u64>,
-}
 
 /// What a peer answers.
 #[derive(Debug)]
@@ -46,11 +36,11 @@ pub struct CallAnswer {
     pub from: Hello,
     /// The answer's head.
     pub head: Bytes,
-    /// Its body; to be read before the call's deadline.
+    /// Its body; read it before the call's deadline.
     pub body: IncomingBody<'static>,
 }
 
-/// The peers of a process, with the connections to them. To be made within a runtime.
+/// Calls the peers of a process. Make it within a runtime.
 #[derive(Clone)]
 pub struct Peers(Arc<PeersState>);
 
@@ -146,7 +136,7 @@ impl Peers {
     }
 }
 
-/// Sends the call and reads the answer's head; gives it with the length of its body.
+/// Sends the call; returns the answer's head and the length of its body.
 async fn exchange(
     lease: &mut Lease,
     peer: &PeerAddress,
@@ -186,11 +176,14 @@ async fn exchange(
             lease.settled = whole && answers && refusal.kind != RefusalKind::Closing;
             Err(CallError::Refused { peer: name(), refusal })
         }
-        _ => Err(broken(io::Error::new(io::ErrorKind::InvalidData, "the peer answers something else"))),
+        _ => Err(broken(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the peer sent a message that does not answer the call",
+        ))),
     }
 }
 
-/// Closes idle connections, and forgets peers without any, until `shared` is gone.
+/// Closes idle connections and drops empty pools until `shared` is dropped.
 async fn tidy(shared: Weak<PeersState>) {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;

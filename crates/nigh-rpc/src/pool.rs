@@ -1,24 +1,17 @@
-//! The connections to one peer: so many at most, the youngest used first, idle ones kept for a while.
+//! The pool of connections to one peer: a call takes the one used last, and idle ones are closed after a while.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt as _, sink};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::hello::Hello;
-use crate::link::Link;
+use crate::link::{LITTLE_BYTES, Link};
 use crate::meters::OpenConnection;
 use crate::settings::ClientSettings;
-
-/// An answer's body of which at most so much is left is read to its end when it is dropped, that its connection can stay.
-pub(crate) const LITTLE_BYTES: u64 = 64 << 10;
-/// For that.
-const LITTLE_TIME: Duration = Duration::from_secs(1);
 
 /// The connections to one peer.
 pub(crate) struct Pool {
@@ -28,7 +21,7 @@ pub(crate) struct Pool {
     settings: ClientSettings,
 }
 
-/// A connection and what is known of it.
+/// A connection, with its peer and its age.
 pub(crate) struct PooledConnection {
     pub(crate) link: Link,
     pub(crate) hello: Hello,
@@ -42,16 +35,16 @@ struct IdleConnection {
     since: Instant,
 }
 
-/// A connection in use, and its place among the peer's. It goes back to them if its call is over and all was read.
+/// A connection in use. It goes back into the pool when its call has ended and its body was read.
 pub(crate) struct Lease {
     connected: Option<PooledConnection>,
     pool: Arc<Pool>,
-    /// None of the call's bytes can come any more.
+    /// The call has ended: no more of its bytes can arrive.
     pub(crate) settled: bool,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// One that waits for a connection.
+/// A call that waits for a connection.
 struct WaitingCall<'a>(&'a AtomicUsize);
 
 impl Drop for WaitingCall<'_> {
@@ -70,7 +63,7 @@ impl Pool {
         }
     }
 
-    /// The right to a connection, before `deadline`; nothing if too many wait, or none came free.
+    /// The right to a connection; none if too many calls wait, or no connection becomes free before `deadline`.
     pub(crate) async fn permit(&self, deadline: Instant) -> Option<OwnedSemaphorePermit> {
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Some(permit);
@@ -83,7 +76,7 @@ impl Pool {
         tokio::time::timeout_at(deadline, Arc::clone(&self.permits).acquire_owned()).await.ok()?.ok()
     }
 
-    /// An idle connection of which nothing says that it is broken.
+    /// An idle connection that does not look broken.
     pub(crate) fn idle(&self) -> Option<PooledConnection> {
         loop {
             let IdleConnection { connected, since } = self.idle.lock().pop()?;
@@ -97,7 +90,7 @@ impl Pool {
         since.elapsed() < self.settings.idle_max && connected.since.elapsed() < self.settings.age_max
     }
 
-    /// Closes what was idle for too long or is closed on the other side. True if none is left, and none is in use.
+    /// Closes connections that were idle for too long or that the peer has closed. True if the pool is empty and unused.
     pub(crate) fn tidy(&self) -> bool {
         let mut idle = self.idle.lock();
         idle.retain(|one| self.keeps(&one.connected, one.since) && !one.connected.link.has_heard());
@@ -110,12 +103,12 @@ impl Lease {
         Self { connected: Some(connected), pool, settled: false, permit: Some(permit) }
     }
 
-    /// The connection, as long as the lease is not dropped.
+    /// The connection.
     pub(crate) fn link(&mut self) -> &mut Link {
         &mut self.connected().link
     }
 
-    #[expect(clippy::expect_used, reason = "only drop takes it")]
+    #[expect(clippy::expect_used, reason = "only drop takes the connection")]
     pub(crate) fn connected(&mut self) -> &mut PooledConnection {
         self.connected.as_mut().expect("a lease has its connection")
     }
@@ -139,19 +132,9 @@ impl Drop for Lease {
         let Ok(runtime) = Handle::try_current() else { return };
         let pool = Arc::clone(&self.pool);
         runtime.spawn(async move {
-            if drain(&mut connected.link).await {
+            if connected.link.drain().await {
                 give_back(&pool, connected, permit);
             }
         });
     }
-}
-
-/// Reads what is left of a body and drops it; false if it does not come.
-pub(crate) async fn drain(link: &mut Link) -> bool {
-    let left = link.left;
-    let mut rest = (&mut *link).take(left);
-    let read = timeout(LITTLE_TIME, tokio::io::copy(&mut rest, &mut sink())).await;
-    let whole = matches!(read, Ok(Ok(count)) if count == left);
-    link.left = 0;
-    whole
 }

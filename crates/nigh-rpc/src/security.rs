@@ -1,10 +1,10 @@
-//! Who may speak: TLS 1.3 with certificates of the cluster's own authority on both sides, read anew when their files change.
+//! Mutual TLS 1.3 with certificates of the cluster's own authority, read again when their files change.
 //!
-//! A certificate stands for the identity in its `nigh://` name, wherever its process runs: addresses are not compared.
+//! A certificate proves the identity in its `nigh://` name, wherever its process runs: addresses are not compared.
 //! There is no resumption, so that every handshake checks the certificates of that moment.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -18,27 +18,16 @@ use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVeri
 use rustls::version::TLS13;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
-use crate::certificates::CertificateError;
+use crate::certificate_files::{CertificateError, CertificateFiles};
 use crate::identity::Identity;
 
 /// How connections are secured.
 #[derive(Clone, Debug)]
 pub enum Security {
-    /// Not at all: whoever reaches the address is believed. For networks that are a cluster's alone, and for tests.
+    /// Without TLS: every process that reaches the address is trusted. For private networks and for tests.
     Plain,
     /// Mutual TLS.
     Tls(Arc<Credentials>),
-}
-
-/// Where a process has its certificates, as PEM.
-#[derive(Clone, Debug)]
-pub struct CertificateFiles {
-    /// The authority's certificate; two while one authority follows another.
-    pub authority: PathBuf,
-    /// The process' own certificate.
-    pub certificate: PathBuf,
-    /// Its key.
-    pub key: PathBuf,
 }
 
 /// A process' certificates, ready for use.
@@ -73,13 +62,13 @@ impl Credentials {
         Ok(Self { files, loaded: Mutex::new(LoadedFiles { stamps, ready }) })
     }
 
-    /// Whom the certificate names.
+    /// The identity in the certificate.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.current().identity
     }
 
-    /// What to speak with now. New files that cannot be used are said once and the old ones stay in use.
+    /// The configurations to use now. If new files cannot be used, a warning says so once and the old ones stay in use.
     pub(crate) fn current(&self) -> TlsConfigs {
         let now = stamps(&self.files);
         let mut loaded = self.loaded.lock();
@@ -93,7 +82,7 @@ impl Credentials {
                     ready.identity,
                     loaded.ready.identity
                 ),
-                Err(error) => tracing::warn!("new certificates cannot be used, the old ones stay in use: {error}"),
+                Err(error) => tracing::warn!("the new certificates cannot be used; the old ones stay in use: {error}"),
             }
         }
         loaded.ready.clone()
@@ -151,7 +140,7 @@ fn load(files: &CertificateFiles) -> Result<TlsConfigs, CertificateError> {
     Ok(TlsConfigs { identity, client: Arc::new(client), server: Arc::new(server) })
 }
 
-/// Whom a certificate names: its one `nigh://` name. Whether it is valid was decided before.
+/// The identity in a certificate: its only `nigh://` name. Call it with certificates that were verified.
 pub(crate) fn identity_of(certificate: &CertificateDer<'_>) -> Option<Identity> {
     let parsed = webpki::EndEntityCert::try_from(certificate).ok()?;
     let mut found = parsed.valid_uri_names().filter(|uri| uri.starts_with("nigh://"));
@@ -159,7 +148,7 @@ pub(crate) fn identity_of(certificate: &CertificateDer<'_>) -> Option<Identity> 
     identity.filter(|_| found.next().is_none())
 }
 
-/// Takes the certificates that the cluster's authority signed, for servers; whose they are is compared with the hello.
+/// Accepts server certificates that the cluster's authority signed. The hello is compared with their identity later.
 #[derive(Debug)]
 struct OfTheCluster {
     roots: Arc<RootCertStore>,

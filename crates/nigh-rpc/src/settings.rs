@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-/// The limits of who calls.
+/// The limits of a client.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// Connections to one peer at most.
+    /// The most connections to one peer.
     pub connections_max: usize,
-    /// Calls that wait for one of them at most; further ones fail at once.
+    /// The most calls that wait for a connection; further calls fail at once.
     pub waiting_max: usize,
-    /// For a connection, with TLS and hellos.
+    /// The time for making a connection, with TLS and hellos.
     pub connect_max: Duration,
-    /// Idle connections are closed after this; less than the servers' own.
+    /// Idle connections are closed after this time, which is shorter than that of servers.
     pub idle_max: Duration,
-    /// Connections older than this are closed when idle: new certificates come into use.
+    /// Idle connections older than this are closed, so that new certificates come into use.
     pub age_max: Duration,
-    /// Of each connection.
+    /// How each connection notices a silent peer.
     pub liveness: Liveness,
 }
 
@@ -32,24 +32,24 @@ impl Default for ClientSettings {
     }
 }
 
-/// The limits of who answers.
+/// The limits of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// Connections in all, those that have not said yet who they are too.
+    /// The most connections, including those before their hello.
     pub connections_max: usize,
-    /// Connections of one peer.
+    /// The most connections of one peer.
     pub connections_per_peer_max: usize,
-    /// Calls at once in all; further ones are refused as `Busy`.
+    /// The most calls at once; further calls are refused as `Busy`.
     pub calls_max: usize,
-    /// For TLS and hellos.
+    /// The time for TLS and hellos.
     pub hello_max: Duration,
-    /// No call takes longer, whatever its caller would wait.
+    /// The longest time of a call, even if its caller would wait longer.
     pub call_max: Duration,
-    /// Idle connections are closed after this.
+    /// Idle connections are closed after this time.
     pub idle_max: Duration,
-    /// For the calls under way when the server ends.
+    /// The time for calls under way when the server ends.
     pub drain_max: Duration,
-    /// Of each connection.
+    /// How each connection notices a silent peer.
     pub liveness: Liveness,
 }
 
@@ -68,12 +68,12 @@ impl Default for ServerSettings {
     }
 }
 
-/// When the kernel gives a silent peer up (tcp(7)).
+/// When the kernel closes the connection of a silent peer (tcp(7)).
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness {
-    /// An idle connection is probed after this, and then as often.
+    /// The time before the first probe of an idle connection, and between probes.
     pub probe_every: Duration,
-    /// A connection whose bytes or probes nobody acknowledges for so long is closed: TCP_USER_TIMEOUT.
+    /// A connection without an acknowledgement for this long is closed (TCP_USER_TIMEOUT).
     pub silence_max: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What a certificate says, for people: names and validity. Whether to believe it is decided elsewhere, by rustls. Pure.
+//! Names and validity of a certificate, to show to people; rustls decides whether a certificate is valid. Pure.
 
 use std::net::IpAddr;
 
@@ -18,12 +18,12 @@ const DNS_NAME: u8 = 0x82;
 const URI: u8 = 0x86;
 const IP_ADDRESS: u8 = 0x87;
 
-/// What a certificate says.
+/// The facts in a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFacts {
-    /// Its URIs: who it is for.
+    /// Its URIs, which name the process.
     pub uris: Vec<String>,
-    /// Hosts' names.
+    /// Host names.
     pub hosts: Vec<String>,
     /// Addresses.
     pub addresses: Vec<IpAddr>,
@@ -60,7 +60,7 @@ fn take_of<'a>(bytes: &mut &'a [u8], wanted: u8) -> Option<&'a [u8]> {
 }
 
 impl CertificateFacts {
-    /// Reads `certificate`, DER; nothing if it is none.
+    /// Parses a DER certificate; none if it is damaged.
     #[must_use]
     pub fn read(mut certificate: &[u8]) -> Option<Self> {
         let mut whole = take_of(&mut certificate, SEQUENCE)?;
@@ -89,7 +89,7 @@ impl CertificateFacts {
             if take_of(&mut one, OBJECT_ID)? != ALTERNATIVE_NAME {
                 continue;
             }
-            // Between the two there may be whether it is critical.
+            // Between the two may be a flag: whether the extension is critical.
             let mut contents = std::iter::from_fn(|| take(&mut one)).find(|(tag, _)| *tag == OCTETS)?.1;
             let mut names = take_of(&mut contents, SEQUENCE)?;
             while !names.is_empty() {

@@ -37,8 +37,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// accounts). By default the buffer grows to 4 MiB, and each byte has left the processor's cache when the client reads
 /// it; a connection within one machine needs no such buffer.
 const LOCAL_SEND_BUFFER: usize = 256 * 1024;
-/// The wait after a failed accept: file descriptors or memory are short.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the door allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,21 +158,11 @@ impl S3Door {
 
     /// Accepts connections; ends only if the door's places are closed.
     async fn accept<L: Listener>(&self, listener: &L, tracker: &TaskTracker, watch: &Watch) {
-        loop {
-            let accepted = listener.next().await;
-            // One accepted connection waits here at most; those behind it wait in the kernel's backlog.
-            let Ok(permit) = Arc::clone(&self.connections).acquire_owned().await else { break };
-            match accepted {
-                Ok(accepted) => {
-                    let connection = self.clone().connection::<L>(accepted, permit, watch.add());
-                    self.lanes.run(tracker.track_future(connection));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection to the S3 door could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
+        let start = |accepted, permit| {
+            let connection = self.clone().connection::<L>(accepted, permit, watch.add());
+            self.lanes.run(tracker.track_future(connection));
+        };
+        nigh_http::listener::accept("S3 door", &self.connections, || listener.next(), start).await;
     }
 
     /// Serves one connection, on its lane.

@@ -1,5 +1,5 @@
-//! A store's answer: what it is of its object, and its body as it comes. A body that breaks off, stalls, or is longer or
-//! shorter than announced is an error; it is never resumed, since the rest could be another version's.
+//! The answer of a store, whose body is read as it arrives. A body that breaks off, stalls, or differs in length from the
+//! announced length is an error. A read is never resumed, because the rest could be of another version.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,11 +13,12 @@ use hyper::body::Incoming;
 use nigh_data::{ByteStream, ObjectError};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::connections::{BYTES_PER_SECOND_MIN, chain};
-use super::wire::WireError;
+use super::wire_error::{WireError, chain};
 
-/// The longest answer that is read into memory: a page of 1000 keys of 1024 bytes, encoded, fits.
+/// The longest answer that is read into memory: a page of 1000 encoded keys of 1024 bytes fits.
 const ANSWER_MAX: usize = 8 << 20;
+/// The slowest accepted transfer: a request may take its time-out plus the time for its bytes at this rate.
+pub(super) const BYTES_PER_SECOND_MIN: u64 = 1024 * 1024;
 
 /// A successful answer. It counts against the limit of requests until its body is read or dropped.
 pub(super) struct StoreResponse {
@@ -30,10 +31,10 @@ pub(super) struct StoreResponse {
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What an answer's body is of its object.
+/// The part of the object that is in an answer's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// The bytes that come.
+    /// The bytes of the body.
     pub(super) length: u64,
     /// The bytes of the whole object.
     pub(super) size: u64,
@@ -43,13 +44,13 @@ pub(super) fn length_of(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The object's whole length, out of `bytes 0-9/100`.
+/// The length of the object, from `bytes 0-9/100`.
 fn total_of(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_RANGE)?.to_str().ok()?.rsplit_once('/')?.1.parse().ok()
 }
 
 impl StoreResponse {
-    /// What came to `operation` of `store`, whose next bytes are waited for as long as `idle`.
+    /// The answer to `operation` of `store`. A read of its body fails after `idle` without a byte.
     pub(super) fn new(
         answer: Response<Incoming>,
         (store, operation): (&'static str, &'static str),
@@ -59,12 +60,12 @@ impl StoreResponse {
         Self { status: head.status, headers: head.headers, body, operation, store, idle, permit: None }
     }
 
-    /// Counts against a limit until its body is read or dropped.
+    /// Keeps the permit until the body is read or dropped.
     pub(super) fn hold(&mut self, permit: OwnedSemaphorePermit) {
         self.permit = Some(permit);
     }
 
-    /// What comes, if it is what was asked for.
+    /// The extent of the body, if it is the requested `range`.
     pub(super) fn extent(&self, range: Option<&Range<u64>>) -> Result<Extent, ObjectError> {
         let wrong = |reason: &str| ObjectError::Store {
             store: self.store,
@@ -81,7 +82,7 @@ impl StoreResponse {
         Ok(Extent { length, size })
     }
 
-    /// The whole body, as an error of the store if it does not come.
+    /// The whole body, or an error of the store.
     pub(super) async fn text(self) -> Result<Bytes, ObjectError> {
         let (store, operation) = (self.store, self.operation);
         self.read().await.map_err(|error| error.into_object_error(store, operation))
@@ -99,13 +100,13 @@ impl StoreResponse {
         }
     }
 
-    /// The body as it comes; `length` bytes, or an error.
+    /// The body as a stream of `length` bytes.
     pub(super) fn into_stream(self, length: u64) -> ByteStream {
         let (store, operation) = (self.store, self.operation);
         Box::pin(self.into_pieces(Some(length), move |reason| ObjectError::Store { store, operation, reason }))
     }
 
-    /// The body as it comes, `length` bytes if that is known, or what `broken` makes of the reason.
+    /// The body as a stream, of `length` bytes if that is known; `broken` makes errors of reasons.
     pub(super) fn into_pieces<E>(
         self,
         length: Option<u64>,
@@ -116,13 +117,13 @@ impl StoreResponse {
             loop {
                 let frame = tokio::time::timeout(answer.idle, answer.body.frame())
                     .await
-                    .map_err(|_| broken(format!("nothing came for {} s", answer.idle.as_secs_f32())))?;
+                    .map_err(|_| broken(format!("no byte arrived for {} s", answer.idle.as_secs_f32())))?;
                 match frame {
                     Some(Ok(frame)) => {
                         let Ok(bytes) = frame.into_data() else { continue };
                         let left = rest.map(|rest| rest.checked_sub(bytes.len() as u64));
                         if left == Some(None) {
-                            return Err(broken("more bytes came than were announced".to_owned()));
+                            return Err(broken("more bytes arrived than were announced".to_owned()));
                         }
                         return Ok(Some((bytes, (answer, left.flatten(), broken))));
                     }

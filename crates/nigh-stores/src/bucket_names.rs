@@ -1,7 +1,7 @@
-//! What the buckets of each namespace are called on a store that several share. Pure.
+//! The names of buckets on a store that several namespaces share. Pure.
 //!
-//! Each namespace has its own prefix of bucket names, and none can reach another's: prefixes that begin with one
-//! another are refused.
+//! Each namespace has its own prefix of bucket names and reaches no other's: a prefix that begins with another one is
+//! rejected.
 
 use std::collections::BTreeMap;
 
@@ -23,13 +23,13 @@ pub struct PrefixesMeet {
     pub other_prefix: String,
 }
 
-/// For each namespace, what stands before its buckets' names. Namespaces that are not here have no buckets.
+/// For each namespace, the prefix of its buckets' names. Other namespaces have no buckets.
 #[derive(Clone, Debug)]
 pub(crate) struct BucketNames(BTreeMap<Namespace, String>);
 
 impl BucketNames {
     /// # Errors
-    /// If two namespaces could meet.
+    /// If one prefix begins with another.
     pub(crate) fn new(prefixes: &BTreeMap<Namespace, String>) -> Result<Self, PrefixesMeet> {
         for (one, one_prefix) in prefixes {
             for (other, other_prefix) in prefixes {
@@ -46,7 +46,7 @@ impl BucketNames {
         Ok(Self(prefixes.clone()))
     }
 
-    /// What stands before the buckets' names of `namespace`, if it may have buckets.
+    /// The prefix of `namespace`, if it may have buckets.
     pub(crate) fn prefix(&self, namespace: &Namespace) -> Option<&str> {
         self.0.get(namespace).map(String::as_str)
     }
@@ -61,9 +61,9 @@ impl BucketNames {
         Ok(name)
     }
 
-    /// Whose bucket `name` of the store is.
+    /// The namespace and the bucket of the store's bucket `name`.
     pub(crate) fn of_store(&self, name: &str) -> Option<(Namespace, BucketName)> {
-        // Of prefixes none begins with another: at most one fits.
+        // No prefix begins with another: at most one fits.
         let (namespace, rest) =
             self.0.iter().find_map(|(namespace, prefix)| Some((namespace, name.strip_prefix(prefix.as_str())?)))?;
         Some((namespace.clone(), BucketName::new(rest).ok()?))

@@ -1,10 +1,10 @@
-//! What of an object's metadata goes into which header of a store, and back. Pure.
+//! Converts an object's metadata into headers of a store, and back. Pure.
 //!
-//! What the store has a header for goes there, so that others who read the bucket see it. The rest (the version and token,
-//! tags, checksums, part lengths, the entity tag and time that were acknowledged, whatever the store computes, and
-//! texts that a header or Swift cannot hold) goes as JSON, `%XX` for what is not printable ASCII, cut into user
-//! metadata `nigh-0`, `-1`, ...: Swift takes at most 256 bytes a value. It names the key it was written for, so that a copy made by
-//! others, which takes the headers along, is not believed.
+//! Metadata for which the store has a header is in that header, so that other readers of the bucket see it. The rest is
+//! JSON: the version and token, tags, checksums, part lengths, the acknowledged entity tag and time, and texts that a
+//! header or Swift cannot hold. The JSON, with `%XX` for all but printable ASCII, is cut into user metadata `nigh-0`,
+//! `nigh-1`, ...: Swift accepts at most 256 bytes a value. It names its key: an outsider's copy of the object has the same
+//! headers, and is not taken for the object.
 
 use std::collections::BTreeMap;
 
@@ -25,21 +25,21 @@ use time::macros::format_description;
 pub(super) struct Dialect {
     /// The store's kind, for messages.
     pub(super) store: &'static str,
-    /// What stands before the name of user metadata in a header.
+    /// The prefix of headers with user metadata.
     pub(super) meta: &'static str,
-    /// What its names may have between letters and digits: `-` or `_`.
+    /// The separator in names: `-` or `_`.
     pub(super) joint: char,
     /// The attributes that have a header of their own.
     pub(super) system: fn(&HeaderName) -> bool,
 }
 
 impl Dialect {
-    /// Of a store whose user metadata are headers: S3, Swift.
+    /// The dialect of a store whose user metadata are headers: S3, Swift.
     pub(super) const fn of_headers(store: &'static str, meta: &'static str) -> Self {
         Self { store, meta, joint: '-', system: |_| true }
     }
 
-    /// The names Nigh keeps for itself within user metadata begin so.
+    /// The prefix of Nigh's own names within user metadata.
     fn ours(self) -> String {
         format!("nigh{}", self.joint)
     }
@@ -60,14 +60,14 @@ impl Dialect {
 const VALUE_MAX: usize = 250;
 /// The longest name sent as it is: Swift's limit is 128.
 const NAME_MAX: usize = 100;
-/// What may be carried in all. S3 allows 2 KiB of user metadata, Swift 4 KiB; an S3 that counts strictly refuses more.
+/// The most user metadata. S3 allows 2 KiB, Swift 4 KiB; a strict S3 service rejects more.
 const CARRIED_MAX: usize = 3000;
-/// What is not sent as it is, beside all that is not ASCII. A blank at the end of a piece would be lost on the way.
+/// ASCII characters that are encoded. (A blank at the end of a piece would be lost in transfer.)
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%').add(b' ');
 const HTTP_DATE: &[BorrowedFormatItem<'_>] =
     format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
 
-/// What the remote has no place for. Short names: the room is small.
+/// Metadata without a header. The names are short because space is.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct ExtraMetadata {
@@ -80,7 +80,7 @@ struct ExtraMetadata {
     token: Token,
     #[serde(rename = "m")]
     modified: Timestamp,
-    /// Absent in what was written before it was always kept.
+    /// Absent in objects of older versions of Nigh.
     #[serde(rename = "e", skip_serializing_if = "Option::is_none")]
     etag: Option<ETag>,
     #[serde(rename = "g", skip_serializing_if = "BTreeMap::is_empty")]
@@ -90,10 +90,10 @@ struct ExtraMetadata {
     /// Part lengths as (length, how many in a row).
     #[serde(rename = "p", skip_serializing_if = "Vec::is_empty")]
     parts: Vec<(u64, u32)>,
-    /// The attributes that no header holds.
+    /// The attributes without a header.
     #[serde(rename = "a", skip_serializing_if = "is_default")]
     attributes: Attributes,
-    /// The object has no content type, whatever the remote puts in its place.
+    /// The object has no content type, even if the remote shows a default.
     #[serde(rename = "u", skip_serializing_if = "std::ops::Not::not")]
     untyped: bool,
 }
@@ -102,12 +102,12 @@ fn is_default(attributes: &Attributes) -> bool {
     *attributes == Attributes::default()
 }
 
-/// What a key is recognised by.
+/// A short mark of a key.
 fn mark(key: &ObjectKey) -> String {
     format!("{:016x}", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_str().as_bytes()))
 }
 
-/// True for what is sent and comes back unchanged, here and by Swift.
+/// Whether Nigh and Swift send the text and return it unchanged.
 fn is_plain(text: &str) -> bool {
     text.len() <= VALUE_MAX && text.trim() == text && !text.is_empty() && text.bytes().all(|b| matches!(b, b' '..=b'~'))
 }
@@ -172,7 +172,7 @@ pub(super) fn to_headers(
     if text.len() > CARRIED_MAX {
         return Err(ObjectError::MetadataTooLarge);
     }
-    // The text is ASCII, so that any cut falls between characters.
+    // The text is ASCII, so each cut is between characters.
     for (index, piece) in text.as_bytes().chunks(VALUE_MAX).enumerate() {
         let name = HeaderName::try_from(format!("{}{}{index}", dialect.meta, dialect.ours()));
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(piece)) {
@@ -203,7 +203,7 @@ impl ExtraMetadata {
     }
 }
 
-/// What the remote's answer says of the object `key` of `size` bytes; and the remote's own entity tag.
+/// The metadata of the object `key` of `size` bytes, from the remote's answer, and the remote's own entity tag.
 pub(super) fn from_headers(dialect: Dialect, key: &ObjectKey, size: u64, headers: &HeaderMap) -> (ObjectMeta, ETag) {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let remote_etag = ETag(text(ETAG).unwrap_or_default().trim_matches('"').to_owned());
@@ -246,7 +246,7 @@ pub(super) fn http_date(text: &str) -> Timestamp {
         .map_or(Timestamp(0), |seconds| Timestamp(seconds * 1000))
 }
 
-/// True for what the remote computes itself.
+/// Whether the remote computes this checksum itself.
 pub(super) fn is_md5(etag: &ETag) -> bool {
     etag.0.len() == 32 && etag.0.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -1,99 +1,47 @@
-//! Stores that are Google Cloud Storage or Azure Blob Storage, through opendal. **Untested on the real services**: the
-//! tests play back exchanges recorded with their emulators.
+//! Google Cloud Storage and Azure Blob Storage, through opendal. **Untested on the real services**: the tests play back
+//! exchanges recorded with their emulators.
 //!
-//! opendal names objects by paths. It trims and folds them, and so a key that it or the service would alter is refused
-//! with `InvalidArgument` and never sent. It makes and lists no buckets: those that are used exist already. It gives
-//! metadata and bytes by two requests; the second is bound to the entity tag of the first, and both are asked anew if
-//! that has changed. What the service has no place for goes along as user metadata that only Nigh reads (`carried`).
+//! opendal names objects by paths, and trims and folds them: a key that opendal or the service would alter is rejected
+//! with `InvalidArgument`. opendal creates and lists no buckets: they must exist already. It gets metadata and bytes by
+//! two requests; the second requires the entity tag of the first, and both are repeated if the tag has changed.
+//! Metadata for which the service has no field is sent as user metadata that only Nigh reads (`carried`).
 
 mod conditions;
 mod keys;
+mod metadata;
+mod settings;
 mod transport;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
-use std::path::PathBuf;
 
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use nigh_data::{BucketInfo, ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
-use nigh_terms::hex;
-use nigh_terms::{BucketName, Namespace, ObjectKey, SecretKey, Timestamp, Version};
+use nigh_terms::{BucketName, Namespace, ObjectKey, Timestamp};
 use opendal::options::{ListOptions, ReaderOptions, WriteOptions};
 use opendal::services::{Azblob, Gcs};
 use opendal::{Buffer, ErrorKind, HttpTransporter, Metadata, Operator};
 use parking_lot::Mutex;
-use thiserror::Error;
 
 use self::keys::{altered, folder_of};
+use self::metadata::modified;
+pub use self::settings::{CloudConfig, CloudError, CloudService, GcsAccount};
 use self::transport::{NotReached, Transport};
-use super::bucket_names::{BucketNames, PrefixesMeet};
-use super::carried::{Dialect, from_headers, to_headers};
-use super::connections::{Connections, NetworkLimits, check_endpoint};
+use super::bucket_names::BucketNames;
+use super::carried::{Dialect, to_headers};
+use super::connections::{Connections, check_endpoint};
 use super::payload::pieces;
-use super::{Payload, Store, check_pin};
+use super::{ListQuery, Payload, Store, check_pin};
 use crate::StoreAbilities;
 
-/// What stands before the name of user metadata, between opendal and `carried`.
+/// The prefix of names of user metadata, between opendal and `carried`.
 const META: &str = "x-nigh-";
-/// How often a read begins anew because the object changed between its metadata and its bytes.
+/// A read is retried at most this often when the object changes between its metadata and its bytes.
 const PIN_ATTEMPTS: usize = 4;
-/// Buckets with a client of their own. With more, clients are made anew.
+/// Clients of buckets that are kept; above this number all are dropped and made again.
 const BUCKETS_MAX: usize = 1000;
-
-/// Which service, and who uses it.
-#[derive(Clone, Debug)]
-pub enum CloudService {
-    /// Google Cloud Storage.
-    Gcs {
-        /// Where it is; Google's own if absent.
-        endpoint: Option<String>,
-        /// Who asks.
-        account: GcsAccount,
-    },
-    /// Azure Blob Storage.
-    Azure {
-        /// Where it is: `https://<account>.blob.core.windows.net`.
-        endpoint: String,
-        /// The storage account.
-        account: String,
-        /// Its key, in Base64 as Azure shows it.
-        key: SecretKey,
-    },
-}
-
-/// Who uses Google Cloud Storage.
-#[derive(Clone, Debug)]
-pub enum GcsAccount {
-    /// A service account, by the file of its key.
-    File(PathBuf),
-    /// The account of the machine that Nigh runs on.
-    OfMachine,
-    /// Nobody: emulators.
-    Nobody,
-}
-
-/// Where a cloud store is and how it is used.
-#[derive(Clone, Debug)]
-pub struct CloudConfig {
-    /// Which service, and who uses it.
-    pub service: CloudService,
-    /// For each namespace, what stands before its buckets' names. Namespaces that are not here have no buckets.
-    pub bucket_prefixes: BTreeMap<Namespace, String>,
-    /// How much it is asked, and how patiently.
-    pub limits: NetworkLimits,
-}
-
-/// Why a cloud store cannot be used.
-#[derive(Debug, Error)]
-#[expect(missing_docs, reason = "each message says what the fields hold")]
-pub enum CloudError {
-    #[error("{store}: {reason}")]
-    Client { store: &'static str, reason: String },
-    #[error("cloud store: {0}")]
-    PrefixesMeet(#[from] PrefixesMeet),
-}
 
 /// A store in a cloud service.
 pub struct CloudStore {
@@ -101,7 +49,7 @@ pub struct CloudStore {
     dialect: Dialect,
     names: BucketNames,
     transport: HttpTransporter,
-    /// The clients, one a bucket: each keeps its login.
+    /// A client for each bucket, with its login.
     operators: Mutex<HashMap<String, Operator>>,
 }
 
@@ -109,7 +57,7 @@ impl CloudStore {
     /// A store as `config` says. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the address is no URL, or two namespaces could meet.
+    /// If the endpoint is no URL, or one prefix begins with another.
     pub fn new(config: &CloudConfig) -> Result<Self, CloudError> {
         let store = match config.service {
             CloudService::Gcs { .. } => "gcs",
@@ -144,7 +92,7 @@ impl CloudStore {
             _ if std::error::Error::source(error).is_some_and(|source| source.is::<NotReached>()) => {
                 ObjectError::StoreUnreached { store: self.dialect.store, operation, reason: error.message().to_owned() }
             }
-            // It was sent, and what came, if anything, says that it may be asked again.
+            // The request was sent, and may be sent again.
             _ if error.is_temporary() => {
                 ObjectError::StoreSilent { store: self.dialect.store, operation, reason: error.message().to_owned() }
             }
@@ -198,7 +146,7 @@ impl CloudStore {
         Ok(operator)
     }
 
-    /// The client for an object whose key stays as it is.
+    /// The client for an object, if the service keeps its key unchanged.
     fn target<'a>(&self, object: &'a ObjectId) -> Result<(Operator, &'a str), ObjectError> {
         let key = object.key.as_str();
         if let Some(why) = altered(key) {
@@ -247,14 +195,14 @@ impl CloudStore {
         match operator.write_options(key, bytes, options).await {
             Ok(_) => Ok(()),
             Err(error) => Err(match self.missing(object, "put", &error).await {
-                // The bucket is there, and it did not take the object.
+                // The bucket exists and did not take the object.
                 ObjectError::NoSuchKey(_) => self.error("put", &error),
                 other => other,
             }),
         }
     }
 
-    /// What is missing, the key or the bucket, or what went wrong.
+    /// The error, which says whether the key or the bucket is missing.
     async fn missing(&self, object: &ObjectId, operation: &'static str, error: &opendal::Error) -> ObjectError {
         if error.kind() != ErrorKind::NotFound {
             return self.error(operation, error);
@@ -272,42 +220,6 @@ impl CloudStore {
             Err(error) => Err(self.missing(object, "head", &error).await),
         }
     }
-
-    fn meta_of(&self, key: &ObjectKey, metadata: &Metadata) -> ObjectMeta {
-        let mut headers = HeaderMap::new();
-        let system = [(CONTENT_TYPE, metadata.content_type()), (CACHE_CONTROL, metadata.cache_control())];
-        let tag = self.listed_tag(metadata);
-        let all = system.into_iter().chain([(ETAG, Some(tag.0.as_str()))]);
-        let own = metadata.user_metadata().into_iter().flatten().filter_map(|(name, value)| {
-            let name = HeaderName::try_from(format!("{META}{}", name.to_ascii_lowercase())).ok()?;
-            Some((name, Some(value)))
-        });
-        for (name, value) in all.chain(own) {
-            if let Some(Ok(value)) = value.map(HeaderValue::from_str) {
-                headers.insert(name, value);
-            }
-        }
-        let (mut meta, _) = from_headers(self.dialect, key, metadata.content_length(), &headers);
-        if meta.version == Version::OUTSIDE {
-            meta.modified = modified(metadata);
-        }
-        meta
-    }
-
-    /// The MD5 of the bytes where the service has it, else its own tag.
-    fn listed_tag(&self, metadata: &Metadata) -> ETag {
-        use base64::Engine;
-        let md5 = metadata.content_md5().and_then(|md5| base64::prelude::BASE64_STANDARD.decode(md5).ok());
-        ETag(match md5 {
-            Some(md5) if md5.len() == 16 => hex(&md5),
-            _ => metadata.etag().unwrap_or_default().trim_matches('"').to_owned(),
-        })
-    }
-}
-
-fn modified(metadata: &Metadata) -> Timestamp {
-    let millis = metadata.last_modified().map(|time| time.into_inner().as_millisecond());
-    Timestamp(millis.and_then(|millis| u64::try_from(millis).ok()).unwrap_or(0))
 }
 
 #[async_trait]
@@ -434,15 +346,9 @@ impl Store for CloudStore {
         Err(self.unable("change the tags of a stored object; write it anew with other tags"))
     }
 
-    /// opendal lists whole folders in the service's order; what lies before `after` is passed over.
-    async fn list(
-        &self,
-        namespace: &Namespace,
-        bucket: &BucketName,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ListedObject>, ObjectError> {
+    /// opendal lists whole folders in the service's order; this skips the keys up to `after`.
+    async fn list(&self, query: ListQuery<'_>) -> Result<Vec<ListedObject>, ObjectError> {
+        let ListQuery { namespace, bucket, prefix, after, limit } = query;
         let operator = self.operator(namespace, bucket)?;
         let start_after =
             after.filter(|after| operator.info().capability().list_with_start_after && altered(after).is_none());

@@ -1,4 +1,4 @@
-//! Connections to a store: how they are made, and a whole request over one of them, without haste and without end.
+//! Connections to a store, and whole requests over them, each with a time limit.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,27 +16,25 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use super::answer::StoreResponse;
+use super::answer::{BYTES_PER_SECOND_MIN, StoreResponse};
 use super::retry::RetryPolicy;
-use super::wire::WireError;
+use super::wire_error::{WireError, chain, not_sent};
 
-/// The slowest transfer that is waited for: a request may take its time-out plus its bytes at this rate.
-pub(super) const BYTES_PER_SECOND_MIN: u64 = 1024 * 1024;
-/// How long an unused connection is kept; servers close theirs after a minute or so.
+/// How long an unused connection stays open; servers close theirs after a minute or so.
 const UNUSED: Duration = Duration::from_secs(20);
 
-/// How much a store on the network is asked, and how patiently.
+/// The limits of requests to a store on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkLimits {
-    /// Requests under way at a time; further ones wait, at most for `answer`, and are refused then.
+    /// Requests at a time; further requests wait, for `answer` at most, and then fail.
     pub concurrency: usize,
-    /// How long a connection may take to be made.
+    /// The time for making a connection.
     pub connect: Duration,
-    /// How long the first byte of an answer is waited for, beside the time that the request's own bytes take.
+    /// The wait for the first byte of an answer, beyond the time for the request's own bytes.
     pub answer: Duration,
-    /// How long the next bytes of an answer are waited for.
+    /// The wait for the next bytes of an answer.
     pub idle: Duration,
-    /// What is sent again.
+    /// Which requests are sent again.
     pub retry: RetryPolicy,
 }
 
@@ -52,7 +50,7 @@ impl Default for NetworkLimits {
     }
 }
 
-/// What makes connections: shared by the requests and the logins of a store.
+/// The connections of a store, for its requests and logins.
 #[derive(Clone)]
 pub(super) struct Connections {
     client: Client<HttpsConnector<HttpConnector>, Pieces>,
@@ -60,7 +58,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// None is made yet.
+    /// Makes no connection yet.
     pub(super) fn new(limits: NetworkLimits) -> Result<Self, String> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -84,7 +82,7 @@ impl Connections {
         &self.limits
     }
 
-    /// Sends a whole request once, and gives any answer. `asked` is the store and the operation, for messages.
+    /// Sends a whole request once and returns any answer. `asked` is the store and the operation, for messages.
     pub(super) async fn ask(
         &self,
         (mut head, body): (Parts, Vec<Bytes>),
@@ -94,7 +92,7 @@ impl Connections {
         let body = Pieces::new(body);
         let length = body.length;
         if matches!(head.method, Method::PUT | Method::POST) {
-            // HTTP allows to leave a length of 0 out, and stores refuse a write without one.
+            // HTTP allows a request without a length of 0; stores reject writes without a length.
             head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         let patience = self.limits.answer + work + Duration::from_secs(length / BYTES_PER_SECOND_MIN);
@@ -109,8 +107,8 @@ impl Connections {
     }
 }
 
-/// Refuses an endpoint that is not `http://host:port` or `https://host`, with a path only if `path`. Gives it without
-/// a slash at its end.
+/// Checks that an endpoint is `http://host:port` or `https://host`, and has a path only if `path`. Returns it without a
+/// slash at its end.
 pub(super) fn check_endpoint(endpoint: &str, path: bool) -> Result<String, String> {
     let endpoint = endpoint.trim_end_matches('/').to_owned();
     let uri: Uri = endpoint.parse().map_err(|error| format!("the endpoint {endpoint:?} is no URL: {error}"))?;
@@ -129,23 +127,7 @@ pub(super) fn head_of(method: Method, url: &str) -> Result<Parts, WireError> {
     Ok(request?.into_parts().0)
 }
 
-pub(super) fn not_sent(what: &str, error: &dyn std::error::Error) -> WireError {
-    WireError::NotSent(format!("{what}: {}", chain(error)))
-}
-
-/// An error with its causes.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
-
-/// A request's body: pieces that are in memory or mapped, sent without a copy.
+/// A request's body: pieces in memory or mapped, sent without a copy.
 pub(super) struct Pieces {
     pieces: VecDeque<Bytes>,
     length: u64,

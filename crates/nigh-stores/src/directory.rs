@@ -1,17 +1,16 @@
-//! The embedded store: a directory of one file an object.
+//! The embedded store: a directory with one file for each object.
 //!
 //! ```text
 //! <root>/format                      the layout's version
 //! <root>/lock                        locked by the one process that uses the store
-//! <root>/staging/                    files on their way; emptied when the store is opened
-//! <root>/spool/                      for whoever feeds the store; never touched by it but to take payloads over
-//! <root>/namespaces/<ns>/<bucket>/   one folder a bucket (`bucket`)
+//! <root>/staging/                    files being written; emptied when the store is opened
+//! <root>/spool/                      for payloads; the store only takes files out of it
+//! <root>/namespaces/<ns>/<bucket>/   a folder for each bucket (`bucket`)
 //! ```
 //!
 //! A write is durable when it returns, and a crash at any point leaves the old object or the new one (`commit`).
-//! Files that are not as they were written are reported and never served (`object_file`). Whoever may reach which
-//! namespace is decided above: the store takes a namespace's name as it is given. docs/design/directory-store.md draws
-//! the formats.
+//! Damaged files are reported and never served (`object_file`). The store's user decides who may reach which namespace.
+//! docs/design/directory-store.md draws the formats.
 
 mod bucket;
 mod commit;
@@ -40,7 +39,7 @@ use thiserror::Error;
 use self::bucket::Bucket;
 use self::commit::{StagingFolder, StepHook};
 use self::reader::Want;
-use super::{Payload, Store};
+use super::{ListQuery, Payload, Store};
 use crate::StoreAbilities;
 
 const FORMAT_FILE: &str = "format";
@@ -50,7 +49,7 @@ const SPOOL: &str = "spool";
 const NAMESPACES: &str = "namespaces";
 const FORMAT_NAME: &str = "nigh directory store";
 const FORMAT: u32 = 1;
-/// The longest path of a root: paths end at 4096 bytes, and an object's takes up to 3200 below its bucket.
+/// The longest path of a root: a path has at most 4096 bytes, of which an object takes up to 3200 below its bucket.
 const ROOT_MAX: usize = 700;
 
 /// Why a directory cannot be used as a store.
@@ -59,7 +58,7 @@ const ROOT_MAX: usize = 700;
 pub enum DirectoryError {
     #[error("directory store {root}: {operation}: {source}; check that the folder can be written")]
     Io { root: PathBuf, operation: &'static str, source: io::Error },
-    #[error("directory store {root}: another process uses it; stop that one or choose another folder")]
+    #[error("directory store {root}: another process uses the store; stop that process or choose another folder")]
     Locked { root: PathBuf },
     #[error(
         "directory store {root}: has format {found}, this build reads {FORMAT}; start the newer nigh that wrote it"
@@ -81,19 +80,19 @@ struct DirectoryState {
     spool: PathBuf,
     staging: StagingFolder,
     clock: Arc<dyn Clock>,
-    /// The buckets in use. Held while one is opened or made, so that each has one index; never while a bucket's
-    /// writers are waited for.
+    /// The buckets in use. Locked while one is opened or created, so that each has one index; never locked while this
+    /// process waits for a bucket's writers.
     buckets: Mutex<HashMap<(Namespace, BucketName), Arc<Bucket>>>,
     /// Locked until the store is dropped.
     _lock: LockFile,
 }
 
-/// The store's word for a failure at `path`.
+/// The store's error for a failure at `path`.
 fn store_error(operation: &'static str, path: &Path, reason: &dyn Display) -> ObjectError {
     ObjectError::Store { store: "directory", operation, reason: format!("{}: {reason}", path.display()) }
 }
 
-/// The same for the system's own reason, with what to do about it.
+/// The store's error for a system error at `path`, with a hint.
 fn io_error(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> ObjectError {
     move |error| {
         let hint = match error.kind() {
@@ -107,10 +106,10 @@ fn io_error(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> Objec
 }
 
 impl DirectoryStore {
-    /// Opens the store in `root`, or makes one if the folder is empty or absent. Blocks.
+    /// Opens the store in `root`, and creates one if the folder is empty or absent. Blocks.
     ///
     /// # Errors
-    /// If the folder cannot be used, is in use, or holds something else or something newer.
+    /// If the folder cannot be used, is in use, holds other files, or has a newer format.
     pub fn open(root: &Path, clock: Arc<dyn Clock>) -> Result<Self, DirectoryError> {
         Self::open_hooked(root, clock, None)
     }
@@ -143,7 +142,7 @@ impl DirectoryStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Runs `work` where it may block.
+    /// Runs `work` on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&DirectoryState) -> Result<T, ObjectError> + Send + 'static,
@@ -157,7 +156,7 @@ impl DirectoryStore {
     }
 }
 
-/// Refuses a folder that is no store of a format this build knows.
+/// Rejects a folder that is no store of a format that this build knows.
 fn check_format(root: &Path) -> Result<(), DirectoryError> {
     let failed = |source| DirectoryError::Io { root: root.to_owned(), operation: "read the format", source };
     let foreign = || DirectoryError::Foreign { root: root.to_owned() };
@@ -170,7 +169,7 @@ fn check_format(root: &Path) -> Result<(), DirectoryError> {
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // The format is written last: a crash before that leaves some of ours, and no objects.
+            // The format is written last: after a crash before that, the folder has our entries but no objects.
             for entry in fs::read_dir(root).map_err(failed)? {
                 let name = entry.map_err(failed)?.file_name();
                 if ![LOCK_FILE, STAGING, SPOOL, NAMESPACES, "lost+found"].iter().any(|ours| name == *ours) {
@@ -240,7 +239,7 @@ impl DirectoryState {
         }
         let fresh = self.staging.fresh();
         Bucket::write_new(&fresh, self.clock.wall()).map_err(&failed)?;
-        // One that is being deleted, and has lost its folder already, may still be there.
+        // The map may still have a bucket that is being deleted and has lost its folder.
         buckets.remove(&(namespace.clone(), name.clone()));
         fs::rename(&fresh, &folder).and_then(|()| sync_folder(&of_namespace)).map_err(failed)
     }
@@ -249,12 +248,12 @@ impl DirectoryState {
         let bucket = self.bucket(namespace, name)?;
         let failed = io_error("delete bucket", &self.namespaces);
         let away = self.staging.fresh();
-        // It waits for the bucket's writers: whoever holds the map meanwhile would hold up every namespace.
+        // This waits for the bucket's writers. A lock of the map would block every namespace meanwhile.
         bucket.retire(&away)?;
         {
             let mut buckets = self.buckets.lock();
             let id = (namespace.clone(), name.clone());
-            // Another of the name may have been made since.
+            // A new bucket of this name may have been created since.
             if buckets.get(&id).is_some_and(|known| Arc::ptr_eq(known, &bucket)) {
                 buckets.remove(&id);
             }
@@ -297,7 +296,7 @@ impl Store for DirectoryStore {
     }
 
     fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
-        // What writes is this process: nothing comes after it has ended.
+        // This process does the writes: none can follow after it has ended.
         StoreAbilities { kind: self.kind(), conditions: false, shadows: false, lands_late: false }
     }
 
@@ -362,14 +361,8 @@ impl Store for DirectoryStore {
         self.blocking(move |inner| inner.of(&object)?.put_tags(&inner.staging, &object.key, &tags)).await
     }
 
-    async fn list(
-        &self,
-        namespace: &Namespace,
-        bucket: &BucketName,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ListedObject>, ObjectError> {
+    async fn list(&self, query: ListQuery<'_>) -> Result<Vec<ListedObject>, ObjectError> {
+        let ListQuery { namespace, bucket, prefix, after, limit } = query;
         let (namespace, bucket) = (namespace.clone(), bucket.clone());
         let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
         self.blocking(move |inner| inner.bucket(&namespace, &bucket)?.list(&prefix, after.as_deref(), limit)).await

@@ -1,19 +1,19 @@
-//! The floor below which nothing more is written: a full file system would stop the node's other writers too.
+//! The free space that writes must leave, because a full file system would stop the node's other writers too.
 //!
-//! It is asked before bytes are written and while a body comes in. Whoever writes at the same moment may take it a
-//! little below the floor; that is what the floor is for.
+//! It is checked before bytes are written and while a body arrives. Concurrent writes may leave a little less, which is
+//! harmless.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use nigh_data::ObjectError;
 
-/// The share of a file system that is kept free: one in so many.
+/// The share of a file system that stays free is one in this number.
 const FLOOR_SHARE: u64 = 20;
-/// No more than this is kept free.
+/// The most space that must stay free.
 const FLOOR_MAX: u64 = 1 << 30;
 
-/// The free space that is kept on a file system of `total` bytes.
+/// The space that must stay free on a file system of `total` bytes.
 const fn floor(total: u64) -> u64 {
     let share = total / FLOOR_SHARE;
     if share < FLOOR_MAX { share } else { FLOOR_MAX }
@@ -32,19 +32,19 @@ impl FreeSpace {
         Self { folder: folder.into(), floor }
     }
 
-    /// One that is always too full.
+    /// A file system that is always too full.
     #[cfg(any(test, feature = "test-support"))]
     pub fn none(folder: impl Into<Arc<Path>>) -> Self {
         Self { folder: folder.into(), floor: |_| u64::MAX }
     }
 
-    /// `SlowDown` if less than the floor would be left after another `bytes`. Blocks, shortly.
+    /// `SlowDown` if too little space would be free after `bytes` more. Blocks briefly.
     pub fn admit(&self, bytes: u64) -> Result<(), ObjectError> {
         let found = rustix::fs::statvfs(&*self.folder)
             .map_err(|error| ObjectError::Memory { operation: "ask for free space", reason: error.to_string() })?;
         let (total, free) =
             (found.f_blocks.saturating_mul(found.f_frsize), found.f_bavail.saturating_mul(found.f_frsize));
-        // A file system without a size tells nothing.
+        // Some file systems have no size.
         if total == 0 || free >= bytes.saturating_add((self.floor)(total)) {
             Ok(())
         } else {

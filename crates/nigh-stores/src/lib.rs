@@ -1,4 +1,4 @@
-//! The system of record behind the object memory: one trait, one file an implementation.
+//! The system of record behind the object memory: one trait, and a file for each implementation.
 
 mod answer;
 mod bucket_names;
@@ -16,6 +16,7 @@ pub mod routed;
 mod shadows;
 pub mod swift;
 mod wire;
+mod wire_error;
 
 use std::path::Path;
 
@@ -35,28 +36,27 @@ pub use shadows::{ShadowVersions, Shadows};
 pub enum Payload {
     /// In memory.
     Segment(Segment),
-    /// In files of the spool, to be put one behind the other; their lengths are `ObjectMeta::parts`, or `size` if
-    /// there is one only. The store may take the first as its own (rename), and may append to it before that: what
-    /// stands behind its length counts for nothing.
+    /// In files of the spool, in this order; their lengths are `ObjectMeta::parts`, or `size` of a single file. The store
+    /// may rename the first file, and append to it before that: bytes behind its length are ignored.
     Files(Vec<std::path::PathBuf>),
 }
 
-/// What a store can do for write-back.
+/// The abilities of a store that write-back needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreAbilities {
     /// Its kind, for messages.
     pub kind: &'static str,
-    /// It refuses a write whose condition on what it holds fails.
+    /// It rejects a write whose condition on the stored object fails.
     pub conditions: bool,
-    /// It shows outsiders that an object is coming, and asks for it.
+    /// It shows outsiders a placeholder of an unpushed object, and asks for its push.
     pub shadows: bool,
-    /// A write that got no answer may be carried out later, also when whoever sent it is gone.
+    /// It may carry out a write that got no answer later, even after its sender has ended.
     pub lands_late: bool,
 }
 
-/// Where objects live for good. A write or deletion is durable when it returns.
+/// Stores objects permanently. A write or deletion is durable when it returns.
 ///
-/// The memory orders the writes of a key: a store sees one write or delete of a key at a time.
+/// The object memory orders the writes of a key: a store gets one write or deletion of a key at a time.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Its kind, for messages: `directory`, `s3`.
@@ -65,41 +65,41 @@ pub trait Store: Send + Sync {
     fn spool(&self) -> Option<&Path> {
         None
     }
-    /// What it can do for writes that come later than they were acknowledged.
+    /// Its abilities for write-back.
     fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
         StoreAbilities { kind: self.kind(), conditions: false, shadows: false, lands_late: true }
     }
-    /// Whether the conditions that it has are kept in this bucket.
+    /// Whether it keeps conditions of writes in this bucket.
     async fn keeps_conditions(&self, namespace: &Namespace, _bucket: &BucketName) -> Result<bool, ObjectError> {
         Ok(self.abilities(namespace).conditions)
     }
-    /// Refuses what `put` would refuse whatever the store holds: a key or metadata that it cannot keep.
+    /// Rejects a key or metadata that `put` can never store.
     fn check(&self, _object: &ObjectId, _meta: &ObjectMeta) -> Result<(), ObjectError> {
         Ok(())
     }
-    /// How it shows what is coming; none if it does not (`abilities` has no `shadows`).
+    /// Its placeholders; none if `abilities` has no `shadows`.
     fn shadows(&self, _namespace: &Namespace) -> Option<&dyn Shadows> {
         None
     }
-    /// Whose bucket the one is that the store calls `name`, in `account` where the store has such. Empty where nobody but
-    /// Nigh writes, and so nobody tells of a write.
+    /// The buckets of Nigh that the store calls `name`, in `account` if the store has accounts. Empty for a store that only
+    /// Nigh writes, of which no outsider reports a write.
     fn bucket_named(&self, _account: Option<&str>, _name: &str) -> Vec<(Namespace, BucketName)> {
         Vec::new()
     }
-    /// This node ends, and nothing waits: the store need not tell it of others' writes any more.
+    /// This node ends and has no unpushed write: the store need not report outsiders' writes to it any more.
     async fn let_go(&self) {}
-    /// Makes a bucket; `BucketAlreadyOwnedByYou` if it is there.
+    /// Creates a bucket; `BucketAlreadyOwnedByYou` if it exists.
     async fn create_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError>;
     /// Removes an empty bucket.
     async fn delete_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError>;
-    /// `NoSuchBucket` if it is not there.
+    /// The facts of a bucket; `NoSuchBucket` if there is none.
     async fn head_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<BucketInfo, ObjectError>;
     /// All buckets, by name.
     async fn list_buckets(&self, namespace: &Namespace) -> Result<Vec<BucketInfo>, ObjectError>;
     /// Writes the object, whole or not at all.
     async fn put(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ObjectError>;
-    /// As `put`, if what the store holds is as `condition` says, in one step; `PreconditionFailed` if not. Asked only of
-    /// a store whose abilities have `conditions`.
+    /// As `put`, if the stored object meets `condition`, in one step; else `PreconditionFailed`. Called only if the
+    /// abilities have `conditions`.
     async fn put_if(
         &self,
         object: &ObjectId,
@@ -109,19 +109,20 @@ pub trait Store: Send + Sync {
     ) -> Result<(), ObjectError> {
         self.put(object, payload, meta).await
     }
-    /// What is known of the object.
+    /// The object's metadata.
     async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError>;
-    /// The object's bytes in `range` (all if absent), all of one version; if `pinned` names another, `PreconditionFailed`.
+    /// The object's bytes in `range` (all if absent), all of one version; `PreconditionFailed` if `pinned` is the tag of
+    /// another version.
     async fn get(
         &self,
         object: &ObjectId,
         range: Option<std::ops::Range<u64>>,
         pinned: Option<&ETag>,
     ) -> Result<(ObjectMeta, ByteStream), ObjectError>;
-    /// Removes the object; nothing happens if it is not there.
+    /// Removes the object, if there is one.
     async fn delete(&self, object: &ObjectId) -> Result<(), ObjectError>;
-    /// As `delete`, if the object is the one with the entity tag `expected`; `PreconditionFailed` if it is another.
-    /// Here it is looked at first, which another's write may follow; a store that can do it in one step does.
+    /// As `delete`, if the object has the entity tag `expected`; else `PreconditionFailed`. This default reads the object
+    /// first, so an outsider's write may come in between; a store that can delete conditionally in one step overrides it.
     async fn delete_if(&self, object: &ObjectId, expected: &ETag) -> Result<(), ObjectError> {
         match self.head(object).await {
             Ok(meta) => check_pin(&meta, Some(expected))?,
@@ -132,33 +133,45 @@ pub trait Store: Send + Sync {
     }
     /// Replaces the object's tags.
     async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError>;
-    /// Up to `limit` objects whose key begins with `prefix` and sorts behind `after`, in the order of the keys' bytes.
-    async fn list(
-        &self,
-        namespace: &Namespace,
-        bucket: &BucketName,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ListedObject>, ObjectError>;
+    /// The objects that `query` asks for, in the order of the keys' bytes.
+    async fn list(&self, query: ListQuery<'_>) -> Result<Vec<ListedObject>, ObjectError>;
 }
 
-/// Keys of probes begin so.
+/// Asks for up to `limit` objects of a bucket whose keys begin with `prefix` and sort behind `after`.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the type's line names each field")]
+pub struct ListQuery<'a> {
+    pub namespace: &'a Namespace,
+    pub bucket: &'a BucketName,
+    pub prefix: &'a str,
+    pub after: Option<&'a str>,
+    pub limit: usize,
+}
+
+impl<'a> ListQuery<'a> {
+    /// Asks for the first objects of a bucket.
+    #[must_use]
+    pub const fn first(namespace: &'a Namespace, bucket: &'a BucketName, limit: usize) -> Self {
+        Self { namespace, bucket, prefix: "", after: None, limit }
+    }
+}
+
+/// The prefix of keys of probes.
 const PROBE: &str = ".nigh-probe-";
 
-/// An object of a name that nobody else uses, to try what a store does.
+/// An object with an unused name, to test what a store does.
 fn probe_in(namespace: &Namespace, bucket: &BucketName) -> Result<ObjectId, ObjectError> {
     let key = ObjectKey::new(&format!("{PROBE}{}", uuid::Uuid::new_v4().simple()));
     let key = key.map_err(|error| ObjectError::InvalidArgument(error.to_string()))?;
     Ok(ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key })
 }
 
-/// The payload as pieces in memory or of mapped files, one behind the other.
+/// The payload as pieces in memory or of mapped files, in order.
 pub fn payload_pieces(payload: &Payload, meta: &ObjectMeta) -> Result<Vec<bytes::Bytes>, ObjectError> {
     payload::pieces("journal", payload, meta)
 }
 
-/// Refuses another version than the one `pinned`.
+/// Rejects a version other than `pinned`.
 pub fn check_pin(meta: &ObjectMeta, pinned: Option<&ETag>) -> Result<(), ObjectError> {
     match pinned {
         Some(pinned) if *pinned != meta.etag => Err(ObjectError::PreconditionFailed("If-Match")),

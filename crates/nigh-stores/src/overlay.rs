@@ -1,9 +1,9 @@
-//! A store that reads from one store and writes into another: what a run may do without leaving a trace.
+//! A store that reads from one store and writes into another, so that profile runs of functions change nothing.
 //!
-//! Reads find what was written here first, then the lower store, which is never written. A deletion hides the lower
-//! store's object. Drop the upper store and nothing has happened. Profile runs of functions stand on this.
+//! Reads look into the upper store first, then into the lower one, which is never written. A deletion hides the lower
+//! store's object. Dropping the upper store undoes everything.
 //!
-//! It never follows the lower store's changes consistently: an object may be read in two versions by two runs.
+//! Two runs may read two versions of an object when the lower store changes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -18,12 +18,12 @@ use nigh_terms::{BucketName, ByteSize, Namespace};
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 
-use super::{Payload, Store};
+use super::{ListQuery, Payload, Store};
 
-/// Deletions that are remembered; further ones are refused.
+/// The most deletions; further ones fail.
 const HIDDEN_MAX: usize = 100_000;
 
-/// What is deleted here and may still stand in the lower store.
+/// Deleted objects and buckets that the lower store may still have.
 #[derive(Default)]
 struct OverlayDeletions {
     objects: HashSet<ObjectId>,
@@ -40,13 +40,13 @@ pub struct OverlayStore {
     copies: AtomicU64,
 }
 
-/// True if `error` says that there is nothing.
+/// Whether `error` says that the object or bucket does not exist.
 const fn is_absence(error: &ObjectError) -> bool {
     matches!(error, ObjectError::NoSuchKey(_) | ObjectError::NoSuchBucket(_))
 }
 
 impl OverlayStore {
-    /// An overlay that takes up to `written_max` bytes of new objects into `upper`, which must be empty.
+    /// An overlay that writes up to `written_max` bytes of new objects into `upper`, which must be empty.
     #[must_use]
     pub fn new(upper: Arc<dyn Store>, lower: Arc<dyn Store>, written_max: ByteSize) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl OverlayStore {
         self.hidden.lock().buckets.contains(&(namespace.clone(), bucket.clone()))
     }
 
-    /// Refuses what the lower store must not be asked for.
+    /// Rejects hidden objects and buckets.
     fn visible_below(&self, object: &ObjectId) -> Result<(), ObjectError> {
         let hidden = self.hidden.lock();
         if hidden.buckets.contains(&(object.namespace.clone(), object.bucket.clone()))
@@ -88,7 +88,7 @@ impl OverlayStore {
         Ok(())
     }
 
-    /// Makes the bucket in the upper store, if it is visible at all.
+    /// Creates the bucket in the upper store, if it is visible.
     async fn bucket_above(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
         if self.upper.head_bucket(namespace, bucket).await.is_ok() {
             return Ok(());
@@ -100,7 +100,7 @@ impl OverlayStore {
         }
     }
 
-    /// Brings the lower store's object up, to be changed here.
+    /// Copies the lower store's object into the upper store.
     async fn copy_up(&self, object: &ObjectId) -> Result<(), ObjectError> {
         self.visible_below(object)?;
         self.bucket_above(&object.namespace, &object.bucket).await?;
@@ -118,7 +118,7 @@ impl OverlayStore {
             file.write_all(&bytes).await.map_err(failed)?;
         }
         file.flush().await.map_err(failed)?;
-        // One file now, whatever its parts were.
+        // The copy is one file, without parts.
         meta.parts.clear();
         self.upper.put(object, &Payload::Files(vec![path.clone()]), &meta).await
     }
@@ -143,7 +143,7 @@ impl Store for OverlayStore {
 
     async fn delete_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
         self.head_bucket(namespace, bucket).await?;
-        if !self.list(namespace, bucket, "", None, 1).await?.is_empty() {
+        if !self.list(ListQuery::first(namespace, bucket, 1)).await?.is_empty() {
             return Err(ObjectError::BucketNotEmpty(bucket.clone()));
         }
         {
@@ -236,24 +236,18 @@ impl Store for OverlayStore {
         self.upper.put_tags(object, tags).await
     }
 
-    async fn list(
-        &self,
-        namespace: &Namespace,
-        bucket: &BucketName,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ListedObject>, ObjectError> {
+    async fn list(&self, query: ListQuery<'_>) -> Result<Vec<ListedObject>, ObjectError> {
+        let ListQuery { namespace, bucket, after, limit, .. } = query;
         self.head_bucket(namespace, bucket).await?;
-        let above = match self.upper.list(namespace, bucket, prefix, after, limit).await {
+        let above = match self.upper.list(query).await {
             Err(error) if is_absence(&error) => Vec::new(),
             other => other?,
         };
         let mut merged: BTreeMap<_, _> = BTreeMap::new();
         let mut from = after.map(str::to_owned);
-        // Hidden objects take places of the lower store's page; go on until the page is full of what is visible.
+        // Hidden objects take places in the lower store's page: continue until the page is full of visible ones.
         while !self.hides_bucket(namespace, bucket) && merged.len() < limit {
-            let below = match self.lower.list(namespace, bucket, prefix, from.as_deref(), limit).await {
+            let below = match self.lower.list(ListQuery { after: from.as_deref(), ..query }).await {
                 Err(error) if is_absence(&error) => Vec::new(),
                 other => other?,
             };
@@ -331,7 +325,7 @@ mod tests {
     }
 
     async fn keys(store: &dyn Store, after: Option<&str>, limit: usize) -> Vec<String> {
-        let listed = store.list(&namespace(), &bucket(), "", after, limit).await.unwrap();
+        let listed = store.list(ListQuery { after, ..ListQuery::first(&namespace(), &bucket(), limit) }).await.unwrap();
         listed.into_iter().map(|listed| listed.key.as_str().to_owned()).collect()
     }
 

@@ -1,4 +1,4 @@
-//! A payload as the pieces that go over a network: views of a segment or of mapped spool files, without a copy.
+//! A payload as pieces to send: views of a segment or of mapped spool files, without a copy.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub(super) fn pieces(store: &'static str, payload: &Payload, meta: &ObjectMeta) 
         Payload::Segment(segment) => {
             Err(failed(format!("the payload has {} bytes, not {}", segment.as_slice().len(), meta.size)))
         }
-        // One file of an object that came in parts: cut as a segment is.
+        // A single file of an object with parts is cut as a segment is.
         Payload::Files(files) if files.len() == 1 => Ok(cut(map(&files[0], meta.size)?)),
         Payload::Files(files) if files.len() == lengths.len() => {
             files.iter().zip(lengths).map(|(path, length)| map(path, *length)).collect()
@@ -44,7 +44,7 @@ pub(super) fn pieces(store: &'static str, payload: &Payload, meta: &ObjectMeta) 
     }
 }
 
-/// The first `length` bytes of a spooled file. They are read as the network takes them, and cost no memory.
+/// The first `length` bytes of a spooled file, mapped: the kernel reads them when they are sent.
 fn map_file(path: &Path, length: u64) -> Result<Bytes, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = std::fs::File::open(path).map_err(failed)?;
@@ -55,7 +55,7 @@ fn map_file(path: &Path, length: u64) -> Result<Bytes, String> {
     if length == 0 {
         return Ok(Bytes::new());
     }
-    // SAFETY: a spooled file belongs to the one put that names it; nobody writes or shortens it meanwhile.
+    // SAFETY: a spooled file belongs to the put that names it; no process writes or shortens it meanwhile.
     let map = unsafe { memmap2::MmapOptions::new().len(length as usize).map(&file) }.map_err(failed)?;
     Ok(Bytes::from_owner(map))
 }

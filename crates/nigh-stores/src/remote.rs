@@ -1,18 +1,19 @@
 //! A store that speaks S3: Swift (s3api), MinIO, Ceph, AWS.
 //!
-//! One request an operation: a get brings bytes and metadata of one version together. Every key goes as it is
-//! (`wire`); what the remote has no place for goes along as user metadata that only Nigh reads (`carried`). A write
-//! is durable when the remote says so. An object uploaded in parts is uploaded in the same parts, so that the
-//! remote's entity tag is the one Nigh gave. Each namespace has its own prefix of bucket names, and none can reach
-//! another's: prefixes that begin with one another are refused.
+//! Each operation is one request: a get returns bytes and metadata of one version. Keys are sent unchanged (`wire`).
+//! Metadata for which the remote has no field is sent as user metadata that only Nigh reads (`carried`). A write is
+//! durable when the remote says so. An object uploaded in parts is stored in the same parts, so that the remote's
+//! entity tag is the one that Nigh gave. Each namespace has its own prefix of bucket names and reaches no other's:
+//! a prefix that begins with another one is rejected.
 //!
-//! The client is ours and not a storage library's: those fold `//`, `..` and trailing slashes, need a second
-//! request for a get's metadata, and resume broken reads without a pin.
+//! No storage library is used: they fold `//`, `..` and trailing slashes, need a second request for the metadata of a
+//! get, and resume broken reads without a pin.
 
+mod settings;
 mod upload;
 mod xml;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use async_trait::async_trait;
@@ -21,88 +22,39 @@ use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use nigh_data::{BucketInfo, ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
-use nigh_terms::{AccessKeyId, BucketName, Namespace, SecretKey, Timestamp};
+use nigh_http::sigv4::Signer;
+use nigh_terms::{BucketName, Clock as _, Namespace, SystemClock, Timestamp};
 use parking_lot::Mutex;
-use reqsign_aws_v4::{Credential, RequestSigner, StaticCredentialProvider};
-use reqsign_core::Signer;
-use thiserror::Error;
 
+pub use self::settings::{RemoteConfig, RemoteError};
 use super::answer::{StoreResponse, length_of};
-use super::bucket_names::{BucketNames, PrefixesMeet};
+use super::bucket_names::BucketNames;
 use super::carried::{Dialect, from_headers, to_headers};
-use super::connections::{Connections, NetworkLimits, chain, check_endpoint, head_of};
-use super::wire::{Access, Call, Pass, Wire, WireError, encode_path, encode_query};
-use super::{Payload, Store, check_pin, probe_in};
+use super::connections::{Connections, check_endpoint, head_of};
+use super::wire::{Access, Call, Pass, Wire, encode_path, encode_query};
+use super::wire_error::WireError;
+use super::{ListQuery, Payload, Store, check_pin, probe_in};
 use crate::StoreAbilities;
 
 const STORE: &str = "s3";
 const DIALECT: Dialect = Dialect::of_headers(STORE, "x-amz-meta-");
 /// The entries of a page.
 const PAGE: usize = 1000;
-/// The region that is not named when a bucket is made.
+/// The region that a request to create a bucket does not name.
 const DEFAULT_REGION: &str = "us-east-1";
-
-/// Where a remote store is and how it is used.
-#[derive(Clone, Debug)]
-pub struct RemoteConfig {
-    /// `http://host:port` or `https://host`; buckets are the path's first part.
-    pub endpoint: String,
-    /// The region that requests are signed for.
-    pub region: String,
-    /// The public half of the key.
-    pub access_key: AccessKeyId,
-    /// The secret half.
-    pub secret_key: SecretKey,
-    /// For each namespace, what stands before its buckets' names on the remote. Namespaces that are not here have
-    /// no buckets.
-    pub bucket_prefixes: BTreeMap<Namespace, String>,
-    /// How much it is asked, and how patiently.
-    pub limits: NetworkLimits,
-}
-
-impl RemoteConfig {
-    /// The store of one namespace alone, whose buckets have the same names on the remote.
-    #[must_use]
-    pub fn of_one_namespace(
-        namespace: Namespace,
-        endpoint: impl Into<String>,
-        region: impl Into<String>,
-        access_key: AccessKeyId,
-        secret_key: SecretKey,
-    ) -> Self {
-        Self {
-            endpoint: endpoint.into(),
-            region: region.into(),
-            access_key,
-            secret_key,
-            bucket_prefixes: [(namespace, String::new())].into(),
-            limits: NetworkLimits::default(),
-        }
-    }
-}
-
-/// Why a remote store cannot be used.
-#[derive(Debug, Error)]
-#[expect(missing_docs, reason = "each message says what the fields hold")]
-pub enum RemoteError {
-    #[error("remote store: {0}")]
-    Client(String),
-    #[error("remote store: {0}")]
-    PrefixesMeet(#[from] PrefixesMeet),
-}
 
 /// A store behind an S3 endpoint.
 pub struct RemoteStore {
     wire: Wire<Signing>,
     region: String,
     names: BucketNames,
-    /// When buckets were made, as far as asked: only the list of all buckets says so.
+    /// The known creation dates of buckets: only the list of all buckets shows them.
     created: Mutex<HashMap<String, Timestamp>>,
 }
 
 /// Signature Version 4 over each request.
 struct Signing {
-    signer: Signer<Credential>,
+    signer: Signer,
     endpoint: String,
 }
 
@@ -114,12 +66,12 @@ impl Access for Signing {
 
     async fn authorise(&self, head: &mut Parts, target: &str) -> Result<Pass, WireError> {
         head.uri = head_of(Method::GET, &format!("{}{target}", self.endpoint))?.uri;
-        let signed = self.signer.sign(head, None).await;
-        signed.map_err(|error| WireError::NotSent(format!("signing: {}", chain(&error))))?;
+        let signed = self.signer.sign(head, SystemClock::new().wall());
+        signed.map_err(|error| WireError::NotSent(format!("the request cannot be signed: {error}")))?;
         Ok(Pass(0))
     }
 
-    /// The key is what it is.
+    /// There is no other key.
     async fn is_renewed(&self, _: Pass) -> bool {
         false
     }
@@ -146,14 +98,10 @@ impl RemoteStore {
     /// A store as `config` says. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the endpoint is no URL, or two namespaces could meet.
+    /// If the endpoint is no URL, or one prefix begins with another.
     pub fn new(config: &RemoteConfig) -> Result<Self, RemoteError> {
         let endpoint = check_endpoint(&config.endpoint, false).map_err(RemoteError::Client)?;
-        let signer = Signer::new(
-            reqsign_core::Context::new(),
-            StaticCredentialProvider::new(config.access_key.as_str(), config.secret_key.reveal()),
-            RequestSigner::new("s3", &config.region),
-        );
+        let signer = Signer::new(config.access_key.clone(), config.secret_key.clone(), "s3", &config.region);
         let connections = Connections::new(config.limits).map_err(RemoteError::Client)?;
         Ok(Self {
             wire: Wire::new(connections, Signing { signer, endpoint }),
@@ -172,7 +120,7 @@ impl RemoteStore {
         Ok(format!("/{bucket}/{}", encode_path(object.key.as_str())))
     }
 
-    /// Sends a call that concerns `object`; what is missing, the key or the bucket, is found out.
+    /// Sends a call that concerns `object`; the error says whether the key or the bucket is missing.
     async fn send_for(&self, object: &ObjectId, call: &Call) -> Result<StoreResponse, ObjectError> {
         let error = match self.wire.send(call).await {
             Ok(answer) => return Ok(answer),
@@ -183,7 +131,7 @@ impl RemoteStore {
                 Err(ObjectError::NoSuchBucket(object.bucket.clone()))
             }
             WireError::Refused { code, .. } if code == "NoSuchKey" => Err(ObjectError::NoSuchKey(object.key.clone())),
-            // The answer to a HEAD has no body that could tell.
+            // The answer to a HEAD has no body with a code.
             _ if error.is_missing() => {
                 self.head_remote(&object.namespace, &object.bucket).await?;
                 Err(ObjectError::NoSuchKey(object.key.clone()))
@@ -198,11 +146,7 @@ impl RemoteStore {
     async fn head_remote(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
         let name = self.remote_name(namespace, bucket)?;
         let call = Call::new("head bucket", Method::HEAD, format!("/{name}"));
-        match self.wire.send(&call).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_missing() => Err(ObjectError::NoSuchBucket(bucket.clone())),
-            Err(error) => Err(self.wire.error(error, &call)),
-        }
+        self.wire.send_for_bucket(&call, bucket).await.map(drop)
     }
 
     async fn head_answer(&self, object: &ObjectId) -> Result<(ObjectMeta, ETag), ObjectError> {
@@ -243,14 +187,7 @@ impl Store for RemoteStore {
         let name = self.remote_name(namespace, bucket)?;
         let call = Call::new("delete bucket", Method::DELETE, format!("/{name}"));
         self.created.lock().remove(&name);
-        match self.wire.send(&call).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_missing() => Err(ObjectError::NoSuchBucket(bucket.clone())),
-            Err(WireError::Refused { status: StatusCode::CONFLICT, .. }) => {
-                Err(ObjectError::BucketNotEmpty(bucket.clone()))
-            }
-            Err(error) => Err(self.wire.error(error, &call)),
-        }
+        self.wire.send_for_bucket(&call, bucket).await.map(drop)
     }
 
     async fn head_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
@@ -262,7 +199,7 @@ impl Store for RemoteStore {
             None => {
                 let all = self.list_buckets(namespace).await?;
                 let found = all.into_iter().find(|info| info.name == *bucket);
-                // A bucket of another account, to which this one has access, is in no list.
+                // The list lacks buckets of other accounts that this account may use.
                 found.map_or(Timestamp(0), |info| info.created)
             }
         };
@@ -294,7 +231,7 @@ impl Store for RemoteStore {
         self.names.of_store(name).into_iter().collect()
     }
 
-    /// Some services that speak S3 pass `If-Match` and `If-None-Match` of a PutObject over: they are asked.
+    /// Some services that speak S3 ignore `If-Match` and `If-None-Match` of a PutObject: this tries both.
     async fn keeps_conditions(&self, namespace: &Namespace, bucket: &BucketName) -> Result<bool, ObjectError> {
         let probe = probe_in(namespace, bucket)?;
         let target = self.target(&probe)?;
@@ -334,7 +271,7 @@ impl Store for RemoteStore {
             headers.push((http::header::IF_NONE_MATCH, HeaderValue::from_static("*")));
         }
         if let Some(expected) = &condition.if_match {
-            // The tag that was acknowledged may not be the store's own.
+            // Nigh's tag may differ from the store's own.
             let (now, own) = match self.head_answer(object).await {
                 Err(ObjectError::NoSuchKey(_)) => return Err(ObjectError::PreconditionFailed("If-Match")),
                 other => other?,
@@ -358,7 +295,7 @@ impl Store for RemoteStore {
         range: Option<Range<u64>>,
         pinned: Option<&ETag>,
     ) -> Result<(ObjectMeta, ByteStream), ObjectError> {
-        // Nothing of something: HTTP has no way to ask for that.
+        // HTTP cannot ask for an empty range.
         if range.as_ref().is_some_and(Range::is_empty) {
             let meta = self.head(object).await?;
             check_pin(&meta, pinned)?;
@@ -376,7 +313,7 @@ impl Store for RemoteStore {
         };
         let extent = answer.extent(range.as_ref())?;
         let (meta, _) = from_headers(DIALECT, &object.key, extent.size, &answer.headers);
-        // Headers and body of one answer are one version's: no second request can fall between them.
+        // Headers and body of one answer are of one version.
         check_pin(&meta, pinned)?;
         Ok((meta, answer.into_stream(extent.length)))
     }
@@ -389,8 +326,7 @@ impl Store for RemoteStore {
         }
     }
 
-    /// The condition goes with the request. A service that knows none on a deletion passes it over; it was looked at
-    /// right before.
+    /// The request carries the condition. Some services ignore conditions of deletions, so this checks it first, too.
     async fn delete_if(&self, object: &ObjectId, expected: &ETag) -> Result<(), ObjectError> {
         let (now, own) = match self.head_answer(object).await {
             Err(ObjectError::NoSuchKey(_)) => return Ok(()),
@@ -405,7 +341,7 @@ impl Store for RemoteStore {
         }
     }
 
-    /// The remote copies the object onto itself with the new headers, if it is still the same.
+    /// Has the remote copy the object onto itself with the new headers, if it has not changed.
     async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {
         let (mut meta, remote_etag) = self.head_answer(object).await?;
         meta.tags = tags.clone();
@@ -423,38 +359,19 @@ impl Store for RemoteStore {
         }
     }
 
-    async fn list(
-        &self,
-        namespace: &Namespace,
-        bucket: &BucketName,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ListedObject>, ObjectError> {
-        let name = self.remote_name(namespace, bucket)?;
-        let mut listed: Vec<ListedObject> = Vec::new();
-        while listed.len() < limit {
-            let page = PAGE.min(limit - listed.len());
-            let mut target =
-                format!("/{name}?list-type=2&encoding-type=url&max-keys={page}&prefix={}", encode_query(prefix));
-            // The last key is as good a mark as a continuation token, and does not expire.
-            if let Some(after) = listed.last().map(|last| last.key.as_str()).or(after) {
-                target.push_str(&format!("&start-after={}", encode_query(after)));
-            }
-            let call = Call::new("list", Method::GET, target);
-            let answer = match self.wire.send(&call).await {
-                Err(error) if error.is_missing() => return Err(ObjectError::NoSuchBucket(bucket.clone())),
-                other => other.map_err(|error| self.wire.error(error, &call))?,
-            };
-            let text = answer.text().await?;
-            let (entries, more) = xml::parse_list(&text).map_err(|error| store_error(call.operation, error))?;
-            let end = entries.is_empty() || !more;
-            listed.extend(entries);
-            if end {
-                break;
-            }
-        }
-        Ok(listed)
+    async fn list(&self, query: ListQuery<'_>) -> Result<Vec<ListedObject>, ObjectError> {
+        let name = self.remote_name(query.namespace, query.bucket)?;
+        let target = |after: Option<&str>, page: usize| {
+            let after = after.map(|after| format!("&start-after={}", encode_query(after))).unwrap_or_default();
+            let prefix = encode_query(query.prefix);
+            format!("/{name}?list-type=2&encoding-type=url&max-keys={page}&prefix={prefix}{after}")
+        };
+        let parse = |text: &[u8], _: usize| {
+            let (objects, more) = xml::parse_list(text)?;
+            let is_last = objects.is_empty() || !more;
+            Ok((objects, is_last))
+        };
+        self.wire.list(query, PAGE, target, parse).await
     }
 }
 

@@ -1,22 +1,22 @@
-//! Whether a request to a store is sent again, and after how long. Pure: attempt and outcome in, wait or give up out.
+//! Decides whether a request to a store is sent again, and after which wait. Pure.
 //!
-//! A request that was not sent, or that the store was too busy for, did not happen: any request is sent again. One that
-//! broke down on the way, or got no answer, may have happened or yet happen: it is sent again only if it changes no
-//! object, since a write carried out late could fall over a newer one. Waits double, up to a limit, and are drawn from
-//! the upper half of their span, so that clients that failed together do not come back together.
+//! Any request is sent again if it was not sent, or if the store was too busy for it. The outcome of a request without an
+//! answer is unknown: it is sent again only if it changes no object, because a late write could replace a newer one.
+//! Waits double, up to a limit, and are drawn from the upper half of their range, so that clients that failed together do
+//! not retry together.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
-/// How often, and after which waits.
+/// The number of attempts and the waits between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Attempts at one request; at least one is made.
     pub attempts: u32,
-    /// The wait before the second attempt; doubled before each further one.
+    /// The wait before the second attempt, doubled before each further one.
     pub backoff: Duration,
-    /// The longest wait. A store that asks for a longer one (`Retry-After`) is given up at once.
+    /// The longest wait. If a store asks for a longer one (`Retry-After`), the request fails at once.
     pub backoff_max: Duration,
 }
 
@@ -29,7 +29,7 @@ impl Default for RetryPolicy {
 /// Swift's own status for "too many requests" (`swift.common.middleware.ratelimit`).
 const RATE_LIMITED: u16 = 498;
 
-/// True for a status that says: later.
+/// Whether a status asks the client to try again later.
 pub(crate) fn is_busy(status: StatusCode) -> bool {
     matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) || status.as_u16() == RATE_LIMITED
 }
@@ -37,25 +37,25 @@ pub(crate) fn is_busy(status: StatusCode) -> bool {
 /// How an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It was not sent.
+    /// The request was not sent.
     NotSent,
-    /// The store answered with this status. `busy` if the answer's text says that it is to be asked again.
+    /// The store answered with this status. `busy`: its error code asks for another attempt.
     Refused { status: StatusCode, busy: bool, retry_after: Option<Duration> },
-    /// It was sent, and nothing came, or nothing that could be read.
+    /// The request was sent and got no answer that can be read.
     NoAnswer,
 }
 
-/// What follows from it.
+/// What the client does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryDecision {
-    /// Another attempt, after this long.
+    /// Send the request again after this wait.
     Wait(Duration),
-    /// None.
+    /// Return the error.
     GiveUp,
 }
 
 impl Failure {
-    /// True if the request was turned away before anything happened.
+    /// Whether the store rejected the request before doing anything.
     pub(crate) fn is_for_now(self) -> bool {
         match self {
             Self::NotSent => true,
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// True if it may have happened, and nobody knows: no answer, or a proxy's or server's breakdown.
+    /// Whether the outcome is unknown: no answer, or an internal error of a proxy or server.
     pub(crate) fn is_in_doubt(self) -> bool {
         match self {
             Self::NotSent => false,
@@ -77,8 +77,8 @@ impl Failure {
 }
 
 impl RetryPolicy {
-    /// What follows when attempt `attempt` (from 1) of a request failed so. `repeatable` if it changes no object;
-    /// `chance` is drawn evenly from 0 to 1.
+    /// The decision after attempt `attempt` (from 1) failed. `repeatable`: the request changes no object. `chance` is drawn
+    /// evenly from 0 to 1.
     pub(crate) fn next(&self, attempt: u32, failure: Failure, repeatable: bool, chance: f64) -> RetryDecision {
         let may = failure.is_for_now() || repeatable && failure.is_in_doubt();
         if attempt >= self.attempts || !may {
@@ -94,7 +94,7 @@ impl RetryPolicy {
     }
 }
 
-/// `Retry-After` in seconds; its other form, a date, is passed over.
+/// `Retry-After` in seconds; its other form, a date, is ignored.
 pub(crate) fn retry_after(value: Option<&http::HeaderValue>) -> Option<Duration> {
     value?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }

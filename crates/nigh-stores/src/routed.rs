@@ -1,5 +1,5 @@
-//! Stores by namespace: some have their own, the others share one. Which one is asked depends on the namespace alone,
-//! so that no request of one ever reaches another's.
+//! Stores by namespace: some namespaces have their own, the others share one. The namespace alone selects the store, so no
+//! request reaches the store of another namespace.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use nigh_data::{BucketInfo, ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
 use nigh_terms::{BucketName, Namespace};
 
-use super::{Payload, Shadows, Store};
+use super::{ListQuery, Payload, Shadows, Store};
 use crate::StoreAbilities;
 
 /// Stores by namespace.
@@ -20,7 +20,7 @@ pub struct RoutedStore {
 }
 
 impl RoutedStore {
-    /// The namespaces in `own` use theirs, all others `shared`.
+    /// The namespaces in `own` use their own store, all others `shared`.
     #[must_use]
     pub fn new(shared: Arc<dyn Store>, own: BTreeMap<Namespace, Arc<dyn Store>>) -> Self {
         Self { shared, own }
@@ -78,7 +78,7 @@ impl Store for RoutedStore {
         self.of(&object.namespace).put_if(object, payload, meta, condition).await
     }
 
-    /// The shared store's: what is spooled there for another is read from there.
+    /// The spool of the shared store, from which the other stores read too.
     fn spool(&self) -> Option<&Path> {
         self.shared.spool()
     }
@@ -128,15 +128,8 @@ impl Store for RoutedStore {
         self.of(&object.namespace).put_tags(object, tags).await
     }
 
-    async fn list(
-        &self,
-        namespace: &Namespace,
-        bucket: &BucketName,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ListedObject>, ObjectError> {
-        self.of(namespace).list(namespace, bucket, prefix, after, limit).await
+    async fn list(&self, query: ListQuery<'_>) -> Result<Vec<ListedObject>, ObjectError> {
+        self.of(query.namespace).list(query).await
     }
 }
 

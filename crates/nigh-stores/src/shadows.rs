@@ -1,8 +1,8 @@
-//! What a store can do that shows outsiders what is coming (OFC, section 6.2).
+//! The interface of stores that show placeholders to outsiders (OFC, section 6.2).
 //!
-//! A *shadow* is a version that was acknowledged and whose payload the store does not have. Who reads the store waits for
-//! its push; who writes there is told to this node first. `integrations/swift/README.md` is the protocol; Swift with
-//! Nigh's middleware is the one store that speaks it.
+//! A *shadow* is an acknowledged version whose payload the store does not have. An outsider's read waits for its push, and
+//! this node learns of an outsider's write first. Swift with Nigh's middleware is the only such store;
+//! `integrations/swift/README.md` has the protocol.
 
 use async_trait::async_trait;
 use nigh_data::{ObjectError, ObjectId, ObjectMeta};
@@ -14,33 +14,33 @@ use super::swift::shadow::{ShadowError, SwiftTimestamp};
 /// Nigh's versions of an object in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShadowVersions {
-    /// Of a shadow, if one stands.
+    /// The version of the placeholder, if there is one.
     pub shadow: Option<Version>,
-    /// Of the payload, if it was pushed or put as one.
+    /// The version of the payload, if Nigh wrote it.
     pub payload: Option<Version>,
 }
 
-/// Placeholders and their pushes. The memory orders the writes of an object, as for a `Store`.
+/// Placeholders and their pushes. The object memory orders the writes of an object, as for a `Store`.
 #[async_trait]
 pub trait Shadows: Send + Sync {
-    /// Whether an object can be a shadow; else it is written through.
+    /// Whether an object can be a shadow; if not, write it through.
     fn fits(&self, object: &ObjectId, meta: &ObjectMeta) -> bool;
-    /// Shows that `meta` is coming, over whatever is there. May be repeated.
+    /// Writes the placeholder of `meta` over any object. May be repeated.
     ///
     /// # Errors
-    /// `Newer` if a newer version of Nigh's is there; `NotSent` if nothing has happened; others if that is not known.
+    /// `Newer` if the store has a newer version of Nigh's; `NotSent` if the request was not sent; after others the outcome is
+    /// unknown.
     async fn place(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ShadowError>;
-    /// Replaces the placeholder of `meta`'s version by its payload, and nothing else. May be repeated.
+    /// Replaces the placeholder of `meta`'s version, and nothing else, by its payload. May be repeated.
     ///
     /// # Errors
-    /// `Outside` or `Newer` if something else is there, `Raced` if it comes there now.
+    /// `Outside` or `Newer` if the store has another object, `Raced` if one is being written.
     async fn push(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ShadowError>;
-    /// What of Nigh's stands there now.
+    /// Nigh's versions of the object in the store.
     ///
     /// # Errors
-    /// The store's.
+    /// If the store cannot be read.
     async fn standing(&self, object: &ObjectId) -> Result<ShadowVersions, ObjectError>;
-    /// The place in the store's own order of the newest that this node has written there since it started; whoever
-    /// writes later must be above.
+    /// The place, in the store's order, of this node's newest write since it started; later writes must be above it.
     fn newest(&self) -> Option<SwiftTimestamp>;
 }

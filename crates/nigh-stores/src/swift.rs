@@ -1,11 +1,11 @@
-//! A store that is OpenStack Swift, by its own API.
+//! OpenStack Swift, by its own API.
 //!
-//! As for the S3 store: one request an operation, every key as it is, what Swift has no place for in user metadata
-//! that only Nigh reads (`carried`), a namespace's containers behind its prefix. Swift's own: the token (`session`),
-//! objects in parts (`large`), and the entity tag of such an object, which goes along in its content type.
+//! As in the S3 store, each operation is one request, keys are sent unchanged, metadata without a header is user metadata
+//! that only Nigh reads (`carried`), and each namespace has a prefix of containers. Swift differs by its token (`session`),
+//! by objects in parts (`large`), and by their entity tag, which is stored in the content type.
 //!
-//! The client is ours and not a storage library's: opendal 0.59 has no login of Keystone's, makes and lists no
-//! containers, folds keys, and gives an object's metadata and bytes by two requests.
+//! No storage library is used: opendal 0.59 has no login of Keystone, creates and lists no containers, folds keys, and
+//! gets metadata and bytes by two requests.
 
 pub mod auth;
 mod content_type;
@@ -35,28 +35,28 @@ use super::carried::{Dialect, from_headers, http_date, is_md5, to_headers};
 use super::connections::{Connections, NetworkLimits, check_endpoint};
 use super::payload::pieces;
 use super::wire::{Call, Wire, encode_path, encode_query};
-use super::{Payload, Shadows, Store, check_pin};
+use super::{ListQuery, Payload, Shadows, Store, check_pin};
 use crate::StoreAbilities;
 
 const STORE: &str = "swift";
 const DIALECT: Dialect = Dialect::of_headers(STORE, "x-object-meta-");
-/// The entries of a page.
+/// Objects on one page.
 const PAGE: usize = 1000;
-/// Containers of which it is known that they have no segments.
+/// The most containers that are remembered to have no segments.
 const CONTAINERS_MAX: usize = 10_000;
 
-/// Where a Swift is and who uses it.
+/// Where a Swift is, and the account that Nigh uses.
 #[derive(Clone, Debug)]
 pub struct SwiftConfig {
-    /// The login's address: TempAuth's `http://host:port/auth/v1.0`, or Keystone's `https://host:5000/v3`.
+    /// The URL for the login: TempAuth's `http://host:port/auth/v1.0`, or Keystone's `https://host:5000/v3`.
     pub auth_url: String,
-    /// Who logs in.
+    /// The credentials.
     pub login: SwiftLogin,
-    /// Which of the catalog's endpoints is used, with Keystone.
+    /// The endpoint in Keystone's catalog.
     pub endpoint: EndpointChoice,
-    /// For each namespace, what stands before its buckets' names. Namespaces that are not here have no buckets.
+    /// For each namespace, the prefix of its buckets' names. Other namespaces have no buckets.
     pub bucket_prefixes: BTreeMap<Namespace, String>,
-    /// How much it is asked, and how patiently.
+    /// Limits of the requests.
     pub limits: NetworkLimits,
 }
 
@@ -74,9 +74,9 @@ pub enum SwiftError {
 pub struct SwiftStore {
     wire: Wire<Session>,
     names: BucketNames,
-    /// Containers of segments that are known not to be there.
+    /// Containers without a container of segments.
     unsegmented: Mutex<HashSet<String>>,
-    /// What is between this node and Swift's middleware, if the store has shadows.
+    /// The state between this node and Swift's middleware, if the store has shadows.
     shadowing: Option<MiddlewareState>,
 }
 
@@ -84,7 +84,7 @@ fn store_error(operation: &'static str, reason: impl ToString) -> ObjectError {
     ObjectError::Store { store: STORE, operation, reason: reason.to_string() }
 }
 
-/// What an answer says of the object.
+/// The object's metadata in an answer.
 fn meta_of(object: &ObjectId, size: u64, answer: &mut StoreResponse) -> Result<ObjectMeta, ObjectError> {
     shadow::refuse_shadow(&answer.headers)?;
     content_type::drop_tag(&mut answer.headers);
@@ -109,7 +109,7 @@ impl SwiftStore {
     /// A store as `config` says. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the address is no URL, or two namespaces could meet.
+    /// If the URL is invalid, or one prefix begins with another.
     pub fn new(config: &SwiftConfig) -> Result<Self, SwiftError> {
         let auth_url = check_endpoint(&config.auth_url, true).map_err(SwiftError::Client)?;
         let connections = Connections::new(config.limits).map_err(SwiftError::Client)?;
@@ -122,7 +122,7 @@ impl SwiftStore {
         })
     }
 
-    /// A key goes as it is or not at all.
+    /// The path of an object; Swift cannot store keys with NUL.
     fn target(&self, object: &ObjectId) -> Result<String, ObjectError> {
         if object.key.as_str().contains('\0') {
             let why = "Swift takes no key with a NUL character; choose another key";
@@ -132,7 +132,7 @@ impl SwiftStore {
         Ok(format!("/{container}/{}", encode_path(object.key.as_str())))
     }
 
-    /// Sends a call that concerns `object`; what is missing, the key or the bucket, is found out.
+    /// Sends a call that concerns `object`; the error says whether the key or the bucket is missing.
     async fn send_for(&self, object: &ObjectId, call: &Call) -> Result<StoreResponse, ObjectError> {
         match self.wire.send(call).await {
             Ok(answer) => Ok(answer),
@@ -147,10 +147,7 @@ impl SwiftStore {
     async fn head_container(&self, namespace: &Namespace, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
         let name = self.names.on_store(namespace, bucket)?;
         let call = Call::new("head bucket", Method::HEAD, format!("/{name}"));
-        let answer = match self.wire.send(&call).await {
-            Err(error) if error.is_missing() => return Err(ObjectError::NoSuchBucket(bucket.clone())),
-            other => other.map_err(|error| self.wire.error(error, &call))?,
-        };
+        let answer = self.wire.send_for_bucket(&call, bucket).await?;
         let made = answer.headers.get(LAST_MODIFIED).and_then(|date| date.to_str().ok()).unwrap_or_default();
         Ok(BucketInfo { name: bucket.clone(), created: http_date(made) })
     }
@@ -166,7 +163,7 @@ impl SwiftStore {
         if is_md5(&meta.etag)
             && let Ok(md5) = HeaderValue::from_str(&meta.etag.0)
         {
-            // Swift checks it: what was damaged on the way is refused.
+            // Swift rejects bytes that were damaged in transfer.
             call = call.header(ETAG, md5);
         }
         let answer = self.send_for(object, &call).await?;
@@ -195,7 +192,7 @@ impl Store for SwiftStore {
         let call = Call::new("create bucket", Method::PUT, format!("/{name}"));
         match self.wire.send_or_fail(&call).await?.status {
             StatusCode::ACCEPTED => Err(ObjectError::BucketAlreadyOwnedByYou(bucket.clone())),
-            // Before anybody else knows of it.
+            // Marked before anybody else knows the bucket.
             _ => self.mark_used(namespace, bucket).await,
         }
     }
@@ -203,14 +200,7 @@ impl Store for SwiftStore {
     async fn delete_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
         let name = self.names.on_store(namespace, bucket)?;
         let call = Call::new("delete bucket", Method::DELETE, format!("/{name}"));
-        match self.wire.send(&call).await {
-            Ok(_) => {}
-            Err(error) if error.is_missing() => return Err(ObjectError::NoSuchBucket(bucket.clone())),
-            Err(error) if error.status() == Some(StatusCode::CONFLICT) => {
-                return Err(ObjectError::BucketNotEmpty(bucket.clone()));
-            }
-            Err(error) => return Err(self.wire.error(error, &call)),
-        }
+        self.wire.send_for_bucket(&call, bucket).await?;
         if let Err(error) = self.drop_segments_container(&name).await {
             tracing::warn!(%bucket, %error, "the bucket is gone; its container of segments could not be removed");
         }
@@ -297,9 +287,9 @@ impl Store for SwiftStore {
         range: Option<Range<u64>>,
         pinned: Option<&ETag>,
     ) -> Result<(ObjectMeta, ByteStream), ObjectError> {
-        // What is kept of it must be known to be kept: others' writes are told then.
+        // A cached copy needs the mark, because of which Swift reports outsiders' writes.
         self.mark_used(&object.namespace, &object.bucket).await?;
-        // Nothing of something: HTTP has no way to ask for that.
+        // HTTP cannot ask for an empty range.
         if range.as_ref().is_some_and(Range::is_empty) {
             let meta = self.head(object).await?;
             check_pin(&meta, pinned)?;
@@ -317,7 +307,7 @@ impl Store for SwiftStore {
         };
         let extent = answer.extent(range.as_ref())?;
         let meta = meta_of(object, extent.size, &mut answer)?;
-        // Headers and body of one answer are one version's: no second request can fall between them.
+        // Headers and body of one answer are of one version.
         check_pin(&meta, pinned)?;
         Ok((meta, answer.into_stream(extent.length)))
     }
@@ -334,7 +324,7 @@ impl Store for SwiftStore {
         }
     }
 
-    /// Swift replaces all metadata by what is sent, but the content type if none is, and leaves the bytes alone.
+    /// Swift replaces all metadata by the sent headers, except the content type if none is sent, and keeps the bytes.
     async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {
         let meta = ObjectMeta { tags: tags.clone(), ..self.head(object).await? };
         let mut call = Call::new("put tags", Method::POST, self.target(object)?);
@@ -343,37 +333,19 @@ impl Store for SwiftStore {
         self.send_for(object, &call).await.map(drop)
     }
 
-    async fn list(
-        &self,
-        namespace: &Namespace,
-        bucket: &BucketName,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ListedObject>, ObjectError> {
-        let name = self.names.on_store(namespace, bucket)?;
-        let mut listed: Vec<ListedObject> = Vec::new();
-        while listed.len() < limit {
-            let page = PAGE.min(limit - listed.len());
-            let mut target = format!("/{name}?format=json&limit={page}&prefix={}", encode_query(prefix));
-            if let Some(after) = listed.last().map(|last| last.key.as_str()).or(after) {
-                target.push_str(&format!("&marker={}", encode_query(after)));
-            }
-            let call = Call::new("list", Method::GET, target);
-            let answer = match self.wire.send(&call).await {
-                Err(error) if error.is_missing() => return Err(ObjectError::NoSuchBucket(bucket.clone())),
-                other => other.map_err(|error| self.wire.error(error, &call))?,
-            };
-            let text = answer.text().await?;
-            let entries = listing::parse_objects(&text).map_err(|error| store_error(call.operation, error))?;
+    async fn list(&self, query: ListQuery<'_>) -> Result<Vec<ListedObject>, ObjectError> {
+        let name = self.names.on_store(query.namespace, query.bucket)?;
+        let target = |after: Option<&str>, page: usize| {
+            let after = after.map(|after| format!("&marker={}", encode_query(after))).unwrap_or_default();
+            format!("/{name}?format=json&limit={page}&prefix={}{after}", encode_query(query.prefix))
+        };
+        let parse = |text: &[u8], page: usize| {
+            let objects = listing::parse_objects(text)?;
             // A page that is not full is the last: Swift refuses a limit that it would not keep.
-            let end = entries.len() < page;
-            listed.extend(entries);
-            if end {
-                break;
-            }
-        }
-        Ok(listed)
+            let is_last = objects.len() < page;
+            Ok((objects, is_last))
+        };
+        self.wire.list(query, PAGE, target, parse).await
     }
 }
 

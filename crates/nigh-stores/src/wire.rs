@@ -1,8 +1,7 @@
-//! Requests to a store over HTTP: how many at once, how long, how often again.
+//! Sends requests to a store over HTTP, with limits of number and time.
 //!
-//! Keys go onto the wire as they are, percent-encoded once: `a//b`, `/a`, `a/../b` and `a/` are four keys, and no
-//! step on the way (as a URL library would) may fold them. What is sent again is `retry`'s decision. What makes a
-//! request one that the store takes, a signature or a token, is an `Access`.
+//! Keys are sent unchanged, percent-encoded once: `a//b`, `/a`, `a/../b` and `a/` are four keys, and no step may fold them,
+//! as URL libraries do. `retry` decides which requests are sent again. An `Access` adds the signature or the token.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,17 +12,20 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{Method, StatusCode};
-use nigh_data::ObjectError;
+use nigh_data::{ListedObject, ObjectError};
+use nigh_terms::BucketName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::Semaphore;
 
+use super::ListQuery;
 use super::answer::StoreResponse;
-use super::connections::{Connections, head_of, not_sent};
-use super::retry::{Failure, RetryDecision, is_busy, retry_after};
+use super::connections::{Connections, head_of};
+use super::retry::{Failure, RetryDecision, retry_after};
+use super::wire_error::{WireError, not_sent};
 
-/// What may stand as it is in a path (RFC 3986, unreserved, and the slash).
+/// Characters that a path has unencoded (RFC 3986, unreserved, and the slash).
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
-/// What may stand as it is in a query's value.
+/// Characters that a query's value has unencoded.
 const QUERY: &AsciiSet = &PATH.add(b'/');
 
 /// A key as a part of a path.
@@ -39,16 +41,16 @@ pub(super) fn encode_query(text: &str) -> String {
 /// A request, before it is authorised.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    /// What it does, for messages.
+    /// The name of the operation, for messages.
     pub(super) operation: &'static str,
     pub(super) method: Method,
     /// Path below the store's URL, and query, encoded; empty or begins with a slash or `?`.
     pub(super) target: String,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) body: Vec<Bytes>,
-    /// True if it may be carried out twice, or late: it changes no object.
+    /// It changes no object, so it may be carried out twice, or late.
     repeatable: bool,
-    /// What the store needs for its work, beside the usual time to an answer.
+    /// The time that the store needs beyond the usual time to an answer.
     pub(super) work: Duration,
 }
 
@@ -58,7 +60,7 @@ impl Call {
         Self { operation, method, target, headers: Vec::new(), body: Vec::new(), repeatable, work: Duration::ZERO }
     }
 
-    /// Says of a request that writes something: it is no object.
+    /// Marks a request that writes, but changes no object.
     pub(super) fn repeatable(mut self) -> Self {
         self.repeatable = true;
         self
@@ -82,7 +84,7 @@ impl Call {
     }
 }
 
-/// What authorised a request: a number that changes when it is renewed.
+/// The number of an authorisation, which changes when it is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pass(pub(super) u64);
 
@@ -91,86 +93,14 @@ pub(super) struct Pass(pub(super) u64);
 pub(super) trait Access: Send + Sync {
     /// The store's kind, for messages.
     fn store(&self) -> &'static str;
-    /// Gives `head` the URL of `target` and what shows that it may be asked for.
+    /// Adds the URL of `target` and the authorisation to `head`.
     async fn authorise(&self, head: &mut Parts, target: &str) -> Result<Pass, WireError>;
-    /// A request with `pass` was refused as unauthorised. True if another may be had.
+    /// Renews an authorisation that the store rejected; false if there is no other.
     async fn is_renewed(&self, pass: Pass) -> bool;
     /// Code and message of a refusal's body.
     fn explain(&self, body: &[u8]) -> (String, String);
-    /// True if an answer of 503 says that nothing was written, not even in part.
+    /// Whether an answer of 503 says that nothing was written, not even a part.
     fn busy_wrote_nothing(&self) -> bool;
-}
-
-/// Why there is none.
-#[derive(Clone, Debug)]
-pub(super) enum WireError {
-    /// The store said no.
-    Refused { status: StatusCode, code: String, message: String, retry_after: Option<Duration> },
-    /// It was not sent.
-    NotSent(String),
-    /// It was not sent, and is not worth another attempt: a login that was refused.
-    NotAllowed(String),
-    /// Too many requests were under way before it.
-    Queued,
-    /// Nothing came, or nothing that could be read. It may have been carried out, or yet be.
-    Failed(String),
-}
-
-impl WireError {
-    /// How `retry` sees it, if it may be sent again at all.
-    pub(super) fn failure(&self) -> Option<Failure> {
-        match self {
-            Self::Refused { status, code, retry_after, .. } => Some(Failure::Refused {
-                status: *status,
-                busy: matches!(code.as_str(), "RequestTimeout" | "OperationAborted" | "SlowDown"),
-                retry_after: *retry_after,
-            }),
-            Self::NotSent(_) => Some(Failure::NotSent),
-            Self::Failed(_) => Some(Failure::NoAnswer),
-            Self::NotAllowed(_) | Self::Queued => None,
-        }
-    }
-
-    pub(super) fn status(&self) -> Option<StatusCode> {
-        match self {
-            Self::Refused { status, .. } => Some(*status),
-            _ => None,
-        }
-    }
-
-    pub(super) fn is_missing(&self) -> bool {
-        self.status() == Some(StatusCode::NOT_FOUND)
-    }
-
-    /// The store's error for what has no closer one.
-    pub(super) fn into_object_error(self, store: &'static str, operation: &'static str) -> ObjectError {
-        let because = |reason| ObjectError::Store { store, operation, reason };
-        match self {
-            Self::Refused { status, .. } if is_busy(status) => {
-                ObjectError::SlowDown("the store behind asks for fewer requests")
-            }
-            Self::Queued => ObjectError::SlowDown("too many requests to the store behind are under way"),
-            // A gateway's words for a store that does not answer it.
-            Self::Refused {
-                status: status @ (StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT), message, ..
-            } => ObjectError::StoreSilent { store, operation, reason: format!("{status} {message}") },
-            Self::Refused { status, code, message, .. } => {
-                let hint = match status {
-                    StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                        "; check the store's access key, its rights, and this machine's clock"
-                    }
-                    StatusCode::MOVED_PERMANENTLY | StatusCode::BAD_REQUEST => {
-                        "; check the store's endpoint and region"
-                    }
-                    _ => "",
-                };
-                because(format!("{status} {code} {message}{hint}"))
-            }
-            Self::NotSent(reason) => ObjectError::StoreUnreached { store, operation, reason },
-            Self::Failed(reason) => ObjectError::StoreSilent { store, operation, reason },
-            Self::NotAllowed(reason) => because(reason),
-        }
-    }
 }
 
 /// The client of one store.
@@ -187,7 +117,7 @@ impl<A: Access> Wire<A> {
         Self { connections, access, requests }
     }
 
-    /// Sends `call`, again if that is in order, and returns its successful answer.
+    /// Sends `call`, repeatedly if `retry` allows it, and returns its successful answer.
     pub(super) async fn send(&self, call: &Call) -> Result<StoreResponse, WireError> {
         let policy = self.connections.limits().retry;
         let (mut attempt, mut renewed, mut doubted) = (1, false, false);
@@ -196,8 +126,8 @@ impl<A: Access> Wire<A> {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
-            // A pass that was refused was taken for nothing: the request did not happen. Once is enough: a new pass
-            // that is refused as well is no matter of time.
+            // A store does nothing for a request with a rejected authorisation, so the request is sent again with a new
+            // one; but only once, because a new one that is rejected has not expired.
             if error.status() == Some(StatusCode::UNAUTHORIZED)
                 && let Some(pass) = pass
                 && !renewed
@@ -211,7 +141,7 @@ impl<A: Access> Wire<A> {
             let next = failure.map(|why| policy.next(attempt, why, call.repeatable, rand::random()));
             let Some(RetryDecision::Wait(wait)) = next else {
                 return Err(match error {
-                    // An attempt before it may have come there.
+                    // An earlier attempt may have reached the store.
                     WireError::NotSent(reason) if doubted => WireError::Failed(reason),
                     error => error,
                 });
@@ -245,20 +175,57 @@ impl<A: Access> Wire<A> {
         Err((WireError::Refused { status, code, message, retry_after }, Some(pass)))
     }
 
-    /// As `send`; what has no closer error is the store's.
+    /// As `send`, with the general error of the store.
     pub(super) async fn send_or_fail(&self, call: &Call) -> Result<StoreResponse, ObjectError> {
         self.send(call).await.map_err(|error| self.error(error, call))
     }
 
-    /// The store's error for what has no closer one. A write of an object may have come through in part though the
-    /// store says that it is busy, if it is one that says so then.
+    /// Sends `call`, which concerns `bucket`: an answer of 404 says that the bucket is missing, 409
+    /// to a deletion that it has objects.
+    pub(super) async fn send_for_bucket(&self, call: &Call, bucket: &BucketName) -> Result<StoreResponse, ObjectError> {
+        self.send(call).await.map_err(|error| match error.status() {
+            Some(StatusCode::NOT_FOUND) => ObjectError::NoSuchBucket(bucket.clone()),
+            Some(StatusCode::CONFLICT) if call.method == Method::DELETE => ObjectError::BucketNotEmpty(bucket.clone()),
+            _ => self.error(error, call),
+        })
+    }
+
+    /// Lists objects page by page. `target` asks for the objects behind a key, up to a number; `parse` reads them and
+    /// says whether the page was the last.
+    pub(super) async fn list(
+        &self,
+        query: ListQuery<'_>,
+        page_max: usize,
+        target: impl Fn(Option<&str>, usize) -> String + Send,
+        parse: impl Fn(&[u8], usize) -> Result<(Vec<ListedObject>, bool), String> + Send,
+    ) -> Result<Vec<ListedObject>, ObjectError> {
+        let mut listed: Vec<ListedObject> = Vec::new();
+        while listed.len() < query.limit {
+            let page = page_max.min(query.limit - listed.len());
+            // The last key marks the place as well as a continuation token, and does not expire.
+            let after = listed.last().map(|last| last.key.as_str()).or(query.after);
+            let call = Call::new("list", Method::GET, target(after, page));
+            let text = self.send_for_bucket(&call, query.bucket).await?.text().await?;
+            let store = self.access.store();
+            let failed = |reason| ObjectError::Store { store, operation: call.operation, reason };
+            let (objects, is_last) = parse(&text, page).map_err(failed)?;
+            listed.extend(objects);
+            if is_last {
+                break;
+            }
+        }
+        Ok(listed)
+    }
+
+    /// The general error of the store. A store that is busy may have written a part of an object, unless its `Access`
+    /// says otherwise.
     pub(super) fn error(&self, error: WireError, call: &Call) -> ObjectError {
         let store = self.access.store();
         match error {
             WireError::Refused { status: StatusCode::SERVICE_UNAVAILABLE, message, .. }
                 if !call.repeatable && !self.access.busy_wrote_nothing() =>
             {
-                let reason = format!("503 {message}; the write may have come through in part");
+                let reason = format!("503 {message}; a part of the object may have been written");
                 ObjectError::StoreSilent { store, operation: call.operation, reason }
             }
             error => error.into_object_error(store, call.operation),

@@ -20,7 +20,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use nigh_data::{Attributes, ETag, ObjectError, ObjectId, ObjectMeta, Segment, Tags, WriteConditions};
 use nigh_stores::cloud::{CloudConfig, CloudService, CloudStore, GcsAccount};
-use nigh_stores::{NetworkLimits, Payload, Store};
+use nigh_stores::{ListQuery, NetworkLimits, Payload, Store};
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, SecretKey, Sequence, Timestamp, Token, Version};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -249,7 +249,8 @@ async fn exercise(store: &CloudStore) {
         assert_eq!(read(store, &id("cloud", key), None).await.1, key.as_bytes());
     }
     let list = async |prefix: &str, after: Option<&str>, limit| {
-        let page = store.list(&namespace(), &bucket, prefix, after, limit).await.unwrap();
+        let page =
+            store.list(ListQuery { prefix, after, ..ListQuery::first(&namespace(), &bucket, limit) }).await.unwrap();
         page.into_iter().map(|listed| listed.key.as_str().to_owned()).collect::<Vec<_>>()
     };
     let all = ["folder/a b+c", "folder/one.txt", "folder/zz", "folder/ü?x=1&y#z%2F", "other"];

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use nigh_data::{Attributes, ETag, ObjectId, ObjectMeta, Tags};
 use nigh_stores::directory::DirectoryStore;
-use nigh_stores::{Payload, Store};
+use nigh_stores::{ListQuery, Payload, Store};
 use nigh_terms::{BucketName, Namespace, ObjectKey, SystemClock, Timestamp, Token, Version};
 
 /// Set in the child that writes until it is killed: the store's root.
@@ -110,6 +110,6 @@ async fn every_acknowledged_write_survives_a_kill_of_the_process() {
         assert_eq!((read.concat(), meta), content(round));
     }
     let first = object(0);
-    assert_eq!(store.list(&first.namespace, &first.bucket, "", None, 100).await.unwrap().len(), KEYS);
+    assert_eq!(store.list(ListQuery::first(&first.namespace, &first.bucket, 100)).await.unwrap().len(), KEYS);
     assert_eq!(std::fs::read_dir(root.path().join("staging")).unwrap().count(), 0);
 }

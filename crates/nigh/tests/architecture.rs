@@ -37,7 +37,7 @@ const FLOORS: [(&str, u8); 27] = [
 ];
 
 /// The arrows between crates of one floor.
-const SIBLINGS: [(&str, &str); 16] = [
+const SIBLINGS: [(&str, &str); 17] = [
     ("nigh-data", "nigh-engine"),
     ("nigh-functions", "nigh-engine"),
     ("nigh-objects", "nigh-data"),
@@ -52,6 +52,7 @@ const SIBLINGS: [(&str, &str); 16] = [
     ("nigh-schedule", "nigh-learn"),
     ("nigh-stores", "nigh-data"),
     ("nigh-stores", "nigh-engine"),
+    ("nigh-stores", "nigh-http"),
     ("nigh-ways", "nigh-sizing"),
     ("nigh-workflow", "nigh-dispatch"),
 ];

@@ -47,8 +47,8 @@ fn an_authority_issues_certificates_that_are_shown_and_renewed_and_no_key_is_pri
     let serial = |path: &Path| std::fs::read(path.join("ca/n1.crt")).unwrap();
     let before = serial(path);
     let there = refused(path, &["certificates", "issue", "ca", "n1"]);
-    assert!(there.contains("is there already") && there.contains("--renew"), "{there}");
-    assert!(refused(path, &["certificates", "init", "ca", "--cluster", "lab"]).contains("is there already"));
+    assert!(there.contains("exists already") && there.contains("--renew"), "{there}");
+    assert!(refused(path, &["certificates", "init", "ca", "--cluster", "lab"]).contains("exists already"));
     assert_eq!(serial(path), before);
     run(&["certificates", "issue", "ca", "n1", "--renew"]);
     assert_ne!(serial(path), before);

@@ -1,4 +1,4 @@
-//! The files of a journal, behind two small traits so that tests can cut, tear and fail every write.
+//! The files of a journal, behind two small traits, so that tests can shorten, tear and fail every write.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -13,7 +13,7 @@ use crate::LockFile;
 
 /// Parts of one `pwritev` (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
-/// Bytes zeroed at a time; each is synced, so that nobody's commit waits for a whole segment of zeros.
+/// Bytes zeroed and synced at a time, so that no commit waits for a whole segment of zeros.
 const ZEROES: usize = 1 << 20;
 /// Held by the process that has the journal open.
 const LOCK: &str = "lock";
@@ -22,17 +22,17 @@ const LOCK: &str = "lock";
 pub(super) trait SegmentFile: Send + Sync {
     /// Its length.
     fn bytes(&self) -> io::Result<u64>;
-    /// Fills `to` from `offset`; short of that it fails.
+    /// Fills `to` from `offset`; fails if the file is too short.
     fn read_at(&self, to: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes `parts` one after another from `offset`. Not durable.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
-    /// What was written is durable.
+    /// Makes all written bytes durable.
     fn sync(&self) -> io::Result<()>;
-    /// Has the disk begin with what was written there; a hint.
+    /// Hints that the disk should begin writing these bytes.
     fn begin_writing(&self, offset: u64, bytes: u64);
-    /// What is read from now on comes from the disk, as far as it is there; a hint.
+    /// Hints that later reads should come from the disk, not from the page cache.
     fn drop_cache(&self);
-    /// Makes the file `bytes` long, the new part durable zeros whose writing needs no further metadata.
+    /// Extends the file to `bytes` with durable zeros, so that later writes need no new metadata.
     fn extend(&self, bytes: u64) -> io::Result<()>;
 }
 
@@ -42,9 +42,9 @@ pub(super) trait Folder: Send + Sync {
     fn names(&self) -> io::Result<Vec<String>>;
     /// Opens a file.
     fn open(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>>;
-    /// Makes an empty file; what had the name is gone.
+    /// Creates an empty file, in place of a file of this name.
     fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>>;
-    /// Gives a file another name, durably.
+    /// Renames a file durably.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -52,14 +52,14 @@ pub(super) trait Folder: Send + Sync {
     fn copy(&self, from: &str, to: &str) -> io::Result<()>;
 }
 
-/// A folder of the file system, held by this process alone until this is dropped.
+/// A folder of the file system, locked by this process until it is dropped.
 pub(super) struct DiskFolder {
     path: PathBuf,
     _lock: LockFile,
 }
 
 impl DiskFolder {
-    /// Opens `path`, made if `make` says so. None if another process has it open.
+    /// Opens `path`, and creates it if `make`. None if another process has it open.
     pub(super) fn hold(path: &Path, make: bool) -> io::Result<Option<Self>> {
         if make {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;

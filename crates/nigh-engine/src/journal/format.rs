@@ -1,8 +1,8 @@
 //! The bytes of a segment: its header and its records, as docs/design/journal.md draws them. Pure.
 //!
-//! A record's head (with its names and lists) and its body have a CRC-32C each, so that a damaged body can still be
-//! called by its object's name. Every head says which use of its file it belongs to (generation, salt), where it stands,
-//! which record was written before it, and up to where all was on the disk by then: recovery needs no other source.
+//! A record's head (with its names and lists) and its body have a CRC-32C each: of a damaged body the object is still known.
+//! Every head names the use of its file (generation, salt), its place, the record written before it, and the place up to
+//! which all was on the disk at that time: recovery needs no other source.
 
 use nigh_terms::{Epoch, Version};
 
@@ -12,22 +12,22 @@ use crate::commit_format::{
 };
 use crate::ledger::{ABOUT_MAX_BYTES, PIECES_MAX, PieceId, Record};
 
-/// The format that this build writes: since 2 there are records of transactions.
+/// The format that this build writes; format 2 added records of transactions.
 pub(super) const FORMAT: u32 = 2;
-/// The oldest that it reads. What it writes into goes before to its own.
+/// The oldest format that this build reads. It writes only into segments of its own format.
 const OLDEST_FORMAT: u32 = 1;
 pub(super) const MAGIC: [u8; 8] = *b"NIGHJRNL";
-/// What a disk writes whole or not at all, bytes.
+/// The bytes that a disk writes atomically.
 pub(super) const SECTOR: u32 = 512;
-/// Where the first record of a segment may begin.
+/// The place of the first record of a segment.
 pub(super) const FIRST_RECORD: u32 = 4096;
-/// The bytes of a segment's header, at the begin of its first sector and of its last.
+/// The length of a segment's header, which is at the begin of its first and of its last sector.
 pub(super) const HEADER_BYTES: usize = 64;
-/// The bytes of what all heads begin with.
+/// The length of the common part of all heads.
 pub(super) const HEAD_BYTES: u32 = 64;
 /// Records begin at multiples of this.
 const ALIGN: u32 = 8;
-/// The versions that one record of stored ones names at most.
+/// The most versions in one notice of stored writes.
 pub(super) const STORED_MAX: usize = 4000;
 /// The longest head: the longest `about`, three names, the most pieces.
 pub(super) const HEAD_MAX_BYTES: u32 = HEAD_BYTES + 64 + ABOUT_MAX_BYTES as u32 + 4096 + 16 * PIECES_MAX as u32;
@@ -37,12 +37,12 @@ const PIECE: u8 = 2;
 const STORED: u8 = 3;
 const LIFE: u8 = 4;
 
-/// The next place for a record at or behind `offset`.
+/// The next place for a record at or after `offset`.
 pub(super) const fn aligned(offset: u32) -> u32 {
     offset.next_multiple_of(ALIGN)
 }
 
-/// The next sector at or behind `offset`.
+/// The next sector at or after `offset`.
 pub(super) const fn next_sector(offset: u32) -> u32 {
     offset.next_multiple_of(SECTOR)
 }
@@ -67,22 +67,22 @@ impl Position {
     }
 }
 
-/// What a segment says of itself.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
-    /// Which use of a file this is, counted over all files; never twice the same.
+    /// The number of this use of a file, counted over all files and never repeated.
     pub(super) generation: u64,
-    /// Drawn for this use: what a client stores cannot be taken for a record.
+    /// A random number of this use, so that a client's bytes cannot pass for a record.
     pub(super) salt: u64,
-    /// The oldest generation there was when this one was made.
+    /// The oldest generation in use when this one began.
     pub(super) oldest: u64,
-    /// The epoch then.
+    /// The epoch at that time.
     pub(super) epoch: Epoch,
     /// The file's length.
     pub(super) bytes: u32,
 }
 
-/// Why a header is not one.
+/// Why a header is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadHeader {
     Damaged,
@@ -125,44 +125,44 @@ impl SegmentHeader {
         if possible { Ok(header) } else { Err(BadHeader::Damaged) }
     }
 
-    /// True if a header that can be read was written by a build that knows less.
+    /// Whether the header is of an older format.
     pub(super) fn is_older(bytes: &[u8]) -> bool {
         bytes.len() >= HEADER_BYTES && u32_at(bytes, 8) < FORMAT
     }
 
-    /// Where records must end: the last sector holds the header again.
+    /// The end of the records: the last sector has the second copy of the header.
     pub(super) const fn records_end(&self) -> u32 {
         self.bytes - SECTOR
     }
 }
 
-/// What every head has beside its own content.
+/// The common part of all heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) salt: u64,
     pub(super) position: Position,
-    /// The epoch of the journal's life that wrote it.
+    /// The epoch that wrote it.
     pub(super) life: Epoch,
     /// The record written before it.
     pub(super) previous: Position,
-    /// All before this place was on the disk when it was written.
+    /// The place up to which all was on the disk when it was written.
     pub(super) durable: Position,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// A write; its body is the record's, or that of the pieces it names.
+    /// A write. Its body is the record's, or that of the named pieces.
     Commit(Box<Commit>),
     /// A piece; the record's body.
     Piece(PieceId),
-    /// These are in the store.
+    /// The store has these versions.
     Stored(Vec<Version>),
-    /// A life begins: what stands between the record named as the one before and this was never acknowledged.
+    /// An epoch begins: records between the named predecessor and this one were never acknowledged.
     Life,
 }
 
-/// What a record is to say.
+/// The content of a record to write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ContentRef<'a> {
     Commit(&'a Commit),
@@ -210,7 +210,7 @@ pub(super) fn commit_bytes(record: &Record, pieces: usize) -> u32 {
     aligned(HEAD_BYTES + content_bytes(record, pieces) as u32)
 }
 
-/// Writes a head behind what is in `out`; its body follows it on the disk.
+/// Appends a head to `out`; its body follows it on the disk.
 pub(super) fn encode(out: &mut Vec<u8>, frame: &Frame, content: ContentRef<'_>, body: BodyRef) {
     let start = out.len();
     let (kind, change) = match content {
@@ -235,7 +235,7 @@ pub(super) fn encode(out: &mut Vec<u8>, frame: &Frame, content: ContentRef<'_>, 
     set_frame(&mut out[start..], frame);
 }
 
-/// Says in `head` where and when it is written, and closes it with its checksum.
+/// Writes the place, the predecessor and the checksum into `head`.
 fn set_frame(head: &mut [u8], frame: &Frame) {
     head[8..16].copy_from_slice(&frame.position.generation().to_le_bytes());
     head[16..24].copy_from_slice(&frame.salt.to_le_bytes());
@@ -256,7 +256,7 @@ pub(super) fn is_head(head: &[u8], position: Position) -> bool {
         && u32_at(head, 0) == crc32c(&head[4..])
 }
 
-/// Writes a head that was read behind what is in `out`, for its new place.
+/// Appends a copy of a head to `out`, for its new place.
 pub(super) fn encode_copy(out: &mut Vec<u8>, frame: &Frame, head: &[u8]) {
     let start = out.len();
     out.extend_from_slice(head);
@@ -286,7 +286,7 @@ pub(super) fn decode(segment: &[u8], header: &SegmentHeader, offset: u32) -> Opt
         return None;
     }
     let body = BodyRef { bytes: u32_at(head, 40), crc: u32_at(head, 44) };
-    // A body that a truncated file lacks is a damaged body; one beyond the segment's end is no record.
+    // A body that a truncated file lacks is damaged; a body beyond the segment's end means that there is no record.
     if u64::from(offset) + u64::from(bytes) + u64::from(body.bytes) > u64::from(header.records_end()) {
         return None;
     }

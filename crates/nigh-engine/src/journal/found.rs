@@ -1,4 +1,4 @@
-//! Reads the files of a journal: which are segments, what their headers say, what records they hold.
+//! Reads the files of a journal: the segments, their headers and their records.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::recovery::SegmentFound;
 use super::report::{Damage, DamageKind};
 use super::scan::scan;
 
-/// What segment files are called.
+/// The prefix of segment files.
 const PREFIX: &str = "segment-";
 
 /// A segment file.
@@ -19,28 +19,28 @@ pub(super) struct FoundFile {
     pub(super) number: u32,
     pub(super) file: Arc<dyn SegmentFile>,
     pub(super) header: SegmentHeader,
-    /// Shorter than it was made.
+    /// The file is shorter than it was.
     pub(super) truncated: bool,
-    /// Its header does not stand whole and in this build's form in both places.
+    /// A copy of its header is damaged or of an older format.
     pub(super) uneven: bool,
 }
 
-/// All that is in a journal's folder.
+/// The content of a journal's folder.
 #[derive(Default)]
 pub(super) struct FoundFiles {
     /// In the order of their generations.
     pub(super) files: Vec<FoundFile>,
-    /// What they hold, in the same order.
+    /// Their records, in the same order.
     pub(super) segments: Vec<SegmentFound>,
-    /// What is damaged, records apart.
+    /// Damage, except of records.
     pub(super) damage: Vec<Damage>,
-    /// Segment files that cannot be looked into.
+    /// Segment files that cannot be read.
     pub(super) unusable: Vec<String>,
     pub(super) last_number: u32,
     pub(super) bytes: u64,
 }
 
-/// What a segment is called.
+/// The name of a segment.
 pub(super) fn file_name(number: u32) -> String {
     format!("{PREFIX}{number:06}")
 }
@@ -51,7 +51,7 @@ pub(super) fn number_of(name: &str) -> Option<u32> {
     digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// Reads all segments. With `fresh` what is read comes from the disk, and what comes is on it.
+/// Reads all segments. `fresh`: from the disk, so that all that it reads is durable.
 pub(super) fn read(folder: &dyn Folder, fresh: bool) -> Result<FoundFiles, JournalError> {
     let io = |name: &str| {
         let name = name.to_owned();
@@ -113,7 +113,7 @@ enum Headers {
     Newer(u32),
 }
 
-/// What the two copies of a header say together.
+/// The header from its two copies.
 fn headers(file: &dyn SegmentFile, length: u64) -> io::Result<Headers> {
     let mut is_older = false;
     let mut at = |offset: u64| {
@@ -130,7 +130,7 @@ fn headers(file: &dyn SegmentFile, length: u64) -> io::Result<Headers> {
     let second = at(end)?;
     Ok(match (first, second) {
         (Ok(first), Ok(second)) => {
-            // A crash while the segment was begun anew: nobody needed what was in it.
+            // A crash came while the segment was begun again, so its old records were not needed.
             let header = if second.generation > first.generation { second } else { first };
             Headers::Whole { header, uneven: is_older || first != second, damaged: None }
         }

@@ -1,4 +1,4 @@
-//! Looks into a journal that nobody has open, and changes nothing.
+//! Inspects a journal that no process has open, and changes nothing.
 
 use std::io;
 use std::path::Path;
@@ -16,22 +16,22 @@ use super::scan::scan;
 /// A record of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InspectedRecord {
-    /// The record, as recovery would give it.
+    /// The record, as recovery would return it.
     pub record: RecoveredRecord,
-    /// True if the store is known to hold it: its room waits to be used again.
+    /// True if the store is known to have it.
     pub stored: bool,
 }
 
-/// What a journal holds.
+/// The content of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalInspection {
     /// The highest epoch in it.
     pub epoch: Epoch,
-    /// Its whole records, in the order of versions.
+    /// Its undamaged records, in the order of versions.
     pub records: Vec<InspectedRecord>,
     /// What is damaged.
     pub damage: Vec<Damage>,
-    /// Where a crash cut it off, if a write was under way.
+    /// The place where a crash cut off a write.
     pub torn: Option<TornTail>,
     /// Segments read.
     pub segments: usize,
@@ -39,10 +39,10 @@ pub struct JournalInspection {
     pub bytes: u64,
 }
 
-/// Looks into the journal in `folder`; one that is not there is empty.
+/// Inspects the journal in `folder`; a missing journal is empty.
 ///
 /// # Errors
-/// If a process has it open, its format is newer, or the system refuses.
+/// If a process has the journal open, its format is newer, or it cannot be read.
 pub fn inspect(folder: &Path) -> Result<JournalInspection, JournalError> {
     let held = match DiskFolder::hold(folder, false) {
         Ok(held) => held.ok_or_else(|| JournalError::Held(folder.to_owned()))?,

@@ -1,5 +1,5 @@
-//! What of the journal is still needed: records that the store does not hold, pieces that somebody may yet name, and
-//! how much of each segment they keep. No I/O; callers hold a lock around it.
+//! The index of what is still needed in the journal: unpushed records, pieces that a record may still name, and their share
+//! of each segment. No I/O; callers hold a lock around it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::ledger::PieceId;
 /// An object, as records name it.
 pub(super) type ObjectName = (ShardId, Namespace, BucketName, ObjectKey);
 
-/// Where a record stands.
+/// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) position: Position,
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-/// A record that the store is not known to hold.
+/// An unpushed record.
 #[derive(Debug)]
 pub(super) struct LiveRecord {
     pub(super) object: Arc<ObjectName>,
@@ -53,7 +53,7 @@ struct LivePiece {
     named: bool,
 }
 
-/// A segment in use, and what of it is needed.
+/// A segment in use, with its needed bytes.
 pub(super) struct Segment {
     pub(super) generation: u64,
     pub(super) name: String,
@@ -61,7 +61,7 @@ pub(super) struct Segment {
     /// Its file's length.
     pub(super) bytes: u32,
     pub(super) needed_bytes: u64,
-    /// True once a record in it could not be copied forward: it must wait for the store.
+    /// True once a record could not be copied out of it: it waits for the store.
     pub(super) unmovable: bool,
 }
 
@@ -75,14 +75,14 @@ pub(super) enum Item {
 /// The index.
 #[derive(Default)]
 pub(super) struct LiveIndex {
-    /// Oldest first; the last is written to.
+    /// Oldest first; the last one is being written.
     pub(super) segments: VecDeque<Segment>,
     records: BTreeMap<Version, LiveRecord>,
     pieces: HashMap<PieceId, LivePiece>,
     objects: HashMap<Arc<ObjectName>, Vec<Version>>,
     body_bytes: u64,
-    /// What no record says to be stored yet, though it is. Under the same lock as the rest: whoever sees that a segment
-    /// is not needed sees the notices that say why.
+    /// Stored versions that no notice records yet. Under the same lock as the rest: a reader that sees that a segment is not
+    /// needed also sees these.
     pub(super) notices: VecDeque<Version>,
 }
 
@@ -100,7 +100,7 @@ impl LiveIndex {
         self.records.get(&version)
     }
 
-    /// All that live.
+    /// All needed records.
     #[cfg(test)]
     pub(super) fn versions(&self) -> Vec<Version> {
         self.records.keys().copied().collect()
@@ -132,20 +132,20 @@ impl LiveIndex {
         }
     }
 
-    /// A piece is on its way.
+    /// Adds a piece that is being written.
     pub(super) fn add_piece(&mut self, id: PieceId, place: Place) {
         self.take_room(&place);
         self.pieces.insert(id, LivePiece { place, named: false });
     }
 
-    /// True if `piece` is there, as it says, and no record names it.
+    /// Whether `piece` is in the journal and no record names it.
     pub(super) fn is_unnamed(&self, piece: &PieceRef) -> bool {
         let fits =
             |found: &LivePiece| !found.named && found.place.body == BodyRef { bytes: piece.bytes, crc: piece.crc };
         self.pieces.get(&piece.id).is_some_and(fits)
     }
 
-    /// A record names these pieces: they go with it.
+    /// Binds pieces to the record that names them.
     pub(super) fn name_pieces(&mut self, pieces: &[PieceRef]) {
         for piece in pieces {
             if let Some(found) = self.pieces.get_mut(&piece.id) {
@@ -154,7 +154,7 @@ impl LiveIndex {
         }
     }
 
-    /// Nobody will name this piece.
+    /// Frees a piece that no record will name.
     pub(super) fn release(&mut self, id: PieceId) {
         if self.pieces.get(&id).is_some_and(|piece| !piece.named) {
             self.remove_piece(id);
@@ -167,7 +167,7 @@ impl LiveIndex {
         }
     }
 
-    /// A record is in the journal.
+    /// Adds a record.
     pub(super) fn add_record(&mut self, version: Version, object: ObjectName, place: Place, pieces: Vec<PieceRef>) {
         self.take_room(&place);
         self.name_pieces(&pieces);
@@ -180,8 +180,8 @@ impl LiveIndex {
         self.records.insert(version, record);
     }
 
-    /// The store holds `version`: it and the older ones of its object are not needed any more. They are given oldest
-    /// first, so that no notice of a newer one comes to stand alone.
+    /// Notes that the store has `version`: it and older versions of its object are not needed any more. Adds the notices
+    /// oldest first, so that a notice of a newer version is never alone.
     pub(super) fn stored(&mut self, version: Version) -> Vec<Version> {
         let Some(object) = self.records.get(&version).map(|record| Arc::clone(&record.object)) else {
             return Vec::new();
@@ -204,14 +204,14 @@ impl LiveIndex {
         done
     }
 
-    /// What is needed of `generation`.
+    /// The needed records and pieces of `generation`.
     pub(super) fn movable(&self, generation: u64) -> Vec<(Item, Place)> {
         let pieces = self.pieces.iter().map(|(&id, piece)| (Item::Piece(id), piece.place));
         let records = self.records.iter().map(|(&version, record)| (Item::Record(version), record.place));
         pieces.chain(records).filter(|(_, place)| place.position.generation() == generation).collect()
     }
 
-    /// There is a copy at `to`, on the disk.
+    /// Notes a durable copy at `to`.
     pub(super) fn moved(&mut self, item: Item, to: Place) {
         let place = match item {
             Item::Piece(id) => self.pieces.get_mut(&id).map(|piece| &mut piece.place),

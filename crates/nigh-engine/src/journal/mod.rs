@@ -1,8 +1,8 @@
-//! The journal: the ledger of one machine. Preallocated segment files, one thread that writes, one `fdatasync` for all
-//! that waits, before any of it is acknowledged.
+//! The journal: the ledger of one machine. It has preallocated segment files and one writer thread, which makes all waiting
+//! writes durable by one `fdatasync` before it acknowledges them.
 //!
-//! Format, commit and proof of recovery: docs/design/journal.md. `format`, `scan`, `recovery`, `live` and
-//! `requests` are pure; `disk` is all that touches files.
+//! docs/design/journal.md has the format, the commit and the proof of recovery. `format`, `scan`, `recovery`, `live` and
+//! `requests` are pure; only `disk` touches files.
 
 mod disk;
 mod format;

@@ -1,7 +1,7 @@
-//! Opens a journal: what counts is recovered, an epoch is taken, and writing goes on behind the last record that counts.
+//! Opens a journal: recovers its valid records, takes an epoch, and continues after the last valid record.
 //!
-//! What is damaged stays where it is until its segment is used again, and a copy of the file is kept aside for good;
-//! files that cannot be looked into are put aside themselves.
+//! Damaged records stay in their segment until it is used again, and a copy of the damaged file is kept permanently.
+//! Unreadable files are moved aside.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -25,9 +25,9 @@ use super::writer::Writer;
 use super::{JournalError, OnDamage};
 use crate::requests::Requests;
 
-/// What a damaged file, or its copy, is called.
+/// The suffix of damaged files and their copies.
 const ASIDE: &str = "damaged-";
-/// Files kept aside; with more the journal does not open.
+/// The most files kept aside; with more, the journal does not open.
 const ASIDE_MAX: usize = 16;
 
 /// What opening is told.
@@ -81,7 +81,7 @@ pub(super) fn open(
     Ok((Writer::new(room, requests), shared, recovered))
 }
 
-/// Copies what is damaged, and puts away what cannot be looked into.
+/// Copies damaged files, and moves unreadable files aside.
 fn keep_aside(
     folder: &dyn Folder,
     names: &[String],
@@ -116,7 +116,7 @@ fn keep_aside(
     Ok(())
 }
 
-/// What lives, which requests are known, and what is not known to be stored; `tail` is the last segment that counts.
+/// The index, the known requests and the unpushed records; `tail` is the last valid segment.
 fn index(files: &[FoundFile], tail: usize, outcome: Outcome) -> (LiveIndex, Requests, Vec<RecoveredRecord>) {
     let mut live = LiveIndex::default();
     live.segments.extend(files.iter().take(tail + 1).map(|file| {
@@ -148,7 +148,7 @@ fn index(files: &[FoundFile], tail: usize, outcome: Outcome) -> (LiveIndex, Requ
     (live, requests, records)
 }
 
-/// Begins a life behind the last record that counts, in segment number `tail` or, if that has no room, in the next.
+/// Begins an epoch after the last valid record, in segment `tail` or, if that has no room, in the next.
 fn begin(
     folder: Arc<dyn Folder>,
     opening: &JournalOpenOptions,
@@ -165,7 +165,7 @@ fn begin(
     let mut active = None;
     for (at, FoundFile { name, file, header, truncated, uneven, .. }) in found.files.into_iter().enumerate() {
         if at > tail {
-            // What may stand there was never acknowledged; with another salt it is gone.
+            // Records there were never acknowledged; another salt makes them invalid.
             let header = SegmentHeader { salt: (opening.salt)(), epoch, oldest: oldest.unwrap_or(1), ..header };
             begin_anew(&*file, &header).map_err(failed("beginning anew with", &name))?;
             ready.push_back(PreparedSegment { name, file, header });

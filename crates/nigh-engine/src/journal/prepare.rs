@@ -1,6 +1,6 @@
-//! Makes segments ready ahead of need, on a thread of its own: a new one is zeroed, an old one gets a new header.
+//! Prepares segments ahead of need, on a thread of its own: a new segment is zeroed, an old one gets a new header.
 //!
-//! A segment that is used again is not zeroed: no old record has the new generation and salt.
+//! An old segment is not zeroed, because no old record has the new generation and salt.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use std::thread::JoinHandle;
 use super::disk::{Folder, SegmentFile};
 use super::format::{SECTOR, SegmentHeader};
 
-/// What a file is called until it is a segment.
+/// The name of a file before it is a segment.
 pub(super) const UNFINISHED: &str = ".new";
 
-/// A segment that nothing is written to yet.
+/// An empty segment.
 pub(super) struct PreparedSegment {
     pub(super) name: String,
     pub(super) file: Arc<dyn SegmentFile>,
     pub(super) header: SegmentHeader,
 }
 
-/// What is to be made ready.
+/// A segment to prepare.
 pub(super) struct SegmentRequest {
     pub(super) name: String,
-    /// The file to use again; none: a new one.
+    /// The file to use again; none for a new one.
     pub(super) file: Option<Arc<dyn SegmentFile>>,
     pub(super) header: SegmentHeader,
 }
 
-/// Why a segment is not there.
+/// Why a segment could not be prepared.
 #[derive(Debug)]
 pub(super) enum NotReady {
-    /// A new one could not be made: there is no room, and nothing is lost.
+    /// There is no room for a new one; nothing is lost.
     New(io::Error),
-    /// An old one could not be used again: what the disk holds is not known.
+    /// An old one could not be used again: the content of the disk is unknown.
     Again(io::Error),
 }
 
-/// Makes one ready; durable when this returns.
+/// Prepares a segment, which is durable when this returns.
 pub(super) fn prepare(folder: &dyn Folder, wanted: SegmentRequest) -> Result<PreparedSegment, NotReady> {
     let SegmentRequest { name, file, header } = wanted;
     match file {
@@ -63,7 +63,7 @@ pub(super) fn prepare(folder: &dyn Folder, wanted: SegmentRequest) -> Result<Pre
     }
 }
 
-/// Writes both copies of a header, durably; a file that is too short gets its length.
+/// Writes both copies of a header durably, and extends a file that is too short.
 pub(super) fn begin_anew(file: &dyn SegmentFile, header: &SegmentHeader) -> io::Result<()> {
     if file.bytes()? < u64::from(header.bytes) {
         file.extend(u64::from(header.bytes))?;
@@ -77,7 +77,7 @@ pub(super) fn begin_anew(file: &dyn SegmentFile, header: &SegmentHeader) -> io::
     file.sync()
 }
 
-/// The thread, as its client sees it. When this is dropped it has ended, and holds no file any more.
+/// The client of the thread. When it is dropped, the thread has ended and has no open file.
 pub(super) struct Preparer {
     jobs: Option<Sender<SegmentRequest>>,
     thread: Option<JoinHandle<()>>,
@@ -104,7 +104,7 @@ impl Preparer {
         self.busy
     }
 
-    /// Begins with one; none may be under way.
+    /// Begins to prepare a segment; none may be under way.
     pub(super) fn begin(&mut self, wanted: SegmentRequest) {
         debug_assert!(!self.busy, "one at a time");
         // If the thread is gone `wait` says so.
@@ -112,7 +112,7 @@ impl Preparer {
         drop(self.jobs.as_ref().map(|jobs| jobs.send(wanted)));
     }
 
-    /// What has come of the one under way, if that is known.
+    /// The outcome of the one under way, if it is known.
     pub(super) fn poll(&mut self) -> Option<Result<PreparedSegment, NotReady>> {
         let done = self.done.try_recv().ok()?;
         self.busy = false;

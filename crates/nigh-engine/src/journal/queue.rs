@@ -1,4 +1,4 @@
-//! What waits for the writer thread. Bounded by jobs and by bytes: who finds it full waits, without a thread.
+//! The queue of the writer thread, limited by jobs and by bytes. Callers wait asynchronously while it is full.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,15 +10,15 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::ledger::{AppendResult, LedgerError, Record, StagedPiece};
 use crate::sync::{Condvar, Mutex};
 
-/// Slots of the queue; a job takes one, and one more for each `SLOT_BYTES` of its body.
+/// Slots of the queue: a job takes one, and another for each `SLOT_BYTES` of its body.
 const SLOTS: usize = 4096;
 const SLOT_BYTES: usize = 16 << 10;
-/// How long a notice of something stored waits for a commit to go with.
+/// How long a notice of a stored write waits for a commit to be written with.
 const NOTICE_DELAY: Duration = Duration::from_millis(250);
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
 
-/// What is asked of the writer.
+/// A job of the writer.
 pub(super) enum Job {
     Stage {
         piece: Bytes,
@@ -71,7 +71,7 @@ pub(super) struct Queue {
     slots: Semaphore,
 }
 
-/// The slots that a job with a body of so many bytes takes.
+/// The slots of a job with a body of this length.
 pub(super) fn slots(bytes: usize) -> usize {
     (1 + bytes / SLOT_BYTES).min(SLOTS)
 }
@@ -81,7 +81,7 @@ impl Queue {
         Self { state: Mutex::default(), wake: Condvar::new(), slots: Semaphore::new(SLOTS) }
     }
 
-    /// Waits for room, and puts a job there. The job is gone if the queue is closed, and its caller hears of it.
+    /// Waits for room and adds a job. If the queue is closed the job is dropped, which its caller notices.
     pub(super) async fn push(&self, job: Job) {
         let Ok(permit) = self.slots.acquire_many(slots(job.bytes()) as u32).await else { return };
         permit.forget();
@@ -92,7 +92,7 @@ impl Queue {
         }
     }
 
-    /// There are notices to be written some time.
+    /// Tells that notices wait to be written.
     pub(super) fn notice(&self) {
         let mut state = self.state.lock();
         if state.notices_since.is_none() {
@@ -101,7 +101,7 @@ impl Queue {
         }
     }
 
-    /// Waits until there is something to do, unless `backlog` has it, and moves all jobs there.
+    /// Waits for jobs, unless `backlog` has some, and moves all jobs to `backlog`.
     pub(super) fn take(&self, backlog: &mut VecDeque<Job>) -> WakeReason {
         let mut state = self.state.lock();
         loop {
@@ -124,12 +124,12 @@ impl Queue {
         }
     }
 
-    /// Jobs are done: their slots are free.
+    /// Frees the slots of finished jobs.
     pub(super) fn free(&self, slots: usize) {
         self.slots.add_permits(slots);
     }
 
-    /// Lets nothing more in; what is there is still done.
+    /// Rejects new jobs; the queued ones are still done.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.slots.close();

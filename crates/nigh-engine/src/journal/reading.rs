@@ -1,4 +1,4 @@
-//! Reads what was written, and believes it only if its checksum agrees.
+//! Reads records and bodies, and verifies their checksums.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::format::is_head;
 use super::live::Place;
 use crate::commit_format::crc32c;
 
-/// A record as it stands on the disk.
+/// A record as on the disk.
 pub(super) struct Copy {
     pub(super) head: Vec<u8>,
     pub(super) body: Bytes,

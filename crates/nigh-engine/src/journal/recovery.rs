@@ -1,10 +1,10 @@
-//! What counts of the records found in all segments. Pure.
+//! Decides which of the records in all segments are valid. Pure.
 //!
-//! Each record names the one written before it, so the records form a chain; a gap in it is a hole, whatever its bytes
-//! are now. Each also says up to where all was on the disk when it was written. A hole, or a body that is not whole,
-//! before the highest such place was durable once: it is damage, and what follows it still counts. One behind that
-//! place was never acknowledged: the journal is cut off there. The first record of a life names the record that its
-//! recovery kept last, so that what was cut off once stays so.
+//! Each record names the one written before it, so the records form a chain; a gap in the chain is a hole, whatever its
+//! bytes are. Each record also names the place up to which all was on the disk when it was written. A hole or a damaged
+//! body before the highest such place is damage, because it was durable once: the records after it are still valid. After
+//! that place nothing was acknowledged: the journal ends at the first hole. The first record of an epoch names the last
+//! record that its recovery kept, so that a cut-off part never returns.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,7 +24,7 @@ pub(super) struct SegmentFound {
     pub(super) scan: Scan,
 }
 
-/// A write that counts.
+/// A valid write.
 #[derive(Debug)]
 pub(super) struct KeptCommit {
     pub(super) commit: Commit,
@@ -34,18 +34,18 @@ pub(super) struct KeptCommit {
     pub(super) body_bytes: u64,
 }
 
-/// What recovery decides.
+/// The outcome of recovery.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// The highest epoch seen.
+    /// The highest epoch.
     pub(super) epoch: Epoch,
-    /// Every whole write, stored or not, with the newest copy of each.
+    /// Every undamaged write, stored or not, with its newest copy.
     pub(super) commits: BTreeMap<Version, KeptCommit>,
-    /// The newest whole copy of each piece.
+    /// The newest undamaged copy of each piece.
     pub(super) pieces: HashMap<PieceId, DecodedRecord>,
     /// Versions in the order of their records, for the table of requests.
     pub(super) order: Vec<Version>,
-    /// The last record that counts, and where it ends.
+    /// The last valid record, and its end.
     pub(super) last: Option<(Position, u32)>,
     pub(super) damage: Vec<Damage>,
     pub(super) torn: Option<TornTail>,
@@ -57,7 +57,7 @@ struct Hole {
     start: Position,
 }
 
-/// Weighs the segments, which are in the order of their generations.
+/// Recovers the segments, which are in the order of their generations.
 pub(super) fn recover(segments: &mut [SegmentFound]) -> Outcome {
     let epoch = segments.iter().map(|segment| segment.header.epoch).max().unwrap_or_default();
     let mut outcome = Outcome { epoch, ..Outcome::default() };
@@ -102,7 +102,7 @@ pub(super) fn recover(segments: &mut [SegmentFound]) -> Outcome {
     outcome
 }
 
-/// Segments that should be there: generations follow each other, and the newest says which was the oldest.
+/// Missing segments: generations are consecutive, and the newest segment names the oldest.
 fn missing(segments: &[SegmentFound], damage: &mut Vec<Damage>) {
     let Some(newest) = segments.last() else { return };
     let mut expected = newest.header.oldest;
@@ -116,7 +116,7 @@ fn missing(segments: &[SegmentFound], damage: &mut Vec<Damage>) {
     }
 }
 
-/// The chain, and where it has holes.
+/// The chain and its holes.
 fn link(all: impl Iterator<Item = ScannedRecord>, oldest: Position) -> (Vec<ScannedRecord>, Vec<Hole>) {
     let mut chain: Vec<ScannedRecord> = Vec::new();
     let mut holes: Vec<Hole> = Vec::new();
@@ -145,7 +145,7 @@ fn link(all: impl Iterator<Item = ScannedRecord>, oldest: Position) -> (Vec<Scan
     (chain, holes)
 }
 
-/// What the records of the chain say, taken together.
+/// The combined content of the chain's records.
 fn weigh(chain: Vec<ScannedRecord>, outcome: &mut Outcome, damaged: impl Fn(Position, DamageKind) -> Damage) {
     let mut stored: HashSet<Version> = HashSet::new();
     let mut commits: BTreeMap<Version, Vec<(Commit, DecodedRecord, bool)>> = BTreeMap::new();

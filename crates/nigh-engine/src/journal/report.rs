@@ -1,4 +1,4 @@
-//! What opening or inspecting a journal finds, in words that outlive the files.
+//! The report of opening or inspecting a journal.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use nigh_terms::{Epoch, ShardId, Version};
 
 use crate::ledger::Record;
 
-/// A record that the store is not known to hold. Its body stays in the journal: [`read`](crate::Ledger::read) gives it.
+/// An unpushed record. Its body stays in the journal, where [`read`](crate::Ledger::read) finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredRecord {
     /// Its shard.
     pub shard: ShardId,
-    /// Its place in the order.
+    /// Its version.
     pub version: Version,
     /// The write.
     pub record: Record,
@@ -19,40 +19,38 @@ pub struct RecoveredRecord {
     pub body_bytes: u64,
 }
 
-/// What is not as it was written, although it was durable.
+/// Damage of something that was durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DamageKind {
-    /// A write whose head is whole and whose body, or a piece of it, is not. What an older record says of the same
-    /// object is not the newest.
+    /// A write with a damaged body or piece. An older record of the same object is not the newest write.
     Record {
         /// The write.
         record: Box<RecoveredRecord>,
-        /// True if the store is known to hold it: nothing is lost.
+        /// True if the store is known to have it, so that nothing is lost.
         stored: bool,
     },
-    /// Records whose heads are not whole: which ones is not known. They may have been writes of any object, or have
-    /// said that others are stored.
+    /// Unknown records with damaged heads. They may be writes of any object, or notices of stored writes.
     Unknown,
     /// A piece that no write names.
     Piece,
-    /// One of the two copies of a segment's header; the other serves.
+    /// One of the two copies of a segment's header; the other is used.
     HeaderCopy,
     /// Both copies: all records of the segment are unknown.
     Header,
     /// The file is shorter than it was.
     Truncated,
-    /// Segments are not there.
+    /// Segments are missing.
     Missing,
-    /// A second file of the same generation, or one that had been given up: not looked into.
+    /// A second file of the same generation, or a file moved aside: it was not read.
     Stray,
 }
 
-/// Damage, and where.
+/// Damage and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The segment file.
     pub file: String,
-    /// Where in it the damage begins.
+    /// The begin of the damage in the file.
     pub offset: u64,
     /// What is damaged.
     pub kind: DamageKind,
@@ -83,22 +81,22 @@ impl fmt::Display for Damage {
 pub struct TornTail {
     /// The segment file.
     pub file: String,
-    /// Where what is cut off begins.
+    /// The begin of the cut-off part.
     pub offset: u64,
 }
 
-/// What opening finds.
+/// The report of opening a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalRecovery {
-    /// The epoch taken; versions given out now are of it.
+    /// The new epoch, under which versions are assigned now.
     pub epoch: Epoch,
-    /// Every whole record not known to be stored, in the order of versions.
+    /// Every undamaged unpushed record, in the order of versions.
     pub records: Vec<RecoveredRecord>,
-    /// What is damaged. Objects named here have lost a write; with [`DamageKind::Unknown`], [`DamageKind::Header`],
-    /// [`DamageKind::Missing`] and [`DamageKind::Truncated`] any object may have, and records given as not stored may
-    /// be older than what the store has.
+    /// The damage. Objects named here have lost a write. With [`DamageKind::Unknown`], [`DamageKind::Header`],
+    /// [`DamageKind::Missing`] and [`DamageKind::Truncated`] any object may have lost one, and unpushed records may be older
+    /// than what the store has.
     pub damage: Vec<Damage>,
-    /// Where the journal was cut off, if a write was under way; it had not been acknowledged.
+    /// The place where an unacknowledged write was cut off.
     pub torn: Option<TornTail>,
     /// Segments read.
     pub segments: usize,

@@ -1,13 +1,13 @@
-//! Where the next record finds room: in the segment that is written to, in one made ready, in one used again.
+//! Finds room for the next record: in the current segment, in a new one, or in an old one that is used again.
 //!
-//! Segments are used again strictly oldest first. Were a younger one used again before an older, a record in the older
-//! could outlive a newer one of the same object: after a crash it would be pushed over what the store has. Records that
-//! hold the oldest segment back are therefore copied forward, with their versions, when they are few; and what is known
-//! to be stored is durable before any segment is used again. So of an object recovery never finds an older write
-//! without the newer ones, unless those are known to be stored.
+//! Segments are used again strictly oldest first. If a younger one were used before an older one, a record in the older one
+//! could outlive a newer record of the same object, and a crash would push it over what the store has. So a few needed
+//! records in the oldest segment are copied forward with their versions, and notices of stored writes are durable before
+//! any segment is used again. Recovery then never finds an older write of an object without the newer ones, unless those
+//! are known to be stored.
 //!
-//! While no segment is ready, the end of the one that is written to is kept free for those copies and notices: a full
-//! journal always can do what makes room.
+//! While no segment is ready, the end of the current one is reserved for these copies and notices, so that a full journal
+//! can always make room.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use super::reading;
 use super::shared::{JournalState, Limits};
 use super::tail::{Fault, Tail};
 
-/// A new segment is tried for again so long after the disk was full.
+/// The wait before another attempt to create a segment after the disk was full.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Why a record has no room, or there is nothing to be written to any more.
+/// Why a record has no room, or the journal has failed.
 #[derive(Debug)]
 pub(super) enum NoRoom {
     Full,
@@ -42,12 +42,12 @@ impl From<Fault> for NoRoom {
 }
 
 impl Limits {
-    /// Live bytes of the oldest segment that are copied forward at most.
+    /// The most needed bytes of the oldest segment that are copied forward.
     pub(super) const fn movable_bytes(&self) -> u32 {
         self.segment_bytes / 4 - 2 * SECTOR
     }
 
-    /// What is kept free for copies, and for notices of all that may be live.
+    /// The room that is reserved for copies, and for notices of all needed records.
     pub(super) const fn reserve_bytes(&self) -> u32 {
         self.segment_bytes / 4 + self.segment_bytes / 8 + 4 * SECTOR
     }
@@ -58,7 +58,7 @@ pub(super) struct Room {
     pub(super) tail: Tail,
     pub(super) shared: Arc<JournalState>,
     pub(super) preparer: Preparer,
-    /// Younger than the tail's, oldest first.
+    /// Segments younger than the tail's, oldest first.
     pub(super) ready: VecDeque<PreparedSegment>,
     pub(super) next_generation: u64,
     /// Files there are.
@@ -67,12 +67,12 @@ pub(super) struct Room {
     pub(super) last_number: u32,
     /// Where the salt of a segment comes from.
     pub(super) salt: fn() -> u64,
-    /// No new segment is tried for before this.
+    /// The time before which no new segment is attempted.
     pub(super) full_until: Option<Instant>,
 }
 
 impl Room {
-    /// Sees to it that a record of so many bytes can be appended. The reserve is not touched, but if `vital`.
+    /// Makes room for a record of this length. Only a `vital` record may use the reserve.
     pub(super) fn make(&mut self, bytes: u32, vital: bool) -> Result<(), NoRoom> {
         let bytes = aligned(bytes);
         loop {
@@ -101,7 +101,7 @@ impl Room {
         self.tail.switch(next)
     }
 
-    /// Begins with the next segment before it is needed.
+    /// Begins to prepare the next segment before it is needed.
     pub(super) fn prepare_ahead(&mut self) -> Result<(), Fault> {
         if let Some(done) = self.preparer.poll() {
             self.take_prepared(done)?;
@@ -113,7 +113,7 @@ impl Room {
         Ok(())
     }
 
-    /// Has a segment made ready and waits for it. False if there is no room for one.
+    /// Prepares a segment and waits for it. False if there is no room for one.
     fn obtain(&mut self) -> Result<bool, Fault> {
         loop {
             if self.preparer.is_busy() {
@@ -133,7 +133,7 @@ impl Room {
         match done {
             Ok(ready) => self.ready.push_back(ready),
             Err(NotReady::New(error)) => {
-                tracing::warn!(%error, "no new segment of the journal could be made; it counts as full meanwhile");
+                tracing::warn!(%error, "the journal cannot create a segment and counts as full meanwhile");
                 self.full_until = Some(Instant::now() + RETRY);
                 self.files -= 1;
                 self.next_generation -= 1;
@@ -144,7 +144,7 @@ impl Room {
         Ok(())
     }
 
-    /// Begins to make a segment ready: the oldest, if nobody needs it, else a new one. False if there is none.
+    /// Begins to prepare a segment: the oldest, if it is not needed, else a new one. False if there is none.
     fn begin(&mut self) -> Result<bool, Fault> {
         let oldest_is_free = {
             let live = self.shared.live.lock();
@@ -189,7 +189,7 @@ impl Room {
         header
     }
 
-    /// Writes down what is stored.
+    /// Writes notices of the stored writes.
     pub(super) fn notices(&mut self, vital: bool) -> Result<(), NoRoom> {
         let most = STORED_MAX.min((self.shared.limits.record_max_bytes - HEAD_BYTES) as usize / 16);
         loop {
@@ -219,7 +219,7 @@ impl Room {
         Ok(())
     }
 
-    /// Copies what the oldest segment still holds forward, if that is little. False if it is not, or cannot be read.
+    /// Copies the needed records of the oldest segment forward, if they are few. False if they are not, or cannot be read.
     fn move_oldest(&mut self) -> Result<bool, Fault> {
         let (oldest, name, file, movable) = {
             let live = self.shared.live.lock();
@@ -235,7 +235,7 @@ impl Room {
             match reading::copy(&*file, &place) {
                 Ok(copy) => copies.push((item, copy)),
                 Err(reason) => {
-                    tracing::error!(name, offset = place.position.offset(), %reason, "a record cannot be moved");
+                    tracing::error!(name, offset = place.position.offset(), %reason, "a record cannot be copied forward");
                     if let Some(segment) = self.shared.live.lock().segment_mut(oldest) {
                         segment.unmovable = true;
                     }

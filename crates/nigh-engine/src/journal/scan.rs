@@ -1,26 +1,26 @@
-//! Finds the records of one segment, also behind damage. Pure.
+//! Finds the records of one segment, also after damage. Pure.
 //!
-//! A segment is used again without being zeroed, and a life may end in the middle of a batch: behind what counts there
-//! may be records of an earlier use (another generation and salt: no records here) and of an earlier life, which
-//! `recovery` tells apart. Where such a one was overwritten in part its body is not whole, and the length of a body that
-//! is not whole is not believed: newer records may stand inside it.
+//! A segment is used again without being zeroed, and a process may end in the middle of a batch. So after the valid records
+//! there may be records of an earlier use, which have another generation and salt and are ignored, and records of an
+//! earlier epoch, which `recovery` distinguishes. A partly overwritten record has a damaged body, whose length is not
+//! trusted: newer records may be within it.
 
 use super::format::{DecodedRecord, FIRST_RECORD, HEAD_BYTES, SegmentHeader, aligned, begins, decode, next_sector};
 use crate::commit_format::crc32c;
 
-/// A record, and whether its body is what was written.
+/// A record, and whether its body is undamaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ScannedRecord {
     pub(super) found: DecodedRecord,
     pub(super) whole: bool,
 }
 
-/// What a segment holds.
+/// The records of a segment.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     /// In the order of their places.
     pub(super) records: Vec<ScannedRecord>,
-    /// Where a record begins that is not whole, with no whole one behind it.
+    /// The begin of a damaged record that no undamaged one follows.
     pub(super) begun: Option<u32>,
 }
 

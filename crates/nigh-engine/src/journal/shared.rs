@@ -1,4 +1,4 @@
-//! What the writer thread and those who ask share, and the limits that both keep.
+//! The state that the writer thread and its callers share, and the limits that both keep.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,12 @@ use super::queue::Queue;
 use crate::ledger::{LedgerError, PIECE_MAX_BYTES, PieceId, StagedRoom};
 use crate::sync::Mutex;
 
-/// The most records that are live at a time, whatever their size.
+/// The most needed records at a time, whatever their size.
 const RECORDS_MAX: usize = 500_000;
-/// The bytes of a segment for each record that may be live: notices of all of them fit in an eighth of one.
+/// The bytes of a segment for each needed record: notices of all of them fit into an eighth of a segment.
 const BYTES_A_RECORD: u32 = 128;
 
-/// Limits of a journal, in figures of its segments.
+/// Limits of a journal, computed from its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) segment_bytes: u32,
@@ -27,32 +27,32 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The limits of a journal with so many segments of so many bytes.
+    /// The limits of a journal with this number and length of segments.
     pub(super) fn new(segment_bytes: u32, files_max: u32) -> Self {
         Self {
             segment_bytes,
             files_max,
             records_max: RECORDS_MAX.min((segment_bytes / BYTES_A_RECORD) as usize),
-            // A record must find its place beside the reserve of the smallest segment.
+            // A record must fit beside the reserve of the smallest segment.
             record_max_bytes: (segment_bytes / 8).min(HEAD_MAX_BYTES + PIECE_MAX_BYTES as u32),
         }
     }
 
-    /// True if a journal of these limits can work at all.
+    /// Whether a journal with these limits can work.
     pub(super) const fn are_possible(&self) -> bool {
         self.files_max >= 3 && self.segment_bytes >= 4 * FIRST_RECORD && self.segment_bytes.is_multiple_of(SECTOR)
     }
 }
 
-/// What is counted since the journal was opened.
+/// Counts since the journal was opened.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) commits: AtomicU64,
     pub(super) syncs: AtomicU64,
     pub(super) files: AtomicU64,
-    /// What was written, heads included, copies and notices too.
+    /// The written bytes, with heads, copies and notices.
     pub(super) bytes: AtomicU64,
-    /// Segments of which nobody needed anything, so that they were used again.
+    /// Segments that were used again.
     pub(super) trims: AtomicU64,
 }
 
@@ -79,24 +79,24 @@ impl JournalState {
         }
     }
 
-    /// The next place in the order. One counter for all shards: a version need only be total and increasing in each.
+    /// The next sequence. All shards share one counter: a version must only increase within each shard.
     pub(super) fn next_version(&self) -> Version {
         let sequence = Sequence(self.sequence.fetch_add(1, Ordering::Relaxed) + 1);
         Version { epoch: self.life, sequence }
     }
 
-    /// The journal takes nothing from now on.
+    /// Stops accepting writes.
     pub(super) fn fail(&self, reason: String) {
         // The first reason is the one that counts.
         let _ = self.failed.set(reason);
     }
 
-    /// Why the journal takes nothing, if so.
+    /// Why the journal accepts no writes, if it does not.
     pub(super) fn check(&self) -> Result<(), LedgerError> {
         self.failed.get().map_or(Ok(()), |reason| Err(LedgerError::Failed(reason.clone())))
     }
 
-    /// Why an answer never came.
+    /// Why a job got no answer.
     pub(super) fn failure(&self) -> LedgerError {
         self.check().err().unwrap_or_else(|| LedgerError::Failed("the journal was closed".to_owned()))
     }

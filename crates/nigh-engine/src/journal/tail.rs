@@ -1,5 +1,5 @@
-//! The end of the journal: records gather, go out in one write, and are synced. The order of what is written is the
-//! order of `append`; what is durable when is recovery's proof, so it is kept here and said in each head.
+//! The end of the journal: gathers records, writes them by one call, and syncs them. Records are written in the order of
+//! `append`. Each head names the place up to which all is durable, on which recovery relies.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -16,12 +16,12 @@ use super::format::{
 use super::live::Place;
 use super::prepare::PreparedSegment;
 
-/// From so long a write on the disk is told to begin with it at once, bytes.
+/// Writes from this length on, in bytes, are started on the disk at once.
 const BEGIN_MIN_BYTES: u32 = 256 << 10;
 /// Zeros between records.
 const PAD: [u8; 8] = [0; 8];
 
-/// A write or a sync failed: what the disk holds is not known.
+/// A write or a sync failed: the content of the disk is unknown.
 #[derive(Clone, Debug)]
 pub(super) struct Fault(pub(super) String);
 
@@ -52,18 +52,18 @@ pub(super) struct Tail {
     life: Epoch,
     /// The record written last.
     last: Position,
-    /// Where that ends.
+    /// Its end.
     end: Position,
-    /// All before this is on the disk.
+    /// The place up to which all is on the disk.
     durable: Position,
     heads: Vec<u8>,
     parts: Vec<Part>,
-    /// Where `parts` go.
+    /// The place for `parts`.
     parts_at: u32,
-    /// Files left behind that are not synced.
+    /// Former segments that are not synced yet.
     behind: Vec<(String, Arc<dyn SegmentFile>)>,
     is_unsynced: bool,
-    /// What was appended, with all that goes around it.
+    /// The appended bytes, including heads and zeros.
     appended_bytes: u64,
 }
 
@@ -86,12 +86,12 @@ impl Tail {
         }
     }
 
-    /// The generation that is written to.
+    /// The generation of the current segment.
     pub(super) const fn generation(&self) -> u64 {
         self.active.header.generation
     }
 
-    /// Where the next record will stand.
+    /// The place of the next record.
     pub(super) const fn next(&self) -> Position {
         Position::new(self.active.header.generation, self.active.at)
     }
@@ -116,7 +116,7 @@ impl Tail {
         Frame { salt: active.header.salt, position: self.next(), life: *life, previous: *last, durable: *durable }
     }
 
-    /// A record is to be written; there must be room.
+    /// Appends a record, for which there must be room.
     pub(super) fn append(&mut self, content: ContentRef<'_>, body: &Bytes, crc: u32) -> Place {
         let body_ref = BodyRef { bytes: body.len() as u32, crc };
         let (frame, start) = (self.frame(), self.heads.len());
@@ -124,7 +124,7 @@ impl Tail {
         self.take(start, head_bytes(content), body, body_ref)
     }
 
-    /// A record that was read is to be written again; there must be room.
+    /// Appends a copy of a record, for which there must be room.
     pub(super) fn append_copy(&mut self, head: &[u8], body: &Bytes, crc: u32) -> Place {
         let body_ref = BodyRef { bytes: body.len() as u32, crc };
         let (frame, start) = (self.frame(), self.heads.len());
@@ -149,7 +149,7 @@ impl Tail {
         place
     }
 
-    /// Hands what has gathered to the kernel.
+    /// Writes the gathered records.
     pub(super) fn write_out(&mut self) -> Result<(), Fault> {
         if self.parts.is_empty() {
             return Ok(());
@@ -175,7 +175,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Makes all that was appended durable. True if there was anything.
+    /// Makes all appended records durable. True if there were any.
     pub(super) fn sync(&mut self) -> Result<bool, Fault> {
         self.write_out()?;
         if !self.is_unsynced && self.behind.is_empty() {
@@ -187,13 +187,13 @@ impl Tail {
         self.active.file.sync().map_err(Fault::of("syncing", &self.active.name))?;
         self.is_unsynced = false;
         self.durable = self.end;
-        // A sector that holds acknowledged bytes is never written again.
+        // A sector with acknowledged bytes is never written again.
         self.active.at = next_sector(self.active.at);
         self.parts_at = self.active.at;
         Ok(true)
     }
 
-    /// Goes on in another segment.
+    /// Continues in another segment.
     pub(super) fn switch(&mut self, to: PreparedSegment) -> Result<(), Fault> {
         self.write_out()?;
         let PreparedSegment { name, file, header } = to;

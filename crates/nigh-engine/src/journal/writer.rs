@@ -1,5 +1,5 @@
-//! The one thread that writes: takes all that waits, writes it in one go, syncs once, answers all. While one group waits
-//! for the disk the next one gathers.
+//! The only writer thread: takes all waiting jobs, writes and syncs them once, and answers them. While one group waits for
+//! the disk the next one gathers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::commit_format::{Commit, PieceRef};
 use crate::ledger::{AppendResult, LedgerError, PieceId, Record, StagedPiece};
 use crate::requests::Requests;
 
-/// What one batch writes before its commits are answered, bytes; the job that passes it is the last.
+/// The bytes of one batch; the job that exceeds them is the last of the batch.
 const BATCH_MAX_BYTES: usize = 4 << 20;
 
-/// Why a job is refused.
+/// Why a job fails.
 enum JobRefusal {
     Because(LedgerError),
     Fault(Fault),
@@ -40,7 +40,7 @@ impl From<NoRoom> for JobRefusal {
 struct UnsyncedCommit {
     reply: Reply<AppendResult>,
     appended: AppendResult,
-    /// None for a request that was carried out before.
+    /// None if the request was carried out before.
     added: Option<(Commit, Place)>,
 }
 
@@ -49,7 +49,7 @@ struct UnsyncedCommit {
 struct Batch {
     commits: Vec<UnsyncedCommit>,
     settles: Vec<Reply<()>>,
-    /// All that was told as stored before they were written is among what is synced.
+    /// All notices that were taken before these jobs are synced with them.
     settled: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Writer {
     shared: Arc<JournalState>,
     room: Room,
     requests: Requests,
-    /// Records that may come to live beside those that do at the begin of this batch.
+    /// Records that this batch may add to the needed ones.
     free_records: usize,
 }
 
@@ -80,13 +80,13 @@ impl Writer {
                 WakeReason::Notices => self.tidy(),
                 WakeReason::Closed => {
                     if let Err(Fault(reason)) = self.tidy() {
-                        tracing::warn!(reason, "what is stored may be pushed again at the next start");
+                        tracing::warn!(reason, "stored writes may be pushed again at the next start");
                     }
                     return;
                 }
             };
             if let Err(Fault(reason)) = done {
-                tracing::error!(reason, "the journal takes nothing any more");
+                tracing::error!(reason, "the journal accepts no more writes");
                 self.shared.fail(reason);
                 return self.refuse_all(backlog);
             }
@@ -109,7 +109,7 @@ impl Writer {
         }
     }
 
-    /// Writes down what is stored, if there is room beside the reserve.
+    /// Writes notices of the stored writes, if there is room beside the reserve.
     fn tidy(&mut self) -> Result<(), Fault> {
         match self.room.notices(false) {
             Err(NoRoom::Fault(fault)) => return Err(fault),
@@ -119,7 +119,7 @@ impl Writer {
         self.room.prepare_ahead()
     }
 
-    /// Writes what `backlog` begins with, and answers it.
+    /// Writes and answers the first jobs of `backlog`.
     fn batch(&mut self, backlog: &mut VecDeque<Job>) -> Result<(), Fault> {
         let mut batch = Batch::default();
         let live = self.shared.live.lock().records();
@@ -180,7 +180,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes out; if something waits for the disk, has it durable and takes it into the index.
+    /// Writes the gathered records; syncs and indexes them if a job waits for the disk.
     fn finish(&mut self, batch: &mut Batch) -> Result<(), Fault> {
         if batch.commits.is_empty() && batch.settles.is_empty() {
             return self.room.tail.write_out();

@@ -8,16 +8,16 @@ use crate::commit_format::{crc32c, u16_at, u32_at, u64_at};
 const FORMAT: u16 = 1;
 const MAGIC: [u8; 4] = *b"NGDC";
 const HEAD_BYTES: usize = 40;
-/// The longest value in the document's own message, and the longest chunk of one that is not, bytes.
+/// The longest value in a document's own message, and the longest chunk of a longer value, bytes.
 pub(super) const CHUNK_MAX_BYTES: usize = 512 << 10;
-/// The longest value, bytes: what a document says of its length is believed up to here.
+/// The longest value, bytes; a document with a longer length is damaged.
 pub(super) const VALUE_MAX_BYTES: usize = 64 << 20;
 
 const INLINE: u16 = 1;
 const CHUNKED: u16 = 2;
 const DELETED: u16 = 3;
 
-/// What a document says of a value in chunks, which stand right before it.
+/// The description of a value in chunks, which are right before the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) chunks: u32,
@@ -26,13 +26,13 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Whether a document can have been written with a value of so many bytes in so many chunks.
+    /// Whether a value of this length is written in this number of chunks.
     const fn is_possible(&self) -> bool {
         let (chunk, most) = (CHUNK_MAX_BYTES as u64, VALUE_MAX_BYTES as u64);
         chunk < self.bytes && self.bytes <= most && self.bytes.div_ceil(chunk) == self.chunks as u64
     }
 
-    /// Whether `value` is what was written.
+    /// Whether `value` has the described length and checksum.
     pub(super) fn is_of(&self, value: &[u8]) -> bool {
         value.len() as u64 == self.bytes && crc32c(value) == self.crc
     }
@@ -46,8 +46,8 @@ pub(super) enum Document {
     Deleted,
 }
 
-/// The message of a document with `value`, or without for a deletion, and the chunks that go ahead of it. `nonce` makes it
-/// another message than one with the same value.
+/// The message of a document with `value`, or of a deletion without one, and the chunks that are published before it.
+/// `nonce` distinguishes messages with the same value.
 pub(super) fn encode(value: Option<&[u8]>, nonce: u64) -> (Bytes, Vec<Bytes>) {
     let (kind, bytes) = match value {
         Some(value) if value.len() <= CHUNK_MAX_BYTES => (INLINE, value),
@@ -73,7 +73,7 @@ pub(super) fn encode(value: Option<&[u8]>, nonce: u64) -> (Bytes, Vec<Bytes>) {
     (out.into(), chunks)
 }
 
-/// Reads a document's message.
+/// Parses a document's message.
 ///
 /// # Errors
 /// Why it cannot be read.

@@ -1,7 +1,7 @@
 //! The bytes of a message in a shard's stream, as docs/design/cluster-engine.md draws them. Pure.
 //!
-//! A record has a head with a CRC-32C of its own, then a body with its: a damaged body can still be called by its object's
-//! name. The server's checksums are not relied on: what it serves is what was written, or it is damaged.
+//! A record has a head and a body, each with a CRC-32C: of a damaged body the object is still known. Nigh's own checksums
+//! detect damage; those of the server are not needed.
 
 use bytes::Bytes;
 use nigh_terms::{Epoch, Incarnation, NodeId, ShardId, Version};
@@ -12,18 +12,18 @@ use crate::commit_format::{
 };
 use crate::ledger::{PIECE_MAX_BYTES, PIECES_MAX};
 
-/// The newest format that this build writes: that of records of transactions.
+/// The format of records of transactions, the newest that this build writes.
 pub(super) const FORMAT: u16 = 2;
-/// That of all others, which older builds read too.
+/// The format of all other records, which older builds read too.
 const FIRST_FORMAT: u16 = 1;
 const MAGIC: [u8; 4] = *b"NGLG";
-/// The bytes of what all heads begin with.
+/// The length of the common part of all heads.
 pub(super) const HEAD_BYTES: usize = 56;
-/// The longest part of a piece that goes into one message, bytes: with its head less than a server takes by default.
+/// The longest part of a piece in one message, bytes: with its head it is shorter than a server's default limit.
 pub(super) const CHUNK_MAX_BYTES: usize = 512 << 10;
-/// The chunks that one write names at most: those of as many pieces as a record may have, each of its full length.
+/// The most chunks of one write: those of the most pieces, each of full length.
 const CHUNKS_NAMED_MAX: usize = PIECES_MAX * PIECE_MAX_BYTES.div_ceil(CHUNK_MAX_BYTES);
-/// The versions that one message of stored ones names at most.
+/// The most versions in one notice of stored writes.
 pub(super) const STORED_MAX: usize = 4000;
 
 const EPOCH: u8 = 1;
@@ -34,39 +34,39 @@ const STORED: u8 = 4;
 /// The change of a commit that is a part of a transaction.
 const TRANSACTION: u8 = 5;
 
-/// What every head says beside its own content.
+/// The common part of all heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) shard: ShardId,
     /// The epoch of the home that wrote it; 0 in the record that makes an epoch.
     pub(super) epoch: Epoch,
-    /// The messages of this epoch are counted: the same number is the same message, with the same records.
+    /// The number of the message within its epoch; a copy of a message has the same number.
     pub(super) number: u64,
-    /// All messages before this place in the stream are needed no more, and may be gone.
+    /// Messages before this place in the stream are not needed, and may be trimmed.
     pub(super) trimmed: u64,
 }
 
-/// Who takes a shard.
+/// The home that takes a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EpochRecord {
-    /// What entitles to the shard: who has a higher claim is not fenced by one with a lower.
+    /// Its claim: a home with a lower claim cannot fence a home with a higher one.
     pub(super) claim: u64,
-    /// Drawn for this attempt: its writer knows its own record by it.
+    /// A random number, by which the writer recognises its own record.
     pub(super) nonce: u64,
     pub(super) incarnation: Incarnation,
     pub(super) node: NodeId,
 }
 
-/// What a message says.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// A home begins; the message's place in the stream is its epoch.
+    /// A home begins. The place of the message in the stream is its epoch.
     Epoch(EpochRecord),
-    /// A write; its body is the message's, or that of the chunks it names by their places.
+    /// A write. Its body is in the message, or in the chunks at the named places.
     Commit(Box<Commit>),
     /// A part of a body.
     Chunk,
-    /// These are in the store.
+    /// The store has these versions.
     Stored(Vec<Version>),
 }
 
@@ -82,14 +82,14 @@ pub(super) struct Record {
 pub(super) struct EnvelopeRecord {
     pub(super) frame: Frame,
     pub(super) content: Content,
-    /// None if it is not what was written.
+    /// The body; none if it is damaged.
     pub(super) body: Option<Bytes>,
-    /// Its length as written, and its CRC-32C.
+    /// The length and the CRC-32C of the undamaged body.
     pub(super) body_bytes: u32,
     pub(super) body_crc: u32,
 }
 
-/// Why a message cannot be read, or the rest of one.
+/// Why a message, or the rest of it, cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecodeFailure {
     Damaged,
@@ -155,7 +155,7 @@ fn encode_record(out: &mut Vec<u8>, frame: &Frame, behind: usize, record: &Recor
     out.extend_from_slice(body);
 }
 
-/// Reads the records of a message of `shard`. Behind one whose head is not whole nothing can be read.
+/// Parses the records of a message of `shard`, up to the first damaged head.
 pub(super) fn decode(shard: ShardId, message: &Bytes) -> Vec<Result<EnvelopeRecord, DecodeFailure>> {
     let (mut records, mut at) = (Vec::new(), 0);
     loop {
@@ -169,7 +169,7 @@ pub(super) fn decode(shard: ShardId, message: &Bytes) -> Vec<Result<EnvelopeReco
         records.push(Ok(found));
         at = message.len().min(at + bytes);
         if behind == 0 {
-            // What is behind the last of them was not written.
+            // Nothing may follow the last record.
             if at < message.len() {
                 records.push(Err(DecodeFailure::Damaged));
             }
@@ -178,7 +178,7 @@ pub(super) fn decode(shard: ShardId, message: &Bytes) -> Vec<Result<EnvelopeReco
     }
 }
 
-/// The record at the begin of `message`, the bytes that it took when it was written, and how many are behind it.
+/// The record at the begin of `message`, its length, and the number of records behind it.
 fn decode_record(shard: ShardId, message: &Bytes) -> Result<(EnvelopeRecord, usize, u16), DecodeFailure> {
     if message.len() < HEAD_BYTES || message[8..12] != MAGIC {
         return Err(DecodeFailure::Damaged);

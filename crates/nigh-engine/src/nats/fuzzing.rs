@@ -1,4 +1,4 @@
-//! What the fuzz target reaches: the parsers of what servers give, which are for nobody else.
+//! The parsers of servers' answers, for the fuzz target.
 
 use bytes::Bytes;
 use nigh_terms::ShardId;
@@ -7,8 +7,8 @@ use super::document_format::{self, Document};
 use super::recovery::{Outcome, Recovery};
 use crate::journal::{Damage, RecoveredRecord};
 
-/// What a home that takes shard 0 makes of a stream that has these messages, the first of them at place 1, and behind them
-/// its epoch's record. None if one is of a newer format.
+/// Recovers shard 0 from a stream with these messages from place 1 on, and the record of the new epoch behind them. None if
+/// a message has a newer format.
 #[must_use]
 pub fn recover(messages: &[Bytes]) -> Option<(Vec<RecoveredRecord>, Vec<Damage>)> {
     let mut recovery = Recovery::new(ShardId(0), "stream", 1);
@@ -20,7 +20,7 @@ pub fn recover(messages: &[Bytes]) -> Option<(Vec<RecoveredRecord>, Vec<Damage>)
     Some((records, damage))
 }
 
-/// The chunks and the length of the value that a document's message tells of; none if it is not believed.
+/// The number of chunks and the length of a document's value; none if the message is damaged.
 #[must_use]
 pub fn document(message: &Bytes) -> Option<(u64, u64)> {
     match document_format::decode(message).ok()? {

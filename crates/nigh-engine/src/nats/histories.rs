@@ -1,11 +1,11 @@
-//! Histories that the processes of a cluster share: documents of a bucket, one a head and one an event. Those of a
+//! Histories that the processes of a cluster share: a document of a bucket for each head and each event. The histories of a
 //! namespace have one writer at a time.
 //!
-//! A namespace has a *guard*, a document that goes with every group of its changes as the last of one atomic batch, on
-//! condition that it stands where this writer left it. Who takes the namespace writes the guard anew, in a higher term: from
-//! that place on no batch of the writer before is taken, also none that was sent and comes late, and what it has written
-//! stands before it. Lists are read from servers that have all up to there. Whoever takes it writes by what it has read
-//! behind its own guard, or not at all: two that take it at once, in whatever order, mix nothing.
+//! Each namespace has a *history guard*, a document that is the last of each atomic batch of changes. A batch is rejected
+//! unless the guard is at the place where its writer left it. A new writer writes the guard in a higher term: servers then
+//! reject all batches of the former writer, also late ones, and all that the former writer wrote is before the guard. The
+//! new writer reads from servers that have everything up to its guard, before it writes: two writers that take a namespace
+//! at once never mix their changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,18 +29,18 @@ use crate::{RegistryError, Revision};
 const FORMAT: u32 = 1;
 /// Jobs that may wait for a writer.
 const QUEUE: usize = 1024;
-/// Of one batch, beside the guard: messages (the servers take 1000), and bytes of values from which on it takes no more.
+/// Limits of one batch beside the guard: messages (servers accept 1000), and bytes of values after which it is closed.
 const BATCH_MESSAGES: usize = 900;
 const BATCH_BYTES: usize = 4 << 20;
-/// Between two attempts to write, at first and at most.
+/// The first and the longest wait between two attempts to write.
 const AGAIN: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(2);
-/// First parts of the documents' names; the next one is the namespace.
+/// The first parts of the documents' names; the second part is the namespace.
 const GUARD: &str = "guard";
 const HEAD: &str = "head";
 const EVENT: &str = "event";
 
-/// The histories of all namespaces. A clone is another handle to the same.
+/// The histories of all namespaces. A clone is another handle to them.
 #[derive(Clone, Debug)]
 pub struct NatsHistories {
     documents: Documents,
@@ -53,16 +53,16 @@ struct Guard {
 }
 
 impl NatsHistories {
-    /// Those of `cluster`; their bucket is made if it is not there.
+    /// The histories of `cluster`, whose bucket is created if there is none.
     ///
     /// # Errors
-    /// If the servers do not answer, or its stream is kept otherwise.
+    /// If the servers do not answer, or the stream has other settings.
     pub async fn open(cluster: Cluster) -> Result<Self, ClusterError> {
         Ok(Self { documents: Documents::open(cluster, "histories", Duration::ZERO).await? })
     }
 
-    /// Writes the guard of `namespace` over whatever stands there, however fast the writer before writes; its place. Should a
-    /// taker of a lower term come to write its own behind it, this one loses the namespace, and takes it again.
+    /// Writes the guard of `namespace`, at whatever place it is, and returns its place. If a writer of a lower term writes its
+    /// guard later, this one loses the namespace and takes it again.
     async fn take_guard(&self, namespace: &Namespace, subject: &str, guard: &Guard) -> Result<u64, RegistryError> {
         let unreadable = |why: String| RegistryError::Storage(format!("histories/{namespace}: {why}"));
         let value = serde_json::to_vec(guard).map_err(|error| unreadable(error.to_string()))?;
@@ -101,7 +101,7 @@ impl SharedHistories for NatsHistories {
 struct Names {
     documents: Documents,
     namespace: Namespace,
-    /// The guard's subject, and what those of heads and events begin with.
+    /// The guard's subject, and the prefixes of heads and events.
     guard: String,
     heads: String,
     events: String,
@@ -121,15 +121,15 @@ impl Names {
     }
 
     fn event(&self, id: HistoryId, place: u64) -> String {
-        // As wide as any, so that names are in the order of places.
+        // Of fixed width, so that names are in the order of places.
         format!("{}.k{place:016x}", self.events(id))
     }
 }
 
-/// The histories of a namespace, by who has taken them.
+/// The histories of a namespace, for the writer that has taken them.
 struct OwnedHistories {
     names: Names,
-    /// Where the guard stood when they were taken.
+    /// The guard's place when they were taken.
     since: u64,
     jobs: mpsc::Sender<Job>,
     lost: CancellationToken,
@@ -182,11 +182,11 @@ impl Histories for OwnedHistories {
 /// Another has taken the namespace, or nobody waits any more.
 struct NamespaceLost;
 
-/// What writes the changes of a namespace, a batch after the other: while one is under way the next group gathers.
+/// Writes the changes of a namespace batch by batch: while one is under way the next gathers.
 struct Writer {
     names: Names,
     term: u64,
-    /// Where the guard stands.
+    /// The guard's place.
     place: u64,
     lost: CancellationToken,
 }
@@ -205,12 +205,12 @@ impl Writer {
                 group.push(next);
             }
             if self.write(&group, &queue).await.is_err() {
-                // Who waits learns that the writer has ended.
+                // Dropping the jobs tells waiting callers that the writer has ended.
                 self.lost.cancel();
                 return;
             }
             for job in group {
-                // Who no longer waits need not be told.
+                // The caller may no longer wait.
                 let _ = job.done.send(Ok(()));
             }
         }
@@ -223,7 +223,7 @@ impl Writer {
             if batch.len() + documents.iter().map(Vec::len).sum::<usize>() > BATCH_MESSAGES {
                 self.commit(&std::mem::take(&mut batch), queue).await?;
             }
-            // A document's chunks stand right before it.
+            // A document's chunks are right before it.
             for messages in documents {
                 if batch.len() + messages.len() > BATCH_MESSAGES {
                     self.commit(&std::mem::take(&mut batch), queue).await?;
@@ -243,7 +243,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What is to be written for `change`.
+    /// The messages for `change`.
     fn messages(&self, change: &HistoryChange) -> Vec<(String, Bytes)> {
         match change {
             HistoryChange::SetHead { id, head } => Documents::messages_of(&self.names.head(*id), head),
@@ -252,11 +252,11 @@ impl Writer {
         }
     }
 
-    /// Writes `batch` with the guard, however long it takes.
+    /// Writes `batch` with the guard, until it succeeds or the namespace is lost.
     async fn commit(&mut self, batch: &[(String, Bytes)], queue: &mpsc::Receiver<Job>) -> Result<(), NamespaceLost> {
         let Names { documents, namespace, guard, .. } = &self.names;
         let value = serde_json::to_vec(&Guard { format: FORMAT, term: self.term }).unwrap_or_default();
-        // The same each time: it stands once.
+        // The same message each time, so that it is written once.
         let (message, _) = encode(Some(&value), rand::random());
         let mut wait = AGAIN;
         loop {
@@ -266,12 +266,12 @@ impl Writer {
                     return Ok(());
                 }
                 Err(NotWritten::Conflict) => {
-                    tracing::info!(%namespace, term = self.term, "another has taken the histories of the namespace");
+                    tracing::info!(%namespace, term = self.term, "another writer has taken the histories of the namespace");
                     return Err(NamespaceLost);
                 }
                 Err(NotWritten::Other(_)) if queue.is_closed() => return Err(NamespaceLost),
                 Err(NotWritten::Other(error)) => {
-                    tracing::warn!(%namespace, %error, "histories cannot be written; it is tried again");
+                    tracing::warn!(%namespace, %error, "histories cannot be written; trying again");
                 }
             }
             sleep(wait).await;
@@ -279,7 +279,7 @@ impl Writer {
         }
     }
 
-    /// Its head goes last: while it stands, it is known that the history is to go.
+    /// Removes the head last: it shows that the history must be removed.
     async fn drop_history(&self, id: HistoryId) -> Result<(), ClusterError> {
         self.names.documents.drop_with_all_below(&self.names.events(id)).await?;
         self.names.documents.drop_with_all_below(&self.names.head(id)).await

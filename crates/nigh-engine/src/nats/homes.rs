@@ -1,8 +1,8 @@
-//! Which node is the home of which shard. The map is changed by compare-and-set only; what makes a home is the epoch that
-//! it then takes in the shard's journal.
+//! The map of homes: the home of each shard. It changes by compare-and-set; a node becomes the home by then taking an epoch
+//! in the shard's journal.
 //!
-//! A home gives versions out only after its epoch stands here (`took`). So an entry bounds the epochs of all versions that
-//! there are when it is written: by its own epoch, or by those `before`.
+//! A home assigns versions only after its epoch is in the map (`took`). So an entry bounds the epochs of all versions that
+//! exist when it is written: by its own epoch, or by `before`.
 
 use nigh_terms::{Epoch, Incarnation, NodeId, NodeNumber, ShardId};
 use serde::{Deserialize, Serialize};
@@ -23,64 +23,64 @@ pub struct ShardHome {
     pub node: NodeId,
     /// Its number.
     pub number: NodeNumber,
-    /// Which life of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The epoch that it has taken, once it has.
+    /// The epoch that it has taken, if it has.
     pub epoch: Option<Epoch>,
-    /// The highest epoch of the homes before it.
+    /// The highest epoch of the former homes.
     #[serde(default)]
     pub before: Option<Epoch>,
-    /// It has let go: it appends nothing more, and another is to claim the shard.
+    /// It has released the shard: it appends nothing more, and another node must claim the shard.
     #[serde(default)]
     pub free: bool,
 }
 
 impl ShardHome {
-    /// The entry of a home that has taken `epoch`, or none yet.
+    /// The entry of a home, with its `epoch` if it has taken one.
     #[must_use]
     pub fn of(Claimant { node, number, incarnation }: &Claimant, epoch: Option<Epoch>) -> Self {
         let (node, number, incarnation) = (node.clone(), *number, *incarnation);
         Self { format: FORMAT, node, number, incarnation, epoch, before: None, free: false }
     }
 
-    /// The entry of who claims a shard; `before` is the highest epoch of the homes before it.
+    /// The entry of a node that claims a shard; `before` is the highest epoch of the former homes.
     #[must_use]
     pub fn claimed(claimant: &Claimant, before: Option<Epoch>) -> Self {
         Self { before, ..Self::of(claimant, None) }
     }
 
-    /// The highest epoch under which versions may have been given out.
+    /// The highest epoch under which versions may have been assigned.
     #[must_use]
     pub fn highest(&self) -> Option<Epoch> {
         self.epoch.max(self.before)
     }
 
-    /// Whether that life of that node is the home, or about to be.
+    /// Whether this incarnation of this node is the home, or has claimed the shard.
     #[must_use]
     pub fn is_of(&self, node: &NodeId, incarnation: Incarnation) -> bool {
         !self.free && self.node == *node && self.incarnation == incarnation
     }
 }
 
-/// Who is to be a home.
+/// A node that claims shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
     /// Its name.
     pub node: NodeId,
     /// Its number.
     pub number: NodeNumber,
-    /// Which life of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
-/// An entry as it came to be.
+/// A change of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeEntry {
     /// The shard.
     pub shard: ShardId,
     /// Its home.
     pub home: ShardHome,
-    /// Where the entry stands: grows with each write of any entry.
+    /// The revision of the entry, which grows with each write of any entry.
     pub revision: Revision,
 }
 
@@ -91,18 +91,18 @@ pub struct NatsHomes {
 }
 
 impl NatsHomes {
-    /// The map of `cluster`, made if it is not there.
+    /// The map of `cluster`, created if there is none.
     ///
     /// # Errors
-    /// If the servers do not answer, or its stream is kept otherwise.
+    /// If the servers do not answer, or the stream has other settings.
     pub async fn open(cluster: Cluster) -> Result<Self, ClusterError> {
         Ok(Self { documents: Documents::open(cluster, "homes", std::time::Duration::ZERO).await? })
     }
 
-    /// The home of `shard` and its entry's revision, as the servers know it.
+    /// The home of `shard` and the revision of its entry, as the servers know it.
     ///
     /// # Errors
-    /// If they do not answer, or the entry cannot be read.
+    /// If the servers do not answer, or the entry cannot be read.
     pub async fn get(&self, shard: ShardId) -> Result<Option<(ShardHome, Revision)>, RegistryError> {
         let found = self.documents.get(&self.subject(shard)?).await?;
         let entry = found.and_then(|found| Some((found.value?, Revision(found.place))));
@@ -122,10 +122,10 @@ impl NatsHomes {
         Ok(entries)
     }
 
-    /// Makes `who` the home of `shard`, if its entry is as `found`: the claim by which the shard is taken.
+    /// Claims `shard` for `who`, if its entry is `found`. Returns the claim.
     ///
     /// # Errors
-    /// `Conflict` if another was faster; if the servers do not answer.
+    /// `Conflict` if another node was faster; else if the servers do not answer.
     pub async fn claim(
         &self,
         shard: ShardId,
@@ -139,7 +139,7 @@ impl NatsHomes {
         Ok(Claim { shard, claim, node, incarnation })
     }
 
-    /// Tells the epoch that was taken by `claim`. The answer is where the entry stands then.
+    /// Writes the epoch that was taken by `claim`. Returns the revision of the entry.
     ///
     /// # Errors
     /// `Conflict` if the shard has another home meanwhile; if the servers do not answer.
@@ -149,7 +149,7 @@ impl NatsHomes {
         self.write(shard, &home, Some(Revision(claim))).await
     }
 
-    /// Tells that the home of `shard` has let go, if its entry is as `found`.
+    /// Writes that the home of `shard` has released it, if its entry is `found`.
     ///
     /// # Errors
     /// `Conflict` if the shard has another home meanwhile; if the servers do not answer.
@@ -158,7 +158,7 @@ impl NatsHomes {
         self.write(shard, &ShardHome { free: true, ..home.clone() }, Some(revision)).await
     }
 
-    /// Every shard's entry, first as it is, then as it changes.
+    /// The entry of every shard, then each change.
     ///
     /// # Errors
     /// If the watch cannot begin.

@@ -1,4 +1,4 @@
-//! The ledger of a cluster: a stream a shard, of the shards that this home has taken.
+//! The ledger of a cluster: a stream for each shard that this home has taken.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::ledger::{
     StagedPiece, at_most,
 };
 
-/// The journals of the shards whose home this is.
+/// The journals of the shards of this home.
 #[derive(Clone)]
 pub struct NatsLedger {
     cluster: Cluster,
@@ -40,12 +40,12 @@ impl NatsLedger {
         Self { cluster, settings, shards: Arc::default() }
     }
 
-    /// Takes a shard, and gives what its earlier homes have acknowledged and not said to be stored. From then on no earlier
-    /// home appends to it. Taken again it begins anew, as after a failure.
+    /// Takes a shard, and returns the acknowledged writes of former homes that the store may lack. From then on no former
+    /// home can append. Taking a shard again restarts it, as after a failure.
     ///
     /// # Errors
-    /// If a home with a better claim has it, its stream is gone, goes back or is damaged, or the servers do not answer. The
-    /// earlier homes may be fenced then already.
+    /// If a home with a higher claim has the shard, its stream is lost, is shorter than before or is damaged, or the servers
+    /// do not answer. Former homes may be fenced already.
     pub async fn take(&self, claim: &Claim) -> Result<JournalRecovery, ClusterError> {
         self.let_go(claim.shard);
         let ShardTakeover { epoch, outcome, witness, messages, bytes } =
@@ -57,21 +57,21 @@ impl NatsLedger {
         Ok(JournalRecovery { epoch, records, damage, torn: None, segments: messages, bytes })
     }
 
-    /// Has the shard no longer; what is under way goes on.
+    /// Releases the shard; writes under way continue.
     pub fn let_go(&self, shard: ShardId) {
         self.shards.write().remove(&shard);
     }
 
-    /// Of a shard: the records that the store is not known to hold, and the bytes of its messages.
+    /// The number of a shard's unpushed records, and the bytes of its messages.
     #[must_use]
     pub fn usage(&self, shard: ShardId) -> Option<(u64, u64)> {
         self.shards.read().get(&shard).map(|shard| shard.usage())
     }
 
-    /// Whether it takes records of that shard, as far as is known.
+    /// Checks that the ledger accepts records of the shard, as far as is known.
     ///
     /// # Errors
-    /// Why not; [`LedgerError::Failed`] ends when the shard is taken again.
+    /// If it does not; [`LedgerError::Failed`] ends when the shard is taken again.
     pub fn check_shard(&self, shard: ShardId) -> Result<(), LedgerError> {
         self.shard(shard)?.check()
     }
@@ -84,7 +84,7 @@ impl NatsLedger {
 
 #[async_trait]
 impl Ledger for NatsLedger {
-    /// 0 for a shard that this home does not have.
+    /// Epoch 0 for a shard that this home does not have.
     fn epoch(&self, shard: ShardId) -> Epoch {
         self.shards.read().get(&shard).map_or(Epoch(0), |shard| shard.epoch())
     }
@@ -120,7 +120,7 @@ impl Ledger for NatsLedger {
         self.shard(shard)?.settle().await
     }
 
-    /// A message of the home's own says it, together with what waits to be committed.
+    /// Appends a message of the home's own, together with the waiting writes.
     async fn confirm(&self, shard: ShardId) -> Result<(), LedgerError> {
         self.settle(shard).await
     }

@@ -1,7 +1,7 @@
-//! The connection to a NATS cluster, and the few requests that this engine makes of JetStream.
+//! The connection to a NATS cluster, and the JetStream requests of this engine.
 //!
-//! What decides is the answer to a publish that carries its condition; what is read (`message`, `last_message`) is
-//! checked by who reads it, and decides nothing.
+//! Only the answers to conditional publishes decide anything. Reads (`message`, `last_message`) decide nothing, and their
+//! callers verify them.
 
 use std::time::{Duration, Instant};
 
@@ -16,48 +16,48 @@ use tokio::time::sleep;
 use super::ClusterError;
 use super::settings::ClusterSettings;
 
-/// A server that does not answer so many pings in a row, this far apart, is left for another.
+/// The client changes the server after this many unanswered pings, at this distance.
 const PING_EVERY: Duration = Duration::from_secs(2);
-/// The wait for one answer, after which the request is made again.
+/// The wait for one answer, after which the request is repeated.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// The waits between one request and its repeat.
 const RETRY_MIN: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_millis(500);
-/// How long a stream may take to be made, at least: servers that have just begun elect who leads them first.
+/// The least time for creating a stream: new servers first elect a leader.
 const OPENED_WITHIN: Duration = Duration::from_secs(45);
-/// A conditional publish met one under way: the server cannot tell yet (JetStream's error 10164).
+/// Another conditional publish is under way, so the server cannot decide yet (JetStream's error 10164).
 const CONDITION_UNDECIDED: u64 = 10164;
 /// Too many publishes, or batches, are under way in the server (10167, 10210).
 const TOO_MANY_UNDER_WAY: [u64; 2] = [10167, 10210];
 /// A message of the same id is under way (10158).
 const SAME_UNDER_WAY: u64 = 10158;
-/// Parts of a batch did not come, and none of it is written (10176).
+/// Parts of a batch are missing, and none of it is written (10176).
 const BATCH_INCOMPLETE: u64 = 10176;
 
-/// The place of a message that stands in its stream.
+/// The place of a published message in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessagePlace {
     pub(super) place: u64,
-    /// It was sent more than once: a second copy may come.
+    /// It was sent more than once, and a second copy may be written.
     pub(super) again: bool,
 }
 
-/// Why a message does not stand in its stream, or is not known to.
+/// Why a message is not in its stream, or may not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotPublished {
-    /// Its condition does not hold.
+    /// Its condition failed.
     Condition,
-    /// The stream, or the disks below it, have no room.
+    /// The stream or its disks are full.
     Full,
-    /// No server took it.
+    /// No server accepted it.
     NotTaken(String),
-    /// It may stand there, or come to.
+    /// It may be in the stream, now or later.
     Unknown(String),
-    /// The server's own reason; it is not there.
+    /// The server rejected it for this reason.
     Refused(String),
 }
 
-/// What a server answers a publish.
+/// A server's answer to a publish.
 #[derive(Debug, Deserialize)]
 struct PublishReply {
     #[serde(default)]
@@ -73,7 +73,7 @@ struct AnswerError {
     description: String,
 }
 
-/// How one attempt went.
+/// The outcome of one attempt.
 enum Attempt {
     Stands(u64),
     Never(NotPublished),
@@ -96,7 +96,7 @@ impl PublishReply {
             code if TOO_MANY_UNDER_WAY.contains(&code) => Attempt::NotTaken(reason),
             SAME_UNDER_WAY => Attempt::Unanswered(reason),
             code if full.iter().any(|full| full.0 == code) => Attempt::Never(NotPublished::Full),
-            // One code for all that a store refuses: its limit, which is refused before anything is written, and the rest.
+            // This code means any error of the server's store: its limit, which is checked before the write, and others.
             code if code == ErrorCode::STREAM_STORE_FAILED.0 && description.contains("maximum") => {
                 Attempt::Never(NotPublished::Full)
             }
@@ -114,10 +114,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Connects to the first of the servers that answers.
+    /// Connects to the first server that answers.
     ///
     /// # Errors
-    /// If none does, or refuses.
+    /// If no server answers, or a server rejects this client.
     pub async fn connect(settings: ClusterSettings) -> Result<Self, ClusterError> {
         settings.check()?;
         let mut options = async_nats::ConnectOptions::new()
@@ -143,7 +143,7 @@ impl Cluster {
         Ok(Self { context, settings })
     }
 
-    /// What it was connected by.
+    /// The settings of the connection.
     #[must_use]
     pub const fn settings(&self) -> &ClusterSettings {
         &self.settings
@@ -170,8 +170,8 @@ impl Cluster {
         }
     }
 
-    /// Publishes a message until it is known whether it stands. It is sent again under the id that it carries, so that it
-    /// stands once, as long as servers remember it.
+    /// Publishes a message, repeatedly, until its outcome is known. Its id makes servers write it once, as long as they
+    /// remember the id.
     pub(super) async fn publish(
         &self,
         subject: &str,
@@ -184,7 +184,7 @@ impl Cluster {
         loop {
             let reason = match self.attempt(subject, headers, payload).await {
                 Attempt::Stands(place) => return Ok(MessagePlace { place, again }),
-                // Servers look for room before they look whether they have it already.
+                // Servers check for room before they check whether they have the message.
                 Attempt::Never(NotPublished::Full) if again => "there is no room to take it again".to_owned(),
                 Attempt::Never(never) => return Err(never),
                 Attempt::NotTaken(reason) => reason,
@@ -201,7 +201,7 @@ impl Cluster {
         }
     }
 
-    /// Sends a part of a batch; only the last of a batch is answered.
+    /// Sends a part of a batch; servers answer only the last part.
     pub(super) async fn send(&self, subject: &str, headers: HeaderMap, payload: Bytes) -> Result<(), ClusterError> {
         let sent = self.context.client().publish_with_headers(subject.to_owned(), headers, payload).await;
         sent.map_err(|error| self.unreachable("send to", subject)(&error))
@@ -222,7 +222,7 @@ impl Cluster {
         }
     }
 
-    /// An error that says what was asked of what.
+    /// The error for a failed operation `what` on `of`.
     pub(super) fn unreachable<E: std::fmt::Display>(
         &self,
         what: &'static str,
@@ -232,7 +232,7 @@ impl Cluster {
         move |reason| ClusterError::Unreachable { what, of: of.clone(), reason: reason.to_string() }
     }
 
-    /// Does `ask` until it gives an answer, as long as an answer may be waited for.
+    /// Repeats `ask` until it gets an answer or the time is over.
     pub(super) async fn until_answered<T, E, F>(
         &self,
         what: &'static str,
@@ -277,7 +277,7 @@ impl Cluster {
         stream.map_err(|error| self.unreachable("name the stream", name)(&error))
     }
 
-    /// The message at a place of the stream called `name`, if its leader has one.
+    /// The message at a place of the stream `name`, if its leader has one.
     pub(super) async fn message(&self, name: &str, place: u64) -> Result<Option<Bytes>, ClusterError> {
         let stream = self.stream(name).await?;
         self.until_answered("read a message of", name, || async {
@@ -286,7 +286,7 @@ impl Cluster {
         .await
     }
 
-    /// The last message of `subject` in the stream called `name` and its place, if its leader has one.
+    /// The last message of `subject` in the stream `name`, with its place, if the leader has one.
     pub(super) async fn last_message(&self, name: &str, subject: &str) -> Result<Option<(u64, Bytes)>, ClusterError> {
         let stream = self.stream(name).await?;
         self.until_answered("read the last message of", subject, || async {
@@ -296,19 +296,19 @@ impl Cluster {
         .await
     }
 
-    /// Drops the messages of `subject` before `place` from the stream called `name`.
+    /// Removes the messages of `subject` before `place` from the stream `name`.
     pub(super) async fn purge(&self, name: &str, subject: &str, place: u64) -> Result<(), ClusterError> {
         let purged = self.stream(name).await?.purge().filter(subject).sequence(place).await;
         purged.map(|_| ()).map_err(|error| self.unreachable("trim the stream", name)(&error))
     }
 
-    /// Drops all messages whose subjects `filter` catches from the stream called `name`.
+    /// Removes all messages whose subjects match `filter` from the stream `name`.
     pub(super) async fn purge_all(&self, name: &str, filter: &str) -> Result<(), ClusterError> {
         let purged = self.stream(name).await?.purge().filter(filter).await;
         purged.map(|_| ()).map_err(|error| self.unreachable("trim the stream", name)(&error))
     }
 
-    /// The settings of the stream that is as `wanted`: there already, or made where `make` allows.
+    /// The settings of the stream that is `wanted`, which is created if there is none and `make` allows it.
     pub(super) async fn stream_as(&self, wanted: &Config, make: bool) -> Result<Config, ClusterError> {
         let name = &wanted.name;
         let answer_within = self.settings.answer_within;
@@ -338,7 +338,7 @@ impl Cluster {
     }
 }
 
-/// An answer that there is none is an answer.
+/// "Not found" is an answer.
 fn found<T>(answer: Result<T, RawMessageError>) -> Result<Option<T>, RawMessageError> {
     match answer {
         Ok(message) => Ok(Some(message)),
@@ -347,7 +347,7 @@ fn found<T>(answer: Result<T, RawMessageError>) -> Result<Option<T>, RawMessageE
     }
 }
 
-/// Refuses a stream whose settings would not keep what is promised.
+/// Rejects a stream whose settings would lose acknowledged writes.
 fn as_wanted(wanted: &Config, found: Config) -> Result<Config, ClusterError> {
     let told = |config: &Config| {
         format!(

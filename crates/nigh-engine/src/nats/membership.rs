@@ -1,9 +1,9 @@
-//! Membership in a cluster: each node keeps an entry, which goes if it is not written anew.
+//! Membership in a cluster: each node renews a lease, which is an entry that expires.
 //!
-//! The revision at which an entry was made is the node's incarnation. It is renewed on condition that it is as this life
-//! left it: a life whose entry is another's is over, and must join again. One whose entry has only gone, as all do when the
-//! servers are away for longer than that, makes it anew: others took it for dead meanwhile, and may have given its shards
-//! away. None of that is a safety rule: homes refuse incarnations, whatever is known here.
+//! The revision at which an entry was created is the node's incarnation. A renewal requires the entry as this incarnation
+//! left it: if another incarnation has the entry, this one has ended and must join again. If the entry has only expired, as
+//! all do when the servers are away for long, the node creates it again; other members may have taken its shards
+//! meanwhile. Safety does not depend on this: homes reject incarnations by themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,22 +20,22 @@ use super::roster::Roster;
 use super::{Cluster, ClusterError};
 use crate::{Members, Membership, Presence, PresentMember, RegistryError};
 
-/// An entry that is not written anew for so long is gone.
+/// An entry that is not renewed for this long expires.
 pub const TTL: Duration = Duration::from_secs(3);
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
-/// How often it is looked whose time is over.
+/// How often expired members are looked for.
 const LOOKED_EVERY: Duration = Duration::from_millis(250);
-/// Attempts to make the entry while others write it.
+/// Attempts to create the entry while other incarnations write it.
 const JOINS_MAX: usize = 16;
 
 /// This node's entry.
 struct Entry {
     subject: String,
-    /// Where it stands; none once it is this life's no longer.
+    /// Its place; none once it is of another incarnation.
     place: Option<u64>,
 }
 
-/// One life of a node in a cluster.
+/// One incarnation of a node in a cluster.
 pub struct NatsMembership {
     node: NodeId,
     incarnation: Incarnation,
@@ -48,8 +48,8 @@ pub struct NatsMembership {
     tasks: [JoinHandle<()>; 2],
 }
 
-/// Who lives, told twice: by name and life alone, and with what each tells of itself; and up to which write of any entry
-/// that is so.
+/// The members, once as names and incarnations and once with their presences, and the last write of an entry that they
+/// include.
 struct MemberChannels {
     heard: Arc<AtomicU64>,
     members: watch::Sender<Members>,
@@ -63,8 +63,8 @@ impl std::fmt::Debug for NatsMembership {
 }
 
 impl NatsMembership {
-    /// Begins a new life of `node`, which tells `presence` of itself; one that still seems to live is over then. All that
-    /// seem to live now are known when it returns; one whose time is over meanwhile is given up after that time.
+    /// Begins a new incarnation of `node` with `presence`, which ends an earlier one. When it returns all members with an
+    /// entry are known; those that do not renew it expire later.
     ///
     /// # Errors
     /// If the servers do not answer.
@@ -84,7 +84,7 @@ impl NatsMembership {
         for (name, found) in documents.list(&[]).await? {
             hear(&mut roster, name, found, clock.monotonic());
         }
-        // Whatever a server knows of it: this life has begun.
+        // This incarnation is a member, even if the server does not know it yet.
         roster.heard(own.clone(), place, clock.monotonic());
         let entry = Arc::new(Mutex::new(Entry { subject, place: Some(place) }));
         let alive = roster.alive(clock.monotonic(), TTL);
@@ -100,29 +100,27 @@ impl NatsMembership {
         Ok(Self { node, incarnation, documents, entry, members, present, told, heard: heard_up_to, tasks })
     }
 
-    /// All nodes alive with what they tell of themselves, as that changes; this one among them, unless its life as a
-    /// member is over.
+    /// All members with their presences, as they change; this node is one of them, unless its membership has ended.
     #[must_use]
     pub fn present(&self) -> watch::Receiver<Vec<PresentMember>> {
         self.present.clone()
     }
 
-    /// Whether that life of a node can have been heard of: it began before the newest write of any member that was heard.
-    /// Of a younger one nothing is known.
+    /// Whether this process would know an incarnation: it began before the newest known write of any member.
     #[must_use]
     pub fn can_know_of(&self, incarnation: Incarnation) -> bool {
         incarnation.0 <= self.heard.load(Ordering::Acquire)
     }
 
-    /// Tells something else of this node from now on; others hear of it soon.
+    /// Replaces this node's presence; the other members learn it soon.
     pub fn tell(&self, presence: &Presence) {
         self.told.send_replace(encoded(presence));
     }
 
-    /// Ends this life; others hear of it at once.
+    /// Ends this membership; the other members learn it at once.
     ///
     /// # Errors
-    /// If the servers do not answer: they hear of it when its time is over.
+    /// If the servers do not answer: then the entry expires later.
     pub async fn leave(&self) -> Result<(), ClusterError> {
         let mut entry = self.entry.lock().await;
         let Some(place) = entry.place.take() else { return Ok(()) };
@@ -163,7 +161,7 @@ fn encoded(presence: &Presence) -> Arc<[u8]> {
     serde_json::to_vec(presence).unwrap_or_default().into()
 }
 
-/// An entry's value: the incarnation, then what the member tells.
+/// An entry's value: the incarnation, then the presence.
 fn value_of(incarnation: u64, told: &[u8]) -> Vec<u8> {
     [&incarnation.to_le_bytes()[..], told].concat()
 }
@@ -172,7 +170,7 @@ fn names(present: &[PresentMember]) -> Members {
     present.iter().map(|member| (member.node.clone(), member.incarnation)).collect()
 }
 
-/// Makes the entry of a new life: its place.
+/// Creates the entry of a new incarnation. Returns its place.
 async fn enter(documents: &Documents, subject: &str, told: &[u8]) -> Result<u64, ClusterError> {
     for _ in 0..JOINS_MAX {
         let before = documents.get(subject).await?.map_or(0, |found| found.place);
@@ -186,7 +184,7 @@ async fn enter(documents: &Documents, subject: &str, told: &[u8]) -> Result<u64,
     Err(ClusterError::Unreachable { what: "join as", of: subject.to_owned(), reason })
 }
 
-/// Writes the entry anew until it is not this life's any more.
+/// Renews the entry until it is of another incarnation.
 async fn renew(
     documents: Documents,
     Incarnation(life): Incarnation,
@@ -209,7 +207,7 @@ async fn renew(
             Err(NotWritten::Conflict) => match again(&documents, &entry.subject, life, &value).await {
                 Ok(Some(place)) => entry.place = Some(place),
                 Ok(None) => {
-                    tracing::warn!(incarnation = life, "this node's time as a member is over; it must join again");
+                    tracing::warn!(incarnation = life, "this node's membership has ended; the node must join again");
                     entry.place = None;
                 }
                 Err(error) => tracing::warn!(%error, "this node's membership could not be renewed"),
@@ -219,18 +217,18 @@ async fn renew(
     }
 }
 
-/// Makes the entry of a life anew that went because nobody could write it: its place; none if it is another life's.
+/// Creates the expired entry of an incarnation again. Returns its place; none if another incarnation has the entry.
 async fn again(documents: &Documents, subject: &str, life: u64, value: &[u8]) -> Result<Option<u64>, ClusterError> {
     for _ in 0..JOINS_MAX {
         if let Some(FoundDocument { place, value: found }) = documents.get(subject).await? {
             let first = found.as_deref().and_then(|found| found.first_chunk::<8>());
-            // One that begins a life is at the place that is its incarnation.
+            // The place of the first entry of an incarnation is the incarnation.
             let of = first.map(|first| u64::from_le_bytes(*first)).map(|of| if of == 0 { place } else { of });
             return Ok((of == Some(life)).then_some(place));
         }
         match documents.write(subject, Some(value), 0).await {
             Ok(place) => {
-                tracing::warn!(incarnation = life, "this node was taken for dead, and is a member again");
+                tracing::warn!(incarnation = life, "this node had expired and is a member again");
                 return Ok(Some(place));
             }
             Err(NotWritten::Conflict) => {}
@@ -240,7 +238,7 @@ async fn again(documents: &Documents, subject: &str, life: u64, value: &[u8]) ->
     Ok(None)
 }
 
-/// Takes in what an entry came to be.
+/// Takes in a change of an entry.
 fn hear(roster: &mut Roster, name: String, FoundDocument { place, value }: FoundDocument, at: Monotonic) {
     let Some(value) = value else { return roster.left(&NodeId(name), place) };
     let read = match value.split_first_chunk::<8>() {
@@ -249,7 +247,7 @@ fn hear(roster: &mut Roster, name: String, FoundDocument { place, value }: Found
     };
     match read {
         Ok((life, presence)) => {
-            // In the entry that begins a life its own place is the incarnation.
+            // The place of the first entry of an incarnation is the incarnation.
             let incarnation = Incarnation(if life == 0 { place } else { life });
             roster.heard(PresentMember { node: NodeId(name), incarnation, presence }, place, at);
         }
@@ -257,7 +255,7 @@ fn hear(roster: &mut Roster, name: String, FoundDocument { place, value }: Found
     }
 }
 
-/// Says who lives, from what is heard of entries.
+/// Computes the members from the changes of entries.
 async fn listen(
     mut heard: tokio::sync::mpsc::Receiver<(String, FoundDocument)>,
     clock: Arc<dyn Clock>,
@@ -277,7 +275,7 @@ async fn listen(
             Err(_) => {}
         }
         let now = clock.monotonic();
-        // Who does not hear of itself hears of nobody: its servers are away, which says nothing of the others.
+        // A node that does not receive its own entry has lost its servers, which says nothing about other members.
         let is_away = roster.is_late(&node, now, TTL);
         if was_away && !is_away {
             roster.all_heard(now);

@@ -1,11 +1,12 @@
 //! The cluster's engine: JetStream streams of a NATS cluster behind the traits of this crate.
 //!
-//! Its one reliance is the compare-and-append: a message is taken if the last one of a named subject is the one that its
-//! writer expects, and acknowledged when a majority of the servers has it on the disk. No read decides anything: servers
-//! may answer from the past. Every message has our checksum. docs/design/cluster-engine.md has the settings, the
-//! formats, and what faults did.
+//! It relies on one operation, compare-and-append: a message is accepted if the last message of a named subject is the one
+//! that its writer expects, and acknowledged when a majority of the servers has it on the disk. No read decides anything,
+//! because servers may answer with old data. Every message has our checksum. docs/design/cluster-engine.md has the settings
+//! and formats, and the effects of faults.
 
 mod document_format;
+mod document_names;
 mod documents;
 mod envelope;
 #[doc(hidden)]
@@ -41,52 +42,52 @@ pub use self::registry::{NatsRegistry, VALUE_MAX_BYTES};
 pub use self::settings::{ClusterSettings, LedgerSettings, MESSAGE_MAX_BYTES, ServerSettings, server_configuration};
 pub use self::taking::Claim;
 
-/// Why something of a cluster cannot be had.
+/// Why an operation of a cluster failed.
 #[derive(Debug, Error)]
 pub enum ClusterError {
-    /// A name that streams cannot have.
-    #[error("a cluster cannot be called {name:?}: take 1 to 32 letters, digits and hyphens")]
+    /// The name is invalid for streams.
+    #[error("a cluster cannot be called {name:?}: use 1 to 32 letters, digits and hyphens")]
     Name {
-        /// It.
+        /// The name.
         name: String,
     },
-    /// No server could be reached, or none took this client.
-    #[error("no server of {servers} can be reached: {reason}; is NATS running there, and the token right?")]
+    /// No server could be reached, or none accepted this client.
+    #[error("no server of {servers} can be reached: {reason}; check that NATS runs there and that the token is right")]
     Connect {
-        /// Those that were tried.
+        /// The servers that were tried.
         servers: String,
         /// The client's reason.
         reason: String,
     },
     /// The servers do not answer.
-    #[error("could not {what} {of}: {reason}; do most of the NATS servers run, and reach each other?")]
+    #[error("could not {what} {of}: {reason}; check that most of the NATS servers run and reach each other")]
     Unreachable {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// On what.
+        /// Its object.
         of: String,
         /// The last reason.
         reason: String,
     },
-    /// A stream of this name is kept otherwise.
+    /// A stream of this name has other settings.
     #[error(
         "the stream {stream} has {found}, and needs {wanted}; change it with `nats stream edit`, or use another name"
     )]
     Settings {
         /// The stream.
         stream: String,
-        /// As it is.
+        /// The present setting.
         found: String,
-        /// As it must be.
+        /// The required setting.
         wanted: String,
     },
-    /// A stream that was there is not.
-    #[error("the stream {stream} is gone, with what was acknowledged in it; restore it: docs/design/cluster-engine.md")]
+    /// A stream is missing that existed before.
+    #[error("the stream {stream} is lost with its acknowledged writes; restore it: docs/design/cluster-engine.md")]
     Gone {
         /// The stream.
         stream: String,
     },
-    /// A stream holds less than it did.
+    /// A stream is shorter than before.
     #[error(
         "the stream {stream} ends at {found} and had reached {known}: acknowledged writes are gone; restore it, see \
          docs/design/cluster-engine.md"
@@ -94,12 +95,12 @@ pub enum ClusterError {
     WentBack {
         /// The stream.
         stream: String,
-        /// Where it ends.
+        /// Its last place.
         found: u64,
-        /// Where it has been.
+        /// Its former last place.
         known: u64,
     },
-    /// Another home with a better claim has the shard.
+    /// Another home with a higher claim has the shard.
     #[error("shard {shard} belongs to {home}, by claim {claim}")]
     Superseded {
         /// The shard.
@@ -110,7 +111,7 @@ pub enum ClusterError {
         claim: u64,
     },
     /// Written by a newer Nigh.
-    #[error("{stream} has messages of format {found}, this build reads up to {known}: start the newer Nigh")]
+    #[error("{stream} has messages of format {found}; this build reads up to {known}: start the newer Nigh")]
     Newer {
         /// The stream.
         stream: String,
@@ -119,8 +120,8 @@ pub enum ClusterError {
         /// The newest that this build knows.
         known: u16,
     },
-    /// Acknowledged messages are not what was written.
-    #[error("{stream} is damaged in {} places, the first: {first}; with `keep_damaged` a home takes what is whole", .damage.len())]
+    /// Acknowledged messages are damaged.
+    #[error("{stream} is damaged in {} places, the first: {first}; with `keep_damaged` a home takes the undamaged rest", .damage.len())]
     Damaged {
         /// The stream.
         stream: String,
@@ -129,8 +130,8 @@ pub enum ClusterError {
         /// All of them.
         damage: Vec<Damage>,
     },
-    /// A damaged message could not be kept.
-    #[error("cannot keep a damaged message in {}: {source}", .path.display())]
+    /// A damaged message could not be saved.
+    #[error("a damaged message cannot be saved in {}: {source}", .path.display())]
     Keep {
         /// The file.
         path: PathBuf,

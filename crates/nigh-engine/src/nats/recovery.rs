@@ -1,9 +1,8 @@
-//! What a shard's stream holds for a new home: messages go in by their places, in any order; writes that the store is not
-//! known to have come out, and everything that is not as it was written. Pure.
+//! Recovers a shard for a new home: from the messages of the stream, in any order, it finds the writes that the store may
+//! lack, and all damage. Pure.
 //!
-//! Under the new epoch no other home's message can come to stand in the stream, so that what is there up to the epoch's
-//! record is all there will be. Streams have no holes but below the place that the last message calls trimmed: another
-//! hole is a message that was lost.
+//! After the new epoch's record no other home can append, so the stream up to that record is complete. A stream has holes
+//! only before the place that its last message names as trimmed; any other hole is a lost message.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,17 +15,17 @@ use crate::commit_format::{Commit, PieceRef};
 use crate::journal::{Damage, DamageKind, RecoveredRecord};
 use crate::ledger::Record;
 
-/// A write as it was found.
+/// A write in the stream.
 struct FoundCommit {
     place: u64,
-    /// Of which message: the home's epoch, and its number under that.
+    /// The epoch of its message, and the message's number within the epoch.
     message: (Epoch, u64),
     commit: Commit,
     inline_bytes: u32,
     whole: bool,
 }
 
-/// What is known of a stream while it is read.
+/// The state of reading a stream.
 pub(super) struct Recovery {
     shard: ShardId,
     stream: String,
@@ -36,22 +35,22 @@ pub(super) struct Recovery {
     stored: BTreeSet<Version>,
     places: BTreeMap<u64, u64>,
     unreadable: BTreeSet<u64>,
-    /// Messages with a body that is not what was written.
+    /// Messages with a damaged body.
     spoiled: BTreeSet<u64>,
     trimmed: u64,
 }
 
-/// What was found.
+/// The outcome.
 pub(super) struct Outcome {
     pub(super) index: StreamIndex,
     pub(super) records: Vec<RecoveredRecord>,
-    /// Every write in the stream, oldest first: these requests were carried out.
+    /// Every write in the stream, oldest first.
     pub(super) answered: Vec<(Record, Version)>,
     pub(super) damage: Vec<Damage>,
 }
 
 impl Recovery {
-    /// Of the stream called `stream`, whose first place ever was `first`.
+    /// Begins reading the stream `stream`, whose first place ever was `first`.
     pub(super) fn new(shard: ShardId, stream: &str, first: u64) -> Self {
         Self {
             shard,
@@ -66,10 +65,10 @@ impl Recovery {
         }
     }
 
-    /// The message at `place` takes so many `bytes` of the stream.
+    /// Adds the length of the message at `place`.
     ///
     /// # Errors
-    /// The format of a message that a newer Nigh wrote.
+    /// The format of a message of a newer Nigh.
     pub(super) fn take(&mut self, place: u64, bytes: u64, message: &Bytes) -> Result<(), u16> {
         self.places.insert(place, bytes);
         for record in decode(self.shard, message) {
@@ -112,12 +111,12 @@ impl Recovery {
         }
     }
 
-    /// All before this place was trimmed, as far as is known yet.
+    /// The known trim: messages before this place are not needed.
     pub(super) const fn trimmed(&self) -> u64 {
         self.trimmed
     }
 
-    /// Places from where nothing was trimmed up to `end` of which nothing has come.
+    /// Missing places from the trim up to `end`.
     pub(super) fn missing(&self, end: u64) -> Vec<u64> {
         (self.trimmed..end).filter(|place| !self.places.contains_key(place)).collect()
     }
@@ -131,7 +130,7 @@ impl Recovery {
         damage.extend(unreadable.map(|&place| damaged(place, DamageKind::Unknown)));
         let mut index = StreamIndex::new(self.trimmed);
         for place in self.trimmed..=end {
-            // One that is missing is as good as known: it holds nothing back.
+            // A missing message counts as known.
             index.add(place, self.places.get(&place).copied().unwrap_or(0));
         }
         let (mut records, mut answered) = (Vec::new(), Vec::new());
@@ -140,7 +139,7 @@ impl Recovery {
             let body_bytes =
                 u64::from(inline_bytes) + commit.pieces.iter().map(|piece| u64::from(piece.bytes)).sum::<u64>();
             let stored = self.stored.contains(&version) || place < self.trimmed;
-            // Chunks of a write that is stored may have been trimmed before it.
+            // Chunks of a stored write may have been trimmed before it.
             let may_be_gone = |piece: &PieceRef| stored && piece.id.0 < self.trimmed;
             let is_whole = |piece: &PieceRef| self.chunks.get(&piece.id.0) == Some(&(piece.bytes, piece.crc, true));
             let broken = commit.pieces.iter().find(|piece| !is_whole(piece) && !may_be_gone(piece));

@@ -1,5 +1,5 @@
 //! The registry of a cluster. A document's revision is the place of its message: it grows with each write of any document,
-//! and a deleted one does not begin again.
+//! also over deletions.
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
@@ -19,10 +19,10 @@ pub struct NatsRegistry {
 }
 
 impl NatsRegistry {
-    /// The registry of `cluster`, made if it is not there.
+    /// The registry of `cluster`, created if there is none.
     ///
     /// # Errors
-    /// If the servers do not answer, or its stream is kept otherwise.
+    /// If the servers do not answer, or the stream has other settings.
     pub async fn open(cluster: Cluster) -> Result<Self, ClusterError> {
         Ok(Self { documents: Documents::open(cluster, "registry", std::time::Duration::ZERO).await? })
     }
@@ -96,7 +96,7 @@ impl Registry for NatsRegistry {
 }
 
 impl NatsRegistry {
-    /// Writes a document that is at `expected`. One that was deleted has a place, and is at no revision.
+    /// Writes a document that is at `expected`. A deleted document has a place but no revision.
     async fn write(
         &self,
         table: &str,

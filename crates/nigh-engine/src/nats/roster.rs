@@ -1,7 +1,7 @@
-//! Which nodes live, as far as one that watches can tell. Pure: what was heard, and when, goes in.
+//! Decides which members have expired, from the times of their renewals. Pure.
 //!
-//! Silence of one is told from silence of all. Somebody is given up only if others were heard of well after it: when the
-//! servers are away all fall silent, one after another, and none of that says that somebody died.
+//! A member expires only if others renewed their entries well after it: when the servers are away, all members fall silent
+//! and none has expired.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,41 +10,41 @@ use nigh_terms::{Monotonic, NodeId};
 
 use crate::PresentMember;
 
-/// What was heard of a node.
+/// The last renewal of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RosterEntry {
     member: PresentMember,
     /// The revision of its entry.
     revision: u64,
     at: Monotonic,
-    /// It was given time since, because all were silent.
+    /// Its time was extended since, because all members were silent.
     is_spared: bool,
 }
 
-/// The nodes heard of.
+/// The known nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roster {
     heard: BTreeMap<NodeId, RosterEntry>,
-    /// When somebody was heard of last, as it was when it was last looked who lives.
+    /// The last renewal of any node at the last check.
     news: Monotonic,
 }
 
 impl Roster {
-    /// The entry of `member` came to be at `revision`, or is as it was. One that is older than what is known is passed over.
+    /// Records that the entry of `member` is at `revision`. Ignores a revision older than the known one.
     pub(super) fn heard(&mut self, member: PresentMember, revision: u64, at: Monotonic) {
         if self.heard.get(&member.node).is_none_or(|known| known.revision < revision) {
             self.heard.insert(member.node.clone(), RosterEntry { member, revision, at, is_spared: false });
         }
     }
 
-    /// The node has left.
+    /// Removes a node that has left.
     pub(super) fn left(&mut self, node: &NodeId, revision: u64) {
         if self.heard.get(node).is_some_and(|known| known.revision < revision) {
             self.heard.remove(node);
         }
     }
 
-    /// Forgets whom nothing was heard of for `ttl`, though others were half of that after it, and gives who lives.
+    /// Removes nodes without a renewal for `ttl`, if others renewed at least half of `ttl` later. Returns the members.
     pub(super) fn alive(&mut self, now: Monotonic, ttl: Duration) -> Vec<PresentMember> {
         let (news, half) = (self.heard.values().map(|heard| heard.at).max().unwrap_or_default(), ttl / 2);
         if news.since(self.news) > half {
@@ -60,17 +60,17 @@ impl Roster {
         self.all()
     }
 
-    /// All that are known, whenever they were heard of.
+    /// All known nodes, whenever they renewed.
     pub(super) fn all(&self) -> Vec<PresentMember> {
         self.heard.values().map(|heard| heard.member.clone()).collect()
     }
 
-    /// Whether nothing was heard of `node` for `ttl`.
+    /// Whether `node` has not renewed for `ttl`.
     pub(super) fn is_late(&self, node: &NodeId, now: Monotonic, ttl: Duration) -> bool {
         self.heard.get(node).is_none_or(|heard| now.since(heard.at) > ttl)
     }
 
-    /// Nobody could be heard of until now: everybody's time begins anew.
+    /// Restarts the time of all nodes, because no renewal could be received until now.
     pub(super) fn all_heard(&mut self, now: Monotonic) {
         self.heard.values_mut().for_each(|heard| heard.at = now);
     }

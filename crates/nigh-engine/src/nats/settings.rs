@@ -1,4 +1,4 @@
-//! How a cluster is reached, what its streams are called, and what its servers must be told.
+//! The settings of the connection, the streams and the servers of a cluster.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,27 +9,27 @@ use nigh_terms::{ByteSize, SecretKey, ShardId};
 
 use super::ClusterError;
 
-/// What a server must take in one message, bytes: a chunk of a body with its head, or the longest record.
+/// The longest message, bytes: a chunk of a body with its head, or the longest record.
 pub const MESSAGE_MAX_BYTES: usize = 1 << 20;
-/// How long servers remember the ids of messages: longer than anybody sends one again.
+/// How long servers remember the ids of messages: longer than any message is repeated.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(600);
 
-/// How a cluster is reached.
+/// The settings of the connection to a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
     /// Addresses of some of its servers, `nats://host:port` or `tls://host:port`.
     pub servers: Vec<String>,
-    /// The token that they ask for.
+    /// The token for the servers.
     pub token: Option<SecretKey>,
-    /// The file of the authorities that sign the servers' certificates; TLS is asked for if it is given.
+    /// The file of the authorities that sign the servers' certificates; with it, TLS is required.
     pub root_certificates: Option<PathBuf>,
     /// The files of this client's certificate and its key.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
-    /// What the names of this cluster's streams and subjects begin with: letters, digits and hyphens.
+    /// The prefix of this cluster's streams and subjects: letters, digits and hyphens.
     pub name: String,
-    /// Copies of each stream, on as many servers.
+    /// Copies of each stream, each on another server.
     pub replicas: usize,
-    /// How long an answer may be waited for, repeats included, before what was asked counts as undecided.
+    /// The wait for an answer, including repeats, after which the outcome counts as unknown.
     pub answer_within: Duration,
 }
 
@@ -47,7 +47,7 @@ impl ClusterSettings {
         format!("{}-ledger-{shard}", self.name)
     }
 
-    /// The subjects of a shard's journal: of the records that make epochs, and of all others.
+    /// The subjects of a shard's journal: that of epoch records, and that of all others.
     pub(super) fn ledger_subjects(&self, shard: ShardId) -> [String; 2] {
         ["epoch", "record"].map(|kind| format!("{}.ledger.{shard}.{kind}", self.name))
     }
@@ -63,21 +63,21 @@ impl ClusterSettings {
         }
     }
 
-    /// A stream of documents, of which the newest of each is kept, for so long if it is not written again.
+    /// A stream that keeps the newest message of each document, for `max_age` after its last write.
     pub(super) fn documents_config(&self, bucket: &str, max_age: Duration) -> Config {
         Config {
             subjects: vec![format!("$KV.{bucket}.>")],
             max_messages_per_subject: 1,
             max_bytes: -1,
             max_age,
-            // Servers remember no id for longer than its message may stay.
+            // Servers do not remember an id for longer than messages stay.
             duplicate_window: if max_age.is_zero() { REMEMBERED } else { max_age.min(REMEMBERED) },
             allow_atomic_publish: true,
             ..self.kept(format!("KV_{bucket}"))
         }
     }
 
-    /// A stream that loses nothing of itself, and whose leader answers all reads.
+    /// A stream that never drops messages by itself, and whose leader answers all reads.
     fn kept(&self, name: String) -> Config {
         Config {
             name,
@@ -94,23 +94,23 @@ impl ClusterSettings {
     }
 }
 
-/// How a shard's journal is kept.
+/// The settings of a shard's journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerSettings {
-    /// The bytes of a shard's messages, their heads included; beyond them writes are refused. The stream itself takes a
-    /// little more, so that a full journal can say what is stored.
+    /// The most bytes of a shard's messages, with their heads; above this writes are rejected. The stream accepts a little
+    /// more, so that a full journal can record which writes are stored.
     pub limit: ByteSize,
-    /// Writes of a shard that wait or are on their way at a time.
+    /// Writes of a shard that wait or are being sent.
     pub under_way_max: usize,
-    /// Pieces of bodies, of up to 1 MiB each, that are.
+    /// Pieces of bodies, of up to 1 MiB each, that wait or are being sent.
     pub pieces_under_way_max: usize,
-    /// How long a write waits for its turn before it is told to come back.
+    /// How long a write waits for its turn before it fails.
     pub wait: Duration,
-    /// How often what is stored is written down, and the stream trimmed.
+    /// How often the stored writes are recorded, and the stream trimmed.
     pub settle_every: Duration,
-    /// A folder for the messages that are damaged when a shard is taken. Without one the shard is not taken then.
+    /// A folder for the damaged messages of a taken shard. Without it a damaged shard is not taken.
     pub keep_damaged: Option<PathBuf>,
-    /// The place of the first message of a new stream: higher than any epoch under which versions were given out elsewhere.
+    /// The place of the first message of a new stream: higher than any epoch of earlier versions elsewhere.
     pub first_place: u64,
 }
 
@@ -129,7 +129,7 @@ impl Default for LedgerSettings {
 }
 
 impl LedgerSettings {
-    /// What the stream may hold: the limit, and what says what is stored.
+    /// The limit of the stream, with room for the records of stored writes.
     pub(super) fn stream_bytes(&self) -> u64 {
         self.limit.bytes() + self.limit.bytes() / 16 + 4 * MESSAGE_MAX_BYTES as u64
     }
@@ -138,19 +138,19 @@ impl LedgerSettings {
 /// One server of a cluster, as its configuration says.
 #[derive(Clone, Debug)]
 pub struct ServerSettings<'a> {
-    /// Its name, one of its own.
+    /// Its name, which no other server has.
     pub name: &'a str,
-    /// Where clients reach it, `host:port`.
+    /// The address for clients, `host:port`.
     pub listen: &'a str,
-    /// Where it answers health checks, `host:port`.
+    /// The address for health checks, `host:port`.
     pub monitor: Option<&'a str>,
-    /// The cluster's name, and where this server listens for the others, `host:port`; none for a server alone.
+    /// The cluster's name, and the address for the other servers, `host:port`; none for a single server.
     pub cluster: Option<(&'a str, &'a str)>,
-    /// Where the others listen, this one may be among them.
+    /// The addresses of all servers, maybe including this one.
     pub routes: &'a [String],
-    /// Where it keeps its streams.
+    /// The folder of its streams.
     pub folder: &'a Path,
-    /// What clients have to show.
+    /// The token of clients.
     pub token: Option<&'a SecretKey>,
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use nigh_terms::{FunctionName, Namespace};
+use nigh_terms::{FunctionName, Hex, Namespace};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -139,9 +139,9 @@ impl EntityPath {
 
     fn hashed(&self) -> FunctionName {
         let hash = Sha256::digest(self.to_string());
-        let hash: String = hash.iter().take(HASH_BYTES).map(|octet| format!("{octet:02x}")).collect();
         // Letters, digits and hyphens, shorter than a name may be.
-        FunctionName::new(&format!("{HASHED}{hash}")).unwrap_or_else(|_| unreachable!("a hash is a function's name"))
+        FunctionName::new(&format!("{HASHED}{}", Hex(&hash[..HASH_BYTES])))
+            .unwrap_or_else(|_| unreachable!("a hash is a function's name"))
     }
 }
 

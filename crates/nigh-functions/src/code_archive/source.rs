@@ -68,9 +68,13 @@ impl Archive {
     /// # Errors
     /// If the file cannot be read.
     pub fn sha256(&self) -> io::Result<[u8; 32]> {
-        let mut hash = Sha256::new();
-        io::copy(&mut self.reader(), &mut hash)?;
-        Ok(hash.finalize().into())
+        let (mut hash, mut reader, mut piece) = (Sha256::new(), self.reader(), vec![0; BUFFER_BYTES]);
+        loop {
+            match reader.read(&mut piece)? {
+                0 => return Ok(hash.finalize().into()),
+                length => hash.update(&piece[..length]),
+            }
+        }
     }
 }
 

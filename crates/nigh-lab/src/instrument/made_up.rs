@@ -10,7 +10,7 @@ use nigh_data::{
     Attributes, BucketInfo, ByteStream, ETag, GetRequest, ListedObject, ObjectError, ObjectId, ObjectMeta, Tags,
 };
 use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
-use nigh_stores::{Payload, Store};
+use nigh_stores::{ListQuery, Payload, Store};
 use nigh_terms::{
     BucketName, ByteSize, Clock, Epoch, Namespace, ObjectKey, Principal, Sequence, SystemClock, Timestamp, Token,
     Version,
@@ -106,14 +106,7 @@ impl Store for MadeUp {
         read_only()
     }
 
-    async fn list(
-        &self,
-        _: &Namespace,
-        _: &BucketName,
-        _: &str,
-        _: Option<&str>,
-        _: usize,
-    ) -> Result<Vec<ListedObject>, ObjectError> {
+    async fn list(&self, _: ListQuery<'_>) -> Result<Vec<ListedObject>, ObjectError> {
         Ok(Vec::new())
     }
 }

@@ -1,4 +1,4 @@
-//! What the Step Functions API answers when it refuses: a type, a status and a sentence (its API reference, "Errors").
+//! The errors of the Step Functions API: a type, a status and a message (its API reference, "Errors").
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use nigh_workflow::scratch::ScratchTagError;
 use serde_json::json;
 
 use super::super::LambdaError;
-use super::super::operations::LambdaResponse;
+use super::super::response::LambdaResponse;
 use super::answer;
 
 /// A refusal, as clients see it.
@@ -59,7 +59,7 @@ impl StatesError {
     }
 }
 
-/// A refusal of the door itself, in the form of this API.
+/// An error of the door, in the form of this API.
 pub(crate) fn refusal(error: &LambdaError) -> LambdaResponse {
     StatesError { status: error.status, kind: error.kind, message: error.message.clone() }.answer()
 }
@@ -86,7 +86,7 @@ impl From<MachineError> for StatesError {
             MachineError::TooMany => Self::machine_limit(message),
             MachineError::Conflict => Self::conflict(message),
             MachineError::Document(..) | MachineError::Registry(_) => {
-                tracing::error!(error = %message, "a state machine cannot be kept");
+                tracing::error!(error = %message, "a state machine cannot be stored");
                 Self::service(message)
             }
         }
@@ -105,7 +105,7 @@ impl From<ExecutionError> for StatesError {
                 Self::unavailable(message)
             }
             ExecutionError::Registry(_) | ExecutionError::Row(_) | ExecutionError::Definition(..) => {
-                tracing::error!(error = %message, "an execution cannot be kept");
+                tracing::error!(error = %message, "an execution cannot be stored");
                 Self::service(message)
             }
         }

@@ -1,4 +1,4 @@
-//! Executions: started, stopped, shown.
+//! Starts, stops and shows executions.
 
 use nigh_terms::InvocationId;
 use nigh_workflow::arn::{WorkflowName, machine_arn};
@@ -13,7 +13,7 @@ use super::error::StatesError;
 use super::owner::Seat;
 use super::shape::{ExecutionShape, PageShape, bad_token, date, execution, input, read};
 
-/// What an execution may be listed by.
+/// The filter of a list of executions.
 const STATUSES: [&str; 5] = ["RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"];
 
 fn name(given: Option<&str>) -> Result<Option<WorkflowName>, StatesError> {

@@ -1,4 +1,4 @@
-//! State machines: made, changed, shown, checked.
+//! Creates, updates, shows and validates state machines.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn kind(text: Option<&str>) -> Result<MachineKind, StatesError> {
     }
 }
 
-/// What is wrong with a definition, as the API says it.
+/// The errors of a definition, in the form of the API.
 fn diagnostic(problem: &Problem) -> Value {
     json!({
         "severity": "ERROR", "code": problem.code, "message": problem.to_string(), "location": problem.location(),
@@ -48,7 +48,7 @@ impl LambdaDoor {
         found.ok_or_else(|| StatesError::machine_not_found(format!("State Machine Does Not Exist: '{}'", arn())))
     }
 
-    /// The machine that an ARN names.
+    /// The machine of an ARN.
     pub(super) fn machine_by_arn(
         &self,
         arn: Option<&str>,

@@ -1,5 +1,6 @@
-//! Requests about executions: done by whoever leads those of the namespace. In a cluster that is its owner, to whom the other
-//! processes hand them; they may be repeated, for what a start begins has its id before it is sent.
+//! Requests about executions, which the leader of the namespace's executions performs: in a cluster its dispatch owner, to
+//! which other processes forward them. Requests may be repeated, because a new execution gets its id before the request is
+//! sent.
 
 use std::time::Duration;
 
@@ -17,26 +18,27 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::LambdaDoor;
-use super::super::operations::{LambdaResponse, Request};
+use super::super::operations::Request;
+use super::super::response::LambdaResponse;
 use super::error::StatesError;
 use super::shape::{ExecutionShape, read};
 use super::{StatesOperation, answered, raw_answer};
 
-/// How long a request may wait for somebody who leads the executions, and between two attempts.
+/// How long a request waits for an owner, and between two attempts.
 const OWNER_WITHIN: Duration = Duration::from_secs(25);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Where and by what right a request about executions is done.
+/// What the owner needs of a request about executions.
 pub(super) struct Seat<'a> {
     pub(super) executions: &'a Executions,
-    /// The id of the execution that it starts, if it starts one.
+    /// The id of the execution that the request starts, if it starts one.
     pub(super) id: InvocationId,
-    /// What its caller has seen.
+    /// The caller's token.
     pub(super) seen: Token,
 }
 
 impl StatesOperation {
-    /// Whether it is about executions, not machines.
+    /// Whether the operation is about executions, not machines.
     pub(super) const fn is_of_executions(self) -> bool {
         match self {
             Self::StartExecution
@@ -57,26 +59,26 @@ impl StatesOperation {
     }
 }
 
-/// Whether it may be otherwise soon, or at another owner.
+/// Whether another attempt, or another owner, may succeed.
 fn is_passing(status: StatusCode) -> bool {
     status.is_server_error()
 }
 
 impl LambdaDoor {
-    /// Does `operation`, here or at the owner of its namespace.
+    /// Performs `operation`, here or at the owner of its namespace.
     pub(super) async fn of_executions(&self, operation: StatesOperation, request: &Request<'_>) -> LambdaResponse {
         let (id, seen) = (InvocationId::now(), self.parts.invoke.seen(&request.who));
         let own = Seat { executions: &self.parts.executions, id, seen };
         let Some(owned) = &self.parts.owned else { return answered(self.seated(operation, request, &own).await) };
         match self.asked(operation, request, &own) {
             Ok(Some(asked)) => self.at_owner(owned, operation, request, asked).await,
-            // What is not kept runs where it came.
+            // An execution that is not stored runs in this process.
             Ok(None) => answered(self.seated(operation, request, &own).await),
             Err(error) => error.answer(),
         }
     }
 
-    /// What the owner is to be asked; nothing if it is none of its business.
+    /// The request to the owner; none if the operation does not concern it.
     fn asked(
         &self,
         operation: StatesOperation,
@@ -167,13 +169,13 @@ impl AnswerStates for LambdaDoor {
         if let Some((name, revision)) = machine
             && let Err(error) = self.parts.machines.catch_up(&namespace, &name, Revision(revision)).await
         {
-            tracing::warn!(%namespace, %error, "a state machine that another process knows is not known here");
+            tracing::warn!(%namespace, %error, "a state machine of another process cannot be read here");
         }
         let (headers, seat) = (HeaderMap::new(), Seat { executions: &executions, id, seen });
         let request = Request { who: Principal::outside(namespace), query: "", headers: &headers, body };
         let answer = answered(self.seated(operation, &request, &seat).await);
         let status = answer.status().as_u16();
-        // A body in memory has no way to fail.
+        // A body in memory cannot fail.
         let body = answer.into_body().collect().await.map_or_else(|_| Bytes::new(), |body| body.to_bytes());
         Some((status, body))
     }

@@ -1,4 +1,4 @@
-//! What requests of the Step Functions API hold. Pure.
+//! Parses the requests of the Step Functions API. Pure.
 
 use nigh_terms::Timestamp;
 use nigh_workflow::arn::{WorkflowName, execution_of, machine_of};
@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::super::operations::Request;
 use super::error::StatesError;
 
-/// What one page has at most, and if nothing is said.
+/// The most items of a page, and the default.
 const PAGE_MAX: usize = 1000;
 const PAGE: usize = 100;
-/// Machines, executions and histories are named by these at most.
+/// The longest ARN of machines and executions.
 const TOKEN_MAX: usize = 128;
 
 #[derive(Deserialize)]
@@ -107,13 +107,13 @@ pub(super) fn execution(arn: Option<&str>) -> Result<(WorkflowName, WorkflowName
     execution_of(arn).ok_or_else(|| StatesError::invalid_arn(format!("Invalid Arn: '{arn}' is no execution's here")))
 }
 
-/// An execution's input; `{}` if none is given.
+/// An execution's input, by default `{}`.
 pub(super) fn input(text: Option<&str>) -> Result<Value, StatesError> {
     serde_json::from_str(text.unwrap_or("{}"))
         .map_err(|error| StatesError::invalid_input(format!("Invalid State Machine Execution Input: '{error}'")))
 }
 
-/// Seconds, as dates are written here.
+/// A date in seconds, as this API has it.
 pub(super) fn date(at: Timestamp) -> f64 {
     at.millis() as f64 / 1000.0
 }

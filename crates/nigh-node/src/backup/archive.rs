@@ -327,11 +327,6 @@ impl FromStr for EntryName {
     }
 }
 
-/// A digest as `sha256sum` writes it.
-pub(super) fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,14 +7,14 @@
 use std::io::{self, Read};
 
 use nigh_engine::{StoredDocument, StoredHistory, StoredPromise};
-use nigh_terms::{BucketName, FunctionName, Namespace};
+use nigh_terms::{BucketName, FunctionName, Namespace, hex};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use super::archive::{
     AnyHeader, ArchiveError, BUCKET_MAX, CODE_MAX, CodeTree, DocumentText, END_MAX, EVENTS_MAX, EXECUTIONS_MAX, End,
     EntryName, EventText, ExecutionText, FILE_MAX, FORMAT, HEADER_MAX, Header, REGISTRY_MAX, SUMS_EVERY, SUMS_MAX,
-    StateFile, hex,
+    StateFile,
 };
 use super::writer::DigestingReader;
 

@@ -6,13 +6,13 @@
 use std::io::{self, Read, Write};
 
 use nigh_engine::{StoredDocument, StoredHistory, StoredPromise};
-use nigh_terms::Timestamp;
+use nigh_terms::{Timestamp, hex};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::archive::{
     ArchiveError, DAMAGED_MAX, DamagedFile, DocumentText, End, EntryName, EventText, ExecutionText, Header, PIECE,
-    SUMS_EVERY, hex,
+    SUMS_EVERY,
 };
 
 /// An archive being written.

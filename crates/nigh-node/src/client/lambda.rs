@@ -277,7 +277,7 @@ impl LambdaClient {
             .header(http::header::CONTENT_LENGTH, body.len())
             .body(full(body.clone()))
             .map_err(|error| ClientError::Request(error.to_string()))?;
-        let answer = self.target.send(self.signer.sign(request, PayloadHash::Of(&body)).await?).await?;
+        let answer = self.target.send(self.signer.sign(request, PayloadHash::Of(&body))?).await?;
         let (parts, body) = answer.into_parts();
         let body = self.target.collect(body).await?;
         if parts.status.is_success() {

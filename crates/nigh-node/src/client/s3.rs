@@ -362,7 +362,7 @@ impl S3Client {
             .uri(format!("http://{}{path}{mark}{query}", self.target.authority()))
             .body(body)
             .map_err(|error| ClientError::Request(error.to_string()))?;
-        let answer = self.target.send(self.signer.sign(request, hash).await?).await?;
+        let answer = self.target.send(self.signer.sign(request, hash)?).await?;
         if answer.status().is_success() {
             return Ok(answer);
         }

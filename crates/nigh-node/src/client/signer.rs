@@ -1,19 +1,15 @@
 //! Signs requests with AWS Signature Version 4.
 
 use http::Request;
-use reqsign_aws_v4::{Credential, RequestSigner};
-use reqsign_core::{Context, SignRequest};
+use nigh_http::sigv4;
+use nigh_terms::{Clock as _, SystemClock, hex};
 use sha2::{Digest, Sha256};
 
 use super::ClientError;
 use crate::credentials::Credentials;
 
 /// Signs for one service in one region.
-pub(super) struct Signer {
-    context: Context,
-    signer: RequestSigner,
-    credential: Credential,
-}
+pub(super) struct Signer(sigv4::Signer);
 
 /// The payload's hash, as `x-amz-content-sha256` carries it.
 pub(super) enum PayloadHash<'a> {
@@ -26,31 +22,21 @@ pub(super) enum PayloadHash<'a> {
 impl Signer {
     /// A signer with a client's key.
     pub(super) fn new(service: &str, region: &str, credentials: &Credentials) -> Self {
-        Self {
-            context: Context::new(),
-            signer: RequestSigner::new(service, region),
-            credential: Credential {
-                access_key_id: credentials.access_key.as_str().to_owned(),
-                secret_access_key: credentials.secret_key.reveal().to_owned(),
-                session_token: None,
-                expires_in: None,
-            },
-        }
+        let Credentials { access_key, secret_key, .. } = credentials;
+        Self(sigv4::Signer::new(access_key.clone(), secret_key.clone(), service, region))
     }
 
     /// Adds the signature's headers to `request`, whose URI is in full and percent-encoded.
-    pub(super) async fn sign<B>(&self, request: Request<B>, hash: PayloadHash<'_>) -> Result<Request<B>, ClientError> {
+    pub(super) fn sign<B>(&self, request: Request<B>, hash: PayloadHash<'_>) -> Result<Request<B>, ClientError> {
         let (mut parts, body) = request.into_parts();
         let hash = match hash {
-            PayloadHash::Of(bytes) => Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect(),
+            PayloadHash::Of(bytes) => hex(&Sha256::digest(bytes)),
             PayloadHash::Unsigned => "UNSIGNED-PAYLOAD".to_owned(),
         };
         let hash = hash.parse().map_err(|_| ClientError::Request("the payload's hash is no header".to_owned()))?;
         parts.headers.insert("x-amz-content-sha256", hash);
-        self.signer
-            .sign_request(&self.context, &mut parts, Some(&self.credential), None)
-            .await
-            .map_err(|error| ClientError::Request(format!("signing: {error}")))?;
+        let signed = self.0.sign(&mut parts, SystemClock::new().wall());
+        signed.map_err(|error| ClientError::Request(format!("the request cannot be signed: {error}")))?;
         Ok(Request::from_parts(parts, body))
     }
 }

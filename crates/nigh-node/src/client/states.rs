@@ -37,7 +37,7 @@ impl StatesClient {
             .header(http::header::CONTENT_LENGTH, bytes.len())
             .body(full(bytes.clone()))
             .map_err(|error| ClientError::Request(error.to_string()))?;
-        let answer = self.target.send(self.signer.sign(request, PayloadHash::Of(&bytes)).await?).await?;
+        let answer = self.target.send(self.signer.sign(request, PayloadHash::Of(&bytes))?).await?;
         let (parts, body) = answer.into_parts();
         let body = self.target.collect(body).await?;
         let read: Result<Value, _> = serde_json::from_slice(&body);

@@ -1,29 +1,29 @@
-//! Whether Swift's middleware sent a message, just now and once. Pure.
+//! Verifies that Swift's middleware sent a message, recently and only once. Pure.
 //!
 //! Follows `integrations/swift/README.md`, "Signatures". The first line of the signed text differs from that of Nigh's own
 //! requests: neither direction's message can be sent in the other.
 
 use std::collections::{HashSet, VecDeque};
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use http::request::Parts;
-use nigh_terms::SecretKey;
+use nigh_terms::{SecretKey, hex};
 use sha2::{Digest, Sha256};
 
-/// The first line of what is signed.
+/// The first line of the signed text.
 const TO_NIGH: &str = "nigh-outside-1";
-/// Headers that are signed begin so.
+/// The prefix of signed headers.
 const PREFIX: &str = "x-nigh-";
 const DATE: &str = "x-nigh-date";
 const NONCE: &str = "x-nigh-nonce";
 const SIGNATURE: &str = "x-nigh-signature";
-/// Nonces remembered. Beyond that messages are refused: none may come twice.
+/// The most nonces that are remembered; above that messages are rejected, because none may be accepted twice.
 const NONCES_MAX: usize = 100_000;
 
 /// The nonce of a message that one of `secrets` signed within `skew_s` seconds of now.
 ///
 /// # Errors
-/// What is wrong, as its sender is told.
+/// The reason, for the sender.
 pub(super) fn verify(
     secrets: &[SecretKey],
     head: &Parts,
@@ -34,14 +34,14 @@ pub(super) fn verify(
     let text_of = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let signature = hex_bytes(text_of(SIGNATURE)).unwrap_or_default();
     let text = canonical(head, body);
-    // Every secret is tried, so that the time tells nothing.
+    // Every secret is tried, so that the time reveals nothing.
     let good = secrets.iter().fold(false, |good, secret| good | is_signed_by(secret, &text, &signature));
     if !good {
-        return Err("the signature does not match; is the secret the same on both sides?");
+        return Err("the signature does not match; check that both sides have the same secret");
     }
     let date: Option<u64> = Some(text_of(DATE)).filter(|text| text.len() <= 12).and_then(|text| text.parse().ok());
     if date.is_none_or(|date| date.abs_diff(now_s) > skew_s) {
-        return Err("the date is too far from this node's; are both clocks set?");
+        return Err("the date is too far from this node's; check both clocks");
     }
     let nonce = text_of(NONCE);
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
@@ -74,17 +74,13 @@ fn canonical(head: &Parts, body: &[u8]) -> String {
     lines.join("\n")
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn hex_bytes(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let pairs = text.as_bytes().chunks(2);
     pairs.map(|pair| Some((digit(*pair.first()?)? * 16 + digit(*pair.get(1)?)?) as u8)).collect()
 }
 
-/// Nonces that were used while their date could still hold.
+/// The used nonces whose dates may still be accepted.
 #[derive(Debug, Default)]
 pub(super) struct Nonces {
     used: HashSet<String>,
@@ -92,8 +88,7 @@ pub(super) struct Nonces {
 }
 
 impl Nonces {
-    /// True if `nonce` is used now for the first time. One that was used `skew_s` before the earliest date that holds
-    /// is forgotten: its date holds no more.
+    /// Whether `nonce` is used for the first time. A nonce is forgotten when its date is not accepted any more.
     pub(super) fn use_once(&mut self, nonce: String, now_s: u64, skew_s: u64) -> bool {
         while let Some((used_s, oldest)) = self.order.front()
             && used_s.saturating_add(2 * skew_s) < now_s

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::StreamExt as _;
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use nigh_data::ObjectError;
 use nigh_engine::{AccessKeys, LocalHistories, LocalRegistry, Outbox, RecordLog, Registry, Retention, StateFile};
 use nigh_functions::function::FunctionSource;
@@ -25,7 +25,7 @@ use nigh_openwhisk::{NamespaceLimits, OpenWhiskDoor, OpenWhiskParts, OpenWhiskSe
 use nigh_schedule::event_queue::QueueLimits;
 use nigh_terms::{
     AccessKeyId, BucketName, ByteSize, Clock, FunctionName, InvocationId, Namespace, ObjectKey, Principal, SecretKey,
-    ShardId, SystemClock, Token, Version,
+    ShardId, SystemClock, Token, Version, hex,
 };
 use nigh_workflow::executions::{ExecutionLimits, ExecutionParts, Executions};
 use nigh_workflow::machine_store::MachineStore;
@@ -373,8 +373,4 @@ fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
     mac.update(message);
     mac.finalize().into_bytes().to_vec()
-}
-
-fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use nigh_data::{ByteStream, ETag, ListedObject, ObjectError, ObjectId, ObjectMeta};
 use nigh_engine::LedgerError;
-use nigh_stores::check_pin;
+use nigh_stores::{ListQuery, check_pin};
 use nigh_terms::{BucketName, Namespace, ObjectKey};
 
 use super::dirty::{ObjectState, UnpushedWrite};
@@ -151,7 +151,8 @@ impl WriteBack {
             sides.push(self.waiting(namespace, bucket, prefix, after.as_deref(), limit));
             let waiting = joined(sides);
             let since = self.buckets.moment();
-            let entries = self.store.list(namespace, bucket, prefix, after.as_deref(), limit).await?;
+            let entries =
+                self.store.list(ListQuery { namespace, bucket, prefix, after: after.as_deref(), limit }).await?;
             self.buckets.heard(since, namespace, bucket);
             let more = entries.len() >= limit;
             let PagePart { listed: part, next } = merge(Side { entries, more }, waiting);

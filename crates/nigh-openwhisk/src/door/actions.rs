@@ -1,4 +1,4 @@
-//! Actions: listed, shown, made, changed and removed.
+//! Lists, shows, creates, updates and deletes actions.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ use super::lookup::ActionTarget;
 use super::shown::{self, ActionView};
 use super::{OpenWhiskDoor, Request, WhiskResponse, WhiskResult, json_answer, listed};
 
-/// Says the kind of an action, beside its owner's annotations.
+/// The annotation with the kind of an action.
 const KIND: &str = "exec";
-/// Whether an action finds a key in its environment.
+/// The annotation for a key in the environment of an action.
 const PROVIDES_KEY: &str = "provide-api-key";
 
-/// A change of an action that was read.
+/// A parsed change of an action.
 struct Change {
     common: CommonShape,
     removed: Vec<String>,
@@ -38,7 +38,7 @@ struct Change {
 }
 
 impl Change {
-    /// The annotations of an action that had `before`, and is of `kind`.
+    /// The annotations of an action of `kind` that had the annotations `before`.
     fn annotations(&self, before: Option<&Parameters>, kind: &str) -> Parameters {
         let mut annotations = before.cloned().unwrap_or_default();
         self.removed.iter().for_each(|key| annotations.remove(key));
@@ -58,7 +58,7 @@ impl Change {
 }
 
 impl OpenWhiskDoor {
-    /// The actions of a namespace, or of one package in it, as lists have them.
+    /// The actions of a namespace, or of one package, as in lists.
     pub(super) fn actions(&self, namespace: &Namespace, package: Option<&EntityName>) -> Vec<Value> {
         let wanted = |path: &EntityPath| package.is_none() || path.package.as_ref() == package;
         let functions = self.0.parts.functions.list(namespace, None, usize::MAX).0;
@@ -102,10 +102,10 @@ impl OpenWhiskDoor {
         Ok(json_answer(StatusCode::OK, &shown))
     }
 
-    /// The code of an action, as it was given.
+    /// The code of an action, as it was uploaded.
     async fn code(&self, function: &Arc<Function>, path: &EntityPath) -> Result<String, WhiskError> {
         let functions = self.0.parts.functions.clone();
-        // Where another node deployed it, it is fetched first.
+        // The code is fetched first if another node deployed the action.
         functions.code_folder(function).await;
         let is_text = ActionView::of(function, path.clone()).is_text;
         let function = Arc::clone(function);
@@ -234,7 +234,7 @@ impl OpenWhiskDoor {
                 settings.handler = Some(kinds::handler(&code.runtime, code.main.as_deref())?);
                 (Some(archive), code.main.clone(), text_sha256)
             }
-            // A function of the Lambda API stays one, and has only limits that this API could change.
+            // A function of the Lambda API stays one; this API changes only its limits.
             None if function.action.is_none() => {
                 let changed = self.0.parts.functions.update_settings(
                     &request.namespace,
@@ -269,7 +269,7 @@ impl OpenWhiskDoor {
         json_answer(StatusCode::OK, &shown)
     }
 
-    /// The environment that `parameters` ask for, if the namespace's functions may have it.
+    /// The environment in `parameters`, if the namespace's functions may have it.
     fn environment(
         &self,
         parameters: &Parameters,
@@ -347,7 +347,7 @@ impl OpenWhiskDoor {
         Ok(json_answer(StatusCode::OK, &shown))
     }
 
-    /// Removes an action; what it was.
+    /// Removes an action and returns it.
     pub(super) async fn remove_action(
         &self,
         namespace: &Namespace,
@@ -366,7 +366,7 @@ impl OpenWhiskDoor {
         }
     }
 
-    /// The actions of a package, by name, with what they are.
+    /// The actions of a package, by name.
     pub(super) fn package_actions(&self, namespace: &Namespace, package: &EntityName) -> Vec<Value> {
         let all = self.actions(namespace, Some(package));
         let part =
@@ -375,7 +375,7 @@ impl OpenWhiskDoor {
     }
 }
 
-/// The version of code that came as text, as the function store will name it.
+/// The digest by which the function store will name code that was uploaded as text.
 async fn text_sha256(code: &Code, archive: &Archive) -> Result<Option<String>, WhiskError> {
     use base64::Engine as _;
     if !code.is_text {
@@ -387,7 +387,7 @@ async fn text_sha256(code: &Code, archive: &Archive) -> Result<Option<String>, W
     Ok(Some(base64::engine::general_purpose::STANDARD.encode(sha256)))
 }
 
-/// Does what may take long away from the threads that serve others.
+/// Runs `work`, which may take long, on a thread that serves no other request.
 async fn off_the_path<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, WhiskError> + Send + 'static,
 ) -> Result<T, WhiskError> {

@@ -1,4 +1,4 @@
-//! Activations: listed and shown.
+//! Lists and shows activations.
 
 use http::StatusCode;
 use nigh_engine::RegistryError;

@@ -1,4 +1,4 @@
-//! Compositions: an action with the annotation `conductor` decides, while they run, which actions run next.
+//! Compositions: an action with the annotation `conductor` decides which action runs next.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,10 +19,10 @@ use super::shown::{self, ActionView};
 
 const TOO_LONG: &str = "Too many actions in the composition.";
 const FAILED: &str = "Activation failure during composition.";
-/// Runs of conductors in a composition: one before, between and after all components.
+/// The most runs of a composition's conductor: before, between and after all components.
 const CONDUCTORS_MAX: usize = 2 * SEQUENCE_MAX + 1;
 
-/// What has run of a composition and of all that are part of it.
+/// The actions that have run in a composition and in the compositions within it.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     components: AtomicUsize,
@@ -30,19 +30,19 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// One more, unless there were `most`.
+    /// Counts one more, unless `most` have run.
     fn take(count: &AtomicUsize, most: usize) -> bool {
         let next = |before: usize| (before < most).then_some(before + 1);
         count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }
 }
 
-/// What a composition has come to.
+/// The progress of a composition.
 struct Course {
     token: Token,
     logs: Vec<String>,
     duration_ms: u64,
-    /// The most that the conductor or a component booked.
+    /// The largest booking of the conductor and the components.
     memory_mb: u64,
 }
 
@@ -57,7 +57,7 @@ impl Course {
     }
 }
 
-/// What a run came to, as the input of the next.
+/// The result of a run, as the input of the next.
 fn members(result: Value) -> Map<String, Value> {
     match result {
         Value::Object(members) => members,
@@ -71,12 +71,12 @@ fn told(words: String) -> Map<String, Value> {
 }
 
 impl OpenWhiskDoor {
-    /// Whether a call of `resolved` is one of a composition.
+    /// Whether `resolved` is a conductor.
     pub(super) fn is_composition(resolved: &ResolvedAction) -> bool {
         matches!(resolved.found, ActionTarget::Function(_)) && resolved.annotations().says(CONDUCTOR)
     }
 
-    /// Runs a composition to its end: its conductor, what that asks for, and the conductor again with what came of it.
+    /// Runs a composition to its end: its conductor, the component that it asks for, and the conductor with the result.
     pub(super) async fn run_composition(&self, mut call: Call, function: Arc<Function>) -> ActivationEnd {
         let start = self.0.parts.clock.wall();
         let counts = call.counts.get_or_insert_default().clone();
@@ -92,7 +92,7 @@ impl OpenWhiskDoor {
                 break Response::error(Status::ApplicationError, TOO_LONG);
             }
             let conductor = self.part_of(&call, call.resolved.clone(), input, &course.token);
-            // As what it is, not as a composition again.
+            // The conductor runs as an action here, not as a composition.
             let ended = self.run_function(conductor, &function).await;
             self.0.parts.activations.keep(&ended.record);
             course.has_had(&ended);
@@ -136,7 +136,7 @@ impl OpenWhiskDoor {
         ActivationEnd { record, token: course.token, refused: None }
     }
 
-    /// Runs the component that is asked for. What its conductor is told of it; or how the composition ends.
+    /// Runs a component. Returns the result for the conductor, or the end of the composition.
     async fn component_of(
         &self,
         call: &Call,
@@ -155,14 +155,14 @@ impl OpenWhiskDoor {
         let Ok(resolved) = self.resolve(namespace, &path) else {
             return Ok(told(format!("Failed to resolve action with name '{namespace}/{path}' during composition.")));
         };
-        // A composition in this one counts what it runs.
+        // A composition within this one counts its own components.
         if !Self::is_composition(&resolved) && !Counts::take(&counts.components, SEQUENCE_MAX) {
             return Ok(told(TOO_LONG.to_owned()));
         }
         let input = Input::Object(next.params).under(&resolved.parameters());
         let component = self.part_of(call, resolved, input, &course.token);
         let id = component.id;
-        // Compositions in compositions would else be as deep on one stack as they are long.
+        // In a task of its own: the stack would grow with the depth of nested compositions.
         let ended = match self.spawn(component, ()).await {
             Ok(ended) => ended,
             Err(lost) => {

@@ -1,4 +1,4 @@
-//! Activations: how an action is called, awaited and recorded.
+//! Calls actions, waits for their end and records them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -31,12 +31,12 @@ const ACTIVATION_ID: HeaderName = HeaderName::from_static("x-openwhisk-activatio
 #[derive(Clone, Debug)]
 pub(super) enum Input {
     Object(Map<String, Value>),
-    /// What a component of a sequence may answer.
+    /// What a component of a sequence may answer: an object or a list.
     Array(Vec<Value>),
 }
 
 impl Input {
-    /// The same, with `parameters` where it says nothing.
+    /// The input, with `parameters` for the members that it does not set.
     pub(super) fn under(self, parameters: &Parameters) -> Self {
         match self {
             Self::Object(said) => Self::Object(parameters.input(said)),
@@ -58,19 +58,19 @@ pub(super) struct Call {
     pub(super) who: Principal,
     pub(super) resolved: ResolvedAction,
     pub(super) input: Input,
-    /// What the caller had seen.
+    /// The caller's token.
     pub(super) token: Token,
-    /// The sequence that it is part of.
+    /// The sequence that the call is a part of.
     pub(super) cause: Option<InvocationId>,
-    /// How many actions the outermost sequence has had run.
+    /// The number of actions that the outermost sequence has run.
     pub(super) actions: Option<Arc<AtomicUsize>>,
-    /// What has run of the outermost composition that it is part of.
+    /// The count of the outermost composition that the call is a part of.
     pub(super) counts: Option<Arc<Counts>>,
-    /// When it was asked for.
+    /// When the call arrived.
     pub(super) asked: Timestamp,
 }
 
-/// A place among what is under way, given back in the end.
+/// A place within the limit of activations, returned when dropped.
 struct Place {
     door: OpenWhiskDoor,
     namespace: Namespace,
@@ -86,20 +86,20 @@ impl Drop for Place {
 /// The end of an activation.
 pub(super) struct ActivationEnd {
     pub(super) record: Record,
-    /// What it had seen.
+    /// The activation's token.
     pub(super) token: Token,
-    /// Why nothing has run.
+    /// Why the action did not run.
     pub(super) refused: Option<WhiskError>,
 }
 
-/// What became of a call by the time that its caller would wait.
+/// The outcome of a call when its caller stops waiting.
 pub(super) enum WaitOutcome {
     Ended(Box<ActivationEnd>),
     StillRuns(InvocationId),
 }
 
 impl OpenWhiskDoor {
-    /// A call of `resolved` with this input, which has its parameters already.
+    /// A call of `resolved` with this input, which includes the parameters.
     pub(super) fn call(&self, who: &Principal, resolved: ResolvedAction, input: Input, token: Token) -> Call {
         Call {
             id: InvocationId::now(),
@@ -114,7 +114,7 @@ impl OpenWhiskDoor {
         }
     }
 
-    /// Begins a call, which goes to its end and its record whoever waits for it.
+    /// Begins a call, which runs to its end and is recorded even if nobody waits for it.
     pub(super) fn begin(&self, call: Call) -> Result<(InvocationId, JoinHandle<ActivationEnd>), WhiskError> {
         let most = super::ACTIVATIONS_MAX;
         let of_node = Arc::clone(&self.0.running).try_acquire_owned();
@@ -134,12 +134,12 @@ impl OpenWhiskDoor {
         })
     }
 
-    /// Counts the call of an action, refused where its namespace has had as many as it may in a minute.
+    /// Counts a call; rejects it if the namespace has used up its calls of this minute.
     pub(super) fn count_invocation(&self, namespace: &Namespace) -> Result<(), WhiskError> {
         self.0.throttle.lock().invoked(namespace, self.0.parts.clock.monotonic())
     }
 
-    /// Begins a call that nobody waits for: who asked for it may have ended long before.
+    /// Begins a call that nobody waits for.
     pub(super) fn begin_unawaited(
         &self,
         namespace: &Namespace,
@@ -197,7 +197,7 @@ impl OpenWhiskDoor {
             payload,
             client_context: None,
             token: call.token.clone(),
-            // So it has the id that its caller knows.
+            // The run gets the id that the caller knows.
             event: Some(EventAttempt::first(call.id)),
         };
         match self.0.parts.invoke.invoke(&call.who, request).await {
@@ -235,7 +235,7 @@ impl OpenWhiskDoor {
         ActivationEnd { record, token: invoked.token, refused: None }
     }
 
-    /// The end of what did not run.
+    /// The end of an activation that did not run.
     fn refused(&self, call: &Call, function: &Function, status: Status, refused: WhiskError) -> ActivationEnd {
         let view = ActionView::of(function, call.resolved.path.clone());
         let now = self.0.parts.clock.wall();
@@ -255,7 +255,7 @@ impl OpenWhiskDoor {
         ActivationEnd { record, token: call.token.clone(), refused: Some(refused) }
     }
 
-    /// What every record of an action is annotated with.
+    /// The annotations of every record of an action.
     pub(super) fn annotations(&self, call: &Call, kind: &str, limits: Value) -> Parameters {
         let mut annotations = Parameters::default();
         annotations.set("path", format!("{}/{}", call.who.namespace, call.resolved.path).into());
@@ -309,12 +309,12 @@ fn done(record: &Record, only_result: bool) -> WhiskResponse {
     with_id(answer, record.id)
 }
 
-/// The answer to a call that goes on.
+/// The answer to a call that is still running.
 pub(super) fn accepted(id: InvocationId) -> WhiskResponse {
     with_id(json_answer(StatusCode::ACCEPTED, &json!({ "activationId": written(id) })), id)
 }
 
-/// The same, with the header that names the activation.
+/// `answer` with the header that names the activation.
 pub(super) fn with_id(mut answer: WhiskResponse, id: InvocationId) -> WhiskResponse {
     if let Ok(id) = HeaderValue::from_str(&written(id)) {
         answer.headers_mut().insert(ACTIVATION_ID, id);

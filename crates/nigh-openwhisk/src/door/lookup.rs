@@ -1,4 +1,4 @@
-//! From the name of an action to what runs: through packages and their bindings, with the parameters met on the way.
+//! Finds an action by its name, through packages and their bindings, and collects the parameters on the way.
 
 use std::sync::Arc;
 
@@ -23,16 +23,16 @@ pub(super) enum ActionTarget {
 #[derive(Clone)]
 pub(super) struct ResolvedAction {
     pub(super) found: ActionTarget,
-    /// Where it is, behind a binding.
+    /// Its path, with bindings resolved.
     pub(super) path: EntityPath,
-    /// The binding by which it was asked for.
+    /// The binding that the caller named.
     pub(super) binding: Option<EntityName>,
     /// The parameters of its package and of the binding.
     pub(super) inherited: Parameters,
 }
 
 impl ResolvedAction {
-    /// All parameters that a call gives way to.
+    /// All parameters, to which the input of a call gives other values.
     pub(super) fn parameters(&self) -> Parameters {
         match &self.found {
             ActionTarget::Function(deployed) => match &deployed.function.action {
@@ -43,7 +43,7 @@ impl ResolvedAction {
         }
     }
 
-    /// What is annotated at the action itself.
+    /// The annotations of the action itself.
     pub(super) fn annotations(&self) -> &Parameters {
         static NONE: std::sync::LazyLock<Parameters> = std::sync::LazyLock::new(Parameters::default);
         match &self.found {
@@ -54,13 +54,13 @@ impl ResolvedAction {
         }
     }
 
-    /// The names of parameters that callers may not set: those that have a value, if the action says so.
+    /// The parameters that callers may not set: those with a value, if the action is declared final.
     pub(super) fn fixed(&self, parameters: &Parameters) -> Vec<String> {
         if self.annotations().says("final") { parameters.defined().map(str::to_owned).collect() } else { Vec::new() }
     }
 }
 
-/// A package, and the one that it binds.
+/// A package, and the package that it binds.
 pub(super) struct PackageView {
     pub(super) own: RevisedEntity<Package>,
     pub(super) bound: Option<(EntityName, RevisedEntity<Package>)>,
@@ -77,7 +77,7 @@ impl PackageView {
 }
 
 impl OpenWhiskDoor {
-    /// The action at `path`, whose package is none that binds another.
+    /// The action at `path`, whose package is no binding.
     pub(super) fn find(&self, namespace: &Namespace, path: &EntityPath) -> Option<ActionTarget> {
         if let Some(sequence) = self.0.parts.entities.get::<Sequence>(namespace, path) {
             return Some(ActionTarget::Sequence(sequence));
@@ -110,7 +110,7 @@ impl OpenWhiskDoor {
         Ok(PackageView { own, bound })
     }
 
-    /// The action that callers mean by `path`.
+    /// The action at `path`, which may lead through a binding.
     pub(super) fn resolve(&self, namespace: &Namespace, path: &EntityPath) -> Result<ResolvedAction, WhiskError> {
         let (real, binding, inherited) = match &path.package {
             None => (path.clone(), None, Parameters::default()),

@@ -1,8 +1,8 @@
-//! The OpenWhisk door: what may be asked of each resource, and who may ask.
+//! The OpenWhisk door: the operations of each resource, and who may perform them.
 //!
-//! It answers below `/api/v1` on the Lambda door's listener. A request acts for the namespace of the key that it brings;
-//! `_` in a path is that namespace, and there is no way to another's. A sandbox's key may invoke actions and fire
-//! triggers of its namespace while it runs an invocation, and do nothing else here.
+//! The door answers requests below `/api/v1` on the Lambda door's listener. A request acts for the namespace of its key;
+//! `_` in a path is that namespace, and a request reaches no other. A sandbox's key may invoke actions and fire triggers of
+//! its namespace while the sandbox runs an invocation, and do nothing else here.
 
 mod actions;
 mod activations;
@@ -47,33 +47,33 @@ use super::{kinds, limits};
 type WhiskResponse = Response<Full<Bytes>>;
 type WhiskResult = Result<WhiskResponse, WhiskError>;
 
-/// Activations that may be under way, waited for or not.
+/// The most activations under way, whether callers wait for them or not.
 const ACTIVATIONS_MAX: usize = 2048;
 
-/// What a door says of itself.
+/// The settings of the door.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenWhiskSettings {
-    /// How many invocations can run at once.
+    /// The most invocations at once.
     pub concurrency: usize,
-    /// What each namespace may have of it.
+    /// The limits of each namespace.
     pub limits: NamespaceLimits,
-    /// Which functions may have a way out to the network.
+    /// Which functions may have an outbound network.
     pub network: NetworkPermission,
 }
 
-/// What a door stands on.
+/// The parts that the door uses.
 pub struct OpenWhiskParts {
     /// The functions.
     pub functions: FunctionStore,
-    /// All else that namespaces hold.
+    /// Packages, triggers, rules and sequences.
     pub entities: EntityStore,
-    /// What ran.
+    /// The records of activations.
     pub activations: ActivationStore,
-    /// What runs functions.
+    /// Runs functions.
     pub invoke: Arc<dyn Invoke>,
     /// The scratch folders of sequences.
     pub scratch: Arc<dyn ScratchObjects>,
-    /// Who may ask.
+    /// The access keys.
     pub keys: AccessKeys,
     /// The runtimes of this node.
     pub catalog: RuntimeCatalog,
@@ -84,27 +84,27 @@ pub struct OpenWhiskParts {
 struct OpenWhiskState {
     parts: OpenWhiskParts,
     settings: OpenWhiskSettings,
-    /// Activations go on when nobody waits for them.
+    /// The activations under way, which continue when nobody waits for them.
     tasks: TaskTracker,
     running: Arc<Semaphore>,
     throttle: Mutex<Throttle>,
 }
 
-/// The OpenWhisk door. A clone is another handle to the same.
+/// The OpenWhisk door. A clone is another handle to it.
 #[derive(Clone)]
 pub struct OpenWhiskDoor(Arc<OpenWhiskState>);
 
 /// A request whose key was checked.
 struct Request {
     who: Principal,
-    /// The namespace that it acts in: `who`'s.
+    /// The namespace of `who`.
     namespace: Namespace,
     query: Query,
     body: Bytes,
 }
 
 impl OpenWhiskDoor {
-    /// A door that the Lambda door hands its requests to.
+    /// A door for the Lambda door to mount.
     #[must_use]
     pub fn new(parts: OpenWhiskParts, settings: OpenWhiskSettings) -> Self {
         let running = Arc::new(Semaphore::new(ACTIVATIONS_MAX));
@@ -112,7 +112,7 @@ impl OpenWhiskDoor {
         Self(Arc::new(OpenWhiskState { parts, settings, tasks: TaskTracker::new(), running, throttle }))
     }
 
-    /// What the API says of itself, to anybody.
+    /// The description of the API, which needs no key.
     fn root(&self) -> Value {
         let runtimes: Vec<Value> =
             kinds::all(&self.0.parts.catalog).into_iter().map(|kind| json!({ "kind": kind })).collect();
@@ -127,7 +127,7 @@ impl OpenWhiskDoor {
         })
     }
 
-    /// Refuses what a sandbox may not do.
+    /// Rejects operations that a sandbox's key may not perform.
     fn check_rights(method: &Method, route: &Route, who: &Principal) -> Result<(), WhiskError> {
         let invokes =
             *method == Method::POST && matches!(route, Route::One(_, Collection::Actions | Collection::Triggers, _));
@@ -137,7 +137,7 @@ impl OpenWhiskDoor {
         }
     }
 
-    /// The namespace that `text` in a path names for `who`.
+    /// The namespace that `text` names in a path of a request of `who`.
     fn namespace(text: &str, who: &Principal) -> Result<Namespace, WhiskError> {
         if text == OWN || text == who.namespace.as_str() {
             Ok(who.namespace.clone())
@@ -201,7 +201,7 @@ impl OpenWhiskDoor {
     }
 }
 
-/// The part of a list that is asked for, or its length; what changed last comes first.
+/// The requested part of a list, last changed first, or the length of the list.
 fn listed(collection: &str, mut all: Vec<Value>, request: &Request) -> WhiskResult {
     let page = request.query.page(collection)?;
     if page.count {

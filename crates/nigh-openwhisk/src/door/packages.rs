@@ -11,9 +11,9 @@ use super::super::error::WhiskError;
 use super::super::put_shapes::{PackageShape, read};
 use super::{OpenWhiskDoor, Request, WhiskResult, json_answer, shown};
 
-/// The name of the package that all other actions are in.
+/// The name of the package of actions that are in no other.
 const DEFAULT: &str = "default";
-/// The annotation that names what a binding binds; the door's own.
+/// The annotation that names the bound package; the door sets it.
 const BINDING: &str = "binding";
 
 impl OpenWhiskDoor {

@@ -103,7 +103,7 @@ impl OpenWhiskDoor {
             };
         }
         let keys = &self.0.parts.keys;
-        // Fails for a key that nobody has, before its holder may make us read a body.
+        // Rejects unknown keys before reading the body.
         let who = credentials::required(&head.headers, keys)?;
         Self::check_rights(&head.method, &route, &who)?;
         let namespace = match &route {
@@ -117,7 +117,7 @@ impl OpenWhiskDoor {
             Route::Root | Route::Namespaces | Route::Web(_) => who.namespace.clone(),
         };
         let (body, _room) = self.body(&head.method, &route, body, room).await?;
-        // Once more, for what has become of the key and its sandbox while the body came.
+        // The key or its sandbox may have ended while the body arrived.
         let who = credentials::required(&head.headers, keys)?;
         let query = Query::of(head.uri.query().unwrap_or_default());
         let request = Request { who, namespace, query, body };
@@ -137,7 +137,7 @@ impl OpenWhiskDoor {
     }
 }
 
-/// The answer that says what was refused.
+/// The answer to a rejected request.
 fn refusal(error: &WhiskError, code: Option<&HeaderValue>) -> WhiskResponse {
     let code = code.and_then(|code| code.to_str().ok()).unwrap_or_default();
     let mut answer = json_answer(error.status, &json!({ "error": error.message, "code": code }));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::super::entities::{EntityHeader, Rule, Sequence, Trigger};
 use super::super::kinds;
 
-/// What all entities show; lists leave the parameters out.
+/// The members that all entities have; lists omit the parameters.
 pub(super) fn common(namespace: &Namespace, path: &EntityPath, common: &EntityHeader, is_whole: bool) -> Value {
     let mut shown = json!({
         "namespace": path.folder(namespace),
@@ -27,7 +27,7 @@ pub(super) fn common(namespace: &Namespace, path: &EntityPath, common: &EntityHe
     shown
 }
 
-/// OpenWhisk's side of a function, whether or not it came by this door.
+/// The action of a function, whichever door deployed it.
 pub(super) struct ActionView {
     pub(super) path: EntityPath,
     pub(super) kind: String,
@@ -41,7 +41,7 @@ pub(super) struct ActionView {
 }
 
 impl ActionView {
-    /// Of `function`, which is the action at `path`.
+    /// The action of `function` at `path`.
     pub(super) fn of(function: &Function, path: EntityPath) -> Self {
         match &function.action {
             Some(action) => {
@@ -82,7 +82,7 @@ pub(super) fn limits(function: &Function, logs_mb: u64) -> Value {
     })
 }
 
-/// An action that is a function. `inherited` are its package's parameters, if it is shown whole.
+/// An action that is a function. `inherited` are the parameters of its package, if all is shown.
 pub(super) fn action(
     namespace: &Namespace,
     function: &Function,
@@ -118,7 +118,7 @@ pub(super) fn qualified(namespace: &Namespace, path: &EntityPath) -> String {
     format!("/{namespace}/{path}")
 }
 
-/// An action that is made of others.
+/// A sequence.
 pub(super) fn sequence(namespace: &Namespace, path: &EntityPath, sequence: &Sequence, is_whole: bool) -> Value {
     let mut shown = common(namespace, path, &sequence.common, false);
     let components: Vec<String> = sequence.components.iter().map(|one| qualified(namespace, one)).collect();
@@ -153,7 +153,7 @@ pub(super) fn rule(namespace: &Namespace, path: &EntityPath, rule: &Rule) -> Val
     shown
 }
 
-/// A trigger, with the rules that it has.
+/// A trigger with its rules.
 pub(super) fn trigger(
     namespace: &Namespace,
     path: &EntityPath,

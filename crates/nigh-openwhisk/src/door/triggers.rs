@@ -1,4 +1,4 @@
-//! Triggers: managed, and fired, which invokes the actions of their active rules.
+//! Manages triggers, and fires them: a fired trigger invokes the actions of its active rules.
 
 use http::StatusCode;
 use nigh_functions::action::names::{EntityName, EntityPath};
@@ -15,7 +15,7 @@ use super::super::response::{Response, Status};
 use super::invocation::{Input, accepted};
 use super::{OpenWhiskDoor, Request, WhiskResult, empty_answer, json_answer, shown};
 
-/// The annotation that names the action which feeds a trigger.
+/// The annotation that names the feed action of a trigger.
 const FEED: &str = "feed";
 
 impl OpenWhiskDoor {
@@ -75,7 +75,7 @@ impl OpenWhiskDoor {
         let held = self.trigger(&request.namespace, path)?;
         let shown = self.shown_trigger(&request.namespace, path, &held.entity);
         self.0.parts.entities.delete::<Trigger>(&request.namespace, path, held.revision).await?;
-        // What is left without its trigger does nothing, also if one of that name is made again.
+        // A rule without its trigger stays inactive, even if a trigger of that name is created again.
         for (rule, held) in self.rules_of(&request.namespace, &path.name) {
             if held.entity.active {
                 let inactive = Rule { active: false, ..(*held.entity).clone() };
@@ -116,7 +116,7 @@ impl OpenWhiskDoor {
         Ok(accepted(id))
     }
 
-    /// What became of a rule when its trigger fired, as the trigger's record tells it.
+    /// The outcome of a rule, for the record of the trigger.
     fn fire_rule(&self, path: &EntityPath, rule: &Rule, input: &Map<String, Value>, request: &Request) -> Value {
         let (name, action) =
             (format!("{}/{path}", request.namespace), format!("{}/{}", request.namespace, rule.action));

@@ -1,4 +1,4 @@
-//! Web actions: called by anybody, as HTTP.
+//! Web actions, which anybody may call over HTTP.
 
 use http::header::ACCESS_CONTROL_REQUEST_HEADERS;
 use http::request::Parts;
@@ -21,7 +21,7 @@ use super::{OpenWhiskDoor, WhiskResponse, WhiskResult, empty_answer};
 const METHODS: &str = "OPTIONS, GET, DELETE, POST, PUT, HEAD, PATCH";
 
 impl OpenWhiskDoor {
-    /// Answers a call of a web action. What is not exported is not there, for anybody.
+    /// Answers a call of a web action. An action that is not exported is answered with 404.
     pub(super) async fn web(&self, web: &Web, head: &Parts, body: Incoming, room: &BodyRoom) -> WhiskResult {
         let namespace = Namespace::new(&web.namespace).map_err(|_| WhiskError::not_found())?;
         let (name, extension) = Extension::split(&web.action);
@@ -54,7 +54,7 @@ impl OpenWhiskDoor {
         body: Incoming,
         room: &BodyRoom,
     ) -> Result<WhiskResponse, WhiskError> {
-        // Whoever shows a key must have it; who shows none may still be let in.
+        // A key must be right if there is one; some actions need no key.
         let user = Credentials::of(&head.headers).ok().flatten();
         let user = user.and_then(|user| user.principal(&self.0.parts.keys).ok()).map(|who| who.namespace);
         let annotations = resolved.annotations().clone();

@@ -33,8 +33,6 @@ use crate::lanes::Lanes;
 const UNDER_WAY_MAX: u32 = 64;
 /// How often held segments are looked at unasked.
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
-/// After a failed accept, which means that descriptors or memory are short.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the fast path allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,17 +191,8 @@ struct ListenerState {
 impl ListenerState {
     /// Accepts connections; never ends by itself.
     async fn accept(&self, listener: &AsyncFd<OwnedFd>, places: Arc<Semaphore>, lanes: &Lanes, tracker: &TaskTracker) {
-        loop {
-            // The place comes first: a client without one waits in the kernel's backlog.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-            match accept(listener).await {
-                Ok(socket) => lanes.run(tracker.track_future(self.clone().connection(socket, place))),
-                Err(error) => {
-                    tracing::warn!(%error, "a connection to the fast path could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
+        let start = |socket, place| lanes.run(tracker.track_future(self.clone().connection(socket, place)));
+        nigh_http::listener::accept("fast path", &places, || accept(listener), start).await;
     }
 
     /// Serves one connection, on its lane.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nigh_client::{Address, Client, ClientError, Conditions, Connection, Headers, Message};
 use nigh_s3::{FastPath, FastPathLimits, FastPathPayer, bind_fast_path};
-use nigh_terms::{AccessKeyId, ByteSize, InvocationId, Namespace};
+use nigh_terms::{AccessKeyId, ByteSize, InvocationId, Namespace, hex};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -72,7 +72,7 @@ pub(crate) fn proof(secret: &str, nonce: &str) -> String {
     let pad = |byte: u8| key.map(|key| key ^ byte);
     let inner = Sha256::new().chain_update(pad(0x36)).chain_update(format!("nigh fast path 1\n{nonce}")).finalize();
     let outer = Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize();
-    outer.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&outer)
 }
 
 fn ask(connection: &mut Connection, operation: u8, request: &Value, body: &[u8]) -> Message {

@@ -1,6 +1,7 @@
 //! Signature version 4 (IAM User Guide, "Create a signed AWS API request"), written for the tests: what the door
 //! verifies is not checked with the code that verifies it.
 
+use nigh_terms::hex;
 use sha2::{Digest, Sha256};
 
 use crate::client::Request;
@@ -28,10 +29,6 @@ pub(crate) enum Payload {
     ChunksAndTrailer,
     /// aws-chunked, nothing but the head signed.
     UnsignedChunksAndTrailer,
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {

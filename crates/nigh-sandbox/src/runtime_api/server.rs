@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use nigh_terms::InvocationId;
+use nigh_terms::{Hex, InvocationId};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -178,9 +178,8 @@ fn input(mut input: Input) -> Response<AnswerBody> {
 /// X-Ray's form of a trace header, not sampled: seconds and 96 more bits, all from the invocation's identifier.
 fn trace_id(id: InvocationId) -> String {
     let bytes = id.as_bytes();
-    let hex = |part: &[u8]| part.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let millis = bytes[..6].iter().fold(0u64, |sum, &byte| (sum << 8) | u64::from(byte));
-    format!("Root=1-{:08x}-{};Parent={};Sampled=0", millis / 1000, hex(&bytes[4..]), hex(&bytes[8..]))
+    format!("Root=1-{:08x}-{};Parent={};Sampled=0", millis / 1000, Hex(&bytes[4..]), Hex(&bytes[8..]))
 }
 
 async fn init_error(shared: &RuntimeApiState, error_type: Option<String>, body: Incoming) -> Response<Full<Bytes>> {

@@ -1,9 +1,9 @@
-//! Writes and deletions that replace one state of an object and nothing else: named by its generation on Google Cloud
-//! Storage, by the service's own entity tag on Azure.
+//! Writes and deletions that replace one state of an object only: its generation on Google Cloud Storage, the service's
+//! own entity tag on Azure.
 //!
-//! Nigh's entity tag says which bytes are meant, not which write of them, and the services know it as metadata only. So
-//! the object is looked at first: if it is the one expected, the request itself names what was seen in the service's own
-//! words, and a write of somebody else's in between has it refused.
+//! Nigh's entity tag names bytes, not the write that stored them, and is only metadata to the services. So the object is
+//! read first. If it has the expected tag, the request names the generation or tag that the service gave; the service
+//! rejects the request if an outsider writes in between.
 
 use nigh_data::{ETag, ObjectError, ObjectId, WriteConditions};
 use nigh_terms::{BucketName, Namespace};
@@ -41,14 +41,14 @@ impl CloudStore {
         })
     }
 
-    /// The state of the object with the entity tag `expected`; `NoSuchKey`, or `PreconditionFailed` if it is another.
+    /// The state of the object, if it has the entity tag `expected`; else `NoSuchKey` or `PreconditionFailed`.
     async fn state_of(&self, object: &ObjectId, expected: &ETag) -> Result<State, ObjectError> {
         let (_, metadata) = self.stat(object).await?;
         check_pin(&self.meta_of(&object.key, &metadata), Some(expected))?;
         self.state(&metadata)
     }
 
-    /// How a write is made that is to happen only if the store holds what `condition` says.
+    /// The options of a write that requires `condition`.
     pub(super) async fn only_if(
         &self,
         object: &ObjectId,
@@ -72,8 +72,8 @@ impl CloudStore {
         }
     }
 
-    /// Whether the service keeps the conditions of writes: an emulator may pass them over. (fake-gcs-server does pass over
-    /// that of a deletion, which is looked at first, too.)
+    /// Whether the service keeps the conditions of writes: an emulator may ignore them. (fake-gcs-server ignores those of
+    /// deletions, which this store therefore also checks itself.)
     pub(super) async fn tries_conditions(
         &self,
         namespace: &Namespace,
@@ -115,7 +115,7 @@ impl CloudStore {
         let (operator, key) = self.target(object)?;
         match operator.delete_options(key, options).await {
             Ok(()) => Ok(()),
-            // Somebody else has deleted it.
+            // An outsider has deleted the object.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(self.error("delete", &error)),
         }

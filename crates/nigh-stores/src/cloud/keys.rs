@@ -1,9 +1,9 @@
-//! Which keys opendal and the services behind it keep as they are. Pure.
+//! Which keys opendal and the services keep unchanged. Pure.
 //!
 //! opendal trims paths and folds slashes (`normalize_path`), and takes a slash at the end for a folder; Azure drops dots at
 //! the end of a path's parts and turns backslashes into slashes; listings in XML cannot carry control characters.
 
-/// Why the service or its client would not keep `key` as it is; nothing if they do.
+/// Why the service or opendal would alter `key`; none if they keep it.
 pub(super) fn altered(key: &str) -> Option<&'static str> {
     if key.trim() != key {
         return Some("it begins or ends with a blank");
@@ -21,7 +21,7 @@ pub(super) fn altered(key: &str) -> Option<&'static str> {
     None
 }
 
-/// The folder that all keys which begin with `prefix` are in, and that the client takes as it is.
+/// The folder of all keys that begin with `prefix`, if opendal keeps its name.
 pub(super) fn folder_of(prefix: &str) -> &str {
     let folder = prefix.rfind('/').map_or("", |at| &prefix[..=at]);
     match folder.strip_suffix('/') {

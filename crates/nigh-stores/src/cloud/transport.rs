@@ -1,5 +1,5 @@
-//! How opendal's requests go over the network: by the same connections, limits and retries as those of the other
-//! stores. Nothing is followed or resumed: what a service answers is what opendal sees.
+//! Sends opendal's requests over the same connections as those of the other stores, with the same limits and retries.
+//! Redirects are not followed and bodies not resumed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use tokio::sync::Semaphore;
 use crate::answer::{StoreResponse, length_of};
 use crate::connections::Connections;
 use crate::retry::{Failure, RetryDecision, retry_after};
-use crate::wire::WireError;
+use crate::wire_error::WireError;
 
-/// The network, as opendal asks for it.
+/// The network for opendal.
 pub(super) struct Transport {
     connections: Connections,
     requests: Arc<Semaphore>,
@@ -29,7 +29,7 @@ impl Transport {
         Self { connections, requests, store }
     }
 
-    /// One attempt; any answer is one.
+    /// One attempt, with any answer.
     async fn once(&self, request: &Request<Buffer>) -> Result<StoreResponse, WireError> {
         let limit = tokio::time::timeout(self.connections.limits().answer, Arc::clone(&self.requests).acquire_owned());
         let permit = limit.await.ok().and_then(Result::ok).ok_or(WireError::Queued)?;
@@ -45,7 +45,7 @@ impl Transport {
     }
 }
 
-/// Marks an error: the request was not sent, and nothing happened at the service.
+/// Marks the error of a request that was not sent.
 #[derive(Debug, thiserror::Error)]
 #[error("the request was not sent")]
 pub(super) struct NotReached;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <bucket>/bucket.json        {"format":1,"created":<ms since 1970>}
-//! <bucket>/objects/<path>     one file an object (`key_path`, `object_file`)
+//! <bucket>/objects/<path>     a file for each object (`key_path`, `object_file`)
 //! ```
 
 use std::fs::{self, File};
@@ -27,11 +27,11 @@ use crate::Payload;
 pub(super) const DESCRIPTION: &str = "bucket.json";
 pub(super) const OBJECTS: &str = "objects";
 const FORMAT: u32 = 1;
-/// Folders a long key's path may have; `key_path` makes at most 13 of 1024 bytes.
+/// The most folders of a long key's path; `key_path` makes at most 13 for 1024 bytes.
 pub(super) const FOLDERS_MAX: usize = 16;
-/// How often a listing scans again because the index was dropped under it, before it gives up.
+/// A listing scans at most this often when the index is dropped meanwhile.
 const SCANS_MAX: usize = 3;
-/// How long the deletion of a bucket waits for commits and deletes under way in it, which it holds up meanwhile.
+/// How long the deletion of a bucket waits for commits and deletes in it; new ones wait meanwhile.
 const RETIRE_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Serialize, Deserialize)]
@@ -40,14 +40,14 @@ pub(super) struct Description {
     pub(super) created: Timestamp,
 }
 
-/// What every format of the description has.
+/// The part that every format of the description has.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
 }
 
 impl Description {
-    /// Reads one, or says why not.
+    /// Parses a description.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let Format { format } = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         if format > FORMAT {
@@ -66,15 +66,15 @@ pub(super) struct Bucket {
     objects: PathBuf,
     /// `objects`, open for syncing.
     handle: File,
-    /// False once the bucket is deleted. Held for reading by whoever adds or removes a file, while it does that; not
-    /// while bytes are copied, which may take as long as a client likes its objects large.
+    /// False once the bucket is deleted. Locked for reading while a file is added or removed, but not while bytes are
+    /// copied, which may take long.
     alive: RwLock<bool>,
-    /// Held by whoever makes or removes a folder of a long key.
+    /// Locked while a folder of a long key is created or removed.
     folders: Mutex<()>,
-    /// The keys whose change can be seen, and may not be on the disk yet.
+    /// The keys whose change is visible, but may not be on the disk yet.
     landing: KeyLocks,
     index: Mutex<KeyIndex>,
-    /// Held by the one scan.
+    /// Locked by the only scan.
     scan: Mutex<()>,
 }
 
@@ -116,13 +116,13 @@ impl Bucket {
         }))
     }
 
-    /// What is known of it.
+    /// The bucket's name and creation date.
     pub(super) const fn info(&self) -> &BucketInfo {
         &self.info
     }
 
-    /// Moves the bucket to `away` if it has no objects. Nobody can add one meanwhile or afterwards. `SlowDown` if
-    /// somebody is adding or removing one for long.
+    /// Moves the bucket to `away` if it has no objects. No object can be added meanwhile or afterwards. `SlowDown` if an
+    /// object is being added or removed for long.
     pub(super) fn retire(&self, away: &Path) -> Result<(), ObjectError> {
         let alive = self.alive.try_write_for(RETIRE_WAIT);
         let mut alive = alive.ok_or(ObjectError::SlowDown("writes to the bucket are under way"))?;
@@ -161,7 +161,7 @@ impl Bucket {
         }
         staging.admit(match payload {
             Payload::Segment(_) => length,
-            // The first file is there already.
+            // The first file exists already.
             Payload::Files(_) => lengths.iter().skip(1).sum(),
         })?;
         let staged = staging
@@ -171,7 +171,7 @@ impl Bucket {
         self.commit(staging, staged, key, &target, meta)
     }
 
-    /// Replaces an object's tags; its bytes are copied, in the kernel, since one rename must commit both.
+    /// Replaces an object's tags. The kernel copies its bytes, because one rename must commit both.
     pub(super) fn put_tags(&self, staging: &StagingFolder, key: &ObjectKey, tags: &Tags) -> Result<(), ObjectError> {
         drop(self.stay_alive()?);
         let target = self.objects.join(to_path(key));
@@ -185,7 +185,7 @@ impl Bucket {
         self.commit(staging, staged, key, &target, &meta)
     }
 
-    /// Holds the bucket alive, if it still is.
+    /// Keeps the bucket from being deleted, if it still exists.
     fn stay_alive(&self) -> Result<RwLockReadGuard<'_, bool>, ObjectError> {
         let alive = self.alive.read();
         if *alive { Ok(alive) } else { Err(ObjectError::NoSuchBucket(self.info.name.clone())) }
@@ -221,7 +221,7 @@ impl Bucket {
         }
     }
 
-    /// Makes the folders down to `parent`, each known to the disk before the next, and opens the last.
+    /// Creates the folders down to `parent`, each on the disk before the next, and opens the last.
     fn make_folders(&self, parent: &Path) -> io::Result<File> {
         let mut at = self.objects.clone();
         let mut handle = self.handle.try_clone()?;
@@ -237,8 +237,8 @@ impl Bucket {
         Ok(handle)
     }
 
-    /// Opens an object's file; `NoSuchKey` if it is not there. What it finds, the disk has: a change of the key that
-    /// it may have seen is waited for.
+    /// Opens an object's file; `NoSuchKey` if there is none. The file that it opens is on the disk: this waits for a change
+    /// of the key that is under way.
     pub(super) fn open_object(&self, key: &ObjectKey, want: Want) -> Result<OpenObject, ObjectError> {
         let found = OpenObject::open(self.objects.join(to_path(key)), key, want);
         self.landing.wait(key);
@@ -269,7 +269,7 @@ impl Bucket {
         drop(landing);
         self.index.lock().deleted(key);
         if let Some(parent) = deep {
-            // Folders that have become empty go; one that has not refuses, which ends the walk.
+            // Empty folders are removed; the first that is not empty cannot be, which ends the loop.
             for folder in parent.ancestors().take_while(|folder| *folder != self.objects) {
                 if fs::remove_dir(folder).is_err() {
                     break;
@@ -279,7 +279,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// A page of the bucket. Files that are no objects are left out, with a warning.
+    /// A page of the bucket, without files that are no objects; a warning names these.
     pub(super) fn list(
         &self,
         prefix: &str,
@@ -313,7 +313,7 @@ impl Bucket {
         Err(ObjectError::SlowDown("the bucket's index is being rebuilt"))
     }
 
-    /// What a listing shows of an object that the scan has only seen the name of.
+    /// The listed facts of an object of which the scan knows only the name.
     fn look_up(&self, key: &ObjectKey) -> Option<ListedMeta> {
         match OpenObject::open(self.objects.join(to_path(key)), key, Want::Metadata) {
             Ok(Some(object)) => {
@@ -324,7 +324,7 @@ impl Bucket {
             }
             Ok(None) => None,
             Err(error) => {
-                tracing::warn!(bucket = %self.info.name, %key, %error, "left out of the listing");
+                tracing::warn!(bucket = %self.info.name, %key, %error, "the listing lacks an object that cannot be read");
                 None
             }
         }
@@ -350,7 +350,7 @@ impl Bucket {
 fn collect_keys(objects: &Path, at: &mut PathBuf, depth: usize, found: &mut Vec<ObjectKey>) -> io::Result<()> {
     let entries = match fs::read_dir(objects.join(&at)) {
         Ok(entries) => entries,
-        // A long key's folder went with its last object.
+        // A long key's folder was removed with its last object.
         Err(error) if depth > 0 && error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
@@ -364,7 +364,7 @@ fn collect_keys(objects: &Path, at: &mut PathBuf, depth: usize, found: &mut Vec<
         } else if let Some(key) = to_key(at) {
             found.push(key);
         } else {
-            tracing::warn!(file = %objects.join(&at).display(), "no object's file; left out of the listing");
+            tracing::warn!(file = %objects.join(&at).display(), "the listing lacks a file that is no object");
         }
         at.pop();
     }

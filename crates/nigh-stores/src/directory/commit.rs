@@ -1,8 +1,8 @@
-//! How a file becomes an object: written aside, synced, renamed into place, its folder synced.
+//! How a file becomes an object: written to the staging folder, synced, renamed, and its new folder synced.
 //!
-//! Until the rename the object's name shows the old file or none; after it the whole new one, whose bytes were on
-//! the disk before. The answer comes after the folder's sync, so an acknowledged write survives a power cut. What
-//! is left aside by a crash is removed when the store is opened.
+//! Before the rename the object's name has the old file or none; after it, the whole new file, whose bytes are on the disk
+//! already. The write is acknowledged after the folder's sync, so it survives a power cut. Files that a crash leaves in
+//! the staging folder are removed when the store is opened.
 
 use std::fs::{self, File};
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
@@ -23,16 +23,16 @@ pub(super) enum Step {
     Written,
     /// The file's bytes are on the disk.
     Synced,
-    /// The file has the object's name; the disk need not know.
+    /// The file has the object's name, maybe not on the disk yet.
     Renamed,
-    /// The disk knows the name.
+    /// The name is on the disk.
     FolderSynced,
 }
 
-/// Told of each step and of the file it was done to; an error stops the commit there, as a crash would.
+/// Called after each step with the file; an error stops the commit there, as a crash would.
 pub(super) type StepHook = dyn Fn(Step, &Path) -> io::Result<()> + Send + Sync;
 
-/// The folder where files are made, and the steps from there.
+/// The staging folder, and the steps of a commit.
 pub(super) struct StagingFolder {
     folder: PathBuf,
     next: AtomicU64,
@@ -44,19 +44,19 @@ pub(super) struct StagingFolder {
 pub(super) struct StagedFile {
     path: PathBuf,
     file: File,
-    /// How long the file was before, if it is a spooled file that was extended.
+    /// The former length of a spooled file that was extended.
     taken_over: Option<u64>,
-    /// Set once it is an object: then it stays.
+    /// True once the file is an object and must stay.
     committed: bool,
 }
 
-/// A payload's file is not as its metadata says.
+/// The error for a payload's file that differs from its metadata.
 fn other_length(path: &Path, told: u64, found: u64) -> io::Error {
     io::Error::other(format!("the spooled file {} has {found} bytes, {told} were to be stored", path.display()))
 }
 
 impl StagingFolder {
-    /// The staging area `folder`, made or emptied.
+    /// Creates or empties the staging folder.
     pub(super) fn open(folder: PathBuf, hook: Option<Box<StepHook>>) -> io::Result<Self> {
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -66,12 +66,12 @@ impl StagingFolder {
         Ok(Self { folder, next: AtomicU64::new(0), space, hook })
     }
 
-    /// A name in the staging area that nothing has.
+    /// An unused name in the staging folder.
     pub(super) fn fresh(&self) -> PathBuf {
         self.folder.join(self.next.fetch_add(1, Ordering::Relaxed).to_string())
     }
 
-    /// `SlowDown` if the file system would be too full after another `bytes`.
+    /// `SlowDown` if the file system would be too full after `bytes` more.
     pub(super) fn admit(&self, bytes: u64) -> Result<(), ObjectError> {
         self.space.admit(bytes)
     }
@@ -86,7 +86,7 @@ impl StagingFolder {
         Ok(StagedFile { path, file, taken_over: None, committed: false })
     }
 
-    /// Writes `payload`, whose parts have the given `lengths`, and behind it what `tail` gives for its checksum.
+    /// Writes `payload`, whose parts have the given `lengths`, and then what `tail` returns for its checksum.
     pub(super) fn stage(
         &self,
         payload: &Payload,
@@ -102,14 +102,14 @@ impl StagingFolder {
                 Ok(staged)
             }
             Payload::Files(files) => {
-                // Nobody has seen these bytes go by; reading gigabytes again for a checksum would double the write.
+                // The checksum is unknown; reading gigabytes again would double the cost of the write.
                 let tail = tail(None)?;
                 self.stage_files(files, lengths, &tail)
             }
         }
     }
 
-    /// A file that is only `tail`, or `source`'s first `length` bytes and `tail`.
+    /// Writes a file of `tail` alone, or of the first `length` bytes of `source` and `tail`.
     pub(super) fn stage_copy(&self, source: &File, length: u64, tail: &[u8]) -> io::Result<StagedFile> {
         let mut staged = self.create()?;
         staged.fill(|file| {
@@ -119,8 +119,8 @@ impl StagingFolder {
         Ok(staged)
     }
 
-    /// The first file becomes the object if it lies on this file system: its bytes are not moved. Its spooled bytes
-    /// stay as they are, so that a crash before the rename costs nothing but a tail, which the next attempt cuts off.
+    /// Makes the first file the object if it is on this file system, without copying its bytes. Its spooled bytes stay
+    /// unchanged: after a crash before the rename, the next attempt only cuts off the tail.
     fn stage_files(&self, files: &[PathBuf], lengths: &[u64], tail: &[u8]) -> io::Result<StagedFile> {
         if files.len() != lengths.len() {
             return Err(io::Error::other(format!("{} spooled files for {} parts", files.len(), lengths.len())));
@@ -154,8 +154,8 @@ impl StagingFolder {
         Ok(staged)
     }
 
-    /// Syncs `staged` and gives it the name `target`, whose folder is `parent`. When it returns the disk has it.
-    /// What `landing` gives is held from before the object can be seen until the disk has it.
+    /// Syncs `staged` and renames it to `target` in `parent`. When it returns the object is on the disk. Holds what
+    /// `landing` returns from before the object is visible until it is on the disk.
     pub(super) fn commit<L>(
         &self,
         mut staged: StagedFile,
@@ -185,14 +185,14 @@ impl StagingFolder {
 /// Why a commit failed.
 #[derive(Debug)]
 pub(super) enum CommitError {
-    /// The old object is there, untouched.
+    /// The old object is unchanged.
     NotDone(io::Error),
-    /// The new object is there, but a power cut may bring back the old one.
+    /// The new object is visible, but a power cut may bring back the old one.
     InDoubt(io::Error),
 }
 
 impl StagedFile {
-    /// Fills the file by `write`, behind the spooled bytes if it has some.
+    /// Fills the file by `write`, after its spooled bytes if it has some.
     fn fill(&mut self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
         if let Some(start) = self.taken_over {
             // An interrupted attempt may have left a tail.
@@ -204,8 +204,8 @@ impl StagedFile {
 }
 
 impl Drop for StagedFile {
-    /// What is no object does not stay: a spooled file gets its old length back, one of our own goes. What cannot
-    /// be undone now is undone by the next attempt or at the next opening, so errors do not matter.
+    /// Restores the length of a spooled file and removes a file of our own. Errors do not matter: the next attempt or the
+    /// next opening of the store repeats this.
     fn drop(&mut self) {
         if !self.committed {
             let _ = match self.taken_over {
@@ -216,7 +216,7 @@ impl Drop for StagedFile {
     }
 }
 
-/// Appends the first `length` bytes of `source`; in the kernel, where it can (`io::copy` uses copy_file_range).
+/// Appends the first `length` bytes of `source`, within the kernel where possible (`io::copy` uses copy_file_range).
 fn append(file: &mut File, source: &File, length: u64) -> io::Result<()> {
     let copied = io::copy(&mut source.take(length), file)?;
     if copied == length {
@@ -226,7 +226,7 @@ fn append(file: &mut File, source: &File, length: u64) -> io::Result<()> {
     }
 }
 
-/// One system call for both, as a rule.
+/// Writes both, usually by one system call.
 fn write_both(file: &mut File, payload: &[u8], tail: &[u8]) -> io::Result<()> {
     let mut slices = [IoSlice::new(payload), IoSlice::new(tail)];
     let mut slices = &mut slices[..];

@@ -1,9 +1,8 @@
-//! Copies of a whole store, object by object: what a backup reads while the store is in use, and a store made of it.
+//! Copies a whole store, object by object: a backup reads a store that is in use, and a restore makes a store of it.
 //!
-//! An object's file is never changed once it has its name, so a file opened is one version of the object, whole; what
-//! is written or removed while the copy goes on is in it or not. A file that is not as it was written is reported and
-//! left out. The copy of an object names itself: its key stands in its metadata (`object_file`), so that no name from
-//! outside ever becomes a path. Every function blocks.
+//! An object's file never changes once it has its name, so an open file is one whole version of the object. Objects that
+//! are written or removed during the copy may be in it or not. Damaged files are reported and left out. The copy of an
+//! object has its key in its metadata (`object_file`), so no name from outside becomes a path. Every function blocks.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -21,7 +20,7 @@ use super::{NAMESPACES, STAGING, check_format};
 /// Bytes copied at a time.
 const CHUNK: usize = 256 * 1024;
 
-/// Why a store cannot be copied, or made of a copy.
+/// Why a store cannot be copied or restored.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum CopyError {
@@ -29,13 +28,13 @@ pub enum CopyError {
     Io { what: &'static str, path: PathBuf, source: io::Error },
     #[error(transparent)]
     Directory(#[from] super::DirectoryError),
-    #[error("the copy of an object of bucket {bucket} {reason}")]
+    #[error("the copy of an object of bucket {bucket} is damaged: it {reason}")]
     Object { bucket: BucketName, reason: FormatError },
-    #[error("the object {key} of bucket {bucket} is there twice")]
+    #[error("the copy has the object {key} of bucket {bucket} twice")]
     Twice { bucket: BucketName, key: ObjectKey },
     #[error("the description of bucket {bucket} cannot be read: {reason}")]
     Bucket { bucket: BucketName, reason: String },
-    #[error("bucket {0} has objects before its description")]
+    #[error("the copy has objects of bucket {0} before the bucket's description")]
     NoBucket(BucketName),
 }
 
@@ -43,13 +42,13 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CopyErro
     move |source| CopyError::Io { what, path: path.to_owned(), source }
 }
 
-/// What a copy of a store is told, bucket by bucket.
+/// Receives a copy of a store, bucket by bucket.
 pub trait CopyTo {
-    /// Why it stops.
+    /// Why the receiver stops.
     type Error: From<CopyError>;
-    /// The objects that follow are of this bucket, whose description is `description`.
+    /// Begins a bucket, of which the next objects are.
     fn bucket(&mut self, namespace: &Namespace, bucket: &BucketName, description: &[u8]) -> Result<(), Self::Error>;
-    /// One object's file, at its beginning, of `length` bytes.
+    /// Receives an object's file of `length` bytes.
     fn object(
         &mut self,
         namespace: &Namespace,
@@ -57,14 +56,14 @@ pub trait CopyTo {
         file: &File,
         length: u64,
     ) -> Result<(), Self::Error>;
-    /// This file is no object as it was written: it is left out.
+    /// Reports a damaged file, which is left out.
     fn damaged(&mut self, path: &Path, reason: String);
 }
 
-/// Tells `to` all buckets and objects of the store in `root`, which may be in use.
+/// Gives `to` all buckets and objects of the store in `root`, which may be in use.
 ///
 /// # Errors
-/// If the folder holds no store that this build reads, cannot be read, or `to` stops.
+/// If the folder holds no store of a known format, cannot be read, or `to` stops.
 pub fn copy_out<T: CopyTo>(root: &Path, to: &mut T) -> Result<(), T::Error> {
     check_format(root).map_err(CopyError::Directory)?;
     for (name, folder) in folders(&root.join(NAMESPACES))? {
@@ -74,7 +73,7 @@ pub fn copy_out<T: CopyTo>(root: &Path, to: &mut T) -> Result<(), T::Error> {
             let path = folder.join(DESCRIPTION);
             let description = match fs::read(&path) {
                 Ok(description) => description,
-                // It was deleted since its name was read.
+                // The bucket was deleted meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed("read", &path)(error).into()),
             };
@@ -127,7 +126,7 @@ fn objects_below<T: CopyTo>(
         } else if let Some(key) = to_key(at) {
             match OpenObject::open(path.clone(), &key, Want::Metadata) {
                 Ok(Some(object)) => to.object(namespace, bucket, object.file(), object.length())?,
-                // It was deleted since its name was read.
+                // The bucket was deleted meanwhile.
                 Ok(None) => {}
                 Err(error) => to.damaged(&path, error.to_string()),
             }
@@ -139,7 +138,7 @@ fn objects_below<T: CopyTo>(
     Ok(())
 }
 
-/// A store being made of a copy, in a folder that nobody uses yet.
+/// A store that is restored into a new folder.
 pub struct StoreCopy {
     root: PathBuf,
     incoming: PathBuf,
@@ -147,16 +146,16 @@ pub struct StoreCopy {
 }
 
 impl StoreCopy {
-    /// Begins one in `root`, which must not exist.
+    /// Begins a store in `root`, which must not exist.
     ///
     /// # Errors
-    /// The system's reason.
+    /// If the folder cannot be created.
     pub fn begin(root: &Path) -> Result<Self, CopyError> {
         let staging = root.join(STAGING);
         for folder in [root, &staging, &root.join(NAMESPACES)] {
             fs::create_dir(folder).map_err(failed("make", folder))?;
         }
-        // The store empties this folder when it is opened.
+        // Opening the store empties this folder.
         Ok(Self { root: root.to_owned(), incoming: staging.join("incoming"), known: None })
     }
 
@@ -164,10 +163,10 @@ impl StoreCopy {
         self.root.join(NAMESPACES).join(namespace.as_str()).join(bucket.as_str())
     }
 
-    /// Makes an empty bucket of its description.
+    /// Creates an empty bucket from its description.
     ///
     /// # Errors
-    /// If the description cannot be read, the bucket is there, or the system refuses.
+    /// If the description is damaged, the bucket exists, or its folder cannot be created.
     pub fn add_bucket(
         &mut self,
         namespace: &Namespace,
@@ -185,10 +184,10 @@ impl StoreCopy {
         Ok(())
     }
 
-    /// Puts an object into the bucket that was added last, of its file's whole content.
+    /// Adds an object, from its file's content, to the bucket that was added last.
     ///
     /// # Errors
-    /// If it is no object, is there already, or the system refuses.
+    /// If the content is no object, the object exists, or its file cannot be written.
     pub fn add_object(
         &mut self,
         namespace: &Namespace,

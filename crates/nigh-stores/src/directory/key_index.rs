@@ -1,8 +1,8 @@
-//! A bucket's keys in order, in memory, so that a page of a listing costs its own length only. Pure.
+//! A bucket's keys in order, in memory, so that a page of a listing costs only its own length. Pure.
 //!
-//! It is empty until the first listing scans the bucket's file names, and in step with the files from then on.
-//! Changes that happen during a scan are kept and win over what the scan saw: a scan may miss a file that appears
-//! behind its back. What a listing shows of an object is kept once known; a scan knows names only.
+//! The index is empty until the first listing scans the bucket's file names; from then on it follows the files. Changes
+//! during a scan are recorded and override the scan, which may miss a new file. A scan learns names only; the other
+//! facts of an object are kept once they are known.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use std::ops::Bound;
 use nigh_data::ETag;
 use nigh_terms::{ObjectKey, Timestamp};
 
-/// What a listing shows of an object beside its key.
+/// The facts of an object in a listing, beside its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListedMeta {
     pub(super) size: u64,
@@ -23,25 +23,25 @@ type Keys = BTreeMap<ObjectKey, Option<ListedMeta>>;
 /// The index, in one of three states.
 #[derive(Debug, Default)]
 pub(super) enum KeyIndex {
-    /// Nobody has listed yet, or the index was dropped because it may be wrong.
+    /// Nothing was listed yet, or the index was dropped because it may be wrong.
     #[default]
     Unknown,
-    /// A scan is under way: what changed since it began; `None` is a deletion.
+    /// A scan is under way. Holds the changes since it began; `None` is a deletion.
     Scanning(BTreeMap<ObjectKey, Option<ListedMeta>>),
     /// All keys.
     Known(Keys),
 }
 
-/// A page: the keys and what is known of them; and whether there are more behind it.
+/// A page: keys with their known facts, and whether more follow.
 pub(super) type Page = (Vec<(ObjectKey, Option<ListedMeta>)>, bool);
 
 impl KeyIndex {
-    /// A scan begins; call before the first name is read.
+    /// Begins a scan; call it before reading the first name.
     pub(super) fn begin_scan(&mut self) {
         *self = Self::Scanning(BTreeMap::new());
     }
 
-    /// The scan's result. Ignored if the index was dropped meanwhile.
+    /// Ends a scan. Does nothing if the index was dropped meanwhile.
     pub(super) fn end_scan(&mut self, found: Vec<ObjectKey>) {
         let Self::Scanning(changes) = self else { return };
         let mut keys: Keys = found.into_iter().map(|key| (key, None)).collect();
@@ -54,12 +54,12 @@ impl KeyIndex {
         *self = Self::Known(keys);
     }
 
-    /// The index may be wrong: forget it.
+    /// Drops the index, because it may be wrong.
     pub(super) fn forget(&mut self) {
         *self = Self::Unknown;
     }
 
-    /// An object was written.
+    /// Records that an object was written.
     pub(super) fn written(&mut self, key: &ObjectKey, shown: ListedMeta) {
         match self {
             Self::Unknown => {}
@@ -69,7 +69,7 @@ impl KeyIndex {
         }
     }
 
-    /// An object was deleted.
+    /// Records that an object was deleted.
     pub(super) fn deleted(&mut self, key: &ObjectKey) {
         match self {
             Self::Unknown => {}
@@ -82,7 +82,7 @@ impl KeyIndex {
         }
     }
 
-    /// A reader found out what a listing shows of `key`. A writer that came between knows better.
+    /// Records the facts that a reader found of `key`, unless a writer has changed it since.
     pub(super) fn learned(&mut self, key: &ObjectKey, shown: &ListedMeta) {
         if let Self::Known(keys) = self
             && let Some(known @ None) = keys.get_mut(key)

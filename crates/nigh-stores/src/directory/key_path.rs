@@ -1,7 +1,7 @@
-//! Where an object's file lies below its bucket's `objects` folder: key to path and back. Pure.
+//! The path of an object's file below its bucket's `objects` folder: key to path and back. Pure.
 //!
 //! Every key has one path and every path at most one key:
-//! - letters, digits, `-`, `_` and `.` stand for themselves, `/` is written `+`, every other byte is `%XX`;
+//! - letters, digits, `-`, `_` and `.` are unchanged, `/` is written `+`, every other byte `%XX`;
 //! - the text is cut into pieces of at most `PIECE_MAX` bytes, never inside a `%XX`; a `.` that begins a piece is
 //!   `%2E`, so that no piece is `.`, `..` or hidden;
 //! - all pieces but the last are folders, marked by a `@` behind them; the last is the file.
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use nigh_terms::ObjectKey;
 
-/// The bytes of one name, below the 255 that file systems allow, with room for the folder mark.
+/// The bytes of one name: file systems allow 255, and a folder has a mark.
 pub const PIECE_MAX: usize = 240;
-/// Marks a folder that holds the continuations of its name.
+/// Marks a folder, which holds the continuations of its name.
 pub const FOLDER_MARK: char = '@';
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
@@ -62,7 +62,7 @@ fn push_byte(piece: &mut String, byte: u8, first: bool) {
     }
 }
 
-/// The key whose path this is; `None` for a path that `to_path` never gives.
+/// The key of a path; `None` for a path that `to_path` never returns.
 #[must_use]
 pub fn to_key(path: &Path) -> Option<ObjectKey> {
     let mut bytes = Vec::with_capacity(path.as_os_str().len());

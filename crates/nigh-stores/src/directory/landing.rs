@@ -1,22 +1,22 @@
-//! Changes that can be seen before the disk has them: between a rename or removal and the sync of its folder.
+//! Changes that are visible but not on the disk: between a rename or removal and the sync of its folder.
 //!
-//! A reader may open a file in that moment; it answers when the change is on the disk, so that no power cut takes
-//! back what somebody was shown. It waits for the one change that it met, never for a later one's copy of bytes.
+//! A reader that opens a file at that time waits until the change is on the disk, so that a power cut never takes back what
+//! a reader has seen. It waits for this change only, not for a later one.
 
 use std::collections::HashMap;
 
 use nigh_terms::ObjectKey;
 use parking_lot::{Condvar, Mutex};
 
-/// The keys of one bucket that are being changed; one change of a key at a time.
+/// The keys of one bucket that are being changed. A key has one change at a time.
 #[derive(Debug, Default)]
 pub(super) struct KeyLocks {
-    /// Each with the number of its change: one that follows is not waited for.
+    /// Each key with the number of its change, so that readers do not wait for a later change.
     keys: Mutex<(HashMap<ObjectKey, u64>, u64)>,
     landed: Condvar,
 }
 
-/// A change under way, until it is dropped.
+/// A change that is under way until it is dropped.
 #[derive(Debug)]
 pub(super) struct Change<'a> {
     landing: &'a KeyLocks,
@@ -24,7 +24,7 @@ pub(super) struct Change<'a> {
 }
 
 impl KeyLocks {
-    /// Says that from now on a change of `key` may be seen.
+    /// Marks a change of `key` that becomes visible.
     pub(super) fn begin(&self, key: &ObjectKey) -> Change<'_> {
         let mut keys = self.keys.lock();
         keys.1 += 1;
@@ -33,8 +33,8 @@ impl KeyLocks {
         Change { landing: self, key: key.clone() }
     }
 
-    /// Waits until the change of `key` that is under way has ended. Called behind the look at the file: a change that it has seen
-    /// had begun before, and one that has ended is on the disk. Blocks, for as long as a folder's sync takes.
+    /// Waits for the end of the change of `key` that is under way, if there is one. Call it after opening the file: the
+    /// open file is then on the disk. Blocks for the time of a folder's sync.
     pub(super) fn wait(&self, key: &ObjectKey) {
         let mut keys = self.keys.lock();
         let met = keys.0.get(key).copied();

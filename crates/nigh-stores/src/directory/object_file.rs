@@ -1,4 +1,4 @@
-//! The format of an object's file: payload, metadata and footer in one file, so that one rename commits all. Pure.
+//! The format of an object's file: payload, metadata and footer in one file, so that one rename commits all three. Pure.
 //!
 //! ```text
 //! offset          bytes  content (integers little-endian)
@@ -15,8 +15,8 @@
 //! P + M + 40             end of file
 //! ```
 //!
-//! The footer stands last so that a spooled upload becomes an object by appending to it. A file whose lengths,
-//! checksums or key do not agree is refused as a whole.
+//! The footer is last, so that a spooled upload becomes an object by appending to its file. A file whose lengths, checksums
+//! or key do not agree is rejected as a whole.
 
 use crc_fast::CrcAlgorithm;
 use nigh_data::ObjectMeta;
@@ -26,7 +26,7 @@ use thiserror::Error;
 
 /// The footer's length.
 pub const FOOTER: usize = 40;
-/// The most metadata an object may have: 10,000 part lengths, 2 KiB of user metadata and ten tags fit.
+/// The longest metadata: 10,000 part lengths, 2 KiB of user metadata and ten tags fit.
 pub const METADATA_MAX: usize = 256 * 1024;
 
 const MAGIC: &[u8; 8] = b"NIGHOBJ\n";
@@ -51,11 +51,11 @@ pub enum FormatError {
     MetadataTooLong { length: u64 },
     #[error("the metadata cannot be read: {reason}")]
     Metadata { reason: String },
-    #[error("holds the object {found:?}, whose place is elsewhere")]
+    #[error("holds the object {found:?}, which has another path")]
     WrongKey { found: String },
 }
 
-/// What a footer says.
+/// The content of a footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// The payload's length in bytes.
@@ -130,10 +130,10 @@ impl Footer {
         self.metadata as usize + FOOTER
     }
 
-    /// Reads the metadata that this footer describes, for the object that the file's name says.
+    /// Parses the metadata that this footer describes, of the object that the file's name says.
     ///
     /// # Errors
-    /// If it does not match its checksum, is no metadata, or is another object's.
+    /// If it does not match its checksum, is no metadata, or is of another object.
     pub fn parse_metadata(&self, bytes: &[u8], key: &ObjectKey) -> Result<ObjectMeta, FormatError> {
         let record = self.parse_record(bytes)?;
         if record.key != *key {
@@ -178,10 +178,10 @@ impl Footer {
     }
 }
 
-/// Reads a whole file: what the store does in steps, in one, for a fuzzer and for whoever inspects a file.
+/// Parses a whole file at once, for a fuzzer and for inspection.
 ///
 /// # Errors
-/// The first thing that is not as it must be, the payload's checksum included.
+/// The first thing that is wrong, including the payload's checksum.
 pub fn parse_file<'a>(file: &'a [u8], key: &ObjectKey) -> Result<(&'a [u8], ObjectMeta), FormatError> {
     let length = file.len() as u64;
     let Some((rest, footer)) = file.split_last_chunk::<FOOTER>() else {

@@ -1,7 +1,7 @@
-//! Reading an object's file: one open file is one version, whatever is renamed over its name meanwhile.
+//! Reads an object's file. An open file is one version, even if another file gets its name meanwhile.
 //!
-//! A small file is read by one call, payload, metadata and footer together; a larger one is streamed in chunks.
-//! A whole payload whose checksum is known is given to its last byte only if it matches.
+//! A small file is read by one call: payload, metadata and footer together. A larger file is streamed in pieces. If the
+//! checksum of a whole payload is known and does not match, the read fails before its last byte.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ use super::store_error;
 const WHOLE_MAX: u64 = 256 * 1024;
 /// The bytes of one piece of a stream.
 const CHUNK: u64 = 1024 * 1024;
-/// The end of a file that is read first: the metadata of nearly all objects fits.
+/// The length of the file's end that is read first: nearly all metadata fits.
 const TAIL_GUESS: u64 = 2048;
 
 /// How much of the payload to read along with the metadata.
@@ -40,7 +40,7 @@ pub(super) struct OpenObject {
     path: PathBuf,
     file: Arc<File>,
     footer: Footer,
-    /// The payload, if it was asked for and is small; verified.
+    /// The verified payload, if it was wanted and is small.
     payload: Option<Bytes>,
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::TryStreamExt;
 use md5::{Digest, Md5};
 use nigh_data::{Attributes, Segment};
-use nigh_terms::{ObjectKey, SystemClock, Timestamp, Token, Version};
+use nigh_terms::{ObjectKey, SystemClock, Timestamp, Token, Version, hex};
 use tempfile::TempDir;
 
 use super::*;
@@ -26,7 +26,7 @@ fn id(key: &str) -> ObjectId {
 }
 
 fn meta_of(bytes: &[u8]) -> ObjectMeta {
-    let etag = Md5::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let etag = hex(&Md5::digest(bytes));
     ObjectMeta {
         size: bytes.len() as u64,
         etag: ETag(etag),
@@ -74,7 +74,7 @@ async fn get(store: &DirectoryStore, key: &str) -> Result<Vec<u8>, ObjectError> 
 }
 
 async fn listed(store: &DirectoryStore) -> Vec<String> {
-    let page = store.list(&namespace(), &bucket(), "", None, 1000).await.unwrap();
+    let page = store.list(ListQuery::first(&namespace(), &bucket(), 1000)).await.unwrap();
     page.into_iter().map(|object| object.key.as_str().to_owned()).collect()
 }
 
@@ -414,7 +414,7 @@ async fn a_bucket_of_100_000_objects_is_listed_page_by_page() {
     let (mut found, mut pages) = (Vec::new(), 0);
     loop {
         let after = found.last().map(String::as_str);
-        let page = store.list(&namespace(), &bucket(), "", after, 1000).await.unwrap();
+        let page = store.list(ListQuery { after, ..ListQuery::first(&namespace(), &bucket(), 1000) }).await.unwrap();
         assert!(page.iter().all(|object| object.size == 1 && object.etag == meta.etag));
         if page.is_empty() {
             break;
@@ -426,7 +426,10 @@ async fn a_bucket_of_100_000_objects_is_listed_page_by_page() {
     let mut sorted = keys;
     sorted.sort();
     assert_eq!((found == sorted, pages), (true, 100));
-    let one = store.list(&namespace(), &bucket(), "42/", Some("42/000042"), 2).await.unwrap();
+    let one = store
+        .list(ListQuery { prefix: "42/", after: Some("42/000042"), ..ListQuery::first(&namespace(), &bucket(), 2) })
+        .await
+        .unwrap();
     assert_eq!(one.iter().map(|object| object.key.as_str()).collect::<Vec<_>>(), ["42/000142", "42/000242"]);
 }
 
@@ -590,5 +593,5 @@ async fn a_store_of_the_first_form_gives_back_what_is_in_it() {
     assert_eq!(bytes, b"the first form");
     assert_eq!((meta.modified, &meta.tags["k"]), (Timestamp(1_700_000_000_123), &"v".to_owned()));
     assert_eq!(meta.attributes.user["colour"], "blue");
-    assert_eq!(store.list(&namespace(), &bucket(), "", None, 10).await.unwrap().len(), 1);
+    assert_eq!(store.list(ListQuery::first(&namespace(), &bucket(), 10)).await.unwrap().len(), 1);
 }

@@ -2,10 +2,11 @@
 //! the conformance suite, run on real Swift.
 
 use futures::TryStreamExt;
-use nigh_terms::ObjectKey;
+use nigh_terms::{AccessKeyId, ObjectKey, SecretKey};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
+use crate::NetworkLimits;
 
 fn config(prefixes: &[(&str, &str)]) -> RemoteConfig {
     let mut config = RemoteConfig::of_one_namespace(

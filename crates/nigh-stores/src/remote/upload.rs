@@ -1,5 +1,5 @@
-//! Writing an object to the remote: in one request, or in the parts it came in. The bytes are sent from where they
-//! are, a segment or a mapped spool file, and cost no further memory.
+//! Writes an object to the remote, in one request or in the parts of its upload. The bytes are sent without a copy, from a
+//! segment or a mapped spool file.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -15,9 +15,9 @@ use crate::carried::{is_md5, to_headers};
 use crate::payload::pieces;
 use crate::wire::{Call, encode_query};
 
-/// Parts of one upload at once.
+/// Parts of one upload that are sent at once.
 const PARTS_AT_ONCE: usize = 4;
-/// The least a part may have, but the last (S3 User Guide, "multipart upload limits").
+/// The smallest part, except the last (S3 User Guide, "multipart upload limits").
 const PART_MIN: u64 = 5 << 20;
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 
@@ -26,7 +26,7 @@ fn bytes_of_hex(hex: &str) -> Option<Vec<u8>> {
 }
 
 impl RemoteStore {
-    /// Writes the object. Its parts stay what they were if the remote takes them, so that it computes the same tag.
+    /// Writes the object. Keeps its parts if the remote accepts them, so that the remote computes the same tag.
     pub(super) async fn upload(
         &self,
         object: &ObjectId,
@@ -58,7 +58,7 @@ impl RemoteStore {
             && let Some(md5) = bytes_of_hex(&meta.etag.0)
             && let Ok(md5) = HeaderValue::from_str(&BASE64.encode(md5))
         {
-            // The remote checks it: what was damaged on the way is refused.
+            // The remote rejects bytes that were damaged in transfer.
             call = call.header(CONTENT_MD5, md5);
         }
         self.send_for(object, &call).await.map(drop)
@@ -113,7 +113,7 @@ impl RemoteStore {
         call.headers = conditions;
         let answer = self.send_for(object, &call).await?;
         let text = answer.text().await?;
-        // S3 may say "200 OK" first and the error later.
+        // S3 may answer "200 OK" and report an error in the body.
         match xml::parse_error(&text) {
             Some((code, message)) => Err(store_error(call.operation, format!("{code} {message}"))),
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! The XML that an S3 store answers with. Pure.
+//! Parses the XML of an S3 store's answers. Pure.
 
 use nigh_data::{BucketInfo, ETag, ListedObject};
 use nigh_terms::{BucketName, ObjectKey, Timestamp};
@@ -61,13 +61,13 @@ struct UploadAnswer {
     upload_id: String,
 }
 
-/// Code and message of an error, if it is one.
+/// Code and message of an error document.
 pub(super) fn parse_error(body: &[u8]) -> Option<(String, String)> {
     let answer: ErrorAnswer = quick_xml::de::from_reader(body).ok()?;
     (!answer.code.is_empty()).then_some((answer.code, answer.message))
 }
 
-/// The buckets of the account whose names begin with `prefix`, without it.
+/// The buckets of the account whose names begin with `prefix`, without the prefix.
 pub(super) fn parse_buckets(body: &[u8], prefix: &str) -> Result<Vec<BucketInfo>, String> {
     let answer: BucketsAnswer = quick_xml::de::from_reader(body).map_err(|error| error.to_string())?;
     let of_prefix = |bucket: Bucket| {
@@ -83,7 +83,7 @@ pub(super) fn parse_list(body: &[u8]) -> Result<(Vec<ListedObject>, bool), Strin
     let encoded = answer.encoding_type.as_deref() == Some("url");
     let listed = |entry: Entry| -> Result<ListedObject, String> {
         let key = if encoded {
-            // As HTML forms do it: a blank is a plus.
+            // As in HTML forms, a plus is a blank.
             let blanks = entry.key.replace('+', " ");
             percent_decode_str(&blanks).decode_utf8().map_err(|error| error.to_string())?.into_owned()
         } else {
@@ -99,7 +99,7 @@ pub(super) fn parse_list(body: &[u8]) -> Result<(Vec<ListedObject>, bool), Strin
     Ok((answer.contents.into_iter().map(listed).collect::<Result<_, _>>()?, answer.is_truncated))
 }
 
-/// The id of a multipart upload that has begun.
+/// The id of a new multipart upload.
 pub(super) fn parse_upload(body: &[u8]) -> Result<String, String> {
     let answer: UploadAnswer = quick_xml::de::from_reader(body).map_err(|error| error.to_string())?;
     Ok(answer.upload_id)

@@ -1,4 +1,4 @@
-//! Logging in to Swift: what is asked, and what the answer grants. Pure.
+//! The requests and answers of logins to Swift. Pure.
 //!
 //! TempAuth is Swift's own v1 protocol (`swift.common.middleware.tempauth`); the other two logins are Keystone's
 //! Identity API v3 (`POST /v3/auth/tokens`), whose answer also says where the object store is.
@@ -13,16 +13,16 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// How long a token is believed to live whose life is not said; one that ends before is refused and renewed.
+/// The assumed life of a token without one. If the token ends before, Swift rejects it and it is renewed.
 const LIFE_ASSUMED: Duration = Duration::from_secs(3600);
-/// The longest that a token is used, whatever its life is said to be.
+/// The longest use of a token, even if its life is longer.
 const USED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// A token is no longer used this long before its end, or a tenth of its life if that is less.
+/// A token is renewed this long before its end, or a tenth of its life if that is less.
 const MARGIN: Duration = Duration::from_secs(60);
-/// The catalog's word for Swift.
+/// The catalog's type of Swift.
 const OBJECT_STORE: &str = "object-store";
 
-/// Who logs in.
+/// The credentials of a login.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields have the words of Swift's and Keystone's documents")]
 pub enum SwiftLogin {
@@ -34,7 +34,7 @@ pub enum SwiftLogin {
     ApplicationCredential { id: String, secret: SecretKey },
 }
 
-/// Which of a catalog's endpoints is used.
+/// Selects an endpoint of a catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointChoice {
     /// The region; any if absent.
@@ -46,44 +46,44 @@ pub struct EndpointChoice {
 /// What a login grants.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// Shows who asks.
+    /// The token.
     pub token: SecretKey,
-    /// Where the account is, without a slash at its end.
+    /// The account's URL, without a slash at its end.
     pub url: String,
     /// How long the token is used.
     pub used_for: Duration,
 }
 
-/// Why an answer grants nothing.
+/// Why an answer is no login.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GrantError {
-    /// Something is missing or not legible.
+    /// A part is missing or cannot be parsed.
     #[error("the login's answer has no {0}; check that store.endpoint is the address of the login")]
     Missing(&'static str),
-    /// The body is not what the protocol says.
+    /// The body does not follow the protocol.
     #[error("the login's answer cannot be read: {0}; check that store.endpoint is Keystone's v3 address")]
     Illegible(String),
     /// The catalog has other endpoints.
     #[error("the catalog has no object store for {wanted}; it has {found}; set store.region and store.interface")]
     NoEndpoint {
-        /// What was looked for.
+        /// The endpoint that was looked for.
         wanted: String,
-        /// What is there.
+        /// The endpoints in the catalog.
         found: String,
     },
 }
 
-/// What a login sends.
+/// The request of a login.
 pub(super) struct LoginRequest {
-    /// Below the login's address.
+    /// The path below the login's URL.
     pub(super) path: &'static str,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    /// Sent by POST, if there is one.
+    /// The body, sent by POST; without one the request is a GET.
     pub(super) body: Option<String>,
 }
 
 impl SwiftLogin {
-    /// What is sent.
+    /// The request.
     pub(super) fn request(&self) -> Result<LoginRequest, String> {
         match self {
             Self::TempAuth { user, key } => {
@@ -111,7 +111,7 @@ impl SwiftLogin {
         }
     }
 
-    /// Reads the answer.
+    /// Parses the answer.
     pub(super) fn grant(&self, choice: &EndpointChoice, headers: &HeaderMap, body: &[u8]) -> Result<Grant, GrantError> {
         match self {
             Self::TempAuth { .. } => parse_tempauth(headers),
@@ -138,10 +138,10 @@ fn account_url(url: &str) -> Result<String, GrantError> {
     super::check_endpoint(url, true).map_err(|_| GrantError::Missing("legible address of the account"))
 }
 
-/// TempAuth's answer: all of it is in the headers.
+/// Parses TempAuth's answer, which is in the headers.
 ///
 /// # Errors
-/// If token or address are missing.
+/// If the token or the URL is missing.
 pub fn parse_tempauth(headers: &HeaderMap) -> Result<Grant, GrantError> {
     let life = text(headers, "x-auth-token-expires").ok().and_then(|seconds| seconds.parse().ok());
     Ok(Grant {
@@ -181,11 +181,11 @@ struct Endpoint {
     url: String,
 }
 
-/// Keystone's answer: the token is in a header, its life and the catalog in the body. Its life is the time between
-/// its issue and its end, both by Keystone's clock.
+/// Parses Keystone's answer: the token is in a header, its life and the catalog in the body. The life is the time between
+/// issue and end, both by Keystone's clock.
 ///
 /// # Errors
-/// If something is missing, or the catalog has no object store as `choice` says.
+/// If a part is missing, or the catalog has no object store that matches `choice`.
 pub fn parse_keystone(choice: &EndpointChoice, headers: &HeaderMap, body: &[u8]) -> Result<Grant, GrantError> {
     let answer: TokenAnswer = serde_json::from_slice(body).map_err(|error| GrantError::Illegible(error.to_string()))?;
     let token = SecretKey::new(text(headers, "x-subject-token")?);

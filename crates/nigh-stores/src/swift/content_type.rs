@@ -1,21 +1,21 @@
-//! The entity tag of an object that came in parts, as a parameter of its content type. Pure.
+//! The entity tag of an object with parts, as a parameter of its content type. Pure.
 //!
-//! Swift computes entity tags itself, and lists them; of an object in parts it lists its manifest's. The content
-//! type is the one text of a writer's that Swift lists, and a parameter that a reader does not know is passed over
-//! (RFC 9110, section 8.3.1). Objects whose tag is the MD5 of their bytes have none.
+//! Swift computes and lists its own entity tags; for an object with parts, that of the manifest. The content type is the
+//! only text of the writer that Swift lists, and readers ignore unknown parameters (RFC 9110, section 8.3.1). Objects whose
+//! tag is the MD5 of their bytes need no parameter.
 
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use nigh_data::ETag;
 
 const PARAMETER: &str = ";nigh-etag=";
-/// What Swift takes for an object without a type.
+/// Swift's content type of an object without one.
 const UNTYPED: &str = "application/octet-stream";
 
-/// Puts `etag` into the content type among `headers`, made if absent.
+/// Adds `etag` to the content type among `headers`, which is added if absent.
 pub(super) fn put_tag(headers: &mut Vec<(HeaderName, HeaderValue)>, etag: &ETag) {
     let typed = headers.iter().position(|(name, _)| name == CONTENT_TYPE).map(|at| headers.swap_remove(at).1);
     let typed = typed.as_ref().and_then(|value| value.to_str().ok()).unwrap_or(UNTYPED);
-    // A tag that is no header's text is another store's; it is listed as Swift has it.
+    // A tag that no header can have is of another store; Swift's own tag is listed then.
     if let Ok(value) = HeaderValue::from_str(&format!("{typed}{PARAMETER}{etag}")) {
         headers.push((CONTENT_TYPE, value));
     }
@@ -27,7 +27,7 @@ pub(super) fn tag_of(content_type: &str) -> Option<ETag> {
     (!tag.is_empty()).then(|| ETag(tag.to_owned()))
 }
 
-/// Takes the tag out of the content type among `headers`.
+/// Removes the tag from the content type among `headers`.
 pub(super) fn drop_tag(headers: &mut HeaderMap) {
     let typed = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let bare = typed.and_then(|value| value.rsplit_once(PARAMETER)).map(|(bare, _)| HeaderValue::from_str(bare));

@@ -1,10 +1,9 @@
 //! Large objects: Swift's static large objects, a manifest over segments (Swift documentation, "Large objects").
 //!
-//! Segments of the bucket `b` live in the container `b+segments`, which is no bucket's name, as
-//! `<SHA-256 of the key>/<upload>/<number>`. A manifest names the segments of one upload, with their lengths and
-//! entity tags, and an upload's segments are never written again: what is read is of one upload, or breaks off. When
-//! a write or deletion of a key is done, the segments of its other uploads are removed; a read of the old object that
-//! is still under way breaks off.
+//! Segments of the bucket `b` are in the container `b+segments`, which is no valid bucket name, as
+//! `<SHA-256 of the key>/<upload>/<number>`. A manifest names the segments of one upload with their lengths and entity
+//! tags, and segments are never overwritten, so a read returns the bytes of one upload or fails. After a write or deletion
+//! of a key the segments of its other uploads are removed, and reads of the old object that are under way fail.
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -17,20 +16,20 @@ use sha2::{Digest, Sha256};
 use super::{CONTAINERS_MAX, SwiftStore, listing, put_headers, store_error};
 use crate::wire::{Call, encode_path, encode_query};
 
-/// Segments sent or removed at once.
+/// Segments that are sent or removed concurrently.
 const AT_ONCE: usize = 4;
-/// The least a part may have to become a segment; smaller ones make a manifest of many requests.
+/// The smallest part that becomes a segment, because small segments cost many requests.
 const SEGMENT_MIN: usize = 5 << 20;
-/// The segments of a manifest, in Swift as it comes (`max_manifest_segments`). More parts are joined.
+/// The most segments of a manifest by Swift's default (`max_manifest_segments`). More parts are joined.
 const SEGMENTS_MAX: usize = 1000;
-/// The longest object of one piece, in Swift as it comes (`max_file_size`).
+/// The longest object without segments by Swift's default (`max_file_size`).
 const WHOLE_MAX: usize = 5 << 30;
-/// What a longer one is cut into.
+/// The segments of a longer object.
 const CUT: usize = 1 << 30;
-/// What Swift takes to look at a segment of a new manifest, generously.
+/// A generous estimate of the time in which Swift checks one segment of a new manifest.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// The parts as segments, each of one or more pieces; none if the object is better one.
+/// The parts as segments, each of one or more pieces; none if the object needs no segments.
 pub(super) fn segments(parts: &[Bytes]) -> Option<Vec<Vec<Bytes>>> {
     let total: usize = parts.iter().map(Bytes::len).sum();
     let all_but_last = &parts[..parts.len().saturating_sub(1)];
@@ -46,7 +45,7 @@ pub(super) fn segments(parts: &[Bytes]) -> Option<Vec<Vec<Bytes>>> {
     Some(pieces.chunks(joined).map(<[Bytes]>::to_vec).collect())
 }
 
-/// What the segments of an object's uploads are called.
+/// The names of an object's segments.
 fn folder(object: &ObjectId) -> String {
     hex(&Sha256::digest(object.key.as_str().as_bytes()))
 }
@@ -64,7 +63,7 @@ impl SwiftStore {
         meta: &ObjectMeta,
     ) -> Result<(), ObjectError> {
         let headers = put_headers(object, meta)?;
-        // A bucket that is not there gets no container of segments.
+        // A missing bucket gets no container of segments.
         self.head_container(&object.namespace, &object.bucket).await?;
         let container = self.segments_container(object)?;
         let make = Call::new("make segments", Method::PUT, format!("/{container}")).repeatable();
@@ -87,7 +86,7 @@ impl SwiftStore {
         let done = self.send_for(object, &call).await;
         match &done {
             Ok(_) => self.sweep_or_say(object, &container, &folder(object), Some(&prefix)).await,
-            // The manifest may yet be made: its segments stay, until the key is written again.
+            // The manifest may still be written, so its segments stay until the key is written again.
             Err(error) if error.is_in_doubt() => {}
             Err(_) => self.sweep_or_say(object, &container, &prefix, None).await,
         }
@@ -110,7 +109,7 @@ impl SwiftStore {
             .await
     }
 
-    /// Removes the segments of the object's uploads, after a write or deletion that left it without any.
+    /// Removes all segments of the object, after a deletion or a write without segments.
     pub(super) async fn drop_segments(&self, object: &ObjectId) -> Result<(), ObjectError> {
         let container = self.segments_container(object)?;
         if !self.unsegmented.lock().contains(&container) {
@@ -132,11 +131,11 @@ impl SwiftStore {
 
     async fn sweep_or_say(&self, object: &ObjectId, container: &str, prefix: &str, keep: Option<&str>) {
         if let Err(error) = self.sweep(container, prefix, keep).await {
-            tracing::warn!(%object, %error, "segments that no object has stay in {container}; the key's next write removes them");
+            tracing::warn!(%object, %error, "unused segments stay in {container}; the key's next write removes them");
         }
     }
 
-    /// Removes all segments that begin with `prefix` but those that begin with `keep`.
+    /// Removes all segments whose names begin with `prefix`, except those that begin with `keep`.
     async fn sweep(&self, container: &str, prefix: &str, keep: Option<&str>) -> Result<(), ObjectError> {
         let mut marker = String::new();
         loop {

@@ -1,4 +1,4 @@
-//! The JSON that Swift lists containers and objects with. Pure.
+//! Parses Swift's JSON lists of containers and objects. Pure.
 
 use nigh_data::{BucketInfo, ETag, ListedObject};
 use nigh_terms::{BucketName, ObjectKey, Timestamp};
@@ -28,16 +28,16 @@ struct Entry {
     content_type: String,
 }
 
-/// A page of the account's containers: those that are buckets of `prefix`, without it; and the last name of the page,
-/// to go on from.
+/// The buckets with `prefix` on a page of containers, without the prefix, and the last name of the page, from which the next
+/// page continues.
 ///
 /// # Errors
-/// If it is not what Swift lists with.
+/// If the text is no list of Swift.
 pub fn parse_containers(body: &[u8], prefix: &str) -> Result<(Vec<BucketInfo>, Option<String>), String> {
     let mut all: Vec<Container> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let bucket = |container: &Container| {
         let name = BucketName::new(container.name.strip_prefix(prefix)?).ok()?;
-        // Swift says the time of a container to the second, rounded up, when asked for it alone.
+        // A request for one container returns its time in whole seconds, rounded up.
         let created = Timestamp(date(&container.last_modified).0.div_ceil(1000) * 1000);
         Some(BucketInfo { name, created })
     };
@@ -45,10 +45,10 @@ pub fn parse_containers(body: &[u8], prefix: &str) -> Result<(Vec<BucketInfo>, O
     Ok((buckets, all.pop().map(|last| last.name)))
 }
 
-/// A page of a container's objects.
+/// The objects on a page.
 ///
 /// # Errors
-/// If it is not what Swift lists with, or has a name that no key can be.
+/// If the text is no list of Swift, or has a name that is no key.
 pub fn parse_objects(body: &[u8]) -> Result<Vec<ListedObject>, String> {
     let all: Vec<Entry> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let listed = |entry: Entry| -> Result<ListedObject, String> {

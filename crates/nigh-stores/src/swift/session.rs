@@ -1,6 +1,6 @@
-//! The session with a Swift account: one token for all requests, had when the first needs it, renewed shortly before
-//! it ends or when it is refused. Whoever waits for a login shares its outcome; a refused one is not asked again for
-//! a while, since services lock out who tries too often. The token is never printed.
+//! The session with a Swift account: one token for all requests. The first request logs in; the token is renewed shortly
+//! before its end, or when Swift rejects it. Concurrent requests share a login. After a rejected login the next one waits
+//! for a while, because services lock out clients that try too often. The token is never printed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -17,11 +17,12 @@ use super::auth::{EndpointChoice, LoginRequest, SwiftLogin};
 use super::shadow::signature::Signer;
 use super::{STORE, shadow};
 use crate::connections::{Connections, head_of};
-use crate::wire::{Access, Pass, WireError};
+use crate::wire::{Access, Pass};
+use crate::wire_error::WireError;
 
-/// How long a refused login is not tried again.
+/// The wait after a rejected login.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
-/// The longest text of a refusal that goes into an error.
+/// The longest text of a refusal in an error message.
 const MESSAGE_MAX: usize = 200;
 const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
@@ -32,7 +33,7 @@ pub(super) struct Session {
     login: SwiftLogin,
     choice: EndpointChoice,
     state: Mutex<State>,
-    /// Logins ended so far; read before waiting for `state`, so that who waited knows that one ended meanwhile.
+    /// The number of finished logins, read before waiting for `state`, which shows that one finished meanwhile.
     logins: AtomicU64,
     /// Signs each request, if the store has shadows.
     signer: Option<Signer>,
@@ -41,7 +42,7 @@ pub(super) struct Session {
 #[derive(Default)]
 struct State {
     held: Option<ActiveLogin>,
-    /// The last login, if it failed, and when that was.
+    /// The last login, if it failed, and its time.
     failed: Option<(WireError, Instant)>,
 }
 
@@ -57,12 +58,12 @@ impl Session {
         Self { connections, auth_url, login, choice, state: Mutex::default(), logins: AtomicU64::new(0), signer: None }
     }
 
-    /// Signs each request from here on.
+    /// Signs each request from now on.
     pub(super) fn sign_with(&mut self, signer: Signer) {
         self.signer = Some(signer);
     }
 
-    /// The account's name and what the service says of itself (`GET /info`); nothing if it does not say.
+    /// The account's name and the service's description (`GET /info`); none if the service has no description.
     pub(super) async fn info(&self) -> Result<(String, Option<serde_json::Value>), WireError> {
         let mut head = head_of(Method::GET, "/")?;
         self.authorise(&mut head, "").await?;
@@ -73,7 +74,7 @@ impl Session {
         let account = percent_encoding::percent_decode_str(account).decode_utf8_lossy().into_owned();
         let head = head_of(Method::GET, &format!("{scheme}://{authority}/info"))?;
         let answer = self.connections.ask((head, Vec::new()), (STORE, "info"), Duration::ZERO).await?;
-        // An operator may have it switched off.
+        // Operators can switch the description off.
         if !answer.status.is_success() {
             return Ok((account, None));
         }
@@ -86,7 +87,7 @@ impl Session {
         let mut head = head_of(method, &format!("{}{path}", self.auth_url))?;
         head.headers.extend(headers);
         let body = body.map(|body| vec![Bytes::from(body)]).unwrap_or_default();
-        // Whatever went wrong, the request that needs the login was not sent.
+        // The request that needs the login was not sent, whatever the error of the login.
         let failed = |error: WireError| match error {
             WireError::NotSent(reason) | WireError::Failed(reason) => WireError::NotSent(format!("login: {reason}")),
             other => other,
@@ -168,13 +169,13 @@ impl Access for Session {
         shadow::tags::refusal(body).unwrap_or_else(|| (String::new(), plain(body)))
     }
 
-    /// Swift answers 503 also when too few of an object's replicas were written; the others may yet spread.
+    /// Swift also answers 503 when it wrote too few replicas of an object, and may still copy them.
     fn busy_wrote_nothing(&self) -> bool {
         false
     }
 }
 
-/// A refusal's text without the markup around it.
+/// A refusal's text without markup.
 fn plain(body: &[u8]) -> String {
     let (mut text, mut markup) = (String::new(), false);
     for letter in String::from_utf8_lossy(body).chars().take(4 * MESSAGE_MAX) {

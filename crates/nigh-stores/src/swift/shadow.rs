@@ -1,9 +1,9 @@
 //! Shadows: versions that Nigh has acknowledged and whose payload is not in Swift yet (OFC, section 6.2).
 //!
-//! The client of the protocol that Swift's middleware speaks (`integrations/swift/README.md`): a placeholder with tags,
-//! the push that replaces it and nothing younger, writes and deletions that expect a state, and taking a placeholder
-//! back. Decides no mode and keeps no payload. A Swift without the middleware refuses each of these and writes nothing.
-//! With shadows every request of the store is signed: unsigned ones are an outsider's, of which Nigh would be told.
+//! The client of the middleware's protocol (`integrations/swift/README.md`): placeholders with tags, pushes that replace
+//! only their placeholder, writes and deletions that expect a state, and the removal of placeholders. It decides no write
+//! mode and stores no payload. A Swift without the middleware rejects all of these and writes nothing. With shadows every
+//! request of the store is signed, because unsigned requests are an outsider's, which the middleware reports to Nigh.
 
 pub(super) mod signature;
 pub(super) mod tags;
@@ -23,7 +23,8 @@ use crate::Payload;
 use crate::answer::StoreResponse;
 use crate::carried::is_md5;
 use crate::payload::pieces;
-use crate::wire::{Call, WireError};
+use crate::wire::Call;
+use crate::wire_error::WireError;
 
 pub(super) const TAGS: HeaderName = HeaderName::from_static("x-nigh-shadow");
 pub(super) const VERSION: HeaderName = HeaderName::from_static("x-nigh-version");
@@ -31,13 +32,13 @@ const EXPECT: HeaderName = HeaderName::from_static("x-nigh-expect");
 const CACHED: HeaderName = HeaderName::from_static("x-nigh-cached");
 const TIMESTAMP: &str = "x-nigh-timestamp";
 const PROTOCOL: &str = "x-nigh-protocol";
-/// What a Swift without the middleware refuses a PUT and a DELETE for.
+/// A header for which a Swift without the middleware rejects a PUT or a DELETE.
 const GUARD_PUT: HeaderName = HeaderName::from_static("x-delete-at");
 const GUARD_DELETE: HeaderName = HeaderName::from_static("x-if-delete-at");
 /// The protocol's number.
 const SPOKEN: &str = "1";
 
-/// Who this node is to Swift's middleware.
+/// This node's identity for Swift's middleware.
 #[derive(Clone, Debug)]
 pub struct ShadowConfig {
     /// The secret of the middleware's `secret_file`: 32 bytes or more.
@@ -46,47 +47,47 @@ pub struct ShadowConfig {
     pub node: String,
 }
 
-/// Why a shadow was not made, pushed or taken back.
+/// Why a shadow was not written, pushed or removed.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum ShadowError {
     #[error("this store has no shadows; give the middleware's secret and this node's id")]
     Unconfigured,
-    #[error("the Swift behind has no Nigh middleware of protocol {SPOKEN}; see integrations/swift/README.md")]
+    #[error("this Swift has no Nigh middleware of protocol {SPOKEN}; see integrations/swift/README.md")]
     NoMiddleware,
-    /// To be written through.
+    /// Write the version through.
     #[error("this version cannot be a shadow: {0}; write it through")]
     Unfit(&'static str),
     #[error("Swift has a newer version of Nigh's: {0}")]
     Newer(ShadowConflict),
-    /// To be kept under a conflict key.
-    #[error("Swift has what others wrote, and it was not overwritten: {0}")]
+    /// Write the version under a conflict key.
+    #[error("Swift has an outsider's object, which was not overwritten: {0}")]
     Outside(ShadowConflict),
-    /// To be tried again.
-    #[error("a younger write came meanwhile, and was not overwritten: {0}")]
+    /// Try again.
+    #[error("Swift got a newer write meanwhile, which was not overwritten: {0}")]
     Raced(String),
     #[error("the bucket is not marked as cached by Nigh; mark it first")]
     NotCached,
-    /// Nothing has happened, and nothing will.
-    #[error("it was not sent: {0}")]
+    /// The request was not sent.
+    #[error("the request was not sent: {0}")]
     NotSent(ObjectError),
-    /// It may have happened, or may yet.
+    /// The outcome is unknown.
     #[error(transparent)]
     Store(#[from] ObjectError),
 }
 
-/// What a write expects to replace. Of a shadow, entity tag and version are those of its tags.
+/// The state that a write expects to replace. The entity tag and version of a shadow are in its tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShadowPrecondition {
-    /// Whatever is there.
+    /// Any state.
     Any,
-    /// Nothing.
+    /// No object.
     Absent,
     /// Some object.
     Present,
     /// The object with this entity tag.
     ETag(ETag),
-    /// This version of Nigh's.
+    /// This version of Nigh.
     Version(Version),
 }
 
@@ -103,11 +104,11 @@ impl ShadowPrecondition {
     }
 }
 
-/// The place of a write in Swift's own order, as Swift writes it: text of equal length, compared as text.
+/// The place of a write in Swift's own order, in Swift's form: texts of equal length, compared as texts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SwiftTimestamp(pub String);
 
-/// Refuses an answer that is a shadow's: what comes with it is no payload.
+/// Rejects the answer for a shadow, which has no payload.
 pub(super) fn refuse_shadow(headers: &HeaderMap) -> Result<(), ObjectError> {
     if !headers.contains_key(TAGS) {
         return Ok(());
@@ -116,10 +117,10 @@ pub(super) fn refuse_shadow(headers: &HeaderMap) -> Result<(), ObjectError> {
 }
 
 impl SwiftStore {
-    /// Gives the store shadows: from here on all its requests are signed.
+    /// Enables shadows: from now on all requests of the store are signed.
     ///
     /// # Errors
-    /// `InvalidArgument` if the secret is shorter than the middleware takes.
+    /// `InvalidArgument` if the secret is too short for the middleware.
     pub fn with_shadows(mut self, config: ShadowConfig) -> Result<Self, ObjectError> {
         let short = || ObjectError::InvalidArgument("the secret shared with Swift has fewer than 32 bytes".to_owned());
         self.wire.access.sign_with(Signer::new(config.secret).ok_or_else(short)?);
@@ -127,7 +128,7 @@ impl SwiftStore {
         Ok(self)
     }
 
-    /// Says whether this node caches the bucket. Only then is it told of outside writes, and may make shadows in it.
+    /// Tells the middleware whether this node caches the bucket. Only then it reports outsiders' writes and accepts shadows.
     ///
     /// # Errors
     /// As of `push_shadow`.
@@ -144,10 +145,10 @@ impl SwiftStore {
         self.ask("cache", call.header(CACHED, node)).await.map(drop)
     }
 
-    /// Puts a placeholder of `meta`: whoever reads Swift waits for its push from now on.
+    /// Writes the placeholder of `meta`: outsiders' reads wait for its push from now on.
     ///
     /// # Errors
-    /// As of `push_shadow`; `Unfit` if it must be written through.
+    /// As of `push_shadow`; `Unfit` if the version must be written through.
     pub async fn put_placeholder(
         &self,
         object: &ObjectId,
@@ -163,8 +164,8 @@ impl SwiftStore {
     /// Replaces the placeholder of `meta`'s version by its payload. May be repeated.
     ///
     /// # Errors
-    /// `Newer` if it is superseded, `Outside` if others wrote or deleted since, `Raced` if they do now: in none of them
-    /// was anything overwritten.
+    /// `Newer` if it is superseded, `Outside` if an outsider wrote or deleted since, `Raced` if an outsider is doing so: none
+    /// of them overwrites anything.
     pub async fn push_shadow(
         &self,
         object: &ObjectId,
@@ -177,10 +178,10 @@ impl SwiftStore {
         Ok(timestamp)
     }
 
-    /// Writes a version through, if Swift has what is expected; nothing that came after that is overwritten.
+    /// Writes a version through, if Swift has the expected state; never overwrites a later write.
     ///
     /// # Errors
-    /// As of `push_shadow`; `Unfit` for an object that Swift would have in segments.
+    /// As of `push_shadow`; `Unfit` for an object that would need segments.
     pub async fn put_expecting(
         &self,
         object: &ObjectId,
@@ -194,7 +195,7 @@ impl SwiftStore {
         Ok(timestamp)
     }
 
-    /// Deletes as `version`, if Swift has what is expected. One that is not there is deleted.
+    /// Deletes the object as `version`, if Swift has the expected state. A missing object counts as deleted.
     ///
     /// # Errors
     /// As of `push_shadow`.
@@ -210,7 +211,7 @@ impl SwiftStore {
         Ok(self.drop_segments(object).await?)
     }
 
-    /// Deletes whatever is there. False if nothing is.
+    /// Deletes any object. False if there is none.
     pub(super) async fn delete_whatever(&self, object: &ObjectId) -> Result<bool, ShadowError> {
         let call = Call::new("delete", Method::DELETE, self.target(object)?).repeatable();
         let any = ShadowPrecondition::Any.header()?;
@@ -219,10 +220,10 @@ impl SwiftStore {
         Ok(!timestamp.0.is_empty())
     }
 
-    /// Takes the placeholder of `version` back: the object is as it was before.
+    /// Removes the placeholder of `version` and restores the object before it.
     ///
     /// # Errors
-    /// As of `push_shadow`; `Outside` if it does not stand.
+    /// As of `push_shadow`; `Outside` if there is no such placeholder.
     pub async fn drop_placeholder(&self, object: &ObjectId, version: Version) -> Result<(), ShadowError> {
         let call = Call::new("drop placeholder", Method::DELETE, self.target(object)?);
         self.ask("drop", guarded(call).header(VERSION, version_header(version)?)).await.map(drop)
@@ -232,12 +233,12 @@ impl SwiftStore {
         Ok(self.shadowing.as_ref().ok_or(ShadowError::Unconfigured)?.node())
     }
 
-    /// Refuses an object that must be written through.
+    /// Rejects an object that must be written through.
     pub(super) fn check_fit(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ShadowError> {
         if !is_md5(&meta.etag) {
             return Err(ShadowError::Unfit("its entity tag is not its MD5, and Swift would show another"));
         }
-        // The version is not known yet: the longest.
+        // The version is not known yet, so this assumes the longest.
         let version = Version { epoch: Epoch(u64::MAX), sequence: Sequence(u64::MAX) };
         let meta = ObjectMeta { version, ..meta.clone() };
         tags::encode(&meta, &put_headers(object, &meta)?, self.node()?).map(drop)
@@ -264,7 +265,7 @@ impl SwiftStore {
         Ok(guarded(call).header(VERSION, version_header(meta.version)?))
     }
 
-    /// Sends what only the middleware understands.
+    /// Sends a request that only the middleware understands.
     async fn ask(&self, operation: &'static str, call: Call) -> Result<SwiftTimestamp, ShadowError> {
         self.node()?;
         let call = call.header(OPERATION, HeaderValue::from_static(operation));
@@ -276,7 +277,7 @@ impl SwiftStore {
                 }
                 Ok(timestamp)
             }
-            // A deletion of nothing.
+            // A deletion of a missing object.
             Err(error) if error.is_missing() && operation == "delete" => Ok(SwiftTimestamp(String::new())),
             Err(error) => Err(self.refused(error, &call)),
         }
@@ -292,7 +293,7 @@ impl SwiftStore {
             }
             WireError::Refused { code, message, .. } if code == "raced" => ShadowError::Raced(message),
             WireError::Refused { code, .. } if code == "not-cached" => ShadowError::NotCached,
-            // The guards of `guarded`, met by Swift itself.
+            // Swift itself checked the conditions of `guarded`.
             WireError::Refused { status, code, .. }
                 if code.is_empty() && matches!(status.as_u16(), 400 | 412) && guards(call) =>
             {
@@ -317,7 +318,7 @@ fn told(answer: &StoreResponse) -> Result<SwiftTimestamp, ShadowError> {
     Ok(SwiftTimestamp(timestamp.to_owned()))
 }
 
-/// A write that a Swift without the middleware refuses.
+/// A write that a Swift without the middleware rejects.
 fn guarded(call: Call) -> Call {
     let guard = if call.method == Method::PUT { GUARD_PUT } else { GUARD_DELETE };
     call.header(guard, HeaderValue::from_static("1"))

@@ -1,8 +1,8 @@
-//! A Swift with Nigh's middleware, as write-back uses it: every write in Swift's own order, every bucket that this node
-//! keeps copies of marked so that it is told of others' writes.
+//! Swift with Nigh's middleware, for write-back: every write is in Swift's own order, and every bucket with cached copies is
+//! marked, so that the middleware reports outsiders' writes to this node.
 //!
-//! Decides what of a write goes by the protocol and what as to any Swift: an object in segments, and a version with a
-//! number lower than that of an earlier installation of Nigh, are written plainly.
+//! Decides which writes use the protocol: an object in segments, and a version lower than that of an earlier installation
+//! of Nigh, are written as to any Swift.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,19 +16,20 @@ use parking_lot::Mutex;
 
 use super::shadow::{ShadowError, ShadowPrecondition, SwiftTimestamp, TAGS, VERSION, tags};
 use super::{STORE, SwiftStore, store_error};
-use crate::wire::{Call, WireError};
+use crate::wire::Call;
+use crate::wire_error::WireError;
 use crate::{Payload, ShadowVersions, Shadows};
 
-/// How long a bucket is taken to be marked. Others may delete it and make it anew, without the mark.
+/// How long a mark is trusted. Outsiders may delete the bucket and create it again, without the mark.
 const MARK_HOLDS: Duration = Duration::from_secs(60);
-/// How long the first mark does. A proxy that looked at the bucket just before may have remembered it without the mark,
-/// for longer than this; the next mark makes it forget.
+/// How long the first mark is trusted. A proxy may have cached the bucket without the mark for longer; the next mark
+/// replaces that.
 const FIRST_MARK_HOLDS: Duration = Duration::from_secs(2);
-/// Buckets known to be marked.
+/// The most buckets that are remembered as marked.
 const MARKS_MAX: usize = 10_000;
-/// How often a write that met another one looks again.
+/// Attempts of a write that meets another write.
 const RACES_MAX: usize = 3;
-/// How long marks are taken away when the node ends.
+/// The time for removing marks when the node ends.
 const UNMARK_WITHIN: Duration = Duration::from_secs(5);
 
 /// Whether the middleware answers.
@@ -43,12 +44,12 @@ struct MarkedContainer {
     until: Instant,
 }
 
-/// What is between this node and the middleware.
+/// The state between this node and the middleware.
 pub(super) struct MiddlewareState {
     node: String,
     middleware: AtomicU8,
     account: Mutex<Option<String>>,
-    /// By the container's name.
+    /// The marks, by the name of the container.
     marked: Mutex<HashMap<String, MarkedContainer>>,
     newest: Mutex<Option<SwiftTimestamp>>,
 }
@@ -64,13 +65,13 @@ impl MiddlewareState {
         }
     }
 
-    /// This node's id to the middleware.
+    /// This node's id for the middleware.
     pub(super) fn node(&self) -> &str {
         &self.node
     }
 
-    /// Swift has ordered a write of this node's at `timestamp`. One for all objects: a higher one than needed only puts
-    /// an outside write later.
+    /// Records the timestamp of a write of this node. It is one for all objects: a higher one than needed only delays an
+    /// outside write.
     pub(super) fn wrote(&self, timestamp: &SwiftTimestamp) {
         let mut newest = self.newest.lock();
         if newest.as_ref().is_none_or(|newest| newest < timestamp) && !timestamp.0.is_empty() {
@@ -80,8 +81,8 @@ impl MiddlewareState {
 }
 
 impl SwiftStore {
-    /// Asks whether the Swift behind has the middleware (`GET /info`). Until that is known it is taken to have it: a
-    /// shadow is refused by one that has not.
+    /// Asks whether Swift has the middleware (`GET /info`). Until that is known, Nigh assumes that it has: a Swift without it
+    /// rejects shadows.
     ///
     /// # Errors
     /// `NoMiddleware`; `Unconfigured` if this store has no shadows; `NotSent` if Swift cannot be asked.
@@ -97,18 +98,18 @@ impl SwiftStore {
         if speaks { Ok(()) } else { Err(ShadowError::NoMiddleware) }
     }
 
-    /// Whether shadows are to be tried.
+    /// Whether Swift has, or may have, the middleware.
     pub(super) fn has_middleware(&self) -> bool {
         self.shadowing.as_ref().is_some_and(|shadowing| shadowing.middleware.load(Ordering::Relaxed) != MISSING)
     }
 
-    /// Whether `account` may be this store's: it is not known before the first login.
+    /// Whether `account` may be this store's account, which is unknown before the first login.
     pub(super) fn may_be_account(&self, account: &str) -> bool {
         let known = self.shadowing.as_ref().and_then(|shadowing| shadowing.account.lock().clone());
         known.is_none_or(|known| known == account)
     }
 
-    /// Marks a bucket before it is used: whoever writes to it then tells this node.
+    /// Marks a bucket before it is used, so that the middleware reports outsiders' writes.
     pub(super) async fn mark_used(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
         let Some(shadowing) = self.shadowing.as_ref().filter(|_| self.has_middleware()) else { return Ok(()) };
         let name = self.names.on_store(namespace, bucket)?;
@@ -135,20 +136,20 @@ impl SwiftStore {
                 );
                 Ok(())
             }
-            // Whoever uses it is told better.
+            // The following request fails with a better error.
             Err(ShadowError::NotSent(ObjectError::Store { reason, .. })) if reason.starts_with("404") => Ok(()),
             Err(error) => Err(as_store_error("mark bucket", error)),
         }
     }
 
-    /// Takes the marks away, so that outsiders need not ask a node that is gone.
+    /// Removes the marks, so that outsiders' writes do not need a node that has ended.
     pub(super) async fn unmark_all(&self) {
         let Some(shadowing) = &self.shadowing else { return };
         let marked = std::mem::take(&mut *shadowing.marked.lock());
         let unmark = async {
             for (name, MarkedContainer { namespace, bucket, .. }) in marked {
                 if let Err(error) = self.mark_cached(&namespace, &bucket, false).await {
-                    tracing::warn!(container = name, %error, "outside writers to the bucket are refused until this node is back");
+                    tracing::warn!(container = name, %error, "outsiders cannot write to the bucket until this node is back");
                 }
             }
         };
@@ -159,7 +160,7 @@ impl SwiftStore {
         }
     }
 
-    /// Writes by the protocol. False if it is to be written plainly.
+    /// Writes by the protocol. False if the object must be written as to any Swift.
     pub(super) async fn put_in_order(
         &self,
         object: &ObjectId,
@@ -180,7 +181,7 @@ impl SwiftStore {
         Err(store_error("put", "others write the object faster than this node can"))
     }
 
-    /// As `put_in_order`, if Swift holds what `condition` says.
+    /// As `put_in_order`, if the stored object meets `condition`.
     pub(super) async fn put_by_condition(
         &self,
         object: &ObjectId,
@@ -200,7 +201,7 @@ impl SwiftStore {
         }
     }
 
-    /// Deletes above whatever is there. False if it is to be deleted plainly.
+    /// Deletes by the protocol. False if the object must be deleted as on any Swift.
     pub(super) async fn delete_in_order(&self, object: &ObjectId) -> Result<bool, ObjectError> {
         if !self.has_middleware() {
             return Ok(false);
@@ -209,7 +210,7 @@ impl SwiftStore {
             match self.delete_whatever(object).await {
                 Ok(true) => return Ok(true),
                 Ok(false) => {
-                    // The bucket may be what is missing.
+                    // The bucket may be missing.
                     self.head_container(&object.namespace, &object.bucket).await?;
                     return Ok(true);
                 }
@@ -233,7 +234,7 @@ impl SwiftStore {
                 }
                 Ok(false)
             }
-            // The bucket or the key, whichever is missing.
+            // Says whether the bucket or the key is missing.
             ShadowError::NotSent(ObjectError::Store { reason, .. }) if reason.starts_with("404") => {
                 self.head_container(&object.namespace, &object.bucket).await?;
                 Err(ObjectError::NoSuchKey(object.key.clone()))
@@ -243,7 +244,7 @@ impl SwiftStore {
     }
 }
 
-/// What has no closer error.
+/// The general error.
 fn as_store_error(operation: &'static str, error: ShadowError) -> ObjectError {
     match error {
         ShadowError::Store(error) | ShadowError::NotSent(error) => error,
@@ -261,7 +262,7 @@ impl Shadows for SwiftStore {
         let (namespace, bucket) = (&object.namespace, &object.bucket);
         self.mark_used(namespace, bucket).await.map_err(ShadowError::NotSent)?;
         match self.put_placeholder(object, meta, &ShadowPrecondition::Any).await {
-            // Others have made the bucket anew.
+            // An outsider has created the bucket again.
             Err(ShadowError::NotCached) => {
                 self.mark_cached(namespace, bucket, true).await?;
                 self.put_placeholder(object, meta, &ShadowPrecondition::Any).await.map(drop)

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use futures::TryStreamExt;
 use md5::{Digest, Md5};
 use nigh_data::{Attributes, Checksum, ChecksumAlgorithm, ETag, ObjectError, ObjectId, ObjectMeta, Segment, Tags};
-use nigh_stores::{Payload, Store};
-use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Timestamp, Token, Version};
+use nigh_stores::{ListQuery, Payload, Store};
+use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Timestamp, Token, Version, hex};
 
 /// Keys that file systems, URLs and XML would like to change.
 const NASTY_KEYS: [&str; 24] = [
@@ -46,7 +46,7 @@ pub(crate) struct Subject<'a> {
 }
 
 fn md5_of(bytes: &[u8]) -> String {
-    Md5::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Md5::digest(bytes))
 }
 
 fn meta_of(bytes: &[u8]) -> ObjectMeta {
@@ -97,7 +97,11 @@ impl Subject<'_> {
     }
 
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Vec<String> {
-        let page = self.store.list(&self.namespace, &self.bucket(), prefix, after, limit).await.unwrap();
+        let page = self
+            .store
+            .list(ListQuery { prefix, after, ..ListQuery::first(&self.namespace, &self.bucket(), limit) })
+            .await
+            .unwrap();
         page.into_iter().map(|object| object.key.as_str().to_owned()).collect()
     }
 
@@ -141,7 +145,7 @@ impl Subject<'_> {
         assert!(is_bucket(self.store.get(&elsewhere, None, None).await.err()));
         assert!(is_bucket(self.store.put(&elsewhere, &self.payload(&[b"x"]), &meta_of(b"x")).await.err()));
         assert!(is_bucket(self.store.delete(&elsewhere).await.err()));
-        assert!(is_bucket(self.store.list(&self.namespace, &elsewhere.bucket, "", None, 1).await.err()));
+        assert!(is_bucket(self.store.list(ListQuery::first(&self.namespace, &elsewhere.bucket, 1)).await.err()));
         // Another namespace sees nothing of this one's.
         let stranger = ObjectId { namespace: Namespace::new("stranger").unwrap(), ..self.id("k") };
         self.put("k", b"x").await;
@@ -245,7 +249,11 @@ impl Subject<'_> {
         assert_eq!((read_meta, read == whole), (meta.clone(), true));
         let (_, across) = self.read("parts", Some((5 << 20) - 2..(5 << 20) + 2)).await;
         assert_eq!(across, [1, 1, 2, 2]);
-        let page = self.store.list(&self.namespace, &self.bucket(), "parts", None, 10).await.unwrap();
+        let page = self
+            .store
+            .list(ListQuery { prefix: "parts", ..ListQuery::first(&self.namespace, &self.bucket(), 10) })
+            .await
+            .unwrap();
         assert_eq!((page[0].size, &page[0].etag), (meta.size, &meta.etag));
         // Small parts, which S3 would refuse in an upload, are stored all the same; and retagging keeps the tag.
         let small = ObjectMeta { etag: ETag(format!("{}-2", "0".repeat(32))), parts: vec![3, 2], ..meta_of(b"abcde") };
@@ -286,7 +294,12 @@ impl Subject<'_> {
             paged.extend(page);
         }
         assert_eq!(paged, keys);
-        let shown = self.store.list(&self.namespace, &self.bucket(), "/lead", None, 1).await.unwrap().remove(0);
+        let shown = self
+            .store
+            .list(ListQuery { prefix: "/lead", ..ListQuery::first(&self.namespace, &self.bucket(), 1) })
+            .await
+            .unwrap()
+            .remove(0);
         assert_eq!((shown.size, shown.etag), (5, meta_of(b"/lead").etag));
         // `a` goes, what begins with it stays.
         self.store.delete(&self.id("a")).await.unwrap();

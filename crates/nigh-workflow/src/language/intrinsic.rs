@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use nigh_terms::hex;
 use serde_json::{Map, Number, Value, json};
 use sha2::{Digest, Sha256, Sha384, Sha512};
 use thiserror::Error;
@@ -211,7 +212,6 @@ impl<'a> IntrinsicCall<'a> {
             Value::String(_) => self.short_text(0)?.to_owned(),
             other => other.to_string(),
         };
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let digest = match self.text(1)? {
             "SHA-1" => hex(&sha1::Sha1::digest(text)),
             "SHA-256" => hex(&Sha256::digest(text)),

@@ -1,4 +1,4 @@
-//! Writes get their versions, and pieces of bodies go into the stream.
+//! Assigns versions to writes, and publishes the pieces of bodies.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::{AppendEnd, NumberedMessage, Shard, State};
 use crate::commit_format::{Commit, PieceRef, crc32c};
 use crate::ledger::{self, AppendResult, Body, LedgerError, PieceId, StagedPiece, StagedRoom};
 
-/// What the state says to an append.
+/// The next step of an append.
 enum AppendDecision {
     Repeated(AppendResult),
-    /// The same is under way.
+    /// The same request is under way.
     Follow(AppendEnd),
     Begun(AppendEnd),
 }
@@ -39,7 +39,7 @@ impl Shard {
         }
     }
 
-    /// Gives a record its version and its place in the queue, unless its request was carried out or is being.
+    /// Assigns a version and a place in the queue to a record, unless its request was carried out or is under way.
     fn admit(
         &self,
         record: ledger::Record,
@@ -121,7 +121,7 @@ impl Shard {
         chunks.into_iter().map(|chunk| self.number(state, &record(chunk), None)).collect()
     }
 
-    /// Publishes chunks together; they are named in their order. If one does not come to stand, none is needed.
+    /// Publishes chunks concurrently and returns their places. If one fails, none is needed.
     pub(super) async fn deliver_chunks(
         self: &Arc<Self>,
         chunks: Vec<NumberedMessage>,

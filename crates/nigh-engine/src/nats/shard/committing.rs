@@ -1,4 +1,4 @@
-//! Writes go out: all that waits in one message, and the next when that one is decided.
+//! Commits writes: all waiting ones in one message, and the next message when the outcome of that one is known.
 
 use std::sync::{Arc, Weak};
 
@@ -13,24 +13,24 @@ use crate::commit_format::{Commit, content_bytes};
 use crate::ledger::{self, AppendResult, LedgerError};
 use crate::requests::RequestKey;
 
-/// The longest message that is made of several writes, bytes.
+/// The longest message of several writes, bytes.
 const GROUP_MAX_BYTES: usize = 512 << 10;
 
 /// Something to commit.
 pub(super) enum Job {
     Append(AppendJob),
-    /// A write that is there already goes to the end.
+    /// Copy a stored record to the end of the stream.
     Copy(CopyJob),
-    /// What is stored is to be written down.
+    /// Record which writes are stored.
     Settle(oneshot::Sender<Result<(), LedgerError>>),
 }
 
-/// A write that has its version and its room.
+/// A write with its version and its room.
 pub(super) struct AppendJob {
     pub(super) commit: Commit,
     pub(super) inline: Bytes,
     pub(super) key: RequestKey,
-    /// The room that it was promised.
+    /// Its reserved room.
     pub(super) room: u64,
     pub(super) done: watch::Sender<Option<Result<AppendResult, LedgerError>>>,
     pub(super) _turn: OwnedSemaphorePermit,
@@ -43,7 +43,7 @@ pub(super) struct CopyJob {
     pub(super) done: oneshot::Sender<Result<(), LedgerError>>,
 }
 
-/// Jobs that go together.
+/// Jobs of one message.
 #[derive(Default)]
 struct Group {
     appends: Vec<AppendJob>,
@@ -52,9 +52,9 @@ struct Group {
     bytes: usize,
 }
 
-/// What a message says to be stored beside its writes.
+/// The stored writes that a message records.
 struct Notices {
-    /// Taken from the index's notices; they go back if the message does not come to stand.
+    /// Taken from the index's notices, and returned if the message fails.
     named: Vec<Version>,
     /// Some are left for the next message.
     left: bool,
@@ -62,7 +62,7 @@ struct Notices {
 }
 
 impl Group {
-    /// Takes a job along; gives it back if the message would be too long.
+    /// Adds a job; returns it if the message would be too long.
     fn take(&mut self, job: Job) -> Option<Job> {
         let bytes = match &job {
             Job::Append(AppendJob { commit, inline, .. }) | Job::Copy(CopyJob { commit, inline, .. }) => {
@@ -99,7 +99,7 @@ pub(super) fn commit_bytes(record: &ledger::Record, chunks: usize, inline: &Byte
 }
 
 impl Shard {
-    /// Commits what comes, while anybody has the shard.
+    /// Commits jobs until all handles of the shard are dropped.
     pub(super) async fn commit_all(shard: Weak<Self>, mut jobs: mpsc::UnboundedReceiver<Job>) {
         let (mut next, mut unsettled) = (None, Vec::new());
         loop {
@@ -121,7 +121,7 @@ impl Shard {
         }
     }
 
-    /// Commits a group. Who waits for more to be written down than went along is given back.
+    /// Commits a group. Returns the callers whose stored writes are not all recorded yet.
     async fn commit(self: &Arc<Self>, group: Group) -> Vec<oneshot::Sender<Result<(), LedgerError>>> {
         let (numbered, notices) = {
             let mut state = self.state.lock();
@@ -165,7 +165,7 @@ impl Shard {
             self.refuse(group, &failure);
             return Vec::new();
         }
-        // Who no longer waits need not be told.
+        // The caller may no longer wait.
         for AppendJob { commit, done, .. } in group.appends {
             let _ = done.send(Some(Ok(AppendResult { version: commit.version, repeated: false })));
         }
@@ -184,7 +184,7 @@ impl Shard {
         Vec::new()
     }
 
-    /// What is stored goes along with any message, and makes one of its own if somebody asks for that.
+    /// Adds the stored writes to a message; they make a message of their own only if a caller waits for that.
     fn notices(&self, state: &mut State, records: &mut Vec<Record>, asked: bool) -> Notices {
         let count = state.index.notices.len().min(STORED_MAX);
         let named: Vec<Version> = state.index.notices.drain(..count).collect();
@@ -204,7 +204,7 @@ impl Shard {
         Notices { named, left, trims }
     }
 
-    /// Nothing of the group takes place.
+    /// Fails all jobs of the group.
     fn refuse(&self, group: Group, failure: &LedgerError) {
         let mut state = self.state.lock();
         for AppendJob { commit, key, room, .. } in &group.appends {

@@ -1,10 +1,10 @@
-//! One shard's journal in the hands of its home: writes go out under the home's epoch, those that wait together in one
-//! message; what came to stand where is kept in the index.
+//! The journal of one shard at its home: publishes writes under the home's epoch, all waiting writes in one message, and
+//! keeps an index of the stream.
 //!
-//! A server decides one message at a time that names an expectation of the epoch's subject, so one such message is under
-//! way at a time, and takes along all that waits (`committing`). Chunks of bodies name none and go out together
-//! (`appending`): they mean nothing before a write names them. A version is given before its message goes out, so that one
-//! whose message does not come to stand is lost, and said to be.
+//! A server decides messages with an expectation on the epoch's subject one after another, so one such message is under way
+//! at a time, with all waiting writes (`committing`). Chunks of bodies have no expectation and are published concurrently
+//! (`appending`): they count only once a write names them. A version is assigned before its message is sent; if the message
+//! fails, the version is lost and the caller learns it.
 
 mod appending;
 mod committing;
@@ -37,7 +37,7 @@ use crate::requests::{RequestKey, Requests};
 /// The header that names the subject whose last message is expected (JetStream's own; the client has no constant).
 const EXPECTED_SUBJECT: HeaderName = HeaderName::from_static("Nats-Expected-Last-Subject-Sequence-Subject");
 
-/// How an append that is under way ends, for all who asked for the same.
+/// The outcome of an append, for all callers of the same request.
 type AppendEnd = watch::Receiver<Option<Result<AppendResult, LedgerError>>>;
 
 /// What changes.
@@ -48,7 +48,7 @@ struct State {
     begun: HashMap<RequestKey, AppendEnd>,
     /// The numbers of the messages on their way, and since when.
     under_way: BTreeMap<u64, Instant>,
-    /// Room that was promised to what waits or is on its way.
+    /// Room that is reserved for writes that wait or are being sent.
     promised_bytes: u64,
     last_number: u64,
     last_sequence: u64,
@@ -65,17 +65,17 @@ pub(super) struct Shard {
     stream: String,
     epoch_subject: String,
     subject: String,
-    /// What every message names, and what writes name beside.
+    /// The subject of all messages, and the subject of the expectation.
     headers: HeaderMap,
     fenced: HeaderMap,
     state: Mutex<State>,
     witness: Witness,
-    /// What is to be committed, in the order of its versions.
+    /// The jobs to commit, in the order of their versions.
     jobs: mpsc::UnboundedSender<Job>,
     /// Of writes, and of pieces.
     turns: Arc<Semaphore>,
     piece_turns: Arc<Semaphore>,
-    /// There is no room: what is stored is to go at once.
+    /// Notified when there is no room: stored writes must be trimmed at once.
     crowded: Notify,
 }
 
@@ -86,7 +86,7 @@ struct NumberedMessage {
 }
 
 impl Shard {
-    /// A shard that was taken, before anything is appended to it.
+    /// A shard that was just taken.
     pub(super) fn new(
         cluster: Cluster,
         settings: LedgerSettings,
@@ -160,13 +160,13 @@ impl Shard {
         self.state.lock().next_version(self.epoch)
     }
 
-    /// Records that the store is not known to hold, and the bytes of all messages.
+    /// The number of unpushed records, and the bytes of all messages.
     pub(super) fn usage(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.index.records() as u64, state.index.bytes())
     }
 
-    /// Waits for a turn to send, as long as one may; not behind messages that the servers do not answer.
+    /// Waits for a turn to send, within a time limit; fails at once if servers do not answer earlier messages.
     async fn turn(&self, turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, LedgerError> {
         self.check()?;
         let slow = || LedgerError::Unavailable("the servers have not answered for a while".to_owned());
@@ -180,7 +180,7 @@ impl Shard {
         }
     }
 
-    /// Gives a message its number. All before `trimmed` may go when it stands; the index knows of that then.
+    /// Assigns a number to a message. When the message is written, the messages before `trimmed` may be removed.
     fn number(&self, state: &mut State, records: &[Record], trimmed: Option<u64>) -> NumberedMessage {
         state.last_number += 1;
         let number = state.last_number;
@@ -190,8 +190,7 @@ impl Shard {
         NumberedMessage { number, message }
     }
 
-    /// Publishes a message, on condition of this home's epoch if it is `fenced`, and takes note of where it stands. What
-    /// `noted` does is done under the same lock.
+    /// Publishes a message and records its place. `fenced`: only under this home's epoch. Runs `noted` under the same lock.
     async fn deliver<T>(
         &self,
         NumberedMessage { number, message }: NumberedMessage,
@@ -226,10 +225,10 @@ impl Shard {
         Err(self.fail(&mut state, failure))
     }
 
-    /// Nothing is taken any more. The first reason stands.
+    /// Stops accepting writes; the first reason is kept.
     fn fail(&self, state: &mut State, failure: LedgerError) -> LedgerError {
         if state.failure.is_none() {
-            tracing::error!(shard = %self.id, epoch = %self.epoch, %failure, "the home takes nothing more");
+            tracing::error!(shard = %self.id, epoch = %self.epoch, %failure, "the home accepts no more writes");
             state.failure = Some(failure.clone());
             self.crowded.notify_one();
         }
@@ -243,7 +242,7 @@ impl State {
         Version { epoch, sequence: Sequence(self.last_sequence) }
     }
 
-    /// Whether so many bytes more are within `limit`.
+    /// Whether `more` bytes are within `limit`.
     fn has_room(&self, bytes: u64, limit: u64) -> bool {
         self.index.bytes() + self.promised_bytes + bytes <= limit
     }

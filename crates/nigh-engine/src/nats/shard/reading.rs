@@ -1,4 +1,4 @@
-//! Bodies out of the stream: only what is whole is given.
+//! Reads bodies from the stream, and returns only undamaged ones.
 
 use bytes::Bytes;
 use nigh_terms::Version;
@@ -9,11 +9,11 @@ use super::Shard;
 use crate::commit_format::{Commit, PieceRef};
 use crate::ledger::LedgerError;
 
-/// How often a message that is not there, or not whole, is asked for: another server may lead meanwhile.
+/// Attempts to read a message that is missing or damaged: another server may lead meanwhile.
 const TRIES: usize = 3;
 
 impl Shard {
-    /// The bytes of a body from `offset` to the end of the part in which that lies.
+    /// The bytes of a body from `offset` to the end of the part there.
     pub(in super::super) async fn read(&self, version: Version, offset: u64) -> Result<Bytes, LedgerError> {
         let mut tries = 0;
         loop {
@@ -34,7 +34,7 @@ impl Shard {
         }
     }
 
-    /// The part of a body in the message at `place`, if it is the one that was written there.
+    /// The part of a body in the message at `place`, if it is undamaged.
     pub(super) async fn part(&self, version: Version, place: u64, part: Part) -> Result<Option<Bytes>, LedgerError> {
         let is_it = |found: &EnvelopeRecord| match (part, &found.content) {
             (Part::Inline, Content::Commit(commit)) => commit.version == version,
@@ -57,7 +57,7 @@ impl Shard {
         Ok(found)
     }
 
-    /// The records of the message at `place` that have whole heads.
+    /// The records of the message at `place` with undamaged heads.
     pub(super) async fn found(&self, place: u64) -> Result<Vec<EnvelopeRecord>, LedgerError> {
         let message = self.cluster.message(&self.stream, place).await;
         let message = message.map_err(|error| LedgerError::Unavailable(error.to_string()))?;

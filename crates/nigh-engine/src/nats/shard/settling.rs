@@ -1,7 +1,7 @@
-//! What the store has is written down, and the stream is trimmed: in the background, and when somebody asks.
+//! Records which writes the store has, and trims the stream: in the background, and when a caller asks.
 //!
-//! The stream is trimmed from its front only, after a message that says so stands; recovery takes any other hole for a
-//! loss. A write that holds much back that nobody needs is copied to the end.
+//! The stream is trimmed only at its front, after a message that says so is written: recovery treats any other hole as a
+//! loss. A write that keeps many unneeded messages from being trimmed is copied to the end.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,17 +22,17 @@ use crate::ledger::LedgerError;
 const COPIES_MAX: usize = 64;
 
 impl Shard {
-    /// Keeps the stream trimmed while anybody has the shard.
+    /// Trims the stream until all handles of the shard are dropped.
     pub(super) async fn tend(shard: Weak<Self>, every: Duration) {
         loop {
             let Some(held) = shard.upgrade() else { return };
-            // Not at once: what is stored comes in groups. Where there is no room it is done now.
+            // With a delay, because stored writes come in groups; at once if there is no room.
             let _ = timeout(every, held.crowded.notified()).await;
             if held.check().is_err() {
                 return;
             }
             if let Err(error) = held.tend_once().await {
-                tracing::warn!(shard = %held.id, %error, "what is stored could not be written down; it is tried again");
+                tracing::warn!(shard = %held.id, %error, "the stored writes could not be recorded; trying again");
             }
         }
     }
@@ -51,14 +51,14 @@ impl Shard {
         self.witness.tell(reached).await.map_err(|error| LedgerError::Unavailable(error.to_string()))
     }
 
-    /// The store holds `version`.
+    /// Notes that the store has `version`.
     pub(in super::super) fn stored(&self, version: Version) -> Result<(), LedgerError> {
         self.check()?;
         self.state.lock().index.stored(version);
         Ok(())
     }
 
-    /// Returns when all that was told to be stored is written down, under this home's epoch.
+    /// Returns when all stored writes are recorded under this home's epoch.
     pub(in super::super) async fn settle(&self) -> Result<(), LedgerError> {
         let (done, settled) = oneshot::channel();
         // Its end is there as long as the shard.
@@ -71,11 +71,11 @@ impl Shard {
         })
     }
 
-    /// Drops what was trimmed from the servers; this home's epoch stays, which its appends name.
+    /// Removes trimmed messages from the servers, except this home's epoch record, which its appends name.
     pub(super) async fn purge(&self, place: u64) {
         for (subject, place) in [(&self.subject, place), (&self.epoch_subject, place.min(self.epoch.0))] {
             if let Err(error) = self.cluster.purge(&self.stream, subject, place).await {
-                // What is left goes with the next trim.
+                // The next trim removes what is left.
                 tracing::warn!(stream = self.stream, %error, "the stream could not be trimmed");
             }
         }
@@ -88,7 +88,7 @@ impl Shard {
         bytes > 0 && (bytes >= limit / 64 || 2 * used > limit)
     }
 
-    /// Looks at places that nobody was told of: copies of messages that were sent again.
+    /// Reads places of which no answer arrived: copies of repeated messages.
     async fn look_at_unknown(&self) -> Result<(), LedgerError> {
         let unknown = self.state.lock().index.unknown();
         for place in unknown {
@@ -104,7 +104,7 @@ impl Shard {
                 Some(frame) if frame.epoch == self.epoch && state.under_way.contains_key(&frame.number) => continue,
                 // A copy, or a chunk that an earlier home had sent.
                 Some(frame) if frame.epoch <= self.epoch => {}
-                _ => tracing::error!(stream = self.stream, place, "a message in the stream is none of a home's"),
+                _ => tracing::error!(stream = self.stream, place, "the stream has a message that no home has written"),
             }
             let bytes = found.iter().map(|found| found.body_bytes as usize).sum();
             state.index.add(place, room_of(&self.subject, bytes));
@@ -112,7 +112,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Copies the writes that hold the trim back to the end, if what they hold back is much.
+    /// Copies the writes at the front to the end, if they keep many messages from being trimmed.
     async fn copy_forward(self: &Arc<Self>) -> Result<(), LedgerError> {
         let limit = self.settings.limit.bytes();
         for _ in 0..COPIES_MAX {

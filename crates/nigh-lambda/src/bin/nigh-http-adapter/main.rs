@@ -1,10 +1,10 @@
 //! Runs functions that do not speak the Runtime API: HTTP servers (`provided.http`), as Knative and Functions Framework
 //! images are, and, with the argument `exec`, OpenWhisk's native actions (`programs`).
 //!
-//! For a server it starts the archive's `bootstrap`, waits until that listens on `$PORT`, and passes each invocation on as
-//! a request. It runs inside the sandbox and asks the Runtime API for invocations. What an invocation becomes is
-//! `http_passage`'s to decide; here are the process and the sockets. If the server ends, this ends as it did, and the
-//! sandbox with it.
+//! For a server it starts the archive's `bootstrap`, waits until the server listens on `$PORT`, and sends each invocation as
+//! a request. It runs in the sandbox and gets invocations from the Runtime API. `http_passage` converts invocations and
+//! responses; this program has the process and the sockets. When the server ends, the program ends with the same status,
+//! and the sandbox with it.
 
 mod programs;
 mod runtime_client;
@@ -22,11 +22,11 @@ use tokio::process::{Child, Command};
 
 use self::runtime_client::{NextInvocation, RuntimeApi, call};
 
-/// Where a server listens if nothing is said.
+/// The default port of a server.
 const PORT: &str = "8080";
-/// The largest answer of a server that is read; the Runtime API takes less.
+/// The longest answer of a server; the Runtime API accepts less.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
-/// How often it is tried whether the server listens.
+/// How often the program checks whether the server listens.
 const LISTENS_EVERY: Duration = Duration::from_millis(5);
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -36,7 +36,7 @@ async fn main() -> ExitCode {
     match run().await {
         Ok(code) => code,
         Err(error) => {
-            // Whoever reads the function's log shall know.
+            // This goes into the function's log.
             eprintln_line(&error.to_string());
             ExitCode::FAILURE
         }
@@ -79,7 +79,7 @@ fn exit_of(code: Option<i32>) -> ExitCode {
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(1))
 }
 
-/// The sandbox's own limit of initialisation ends a wait that has no end.
+/// Waits without a limit of its own: the sandbox limits the time of initialisation.
 async fn until_it_listens(address: &str) {
     while TcpStream::connect(address).await.is_err() {
         tokio::time::sleep(LISTENS_EVERY).await;
@@ -104,7 +104,7 @@ async fn serve(server: &mut Child, api: &RuntimeApi, address: &str) -> Result<Ex
     }
 }
 
-/// Asks the server.
+/// Sends a request to the server.
 async fn ask(address: &str, passed: &ServerRequest) -> Result<Response<Bytes>, Failure> {
     let mut request = Request::builder().method(passed.method.clone()).uri(&passed.target);
     if let Some(headers) = request.headers_mut() {

@@ -1,7 +1,7 @@
 //! OpenWhisk's native actions: the archive's `exec` is run for each invocation, as OpenWhisk's docker skeleton does.
 //!
-//! It gets the input as its one argument, where the kernel takes so long a one, and always on its standard input. The last
-//! line that it prints is its answer; what comes before is its log.
+//! The program gets the input as its only argument, if it is not too long for the kernel, and always on its standard input.
+//! The last line that it prints is its answer; the lines before are its log.
 
 use std::process::Stdio;
 
@@ -11,12 +11,12 @@ use tokio::process::Command;
 
 use super::{ANSWER_BYTES_MAX, Failure, RuntimeApi, variable};
 
-/// Longer inputs are no arguments: Linux takes 128 KiB (`MAX_ARG_STRLEN`).
+/// The longest input that is an argument: Linux allows 128 KiB (`MAX_ARG_STRLEN`).
 const ARGUMENT_BYTES_MAX: usize = 120 << 10;
-/// How much is read at once of what it prints.
+/// The bytes of its output that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// What a program came to.
+/// The outcome of a program.
 enum Outcome {
     Answer(Bytes),
     /// It printed nothing.
@@ -68,7 +68,7 @@ async fn run(program: &str, id: &str, deadline_ms: &str, input: &Bytes) -> Resul
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let feed = async {
         if let Some(mut stdin) = stdin {
-            // A program that does not read its input closes it.
+            // A program may close its input without reading it.
             let _ = stdin.write_all(input).await;
         }
     };
@@ -92,7 +92,7 @@ async fn run(program: &str, id: &str, deadline_ms: &str, input: &Bytes) -> Resul
     Ok(Outcome::Answer(text.to_string().into()))
 }
 
-/// Passes on what is printed, but for the last line, which it gives.
+/// Copies all lines but the last to the log, and returns the last.
 async fn last_line(mut from: impl tokio::io::AsyncRead + Unpin) -> Result<Vec<u8>, Failure> {
     let mut out = tokio::io::stdout();
     let (mut pending, mut buffer) = (Vec::new(), vec![0; READ_BYTES]);

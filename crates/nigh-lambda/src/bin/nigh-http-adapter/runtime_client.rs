@@ -12,10 +12,10 @@ use super::{ANSWER_BYTES_MAX, Failure};
 /// The version of the Runtime API.
 const RUNTIME: &str = "/2018-06-01/runtime";
 
-/// An invocation to be run.
+/// An invocation to run.
 pub(super) struct NextInvocation {
     pub(super) id: String,
-    /// When it is to have ended, in milliseconds since 1970.
+    /// Its deadline, in milliseconds since 1970.
     pub(super) deadline_ms: String,
     pub(super) payload: Bytes,
 }
@@ -24,7 +24,7 @@ pub(super) struct NextInvocation {
 pub(super) struct RuntimeApi(String);
 
 impl RuntimeApi {
-    /// The one that the environment names.
+    /// The API that the environment names.
     pub(super) fn of_environment() -> Result<Self, Failure> {
         Ok(Self(std::env::var("AWS_LAMBDA_RUNTIME_API").map_err(|_| "AWS_LAMBDA_RUNTIME_API is not set")?))
     }
@@ -44,12 +44,12 @@ impl RuntimeApi {
         self.post(format!("{RUNTIME}/invocation/{id}/response"), answer).await
     }
 
-    /// The invocation `id` has failed.
+    /// Reports that the invocation `id` has failed.
     pub(super) async fn error(&self, id: &str, kind: &str, message: &str) -> Result<(), Failure> {
         self.post(format!("{RUNTIME}/invocation/{id}/error"), error_object(kind, message)).await
     }
 
-    /// Nothing can be run.
+    /// Reports that nothing can run.
     pub(super) async fn init_error(&self, kind: &str, message: &str) -> Result<(), Failure> {
         self.post(format!("{RUNTIME}/init/error"), error_object(kind, message)).await
     }

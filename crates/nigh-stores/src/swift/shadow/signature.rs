@@ -1,8 +1,9 @@
-//! The signature by which Swift's middleware knows Nigh. Pure, but for the caller's time and nonce.
+//! The signature by which Swift's middleware recognises Nigh. Pure: time and nonce are arguments.
 //!
-//! Follows `integrations/swift/README.md`, "Signatures". Each attempt at a request is signed anew: a nonce holds once.
+//! Follows `integrations/swift/README.md`, "Signatures". Each attempt at a request has its own signature, because a nonce is
+//! valid once.
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use nigh_terms::SecretKey;
@@ -12,33 +13,33 @@ use sha2::Sha256;
 
 use crate::wire::encode_path;
 
-/// The first line of what is signed: this direction, this form.
+/// The first line of the signed text: the direction and the format.
 const TO_SWIFT: &str = "nigh-swift-request-1";
-/// Headers that are signed begin so.
+/// The prefix of signed headers.
 const PREFIX: &str = "x-nigh-";
-/// Stands for the body: a payload is known by its tags.
+/// Replaces the body's digest: tags identify a payload.
 const NO_BODY: &str = "-";
-/// What the request is to do.
+/// The header with the operation.
 pub(in crate::swift) const OPERATION: HeaderName = HeaderName::from_static("x-nigh-op");
 const DATE: HeaderName = HeaderName::from_static("x-nigh-date");
 const NONCE: HeaderName = HeaderName::from_static("x-nigh-nonce");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-nigh-signature");
-/// Of what is no operation of the protocol: a plain request of Nigh's own.
+/// The operation of a request of Nigh's that is not part of the protocol.
 const OWN: HeaderValue = HeaderValue::from_static("own");
-/// The middleware takes no shorter secret.
+/// The shortest secret that the middleware accepts.
 const SECRET_BYTES_MIN: usize = 32;
 
-/// Signs requests with the secret that is shared with the middleware.
+/// Signs requests with the middleware's secret.
 #[derive(Clone, Debug)]
 pub(in crate::swift) struct Signer(SecretKey);
 
 impl Signer {
-    /// None if the secret is shorter than the middleware takes.
+    /// None if the secret is too short for the middleware.
     pub(in crate::swift) fn new(secret: SecretKey) -> Option<Self> {
         (secret.reveal().trim().len() >= SECRET_BYTES_MIN).then_some(Self(secret))
     }
 
-    /// Signs `head`, whose URI is complete, as of `now_s` (seconds since 1970), with a nonce that is used once.
+    /// Signs `head`, whose URI is complete, at `now_s` (seconds since 1970), with an unused nonce.
     pub(in crate::swift) fn sign(&self, head: &mut Parts, now_s: u64, nonce: &str) {
         head.headers.entry(OPERATION).or_insert(OWN);
         head.headers.insert(DATE, HeaderValue::from(now_s));
@@ -53,7 +54,7 @@ impl Signer {
         #[expect(clippy::expect_used, reason = "an HMAC takes keys of any length")]
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.reveal().trim().as_bytes()).expect("any length");
         mac.update(text.as_bytes());
-        // Hexadecimal is a header's text.
+        // Hexadecimal digits are valid in a header.
         if let Ok(mut signature) = HeaderValue::from_str(&hex(&mac.finalize().into_bytes())) {
             signature.set_sensitive(true);
             head.headers.insert(SIGNATURE, signature);
@@ -61,7 +62,7 @@ impl Signer {
     }
 }
 
-/// True of `/v1/account/container/object`.
+/// Whether the path is `/v1/account/container/object`.
 fn names_object(path: &str) -> bool {
     path.splitn(5, '/').nth(4).is_some_and(|object| !object.is_empty())
 }
@@ -73,7 +74,7 @@ fn canonical(method: &str, path: &str, query: &str, headers: &HeaderMap) -> Stri
         .map(|(name, value)| (name.as_str(), value.to_str().unwrap_or_default().trim()))
         .collect();
     signed.sort_unstable();
-    // One form, whatever of it was sent plain: a `+` for one.
+    // One encoded form, because a client may send characters such as `+` unencoded.
     let path = encode_path(&percent_decode_str(path).decode_utf8_lossy());
     let mut lines = vec![TO_SWIFT.to_owned(), method.to_owned(), path, query.to_owned(), NO_BODY.to_owned()];
     lines.extend(signed.iter().map(|(name, value)| format!("{name}:{value}")));

@@ -1,4 +1,4 @@
-//! What the tags of a shadow say, and what the middleware's refusals say. Pure.
+//! The tags of a shadow, and the refusals of the middleware. Pure.
 //!
 //! Follows `integrations/swift/README.md`, "Wire: Nigh to Swift".
 
@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::ShadowError;
 
-/// The longest tags that the middleware takes.
+/// The longest tags that the middleware accepts.
 const TAGS_BYTES_MAX: usize = 6000;
-/// What Swift takes for an object without a type.
+/// Swift's content type of an object without one.
 const UNTYPED: &str = "application/octet-stream";
 
 #[derive(Serialize)]
@@ -29,7 +29,7 @@ struct Tags<'a> {
     headers: BTreeMap<&'a str, &'a str>,
 }
 
-/// The tags of `meta`, which is stored with `headers`; the payload is `node`'s to push.
+/// The tags of `meta`, which is stored with `headers` and whose payload `node` will push.
 pub(super) fn encode(
     meta: &ObjectMeta,
     headers: &[(HeaderName, HeaderValue)],
@@ -57,7 +57,7 @@ pub(super) fn encode(
     HeaderValue::from_str(&text).map_err(|_| ShadowError::Unfit("its tags cannot be written"))
 }
 
-/// A push says the type that the tags say.
+/// The content type of a push, which is that of the tags.
 pub(super) fn with_type(mut headers: Vec<(HeaderName, HeaderValue)>) -> Vec<(HeaderName, HeaderValue)> {
     if !headers.iter().any(|(name, _)| name == CONTENT_TYPE) {
         headers.push((CONTENT_TYPE, HeaderValue::from_static(UNTYPED)));
@@ -65,24 +65,24 @@ pub(super) fn with_type(mut headers: Vec<(HeaderName, HeaderValue)>) -> Vec<(Hea
     headers
 }
 
-/// What Swift holds of an object instead of what was expected.
+/// The state of an object that differs from the expected one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct ShadowConflict {
-    /// Why the middleware refused.
+    /// The middleware's reason.
     reason: String,
-    /// There is an object.
+    /// Whether there is an object.
     #[serde(default)]
     pub exists: bool,
-    /// Nigh's version of it, as `epoch.sequence`; of what others wrote there is none.
+    /// Nigh's version of it, as `epoch.sequence`; none for an outsider's object.
     #[serde(default)]
     version: Option<String>,
-    /// Swift's timestamp of the newest that is known of it, deletions among it; zero if nothing is.
+    /// Swift's timestamp of its newest write or deletion; zero if there is none.
     #[serde(default)]
     timestamp: String,
 }
 
 impl ShadowConflict {
-    /// Of the text of a refusal, which may be no more than a reason.
+    /// Parses the text of a refusal, which may be only a reason.
     pub(super) fn parse(text: String) -> Self {
         serde_json::from_str(&text).unwrap_or_else(|_| Self { reason: text, ..Self::default() })
     }
@@ -93,7 +93,7 @@ impl ShadowConflict {
         parse_version(self.version.as_deref()?)
     }
 
-    /// When it was written or deleted, by the clock of a proxy: seconds since 1970. None if that is not told.
+    /// The time of its write or deletion by a proxy's clock, in seconds since 1970; none if it is unknown.
     #[must_use]
     pub fn seconds(&self) -> Option<u64> {
         self.timestamp.split_once('.')?.0.parse().ok()
@@ -106,13 +106,13 @@ impl fmt::Display for ShadowConflict {
     }
 }
 
-/// A version as the protocol writes it.
+/// The protocol's text of a version.
 pub(in crate::swift) fn parse_version(text: &str) -> Option<Version> {
     let (epoch, sequence) = text.split_once('.')?;
     Some(Version { epoch: Epoch(epoch.parse().ok()?), sequence: Sequence(sequence.parse().ok()?) })
 }
 
-/// The version of a shadow's tags.
+/// The version in a shadow's tags.
 pub(in crate::swift) fn version_of(tags: &HeaderValue) -> Option<Version> {
     #[derive(Deserialize)]
     struct TaggedVersion {
@@ -122,8 +122,7 @@ pub(in crate::swift) fn version_of(tags: &HeaderValue) -> Option<Version> {
     parse_version(&serde_json::from_slice::<TaggedVersion>(&json).ok()?.version)
 }
 
-/// The word of a refusal of the middleware's, if this is one, and what it says: of one that tells what is there, all of
-/// it (`ShadowConflict`).
+/// The code and the text of the middleware's refusal, if this is one. The text may be a `ShadowConflict`.
 pub(in crate::swift) fn refusal(body: &[u8]) -> Option<(String, String)> {
     #[derive(Deserialize)]
     struct Refusal {

@@ -1,22 +1,25 @@
 //! The canonical form of a request: one text for all the ways to write the same request. Pure.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
-use nigh_terms::Hex;
 use percent_encoding::percent_decode_str;
 
 use super::{RequestHead, SignatureError};
 
-/// What the signer hashed, if it signed this.
+/// The text that the signer hashes. `payload` is the body's digest, or says that the body is not signed.
 pub(super) fn canonical_request(
     request: &RequestHead<'_>,
     signed_headers: &[&str],
-    body_sha256: &[u8; 32],
+    payload: &dyn Display,
+    path_is_encoded_once: bool,
 ) -> Result<String, SignatureError> {
     let mut text = String::with_capacity(512);
     text.push_str(request.method);
     text.push('\n');
-    push_path(&mut text, request.path);
+    match path_is_encoded_once {
+        true => push_path_once(&mut text, request.path),
+        false => push_path_twice(&mut text, request.path),
+    }
     text.push('\n');
     push_query(&mut text, request.query);
     text.push('\n');
@@ -37,12 +40,20 @@ pub(super) fn canonical_request(
         }
         text.push('\n');
     }
-    let _ = write!(text, "\n{}\n{}", signed_headers.join(";"), Hex(body_sha256));
+    let _ = write!(text, "\n{}\n{payload}", signed_headers.join(";"));
     Ok(text)
 }
 
+/// The path as it is, in its one encoded form.
+fn push_path_once(text: &mut String, path: &str) {
+    for (place, segment) in path.split('/').enumerate() {
+        text.push_str(if place > 0 { "/" } else { "" });
+        push_encoded(text, &percent_decode_str(segment).collect::<Vec<u8>>());
+    }
+}
+
 /// The path without empty and dot segments, each octet that is not unreserved encoded once more.
-fn push_path(text: &mut String, path: &str) {
+fn push_path_twice(text: &mut String, path: &str) {
     let mut segments: Vec<&str> = Vec::new();
     for segment in path.split('/') {
         match segment {
@@ -109,7 +120,12 @@ mod tests {
             ("/ü", "/%C3%BC"),
         ] {
             let mut text = String::new();
-            push_path(&mut text, path);
+            push_path_twice(&mut text, path);
+            assert_eq!(text, canonical, "{path}");
+        }
+        for (path, canonical) in [("/", "/"), ("/a//b/./%2E/ü%20/", "/a//b/././%C3%BC%20/")] {
+            let mut text = String::new();
+            push_path_once(&mut text, path);
             assert_eq!(text, canonical, "{path}");
         }
     }

@@ -1,69 +1,74 @@
-//! Signature Version 4, the verifying side, for every door but S3's (whose library brings its own).
+//! Signature Version 4: verifies requests for every door but S3's (whose library verifies by itself), and signs the
+//! requests of clients.
 //!
-//! Decides, from a request's head, the digest of its body and a secret, whether that secret's holder signed it
-//! now. Pure: the time and the secret come in, nothing is kept. The signature stands in the `Authorization`
-//! header; the form with query parameters is not taken here. What is canonical follows "Create a signed AWS API
-//! request" of the IAM User Guide, with the path encoded twice, as for all services but S3.
+//! Pure: the time and the secret are arguments, and nothing is kept. The signature is in the `Authorization` header;
+//! signatures in query parameters are rejected. The canonical form follows "Create a signed AWS API request" of the IAM
+//! User Guide: the path is encoded once for S3, twice for every other service.
 
 mod authorization;
 mod canonical;
 mod hex;
+mod signer;
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use http::HeaderMap;
 use http::header::HOST;
 use nigh_terms::{Hex, SecretKey, Timestamp};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use time::PrimitiveDateTime;
+use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
 pub use self::authorization::Authorization;
 use self::canonical::canonical_request;
+pub use self::signer::Signer;
 
 /// How far the signer's clock may be from ours, either way.
 pub const SKEW_MAX: Duration = Duration::from_secs(5 * 60);
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+/// The service whose paths are encoded once.
+const S3: &str = "s3";
 const DATE: &str = "x-amz-date";
+const STAMP: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
 
-/// Why a signature is not taken.
+/// Why a signature is rejected, or cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SignatureError {
     /// No signature at all.
     #[error("the request carries no Authorization header; sign it with an access key of this node")]
     Missing,
-    /// It is not what Signature Version 4 looks like.
+    /// The request or its signature lacks a part that Signature Version 4 needs.
     #[error("the signature is incomplete: {0}")]
     Incomplete(&'static str),
-    /// Signed for something else.
+    /// Signed for another service or day.
     #[error("the credential is scoped to {found}; it should be {expected}")]
     Scope {
-        /// What it says.
+        /// The scope of the signature.
         found: String,
-        /// What this door takes.
+        /// The scope that this door accepts.
         expected: String,
     },
     /// Signed too long ago.
     #[error("Signature expired: {signed} is now earlier than {earliest} (5 min. before the node's clock)")]
     Expired {
-        /// When it says it was signed.
+        /// The time in the signature.
         signed: String,
-        /// The earliest time taken now.
+        /// The earliest time that is accepted now.
         earliest: String,
     },
     /// Signed in the future.
     #[error("Signature not yet current: {signed} is still later than {latest} (5 min. after the node's clock)")]
     NotYetCurrent {
-        /// When it says it was signed.
+        /// The time in the signature.
         signed: String,
-        /// The latest time taken now.
+        /// The latest time that is accepted now.
         latest: String,
     },
-    /// Another secret, or the request was changed on its way.
+    /// Another secret signed it, or the request was changed on its way.
     #[error(
         "The request signature we calculated does not match the signature you provided; check the secret access key \
          and the signing method"
@@ -85,7 +90,7 @@ pub struct RequestHead<'a> {
 }
 
 impl Authorization<'_> {
-    /// Checks all that can be known before the body has come: scope, date, and what must be signed.
+    /// Checks what is known before the body arrives: scope, date, and the headers that must be signed.
     ///
     /// # Errors
     /// The first claim that does not hold.
@@ -96,11 +101,10 @@ impl Authorization<'_> {
             let expected = format!("{}/{}/{service}", &stamp[..8], self.region);
             return Err(SignatureError::Scope { found, expected });
         }
-        let format = format_description!("[year][month][day]T[hour][minute][second]Z");
-        let signed = PrimitiveDateTime::parse(stamp, format)
+        let signed = PrimitiveDateTime::parse(stamp, STAMP)
             .map_err(|_| SignatureError::Incomplete("X-Amz-Date is no date"))?
             .assume_utc();
-        let print = |date: time::OffsetDateTime| date.format(format).unwrap_or_default();
+        let print = |date: time::OffsetDateTime| date.format(STAMP).unwrap_or_default();
         let (earliest, latest) = (now.date() - SKEW_MAX, now.date() + SKEW_MAX);
         if signed < earliest {
             return Err(SignatureError::Expired { signed: stamp.to_owned(), earliest: print(earliest) });
@@ -118,30 +122,22 @@ impl Authorization<'_> {
         Ok(())
     }
 
-    /// Checks that `secret` signed this request with a body of this SHA-256, in time that does not depend on where
-    /// it differs.
+    /// Checks that `secret` signed this request with a body of this SHA-256. The time of the check does not depend on
+    /// where the signatures differ.
     ///
     /// # Errors
-    /// `Mismatch` if it did not; `Incomplete` if a header it covers is absent.
+    /// `Mismatch` if `secret` did not sign it; `Incomplete` if a signed header is absent.
     pub fn check_signature(
         &self,
         request: &RequestHead<'_>,
         body_sha256: &[u8; 32],
         secret: &SecretKey,
     ) -> Result<(), SignatureError> {
-        let canonical = canonical_request(request, &self.signed_headers, body_sha256)?;
-        let mut text = String::with_capacity(192);
-        let stamp = signing_time(request.headers)?;
-        let _ = write!(
-            text,
-            "{ALGORITHM}\n{stamp}\n{}/{}/{}/aws4_request\n{}",
-            self.date,
-            self.region,
-            self.service,
-            Hex(&Sha256::digest(canonical))
-        );
-        let key = signing_key(secret, self.date, self.region, self.service);
-        mac(&key, text.as_bytes()).verify_slice(&self.signature).map_err(|_| SignatureError::Mismatch)
+        let payload = Hex(body_sha256);
+        let canonical = canonical_request(request, &self.signed_headers, &payload, self.service == S3)?;
+        let scope = [self.date, self.region, self.service];
+        let signature = signature(secret, signing_time(request.headers)?, scope, &canonical);
+        signature.verify_slice(&self.signature).map_err(|_| SignatureError::Mismatch)
     }
 }
 
@@ -154,15 +150,20 @@ fn signing_time(headers: &HeaderMap) -> Result<&str, SignatureError> {
     Ok(stamp)
 }
 
-fn signing_key(secret: &SecretKey, date: &str, region: &str, service: &str) -> [u8; 32] {
+/// The signature of `secret` over a canonical request, not finalized. `scope` is date, region and service.
+fn signature(secret: &SecretKey, stamp: &str, scope: [&str; 3], canonical: &str) -> Hmac<Sha256> {
+    let [date, region, service] = scope;
+    let digest = Sha256::digest(canonical);
+    let text = format!("{ALGORITHM}\n{stamp}\n{date}/{region}/{service}/aws4_request\n{}", Hex(&digest));
     let start = zeroize::Zeroizing::new(format!("AWS4{}", secret.reveal()));
-    [date, region, service, "aws4_request"]
+    let key = [date, region, service, "aws4_request"]
         .iter()
         .fold(None, |key: Option<[u8; 32]>, part| {
             let key = key.as_ref().map_or(start.as_bytes(), |key| key.as_slice());
             Some(mac(key, part.as_bytes()).finalize().into_bytes().into())
         })
-        .unwrap_or_default()
+        .unwrap_or_default();
+    mac(&key, text.as_bytes())
 }
 
 fn mac(key: &[u8], message: &[u8]) -> Hmac<Sha256> {
