@@ -8,7 +8,6 @@
 //! `restore` what becomes of it, `placing` the crash-safe last step. docs/design/formats.md draws the archive.
 
 pub mod archive;
-pub(crate) mod placing;
 pub mod reader;
 pub mod restore;
 pub mod source;

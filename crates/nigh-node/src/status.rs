@@ -5,10 +5,9 @@ use nigh_invoke::invoker::RuntimeStems;
 pub use nigh_invoke::node_memory::MemoryStatus;
 pub use nigh_objects::cluster::CoherenceProtocol;
 use nigh_sizing::object_features::recorder::FeaturesStatus;
-use nigh_terms::ByteSize;
+use nigh_terms::{ByteSize, ShardId};
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::HomesStatus;
 use crate::endpoints::Endpoints;
 
 /// One level of what Nigh does on this machine: on, or off with the reason.
@@ -167,6 +166,30 @@ pub struct MemberStatus {
     pub address: String,
     /// What it does.
     pub roles: Vec<NodeRole>,
+}
+
+/// A shard that this node should serve and cannot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomeTrouble {
+    /// The shard.
+    pub shard: ShardId,
+    /// Why.
+    pub why: String,
+    /// Attempts so far.
+    pub attempts: u32,
+}
+
+/// The homes of a cluster, as one node sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomesStatus {
+    /// The cluster's shards.
+    pub shards: u16,
+    /// Shards that this node serves.
+    pub own: Vec<ShardId>,
+    /// Shards that have no living home.
+    pub without: Vec<ShardId>,
+    /// Shards that this node should serve and cannot.
+    pub troubles: Vec<HomeTrouble>,
 }
 
 /// A node's cluster.

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use nigh_node::cluster::HomesStatus;
 use nigh_node::credentials;
 use nigh_node::local_cluster::{
     LocalCluster, LocalClusterSettings, ProcessEvent, ProcessStatus, find_nats_server, local_processes,
 };
 use nigh_node::state_folder::StatePaths;
+use nigh_node::status::HomesStatus;
 use nigh_node::status::{ClusterStatus, CoherenceProtocol, Status};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};

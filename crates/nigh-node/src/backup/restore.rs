@@ -19,9 +19,9 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::archive::{ArchiveError, CodeTree, End, Header, StateFile};
-use super::placing::{self, Plan};
 use super::reader::{Sink, read};
 use super::source::LAYERS;
+use crate::state_folder::placing::{self, Plan};
 use crate::state_folder::{self, StateFolderError, StatePaths};
 
 /// The folder of the directory store, unless the settings say another.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use nigh_dispatch::FIRST_DISPATCH_METHOD;
 use nigh_rpc::{Call, Handler, Hello, Identity, Method, Refusal, RefusalKind, Reply, Role};
 
-use super::newest::{NEWEST, Reigns};
+use super::newest::{NEWEST, OwnEpochs};
 
 /// The numbers of methods from here on are those of who serves objects.
 pub const FIRST_OBJECT_METHOD: u16 = 16;
@@ -15,7 +15,7 @@ pub const FIRST_OBJECT_METHOD: u16 = 16;
 /// Answers the calls of other nodes.
 pub(super) struct Calls {
     pub(super) own: Identity,
-    pub(super) reigns: OnceLock<Reigns>,
+    pub(super) epochs: OnceLock<OwnEpochs>,
     pub(super) objects: OnceLock<Arc<dyn Handler>>,
     /// A controller's.
     pub(super) dispatch: OnceLock<Arc<dyn Handler>>,
@@ -57,7 +57,7 @@ impl Handler for Calls {
     async fn call(&self, call: Call<'_>) -> Result<Reply, Refusal> {
         let not_yet = || Refusal::new(RefusalKind::Closing, "this node has begun and serves nothing yet");
         if call.method.number == NEWEST.number {
-            return self.reigns.get().ok_or_else(not_yet)?.answer(&call);
+            return self.epochs.get().ok_or_else(not_yet)?.answer(&call);
         }
         if call.method.number >= FIRST_DISPATCH_METHOD {
             let (handler, _) = self.of_dispatch(call.method.number).ok_or_else(not_yet)?;

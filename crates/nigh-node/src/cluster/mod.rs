@@ -1,13 +1,14 @@
-//! A node's part in a cluster: the engine of NATS, this node's life as a member, calls between nodes, and the homes of
-//! shards (docs/design/cluster-engine.md).
+//! A node's part in a cluster: the NATS engine, the membership, calls between nodes, and the homes of shards
+//! (docs/design/cluster-engine.md).
 //!
-//! `ClusterEngine::join` begins the life; others know of this node then, and give it nothing. `serve` says who serves as
-//! home: from there on the keeper of homes takes what is to be this node's. At the end `leave` lets all go and ends the life.
+//! `ClusterEngine::join` makes this node a member: other nodes see it, and give it no shard. From `serve` on the keeper of
+//! homes takes this node's shards. At the end `leave` releases all shards and ends the membership.
 
 mod calls;
 mod dispatch;
 mod home_host;
 mod home_keeper;
+mod home_steps;
 mod keeping;
 pub(crate) mod memory;
 mod newest;
@@ -41,14 +42,14 @@ use tokio_util::task::TaskTracker;
 
 use self::calls::Calls;
 use self::home_keeper::KeeperParts;
-use self::newest::Reigns;
+use self::newest::OwnEpochs;
 use crate::config::{ClusterSettings, DamagedJournal, Settings};
 use crate::outside_door::{SecretFileError, read_private};
-use crate::status::{ClusterStatus, Level, MemberStatus};
+use crate::status::{ClusterStatus, HomesStatus, Level, MemberStatus};
 
 pub use self::calls::FIRST_OBJECT_METHOD;
 pub use self::home_host::HomeHost;
-pub use self::home_keeper::{HomeKeeper, HomeTrouble, HomesStatus};
+pub use self::home_keeper::HomeKeeper;
 pub use self::placement::place_homes;
 
 /// Below the state folder: copies of damaged messages of journals.
@@ -142,7 +143,7 @@ impl ClusterEngine {
         let peers = Peers::new(own.clone(), security.clone(), ClientSettings::default());
         let calls = Arc::new(Calls {
             own: identity,
-            reigns: OnceLock::new(),
+            epochs: OnceLock::new(),
             objects: OnceLock::new(),
             dispatch: OnceLock::new(),
             running: OnceLock::new(),
@@ -184,9 +185,9 @@ impl ClusterEngine {
     /// # Errors
     /// If the servers do not answer.
     pub async fn serve(&self, host: Arc<dyn HomeHost>, objects: Option<Arc<dyn Handler>>) -> Result<(), RegistryError> {
-        let reigns = Reigns::new(Arc::clone(&host));
+        let epochs = OwnEpochs::new(Arc::clone(&host));
         // A second time would change nothing.
-        let _ = self.calls.reigns.set(reigns.clone());
+        let _ = self.calls.epochs.set(epochs.clone());
         if let Some(objects) = objects {
             let _ = self.calls.objects.set(objects);
         }
@@ -197,7 +198,7 @@ impl ClusterEngine {
             homes: self.homes.clone(),
             ledger: self.ledger.clone(),
             host,
-            reigns,
+            epochs,
             peers: self.peers.clone(),
             shards: self.settings.shards,
             clock: Arc::clone(&self.clock),

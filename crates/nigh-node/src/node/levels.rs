@@ -2,6 +2,7 @@
 
 use nigh_data::large_folios_are_offered;
 use nigh_invoke::node_memory::NodeMemory;
+use nigh_sandbox::runtime_command::PythonRuntime;
 use nigh_sandbox::sandbox::SandboxEngine;
 use nigh_schedule::prewarm::PrewarmSettings;
 use nigh_terms::ByteSize;
@@ -36,6 +37,15 @@ pub(super) fn network(settings: &Settings, engine: &dyn SandboxEngine) -> Option
         Err(why) => (false, format!("functions.network is \"permitted\", and no function can have it: {why}")),
     };
     Some(Level { name: NETWORK.to_owned(), on, detail })
+}
+
+/// Which Python functions get, or why none.
+pub(super) fn python(python: &Result<PythonRuntime, String>) -> Level {
+    let detail = match python {
+        Ok(found) => format!("python3.{} at {}", found.minor, found.interpreter.display()),
+        Err(why) => why.clone(),
+    };
+    Level { name: "python".to_owned(), on: python.is_ok(), detail }
 }
 
 /// Whether sandboxes are prewarmed, and how.
