@@ -1,8 +1,8 @@
 //! `nigh bench`, `check`, `experiment`, `load`, `profile` and `llc selftest --vm` start `nigh-lab`, a program of its own, so
 //! that a node carries no peers, charts and checkers.
 //!
-//! It takes this process' place and gets the words as they were given. What it cannot know, the node and its keys, is in
-//! its environment, by the names that the AWS SDKs use: other users of the machine see command lines.
+//! `nigh-lab` replaces this process and gets the same arguments. The node and its keys are in its environment, under the
+//! names of the AWS SDKs: other users of the machine see command lines.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -16,7 +16,7 @@ use crate::error::CliError;
 
 const PROGRAM: &str = "nigh-lab";
 
-/// The words that are nigh-lab's to read.
+/// The arguments for nigh-lab.
 #[derive(Args)]
 pub(crate) struct LabArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
@@ -35,12 +35,12 @@ impl LabArgs {
     }
 }
 
-/// Goes on as nigh-lab; returns only if that cannot be.
+/// Becomes nigh-lab; returns only if that fails.
 pub(crate) fn run() -> CliError {
     start(Vec::new())
 }
 
-/// Goes on as nigh-lab, whose load goes to the node of `globals`; returns only if that cannot be.
+/// Becomes nigh-lab with the node of `globals` as the target of its load; returns only if that fails.
 pub(crate) async fn load(globals: &Globals) -> Result<CliError, CliError> {
     let lambda = globals.reach(|endpoints| endpoints.lambda).await?;
     let (s3, state) = match globals.endpoint {
@@ -64,7 +64,7 @@ pub(crate) async fn load(globals: &Globals) -> Result<CliError, CliError> {
     Ok(start(variables))
 }
 
-/// Sets or removes `variables`.
+/// Sets or removes `variables`, and becomes nigh-lab.
 fn start(variables: Vec<(&str, Option<OsString>)>) -> CliError {
     let own = std::env::current_exe().unwrap_or_default();
     let Some(program) = find(&own, std::env::var_os("PATH").as_deref()) else {
@@ -87,7 +87,7 @@ fn find(own: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
     std::iter::once(own.with_file_name(PROGRAM)).chain(in_path).find(|program| program.is_file())
 }
 
-/// The options of all subcommands that stand among `words`.
+/// The options of all subcommands among `words`.
 fn globals_among(words: impl Iterator<Item = OsString>) -> Result<Globals, CliError> {
     let known = Globals::augment_args(clap::Command::new("nigh"));
     let (mut own, mut words) = (vec![OsString::from("nigh")], words);

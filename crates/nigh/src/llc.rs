@@ -19,27 +19,27 @@ use crate::error::CliError;
 
 #[derive(Subcommand)]
 pub(crate) enum LlcCommand {
-    /// Show whether the level is on, and what is known of functions
+    /// Show whether cache ways are allocated, and the models of functions
     Status,
-    /// Show the classes of service over the cache's ways, with their loads
+    /// Show the classes of service, their ways and their loads
     Layout,
-    /// Measure how many ways a function needs, and keep the model
+    /// Measure how many ways a function needs, and store the model
     Profile(profile::ProfileArgs),
-    /// Make a function's model of memory traces, or of rows that were measured elsewhere
+    /// Make a function's model from memory traces, or from rows that were measured elsewhere
     Learn(learn::LearnArgs),
-    /// Make a memory trace of what the tracer recorded
+    /// Make a memory trace from a tracer's recording
     PackTrace(pack_trace::PackArgs),
-    /// Show which ways one invocation was given, and why
+    /// Show which ways one invocation got, and why
     Explain(explain::ExplainArgs),
     /// Keep a latency-critical service within its objective with the fewest cache ways
     Guard(Box<guard::GuardArgs>),
-    /// Print what other runtimes write into their configuration to run in Nigh's classes
+    /// Print the configuration with which other runtimes run in Nigh's classes
     ExportOci(export_oci::ExportArgs),
-    /// Check that the kernel's resctrl, and the emulator that tests use in its place, answer as Nigh expects
+    /// Check that the kernel's resctrl, or the emulator that tests use instead, answers as Nigh expects
     Selftest(selftest::SelftestArgs),
 }
 
-/// Does what is asked.
+/// Runs it.
 pub(crate) async fn run(command: LlcCommand, globals: &Globals) -> Result<ExitCode, CliError> {
     match command {
         LlcCommand::Status => status::status(globals).await?,

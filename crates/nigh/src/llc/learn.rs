@@ -1,6 +1,6 @@
 //! `nigh llc learn`: a function's model from memory traces of single runs, or from rows that were measured elsewhere.
 //!
-//! All of it is read and priced before the node hears of any: one broken trace, and nothing is learned.
+//! All traces are read and replayed before the node gets a row: if one is broken, nothing is learned.
 
 use std::path::{Path, PathBuf};
 
@@ -25,9 +25,9 @@ A trace is of one run of the function on one input; give some of different sizes
 what a tracer recorded. The model replaces the one that was there.\n\
 A row: {\"input\": {\"size\": 361000}, \"ways\": 4, \"class\": \"sensitive\"}")]
 pub(crate) struct LearnArgs {
-    /// The function; what is learned is taken to be of its code as it is deployed
+    /// The function; traces and rows count as measured with its deployed code
     function: FunctionName,
-    /// A memory trace, and the size of the input if it is another than the trace names; may be given more than once
+    /// A memory trace; @SIZE replaces the input size that the trace names; may be repeated
     #[arg(long = "trace", value_name = "FILE[@SIZE]", required_unless_present = "rows")]
     traces: Vec<String>,
     /// A file with a JSON list of rows
@@ -35,7 +35,7 @@ pub(crate) struct LearnArgs {
     rows: Option<PathBuf>,
 }
 
-/// A row, as it is reported.
+/// The report of a row.
 #[derive(Serialize)]
 struct LearnedRow {
     bytes: u64,
@@ -46,7 +46,7 @@ struct LearnedRow {
     one_way_ms: Option<f64>,
 }
 
-/// A file and the size that was given with it. A file whose own name ends like a size is meant as a whole.
+/// A file and the size given with it. If a file of the whole name exists, the name has no size.
 fn named(text: &str) -> Result<(PathBuf, Option<ByteSize>), CliError> {
     let whole = Path::new(text);
     match text.rsplit_once('@') {
@@ -64,7 +64,7 @@ pub(super) async fn run(args: LearnArgs, globals: &Globals) -> Result<(), CliErr
     if !args.traces.is_empty() {
         let status: LlcStatus = globals.admin()?.get("/llc").await?;
         let (Some(shape), Some(lines_per_way)) = (status.shape, status.lines_per_way) else {
-            return Err(CliError::Failed(format!("nothing can be learned for this node: {}", status.level.detail)));
+            return Err(CliError::Failed(format!("this node cannot use models: {}", status.level.detail)));
         };
         for text in &args.traces {
             let (file, size) = named(text)?;
@@ -84,10 +84,11 @@ pub(super) async fn run(args: LearnArgs, globals: &Globals) -> Result<(), CliErr
 fn read_rows(file: &Path) -> Result<Vec<TrainingRow>, CliError> {
     let what = file.display();
     let text = std::fs::read_to_string(file).map_err(CliError::local(&what))?;
-    let rows: Vec<TrainingRow> = serde_json::from_str(&text)
-        .map_err(|error| CliError::Usage(format!("{what} holds no list of rows: {error}; `nigh llc learn --help`")))?;
+    let rows: Vec<TrainingRow> = serde_json::from_str(&text).map_err(|error| {
+        CliError::Usage(format!("{what} is not a list of rows: {error}; `nigh llc learn --help` shows one"))
+    })?;
     if rows.is_empty() {
-        return Err(CliError::Usage(format!("{what} holds no row")));
+        return Err(CliError::Usage(format!("{what} has no rows")));
     }
     Ok(rows)
 }
@@ -97,7 +98,9 @@ fn read_trace(file: &Path, size: Option<ByteSize>, ways: Ways, lines_per_way: f6
     let bytes = std::fs::metadata(file).map_err(CliError::local(&what))?.len();
     if bytes > TRACE_BYTES_MAX as u64 {
         let (bytes, limit) = (ByteSize(bytes), ByteSize(TRACE_BYTES_MAX as u64));
-        return Err(CliError::Failed(format!("{what} has {bytes}, a trace {limit} at most; nothing is learned")));
+        return Err(CliError::Failed(format!(
+            "{what} has {bytes}, more than the {limit} of a trace; nothing is learned"
+        )));
     }
     let bytes = std::fs::read(file).map_err(CliError::local(&what))?;
     one_run::of_file(&bytes, size, ways, lines_per_way)

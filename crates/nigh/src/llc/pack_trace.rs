@@ -1,9 +1,8 @@
-//! `nigh llc pack-trace`: what the tracer recorded, as a memory trace that is kept and learned from.
+//! `nigh llc pack-trace`: makes a memory trace from a tracer's recording.
 //!
-//! The tracer (`experiments/llc-traces/cache_filter.c`) has taken out what the private caches serve; this adds what the
-//! records cannot say (of which function and input they are, how much of the run), keeps one line in so many where that
-//! is asked, and compresses. Compression is the zstd program's: its highest levels no pure encoder has. What is written
-//! was read back first.
+//! The tracer (`experiments/llc-traces/cache_filter.c`) has removed accesses that private caches serve. This adds the
+//! function, the input and the recorded part of the run, keeps one line in N if asked, and compresses. The program zstd
+//! compresses, because no encoder in Rust has its highest levels. The trace is read back before it is written.
 
 use std::fs::{self, File};
 use std::io::{Seek, Write};
@@ -19,22 +18,22 @@ use crate::context::Globals;
 use crate::error::CliError;
 use crate::output;
 
-/// Bytes of a tracer's output that are taken into memory.
+/// Bytes of a tracer's output at most.
 const RAW_BYTES_MAX: u64 = 4 << 30;
-/// The highest level without `--ultra`, with a window that the reader of traces still takes (8 MiB).
+/// The highest level without `--ultra`, with a window that the reader of traces accepts (8 MiB).
 const ZSTD: [&str; 4] = ["-19", "--long=23", "-q", "-c"];
 const ZSTD_SUFFIX: &str = "zst";
 
 /// Options of `nigh llc pack-trace`.
 #[derive(Args)]
 #[command(after_help = "Example:\n  nigh llc pack-trace blur.raw blur.trace.zst --stats blur.json --function blur \
---input-bytes 124177\n\nHow to record: data/llc-traces/README.md. OUT.trace stays uncompressed; both are read alike.")]
+--input-bytes 124177\n\ndata/llc-traces/README.md says how to record. A .trace file is uncompressed; Nigh reads both.")]
 pub(crate) struct PackArgs {
-    /// What the tracer wrote (its out=)
+    /// The tracer's recording (its out=)
     raw: PathBuf,
     /// The trace to write: NAME.trace.zst, or NAME.trace
     out: PathBuf,
-    /// The counts that the tracer wrote beside it (its stats=)
+    /// The tracer's counts (its stats=)
     #[arg(long, value_name = "FILE")]
     stats: PathBuf,
     /// The function's name
@@ -43,18 +42,18 @@ pub(crate) struct PackArgs {
     /// Bytes of the whole input
     #[arg(long, value_name = "SIZE")]
     input_bytes: ByteSize,
-    /// What the input is, in words
+    /// A description of the input
     #[arg(long, value_name = "WORDS", default_value = "")]
     input: String,
-    /// Instructions that the whole input takes, where a stretch was recorded
+    /// Instructions that the whole input takes, if only a part was recorded
     #[arg(long, value_name = "N")]
     whole_instructions: Option<u64>,
-    /// Keep one line in so many: 1, 2, 4 ... 64
+    /// Keep one cache line in N: 1, 2, 4 ... 64
     #[arg(long, value_name = "N", default_value_t = 1)]
     keep_one_in: u32,
 }
 
-/// What of the tracer's counts is needed.
+/// The needed part of the tracer's counts.
 #[derive(Deserialize)]
 struct Stats {
     instructions: u64,
@@ -72,9 +71,8 @@ struct PackSummary {
 
 /// Packs.
 pub(super) fn run(args: &PackArgs, globals: &Globals) -> Result<(), CliError> {
-    let sampling = Sampling::one_in(args.keep_one_in).ok_or_else(|| {
-        CliError::Usage(format!("--keep-one-in {}: a power of two up to 64 is kept", args.keep_one_in))
-    })?;
+    let sampling = Sampling::one_in(args.keep_one_in)
+        .ok_or_else(|| CliError::Usage(format!("--keep-one-in {}: give a power of two up to 64", args.keep_one_in)))?;
     let compressed = args.out.extension().is_some_and(|suffix| suffix == ZSTD_SUFFIX);
     let stats = read_stats(&args.stats)?;
     let raw = read_raw(&args.raw, stats.records)?;
@@ -113,11 +111,11 @@ pub(super) fn run(args: &PackArgs, globals: &Globals) -> Result<(), CliError> {
 fn read_stats(file: &Path) -> Result<Stats, CliError> {
     let text = fs::read(file).map_err(CliError::local(file.display()))?;
     serde_json::from_slice(&text).map_err(|error| {
-        CliError::Failed(format!("{} holds no counts of the tracer's: {error}; record again", file.display()))
+        CliError::Failed(format!("{} has no counts of the tracer: {error}; record again", file.display()))
     })
 }
 
-/// The records, all of them: a tracer that was cut off has no or other counts.
+/// The records. All must be there: an interrupted tracer has no counts, or others.
 fn read_raw(file: &Path, records: u64) -> Result<Vec<u8>, CliError> {
     let what = file.display();
     let bytes = fs::metadata(file).map_err(CliError::local(&what))?.len();
@@ -140,7 +138,7 @@ fn read_raw(file: &Path, records: u64) -> Result<Vec<u8>, CliError> {
 
 fn compress(plain: &[u8]) -> Result<Vec<u8>, CliError> {
     let scratch = "a file for the trace before it is compressed";
-    // A file, not a pipe: its length goes into the frame, and nobody waits for the other.
+    // A file instead of a pipe: zstd writes its length into the frame.
     let mut file = tempfile::tempfile().map_err(CliError::local(scratch))?;
     file.write_all(plain).and_then(|()| file.rewind()).map_err(CliError::local(scratch))?;
     let ran = Command::new("zstd").args(ZSTD).stdin(Stdio::from(file)).output().map_err(CliError::local(
@@ -153,12 +151,12 @@ fn compress(plain: &[u8]) -> Result<Vec<u8>, CliError> {
     Err(CliError::Failed(format!("zstd could not compress the trace: {} {}", ran.status, words.trim())))
 }
 
-/// Writes all of it or nothing.
+/// Writes the whole file or nothing.
 fn write(out: &Path, file: &[u8]) -> Result<(), CliError> {
     let part = out.with_added_extension("part");
     let written = File::create(&part).and_then(|mut to| to.write_all(file).and_then(|()| to.sync_all()));
     written.and_then(|()| fs::rename(&part, out)).map_err(|source| {
-        // The reason why it was not written matters more.
+        // The first error is the one to report.
         let _ = fs::remove_file(&part);
         CliError::Local { what: out.display().to_string(), source }
     })
