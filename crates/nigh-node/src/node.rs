@@ -48,7 +48,7 @@ use crate::backup::source::BackupSource;
 use crate::config::Configuration;
 use crate::credentials::Credentials;
 use crate::endpoints::Endpoints;
-use crate::learning::Learning;
+use crate::learning::MemoryModels;
 use crate::llc::Llc;
 use crate::notifications::FunctionTargets;
 use crate::outside_door::{OutsideDoor, OutsideSecrets};
@@ -101,7 +101,7 @@ impl Node {
         levels.push(llc.level.clone());
         let (objects, member) = Objects::open(&foundation, Arc::clone(&store), &sizes, &mut levels).await?;
         let (functions, entities) = open_functions(&foundation).await?;
-        let learning = Learning::open(
+        let learning = MemoryModels::open(
             &foundation.settings.memory,
             foundation.own_registry(),
             functions.clone(),

@@ -1,9 +1,8 @@
-//! The one-run profile: what one recorded run tells of a function's need, where no cache can be allocated to time it.
+//! The one-run profile: a function's need from one recorded run, for machines that cannot allocate cache ways.
 //!
-//! A memory trace gives the misses with 1, 2, ... ways of this node's cache, by a sampled curve of a warm run; a linear
-//! model of cycles turns them into times (`nigh_llc::CpiModel`), and times into a training row with both curves. Nothing
-//! is run and nothing is timed: the cycles are those of the simulator's core (`CoreTiming::CASCADE_LAKE`), so times are
-//! estimates, and needs are as good as the ratio of a miss to an instruction. Pure.
+//! A memory trace gives the misses with 1, 2, ... ways of this node's cache, by a sampled curve of a warm run. A linear
+//! model of cycles (`nigh_llc::CpiModel`) turns misses into times, and a training row has both curves. Nothing is timed:
+//! the cycles are those of the simulator's core (`CoreTiming::CASCADE_LAKE`), so times are estimates. Pure.
 
 use nigh_llc::{CpiModel, CurveError, MissCurve, OneRunRule, SizingInput, Tolerance, TrainingRow, Work};
 use nigh_sim::llc::{
@@ -13,14 +12,14 @@ use nigh_sim::llc::{
 use nigh_terms::{ByteSize, Ways};
 use thiserror::Error;
 
-/// Cycles a second of the core that times are given for.
+/// Cycles per second of the assumed core.
 pub const HERTZ: f64 = 2.4e9;
-/// Lines that a curve follows at most: error and memory of the sample (SHARDS).
+/// Lines that a curve follows at most; they bound the error and the memory of the sample (SHARDS).
 const FOLLOWED_MAX: usize = 1 << 16;
-/// Where pages lie in the simulated memory; any number does.
+/// The seed of the pages' places in the simulated memory; any number will do.
 const FRAMES_SEED: u64 = 1;
 
-/// Why a trace gives no row.
+/// Why a trace gives no training row.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each says what it holds by its own words")]
 pub enum OneRunError {
@@ -38,7 +37,7 @@ pub enum OneRunError {
     Curve(#[from] CurveError),
 }
 
-/// The core's costs in the terms of the models: there a hit's cycles are part of a miss.
+/// The core's costs as the models count them: a miss includes the cycles of a hit.
 #[must_use]
 pub fn cycles(timing: &CoreTiming) -> CpiModel {
     let whole = |cycles: u32| f64::from(timing.hit_cycles + cycles);
@@ -51,10 +50,10 @@ pub fn cycles(timing: &CoreTiming) -> CpiModel {
     }
 }
 
-/// The row of a run of known misses and instructions; `lines_per_way` is of the cache that they were counted for.
+/// The training row of a run with known misses and instructions; `lines_per_way` is of the cache with these misses.
 ///
 /// # Errors
-/// If the counts are no curve.
+/// If the counts do not form a curve.
 pub fn priced(
     input: SizingInput,
     misses: MissCurve,
@@ -71,14 +70,14 @@ pub fn priced(
 /// a cache of so many ways and lines of one.
 ///
 /// # Errors
-/// If the bytes are no whole trace, or the trace cannot be replayed.
+/// If the bytes are not a complete trace, or the trace cannot be replayed.
 pub fn of_file(
     file: &[u8],
     size: Option<ByteSize>,
     ways: Ways,
     lines_per_way: f64,
 ) -> Result<TrainingRow, OneRunError> {
-    // Lines of a way fit by far: the whole cache's bytes do not reach 2^38.
+    // The cast is exact: a cache has fewer than 2^38 bytes.
     let geometry = LlcGeometry::of_way_lines(lines_per_way.round() as u32, ways)?;
     let trace = Trace::decode(file)?;
     of_trace(&trace, size.unwrap_or(trace.header.input_bytes), geometry)
@@ -90,17 +89,17 @@ fn of_trace(trace: &Trace, size: ByteSize, geometry: LlcGeometry) -> Result<Trai
     let rate = SampleRate::new(header.sampling.number())?;
     let replay = ReplayTrace::new(trace.accesses.iter().copied(), header.instructions - counted, rate)?;
     let space = FrameAllocator::new(FRAMES_SEED).allocate(replay.pages())?;
-    // A trace of some sets is a sample already, and neighbouring sets of it are not alike: every line of it is followed.
+    // A trace of some sets is a sample already, and its neighbouring sets differ: the curve follows every line.
     let mut curve = match header.sampling {
         Sampling::ALL => SampledCurve::bounded(geometry, FOLLOWED_MAX),
         _ => SampledCurve::at_rate(geometry, SampleRate::ALL)?,
     };
     replay.lines().for_each(|line| curve.access(space.physical(line)));
-    // The next run of a warm sandbox.
+    // The second replay is the run of a warm sandbox.
     curve.count_anew();
     replay.lines().for_each(|line| curve.access(space.physical(line)));
     let curve = curve.curve();
-    // Of the whole input and of all its lines, where a stretch or some lines were recorded.
+    // Scaled to the whole input and to all lines, if only a part was recorded.
     let scale = f64::from(rate.one_in()) / header.share();
     let misses = (1..=geometry.ways().0).map(|ways| curve.misses(Ways(ways)) * scale).collect();
     let misses = MissCurve::new(curve.accesses() * scale, misses)?;

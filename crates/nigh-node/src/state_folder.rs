@@ -212,9 +212,6 @@ pub(crate) fn hold(root: &Path) -> Result<LockFile, StateFolderError> {
 }
 
 /// True while a node holds the state folder of `paths`, even if its doors and sockets are closed.
-///
-/// # Errors
-/// If the system does not say.
 pub fn is_held(paths: &StatePaths) -> Result<bool, StateFolderError> {
     let path = paths.lock();
     LockFile::is_taken(&path).map_err(failed(&path))
@@ -230,9 +227,6 @@ pub fn bind_socket(path: &Path) -> Result<tokio::net::UnixListener, StateFolderE
 }
 
 /// The same for a socket of another kind, which `bind` opens.
-///
-/// # Errors
-/// As of `bind_socket`.
 pub fn bind_socket_by<L>(path: &Path, bind: impl FnOnce(&Path) -> std::io::Result<L>) -> Result<L, StateFolderError> {
     use std::os::unix::fs::FileTypeExt;
 
@@ -248,9 +242,6 @@ pub fn bind_socket_by<L>(path: &Path, bind: impl FnOnce(&Path) -> std::io::Resul
 }
 
 /// Writes a file that only this user can read, whole or not at all. The file is durable when this returns.
-///
-/// # Errors
-/// The system's reason.
 pub fn write_private(path: &Path, content: &[u8]) -> Result<(), StateFolderError> {
     use std::io::Write;
 

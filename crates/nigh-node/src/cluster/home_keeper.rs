@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::home_host::HomeHost;
-use super::home_steps::{HomeSteps, NotTaken};
+use super::home_steps::{HomeSteps, TakeError};
 use super::keeping::{ShardState, Step, View};
 use super::newest::{Asker, OwnEpochs};
 use super::seen_map::SeenMap;
@@ -50,7 +50,7 @@ pub(super) struct KeeperParts {
 /// How a step went.
 enum StepResult {
     Taken(ShardId),
-    NotTaken(ShardId, NotTaken),
+    NotTaken(ShardId, TakeError),
     LetGo(ShardId, Result<(), RegistryError>),
 }
 
@@ -279,14 +279,14 @@ impl KeeperTask {
                 self.steps.epochs.end(shard);
                 self.steps.ledger.let_go(shard);
                 let (why, at_least) = match why {
-                    NotTaken::Beaten => {
+                    TakeError::Beaten => {
                         self.troubles.remove(&shard);
                         // The watch must show the other node's change first.
                         self.own.insert(shard, ShardState::Waits(self.clock.monotonic().after(RETRY_MIN)));
                         return;
                     }
-                    NotTaken::Failed(why) => (why, RETRY_MIN),
-                    NotTaken::Damaged(why) => (why, RETRY_DAMAGED),
+                    TakeError::Failed(why) => (why, RETRY_MIN),
+                    TakeError::Damaged(why) => (why, RETRY_DAMAGED),
                 };
                 self.trouble(shard, why, at_least);
             }

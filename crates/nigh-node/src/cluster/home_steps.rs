@@ -17,7 +17,7 @@ use super::seen_map::SeenMap;
 use super::summary::summary;
 
 /// Why a shard was not taken.
-pub(super) enum NotTaken {
+pub(super) enum TakeError {
     /// Another node took it first.
     Beaten,
     /// The keeper tries again soon.
@@ -26,7 +26,7 @@ pub(super) enum NotTaken {
     Damaged(String),
 }
 
-impl From<RegistryError> for NotTaken {
+impl From<RegistryError> for TakeError {
     fn from(error: RegistryError) -> Self {
         match error {
             RegistryError::Conflict { .. } => Self::Beaten,
@@ -35,7 +35,7 @@ impl From<RegistryError> for NotTaken {
     }
 }
 
-impl From<ClusterError> for NotTaken {
+impl From<ClusterError> for TakeError {
     fn from(error: ClusterError) -> Self {
         match error {
             ClusterError::Superseded { .. } => Self::Beaten,
@@ -71,8 +71,8 @@ impl HomeSteps {
         self.seen.borrow().entries.get(&shard).cloned()
     }
 
-    pub(super) async fn take(&self, shard: ShardId) -> Result<(), NotTaken> {
-        let turn = self.turns.acquire().await.map_err(|closed| NotTaken::Failed(closed.to_string()))?;
+    pub(super) async fn take(&self, shard: ShardId) -> Result<(), TakeError> {
+        let turn = self.turns.acquire().await.map_err(|closed| TakeError::Failed(closed.to_string()))?;
         let found = self.entry(shard);
         let before = found.as_ref().and_then(|(home, _)| home.highest());
         let found = found.as_ref().map(|(home, revision)| (home, *revision));
@@ -83,7 +83,7 @@ impl HomeSteps {
         let epoch = recovered.epoch;
         if before.is_some_and(|before| epoch <= before) {
             self.ledger.let_go(shard);
-            return Err(NotTaken::Damaged(format!(
+            return Err(TakeError::Damaged(format!(
                 "its journal starts over with epoch {epoch}, but epoch {} has given out versions: restore the journal",
                 before.unwrap_or_default()
             )));
@@ -97,9 +97,9 @@ impl HomeSteps {
         let replaced = seen.wait_for(|map| map.entries.get(&shard).is_some_and(|(_, newest)| *newest > told));
         let summary = tokio::select! {
             summary = summary(shard, self.shards, told, self.seen.subscribe(), &self.asker) => summary,
-            _ = replaced => return Err(NotTaken::Beaten),
+            _ = replaced => return Err(TakeError::Beaten),
         };
-        self.host.take_home(shard, recovered, summary).await.map_err(NotTaken::Failed)
+        self.host.take_home(shard, recovered, summary).await.map_err(TakeError::Failed)
     }
 
     pub(super) async fn let_go(&self, shard: ShardId) -> Result<(), RegistryError> {

@@ -13,7 +13,7 @@ use super::NodeError;
 use super::foundation::Foundation;
 use super::objects::Objects;
 use super::sandboxes::Sandboxes;
-use crate::learning::Learning;
+use crate::learning::MemoryModels;
 use crate::llc::Llc;
 
 /// The table of OpenWhisk's activations in the state file.
@@ -26,7 +26,7 @@ pub(super) struct NodeParts {
     pub(super) objects: Objects,
     pub(super) functions: FunctionStore,
     pub(super) catalog: RuntimeCatalog,
-    pub(super) learning: Learning,
+    pub(super) learning: MemoryModels,
     pub(super) activations: ActivationLog,
     pub(super) s3: S3Door,
     /// None where it is off.

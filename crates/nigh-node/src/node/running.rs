@@ -1,4 +1,4 @@
-//! What a running node shows of itself.
+//! A running node, and what its admin API shows.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::backup::source::BackupSource;
 use crate::cluster::ClusterEngine;
 use crate::config::ShownSetting;
 use crate::endpoints::Endpoints;
-use crate::learning::Learning;
+use crate::learning::MemoryModels;
 use crate::llc::LlcStatus;
 use crate::profiling::{FunctionProfiler, ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::{CacheStatus, DrainStatus, FastPathStatus, Level, SandboxStatus, Status};
@@ -52,7 +52,7 @@ pub(super) struct RunningNode {
 }
 
 impl RunningNode {
-    /// What it awaits before it ends, if it ends now or has begun to.
+    /// What it waits for before it ends, if it drains or starts to drain now.
     pub(super) fn awaits(&self) -> DrainStatus {
         let pool = self.invocations.invoker.in_use();
         let since = self.draining.get().map_or(Duration::ZERO, Instant::elapsed);
@@ -62,7 +62,7 @@ impl RunningNode {
         }
     }
 
-    /// What works, as it is now: whether sandboxes can be made may change while the node runs.
+    /// The levels now: whether sandboxes can start may change while the node runs.
     fn levels_now(&self) -> Vec<Level> {
         let mut levels = self.levels.clone();
         if let Some(isolation) = levels.iter_mut().find(|level| level.name == levels::ISOLATION) {
@@ -93,7 +93,7 @@ impl admin::AdminSource for RunningNode {
         self.parts.llc.profile(&self.profiling, &request, tell).await
     }
 
-    fn learning(&self) -> &Learning {
+    fn learning(&self) -> &MemoryModels {
         &self.parts.learning
     }
 
@@ -110,7 +110,7 @@ impl admin::AdminSource for RunningNode {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             started: self.started.rfc3339(),
-            // The clock was made at the start, and does not jump with the date.
+            // The clock starts with the node, and does not jump with the date.
             uptime_s: self.parts.foundation.clock.monotonic().since(Monotonic::default()).as_secs(),
             endpoints: self.endpoints.clone(),
             draining: self.draining.get().map(|_| self.awaits()),
