@@ -133,7 +133,7 @@ mod tests {
         let file = folder.path().join("event.json");
         std::fs::write(&file, "{\"a\": 1}").unwrap();
         assert_eq!(payload(&format!("@{}", file.display())).unwrap(), "{\"a\": 1}");
-        assert!(payload("not json").unwrap_err().to_string().contains("no JSON"));
+        assert!(payload("not json").unwrap_err().to_string().contains("not JSON"));
         assert!(payload("@/nowhere").is_err());
     }
 }

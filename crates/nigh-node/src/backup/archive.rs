@@ -60,7 +60,7 @@ pub enum ArchiveError {
          with that nigh or a newer one"
     )]
     Newer { found: u32, nigh: String },
-    #[error("the backup is incomplete: it ends after {entries} entries; take another copy of it")]
+    #[error("the backup was cut off: it ends after {entries} entries; take another copy of it")]
     Truncated { entries: u64 },
     #[error("{name} in the backup is damaged: {reason}; take another copy of it")]
     Corrupt { name: String, reason: String },

@@ -14,15 +14,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub struct ListSetting<T, const SEPARATOR: char>(pub Vec<T>);
 
 /// Folders, separated by `:`.
-pub type Folders = ListSetting<PathBuf, ':'>;
+pub(super) type Folders = ListSetting<PathBuf, ':'>;
 /// Python modules, separated by `,`.
-pub type Modules = ListSetting<String, ','>;
+pub(super) type Modules = ListSetting<String, ','>;
 /// Namespaces, separated by `,`.
-pub type Namespaces = ListSetting<Namespace, ','>;
+pub(super) type Namespaces = ListSetting<Namespace, ','>;
 /// Addresses of name servers, separated by `,`.
-pub type Resolvers = ListSetting<IpAddr, ','>;
+pub(super) type Resolvers = ListSetting<IpAddr, ','>;
 /// NATS servers, separated by `,`.
-pub type Servers = ListSetting<String, ','>;
+pub(super) type Servers = ListSetting<String, ','>;
 
 impl<T, const SEPARATOR: char> Default for ListSetting<T, SEPARATOR> {
     fn default() -> Self {
