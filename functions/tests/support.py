@@ -14,7 +14,18 @@ INPUTS = FUNCTIONS.parent / ".deps" / "inputs"
 ENDPOINT = os.environ.get("NIGH_TEST_S3_ENDPOINT")
 
 
-@unittest.skipUnless(ENDPOINT, "NIGH_TEST_S3_ENDPOINT names no S3 to test against")
+def skip_unless(condition, name, reason):
+    """Decorates a test or a class of tests. Unless `condition`, none runs, and a line that `make test` counts says so."""
+    if not condition:
+        print(f"\nSKIPPED: functions.{name}: {reason}", flush=True)
+    return unittest.skipUnless(condition, reason)
+
+
+NO_ENDPOINT = "NIGH_TEST_S3_ENDPOINT names no S3 to test against"
+NO_INPUTS = "scripts/fetch_inputs.py has not run"
+
+
+@skip_unless(ENDPOINT, "HandlerTest", NO_ENDPOINT)
 class HandlerTest(unittest.TestCase):
     """One test case for each function. `function` is the folder's name."""
 

@@ -4,7 +4,7 @@ import ast
 import json
 import unittest
 
-from .support import FUNCTIONS, INPUTS
+from .support import FUNCTIONS, INPUTS, NO_INPUTS, skip_unless
 
 try:
     import tomllib
@@ -57,7 +57,7 @@ class DescriptionTest(unittest.TestCase):
         names = ("blur", "effect", "resize", "sepia", "speech", "thumbnail", "wordcount")
         self.assertEqual({name: count for name, count in mixture.items() if count}, dict.fromkeys(names, 3))
 
-    @unittest.skipUnless((INPUTS / "MANIFEST.json").exists(), "scripts/fetch_inputs.py has not run")
+    @skip_unless((INPUTS / "MANIFEST.json").exists(), "test_each_function_has_inputs_over_three_orders_of_magnitude", NO_INPUTS)
     def test_each_function_has_inputs_over_three_orders_of_magnitude(self):
         entries = json.loads((INPUTS / "MANIFEST.json").read_text())["inputs"]
         for name, function in self.functions.items():
@@ -66,7 +66,7 @@ class DescriptionTest(unittest.TestCase):
                 sizes = [e["bytes"] for e in entries if e["kind"] == kind and e["path"].endswith(suffixes[0])]
                 self.assertGreaterEqual(max(sizes), 1000 * min(sizes))
 
-    @unittest.skipUnless((INPUTS / "MANIFEST.json").exists(), "scripts/fetch_inputs.py has not run")
+    @skip_unless((INPUTS / "MANIFEST.json").exists(), "test_the_demo_s_inputs_are_made_and_named_in_their_order_of_size", NO_INPUTS)
     def test_the_demo_s_inputs_are_made_and_named_in_their_order_of_size(self):
         entries = json.loads((INPUTS / "MANIFEST.json").read_text())["inputs"]
         sizes = {entry["path"]: entry["bytes"] for entry in entries}

@@ -16,7 +16,7 @@ import boto3
 import imageio_ffmpeg
 import numpy as np
 
-from .support import ENDPOINT, FUNCTIONS, INPUTS
+from .support import ENDPOINT, FUNCTIONS, INPUTS, NO_ENDPOINT, NO_INPUTS, skip_unless
 from .test_video import played
 
 try:
@@ -65,8 +65,8 @@ class DescriptionTest(unittest.TestCase):
                 self.assertIn(given["file"], maker.MADE | maker.BY_SIZE)
 
 
-@unittest.skipUnless(ENDPOINT, "NIGH_TEST_S3_ENDPOINT names no S3 to test against")
-@unittest.skipUnless((INPUTS / "MANIFEST.json").exists(), "scripts/fetch_inputs.py has not run")
+@skip_unless(ENDPOINT, "PipelineTest", NO_ENDPOINT)
+@skip_unless((INPUTS / "MANIFEST.json").exists(), "PipelineTest", NO_INPUTS)
 class PipelineTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -55,6 +55,11 @@ class _Requests(http.server.BaseHTTPRequestHandler):
 
 
 class _Case(unittest.TestCase):
+    def skip(self, reason):
+        # On a line of its own, which `make test` counts: the line before may be unittest's dots.
+        print(f"\nSKIPPED: {self._testMethodName}: {reason}", flush=True)
+        self.skipTest(reason)
+
     def run_action(self, command, files, inputs):
         """The answers to `inputs`, and what was printed."""
         folder = tempfile.mkdtemp()
@@ -81,7 +86,7 @@ class Python(_Case):
         try:
             __import__("awslambdaric")
         except ImportError:
-            self.skipTest("awslambdaric is not installed")
+            self.skip("awslambdaric is not installed")
 
     def call(self, files, inputs, main="main"):
         return self.run_action([sys.executable, "-m", "awslambdaric", f"nigh_action.{main}"], files, inputs)
@@ -113,7 +118,7 @@ class Python(_Case):
 class JavaScript(_Case):
     def setUp(self):
         if shutil.which("node") is None:
-            self.skipTest("there is no node")
+            self.skip("there is no node")
 
     def call(self, files, inputs, main="main"):
         return self.run_action(["node", os.path.join(_HERE, "launcher.js"), main], files, inputs)

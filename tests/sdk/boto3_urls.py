@@ -184,7 +184,7 @@ def cloud_events():
 
 def http_servers():
     if not os.path.exists("/usr/bin/python3"):
-        print("SKIPPED: http servers: there is no /usr/bin/python3 to run one")
+        print("SKIPPED: boto3_drives_urls_layers_cloud_events_and_http_servers: there is no /usr/bin/python3 to run one")
         return
     create("server", Runtime="provided.http", Handler="bootstrap", Code={"ZipFile": archive({"bootstrap": SERVER})})
     answer = door.invoke(FunctionName="server", Payload=b'{"n": 1}')

@@ -142,7 +142,7 @@ fn sandboxes_have_their_limits_freezer_and_end_on_cgroup_v2_under_each_engine() 
     if has_runc {
         programs.push(RUNC);
     } else {
-        println!("SKIPPED: {test}, under runc: {RUNC} is not installed here");
+        println!("SKIPPED: {test}: under runc: {RUNC} is not installed here");
     }
     let with_programs = |guest: Guest| {
         let guest = guest.with_program(&program)?.with_program(&sandbox)?;

@@ -1,5 +1,5 @@
-//! What OpenWhisk's actions run on beside the Python of functions: the launchers, brought into a folder that sandboxes see,
-//! and the Node.js of this machine, asked once, at start, what it is.
+//! Runtimes of OpenWhisk's actions: the launchers, written into a folder that sandboxes see, and this machine's Node.js,
+//! which is probed at the start.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -30,18 +30,18 @@ struct NodeJsProgram {
     program: PathBuf,
 }
 
-/// The runtimes of actions, and what to say of them.
+/// The runtimes of actions, and one line for the status.
 pub(crate) struct ActionRuntimes {
     pub(crate) level: Level,
     pub(crate) launchers: Option<PathBuf>,
     pub(crate) nodes: Vec<NodeRuntime>,
 }
 
-/// Brings the launchers into `folder` and asks `node`.
+/// Writes the launchers into `folder` and probes `node`.
 pub(crate) async fn open(folder: &Path, node: &Path) -> ActionRuntimes {
     let level = |on, detail| Level { name: "openwhisk".to_owned(), on, detail };
     if let Err(error) = bring(folder) {
-        let detail = format!("no actions: their launchers cannot be brought: {}: {error}", folder.display());
+        let detail = format!("no actions: the launchers cannot be written: {}: {error}", folder.display());
         return ActionRuntimes { level: level(false, detail), launchers: None, nodes: Vec::new() };
     }
     let (detail, nodes) = match probe(node).await {
@@ -55,7 +55,7 @@ pub(crate) async fn open(folder: &Path, node: &Path) -> ActionRuntimes {
 
 fn bring(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    // Sandboxes run as users of their own.
+    // Sandboxes run as other users.
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
     for (name, text) in LAUNCHERS {
         let (target, half) = (folder.join(name), folder.join(format!("{name}.new")));
@@ -69,7 +69,7 @@ fn bring(folder: &Path) -> io::Result<()> {
 async fn probe(node: &Path) -> Result<NodeRuntime, String> {
     let asked = tokio::process::Command::new(node)
         .args(["-e", QUESTION])
-        // The operator's own options are not the actions'.
+        // The operator's options must not apply to actions.
         .env_remove("NODE_OPTIONS")
         .stdin(Stdio::null())
         .kill_on_drop(true)
@@ -78,8 +78,9 @@ async fn probe(node: &Path) -> Result<NodeRuntime, String> {
     let output = output.map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?;
     let output = output.map_err(|error| error.to_string())?;
     let answer: Result<NodeJsProgram, _> = serde_json::from_slice(&output.stdout);
-    let NodeJsProgram { major, program } = answer.map_err(|error| format!("no answer of a Node.js: {error}"))?;
-    // An installation of its own has its library beside the folder of its programs.
+    let NodeJsProgram { major, program } =
+        answer.map_err(|error| format!("the program does not answer as Node.js does: {error}"))?;
+    // An installation outside of /usr has its library beside the folder of its programs.
     let folder = program.parent().and_then(Path::parent).filter(|folder| folder.parent().is_some());
     let own = folder.filter(|folder| !SYSTEM_FOLDERS.iter().any(|system| folder.starts_with(system)));
     Ok(NodeRuntime { major, folders: own.map(Path::to_owned).into_iter().collect(), program })

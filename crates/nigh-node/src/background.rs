@@ -1,9 +1,10 @@
-//! What a node does beside its requests, until it is told to stop.
+//! Work beside the requests, until the node stops.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nigh_terms::SystemClock;
+use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::llc::Llc;
@@ -14,89 +15,61 @@ use crate::telemetry::Telemetry;
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// The window of load after which the classes of service may change.
 const FOLLOW_LOAD_EVERY: Duration = Duration::from_secs(10);
-/// The classes of service are fitted to what runs this often at most,
+/// The least time between two fits of the classes of service to the running invocations.
 const FIT_CLASSES_EVERY: Duration = Duration::from_millis(20);
-/// and rest for so many times as long as it took: for a twentieth of one core at most.
+/// The pause after a fit, in times of the fit's own length: fits take at most a twentieth of one core.
 const FIT_CLASSES_REST: u32 = 19;
-/// How often functions' use of the cache is read.
+/// How often functions' use of the last-level cache is read.
 const SAMPLE_USE_EVERY: Duration = Duration::from_secs(1);
 
-/// Lets the classes of service follow the load, and profiles in the background what wants a profile.
+/// Lets the classes of service follow the load, and profiles functions that have no model yet.
 pub(crate) async fn follow_load(llc: Arc<Llc>, profiling: Arc<FunctionProfiler>, stop: CancellationToken) {
-    let mut tick = tokio::time::interval(FOLLOW_LOAD_EVERY);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            _ = tick.tick() => {
-                let followed = {
-                    let llc = Arc::clone(&llc);
-                    tokio::task::spawn_blocking(move || llc.follow_load()).await
-                };
-                if let Err(error) = followed {
-                    tracing::error!(%error, "following the load of the cache ways failed");
-                }
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = llc.profile_wanted(&profiling) => {}
-                }
-            }
-        }
+    let mut ticks = every(FOLLOW_LOAD_EVERY);
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        off_runtime("following the load of the cache ways failed", &llc, |llc| llc.follow_load()).await;
+        stop.run_until_cancelled(llc.profile_wanted(&profiling)).await;
     }
 }
 
-/// Fits the classes of service to what runs, for a bounded part of the time.
+/// Fits the classes of service to the running invocations.
 pub(crate) async fn fit_classes(llc: Arc<Llc>, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = llc.changed() => {}
-        }
+    while stop.run_until_cancelled(llc.changed()).await.is_some() {
         let began = Instant::now();
-        let fitted = {
-            let llc = Arc::clone(&llc);
-            tokio::task::spawn_blocking(move || llc.refit()).await
-        };
-        if let Err(error) = fitted {
-            tracing::error!(%error, "fitting the classes of service failed");
-        }
+        off_runtime("fitting the classes of service failed", &llc, |llc| llc.refit()).await;
         let pause = FIT_CLASSES_EVERY.max(began.elapsed() * FIT_CLASSES_REST);
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
+        stop.run_until_cancelled(tokio::time::sleep(pause)).await;
     }
 }
 
-/// Reads functions' use of the cache while there is any.
+/// Reads functions' use of the last-level cache while some function uses it.
 pub(crate) async fn sample_cache_use(llc: Arc<Llc>, clock: Arc<SystemClock>, stop: CancellationToken) {
-    let mut tick = tokio::time::interval(SAMPLE_USE_EVERY);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            _ = tick.tick() => {
-                if !llc.wants_sampling() {
-                    continue;
-                }
-                let (llc, clock) = (Arc::clone(&llc), Arc::clone(&clock));
-                let sampled = tokio::task::spawn_blocking(move || llc.sample_use(&*clock)).await;
-                if let Err(error) = sampled {
-                    tracing::error!(%error, "reading the use of the cache failed");
-                }
-            }
+    let mut ticks = every(SAMPLE_USE_EVERY);
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        if llc.wants_sampling() {
+            let clock = Arc::clone(&clock);
+            off_runtime("reading the use of the cache failed", &llc, move |llc| llc.sample_use(&*clock)).await;
         }
     }
 }
 
-/// Keeps the meters in order.
+/// Folds histograms.
 pub(crate) async fn upkeep(telemetry: Telemetry, stop: CancellationToken) {
-    let mut tick = tokio::time::interval(UPKEEP_EVERY);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            _ = tick.tick() => telemetry.upkeep(),
-        }
+    let mut ticks = every(UPKEEP_EVERY);
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        telemetry.upkeep();
+    }
+}
+
+fn every(period: Duration) -> Interval {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// Runs `work`, which blocks, on a thread of its own; a panic there is logged as `failed`.
+async fn off_runtime(failed: &str, llc: &Arc<Llc>, work: impl FnOnce(&Llc) + Send + 'static) {
+    let llc = Arc::clone(llc);
+    if let Err(error) = tokio::task::spawn_blocking(move || work(&llc)).await {
+        tracing::error!(%error, "{failed}");
     }
 }

@@ -1,14 +1,13 @@
 //! Backup and restore of a node's state, as one archive that one pass writes and one pass reads.
 //!
-//! What is in it: the registry (functions, models, lives, and, unless left out, keys), events that are not done (they
-//! were promised), the executions of state machines that this node keeps, the archives of deployed code, the settings of the state folder, and, if asked for, the objects of
-//! the directory store. What is not: records of invocations, uploads and profiles under way.
+//! A backup has the registry (functions, models, incarnations, and, unless left out, keys), accepted events that are not
+//! done, the node's executions of state machines, the archives of deployed code, the settings of the state folder, and on
+//! request the objects of the directory store. It has no records of invocations, and no unfinished uploads and profiles.
 //!
-//! `archive` is the form, `writer` and `reader` its two directions over any stream, `source` what of a node goes in,
-//! `restore` what becomes of it, `placing` the crash-safe last step. docs/design/formats.md draws the archive.
+//! `archive` is the format, `writer` and `reader` write and read it over any stream, `source` chooses what goes in, and
+//! `restore` makes a state folder of it. docs/design/formats.md draws the archive.
 
 pub mod archive;
-pub(crate) mod placing;
 pub mod reader;
 pub mod restore;
 pub mod source;

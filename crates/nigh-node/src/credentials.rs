@@ -1,4 +1,4 @@
-//! Keys of clients, as the profiles of an AWS credentials file: `aws`, boto3 and `nigh` read the same file.
+//! Clients' keys, as profiles of an AWS credentials file, which `aws`, boto3 and `nigh` read.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -19,11 +19,11 @@ pub struct Credentials {
     pub secret_key: SecretKey,
 }
 
-/// Why no key is found.
+/// Why there is no key.
 #[derive(Debug, Error)]
 pub enum CredentialsError {
     /// The file cannot be read.
-    #[error("{path}: {source}; it is written at the first start of `nigh up`")]
+    #[error("{path}: {source}; the first start of `nigh up` writes this file")]
     Io {
         /// The file.
         path: std::path::PathBuf,
@@ -31,22 +31,19 @@ pub enum CredentialsError {
         #[source]
         source: std::io::Error,
     },
-    /// The file has other profiles.
+    /// The file has no such profile.
     #[error("{path} has no profile {profile:?}; it has {found}")]
     NoProfile {
         /// The file.
         path: std::path::PathBuf,
-        /// What was looked for.
+        /// The profile.
         profile: String,
-        /// What is there.
+        /// The profiles in the file.
         found: String,
     },
 }
 
-/// Writes `profiles` to `path`, in place of what is there.
-///
-/// # Errors
-/// The system's reason.
+/// Writes `profiles` to `path`, and replaces the file.
 pub fn write(path: &Path, profiles: &[Credentials]) -> Result<(), StateFolderError> {
     let mut text = String::from("# Written by nigh. The keys of its clients, one profile a namespace.\n");
     for one in profiles {
@@ -65,7 +62,7 @@ pub fn write(path: &Path, profiles: &[Credentials]) -> Result<(), StateFolderErr
 /// The key of `profile`.
 ///
 /// # Errors
-/// If the file cannot be read or does not have it.
+/// If the file cannot be read or lacks the profile.
 pub fn read(path: &Path, profile: &str) -> Result<Credentials, CredentialsError> {
     let text =
         std::fs::read_to_string(path).map_err(|source| CredentialsError::Io { path: path.to_owned(), source })?;
@@ -78,7 +75,7 @@ pub fn read(path: &Path, profile: &str) -> Result<Credentials, CredentialsError>
     })
 }
 
-/// The complete profiles of `text`; what else stands there is passed over, as AWS's tools do.
+/// The complete profiles of `text`. Other lines are ignored, as AWS's tools do.
 fn parse(text: &str) -> Vec<Credentials> {
     let mut profiles = Vec::new();
     let (mut profile, mut access, mut secret) = (None::<String>, None, None);

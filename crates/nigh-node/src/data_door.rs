@@ -1,4 +1,4 @@
-//! The S3 door inside sandboxes: what `nigh_sandbox` asks for, spoken by `nigh_s3`.
+//! The S3 door inside sandboxes, which `nigh_s3` serves for `nigh_sandbox`.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 /// Serves S3 to one sandbox at a time, each with its own key only.
 pub(crate) struct SandboxDataDoor {
-    /// Over HTTP.
+    /// HTTP.
     pub(crate) http: S3Door,
-    /// Without it; none if that is off.
+    /// The fast path; none if it is off.
     pub(crate) fast: Option<FastPath>,
 }
 
-/// What a sandbox booked, as the fast path asks for it.
+/// A sandbox's booking, which pays for bytes held over the fast path.
 struct BookedPayer(Arc<dyn HeldMemory>);
 
 impl FastPathPayer for BookedPayer {

@@ -1,4 +1,4 @@
-//! Where a running node listens, as it tells the command and scripts: `endpoints.json` in the state folder.
+//! The addresses of a running node, for the command and scripts: `endpoints.json` in the state folder.
 
 use std::path::{Path, PathBuf};
 
@@ -24,23 +24,23 @@ pub struct Endpoints {
     /// The fast path's Unix socket; none if it is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fast_socket: Option<PathBuf>,
-    /// Where stores tell of others; none if that door is not open.
+    /// The door by which stores tell of outsiders; none if it is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<String>,
     /// The region to sign for.
     pub region: String,
-    /// The tenant made at the first start.
+    /// The namespace made at the first start.
     pub namespace: Namespace,
 }
 
-/// Why it is not known where a node listens.
+/// Why a node's addresses are unknown.
 #[derive(Debug, Error)]
 pub enum EndpointsError {
-    /// None runs.
+    /// No node runs.
     #[error("no Nigh is running at {0}; start one with `nigh up`")]
     NotRunning(PathBuf),
-    /// One runs that has begun to end: its doors are closed, its admin API still answers.
-    #[error("Nigh at {0} is draining: it takes nothing new; `nigh status` says what it awaits")]
+    /// The node drains: its doors are closed, its admin API still answers.
+    #[error("Nigh at {0} is draining and rejects new requests; `nigh status` says what it waits for")]
     Draining(PathBuf),
     /// The file cannot be read.
     #[error("{path}: {reason}")]
@@ -53,20 +53,17 @@ pub enum EndpointsError {
 }
 
 impl Endpoints {
-    /// Tells where this node listens.
-    ///
-    /// # Errors
-    /// The system's reason.
+    /// Writes the addresses.
     pub fn write(&self, paths: &StatePaths) -> Result<(), StateFolderError> {
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| StateFolderError::Io { path: paths.endpoints(), source: error.into() })?;
         write_private(&paths.endpoints(), &text)
     }
 
-    /// Where the node at `paths` listens, if its process lives.
+    /// The addresses of the node at `paths`, if its process lives.
     ///
     /// # Errors
-    /// If none runs there, or one that takes nothing new.
+    /// If no node runs there, or the node is draining.
     pub fn read(paths: &StatePaths) -> Result<Self, EndpointsError> {
         let path = paths.endpoints();
         let text = match std::fs::read(&path) {
@@ -80,7 +77,7 @@ impl Endpoints {
         };
         let endpoints: Self = serde_json::from_slice(&text)
             .map_err(|error| EndpointsError::Unreadable { path, reason: error.to_string() })?;
-        // A killed node leaves its file behind, but nobody listens on its admin socket.
+        // A killed node leaves its file behind, but not a listener on its admin socket.
         if answers(&endpoints.admin_socket) {
             Ok(endpoints)
         } else {
@@ -89,7 +86,7 @@ impl Endpoints {
     }
 }
 
-/// True if a node listens on `admin_socket`: the first thing it opens to others, and the last that it closes.
+/// True if a node listens on `admin_socket`, which it opens first and closes last.
 fn answers(admin_socket: &Path) -> bool {
     std::os::unix::net::UnixStream::connect(admin_socket).is_ok()
 }

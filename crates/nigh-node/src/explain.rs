@@ -1,7 +1,7 @@
-//! Why an invocation took as long as it did: its record, laid out on one line of time. Pure.
+//! Where an invocation's time went: its record as intervals. Pure.
 //!
-//! Time counts from when the invocation was asked for: waiting for a place, initialising a new sandbox, then the
-//! handler with each of its data calls. Phases are OFC's extract, transform and load (section 2.1).
+//! Time counts from the request: waiting for a place, initialising a new sandbox, then the handler with each of its data
+//! calls. Phases are OFC's extract, transform and load (section 2.1).
 
 use std::borrow::Cow;
 
@@ -31,13 +31,13 @@ pub enum StepKind {
 pub struct Step {
     /// What it was spent on.
     pub kind: StepKind,
-    /// Microseconds from the asking to its begin.
+    /// Microseconds from the request to its begin.
     pub at_us: u64,
     /// Its length in microseconds.
     pub took_us: u64,
-    /// In words: the object and how it was served.
+    /// The object and how it was served.
     pub what: String,
-    /// Bytes given or taken.
+    /// Bytes read or written.
     pub bytes: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct Shares {
 pub struct Explanation {
     /// Its record.
     pub activation: Activation,
-    /// From the asking to the answer, in microseconds.
+    /// From the request to the answer, in microseconds.
     pub total_us: u64,
     /// The intervals, by their begin.
     pub steps: Vec<Step>,
@@ -90,7 +90,7 @@ pub fn explain(activation: Activation) -> Explanation {
     for call in &activation.data_calls {
         add(kind_of(call), handler_at + call.began_us, call.took_us, words(call), call.bytes);
     }
-    // Stable: what begins at the same time stays in the order above, the outer before the inner.
+    // The sort is stable: of intervals that begin together the outer stays before the inner.
     steps.sort_by_key(|step| step.at_us);
 
     let reads = activation.hits + activation.misses;
@@ -110,7 +110,7 @@ pub fn explain(activation: Activation) -> Explanation {
     }
 }
 
-/// How `outcome` reads.
+/// `outcome` in words.
 #[must_use]
 pub fn outcome_words(outcome: &Outcome) -> String {
     match outcome {

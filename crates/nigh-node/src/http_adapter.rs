@@ -1,4 +1,4 @@
-//! The adapter of `provided.http`, brought into a folder of its own: sandboxes see that folder, and nothing beside it.
+//! Installs the adapter of `provided.http` in a folder of its own, which sandboxes see.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::status::Level;
 /// The program's name.
 const NAME: &str = "nigh-http-adapter";
 
-/// Copies the adapter that stands beside this program to `folder`. What to say of it; none, if it is not there.
+/// Copies the adapter from beside this program to `folder`. Gives one line for the status, and the adapter if it exists.
 pub(crate) fn install(folder: &Path) -> (Level, Option<PathBuf>) {
     let level = |on, detail| Level { name: "http functions".to_owned(), on, detail };
     match copy(folder) {
@@ -20,7 +20,7 @@ pub(crate) fn install(folder: &Path) -> (Level, Option<PathBuf>) {
 
 fn copy(folder: &Path) -> io::Result<PathBuf> {
     let beside = std::env::current_exe()?.with_file_name(NAME);
-    // Tests run from a folder below.
+    // Test programs are one folder below.
     let parent = beside.parent().and_then(Path::parent).map(|folder| folder.join(NAME));
     let source = [Some(beside), parent].into_iter().flatten().find(|path| path.is_file());
     let source = source.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;

@@ -1,6 +1,5 @@
-//! What invocations need, on this node: whether runs are sized by it, and what `nigh learn` shows, takes and gives.
-//!
-//! What is learned is of a function as it is deployed; of one that is not there is nothing to say.
+//! Memory models on this node: whether they size runs, and what `nigh learn` shows, imports and exports. A model belongs
+//! to the deployed code of a function.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +18,11 @@ use thiserror::Error;
 use crate::config::{MemorySettings, Sizing, Switch};
 use crate::status::Level;
 
-/// Functions that one answer tells of.
+/// Functions in one answer at most.
 pub(crate) const LISTED_MAX: usize = 1000;
 
-/// The level of learned memory on a node.
-pub(crate) struct Learning {
+/// The memory models of a node's functions.
+pub(crate) struct MemoryModels {
     sizing: Option<Arc<MemorySizing>>,
     functions: FunctionStore,
 }
@@ -36,22 +35,24 @@ pub struct ImportedRows {
     pub csv: String,
 }
 
-/// Why there is nothing to show, or nothing was learned.
+/// Why there is no model to show, or an import failed.
 #[derive(Debug, Error)]
 pub enum LearningError {
-    /// By the settings.
-    #[error("nothing is learned: memory.sizing is off; set it to \"on\" or \"watch\" and start the node again")]
+    /// Off by the settings.
+    #[error(
+        "no memory model is learned because memory.sizing is off; set it to \"on\" or \"watch\" and restart the node"
+    )]
     Off,
     /// Not deployed.
     #[error("there is no function {0}")]
     NoFunction(FunctionName),
-    /// The reason of what keeps models.
+    /// The models reject it, or cannot be stored.
     #[error(transparent)]
     Sizing(#[from] MemorySizingError),
 }
 
-impl Learning {
-    /// Takes the level up. Needs a tokio runtime.
+impl MemoryModels {
+    /// Starts learning. Needs a tokio runtime.
     pub(crate) fn open(
         settings: &MemorySettings,
         registry: Arc<dyn Registry>,
@@ -59,7 +60,7 @@ impl Learning {
         objects: Arc<dyn ObjectFeatures>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        // Without grants nobody gets more than it begins with: a prediction that is too low would end a function.
+        // Without grants no run grows: a prediction that is too low would kill a function.
         let mode = match (settings.sizing, settings.grants) {
             (Sizing::Off, _) => return Self { sizing: None, functions },
             (Sizing::On, Switch::On) => SizingMode::Grants,
@@ -76,16 +77,16 @@ impl Learning {
         Self { sizing: Some(Arc::new(sizing)), functions }
     }
 
-    /// What to say of it.
+    /// One line for the status.
     pub(crate) fn level(&self) -> Level {
         let (on, detail) = match &self.sizing {
             Some(sizing) => (true, sizing.words()),
-            None => (false, "memory.sizing is off; all that is booked is granted".to_owned()),
+            None => (false, "memory.sizing is off; each run is granted its whole booking".to_owned()),
         };
         Level { name: "sizing".to_owned(), on, detail }
     }
 
-    /// The station in the path of invocations.
+    /// The hook of each run.
     pub(crate) fn hook(&self) -> Option<Arc<dyn InvocationHook>> {
         self.sizing.clone().map(|sizing| sizing as Arc<dyn InvocationHook>)
     }
@@ -99,7 +100,7 @@ impl Learning {
         Ok(Arc::clone(&deployed.function))
     }
 
-    /// What is learned of the functions of a namespace, by name.
+    /// The models of a namespace's functions, by name.
     pub(crate) async fn list(&self, namespace: &Namespace, limit: usize) -> Result<Vec<LearnedStatus>, LearningError> {
         let sizing = self.sizing()?;
         let (deployed, _) = self.functions.list(namespace, None, limit.min(LISTED_MAX));
@@ -143,11 +144,11 @@ impl Learning {
         }
     }
 
-    /// Returns when what was learned is stored, or after `patience`.
+    /// Returns when all models are stored, or after `patience`.
     pub(crate) async fn close(&self, patience: Duration) {
         let Some(sizing) = &self.sizing else { return };
         if tokio::time::timeout(patience, sizing.flush()).await.is_err() {
-            tracing::warn!("not all that was learned of functions' memory is stored; it is learned again");
+            tracing::warn!("some memory models are not stored; Nigh learns them again");
         }
     }
 }

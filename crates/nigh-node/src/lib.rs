@@ -15,7 +15,6 @@ pub mod endpoints;
 pub mod explain;
 pub mod features;
 mod http_adapter;
-pub mod instance;
 pub mod learning;
 pub mod llc;
 pub mod local_cluster;

@@ -1,7 +1,7 @@
-//! The last-level cache on this node: what the machine has, which classes there are, and what `nigh llc` shows.
+//! The last-level cache of this node: the machine's cache, the classes of service, and what `nigh llc` shows.
 //!
-//! With resctrl the classes are the machine's own. Without it the same decisions are made for the cache that the
-//! processor says it has, and recorded with each activation; nothing is bound.
+//! With resctrl, sandboxes are bound to the machine's classes. Without it Nigh makes the same decisions for the
+//! processor's cache, records them with each activation, and binds nothing.
 
 mod equipment;
 mod stations;
@@ -28,15 +28,15 @@ use crate::status::Level;
 
 /// Where the kernel describes the first processor's third-level cache.
 const INDEX3: &str = "/sys/devices/system/cpu/cpu0/cache/index3";
-/// Classes that are assumed where none can be had: those of CASY's processor.
+/// Classes that are assumed without resctrl: those of CASY's processor.
 const CLASSES_ASSUMED: u8 = 8;
 /// The insensitive functions' share at the start: CASY's three ways of eleven.
 const INSENSITIVE_OF_ELEVEN: u16 = 3;
 const LINE_BYTES: f64 = 64.0;
 
-/// The level of the last-level cache on a node.
+/// The last-level cache of a node.
 pub(crate) struct Llc {
-    /// The station in the path of invocations; none if the level is off by choice or the cache is not known.
+    /// The hook of each run; none if `llc.policy` is off or the cache is unknown.
     pub(crate) station: Option<Arc<CacheWays>>,
     classes: Option<Arc<ResctrlClasses>>,
     profiles_by_itself: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Llc {
 pub struct ClosStatus {
     /// Its number; 0 is the default class.
     pub clos: ClosId,
-    /// What it is for.
+    /// Its purpose.
     pub kind: ClosKind,
     /// Its ways.
     pub mask: WayMask,
@@ -84,14 +84,14 @@ pub struct ModelRow {
     pub class: String,
 }
 
-/// The level, as `nigh llc status` shows it.
+/// The cache, as `nigh llc status` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LlcStatus {
-    /// On with how, or off with why.
+    /// On, or off with the reason.
     pub level: Level,
     /// The policy that places.
     pub policy: Option<String>,
-    /// The cache and what Nigh may use of it.
+    /// The cache's shape, and the part that Nigh may use.
     pub shape: Option<CacheShape>,
     /// Lines of 64 bytes in one of its ways.
     pub lines_per_way: Option<f64>,
@@ -99,13 +99,13 @@ pub struct LlcStatus {
     pub classes: Vec<ClosStatus>,
     /// The load of each way, way 0 first (CASY equation 3).
     pub way_loads: Vec<f64>,
-    /// What is known of functions.
+    /// The models of functions.
     pub models: Vec<ModelStatus>,
-    /// Each function's use of the cache now; none where the machine does not count it.
+    /// Each function's use of the cache now; none if the machine does not count it.
     pub uses: Option<Vec<FunctionUse>>,
 }
 
-/// What the processor says of its last-level cache: ways, and lines of one.
+/// The processor's last-level cache: its ways, and the lines of one way.
 fn described(index: &Path) -> Option<(Ways, f64)> {
     let read = |file: &str| std::fs::read_to_string(index.join(file)).ok();
     let ways: u8 = read("ways_of_associativity")?.trim().parse().ok()?;
@@ -118,7 +118,7 @@ fn off(detail: String) -> Level {
 }
 
 impl Llc {
-    /// Takes the level up. Groups that an earlier life left are taken over.
+    /// Opens the cache. Groups that an earlier life left are taken over.
     ///
     /// # Errors
     /// If the models cannot be read, or the machine cannot follow a setting. `cpus` confines its sandboxes.
@@ -143,7 +143,7 @@ impl Llc {
             Err(reason) => (described.map(|(ways, _)| assumed(ways)), None, reason),
         };
         let Some(shape) = shape else {
-            let level = off(format!("{why_not}; nor is the processor's last-level cache known"));
+            let level = off(format!("{why_not}; the processor's last-level cache is unknown too"));
             return Ok(Self { station: None, classes: None, profiles_by_itself: false, level });
         };
         let lines_per_way = described.map_or(LINES_OF_SILVER_4210R, |(_, lines)| lines);
@@ -158,7 +158,7 @@ impl Llc {
                 format!("{} ways, {beside} classes beside the default, policy {}", shape.ways, settings.policy);
             Level { name: "cache ways".to_owned(), on: true, detail }
         } else {
-            off(format!("{why_not}; what would be done is recorded with each activation"))
+            off(format!("{why_not}; each activation records what would be done"))
         };
         let station = CacheWays::new(CacheWaysParts {
             models: Arc::new(SizingModels::open(registry).await?),
@@ -175,7 +175,7 @@ impl Llc {
         Ok(Self { station: Some(Arc::new(station)), classes, profiles_by_itself, level })
     }
 
-    /// Returns when the classes may be fitted to something else than before; never where they stay CASY's.
+    /// Returns when other invocations run than at the last fit; never with CASY's fixed classes.
     pub(crate) async fn changed(&self) {
         match &self.station {
             Some(station) => station.changed().await,
@@ -183,17 +183,17 @@ impl Llc {
         }
     }
 
-    /// Fits the classes to what runs.
+    /// Fits the classes to the running invocations.
     pub(crate) fn refit(&self) {
         let Some(station) = &self.station else { return };
         match station.refit() {
             Ok(Some(done)) => tracing::trace!(classes = done.classes, moved = done.moved, "classes fitted"),
             Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "the classes of service cannot be fitted to what runs"),
+            Err(error) => tracing::warn!(%error, "the classes of service cannot be fitted to the running invocations"),
         }
     }
 
-    /// Takes the load since the last call into account.
+    /// Adapts the classes to the load since the last call.
     pub(crate) fn follow_load(&self) {
         let Some(station) = &self.station else { return };
         match station.follow_load() {
@@ -203,7 +203,7 @@ impl Llc {
         }
     }
 
-    /// Profiles a function with the cache to itself, if nothing runs.
+    /// Profiles a function, which has the cache to itself, if nothing runs.
     pub(crate) async fn profile(
         &self,
         profiling: &FunctionProfiler,
@@ -222,7 +222,7 @@ impl Llc {
         profiling.profile(request, &IdleCache { station, allocation, shape }, tell).await
     }
 
-    /// Profiles one function that wants it, if the cache is idle. The samples are events that it was invoked with.
+    /// Profiles one function without a model if the cache is idle, with events that it was invoked with.
     pub(crate) async fn profile_wanted(&self, profiling: &FunctionProfiler) {
         let (Some(station), true) = (&self.station, self.profiles_by_itself) else { return };
         let Some(wanted) = station.wanted_profile() else { return };
@@ -243,13 +243,13 @@ impl Llc {
         }
     }
 
-    /// Makes a function's model of rows from elsewhere.
+    /// Makes a function's model from rows that were measured elsewhere.
     pub(crate) async fn learn(&self, profiling: &FunctionProfiler, rows: ModelRows) -> Result<(), ProfilingError> {
         let station = self.station.as_ref().ok_or_else(|| ProfilingError::NoAllocation(self.level.detail.clone()))?;
         profiling.learn(station, rows).await
     }
 
-    /// Gives the machine's classes back.
+    /// Removes Nigh's classes from the machine.
     pub(crate) fn close(&self) {
         if let Some(classes) = &self.classes
             && let Err(error) = classes.remove_all()
@@ -258,7 +258,7 @@ impl Llc {
         }
     }
 
-    /// The level as it is now.
+    /// The present status.
     pub(crate) fn status(&self) -> LlcStatus {
         let Some(station) = &self.station else {
             return LlcStatus {
@@ -310,7 +310,7 @@ impl Llc {
     }
 }
 
-/// Brings the classes back when a profile has ended, however it did.
+/// Restores the classes when a profile ends, even if it fails.
 struct Resumption<'a> {
     station: &'a CacheWays,
     classes: &'a ResctrlClasses,
@@ -319,7 +319,7 @@ struct Resumption<'a> {
 impl Drop for Resumption<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.classes.lay_out(self.station.loads().layout()) {
-            tracing::error!(%error, "the classes of service are not back after a profile; restart the node");
+            tracing::error!(%error, "the classes of service are not restored after a profile; restart the node");
         }
         self.station.resume();
     }
@@ -337,7 +337,7 @@ fn insensitive(settings: &LlcSettings, shape: CacheShape) -> Ways {
     settings.insensitive_ways.map_or(Ways(share as u8), Ways)
 }
 
-/// The classes at the start, laid out where the machine can. Without a layout, or where the machine refuses, the reason.
+/// The classes at the start, or why the machine has none.
 fn lay_out(
     shape: CacheShape,
     insensitive: Ways,

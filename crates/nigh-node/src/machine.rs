@@ -1,4 +1,4 @@
-//! What this machine is: the facts that defaults and the status need.
+//! This machine's facts, for defaults and the status.
 
 use std::path::{Path, PathBuf};
 
@@ -17,9 +17,9 @@ pub struct Machine {
     pub python: PathBuf,
 }
 
-/// Where container limits stand, as seen from inside: cgroup v2, then v1.
+/// The files with a container's memory limit, as seen from inside: cgroup v2, then v1.
 const CONTAINER_LIMITS: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-/// Taken where the kernel does not say: defaults must be small rather than wrong.
+/// Assumed if the kernel gives no figure: small defaults do no harm.
 const MEMORY_UNKNOWN: ByteSize = ByteSize::gib(1);
 
 impl Machine {

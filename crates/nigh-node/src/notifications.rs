@@ -1,4 +1,4 @@
-//! Joins buckets to functions: what `nigh_objects` tells, `nigh_invoke` runs.
+//! Bucket notifications invoke functions: from `nigh_objects` to `nigh_invoke`.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use nigh_invoke::invocation::{InvokeError, TriggerObject};
 use nigh_objects::{NotificationTargets, ReservedEvents, Writer};
 use nigh_terms::{FunctionName, Namespace};
 
-/// The functions of this node, as buckets notify them.
+/// This node's functions as targets of notifications.
 pub(crate) struct FunctionTargets {
     pub(crate) functions: FunctionStore,
     pub(crate) events: EventInvoker,
@@ -47,7 +47,7 @@ impl NotificationTargets for FunctionTargets {
                 }
                 Err(InvokeError::ShuttingDown) => return Err(ObjectError::SlowDown("the node is shutting down")),
                 Err(gone) => {
-                    tracing::warn!(%gone, arn, "a bucket's event has nobody to go to");
+                    tracing::warn!(%gone, arn, "a bucket's event is dropped because its function is gone");
                     None
                 }
             });

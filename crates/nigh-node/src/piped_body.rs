@@ -1,4 +1,4 @@
-//! A body that a blocking writer makes while it is sent: as far ahead as a few chunks, then the writer waits.
+//! A body that a blocking writer makes while it is sent. The writer is a few chunks ahead at most.
 
 use std::io::{self, BufWriter, Write};
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::Stream;
 use tokio::sync::mpsc;
 
-/// Bytes that go on at a time.
+/// Bytes of a chunk.
 const CHUNK: usize = 256 * 1024;
 /// Chunks that wait for the reader.
 const AHEAD: usize = 8;
@@ -25,7 +25,7 @@ impl Write for Pipe {
     }
 }
 
-/// What `write` writes, on a thread that may block. Its error ends the body as one that is not whole.
+/// The body that `write` writes, on a thread that may block. Its error cuts the body off.
 pub(crate) fn of_writer(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
 ) -> impl Stream<Item = io::Result<Bytes>> {
@@ -33,7 +33,7 @@ pub(crate) fn of_writer(
     tokio::task::spawn_blocking(move || {
         let mut to = BufWriter::with_capacity(CHUNK, Pipe(sender.clone()));
         let outcome = write(&mut to).and_then(|()| to.flush());
-        // Dropped as it is it would write what it still holds, behind the error.
+        // A dropped writer would send its buffer after the error.
         let _unwritten = to.into_parts();
         if let Err(error) = outcome {
             let _the_reader_has_gone = sender.blocking_send(Err(error));

@@ -1,8 +1,10 @@
-//! `nigh llc profile` on the node: times a function with ever fewer cache ways, and keeps the model that comes of it.
+//! `nigh llc profile` on the node: times a function with fewer and fewer cache ways, and stores the model.
 //!
-//! The runs have an invoker of their own, in sandboxes of their own. They read the real objects and write into a scratch
-//! store that is dropped afterwards; nothing of them reaches triggers, records or other runs. While a profile lasts the
-//! cache is its own: it begins only when nothing runs, and what is invoked meanwhile runs in the default class.
+//! The runs have their own invoker and sandboxes. They read the real objects and write into a scratch store that is
+//! dropped afterwards; they reach no triggers, records or other runs. A profile has the cache to itself: it begins only
+//! when nothing runs, and invocations meanwhile run in the default class.
+
+mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,8 +22,8 @@ use nigh_invoke::invoker::InvokerSettings;
 use nigh_invoke::invoker::{Invoker, InvokerParts};
 use nigh_invoke::node_memory::NodeMemory;
 use nigh_llc::{
-    BreakEven, CacheShape, InputOutcome, ProfileError, ProfileInput, Profiler, ProfilerSettings, SearchForm,
-    SearchRule, SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows,
+    CacheShape, ProfileError, ProfileInput, Profiler, ProfilerSettings, SearchRule, SizingModel, SizingRule, Tolerance,
+    TrainingRow, TrainingRows,
 };
 use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
 use nigh_s3::{DoorLimits, FastPath, FastPathLimits, S3Door};
@@ -37,90 +39,18 @@ use nigh_terms::{ByteSize, Clock, Epoch, FunctionName, Incarnation, Namespace, N
 use nigh_ways::{
     CacheWays, FunctionModel, ProfileHook, ProfileRunError, ProfileRuns, SizingModelsError, WayAllocation,
 };
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::data_door::SandboxDataDoor;
 
-/// What a profile's runs may write in all.
+pub use self::report::{ModelRows, ProfileReport, ProfileRequest, ProfiledInput};
+
+/// What all runs of a profile may write together.
 const SCRATCH_MAX: ByteSize = ByteSize::gib(4);
-/// How long running invocations of a profile may take to end when it is over.
+/// How long running invocations of a profile may take to end after it.
 const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
-/// Data calls kept of a run.
+/// Data calls listed in the record of a run.
 const DATA_CALLS_MAX: usize = 1000;
-
-/// What is to be profiled.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProfileRequest {
-    /// Whose function.
-    pub namespace: Namespace,
-    /// Which.
-    pub function: FunctionName,
-    /// Its inputs, of several sizes: the events it is invoked with.
-    pub events: Vec<serde_json::Value>,
-    /// How the way counts are gone through.
-    pub form: SearchForm,
-    /// Run it although its owner says that it is not idempotent.
-    pub force: bool,
-}
-
-/// What came of one input.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ProfiledInput {
-    /// The data it names: objects, in the event's order.
-    pub name: String,
-    /// Its bytes.
-    pub bytes: u64,
-    /// The outcome; nothing while it is under way.
-    pub outcome: Option<InputOutcome>,
-}
-
-/// A profile as it stands: sent after each run, and at the end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ProfileReport {
-    /// Each input.
-    pub inputs: Vec<ProfiledInput>,
-    /// Timed runs so far.
-    pub runs: u32,
-    /// Their time in seconds, data calls apart.
-    pub seconds: f64,
-    /// What an invocation saves at most by having its ways to itself, in seconds: the mean over the inputs found.
-    pub saved_seconds: f64,
-    /// When the runs have paid for themselves, if each invocation saves that.
-    pub break_even: BreakEven,
-    /// Why it ended; nothing while it goes on or if it ended well.
-    pub error: Option<String>,
-    /// True for the last.
-    pub done: bool,
-}
-
-/// Rows measured elsewhere, as from memory traces: what a model is made of.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelRows {
-    /// Whose function.
-    pub namespace: Namespace,
-    /// Which; the rows are taken to be of its code as it is deployed.
-    pub function: FunctionName,
-    /// The rows.
-    pub rows: Vec<TrainingRow>,
-}
-
-impl ProfileReport {
-    /// The last report of a profile that broke off.
-    pub(crate) fn refused(error: &ProfilingError) -> Self {
-        Self {
-            inputs: Vec::new(),
-            runs: 0,
-            seconds: 0.0,
-            saved_seconds: 0.0,
-            break_even: BreakEven::Never,
-            error: Some(error.to_string()),
-            done: true,
-        }
-    }
-}
 
 /// Why there is no profile.
 #[derive(Debug, Error)]
@@ -131,15 +61,13 @@ pub enum ProfilingError {
     #[error("there is no function {0}")]
     NoFunction(FunctionName),
     #[error(
-        "{0} is marked not idempotent ({IDEMPOTENT_VARIABLE}=false), or has a way out to the network and is not marked \
-         idempotent ({IDEMPOTENT_VARIABLE}=true): each run may do something outside; --force runs it anyway"
+        "{0} is declared not idempotent ({IDEMPOTENT_VARIABLE}=false), or has an outbound network and is not declared \
+         idempotent ({IDEMPOTENT_VARIABLE}=true): each run may have effects outside; --force runs it anyway"
     )]
     NotIdempotent(FunctionName),
-    #[error("something runs, or another profile: the cache must be idle; try again when it is")]
+    #[error("invocations run, or another profile: try again when the node is idle")]
     Busy,
-    #[error(
-        "{0}: the handler read none of the objects that this event names; its need cannot be learned from their size"
-    )]
+    #[error("{0}: the handler read none of the objects that this event names; give an event whose objects it reads")]
     NoInput(String),
     #[error("the first run of {name} failed: {reason}")]
     FirstRun { name: String, reason: String },
@@ -157,7 +85,7 @@ pub enum ProfilingError {
     Io { what: String, reason: String },
 }
 
-/// What profiles stand on.
+/// What profiles need of the node.
 pub(crate) struct ProfilingParts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) engine: Arc<dyn SandboxEngine>,
@@ -169,23 +97,23 @@ pub(crate) struct ProfilingParts {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
     pub(crate) object_max: ByteSize,
-    /// As the node's; none if it is off.
+    /// The node's; none if the fast path is off.
     pub(crate) fast_path: Option<FastPathLimits>,
-    /// Where profiles under way are kept.
+    /// Where unfinished profiles are stored.
     pub(crate) folder: PathBuf,
 }
 
 /// Profiles functions of this node.
 pub(crate) struct FunctionProfiler(pub(crate) ProfilingParts);
 
-/// The cache that a profile has to itself.
+/// The cache while a profile has it to itself.
 pub(crate) struct IdleCache<'a> {
     pub(crate) station: &'a CacheWays,
     pub(crate) allocation: Arc<dyn WayAllocation>,
     pub(crate) shape: CacheShape,
 }
 
-/// The invoker of one profile and what stands behind it.
+/// The invoker of one profile, with its scratch store.
 struct Bench {
     invoker: Invoker,
     station: Arc<ProfileHook>,
@@ -194,14 +122,15 @@ struct Bench {
     _scratch: tempfile::TempDir,
 }
 
-/// Whether a run more harms nobody, as the owner says; what a function does by a way out to the network no store undoes.
+/// Whether the function may run once more: as its owner declares; else if it has no outbound network, since the scratch
+/// store undoes only writes to objects.
 fn may_run_again(environment: &BTreeMap<String, String>) -> bool {
     let says = idempotence::says(environment).ok().flatten();
     says.unwrap_or_else(|| FunctionNetwork::asked(environment) == Ok(FunctionNetwork::None))
 }
 
 impl FunctionProfiler {
-    /// Profiles one function. `tell` hears how it stands after each run.
+    /// Profiles one function. `tell` gets a report after each run.
     pub(crate) async fn profile(
         &self,
         request: &ProfileRequest,
@@ -222,7 +151,7 @@ impl FunctionProfiler {
         Ok(ProfileReport { done: true, ..report(&profiler) })
     }
 
-    /// Makes the model of a function of rows from elsewhere.
+    /// Makes a function's model from rows that were measured elsewhere.
     pub(crate) async fn learn(&self, station: &CacheWays, rows: ModelRows) -> Result<(), ProfilingError> {
         let function = self.0.functions.find(&rows.namespace, &rows.function).await;
         let function = function.ok_or(ProfilingError::NoFunction(rows.function))?;
@@ -263,17 +192,17 @@ impl FunctionProfiler {
             if let Err(error) =
                 std::fs::create_dir_all(&self.0.folder).and_then(|()| std::fs::write(&file, profiler.store()))
             {
-                tracing::warn!(file = %file.display(), %error, "a profile under way is not kept");
+                tracing::warn!(file = %file.display(), %error, "an unfinished profile is not stored; after a crash it starts over");
             }
         };
         runs.complete(&mut profiler, keep).await?;
         if let Err(error) = std::fs::remove_file(&file) {
-            tracing::debug!(file = %file.display(), %error, "no profile under way to remove");
+            tracing::debug!(file = %file.display(), %error, "there is no unfinished profile to remove");
         }
         Ok((profiler, paths))
     }
 
-    /// An event's data: run once to see which of the objects it names the handler reads.
+    /// The objects of an event that the handler reads: one run shows which.
     async fn input(
         &self,
         bench: &Bench,
@@ -356,7 +285,7 @@ impl FunctionProfiler {
     }
 }
 
-/// Fits the model that the rows give best, and keeps it.
+/// Chooses the model that fits the rows best, and stores it.
 async fn keep_model(
     station: &CacheWays,
     function: &Function,
@@ -380,7 +309,7 @@ fn io(what: &str, reason: impl std::fmt::Display) -> ProfilingError {
     ProfilingError::Io { what: what.to_owned(), reason: reason.to_string() }
 }
 
-/// The profile that a crash cut off, if it was of the same inputs; else `fresh`.
+/// The profile that a crash interrupted, if it has the same inputs; else `fresh`.
 fn taken_up(file: &std::path::Path, fresh: Profiler) -> Profiler {
     let same_inputs = |stored: &Profiler| {
         let inputs = |profiler: &Profiler| profiler.outcomes().map(|(input, _)| input.clone()).collect::<Vec<_>>();

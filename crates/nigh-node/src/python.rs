@@ -1,4 +1,4 @@
-//! The Python that functions run on: asked once, at start, what it is and where its packages lie.
+//! The Python of functions: probed once, at the start, for its version and the folders of its packages.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use thiserror::Error;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Folders that every sandbox has.
 const SYSTEM_FOLDERS: [&str; 5] = ["/usr", "/bin", "/lib", "/lib64", "/sbin"];
-/// Printed by the interpreter itself: what it is called in a virtual environment differs from what it resolves to.
+/// The interpreter prints it: its path in a virtual environment differs from the resolved one.
 const QUESTION: &str = "\
 import importlib.util, json, os, sys
 print(json.dumps({
@@ -36,7 +36,7 @@ pub enum PythonError {
         /// What happened.
         reason: String,
     },
-    /// The vendor's client is missing.
+    /// AWS's runtime client is missing.
     #[error(
         "{interpreter} has no awslambdaric; install it there, or start `nigh up --python PROGRAM` with an interpreter \
          that has it (in the configuration file: functions.python)"
@@ -56,14 +56,14 @@ struct PythonProgram {
     folders: Vec<PathBuf>,
 }
 
-/// Asks `interpreter`; `further` folders are added to those it needs.
+/// Probes `interpreter`; `further` folders are added to those that it needs.
 ///
 /// # Errors
-/// If it is no Python 3 with the vendor's runtime interface client.
+/// If it is not a Python 3 with AWS's runtime interface client.
 pub async fn probe(interpreter: &Path, further: &[PathBuf]) -> Result<PythonRuntime, PythonError> {
     let failed = |reason: String| PythonError::NotAsked { interpreter: interpreter.to_owned(), reason };
     let asked = tokio::process::Command::new(interpreter)
-        // The operator's own PYTHON* variables and user packages are not the functions'.
+        // The operator's PYTHON* variables and user packages must not apply to functions.
         .args(["-E", "-s", "-c", QUESTION])
         .stdin(Stdio::null())
         .kill_on_drop(true)
@@ -76,8 +76,8 @@ pub async fn probe(interpreter: &Path, further: &[PathBuf]) -> Result<PythonRunt
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(failed(format!("{}: {}", output.status, said.lines().last().unwrap_or("no word"))));
     }
-    let answer: PythonProgram =
-        serde_json::from_slice(&output.stdout).map_err(|error| failed(format!("no answer of a Python 3: {error}")))?;
+    let answer: PythonProgram = serde_json::from_slice(&output.stdout)
+        .map_err(|error| failed(format!("the program does not answer as Python 3 does: {error}")))?;
     if answer.major != 3 {
         return Err(failed(format!("this is Python {}", answer.major)));
     }
@@ -95,7 +95,7 @@ fn outermost(folders: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     sorted.sort();
     let mut kept: Vec<PathBuf> = Vec::new();
     for folder in sorted {
-        // The root would lay the whole machine open to functions.
+        // The folder `/` would show functions the whole machine.
         if folder.parent().is_some() && !kept.iter().any(|outer| folder.starts_with(outer)) {
             kept.push(folder);
         }

@@ -1,8 +1,7 @@
-//! The Python package of the fast path, brought into a folder of its own that sandboxes see: the client, the hook for
+//! Installs the Python package of the fast path in a folder of its own, which sandboxes see: the client, the hook for
 //! boto3, and the `sitecustomize` that loads it (`runtimes/python`).
 //!
-//! It is compiled there once: sandboxes see the folder read-only, and what is not compiled would be compiled again at
-//! each start of a function.
+//! Nigh compiles the package once. Sandboxes see the folder read-only, and would compile it at each start of a function.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -18,9 +17,9 @@ use crate::status::Level;
 
 /// How long the interpreter may take to compile it.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Says that a folder is whole.
+/// The file that marks a complete folder.
 const COMPLETE: &str = ".complete";
-/// How much of the contents' hash is in the folder's name.
+/// Digits of the contents' hash in the folder's name.
 const NAME_BYTES: usize = 8;
 
 macro_rules! files {
@@ -29,7 +28,7 @@ macro_rules! files {
     };
 }
 
-/// Every file, by its place.
+/// The files, with their paths.
 const FILES: [(&str, &str); 14] = files![
     "site/sitecustomize.py",
     "nigh/__init__.py",
@@ -47,11 +46,11 @@ const FILES: [(&str, &str); 14] = files![
     "nigh/wire.py",
 ];
 
-/// Brings the package for `python` into a folder below `folder`. What to say of it; none, if that fails.
+/// Installs the package for `python` below `folder`. Gives one line for the status, and the folder if that worked.
 pub(crate) async fn install(folder: &Path, python: &PythonRuntime) -> (Level, Option<PathBuf>) {
     let level = |on, detail| Level { name: "python fast path".to_owned(), on, detail };
     match bring(folder, python).await {
-        Ok(library) => (level(true, "boto3 in sandboxes goes without HTTP where it can".to_owned()), Some(library)),
+        Ok(library) => (level(true, "boto3 in sandboxes uses the fast path".to_owned()), Some(library)),
         Err(error) => (level(false, format!("boto3 in sandboxes uses HTTP: {}: {error}", folder.display())), None),
     }
 }
@@ -61,7 +60,7 @@ async fn bring(folder: &Path, python: &PythonRuntime) -> io::Result<PathBuf> {
     if library.join(COMPLETE).exists() {
         return Ok(library);
     }
-    // Of other versions, or of a start that was cut off.
+    // Folders of other versions, or of an interrupted start.
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -93,7 +92,7 @@ fn name_of(python: &PythonRuntime) -> String {
 
 async fn compile(library: &Path, interpreter: &Path) -> io::Result<()> {
     let compiler = tokio::process::Command::new(interpreter)
-        // Never looked at again, so that no file's time matters.
+        // Python then never compares the files' times.
         .args(["-E", "-s", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"])
         .arg(library)
         .stdin(Stdio::null())
@@ -109,7 +108,7 @@ async fn compile(library: &Path, interpreter: &Path) -> io::Result<()> {
     Err(io::Error::other(format!("not compiled: {}: {}", output.status, said.lines().last().unwrap_or("no word"))))
 }
 
-/// Sandboxes run as users of their own.
+/// Sandboxes run as other users.
 fn open_to_all(path: &Path) -> io::Result<()> {
     let is_folder = path.is_dir();
     fs::set_permissions(path, fs::Permissions::from_mode(if is_folder { 0o755 } else { 0o644 }))?;

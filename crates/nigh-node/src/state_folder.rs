@@ -1,28 +1,28 @@
-//! The folder that holds everything Nigh keeps on a machine: private to its user, held by one process at a time.
+//! The folder with all that Nigh keeps on a machine: only its user reads it, and one process at a time holds it.
 //!
 //! ```text
-//! lock            held (flock) by the running node; the kernel lets it go when that dies
-//! instance        the number by which this node knows its own sandboxes after a crash
+//! lock            held (flock) by the running node; the kernel releases it when the node dies
+//! instance        the number by which this node finds its own sandboxes after a crash
 //! state.redb      registry and activation records
-//! objects/        the directory store, where no other store is set
+//! objects/        the directory store, if no other store is set
 //! journal/        acknowledged writes that the store does not hold yet
 //! spool/          uploads that are not complete
 //! functions/      code of the deployed functions
 //! credentials     keys of the namespaces' clients, as AWS profiles
 //! endpoints.json  where the running node listens; absent when none runs
 //! admin.sock      the admin API; s3.sock: the S3 door
-//! nigh.toml       settings, if the user wrote some
-//! restore.*       a restore that is under way (`backup::placing`); before-restore-*: what one has replaced
+//! nigh.toml       settings, if the user wrote any
+//! restore.*       an unfinished restore (`placing`); before-restore-*: the state that a restore replaced
 //! ```
+
+pub mod instance;
+pub(crate) mod placing;
 
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nigh_engine::LockFile;
 use thiserror::Error;
-
-use crate::backup::placing;
-use crate::instance;
 
 /// A Unix socket's path must fit the kernel's `sun_path`, its final NUL included (unix(7)).
 const SOCKET_PATH_MAX: usize = 107;
@@ -33,7 +33,7 @@ pub enum StateFolderError {
     /// Another node runs here.
     #[error("another Nigh is running at {0}; stop it first, or choose another folder with --state")]
     Held(PathBuf),
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error("{path} belongs to user {owner}, this is user {user}; choose another folder with --state")]
     Foreign {
         /// The folder.
@@ -43,16 +43,16 @@ pub enum StateFolderError {
         /// This process's uid.
         user: u32,
     },
-    /// A socket in it could not be bound.
+    /// A socket in it cannot be bound.
     #[error("{path} is too long for a Unix socket ({SOCKET_PATH_MAX} bytes); choose a shorter --state or s3.socket")]
     SocketPath {
         /// The socket.
         path: PathBuf,
     },
-    /// The node's number is not one.
+    /// The file with the node's number holds something else.
     #[error(
-        "{path} does not hold the number that a node wrote there; put it back, or remove the file: the node then takes \
-         a new number and leaves alone what an earlier life of it may have left"
+        "{path} does not hold the number that a node wrote there; put the number back, or remove the file: the node then \
+         takes a new number, and does not end sandboxes that it left in a crash"
     )]
     Instance {
         /// The file.
@@ -61,7 +61,7 @@ pub enum StateFolderError {
     /// The system's own reason.
     #[error("{path}: {source}")]
     Io {
-        /// What was touched.
+        /// The file or folder.
         path: PathBuf,
         /// The system's reason.
         #[source]
@@ -69,12 +69,16 @@ pub enum StateFolderError {
     },
 }
 
-/// The folder's places; holds nothing.
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> StateFolderError {
+    move |source| StateFolderError::Io { path: path.to_owned(), source }
+}
+
+/// The paths in the folder; does not hold its lock.
 #[derive(Clone, Debug)]
 pub struct StatePaths(PathBuf);
 
 impl StatePaths {
-    /// The places below `root`.
+    /// The paths below `root`.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         Self(root.to_owned())
@@ -110,7 +114,7 @@ impl StatePaths {
         self.0.join("spool")
     }
 
-    /// Profiles of functions under way.
+    /// Scratch of profiles that are being made.
     #[must_use]
     pub fn profiles(&self) -> PathBuf {
         self.0.join("profiles")
@@ -162,18 +166,14 @@ pub struct StateFolder {
 }
 
 impl StateFolder {
-    /// Makes the folder if it is not there, shuts others out of it, and takes its lock.
+    /// Makes the folder if it is missing, closes it to other users, and takes its lock.
     ///
     /// # Errors
     /// If it belongs to another user, is held by another node, or the system refuses.
     pub fn take(root: &Path) -> Result<Self, StateFolderError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| StateFolderError::Io { path, source }
-        };
         let lock = hold(root)?;
         if placing::complete(root)? {
-            tracing::info!("a restore that was cut off is done");
+            tracing::info!("finished a restore that a crash interrupted");
         }
         placing::discard(root)?;
         let paths = StatePaths::new(root);
@@ -184,25 +184,21 @@ impl StateFolder {
         Ok(Self { paths, instance, _lock: lock })
     }
 
-    /// Its places.
+    /// Its paths.
     #[must_use]
     pub const fn paths(&self) -> &StatePaths {
         &self.paths
     }
 
-    /// Names this node among those of the machine, the same at every start: letters and digits only.
+    /// The name of this node among all nodes of the machine, the same at every start: letters and digits only.
     #[must_use]
     pub fn instance(&self) -> &str {
         &self.instance
     }
 }
 
-/// Makes the folder if it is not there, shuts others out of it, and takes its lock.
+/// Makes the folder if it is missing, closes it to other users, and takes its lock.
 pub(crate) fn hold(root: &Path) -> Result<LockFile, StateFolderError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| StateFolderError::Io { path, source }
-    };
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(failed(root))?;
     let metadata = root.metadata().map_err(failed(root))?;
     let (owner, user) = (std::os::unix::fs::MetadataExt::uid(&metadata), rustix::process::geteuid().as_raw());
@@ -215,51 +211,40 @@ pub(crate) fn hold(root: &Path) -> Result<LockFile, StateFolderError> {
     lock.ok_or_else(|| StateFolderError::Held(root.to_owned()))
 }
 
-/// True while a node holds the state folder of `paths`, also when its doors and sockets are closed already.
-///
-/// # Errors
-/// If the system does not say.
+/// True while a node holds the state folder of `paths`, even if its doors and sockets are closed.
 pub fn is_held(paths: &StatePaths) -> Result<bool, StateFolderError> {
     let path = paths.lock();
-    LockFile::is_taken(&path).map_err(|source| StateFolderError::Io { path, source })
+    LockFile::is_taken(&path).map_err(failed(&path))
 }
 
-/// Listens on a Unix socket that only this user can reach. What an earlier process left at `path` goes; the caller
-/// holds the state folder's lock, so that nobody listens there now.
+/// Listens on a Unix socket that only this user can reach. A socket that is at `path` is replaced: the caller holds the
+/// state folder's lock, so no process listens there.
 ///
 /// # Errors
-/// If the path is too long, is no socket, or the system refuses.
+/// If the path is too long, another kind of file is there, or the system refuses.
 pub fn bind_socket(path: &Path) -> Result<tokio::net::UnixListener, StateFolderError> {
     bind_socket_by(path, |path| tokio::net::UnixListener::bind(path))
 }
 
 /// The same for a socket of another kind, which `bind` opens.
-///
-/// # Errors
-/// As of `bind_socket`.
 pub fn bind_socket_by<L>(path: &Path, bind: impl FnOnce(&Path) -> std::io::Result<L>) -> Result<L, StateFolderError> {
     use std::os::unix::fs::FileTypeExt;
 
-    let failed = |source| StateFolderError::Io { path: path.to_owned(), source };
     if path.as_os_str().len() > SOCKET_PATH_MAX {
         return Err(StateFolderError::SocketPath { path: path.to_owned() });
     }
     if path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket()) {
-        std::fs::remove_file(path).map_err(failed)?;
+        std::fs::remove_file(path).map_err(failed(path))?;
     }
-    let listener = bind(path).map_err(failed)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    let listener = bind(path).map_err(failed(path))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed(path))?;
     Ok(listener)
 }
 
-/// Writes a file that only this user can read, whole or not at all, and durable when it returns.
-///
-/// # Errors
-/// The system's reason.
+/// Writes a file that only this user can read, whole or not at all. The file is durable when this returns.
 pub fn write_private(path: &Path, content: &[u8]) -> Result<(), StateFolderError> {
     use std::io::Write;
 
-    let failed = |source| StateFolderError::Io { path: path.to_owned(), source };
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let fresh = PathBuf::from(name);
@@ -271,7 +256,7 @@ pub fn write_private(path: &Path, content: &[u8]) -> Result<(), StateFolderError
         let folder = path.parent().unwrap_or(Path::new("."));
         std::fs::File::open(folder)?.sync_all()
     })();
-    written.map_err(failed)
+    written.map_err(failed(path))
 }
 
 #[cfg(test)]

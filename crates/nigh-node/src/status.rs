@@ -1,45 +1,44 @@
-//! What a node says of itself, as the admin API gives it and `nigh status` shows it.
+//! A node's status, as the admin API gives it and `nigh status` shows it.
 
 use nigh_engine::NodeRole;
 use nigh_invoke::invoker::RuntimeStems;
 pub use nigh_invoke::node_memory::MemoryStatus;
 pub use nigh_objects::cluster::CoherenceProtocol;
 use nigh_sizing::object_features::recorder::FeaturesStatus;
-use nigh_terms::ByteSize;
+use nigh_terms::{ByteSize, ShardId};
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::HomesStatus;
 use crate::endpoints::Endpoints;
 
-/// One level of what Nigh does on this machine: on, or off with the reason.
+/// A feature of Nigh on this machine: on, or off with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
     /// Its name: `isolation`, `python`.
     pub name: String,
     /// True if it works here.
     pub on: bool,
-    /// How it works, or why it does not and what mends it.
+    /// How it works, or why it does not work and how to mend that.
     pub detail: String,
 }
 
-/// The memory kept for objects.
+/// The memory for cached objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheStatus {
-    /// What the copies may take.
+    /// Bytes that cached copies may take.
     pub budget: ByteSize,
-    /// What they take.
+    /// Bytes that they take.
     pub kept: ByteSize,
     /// How many there are.
     pub objects: u64,
     /// Reads served from memory.
     pub hits: u64,
-    /// Reads for which an object was brought into memory.
+    /// Reads that fetched an object and cached it.
     pub misses: u64,
-    /// Reads past the cache.
+    /// Reads of objects that were not cached.
     pub past: u64,
     /// Writes.
     pub writes: u64,
-    /// Copies dropped to make room.
+    /// Copies that were evicted.
     pub evictions: u64,
 }
 
@@ -52,20 +51,20 @@ pub struct SandboxStatus {
     pub idle: usize,
     /// How many there may be.
     pub max: usize,
-    /// What those have booked that are being made, run, or are not frozen yet.
+    /// The booking of sandboxes that start, run, or are not frozen yet.
     pub booked: ByteSize,
-    /// What those take that stand still,
+    /// Memory that idle sandboxes use.
     #[serde(default)]
     pub idle_held: ByteSize,
-    /// and what they have booked, which they take when they run.
+    /// The booking of idle sandboxes.
     #[serde(default)]
     pub idle_booked: ByteSize,
-    /// What may be booked at once.
+    /// The most that may be booked at once.
     pub memory: ByteSize,
-    /// Beside them, those in which a runtime waits for a function.
+    /// Pre-warmed sandboxes, not counted above.
     #[serde(default)]
     pub prewarmed: usize,
-    /// What these book.
+    /// The booking of pre-warmed sandboxes.
     #[serde(default)]
     pub prewarmed_booked: ByteSize,
     /// Invocations that run.
@@ -79,35 +78,35 @@ pub struct SandboxStatus {
 pub struct WritesStatus {
     /// Objects and deletions that the store does not have yet.
     pub waiting: usize,
-    /// Objects and deletions that the store has, and that are watched for an earlier push that may land over them yet.
+    /// Pushed objects and deletions that are watched, because an earlier push may still arrive and replace them.
     #[serde(default)]
     pub watched: usize,
     /// Their bytes.
     #[serde(default)]
     pub waiting_bytes: ByteSize,
-    /// The bytes of all objects that are not only in the store, watched and ephemeral ones included.
+    /// Bytes of all unpushed, watched and ephemeral objects.
     pub bytes: ByteSize,
     /// Objects that never go to the store.
     pub ephemeral: usize,
-    /// Ephemeral objects whose memory was needed: who reads them is told.
+    /// Ephemeral objects that were dropped for room; reads of them fail.
     #[serde(default)]
     pub lost: usize,
-    /// How many of those that wait have failed to be pushed.
+    /// Unpushed writes whose push has failed.
     pub failing: usize,
     /// How long the oldest has waited, in milliseconds.
     pub oldest_ms: u64,
-    /// Writes kept under another key since the start, because somebody else had written theirs.
+    /// Writes stored under a conflict key since the start, because an outsider wrote the object.
     pub conflicts: u64,
-    /// Objects and deletions whose bucket somebody else has removed from the store (`nigh objects unpushed`).
+    /// Unpushed writes whose bucket an outsider removed from the store (`nigh objects unpushed`).
     #[serde(default)]
     pub homeless: usize,
-    /// What the journal takes on its disk.
+    /// Bytes of the journal on disk.
     pub journal: ByteSize,
-    /// What it may take.
+    /// The most that it may take.
     pub journal_max: ByteSize,
     /// Commits since the start.
     pub commits: u64,
-    /// Times that the disk was synced for them.
+    /// Syncs of the disk for commits.
     pub syncs: u64,
 }
 
@@ -116,30 +115,30 @@ pub struct WritesStatus {
 pub struct FastPathStatus {
     /// Connections now.
     pub connections: u64,
-    /// Sandboxes, and keys outside, that hold something or are connected.
+    /// Sandboxes, and keys outside of sandboxes, that hold bytes or are connected.
     pub holders: u64,
-    /// What they hold of the node's memory.
+    /// Held bytes.
     pub held: ByteSize,
-    /// The same in segments.
+    /// Held segments.
     pub held_segments: u64,
-    /// How many of them found no room for what they asked for last: over their cap, or over what they booked.
+    /// Holders whose last request exceeded their cap or their booking.
     pub over: u64,
-    /// Answers since the start: segments,
+    /// Answers since the start by a segment.
     pub segments: u64,
-    /// small objects in the packet,
+    /// Answers with a small object in the packet.
     pub inline: u64,
-    /// large ones by copy,
+    /// Answers by copy of a large object.
     pub copies: u64,
-    /// and those that were left to HTTP.
+    /// Requests that the client had to send over HTTP.
     pub for_http: u64,
 }
 
-/// A node that takes nothing new, and ends when what it awaits has ended.
+/// A draining node: it rejects new requests, and ends when its invocations have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainStatus {
     /// Invocations that still run or wait.
     pub invocations: usize,
-    /// Seconds until those that still run are ended.
+    /// Seconds until running invocations are stopped.
     pub left_s: u64,
 }
 
@@ -147,9 +146,9 @@ impl std::fmt::Display for DrainStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { invocations, left_s } = self;
         match invocations {
-            0 => write!(f, "no invocation runs; open requests have {left_s} s to end"),
-            1 => write!(f, "awaits 1 invocation for at most {left_s} s"),
-            more => write!(f, "awaits {more} invocations for at most {left_s} s"),
+            0 => write!(f, "no invocation runs; open requests have {left_s} s to finish"),
+            1 => write!(f, "waits for 1 invocation, at most {left_s} s"),
+            more => write!(f, "waits for {more} invocations, at most {left_s} s"),
         }
     }
 }
@@ -161,12 +160,36 @@ pub struct MemberStatus {
     pub node: String,
     /// Its number.
     pub number: u32,
-    /// Its life.
+    /// Its incarnation.
     pub incarnation: u64,
     /// Where other nodes call it.
     pub address: String,
     /// What it does.
     pub roles: Vec<NodeRole>,
+}
+
+/// A shard that this node should serve and cannot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomeTrouble {
+    /// The shard.
+    pub shard: ShardId,
+    /// Why.
+    pub why: String,
+    /// Attempts so far.
+    pub attempts: u32,
+}
+
+/// The homes of a cluster, as one node sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomesStatus {
+    /// The cluster's shards.
+    pub shards: u16,
+    /// Shards that this node serves.
+    pub own: Vec<ShardId>,
+    /// Shards that have no living home.
+    pub without: Vec<ShardId>,
+    /// Shards that this node should serve and cannot.
+    pub troubles: Vec<HomeTrouble>,
 }
 
 /// A node's cluster.
@@ -177,9 +200,9 @@ pub struct ClusterStatus {
     /// How its nodes keep copies coherent.
     #[serde(default)]
     pub coherence: CoherenceProtocol,
-    /// The members that live.
+    /// The living members.
     pub members: Vec<MemberStatus>,
-    /// How homes stand; none where this node keeps none.
+    /// The homes; none if this node is never a home.
     pub homes: Option<HomesStatus>,
 }
 
@@ -188,7 +211,7 @@ pub struct ClusterStatus {
 pub struct Status {
     /// Its name.
     pub node: String,
-    /// Its life.
+    /// Its incarnation.
     pub incarnation: u64,
     /// The version of this program.
     pub version: String,
@@ -200,12 +223,12 @@ pub struct Status {
     pub uptime_s: u64,
     /// Where it listens.
     pub endpoints: Endpoints,
-    /// What it still awaits, if it has begun to end.
+    /// What it waits for, while it drains.
     #[serde(default)]
     pub draining: Option<DrainStatus>,
-    /// What works here, and what does not.
+    /// The features, on or off.
     pub levels: Vec<Level>,
-    /// Its cluster; none where it is alone.
+    /// Its cluster; none on one machine.
     #[serde(default)]
     pub cluster: Option<ClusterStatus>,
     /// Functions of the namespace made at the first start.
@@ -215,18 +238,18 @@ pub struct Status {
     /// Writes that the store does not have yet.
     #[serde(default)]
     pub writes: WritesStatus,
-    /// Objects without HTTP; none where that is off.
+    /// The fast path; none if it is off.
     #[serde(default)]
     pub fast_path: Option<FastPathStatus>,
-    /// What is known of objects beside their sizes; none where their headers are not looked at.
+    /// The recorded features of objects; none if headers are not read.
     #[serde(default)]
     pub features: Option<FeaturesStatus>,
     /// The sandboxes.
     pub sandboxes: SandboxStatus,
-    /// How sandboxes and the cache share the memory; none where each has its own.
+    /// How sandboxes and the cache share memory; none if they do not.
     #[serde(default)]
     pub memory: Option<MemoryStatus>,
-    /// The waiting runtimes; none where sandboxes are not prewarmed.
+    /// Pre-warmed sandboxes by runtime.
     #[serde(default)]
     pub stems: Vec<RuntimeStems>,
     /// Resident memory of the node's process, cached objects included where they are mapped.

@@ -1,4 +1,4 @@
-//! Which systems of record stand behind the object memory, by the settings: the node's, and those of namespaces.
+//! The stores of the settings: the node's, and those of namespaces.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,12 +23,12 @@ use crate::config::{Settings, StoreKind, StoreSettings, SwiftAuth};
 use crate::outside_door::{SecretFileError, read_secrets};
 use crate::status::Level;
 
-/// How long a start waits for a remote store's first answer; a node starts without it.
+/// How long a start waits for a remote store's first answer; then the node starts without it.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
-/// The region that requests to an S3 service are signed for where none is set.
+/// The region of signatures for an S3 service if none is set.
 const DEFAULT_REGION: &str = "us-east-1";
 
-/// Why the store is not there.
+/// Why a store cannot be opened.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each source says what happened")]
 pub enum StoreOpenError {
@@ -55,17 +55,17 @@ pub enum StoreOpenError {
     #[cfg(not(feature = "cloud-stores"))]
     #[error("this nigh was built without stores of kind {kind}; build it with `--features cloud-stores`")]
     NotBuilt { kind: &'static str },
-    #[error("opening the store broke off: {0}")]
+    #[error("opening the store failed: {0}")]
     Join(#[from] tokio::task::JoinError),
 }
 
-/// Opens the stores, and says in one line each what they are, the node's first.
+/// Opens the stores, and describes each in one line, the node's first.
 pub(crate) async fn open(
     settings: &Settings,
     clock: Arc<dyn Clock>,
 ) -> Result<(Arc<dyn Store>, Vec<Level>), StoreOpenError> {
     let mut opening = StoreOpener { clock, directories: BTreeMap::new(), node: &settings.node };
-    // The node's store is its first namespace's, unless that has its own.
+    // The first namespace uses the node's store, unless it has its own.
     let has_own = settings.own_stores().any(|(name, _)| *name == settings.namespace);
     let nodes = (!has_own).then_some(&settings.namespace);
     let (store, level) = opening.open(&settings.store, nodes).await?;
@@ -80,7 +80,7 @@ pub(crate) async fn open(
     Ok((store, levels))
 }
 
-/// Refuses shadows where Swift has said that it has no middleware.
+/// Rejects write mode `shadow` if Swift says that it lacks the middleware.
 fn check_modes(settings: &Settings, store: &dyn Store) -> Result<(), StoreOpenError> {
     let own = settings.namespaces.iter().map(|(name, own)| (name, own.write_mode));
     for (namespace, mode) in std::iter::once((&settings.namespace, None)).chain(own) {
@@ -96,12 +96,12 @@ struct StoreOpener<'a> {
     /// This node's name.
     node: &'a str,
     clock: Arc<dyn Clock>,
-    /// One folder is one store, however many namespaces use it.
+    /// Namespaces with the same folder share one store.
     directories: BTreeMap<PathBuf, Arc<DirectoryStore>>,
 }
 
 impl StoreOpener<'_> {
-    /// Opens a store that has buckets of `namespace`; of all of them, if it is a directory. The level has no name yet.
+    /// Opens a store for buckets of `namespace`; a directory serves all namespaces. The level has no name yet.
     async fn open(
         &mut self,
         settings: &StoreSettings,
@@ -137,7 +137,7 @@ impl StoreOpener<'_> {
         Ok((store, level(on, format!("{name}{detail}"))))
     }
 
-    /// A Swift, and in words whether it has the middleware, if that is to be.
+    /// A Swift, and whether it has the middleware, if the settings name a shared secret.
     async fn swift(
         &self,
         settings: &StoreSettings,
@@ -159,7 +159,7 @@ impl StoreOpener<'_> {
     }
 
     async fn directory(&mut self, path: &Path) -> Result<Arc<DirectoryStore>, StoreOpenError> {
-        // By whatever path: a folder that is not there yet is nobody's.
+        // A folder that does not exist yet is no other namespace's.
         let known = path.canonicalize().ok().and_then(|folder| self.directories.get(&folder));
         if let Some(open) = known {
             return Ok(Arc::clone(open));
@@ -171,7 +171,7 @@ impl StoreOpener<'_> {
     }
 }
 
-/// What `Settings::check` has seen to be there.
+/// A value whose presence `Settings::check` has checked.
 fn needed<T: Clone>(value: &Option<T>, kind: StoreKind, missing: &'static str) -> Result<T, StoreOpenError> {
     value.clone().ok_or(StoreOpenError::Incomplete { kind: kind.as_str(), missing })
 }
@@ -238,13 +238,13 @@ fn cloud(store: &StoreSettings, namespace: Option<&Namespace>) -> Result<CloudCo
     Ok(CloudConfig { service, bucket_prefixes: prefixes(store, namespace), limits: store.limits() })
 }
 
-/// Asks once, so that a wrong key or address is known at the start and not at a function's first call.
+/// Asks the store once, so that a wrong key or address shows at the start.
 async fn reach(store: &dyn Store, namespace: Option<&Namespace>) -> (bool, String) {
     let Some(namespace) = namespace else { return (true, ", not used: its namespace has its own".to_owned()) };
     match tokio::time::timeout(FIRST_ANSWER, store.list_buckets(namespace)).await {
         Ok(Ok(buckets)) => (true, format!(", {} buckets", buckets.len())),
-        Ok(Err(error)) => (false, format!(": {error}; each request asks it again")),
-        Err(_) => (false, format!(": no answer in {} s; each request asks it again", FIRST_ANSWER.as_secs())),
+        Ok(Err(error)) => (false, format!(": {error}; each request tries again")),
+        Err(_) => (false, format!(": no answer in {} s; each request tries again", FIRST_ANSWER.as_secs())),
     }
 }
 

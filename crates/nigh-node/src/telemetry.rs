@@ -1,6 +1,6 @@
-//! Meters of this process, as Prometheus text.
+//! Metrics of this process, as Prometheus text.
 //!
-//! The rooms count into the `metrics` facade; here is the one recorder behind it, and the process's own figures.
+//! The crates record into the `metrics` facade; this is its one recorder, with the process's own figures.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use thiserror::Error;
 
-/// Bounds of all histograms of seconds: 50 us to 100 s, three a decade.
+/// Bounds of all histograms of seconds: 50 us to 100 s, three per decade.
 const SECONDS: [f64; 20] = [
     0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
     20.0, 50.0, 100.0,
@@ -16,19 +16,19 @@ const SECONDS: [f64; 20] = [
 /// The kernel's clock tick in `/proc/[pid]/stat`, the same on all Linux that Nigh runs on (`sysconf(_SC_CLK_TCK)`).
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Why there are no meters.
+/// Why there are no metrics.
 #[derive(Debug, Error)]
-#[error("meters: {0}")]
+#[error("metrics: {0}")]
 pub struct TelemetryError(String);
 
-/// The meters. Cheap to clone.
+/// The metrics. Cheap to clone.
 #[derive(Clone)]
 pub struct Telemetry(PrometheusHandle);
 
-/// The facade takes one recorder a process.
+/// The facade takes one recorder per process.
 static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
 
-/// What the kernel says of this process.
+/// The kernel's figures of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessUse {
     /// Resident memory in bytes.
@@ -42,10 +42,10 @@ pub struct ProcessUse {
 }
 
 impl Telemetry {
-    /// Begins to record. A second call in one process shares the first one's meters.
+    /// Starts to record. A second call in one process shares the metrics of the first.
     ///
     /// # Errors
-    /// If another recorder is in place.
+    /// If another recorder is installed.
     pub fn install() -> Result<Self, TelemetryError> {
         if let Some(handle) = RECORDER.get() {
             return Ok(Self(handle.clone()));
@@ -59,12 +59,12 @@ impl Telemetry {
         Ok(Self(RECORDER.get_or_init(|| handle).clone()))
     }
 
-    /// To be called every few seconds: histograms keep what was recorded since in memory.
+    /// Folds the histograms, which keep each value in memory until then. Call this every few seconds.
     pub fn upkeep(&self) {
         self.0.run_upkeep();
     }
 
-    /// All meters, those of the process behind those of the rooms.
+    /// All metrics: those of the crates, then those of the process.
     #[must_use]
     pub fn render(&self, gauges: &[(&str, f64)]) -> String {
         let mut text = self.0.render();
@@ -85,7 +85,7 @@ impl Telemetry {
 }
 
 impl ProcessUse {
-    /// Asks the kernel; zeros for what it does not say.
+    /// Asks the kernel; figures that it does not give are zero.
     #[must_use]
     pub fn now() -> Self {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();

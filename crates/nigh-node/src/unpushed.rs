@@ -1,39 +1,39 @@
-//! What the admin API says of writes that wait for the store, and how one is named to give it up.
+//! Unpushed writes in the admin API, and the name by which a client drops one.
 
 use nigh_objects::{UnpushedObject, WriteMode};
 use nigh_terms::{BucketName, Namespace, ObjectKey, Version};
 use serde::{Deserialize, Serialize};
 
-/// A write of a bucket that was acknowledged and is not in the store.
+/// An acknowledged write that is not in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnpushedRow {
-    /// Which write; what `drop` is told.
+    /// Its name, for a drop.
     #[serde(flatten)]
     pub name: UnpushedName,
-    /// How it was acknowledged.
+    /// Its write mode.
     pub mode: WriteMode,
-    /// Its bytes; absent for a deletion and for what is damaged.
+    /// Its bytes; none for a deletion and for a damaged write.
     pub bytes: Option<u64>,
     /// It is damaged in the journal, and never pushed.
     pub damaged: bool,
-    /// How often its push has failed in a row.
+    /// How often its push has failed since the last success.
     pub failures: u32,
-    /// Somebody else has removed its bucket from the store.
+    /// An outsider has removed its bucket from the store.
     pub homeless: bool,
 }
 
-/// One write.
+/// The name of a write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnpushedName {
     /// The bucket.
     pub bucket: BucketName,
     /// The key.
     pub key: ObjectKey,
-    /// Its place in the order of writes: a newer one is another write.
+    /// Its version.
     pub version: Version,
 }
 
-/// Where the admin API has what waits of a namespace; of a bucket, and of its keys that begin with `prefix`, if named.
+/// The admin API's path for the unpushed writes of a namespace, limited to a bucket and a prefix if given.
 #[must_use]
 pub fn path(namespace: &Namespace, bucket: Option<&BucketName>, prefix: &str) -> String {
     let prefix = percent_encoding::utf8_percent_encode(prefix, percent_encoding::NON_ALPHANUMERIC);
@@ -41,7 +41,7 @@ pub fn path(namespace: &Namespace, bucket: Option<&BucketName>, prefix: &str) ->
     format!("/buckets/{namespace}/unpushed?prefix={prefix}{bucket}")
 }
 
-/// Where a write is given up.
+/// The admin API's path that drops a write.
 #[must_use]
 pub fn drop_path(namespace: &Namespace) -> String {
     format!("/buckets/{namespace}/unpushed/drop")

@@ -1,4 +1,4 @@
-//! What the memory's writes stand on, by the settings: the journal, and what it gives back of an earlier life.
+//! The journal as the settings ask for it, with the writes that it recovers.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn segment_bytes(journal: ByteSize) -> ByteSize {
     ByteSize((journal.bytes() / 16).clamp(16 << 20, 64 << 20).next_multiple_of(1 << 20))
 }
 
-/// Opens the journal, and says in one line how writes are kept. `epoch` is higher than in any earlier life.
+/// Opens the journal, and describes the write mode in one line. `epoch` is higher than in any earlier life.
 pub(crate) async fn open(
     settings: &Settings,
     registry: Arc<dyn Registry>,
@@ -40,7 +40,11 @@ pub(crate) async fn open(
     })??;
     let JournalRecovery { records, damage, torn, bytes, .. } = recovered;
     if let Some(torn) = torn {
-        tracing::info!(file = torn.file, offset = torn.offset, "a write that a crash cut off was not acknowledged");
+        tracing::info!(
+            file = torn.file,
+            offset = torn.offset,
+            "dropped an incomplete write, which was not acknowledged before the crash"
+        );
     }
     let mut lost = Vec::new();
     for Damage { file, offset, kind } in damage {
@@ -52,8 +56,8 @@ pub(crate) async fn open(
     }
     let waiting = records.len();
     let detail = format!(
-        "{} unless a bucket says otherwise; journal of {} in {}; {waiting} writes of an earlier life go to the store \
-         ({} read)",
+        "{} unless a bucket's policy names another mode; journal of up to {} in {}; recovered {waiting} unpushed writes \
+         ({})",
         writes.mode,
         writes.journal_max,
         writes.journal.display(),
@@ -76,7 +80,7 @@ pub(crate) async fn open(
     Ok((Writes { ledger, recovered: records, lost, settings, registry: Some(registry) }, journal, level))
 }
 
-/// What the journal holds and has done, as meters; how long its commits take it tells itself.
+/// The journal's metrics, without commit times, which the journal records itself.
 pub(crate) fn meters(journal: JournalUsage) -> [(&'static str, f64); 9] {
     [
         ("nigh_journal_commits_total", journal.commits as f64),
@@ -91,7 +95,7 @@ pub(crate) fn meters(journal: JournalUsage) -> [(&'static str, f64); 9] {
     ]
 }
 
-/// How writes stand.
+/// The status of writes.
 pub(crate) fn status(dirty: DirtyUsage, journal: JournalUsage) -> WritesStatus {
     WritesStatus {
         waiting: dirty.waiting(),

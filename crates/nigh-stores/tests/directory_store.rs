@@ -77,8 +77,7 @@ async fn write_until_killed(root: &Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_acknowledged_write_survives_a_kill_of_the_process() {
     if let Ok(root) = std::env::var(CHILD) {
-        write_until_killed(root.as_ref()).await;
-        return;
+        return write_until_killed(root.as_ref()).await;
     }
     let root = tempfile::tempdir().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())

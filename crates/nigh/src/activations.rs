@@ -12,7 +12,7 @@ use crate::error::CliError;
 use crate::output::{self, Colour, coloured, duration};
 use crate::printable;
 
-/// Characters of an error that a row shows.
+/// Characters of an error in a row.
 const OUTCOME_MAX: usize = 60;
 
 /// Options of `nigh activations`.
@@ -24,16 +24,16 @@ Example:
 GB-S is what is billed, and of it what was used at the peak. E, T and L are the shares of the handler's time spent reading inputs, computing, and writing outputs.
 `nigh explain ID` shows one of them in full.")]
 pub(crate) struct ActivationsArgs {
-    /// Only of this function
+    /// Only this function
     #[arg(long)]
     function: Option<FunctionName>,
-    /// Only those that failed
+    /// Only failed invocations
     #[arg(long)]
     errors: bool,
     /// How many, newest first
     #[arg(long, default_value_t = 20)]
     limit: usize,
-    /// Only those before this invocation: the next page
+    /// Only invocations before this one: the next page
     #[arg(long, value_name = "ID")]
     before: Option<String>,
 }
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: ActivationsArgs, globals: &Globals) -> Result<(), 
     output::print_table(&table)
 }
 
-/// A record's start as all times are told: RFC 3339.
+/// A record's start in RFC 3339.
 pub(crate) fn date_start(record: &mut Value) {
     if let Some(start) = record.get_mut("start")
         && let Some(millis) = start.as_u64()
@@ -76,7 +76,7 @@ pub(crate) fn date_start(record: &mut Value) {
     }
 }
 
-/// Adds what the recorded invocation cost; a record of another version is left as it is.
+/// Adds the cost of the recorded invocation; a record of another version stays as it is.
 fn add_cost(record: &mut Value) {
     if let Ok(one) = Activation::deserialize(&*record) {
         let Cost { billed_gb_s, used_gb_s } = Cost::of(&one);
@@ -84,7 +84,7 @@ fn add_cost(record: &mut Value) {
     }
 }
 
-/// What is billed, and of it what was used.
+/// The billed cost, and the share of it that was used.
 fn gigabyte_seconds(cost: &Cost) -> String {
     let used = cost.used_percent().map_or_else(String::new, |percent| format!(" {percent:.0} %"));
     format!("{:.4}{used}", cost.billed_gb_s)

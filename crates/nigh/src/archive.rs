@@ -1,4 +1,4 @@
-//! Packs a function's folder as Lambda takes it: a zip archive, the same bytes for the same files.
+//! Packs a function's folder as Lambda expects it: a zip archive, with equal bytes for equal files.
 
 use std::fs;
 use std::io::{self, Cursor, Read};
@@ -9,9 +9,9 @@ use thiserror::Error;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-/// Never code.
+/// Folders that never hold code.
 const SKIPPED: [&str; 5] = [".git", ".hg", "__pycache__", ".mypy_cache", ".ruff_cache"];
-/// What Lambda takes unpacked: 250 MiB. Checked here so that a folder chosen by mistake is not packed whole.
+/// Lambda's limit of unpacked code: 250 MiB. Checked here so that a folder named by mistake is not packed.
 const UNPACKED_MAX: u64 = 250 << 20;
 
 /// Why a folder cannot be packed.
@@ -48,7 +48,7 @@ pub(crate) fn pack(folder: &Path) -> Result<Vec<u8>, ArchiveError> {
         let name = inside.to_str().ok_or_else(|| ArchiveError::Name(path.clone()))?;
         let file = fs::File::open(&path).map_err(failed)?;
         let executable = file.metadata().map_err(failed)?.permissions().mode() & 0o111 != 0;
-        // Neither time nor owner: the same files make the same archive, and its hash names the version.
+        // Without times and owners: equal files make an equal archive, whose hash names the version.
         let options = SimpleFileOptions::default().unix_permissions(if executable { 0o755 } else { 0o644 });
         writer.start_file(name, options).map_err(zipped)?;
         unpacked += io::copy(&mut file.take(UNPACKED_MAX + 1), &mut writer).map_err(failed)?;

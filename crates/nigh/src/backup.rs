@@ -26,7 +26,7 @@ use crate::output;
 /// Standard input or output.
 const STREAM: &str = "-";
 const BUFFER: usize = 256 * 1024;
-/// How often a person is told how it goes.
+/// How often the progress is printed.
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// Options of `nigh backup`.
@@ -40,13 +40,13 @@ The node may run and go on running. FILE is made with mode 0600, since the keys 
 variables of functions are in it too. It is read back before it has its name. Records of invocations and uploads under
 way are not in it.")]
 pub(crate) struct BackupArgs {
-    /// Where to write it; - is standard output
+    /// The archive to write; - is standard output
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// Also the objects of the directory store
+    /// Include the objects of the directory store
     #[arg(long)]
     objects: bool,
-    /// Neither the clients' keys nor nigh.toml, which may hold a store's
+    /// Leave out the clients' keys, and nigh.toml, which may hold a store's key
     #[arg(long)]
     without_keys: bool,
 }
@@ -61,10 +61,10 @@ Examples:
 All of FILE is verified before anything that is there is touched; a restore that is cut off has done nothing, or is
 ended by the next start. Settings and objects of the state folder stay if FILE has none.")]
 pub(crate) struct RestoreArgs {
-    /// What `nigh backup` wrote; - is standard input
+    /// An archive of `nigh backup`; - is standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// Move what is in the state folder aside, into before-restore-* in it
+    /// Move the content of the state folder into before-restore-* in it
     #[arg(long)]
     force: bool,
     /// Only verify FILE
@@ -72,7 +72,7 @@ pub(crate) struct RestoreArgs {
     check: bool,
 }
 
-/// Says now and then how far it has come.
+/// Prints the progress now and then.
 struct Progress {
     what: &'static str,
     wanted: bool,
@@ -121,7 +121,7 @@ pub(crate) async fn backup(args: BackupArgs, globals: &Globals) -> Result<(), Cl
         return write(scope, globals, to).await.map(drop);
     }
     if args.file.symlink_metadata().is_ok() {
-        return Err(CliError::Usage(format!("{} is there already; name another file", args.file.display())));
+        return Err(CliError::Usage(format!("{} exists already; name another file", args.file.display())));
     }
     let mut partial = args.file.clone().into_os_string();
     partial.push(".partial");
@@ -151,7 +151,7 @@ async fn write_and_verify(
     Ok(tokio::task::block_in_place(|| reader::read(written, &mut Verify))?)
 }
 
-/// Writes the archive: by the node that runs, or of the state folder of one that does not.
+/// Writes the archive: from the running node, or from the state folder of a stopped one.
 async fn write<'a, W: Write>(
     scope: BackupScope,
     globals: &Globals,
@@ -179,7 +179,7 @@ async fn write<'a, W: Write>(
     }
 }
 
-/// Makes the state folder of a backup, or only verifies one.
+/// Makes the state folder from a backup, or only verifies the backup.
 pub(crate) fn run_restore(args: RestoreArgs, globals: &Globals) -> Result<(), CliError> {
     let input: Box<dyn Read> = if args.file == Path::new(STREAM) {
         Box::new(io::stdin().lock())
@@ -203,20 +203,23 @@ pub(crate) fn run_restore(args: RestoreArgs, globals: &Globals) -> Result<(), Cl
     told(&backup, &restored, "Restored", globals, json!({ "state": state, "moved_away": moved_away, "notes": notes }))
 }
 
-/// What the settings that now hold make of what was restored.
+/// Where the present settings do not fit the restored state.
 fn notes(done: &RestoreResult, globals: &Globals) -> Result<Vec<String>, CliError> {
     let store = globals.configuration(Vec::new())?.settings.store;
     let objects = done.state.join("objects");
     let mut notes = Vec::new();
     if let Some(away) = &done.moved_away {
-        notes.push(format!("what was there is in {}", away.display()));
+        notes.push(format!("the old state is in {}", away.display()));
     }
     if done.backup.objects && (store.kind != StoreKind::Directory || store.path != objects) {
         let now = match store.kind {
             StoreKind::Directory => store.path.display().to_string(),
             _ => "another kind of store".to_owned(),
         };
-        notes.push(format!("objects were restored to {}, but store.* names {now}; change it", objects.display()));
+        notes.push(format!(
+            "objects were restored to {}, but the settings store.* name {now}; change these settings",
+            objects.display()
+        ));
     }
     if !done.backup.keys {
         notes.push("the backup has no keys: the next `nigh up` makes one".to_owned());

@@ -1,4 +1,4 @@
-//! `nigh certificates`: a cluster's own authority, and certificates for its processes. Keys are files and nothing else.
+//! `nigh certificates`: a cluster's own authority, and certificates for its processes. Keys exist as files only.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -30,36 +30,36 @@ without a restart.")]
 pub(crate) enum CertificatesCommand {
     /// Make a cluster's authority in a folder
     Init {
-        /// Where; it is made if it is not there
+        /// The folder; made if it is missing
         folder: PathBuf,
         /// The cluster's name
         #[arg(long)]
         cluster: String,
-        /// How long it is valid
+        /// How many days it is valid
         #[arg(long, default_value_t = 3650)]
         days: u32,
     },
     /// Make keys and certificates for processes, signed by the authority in a folder
     Issue {
-        /// Where the authority is, and where they are written
+        /// The folder of the authority; keys and certificates are written there
         folder: PathBuf,
-        /// The processes' names, each its own in the cluster
+        /// The processes' names, unique in the cluster
         #[arg(required = true)]
         names: Vec<String>,
-        /// What they are
+        /// The role of the processes
         #[arg(long, value_enum, default_value_t = IssuedRole::Node)]
         role: IssuedRole,
-        /// An address or a host's name that other programs may compare; may be repeated. Nigh compares names only
+        /// An address or host name for the certificate, for other programs; Nigh compares names only; may be repeated
         #[arg(long = "address", value_name = "ADDRESS")]
         addresses: Vec<String>,
-        /// How long they are valid
+        /// How many days they are valid
         #[arg(long, default_value_t = 397)]
         days: u32,
-        /// Replace those that are there
+        /// Replace existing files
         #[arg(long)]
         renew: bool,
     },
-    /// Show what certificates say
+    /// Show the content of certificates
     Show {
         /// Files of certificates
         #[arg(required = true)]
@@ -139,7 +139,7 @@ pub(crate) fn run(command: &CertificatesCommand, globals: &Globals) -> Result<()
             if globals.json {
                 return output::json(&json!({ "cluster": cluster, "authority": file }));
             }
-            output::line(format_args!("The authority of {cluster}: {}; keep its key safe", file.display()))
+            output::line(format_args!("The authority of {cluster} is {}; keep its key secret", file.display()))
         }
         CertificatesCommand::Issue { folder, names, role, addresses, days, renew } => {
             let authority = Authority::open(folder)?;

@@ -1,16 +1,16 @@
-//! `nigh cluster`: a whole cluster on this machine, for trials; and how a node's cluster stands.
+//! `nigh cluster`: a cluster on this machine, for trials; and the status of a node's cluster.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use nigh_node::cluster::HomesStatus;
 use nigh_node::credentials;
 use nigh_node::local_cluster::{
     LocalCluster, LocalClusterSettings, ProcessEvent, ProcessStatus, find_nats_server, local_processes,
 };
 use nigh_node::state_folder::StatePaths;
+use nigh_node::status::HomesStatus;
 use nigh_node::status::{ClusterStatus, CoherenceProtocol, Status};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,21 +20,21 @@ use crate::context::Globals;
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured};
 
-/// How long a node may take to be well.
+/// How long a node may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long nodes may take to drain.
 const DRAIN: Duration = Duration::from_secs(45);
-/// How often it is looked whether all processes run.
+/// How often ended processes are looked for.
 const LOOKED_EVERY: Duration = Duration::from_millis(500);
 
 /// Subcommands of `nigh cluster`.
 #[derive(Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Start NATS servers and nodes on this machine, again when one ends; Ctrl-C ends them all
+    /// Start NATS servers and nodes on this machine, and restart those that end; Ctrl-C stops all
     #[command(after_help = "\
 Examples:
   nigh cluster up                        three nodes on free ports of this machine
-  nigh cluster up --nodes 5 --networks   each in a network namespace of its own, joined by a bridge (root)
+  nigh cluster up --nodes 5 --networks   each in its own network namespace, joined by a bridge (root)
   nigh cluster status --state FOLDER/node-1
 
 Needs the program nats-server 2.12 or newer, in PATH or as `make peers` installs it.")]
@@ -52,10 +52,10 @@ pub(crate) struct ClusterUpArgs {
     /// The folder for all files [default: cluster, below the state folder]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// Each process in a network namespace of its own; needs root
+    /// Give each process its own network namespace; needs root
     #[arg(long)]
     networks: bool,
-    /// A setting of every node; may be given often
+    /// A setting for every node; may be repeated
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
 }
@@ -98,7 +98,9 @@ async fn up(args: ClusterUpArgs, globals: &Globals) -> Result<ExitCode, CliError
             Ok(happened) => {
                 happened.iter().for_each(|(name, event)| output::remark(format_args!("{}", told(name, event))))
             }
-            Err(error) => output::remark(format_args!("nigh: a process cannot be looked after: {error}; tried again")),
+            Err(error) => {
+                output::remark(format_args!("nigh: a process cannot be restarted: {error}; nigh tries again"))
+            }
         }
     }
     if !globals.json {
@@ -108,17 +110,17 @@ async fn up(args: ClusterUpArgs, globals: &Globals) -> Result<ExitCode, CliError
     Ok(ExitCode::SUCCESS)
 }
 
-/// What became of a process, in words.
+/// What happened to a process, in words.
 fn told(name: &str, event: &ProcessEvent) -> String {
     match event {
         ProcessEvent::Ended { how, again_after } => {
-            format!("nigh: {name} has ended ({how}); it is started again in {:.1} s", again_after.as_secs_f64())
+            format!("nigh: {name} has ended ({how}); it restarts in {:.1} s", again_after.as_secs_f64())
         }
-        ProcessEvent::StartedAgain => format!("nigh: {name} was started again"),
+        ProcessEvent::StartedAgain => format!("nigh: {name} has restarted"),
     }
 }
 
-/// Says what runs, with the one key.
+/// Prints the nodes and their key.
 async fn announce(cluster: &mut LocalCluster, json: bool) -> Result<(), CliError> {
     let (mut told, mut key) = (Vec::new(), None);
     for node in cluster.nodes() {
@@ -140,10 +142,10 @@ async fn announce(cluster: &mut LocalCluster, json: bool) -> Result<(), CliError
     }
     output::print_table(&table)?;
     if let Some(key) = key {
-        output::line(format_args!("One key for all of them:\nexport AWS_ACCESS_KEY_ID={}", key.access_key))?;
+        output::line(format_args!("The key of all nodes:\nexport AWS_ACCESS_KEY_ID={}", key.access_key))?;
         output::line(format_args!("export AWS_SECRET_ACCESS_KEY={}", key.secret_key.reveal()))?;
     }
-    output::line("Ready. Ctrl-C drains and ends them all.")
+    output::line("Ready. Ctrl-C drains and stops all.")
 }
 
 /// A coherence protocol, in words.
@@ -156,15 +158,15 @@ pub(crate) fn coherence(protocol: CoherenceProtocol) -> String {
     }
 }
 
-/// How homes stand, in words.
+/// The homes, in words.
 pub(crate) fn homes(homes: &HomesStatus) -> String {
     let HomesStatus { shards, own, without, troubles } = homes;
     let mut said = format!("home of {} of {shards} shards", own.len());
     if !without.is_empty() {
-        said += &coloured(Colour::Yellow, &format!("; {} have no living home", without.len()));
+        said += &coloured(Colour::Yellow, &format!("; {} shards have no living home", without.len()));
     }
     if let Some(first) = troubles.first() {
-        let more = format!("; cannot serve {}, the first: shard {}: {}", troubles.len(), first.shard, first.why);
+        let more = format!("; cannot serve {} shards, first shard {}: {}", troubles.len(), first.shard, first.why);
         said += &coloured(Colour::Yellow, &more);
     }
     said
@@ -174,11 +176,11 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
     let status: Status = globals.admin()?.get("/status").await?;
     let Some(cluster) = status.cluster else {
         return Err(CliError::Usage(format!(
-            "the node {} is alone; docs/cluster.md says how to make a cluster",
+            "the node {} belongs to no cluster; docs/cluster.md says how to make one",
             status.node
         )));
     };
-    // The folder of a cluster on this machine is the one that the node's state is in.
+    // A local cluster's folder is the parent of the node's state folder.
     let folder = globals.configuration(Vec::new())?.settings.state.parent().map(std::path::Path::to_owned);
     let processes = folder.map(|folder| local_processes(&folder)).transpose();
     let processes = processes.map_err(CliError::local("reading the local cluster's processes"))?.flatten();
@@ -201,9 +203,9 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
     processes.map_or(Ok(()), |processes| print_processes(&processes))
 }
 
-/// The processes of a cluster on this machine, as who runs it last told them.
+/// The processes of a cluster on this machine, as `nigh cluster up` last wrote them.
 fn print_processes(processes: &[ProcessStatus]) -> Result<(), CliError> {
-    let mut table = output::table(&["PROCESS", "PID", "STARTED AGAIN", "LAST END"]);
+    let mut table = output::table(&["PROCESS", "PID", "RESTARTS", "LAST END"]);
     for ProcessStatus { name, pid, restarts, last_end, again_after_s } in processes {
         let pid = pid
             .map_or_else(|| again_after_s.map_or_else(String::new, |s| format!("in {s:.1} s")), |pid| pid.to_string());

@@ -10,13 +10,13 @@ use crate::output;
 /// Subcommands of `nigh config`.
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Show each setting, its value and where that comes from
+    /// Show each setting with its value and origin
     #[command(after_help = "\
 A value comes from, weakest first: the default, the configuration file, a variable, a flag of `nigh up`.
 `functions.keep_alive` is the variable NIGH_FUNCTIONS__KEEP_ALIVE. Sizes are written 64 MiB, spans of time 600 s.
 Without --running these are the settings that `nigh up` would use now.")]
     Show {
-        /// Ask the running node for the settings it started with
+        /// Show the settings that the running node started with
         #[arg(long)]
         running: bool,
     },
@@ -45,7 +45,7 @@ pub(crate) async fn run(command: ConfigCommand, globals: &Globals) -> Result<(),
     output::print_table(&table)
 }
 
-/// The settings of which `node` has another value.
+/// The settings that have another value in `node`.
 fn others<'a>(shown: &'a [ShownSetting], node: &[ShownSetting]) -> Vec<&'a str> {
     let same = |one: &ShownSetting| node.iter().any(|other| other.key == one.key && other.value == one.value);
     shown.iter().filter(|one| !same(one)).map(|one| one.key.as_str()).collect()

@@ -1,4 +1,4 @@
-//! What every subcommand shares: which node it talks to, as whom, and how it prints.
+//! What all subcommands share: the node, the namespace, and the form of output.
 
 use std::path::PathBuf;
 
@@ -27,15 +27,15 @@ pub(crate) struct Globals {
     /// The configuration file [default: nigh.toml in the state folder, then /etc/nigh/nigh.toml]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The namespace to act in: a profile of the node's credentials [default: the node's first]
+    /// The namespace: a profile in the node's credentials file [default: the node's first]
     #[arg(long, global = true, alias = "namespace", env = "NIGH_PROFILE", value_name = "NAME")]
     pub(crate) profile: Option<String>,
-    /// Talk to the door at this URL instead of the one the node names
+    /// Use the door at this URL instead of the running node's
     #[arg(long, global = true, env = "NIGH_ENDPOINT", value_name = "URL")]
     pub(crate) endpoint: Option<String>,
 }
 
-/// A door, and how to sign for it.
+/// A door, and the key that signs its requests.
 pub(crate) struct DoorAccess {
     pub(crate) url: String,
     pub(crate) region: String,
@@ -101,7 +101,7 @@ impl Globals {
         let admin = AdminClient::new(&StatePaths::new(&root).admin_socket());
         match admin.get::<Status>("/status").await {
             Ok(Status { draining: Some(draining), .. }) => CliError::Draining { root, draining },
-            // Without an answer it has ended in this moment.
+            // A node that does not answer has just ended.
             Ok(_) | Err(_) => EndpointsError::Draining(root).into(),
         }
     }
@@ -120,7 +120,8 @@ impl Globals {
     }
 }
 
-/// An invocation's id as it was given; it goes into a URL.
+/// Checks an invocation's id before it goes into a URL.
 pub(crate) fn invocation(id: &str) -> Result<InvocationId, CliError> {
-    id.parse().map_err(|_| CliError::Usage(format!("{id:?} is no invocation id; `nigh activations` lists them")))
+    id.parse()
+        .map_err(|_| CliError::Usage(format!("{id:?} is not an invocation's id; `nigh activations` lists the ids")))
 }

@@ -29,10 +29,10 @@ If the function exists, what is given is replaced: its code, its settings, or bo
 pub(crate) struct DeployArgs {
     /// The function's name
     name: FunctionName,
-    /// The folder of its code
+    /// The folder with its code
     #[arg(long, conflicts_with = "zip")]
     folder: Option<PathBuf>,
-    /// The archive of its code
+    /// The archive with its code
     #[arg(long)]
     zip: Option<PathBuf>,
     /// What the runtime calls: module.function for Python [default for a new `provided` function: bootstrap]
@@ -50,33 +50,34 @@ pub(crate) struct DeployArgs {
     /// The size of its /tmp, for example 1GiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     tmp: Option<ByteSize>,
-    /// A variable of its environment; may be given often, and replaces all there were
+    /// A variable of its environment; may be repeated; all earlier variables are removed
     #[arg(long = "env", value_name = "NAME=VALUE")]
     environment: Vec<String>,
-    /// Whether it may connect to others (sets NIGH_NETWORK in its environment, where all else stays)
+    /// Whether the function may connect to other machines (sets NIGH_NETWORK, and keeps other variables)
     #[arg(long, value_name = "outbound|none", value_parser = [OUTBOUND, NONE])]
     network: Option<String>,
-    /// Whether a run more does no harm (sets NIGH_IDEMPOTENT in its environment, where all else stays)
+    /// The function may run twice for one event; Nigh then retries it after a crash (sets NIGH_IDEMPOTENT, and keeps
+    /// other variables)
     #[arg(long, value_name = "true|false", action = clap::ArgAction::Set)]
     idempotent: Option<bool>,
-    /// What it is for
+    /// A text for people
     #[arg(long)]
     description: Option<String>,
-    /// A layer version's ARN; may be given often, in their order, and replaces all there were
+    /// A layer version's ARN; may be repeated, in order; all earlier layers are removed
     #[arg(long = "layer", value_name = "ARN")]
     layers: Vec<String>,
-    /// Invocations at once that are this function's alone, and all that it has; `none` gives them back
+    /// How many invocations may run at once, reserved for this function; `none` removes the reservation
     #[arg(long, value_name = "COUNT|none", value_parser = reserve)]
     reserved: Option<Reserve>,
-    /// Give it a URL: for those who sign for its namespace, or for anybody
+    /// Give it a URL, for callers who sign for its namespace (iam) or for anybody (public)
     #[arg(long, value_name = "iam|public", value_parser = ["iam", "public"])]
     url: Option<String>,
-    /// Run it on each new object of a bucket whose key begins so; may be given often
+    /// Run it for each new object of the bucket whose key begins with PREFIX; may be repeated
     #[arg(long = "trigger", value_name = "BUCKET[/PREFIX]", value_parser = trigger)]
     triggers: Vec<Trigger>,
 }
 
-/// What is reserved for a function.
+/// The reserved concurrency of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reserve(Option<u64>);
 
@@ -87,7 +88,7 @@ fn reserve(text: &str) -> Result<Reserve, String> {
     }
 }
 
-/// The objects that run a function.
+/// The objects that trigger a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Trigger {
     bucket: BucketName,
@@ -109,7 +110,7 @@ impl DeployArgs {
             if timeout.subsec_nanos() == 0 {
                 Ok(timeout.as_secs())
             } else {
-                Err(CliError::Usage("--timeout: whole seconds, please".to_owned()))
+                Err(CliError::Usage("--timeout: give whole seconds, for example 30s".to_owned()))
             }
         });
         let network = self.network.iter().map(|word| (NETWORK_VARIABLE.to_owned(), word.clone()));
@@ -137,10 +138,10 @@ impl DeployArgs {
     }
 }
 
-/// A size with its unit: of a bare number nobody knows whether bytes are meant or, as Lambda takes it, MiB.
+/// A size with its unit: a bare number could mean bytes, or MiB as in Lambda.
 fn size(text: &str) -> Result<ByteSize, String> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("which unit? write {text}MiB, as Lambda counts, or {text}GiB"));
+        return Err(format!("{text} has no unit; write {text}MiB or {text}GiB"));
     }
     text.parse().map_err(|error: ParseByteSizeError| error.to_string())
 }
@@ -169,7 +170,7 @@ pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliEr
     let (mut function, is_new) = lambda.deploy(&args.name, &change, code).await.map_err(|error| {
         if is_without_code && error.is_not_found() {
             let name = &args.name;
-            CliError::Usage(format!("there is no function {name} yet: name its code with --folder or --zip"))
+            CliError::Usage(format!("there is no function {name}; to create it, name its code with --folder or --zip"))
         } else {
             error.into()
         }

@@ -10,9 +10,9 @@ use crate::context::Globals;
 use crate::error::CliError;
 use crate::output;
 
-/// How often it is looked whether the node has ended.
+/// How often the command checks whether the node has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// What the end may take beside the time to drain, which invocations have first and open requests after them.
+/// How long the end may take beyond the time to drain, which invocations have first and open requests after them.
 const CLEARING_UP: Duration = Duration::from_secs(60);
 
 /// Options of `nigh down`.
@@ -21,14 +21,14 @@ const CLEARING_UP: Duration = Duration::from_secs(60);
 Example:
   nigh down && nigh up
 
-The node takes nothing new; what runs may finish, for the time that the setting `drain` gives.")]
+The node rejects new requests. Running invocations have the time of the setting `drain` to finish.")]
 pub(crate) struct DownArgs {
-    /// Return at once; the node drains meanwhile
+    /// Return at once, while the node drains
     #[arg(long)]
     no_wait: bool,
 }
 
-/// Asks the running node to drain and end, and waits until another may start in its place.
+/// Asks the running node to drain and end, and waits until another node can start in its state folder.
 pub(crate) async fn run(args: &DownArgs, globals: &Globals) -> Result<(), CliError> {
     let paths = globals.paths()?;
     let draining: DrainStatus = globals.admin()?.post("/shutdown").await?;
@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &DownArgs, globals: &Globals) -> Result<(), CliErr
         if globals.json {
             return output::json(&serde_json::json!({ "ended": false, "draining": draining }));
         }
-        return output::line(format_args!("Nigh drains: {draining}."));
+        return output::line(format_args!("The node drains: {draining}."));
     }
     if draining.invocations > 0 && !globals.json {
         output::remark(format_args!("nigh: draining: {draining}"));
@@ -56,5 +56,5 @@ pub(crate) async fn run(args: &DownArgs, globals: &Globals) -> Result<(), CliErr
     if globals.json {
         return output::json(&serde_json::json!({ "ended": true }));
     }
-    output::line("Nigh has ended.")
+    output::line("The node has ended.")
 }

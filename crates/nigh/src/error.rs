@@ -21,7 +21,7 @@ use thiserror::Error;
 const FAILED: u8 = 1;
 /// The command line is wrong; clap's own code.
 pub(crate) const USAGE: u8 = 2;
-/// No node runs, or it takes nothing new.
+/// No node runs, or it is draining.
 const NOT_RUNNING: u8 = 3;
 
 /// Why a command fails.
@@ -58,8 +58,8 @@ pub(crate) enum CliError {
         .beside.display()
     )]
     NoLab { beside: PathBuf },
-    /// The node takes nothing new.
-    #[error("Nigh at {} is draining and takes nothing new: {draining}", .root.display())]
+    /// The node is draining.
+    #[error("Nigh at {} is draining and rejects new requests: {draining}", .root.display())]
     Draining { root: PathBuf, draining: DrainStatus },
     /// An argument that clap cannot know to be wrong.
     #[error("{0}")]

@@ -9,48 +9,48 @@ use crate::error::CliError;
 use crate::output::{self, Colour, coloured};
 use crate::printable;
 
-/// Characters of a reason that a row shows.
+/// Characters of a reason in a row.
 const REASON_MAX: usize = 60;
-/// Events that one request is given.
+/// Events in one answer.
 const EVENTS_MAX: usize = 1000;
 
 /// Subcommands of `nigh events`.
 #[derive(Subcommand)]
 #[command(after_help = "\
 Examples:
-  nigh events list                  asynchronous invocations that failed for good
-  nigh events list --all            those that wait or run, too
-  nigh events retry --all           once the function is mended
+  nigh events list                  dead letters: asynchronous invocations that failed for good
+  nigh events list --all            also events that wait or run
+  nigh events retry --all           when the function is repaired
   nigh events drop ID")]
 pub(crate) enum EventsCommand {
-    /// List asynchronous invocations that failed for good
+    /// List the dead letters: asynchronous invocations that failed for good
     #[command(visible_alias = "ls")]
     List {
-        /// Those that are not done, too
+        /// Also list events that wait or run
         #[arg(long)]
         all: bool,
         /// How many
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
-    /// Show one with its payload
+    /// Show an event with its input
     Show {
         /// Its request id
         id: String,
     },
-    /// Try one that failed for good again
+    /// Retry a dead letter from the beginning
     Retry(WhichArgs),
-    /// Drop one that failed for good, or one that waits
+    /// Drop a dead letter, or an event that waits
     Drop(WhichArgs),
 }
 
-/// Which events are meant.
+/// The chosen events.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct WhichArgs {
     /// Its request id
     id: Option<String>,
-    /// All that failed for good
+    /// All dead letters
     #[arg(long)]
     all: bool,
 }
@@ -102,7 +102,7 @@ fn list(listing: &EventListing) -> Result<(), CliError> {
         table.add_row(row(event));
     }
     output::print_table(&table)?;
-    output::remark(format_args!("{} not done, {} failed for good", listing.pending, listing.dead));
+    output::remark(format_args!("{} waiting or running, {} dead letters", listing.pending, listing.dead));
     Ok(())
 }
 

@@ -20,7 +20,7 @@ const STEPS_MAX: usize = 40;
 #[derive(Args)]
 #[command(after_help = "Example:\n  nigh explain $(nigh --json activations --limit 1 | jq -r '.[0].id')")]
 pub(crate) struct ExplainArgs {
-    /// The invocation: an id that `nigh activations` or `nigh invoke` named
+    /// The invocation's id, from `nigh activations` or `nigh invoke`
     id: String,
 }
 
@@ -81,12 +81,14 @@ fn render(explained: &Explanation) -> String {
     }
     lines.push(match (one.peak_memory, explained.memory_percent) {
         (Some(peak), Some(percent)) => {
-            format!("  memory: {peak} at most, {percent:.0} % of {} booked, {} granted", one.booked, one.granted)
+            format!("  memory: peak {peak}, {percent:.0} % of {} booked; {} granted", one.booked, one.granted)
         }
-        _ => format!("  memory: {} booked, {} granted; the peak is not measured here", one.booked, one.granted),
+        _ => {
+            format!("  memory: {} booked, {} granted; this machine does not measure the peak", one.booked, one.granted)
+        }
     });
     if one.memory.grown > 0 {
-        lines.push(format!("  memory: grown {} times while it ran", one.memory.grown));
+        lines.push(format!("  memory: grew {} times during the run", one.memory.grown));
     }
     lines.push(cost_words(&explained.cost));
     if !one.placement.is_empty() {
@@ -94,21 +96,21 @@ fn render(explained: &Explanation) -> String {
     }
     lines.extend(one.notes.iter().map(|note| format!("  note: {}", shown(&note_words(note)))));
     if !one.log.is_empty() {
-        lines.push(format!("  log: `nigh logs {} --id {}` has {} bytes of it", one.function, one.id, one.log.len()));
+        lines.push(format!("  log: `nigh logs {} --id {}` prints {} bytes", one.function, one.id, one.log.len()));
     }
     lines.join("\n")
 }
 
-/// What was billed, and what was used of it.
+/// The billed cost, and the part of it that was used.
 fn cost_words(cost: &Cost) -> String {
     let billed = format!("  cost: {:.4} GB-s billed", cost.billed_gb_s);
     match (cost.used_gb_s, cost.used_percent()) {
-        (Some(used), Some(percent)) => format!("{billed}, {used:.4} GB-s used at its peak, {percent:.0} % of it"),
+        (Some(used), Some(percent)) => format!("{billed}, {used:.4} GB-s ({percent:.0} %) used at the peak"),
         _ => billed,
     }
 }
 
-/// The step's place on a line that stands for the whole time; at least one column wide.
+/// The step on a line that shows the whole time; at least one column wide.
 fn bar(step: &Step, total_us: u64) -> String {
     let column = |us: u64| (us as u128 * WIDTH as u128 / u128::from(total_us.max(1))) as usize;
     let from = column(step.at_us).min(WIDTH - 1);
@@ -117,7 +119,7 @@ fn bar(step: &Step, total_us: u64) -> String {
     format!("{}{}{}", " ".repeat(from), coloured(colour, &glyph.repeat(to - from)), " ".repeat(WIDTH - to))
 }
 
-/// How a kind of step is drawn, and what it is.
+/// The character, colour and name of a kind of step.
 const fn drawn(kind: StepKind) -> (&'static str, Colour, &'static str) {
     match kind {
         StepKind::Wait => ("·", Colour::Dim, "waiting"),
@@ -128,7 +130,7 @@ const fn drawn(kind: StepKind) -> (&'static str, Colour, &'static str) {
     }
 }
 
-/// What the characters of the bars and the words of the reads mean, as far as they occur.
+/// The legend of the characters and words that occur.
 fn legend(steps: &[Step]) -> String {
     let kinds = [StepKind::Wait, StepKind::Init, StepKind::Run, StepKind::Read, StepKind::Write];
     let there = kinds.into_iter().filter(|kind| steps.iter().any(|step| step.kind == *kind));
@@ -199,7 +201,7 @@ mod tests {
     #[test]
     fn what_is_billed_is_told_with_what_was_used_of_it() {
         let cost = Cost { billed_gb_s: 0.5, used_gb_s: Some(0.125) };
-        assert_eq!(cost_words(&cost), "  cost: 0.5000 GB-s billed, 0.1250 GB-s used at its peak, 25 % of it");
+        assert_eq!(cost_words(&cost), "  cost: 0.5000 GB-s billed, 0.1250 GB-s (25 %) used at the peak");
         assert_eq!(cost_words(&Cost { used_gb_s: None, ..cost }), "  cost: 0.5000 GB-s billed");
     }
 

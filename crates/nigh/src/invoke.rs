@@ -33,10 +33,10 @@ pub(crate) struct InvokeArgs {
     /// Its input as JSON: the text itself, @FILE, or - for standard input
     #[arg(default_value = "{}")]
     payload: String,
-    /// Print the end of its log, too
+    /// Also print the end of its log
     #[arg(long, conflicts_with = "event")]
     log: bool,
-    /// Leave it to be run, at least once, and do not wait: `nigh events` shows what failed
+    /// Invoke asynchronously: the function runs at least once, and `nigh events` lists failures
     #[arg(long)]
     event: bool,
 }
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: InvokeArgs, globals: &Globals) -> Result<ExitCode,
     let reply = globals.lambda().await?.invoke(&args.name, payload, args.log).await?;
     let log = reply.log_tail.as_deref().map(String::from_utf8_lossy);
     if globals.json {
-        // What is no JSON, as of a runtime of one's own, is shown as text.
+        // An answer that is not JSON is printed as text.
         let answer = serde_json::from_slice(&reply.payload)
             .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&reply.payload)));
         output::json(&json!({
@@ -77,7 +77,7 @@ pub(crate) async fn run(args: InvokeArgs, globals: &Globals) -> Result<ExitCode,
     Ok(if reply.function_error.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The log as it is, or in lines that do a terminal no harm.
+/// Prints the log; on a terminal control characters are written out.
 fn print_log(log: &str) {
     if !stderr().is_terminal() {
         return output::remark(log.trim_end());
@@ -109,10 +109,10 @@ pub(crate) fn payload(given: &str) -> Result<Bytes, CliError> {
         },
     };
     if text.len() as u64 > PAYLOAD_MAX {
-        return Err(CliError::Usage(format!("{what} has more than the 6 MiB allowed; pass large data as objects")));
+        return Err(CliError::Usage(format!("{what} is larger than 6 MiB; pass large data as objects")));
     }
     serde_json::from_slice::<serde::de::IgnoredAny>(&text)
-        .map_err(|error| CliError::Usage(format!("{what} is no JSON: {error}")))?;
+        .map_err(|error| CliError::Usage(format!("{what} is not JSON: {error}")))?;
     Ok(text.into())
 }
 
@@ -133,7 +133,7 @@ mod tests {
         let file = folder.path().join("event.json");
         std::fs::write(&file, "{\"a\": 1}").unwrap();
         assert_eq!(payload(&format!("@{}", file.display())).unwrap(), "{\"a\": 1}");
-        assert!(payload("not json").unwrap_err().to_string().contains("no JSON"));
+        assert!(payload("not json").unwrap_err().to_string().contains("not JSON"));
         assert!(payload("@/nowhere").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! `nigh journal`: what a stopped node's journal holds, and whether it is whole. Changes nothing.
+//! `nigh journal`: lists and verifies a stopped node's journal, and does not change it.
 
 use std::process::ExitCode;
 
@@ -20,19 +20,19 @@ use crate::printable;
 #[derive(Subcommand)]
 #[command(after_help = "\
 Examples:
-  nigh down && nigh journal ls         writes that wait for the store
+  nigh down && nigh journal ls         writes that are not in the store
   nigh journal verify                  exit code 1 if acknowledged bytes are damaged
 
-The node must be stopped: it changes its journal all the time.")]
+The node must be stopped: a running node changes its journal.")]
 pub(crate) enum JournalCommand {
-    /// List the writes that are in the journal
+    /// List the writes in the journal
     #[command(visible_alias = "list")]
     Ls {
-        /// Also those that the store holds, until their room is used again
+        /// Also list writes that the store has, as long as the journal has them
         #[arg(long)]
         all: bool,
     },
-    /// Read all of the journal and check it
+    /// Check the whole journal
     Verify,
 }
 
@@ -137,7 +137,9 @@ fn list(inspected: JournalInspection, all: bool, json: bool) -> Result<ExitCode,
         output::print_table(&table)?;
     }
     if damaged > 0 {
-        output::remark(format_args!("nigh: {damaged} places are damaged; `nigh journal verify` lists them"));
+        output::remark(format_args!(
+            "nigh: the journal is damaged in {damaged} places; `nigh journal verify` lists them"
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -170,7 +172,7 @@ fn verify(inspected: JournalInspection, json: bool) -> Result<ExitCode, CliError
             output::line(printable::shown(&std::io::stdout(), &one.to_string()))?;
         }
         if let Some(TornTail { file, offset }) = torn {
-            output::line(format_args!("{file} at {offset}: a write that was not acknowledged was cut off there"))?;
+            output::line(format_args!("{file} at {offset}: an incomplete write, which was not acknowledged"))?;
         }
         let is = if whole { "whole" } else { "damaged" };
         output::line(format_args!(

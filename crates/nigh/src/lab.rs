@@ -16,7 +16,7 @@ use crate::error::{CliError, USAGE};
 
 const PROGRAM: &str = "nigh-lab";
 
-/// The words that nigh-lab parses.
+/// The arguments for nigh-lab.
 #[derive(Args)]
 pub(crate) struct LabArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
@@ -35,7 +35,7 @@ impl LabArgs {
     }
 }
 
-/// Goes on as nigh-lab; returns only if that cannot be.
+/// Becomes nigh-lab; returns only if that fails.
 pub(crate) fn run() -> CliError {
     start(Vec::new())
 }
@@ -53,7 +53,7 @@ pub(crate) fn answer(words: &[String]) -> Result<Vec<u8>, CliError> {
     Err(if is_usage { CliError::Usage(reason) } else { CliError::Failed(reason) })
 }
 
-/// Goes on as nigh-lab, whose load goes to the node of `globals`; returns only if that cannot be.
+/// Becomes nigh-lab with the node of `globals` as the target of its load; returns only if that fails.
 pub(crate) async fn load(globals: &Globals) -> Result<CliError, CliError> {
     let lambda = globals.reach(|endpoints| endpoints.lambda).await?;
     let (s3, state) = match globals.endpoint {
@@ -77,7 +77,7 @@ pub(crate) async fn load(globals: &Globals) -> Result<CliError, CliError> {
     Ok(start(variables))
 }
 
-/// Sets or removes `variables`.
+/// Sets or removes `variables`, and becomes nigh-lab.
 fn start(variables: Vec<(&str, Option<OsString>)>) -> CliError {
     let own = std::env::current_exe().unwrap_or_default();
     let Some(program) = find(&own, std::env::var_os("PATH").as_deref()) else {
@@ -100,7 +100,7 @@ fn find(own: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
     std::iter::once(own.with_file_name(PROGRAM)).chain(in_path).find(|program| program.is_file())
 }
 
-/// The options of all subcommands that stand among `words`.
+/// The options of all subcommands among `words`.
 fn globals_among(words: impl Iterator<Item = OsString>) -> Result<Globals, CliError> {
     let known = Globals::augment_args(clap::Command::new("nigh"));
     let (mut own, mut words) = (vec![OsString::from("nigh")], words);

@@ -1,4 +1,4 @@
-//! `nigh learn`: what is learned of the memory that functions need.
+//! `nigh learn`: the memory models of functions.
 
 use std::path::PathBuf;
 
@@ -10,42 +10,42 @@ use crate::context::Globals;
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured};
 
-/// Functions that one request is told of.
+/// Functions in one answer.
 const LISTED: usize = 1000;
 
 /// Subcommands of `nigh learn`.
 #[derive(Subcommand)]
 #[command(after_help = "\
 Examples:
-  nigh learn ls                          which functions' models may be believed
+  nigh learn ls                          which functions' models are mature
   nigh learn export thumbnail > rows.csv
-  nigh learn import thumbnail rows.csv   teach it rows that were measured elsewhere
-  nigh learn forget thumbnail            after a change that its code does not show")]
+  nigh learn import thumbnail rows.csv   use rows that were measured elsewhere
+  nigh learn forget thumbnail            after a change that is not in its code")]
 pub(crate) enum LearnCommand {
-    /// List the functions of which something is learned
+    /// List the functions that have a model or training rows
     #[command(visible_alias = "list")]
     Ls,
-    /// Show what is learned of one function
+    /// Show one function's model
     Show {
         /// Its name
         function: FunctionName,
     },
-    /// Print the rows that its model is fitted to, as CSV
+    /// Print the training rows of a function's model as CSV
     Export {
         /// Its name
         function: FunctionName,
-        /// Write them there
+        /// Write to this file
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Learn rows of a CSV file, in the place of those that it has
+    /// Replace the training rows of a function by those of a CSV file
     Import {
-        /// Its name; the rows are taken to be of its code as it is deployed
+        /// The function's name; the rows count as measured with its deployed code
         function: FunctionName,
         /// The file
         file: PathBuf,
     },
-    /// Forget what is learned of a function
+    /// Forget a function's model and training rows
     Forget {
         /// Its name
         function: FunctionName,
@@ -84,20 +84,20 @@ pub(crate) async fn run(command: LearnCommand, globals: &Globals) -> Result<(), 
             if globals.json {
                 return output::json(&serde_json::json!({ "forgotten": function }));
             }
-            output::line(format_args!("forgot what was learned of {function}"))
+            output::line(format_args!("forgot the model and rows of {function}"))
         }
     }
 }
 
 fn list(found: &[LearnedStatus]) -> Result<(), CliError> {
     if found.is_empty() {
-        return output::line("nothing is learned of any function yet");
+        return output::line("no function has a model or rows yet");
     }
     let mut table = output::table(&["FUNCTION", "CODE", "MODEL", "STATE", "ROWS", "OF", "CACHING"]);
     for one in found {
         let (colour, state) = match one.mature {
             true => (Colour::Green, "mature".to_owned()),
-            false => (Colour::Yellow, format!("learning, {} judged", one.judged)),
+            false => (Colour::Yellow, format!("learning, {} invocations judged", one.judged)),
         };
         table.add_row([
             one.function.to_string(),
@@ -121,8 +121,8 @@ fn show(one: &LearnedStatus) -> Result<(), CliError> {
     row("code", one.version.clone());
     row("model", format!("{}, {}", one.learner, ByteSize(one.bytes as u64)));
     row("state", state(one));
-    row("rows", format!("{} kept of {}, {} since the last fit", one.rows, one.offered, one.fresh));
-    row("floors", format!("{} inputs get at least what an equal one was seen to need", one.floors));
+    row("rows", format!("{} kept of {} recorded, {} since the last fit", one.rows, one.offered, one.fresh));
+    row("floors", format!("{} inputs are granted at least what an equal input needed", one.floors));
     row("caching", if one.tells_benefit { "told by the model" } else { "not told yet" }.to_owned());
     let inputs =
         if one.inputs.is_empty() { "every object that an input names".to_owned() } else { one.inputs.join(" ") };
@@ -135,10 +135,16 @@ fn state(one: &LearnedStatus) -> String {
         (true, Some(at)) => format!("{}: mature since invocation {at}, {} rows", one.function, one.rows),
         (true, None) => format!("{}: mature, {} rows", one.function, one.rows),
         (false, Some(at)) => {
-            format!("{}: not mature any more (it was at {at}); all that is booked is granted", one.function)
+            format!(
+                "{}: no longer mature (it was at invocation {at}); runs are granted their whole booking",
+                one.function
+            )
         }
         (false, None) => {
-            format!("{}: not mature after {} invocations; all that is booked is granted", one.function, one.judged)
+            format!(
+                "{}: not mature after {} invocations; runs are granted their whole booking",
+                one.function, one.judged
+            )
         }
     }
 }
@@ -169,7 +175,7 @@ mod tests {
         };
         assert_eq!(state(&one), "f: mature since invocation 25, 45 rows");
         one.mature = false;
-        assert!(state(&one).contains("not mature any more (it was at 25)"));
+        assert!(state(&one).contains("no longer mature (it was at invocation 25)"));
         one.matured_at = None;
         assert!(state(&one).contains("not mature after 40 invocations"));
     }

@@ -19,24 +19,24 @@ use crate::lab;
 
 #[derive(Subcommand)]
 pub(crate) enum LlcCommand {
-    /// Show whether the level is on, and the models of functions
+    /// Show whether cache ways are allocated, and the models of functions
     Status,
-    /// Show the classes of service over the cache's ways, with their loads
+    /// Show the classes of service, their ways and their loads
     Layout,
-    /// Measure how many ways a function needs, and keep the model
+    /// Measure how many ways a function needs, and store the model
     Profile(profile::ProfileArgs),
     /// Make a function's model from memory traces, or from rows that were measured elsewhere
     Learn(learn::LearnArgs),
-    /// Make a memory trace of a tracer's recording
+    /// Make a memory trace from a tracer's recording
     #[command(disable_help_flag = true)]
     PackTrace(lab::LabArgs),
-    /// Show which ways one invocation was given, and why
+    /// Show which ways one invocation got, and why
     Explain(explain::ExplainArgs),
     /// Keep a latency-critical service within its objective with the fewest cache ways
     Guard(Box<guard::GuardArgs>),
-    /// Print what other runtimes write into their configuration to run in Nigh's classes
+    /// Print the configuration with which other runtimes run in Nigh's classes
     ExportOci(export_oci::ExportArgs),
-    /// Check that the kernel's resctrl, and the emulator that tests use in its place, answer as Nigh expects
+    /// Check that the kernel's resctrl, or the emulator that tests use instead, answers as Nigh expects
     Selftest(selftest::SelftestArgs),
 }
 

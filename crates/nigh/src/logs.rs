@@ -17,21 +17,21 @@ use crate::printable;
 #[command(after_help = "\
 Examples:
   nigh logs blur --limit 3
-  nigh logs blur --id ID          the one that `nigh invoke` or `nigh activations` named
+  nigh logs blur --id ID          ID is from `nigh invoke` or `nigh activations`
   nigh logs --follow
 
 A log comes when its invocation has ended. On a terminal, control characters are written out; --json has them as
 they were printed.")]
 pub(crate) struct LogsArgs {
-    /// Only of this function
+    /// Only this function
     function: Option<FunctionName>,
-    /// Only of this invocation
+    /// Only this invocation
     #[arg(long, value_name = "ID", conflicts_with_all = ["limit", "follow"])]
     id: Option<String>,
-    /// Of how many invocations that have ended already
+    /// How many ended invocations to begin with
     #[arg(long, default_value_t = 10)]
     limit: usize,
-    /// Go on with those to come
+    /// Wait for further invocations, and print their logs when they end
     #[arg(long, short)]
     follow: bool,
 }
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: LogsArgs, globals: &Globals) -> Result<(), CliErro
     Ok(())
 }
 
-/// Refuses a name that neither a function has nor a record: a removed function's logs are still there.
+/// Rejects a name without a function and without records. A removed function still has logs.
 async fn must_be_known(
     function: &FunctionName,
     namespace: &Namespace,
@@ -92,7 +92,7 @@ fn print(entry: &LogEntry, json: bool) -> Result<(), CliError> {
         output::line(format_args!("  {}", shown(line)))?;
     }
     if entry.log_omitted > 0 {
-        output::line(format_args!("  ... {} bytes more were printed and not kept", entry.log_omitted))?;
+        output::line(format_args!("  ... {} more bytes were printed and are not stored", entry.log_omitted))?;
     }
     Ok(())
 }

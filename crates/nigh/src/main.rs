@@ -38,11 +38,11 @@ use mimalloc::MiMalloc;
 use crate::context::Globals;
 use crate::error::{CliError, USAGE};
 
-/// What lasts of each object is small and lies among what passes: glibc's heap needs half as much again for it.
+/// Small allocations that last lie among many that do not: glibc's heap would take half as much memory again.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Runs Lambda functions near their data: objects stay in memory, functions do not change.
+/// Runs unmodified Lambda functions near their data, which stays in memory.
 #[derive(Parser)]
 #[command(name = "nigh", version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
@@ -54,99 +54,99 @@ struct Cli {
 
 const AFTER_HELP: &str = "\
 Examples:
-  nigh up                                                   start a node; Ctrl-C drains and ends it
+  nigh up                                                   start a node; Ctrl-C drains and stops it
   nigh objects mb nigh://pictures                           make a bucket
   nigh objects cp cat.png nigh://pictures/cat.png           upload
   nigh deploy blur --folder functions/blur --handler app.handler --runtime python3.11
   nigh invoke blur '{\"input\": {\"bucket\": \"pictures\", \"key\": \"cat.png\"}}'
   nigh activations; nigh explain ID                         where the time went
 
-Exit codes: 0 done, 1 refused or failed (`invoke`: also if the function failed), 2 wrong usage,
-3 no Nigh is running or it is draining, 130 interrupted.
-With --json, errors are JSON objects on standard error: error, code, exit.";
+Exit codes: 0 done, 1 rejected or failed (`invoke`: also if the function failed), 2 wrong usage,
+3 no node is running or it is draining, 130 interrupted.
+With --json, an error is a JSON object on standard error: error, code, exit.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start a node: S3, Lambda and OpenWhisk doors, functions, cache, all in one process
+    /// Start a node: doors for S3, Lambda and OpenWhisk, functions and cache in one process
     Up(up::UpArgs),
-    /// Start a node of a cluster: as `up`, with the settings cluster.* required
+    /// Start a node of a cluster: like `up`, but the settings cluster.* are required
     Node(up::UpArgs),
-    /// Start a controller of a cluster: doors and scheduling, without sandboxes and homes of objects
+    /// Start a controller of a cluster: it has doors and schedules, and runs no functions
     Controller(up::UpArgs),
-    /// A whole cluster on this machine; how a node's cluster stands
+    /// Start a cluster on this machine, or show a node's cluster
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
-    /// Have the running node drain and end, and wait until it has
+    /// Stop the running node: it finishes running invocations first
     Down(down::DownArgs),
-    /// Make a function of a folder or archive, or replace its code and settings
+    /// Create a function from a folder or archive, or change its code and settings
     Deploy(deploy::DeployArgs),
     /// Run a function and print its answer
     Invoke(invoke::InvokeArgs),
     /// List, show and remove functions
     #[command(subcommand)]
     Functions(functions::FunctionsCommand),
-    /// What clients of OpenWhisk need to find this node: its address and a key
+    /// Print what OpenWhisk's clients need to find this node: its address and a key
     #[command(subcommand)]
     Openwhisk(openwhisk::OpenWhiskCommand),
-    /// List what ran, newest first
+    /// List ended invocations, newest first
     Activations(activations::ActivationsArgs),
-    /// Asynchronous invocations: those that failed for good, and those that wait
+    /// List, retry and drop asynchronous invocations
     #[command(subcommand)]
     Events(events::EventsCommand),
-    /// State machines whose tasks are functions: make, start, watch
+    /// Create, start and watch state machines whose tasks are functions
     #[command(subcommand)]
     Workflow(workflow::WorkflowCommand),
-    /// Print what functions printed
+    /// Print the logs of functions
     Logs(logs::LogsArgs),
     /// Show where one invocation's time went
     Explain(explain::ExplainArgs),
     /// Show the running node
     Status,
-    /// Print the running node's meters, as Prometheus text or JSON
+    /// Print the running node's metrics, as Prometheus text or JSON
     Metrics,
     /// List, copy and remove objects; make and remove buckets
     #[command(subcommand)]
     Objects(objects::ObjectsCommand),
-    /// Show the settings, each with its origin
+    /// Show each setting with its origin
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Memory: what is learned of each function's need
+    /// Show, export, import and forget the memory models of functions
     #[command(subcommand)]
     Learn(learn::LearnCommand),
-    /// Last-level cache ways: what each function needs and gets
+    /// Measure, show and allocate last-level cache ways
     #[command(subcommand)]
     Llc(llc::LlcCommand),
-    /// Write the node's state, and its objects if asked, into one archive
+    /// Write the node's state, and with --objects its objects, into one archive
     Backup(backup::BackupArgs),
-    /// Make a state folder of a backup
+    /// Make a state folder from a backup
     Restore(backup::RestoreArgs),
-    /// Look into the journal of a node that is stopped
+    /// Read the journal of a stopped node
     #[command(subcommand)]
     Journal(journal::JournalCommand),
-    /// A cluster's own authority, and certificates for its processes
+    /// Make a cluster's certificate authority, and certificates for its processes
     #[command(subcommand)]
     Certificates(certificates::CertificatesCommand),
-    /// Print a shell's completions
+    /// Print completions for a shell
     Completions(completions::CompletionsArgs),
-    /// Play the load of some tenants on a node, and tell how it fared
+    /// Play the load of several tenants on a node, and report latencies and failures
     #[command(disable_help_flag = true)]
     Load(lab::LabArgs),
-    /// Measure against the peers on this machine
+    /// Measure Nigh and other systems on this machine
     #[command(disable_help_flag = true)]
     Bench(lab::LabArgs),
-    /// Explore the consistency contract in every order of events, with and without each of its rules
+    /// Check the consistency contract in every order of events, with and without each of its rules
     #[command(disable_help_flag = true)]
     Check(lab::LabArgs),
     /// Run an experiment and print its table
     #[command(disable_help_flag = true)]
     Experiment(lab::LabArgs),
-    /// Measure what functions need, run by run
+    /// Measure the memory of functions, run by run
     #[command(disable_help_flag = true)]
     Profile(lab::LabArgs),
 }
 
 impl Command {
-    /// nigh-lab runs the command and parses the words after it.
+    /// Whether nigh-lab does it, and parses the further words.
     const fn is_the_laboratorys(&self) -> bool {
         matches!(
             self,
@@ -163,7 +163,7 @@ impl Command {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // Help and the version are no errors.
+        // clap gives help and the version as errors.
         Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
             output::complain_json(&wrong_usage(&error.render().to_string()), None, USAGE);
             return ExitCode::from(USAGE);
@@ -190,16 +190,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// clap's message without what only people read: its own prefix, the usage and the way to the help.
+/// clap's message for programs: without prefix, usage and the hint at the help.
 fn wrong_usage(rendered: &str) -> String {
     let paragraphs = rendered.trim_start_matches("error: ").split("\n\n").map(str::trim);
     let kept = paragraphs.filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more information"));
     kept.collect::<Vec<_>>().join("; ")
 }
 
-/// The threads that `command` runs on. A node leaves half of the cores to its sandboxes: with a thread for every core
-/// each step of an invocation wakes another one, which takes longer than the step. (S3 connections have threads of
-/// their own beside these.)
+/// The threads of `command`. A node leaves half of the cores to its sandboxes: with a thread for every core each step of
+/// an invocation would wake another thread, which takes longer than the step. S3 connections have further threads.
 fn threads(command: &Command) -> tokio::runtime::Builder {
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     if matches!(command, Command::Up(_) | Command::Node(_) | Command::Controller(_)) {

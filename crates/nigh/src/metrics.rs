@@ -9,7 +9,7 @@ use crate::context::Globals;
 use crate::error::CliError;
 use crate::output;
 
-/// One reading of a meter.
+/// One value of a metric.
 #[derive(Debug, PartialEq, Serialize)]
 struct Sample {
     name: String,
@@ -18,7 +18,7 @@ struct Sample {
     value: f64,
 }
 
-/// Prints the running node's meters as they are scraped from its admin socket, or as a list of readings.
+/// Prints the running node's metrics, as Prometheus text or as a list of values.
 pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
     let text = globals.admin()?.text("/metrics").await?;
     if !globals.json {

@@ -1,4 +1,4 @@
-//! Where an object is: `nigh://bucket/key`, or a local path.
+//! The address of an object: `nigh://bucket/key`, or a local path.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use nigh_terms::{BucketName, ObjectKey};
 /// How an object's address begins.
 const SCHEME: &str = "nigh://";
 
-/// A bucket, and what is named in it: a key or the beginning of keys.
+/// A bucket, with a key or a prefix of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectAddress {
     /// The bucket.
@@ -30,9 +30,9 @@ impl FromStr for ObjectAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // `s3://` is what fingers type.
+        // People type `s3://` by habit.
         let path = text.strip_prefix(SCHEME).or_else(|| text.strip_prefix("s3://"));
-        let path = path.ok_or_else(|| format!("{text:?} is no address of an object; write {SCHEME}bucket/key"))?;
+        let path = path.ok_or_else(|| format!("{text:?} is not an object's address; write {SCHEME}bucket/key"))?;
         let (bucket, rest) = path.split_once('/').unwrap_or((path, ""));
         let bucket = BucketName::new(bucket).map_err(|error| error.to_string())?;
         Ok(Self { bucket, rest: rest.to_owned() })
@@ -73,7 +73,9 @@ pub(crate) fn local_name(key_below: &str) -> Result<PathBuf, String> {
     if safe {
         Ok(PathBuf::from(key_below))
     } else {
-        Err(format!("the key part {key_below:?} is no safe name for a local file; copy it by itself"))
+        Err(format!(
+            "{key_below:?} is not a safe name for a local file; copy this object alone, with a name for the file"
+        ))
     }
 }
 

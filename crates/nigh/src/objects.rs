@@ -29,13 +29,13 @@ Examples:
   nigh objects rm -r nigh://pictures/2026/
   nigh objects rb nigh://pictures                      remove the bucket, which must be empty
 
-With --json each command prints one object a line for each thing that it names.")]
+With --json each command prints one JSON object a line.")]
 pub(crate) enum ObjectsCommand {
-    /// List buckets, or what is in one
+    /// List buckets, or the objects of one
     Ls {
-        /// nigh://bucket/prefix; all buckets if absent
+        /// nigh://bucket/prefix [default: all buckets]
         address: Option<ObjectAddress>,
-        /// What is in folders, too
+        /// Also list the content of folders
         #[arg(short, long)]
         recursive: bool,
     },
@@ -45,18 +45,18 @@ pub(crate) enum ObjectsCommand {
         from: Place,
         /// A file, a folder, or nigh://bucket/key
         to: Place,
-        /// Whole folders
+        /// Copy whole folders
         #[arg(short, long)]
         recursive: bool,
-        /// The type to store; guessed by browsers if absent
+        /// The content type to store [default: none; browsers guess]
         #[arg(long)]
         content_type: Option<String>,
     },
-    /// Remove an object; with -r all whose keys begin so
+    /// Remove an object; with -r all objects whose keys begin with the address's
     Rm {
         /// nigh://bucket/key
         address: ObjectAddress,
-        /// All below
+        /// All objects below
         #[arg(short, long)]
         recursive: bool,
     },
@@ -70,11 +70,11 @@ pub(crate) enum ObjectsCommand {
         /// nigh://bucket
         address: ObjectAddress,
     },
-    /// Show or change how a bucket's writes are kept
+    /// Show or change the write modes of a bucket
     Policy(policy::PolicyArgs),
-    /// Show what is known of an object's data
+    /// Show the recorded features of an object
     Features(features::FeaturesArgs),
-    /// Show what the store does not have yet, or give it up
+    /// List acknowledged writes that are not in the store yet, or drop one
     Unpushed(unpushed::UnpushedArgs),
 }
 
@@ -112,7 +112,7 @@ fn usage(why: impl Into<String>) -> CliError {
     CliError::Usage(why.into())
 }
 
-/// A key or a path, on its way to standard output.
+/// A key or a path for standard output.
 fn shown(name: &str) -> Cow<'_, str> {
     printable::shown(&std::io::stdout(), name)
 }
@@ -137,7 +137,7 @@ async fn buckets(s3: &S3Client, json: bool) -> Result<(), CliError> {
     output::print_table(&table)
 }
 
-/// Page by page, each printed as it comes: a bucket may hold millions.
+/// Prints page by page: a bucket may hold millions of objects.
 async fn list(s3: &S3Client, address: &ObjectAddress, recursive: bool, json: bool) -> Result<(), CliError> {
     let delimiter = (!recursive).then_some("/");
     let mut next = None;
@@ -197,7 +197,7 @@ fn key_of(object: &ObjectEntry) -> Result<ObjectKey, CliError> {
 async fn remove(s3: &S3Client, address: &ObjectAddress, recursive: bool, json: bool) -> Result<(), CliError> {
     let bucket = &address.bucket;
     if !recursive {
-        let key = address.key().map_err(|why| usage(format!("{why}; with -r all below is removed")))?;
+        let key = address.key().map_err(|why| usage(format!("{why}; -r removes all objects below it")))?;
         let was_there = s3.exists(bucket, &key).await?;
         s3.delete(bucket, &key).await?;
         let name = format!("nigh://{bucket}/{key}");
@@ -213,7 +213,7 @@ async fn remove(s3: &S3Client, address: &ObjectAddress, recursive: bool, json: b
         done(json, "removed", &format!("nigh://{bucket}/{}", object.key))
     });
     if count.await? == 0 && !json {
-        output::remark(format_args!("nothing begins with nigh://{bucket}/{}", address.rest));
+        output::remark(format_args!("no key begins with nigh://{bucket}/{}", address.rest));
     }
     Ok(())
 }
@@ -240,7 +240,7 @@ impl Copier<'_> {
             }
             (Place::Remote(from), Place::Local(to)) if recursive => self.download_folder(&from, &to).await,
             (Place::Remote(from), Place::Local(to)) => {
-                let key = from.key().map_err(|why| usage(format!("{why}; with -r whole folders are copied")))?;
+                let key = from.key().map_err(|why| usage(format!("{why}; -r copies whole folders")))?;
                 let target = if to.is_dir() { to.join(local_name(last_part(&key)).map_err(usage)?) } else { to };
                 self.download(&from.bucket, &key, &target).await
             }
@@ -252,7 +252,7 @@ impl Copier<'_> {
         let opened;
         let length;
         if from == Path::new("-") {
-            // The door wants to know how long it will be; a file without a name holds it, not memory.
+            // The door needs the length first; an unnamed file holds the bytes meanwhile.
             let spooled = tokio::task::spawn_blocking(spool_stdin);
             let (file, size) =
                 spooled.await.map_err(|error| usage(error.to_string()))?.map_err(CliError::local("standard input"))?;
@@ -276,7 +276,7 @@ impl Copier<'_> {
             self.s3.get(bucket, key, &mut out).await?;
             return Ok(());
         }
-        // Beside it and renamed when whole: an interrupted copy leaves what was there.
+        // Written beside the file and renamed: an interrupted copy leaves the old file.
         let mut name = to.as_os_str().to_owned();
         name.push(".part");
         let part = PathBuf::from(name);
@@ -287,7 +287,7 @@ impl Copier<'_> {
                 self.copied(&format!("nigh://{bucket}/{key}"), &to.display().to_string(), length)
             }
             Err(error) => {
-                // The reason that counts is the one above.
+                // The first error is the one to report.
                 let _ = tokio::fs::remove_file(&part).await;
                 Err(error.into())
             }
@@ -320,7 +320,7 @@ impl Copier<'_> {
         let count = for_each(self.s3, &from.bucket, &from.rest, async |object| {
             let key = key_of(object)?;
             if object.key.ends_with('/') {
-                // A marker that other tools leave for a folder.
+                // Other tools store such an object to mark a folder.
                 return Ok(());
             }
             let target = to.join(local_name(&object.key[folder..]).map_err(usage)?);
@@ -330,7 +330,7 @@ impl Copier<'_> {
             self.download(&from.bucket, &key, &target).await
         });
         if count.await? == 0 {
-            return Err(usage(format!("nothing begins with nigh://{}/{}", from.bucket, from.rest)));
+            return Err(usage(format!("no key begins with nigh://{}/{}", from.bucket, from.rest)));
         }
         Ok(())
     }
@@ -378,7 +378,7 @@ fn last_part(key: &ObjectKey) -> &str {
     key.as_str().rsplit('/').next().unwrap_or_default()
 }
 
-/// Standard input in a file without a name, and its length.
+/// Standard input in an unnamed file, and its length.
 fn spool_stdin() -> std::io::Result<(std::fs::File, u64)> {
     use std::io::Seek;
 

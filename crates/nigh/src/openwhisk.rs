@@ -15,9 +15,9 @@ Examples:
   wsk property set --apihost http://127.0.0.1:9401 --auth $(nigh openwhisk auth)
   nigh openwhisk auth --profile tenant-2           the key of another namespace")]
 pub(crate) enum OpenWhiskCommand {
-    /// Print the namespace's key as clients of OpenWhisk take it: KEY:SECRET
+    /// Print the namespace's key in the form of OpenWhisk's clients: KEY:SECRET
     Auth,
-    /// Print what stands in ~/.wskprops: the API's host, the key, the namespace
+    /// Print the content of ~/.wskprops: the API's host, the key, the namespace
     Props,
 }
 

@@ -1,4 +1,4 @@
-//! What goes to standard output: JSON for programs, tables for people; one line to standard error if it fails.
+//! Output: JSON for programs, tables for people, and one line on standard error for a failure.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -26,7 +26,7 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), CliError> {
     out.write_all(bytes).and_then(|()| out.flush()).map_err(CliError::Output)
 }
 
-/// A table with these headings, or none, and nothing between its columns but space.
+/// A table with these headings, or none, whose columns are separated by spaces.
 pub(crate) fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -36,7 +36,7 @@ pub(crate) fn table(headings: &[&str]) -> Table {
     table
 }
 
-/// Prints a table from the first column of the terminal on.
+/// Prints a table without indentation.
 pub(crate) fn print_table(table: &Table) -> Result<(), CliError> {
     line(flush_left(table))
 }
@@ -46,23 +46,23 @@ fn flush_left(table: &Table) -> String {
     text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// Says why a command failed.
+/// Prints why a command failed.
 pub(crate) fn complain(error: &CliError) {
     let text = error.to_string();
     let text = text.replace('\n', "; ");
-    // One line, whatever came from below; and if standard error is gone there is nobody to tell.
+    // Always one line; an error of standard error itself cannot be reported.
     let _ = writeln!(io::stderr().lock(), "nigh: {}", printable::shown(&io::stderr(), &text));
 }
 
-/// Says to a program why a command failed: the message, a door's name for it, and the exit code.
+/// Prints why a command failed, for a program: the message, a door's code, and the exit code.
 pub(crate) fn complain_json(error: &str, code: Option<&str>, exit: u8) {
-    // If standard error is gone there is nobody to tell.
+    // An error of standard error itself cannot be reported.
     let _ = writeln!(io::stderr().lock(), "{}", serde_json::json!({ "error": error, "code": code, "exit": exit }));
 }
 
-/// Says something beside the output proper.
+/// Prints a remark on standard error.
 pub(crate) fn remark(text: impl std::fmt::Display) {
-    // If standard error is gone there is nobody to tell.
+    // An error of standard error itself cannot be reported.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn coloured(colour: Colour, text: &str) -> String {
     coloured_for(&io::stdout(), colour, text)
 }
 
-/// `text` in `colour`, if `stream`, where it goes to, wants one.
+/// `text` in `colour`, if its `stream` wants one.
 pub(crate) fn coloured_for(stream: &impl IsTerminal, colour: Colour, text: &str) -> String {
     let code = match colour {
         Colour::Red => 31,

@@ -1,10 +1,10 @@
-//! Text of others (logs, object keys, error messages), fit for a terminal: it moves no cursor, sets no title and hides
-//! nothing. Pipes and files get it as it is.
+//! Makes foreign text (logs, object keys, error messages) safe for a terminal: it cannot move the cursor, set the title or
+//! hide text. Pipes and files get the text unchanged.
 
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
-/// `text`, whose control characters are written out if `stream`, where it goes to, is a terminal. Tabs stay.
+/// `text`, with control characters written out if its `stream` is a terminal. Tabs stay.
 pub(crate) fn shown<'a>(stream: &impl IsTerminal, text: &'a str) -> Cow<'a, str> {
     if stream.is_terminal() { escaped(text) } else { Cow::Borrowed(text) }
 }
@@ -14,7 +14,7 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'))
 }
 
-/// `text` in `count` characters at most, the last of them an ellipsis if something is left out.
+/// `text` in `count` characters at most; the last is an ellipsis if text is left out.
 pub(crate) fn shortened(text: &str, count: usize) -> Cow<'_, str> {
     if text.chars().count() <= count {
         return Cow::Borrowed(text);

@@ -27,7 +27,7 @@ Examples:
   nigh up --set functions.keep_alive='60 s' --set cache.bytes='2 GiB'
 
 `nigh config show` lists all settings. Addresses are written to endpoints.json in the state folder.
-The first SIGINT or SIGTERM drains; the second ends at once.")]
+The first SIGINT or SIGTERM drains the node; a second one stops it at once.")]
 pub(crate) struct UpArgs {
     /// Where the S3 door listens [setting s3.listen]
     #[arg(long, value_name = "ADDRESS")]
@@ -38,16 +38,16 @@ pub(crate) struct UpArgs {
     /// Memory for cached objects [setting cache.bytes]
     #[arg(long, value_name = "SIZE")]
     cache: Option<String>,
-    /// The interpreter of Python functions; needs awslambdaric [setting functions.python]
+    /// The interpreter that runs Python functions; it needs awslambdaric [setting functions.python]
     #[arg(long, value_name = "PROGRAM")]
     python: Option<String>,
-    /// Run functions though nothing keeps them from this machine's files [setting functions.trust_functions]
+    /// Run functions even if this machine's files cannot be hidden from them [setting functions.trust_functions]
     #[arg(long)]
     trust_functions: bool,
-    /// Listen on addresses beyond loopback if one is set [setting allow_remote]
+    /// Permit the doors to listen on addresses beyond loopback [setting allow_remote]
     #[arg(long)]
     allow_remote: bool,
-    /// Any other setting; may be given often
+    /// Any other setting; may be repeated
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
 }
@@ -77,14 +77,14 @@ impl UpArgs {
     }
 }
 
-/// What must be set.
+/// The settings that a command requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// The defaults do.
+    /// None.
     Nothing,
-    /// The cluster that the node is of.
+    /// A cluster.
     Cluster,
-    /// The same, and that it is a controller.
+    /// A cluster, with the role `controller` alone.
     Controller,
 }
 
@@ -103,7 +103,7 @@ pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result
     }
     log_to_stderr(&configuration.settings.log)?;
     let handlers = || Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?));
-    // From here on, so that a signal during the start is not lost and does not leave half a node.
+    // Handled from here on: a signal during the start must not be lost, or leave half a node.
     let (mut interrupt, mut terminate) = handlers().map_err(CliError::local("handling signals"))?;
     if let Some(file) = &configuration.file {
         tracing::info!(file = %file.display(), "settings read");
@@ -141,7 +141,7 @@ async fn either(interrupt: &mut Signal, terminate: &mut Signal) {
 }
 
 fn log_to_stderr(settings: &LogSettings) -> Result<(), CliError> {
-    // s3s reports what clients do wrong as its own errors; our door says what matters of them.
+    // s3s logs clients' mistakes as errors; the S3 door logs those that matter.
     let quiet = if settings.level.contains("s3s") { "" } else { ",s3s=off" };
     let filter = EnvFilter::try_new(format!("{}{quiet}", settings.level))
         .map_err(|error| CliError::Usage(format!("setting log.level {:?}: {error}", settings.level)))?;
@@ -156,7 +156,7 @@ fn log_to_stderr(settings: &LogSettings) -> Result<(), CliError> {
     set.map_err(|error| CliError::Usage(format!("the log cannot be set up: {error}")))
 }
 
-/// Says what runs: once, and a fresh key only here.
+/// Prints the addresses, and a new key, which is printed only here.
 fn announce(node: &Node, state: &std::path::Path, json: bool) -> Result<(), CliError> {
     let (endpoints, levels) = (node.endpoints(), node.levels());
     let key = node.first_key();
@@ -188,7 +188,7 @@ fn announce(node: &Node, state: &std::path::Path, json: bool) -> Result<(), CliE
     output::line("Ready. Ctrl-C drains and ends.")
 }
 
-/// What aws-cli and the SDKs need to find this node. Older ones and boto3 read the region under its second name.
+/// Variables by which aws-cli and the SDKs find this node. Older ones and boto3 read the second name of the region.
 fn sdk_environment<'a>(key: &'a Credentials, endpoints: &'a Endpoints) -> [(&'static str, &'a str); 6] {
     [
         ("AWS_ACCESS_KEY_ID", key.access_key.as_str()),

@@ -1,14 +1,14 @@
 //! `nigh workflow`.
 
-use std::collections::HashMap;
-use std::io::IsTerminal as _;
+mod watch;
+
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use nigh_node::client::{ClientError, StatesClient};
 use serde_json::{Value, json};
 
+use self::watch::watch;
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::invoke;
@@ -17,27 +17,25 @@ use crate::printable;
 
 /// The longest definition: 1 MiB.
 const DEFINITION_MAX: u64 = 1 << 20;
-/// How often a watched execution is looked at.
-const WATCH_EVERY: Duration = Duration::from_millis(300);
-/// What one request is given of a list.
+/// Entries in one answer of a list.
 const PAGE: usize = 1000;
 
 /// Subcommands of `nigh workflow`.
 #[derive(Subcommand)]
 #[command(after_help = "\
 Examples:
-  nigh workflow create thumbnails pipeline.asl.json       or change it: definitions in the Amazon States Language
-  nigh workflow check pipeline.asl.json                   what is wrong with it, each by its place
+  nigh workflow create thumbnails pipeline.asl.json       create or change it; the definition is in the Amazon States Language
+  nigh workflow check pipeline.asl.json                   each fault with its place
   nigh workflow start thumbnails '{\"key\": \"cat.png\"}' --watch
   nigh workflow list                                      machines; with a name, its executions
   nigh workflow watch thumbnails RUN                      live, to its end
   nigh workflow stop thumbnails RUN
 
-An execution goes on when the node is killed and started again: docs/workflows.md.")]
+An execution continues when the node is killed and started again: docs/workflows.md.")]
 pub(crate) enum WorkflowCommand {
-    /// Make a state machine, or change the one of that name; executions that run go on as they began
+    /// Create a state machine, or change the one of that name; running executions keep the old definition
     Create(CreateArgs),
-    /// Say what is wrong with a definition
+    /// Report the faults of a definition
     Check {
         /// A file, or - for standard input
         definition: String,
@@ -49,7 +47,7 @@ pub(crate) enum WorkflowCommand {
     List {
         /// The machine
         machine: Option<String>,
-        /// Only those that are so: running, succeeded, failed, timed_out, aborted
+        /// Only executions with this status: running, succeeded, failed, timed_out, aborted
         #[arg(long)]
         status: Option<String>,
         /// How many
@@ -63,24 +61,24 @@ pub(crate) enum WorkflowCommand {
         /// The execution
         execution: Option<String>,
     },
-    /// Show what happens to an execution while it does, until it has ended
+    /// Print the events of an execution as they happen, until it ends
     Watch {
         /// The machine
         machine: String,
         /// The execution
         execution: String,
     },
-    /// Stop an execution; functions that it runs go on to their end
+    /// Stop an execution; its running functions go on to their end
     Stop {
         /// The machine
         machine: String,
         /// The execution
         execution: String,
-        /// Why: kept with it
+        /// The reason, stored with the execution
         #[arg(long)]
         cause: Option<String>,
     },
-    /// Remove a state machine; executions that run go on
+    /// Delete a state machine; running executions go on
     Delete {
         /// The machine
         machine: String,
@@ -94,10 +92,10 @@ pub(crate) struct CreateArgs {
     name: String,
     /// The definition: a file, or - for standard input
     definition: String,
-    /// In memory alone: for many short executions, whose caller waits
+    /// Keep executions in memory only: for many short executions whose callers wait
     #[arg(long)]
     express: bool,
-    /// A folder for what lies between stages: in memory alone, and dropped at the end (BUCKET/FOLDER/)
+    /// A folder for objects between stages: kept in memory only, dropped at the end (BUCKET/FOLDER/)
     #[arg(long, value_name = "FOLDER")]
     scratch: Vec<String>,
 }
@@ -110,10 +108,10 @@ pub(crate) struct StartArgs {
     /// Its input as JSON: the text itself, @FILE, or - for standard input
     #[arg(default_value = "{}")]
     input: String,
-    /// The execution's name; started again by the same name it is the same execution
+    /// The execution's name; a second start with the same name and input gives the same execution
     #[arg(long)]
     name: Option<String>,
-    /// Show what happens until it has ended; the exit code is 1 if it failed
+    /// Print its events until it ends; the exit code is 1 if it failed
     #[arg(long)]
     watch: bool,
 }
@@ -207,9 +205,9 @@ fn definition(given: &str) -> Result<String, CliError> {
         path => (path, invoke::read_all(std::fs::File::open(path).map_err(CliError::local(path))?, path)?),
     };
     if bytes.len() as u64 > DEFINITION_MAX {
-        return Err(CliError::Usage(format!("{what} has more than the 1 MiB that a definition may have")));
+        return Err(CliError::Usage(format!("{what} is larger than 1 MiB, the most for a definition")));
     }
-    String::from_utf8(bytes).map_err(|_| CliError::Usage(format!("{what} is no text")))
+    String::from_utf8(bytes).map_err(|_| CliError::Usage(format!("{what} is not UTF-8 text")))
 }
 
 async fn create(args: &CreateArgs, globals: &Globals) -> Result<(), CliError> {
@@ -229,7 +227,7 @@ async fn create(args: &CreateArgs, globals: &Globals) -> Result<(), CliError> {
             let change = json!({ "stateMachineArn": door.machine(&args.name), "definition": text });
             (door.call("UpdateStateMachine", &change).await?, "changed")
         }
-        made => (made?, "made"),
+        made => (made?, "created"),
     };
     if globals.json { output::json(&made) } else { output::line(format_args!("{verb} {}", args.name)) }
 }
@@ -242,7 +240,7 @@ async fn check(given: &str, globals: &Globals) -> Result<ExitCode, CliError> {
     if globals.json {
         output::json(&found)?;
     } else if is_whole {
-        output::line("it is a state machine")?;
+        output::line("the definition is valid")?;
     } else {
         for problem in found["diagnostics"].as_array().into_iter().flatten() {
             output::line(problem["message"].as_str().unwrap_or_default())?;
@@ -301,7 +299,7 @@ async fn machines(limit: usize, globals: &Globals) -> Result<(), CliError> {
     if globals.json {
         return output::json(&found);
     }
-    let mut table = output::table(&["NAME", "TYPE", "MADE"]);
+    let mut table = output::table(&["NAME", "TYPE", "CREATED"]);
     for machine in &found {
         table.add_row([text(machine, "name"), text(machine, "type"), date(machine, "creationDate")]);
     }
@@ -361,7 +359,7 @@ fn describe(found: &Value, as_json: bool) -> Result<(), CliError> {
     row("name", text(found, "name"));
     row("type", text(found, "type"));
     row("status", text(found, "status"));
-    for (name, field) in [("made", "creationDate"), ("began", "startDate"), ("ended", "stopDate")] {
+    for (name, field) in [("created", "creationDate"), ("began", "startDate"), ("ended", "stopDate")] {
         if found.get(field).is_some() {
             row(name, date(found, field));
         }
@@ -378,106 +376,4 @@ fn describe(found: &Value, as_json: bool) -> Result<(), CliError> {
         }
     }
     Ok(())
-}
-
-/// Shows each event as it comes; the exit code says whether it succeeded.
-async fn watch(door: &Door, arn: &str, as_json: bool) -> Result<ExitCode, CliError> {
-    let (mut seen, mut progress) = (0, Progress::default());
-    loop {
-        // First how it stands: what led to an end is in the history that is asked for then.
-        let described = door.call("DescribeExecution", &json!({ "executionArn": arn })).await?;
-        loop {
-            let body = json!({
-                "executionArn": arn, "maxResults": PAGE, "includeExecutionData": false, "nextToken": seen.to_string(),
-            });
-            let page = door.call("GetExecutionHistory", &body).await?;
-            for event in page["events"].as_array().into_iter().flatten() {
-                seen += 1;
-                if as_json {
-                    output::bytes(format!("{event}\n").as_bytes())?;
-                } else {
-                    progress.show(event)?;
-                }
-            }
-            if page.get("nextToken").is_none() {
-                break;
-            }
-        }
-        if described["status"] != "RUNNING" {
-            return end(&described, as_json);
-        }
-        tokio::time::sleep(WATCH_EVERY).await;
-    }
-}
-
-fn end(execution: &Value, as_json: bool) -> Result<ExitCode, CliError> {
-    let succeeded = execution["status"] == "SUCCEEDED";
-    if as_json {
-        output::bytes(format!("{execution}\n").as_bytes())?;
-    } else {
-        let status = text(execution, "status");
-        match (succeeded, execution["error"].as_str()) {
-            (true, _) => output::remark(format_args!("nigh: {}", in_colour(&status))),
-            (false, error) => {
-                let (error, cause) = (error.unwrap_or_default(), text(execution, "cause"));
-                output::remark(format_args!("nigh: {} {error}: {cause}", in_colour(&status)));
-            }
-        }
-        if let Some(out) = execution["output"].as_str() {
-            output::line(printable::shown(&std::io::stdout(), out))?;
-        }
-    }
-    Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// What was shown of a watched execution.
-#[derive(Default)]
-struct Progress {
-    began: Option<f64>,
-    /// When each state was entered last.
-    entered: HashMap<String, f64>,
-    /// Of the map that runs: iterations begun, done and to do.
-    iterations: (u64, u64, u64),
-}
-
-impl Progress {
-    fn show(&mut self, event: &Value) -> Result<(), CliError> {
-        let (kind, at) = (event["type"].as_str().unwrap_or_default(), event["timestamp"].as_f64().unwrap_or_default());
-        let began = *self.began.get_or_insert(at);
-        let detail = |member: &str, field: &str| event[member][field].as_str().unwrap_or_default().to_owned();
-        let words = match kind {
-            _ if kind.ends_with("StateEntered") => {
-                let name = detail("stateEnteredEventDetails", "name");
-                let words = format!("{name}: {}", kind.trim_end_matches("StateEntered").to_lowercase());
-                self.entered.insert(name, at);
-                words
-            }
-            _ if kind.ends_with("StateExited") => {
-                let name = detail("stateExitedEventDetails", "name");
-                let took = self.entered.get(&name).map_or(0.0, |entered| at - entered);
-                format!("{name}: done in {}", output::duration((took.max(0.0) * 1e6) as u64))
-            }
-            "MapStateStarted" => {
-                self.iterations = (0, 0, event["mapStateStartedEventDetails"]["length"].as_u64().unwrap_or_default());
-                format!("{} iterations", self.iterations.2)
-            }
-            "MapIterationSucceeded" | "MapIterationFailed" => {
-                self.iterations.1 += 1;
-                // A line each would hide all else: on a terminal one line says how many are done.
-                if std::io::stderr().is_terminal() || self.iterations.1 == self.iterations.2 {
-                    output::remark(format_args!("  {} of {} iterations", self.iterations.1, self.iterations.2));
-                }
-                return Ok(());
-            }
-            "LambdaFunctionFailed" => format!("failed: {}", detail("lambdaFunctionFailedEventDetails", "error")),
-            "TaskFailed" => format!("failed: {}", detail("taskFailedEventDetails", "error")),
-            "LambdaFunctionTimedOut" | "TaskTimedOut" => "timed out".to_owned(),
-            _ => return Ok(()),
-        };
-        output::line(format_args!(
-            "{:>9} {}",
-            output::duration(((at - began).max(0.0) * 1e6) as u64),
-            printable::shown(&std::io::stdout(), &words)
-        ))
-    }
 }

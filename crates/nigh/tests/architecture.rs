@@ -120,14 +120,14 @@ fn the_vocabulary_touches_nothing() {
     }
 }
 
-/// The text of every Rust file below `folder`.
-fn sources(folder: &Path, into: &mut String) {
+/// Calls `see` with the path and the text of each Rust file below `folder`.
+fn each_source(folder: &Path, see: &mut dyn FnMut(&Path, &str)) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() && path.file_name() != Some("target".as_ref()) {
-            sources(&path, into);
+            each_source(&path, see);
         } else if path.extension() == Some("rs".as_ref()) {
-            into.push_str(&std::fs::read_to_string(path).unwrap());
+            see(&path, &std::fs::read_to_string(&path).unwrap());
         }
     }
 }
@@ -136,7 +136,7 @@ fn sources(folder: &Path, into: &mut String) {
 fn every_promise_names_tests_that_exist() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut code = String::new();
-    sources(&project.join("crates"), &mut code);
+    each_source(&project.join("crates"), &mut |_, text| code.push_str(text));
     let promises = std::fs::read_to_string(project.join("SEMANTICS.md")).unwrap();
     let rows: Vec<&str> = promises.lines().filter(|line| line.starts_with("| ") && line.contains('`')).collect();
     assert!(rows.len() > 20, "the tables of promises are not read");
@@ -149,16 +149,6 @@ fn every_promise_names_tests_that_exist() {
         }
     }
 }
-
-/// Top-level modules of a crate that import each other in a circle, as the crate's name and the modules by name. None may
-/// be added; who cuts one removes its line.
-const CIRCLES: [&str; 5] = [
-    "nigh-node: backup instance state_folder",
-    "nigh-node: cluster status",
-    "nigh-rpc: accept answering connect incoming meters peers pool server",
-    "nigh-rpc: certificates security",
-    "nigh-stores: answer connections wire",
-];
 
 /// The first names of the paths that begin with `crate::` in `text`: of a group, each one's.
 fn names_below_crate(text: &str) -> BTreeSet<String> {
@@ -291,7 +281,7 @@ fn reach(arrows: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<St
 }
 
 #[test]
-fn no_circle_is_added_between_the_modules_of_a_crate() {
+fn no_modules_of_a_crate_import_each_other_in_a_circle() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut circles = BTreeSet::new();
     for (name, _) in FLOORS {
@@ -306,5 +296,53 @@ fn no_circle_is_added_between_the_modules_of_a_crate() {
             }
         }
     }
-    assert_eq!(circles, CIRCLES.map(str::to_owned).into(), "circles that are there, and those that are known");
+    assert!(circles.is_empty(), "modules import each other in circles: {circles:#?}");
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// The name and the lines of each test function of a file.
+fn tests_of(text: &str) -> Vec<(String, Vec<&str>)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut tests = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let line = line.trim_start();
+        if !line.starts_with("#[test]") && !line.starts_with("#[tokio::test") {
+            continue;
+        }
+        let body: Vec<&str> = lines[at..].iter().copied().skip_while(|line| !line.contains("fn ")).collect();
+        let head = body[0];
+        let name = head.split_once("fn ").unwrap().1.split('(').next().unwrap().to_owned();
+        let end = body.iter().position(|line| indent(line) == indent(head) && line.trim() == "}").unwrap_or(0);
+        tests.push((name, body[..=end].to_vec()));
+    }
+    tests
+}
+
+/// A helper that decides whether a test can run gets its name, for the line `SKIPPED: name: reason`, which `make test` counts.
+#[test]
+fn a_test_that_returns_early_says_that_it_is_skipped_by_its_own_name() {
+    let mut faults = Vec::new();
+    each_source(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap(), &mut |path, text| {
+        for (name, lines) in tests_of(text) {
+            let body = lines.join("\n");
+            let names_itself = body.contains(&format!("\"{name}\"")) || body.contains(&format!("SKIPPED: {name}:"));
+            // Deeper ones end a loop that waits, whose test panics behind it.
+            let returns = lines.iter().any(|line| {
+                let ends = line.trim() == "return;" || line.trim_end().ends_with("else { return };");
+                ends && indent(line) <= indent(lines[0]) + 8
+            });
+            let is_parent = body.contains("std::env::var") || body.contains("wait_with_output");
+            if returns && !names_itself && !is_parent {
+                faults.push(format!("{}: {name} returns early and does not name itself", path.display()));
+            }
+            let other = body.split("let test = \"").nth(1).and_then(|rest| rest.split('"').next());
+            if other.is_some_and(|other| other != name) {
+                faults.push(format!("{}: {name} calls itself {}", path.display(), other.unwrap_or_default()));
+            }
+        }
+    });
+    assert!(faults.is_empty(), "{faults:#?}");
 }

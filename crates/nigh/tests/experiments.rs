@@ -21,6 +21,16 @@ fn experiment(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_nigh")).arg("experiment").args(arguments).current_dir(project()).output().unwrap()
 }
 
+/// What has to be installed first, if the command did not begin for want of it: its error then names an installer, which no
+/// fault of Nigh does.
+fn not_installed(output: &Output) -> Option<String> {
+    let installers = ["`make deps`", "`make peers`", "scripts/install-", "run this as root", "as root, where cgroups"];
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let named = installers.iter().any(|installer| complaint.contains(installer));
+    let began = output.status.success() || !output.stdout.is_empty();
+    (named && !began).then(|| complaint.trim().to_owned())
+}
+
 fn json(output: &Output) -> Value {
     let complaint = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaint}"))
@@ -34,10 +44,10 @@ fn a_single_function_is_measured_against_swift_and_redis_with_its_ceiling() {
     let page = folder.path().join("single.html");
     let page = page.to_str().unwrap();
     let output = experiment(&["single", "--quick", "--only", "wand_edge", "--sizes", "16k", "--json", "--html", page]);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    if complaint.contains("is missing") || complaint.contains("Nigh as root") {
-        return println!("SKIPPED: {test}: {}", complaint.trim());
+    if let Some(reason) = not_installed(&output) {
+        return println!("SKIPPED: {test}: {reason}");
     }
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     let report = json(&output);
     assert!(report["machine"]["command"].as_str().unwrap().starts_with("nigh experiment single --quick"), "{report:#}");
     assert!(report["machine"]["peers"]["Swift"].as_str().unwrap().contains('.'));
@@ -69,9 +79,8 @@ fn applications_of_several_stages_leave_nothing_between_them_in_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("pipelines.html");
     let output = experiment(&["pipelines", "--quick", "--json", "--html", page.to_str().unwrap()]);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    if complaint.contains("is missing") || complaint.contains("is not installed") {
-        return println!("SKIPPED: {test}: {}", complaint.trim());
+    if let Some(reason) = not_installed(&output) {
+        return println!("SKIPPED: {test}: {reason}");
     }
     let report = json(&output);
     let rows = report["rows"].as_array().unwrap();
@@ -112,10 +121,10 @@ fn the_mixed_load_is_played_alike_by_all_sides_and_none_of_it_fails() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("macro.html");
     let output = experiment(&["macro", "--quick", "--json", "--html", page.to_str().unwrap()]);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    if complaint.contains("is missing") || complaint.contains("is not installed") {
-        return println!("SKIPPED: {test}: {}", complaint.trim());
+    if let Some(reason) = not_installed(&output) {
+        return println!("SKIPPED: {test}: {reason}");
     }
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     let report = json(&output);
     assert!(output.status.success(), "{complaint}");
     assert_eq!((&report["failed"], &report["oom_kills"]), (&Value::from(0), &Value::from(0)), "{report:#}");
@@ -140,10 +149,10 @@ fn a_function_that_grows_while_the_cache_gives_way_answers_every_time() {
     let test = "a_function_that_grows_while_the_cache_gives_way_answers_every_time";
     build_programs();
     let output = experiment(&["shrink-impact", "--quick", "--json"]);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    if complaint.contains("is missing") || complaint.contains("ImageMagick") {
-        return println!("SKIPPED: {test}: {}", complaint.trim());
+    if let Some(reason) = not_installed(&output) {
+        return println!("SKIPPED: {test}: {reason}");
     }
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     let report = json(&output);
     assert_eq!(report["failed"], 0, "{report:#} {complaint}");
     let rows = report["rows"].as_array().unwrap();
@@ -168,10 +177,10 @@ fn the_memory_of_functions_is_profiled_and_a_profile_that_was_cut_off_goes_on() 
     };
     let read = |name: &str| std::fs::read_to_string(folder.path().join(format!("{name}.csv"))).unwrap();
     let first = profile("2");
-    let complaint = String::from_utf8_lossy(&first.stderr).into_owned();
-    if complaint.contains("is missing") {
-        return println!("SKIPPED: {test}: {}", complaint.trim());
+    if let Some(reason) = not_installed(&first) {
+        return println!("SKIPPED: {test}: {reason}");
     }
+    let complaint = String::from_utf8_lossy(&first.stderr).into_owned();
     assert_eq!(json(&first)["failures"], Value::Array(Vec::new()), "{complaint}");
     let before = read("wordcount");
     let cut = before[..before.len() - 20].rfind('\n').unwrap() + 15;
@@ -208,9 +217,8 @@ fn many_functions_are_created_listed_read_again_and_the_last_one_answers() {
     build_programs();
     let bench = ["bench", "functions", "--count", "300", "--json"];
     let output = Command::new(env!("CARGO_BIN_EXE_nigh")).args(bench).current_dir(project()).output().unwrap();
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    if complaint.contains("is missing") {
-        return println!("SKIPPED: {test}: {}", complaint.trim());
+    if let Some(reason) = not_installed(&output) {
+        return println!("SKIPPED: {test}: {reason}");
     }
     let report = json(&output);
     assert_eq!(report["functions"], 300, "{report:#}");
@@ -228,7 +236,7 @@ fn killed_before(store: &str, kills: &str) -> Option<Value> {
     let progress = folder.path().join("crash.state");
     let place = ["--json", "--progress", progress.to_str().unwrap()];
     let output = experiment(&[&["crash", "--store", store, "--kills", kills, "--seconds", "0.8"][..], &place].concat());
-    if String::from_utf8_lossy(&output.stderr).contains("is not installed") {
+    if not_installed(&output).is_some() {
         return None;
     }
     let report = json(&output);
@@ -298,10 +306,10 @@ fn who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing(
     // A guard of each kind, and a control that loses writes: where it did not, the experiment fails.
     let rows = "shadow,minio through,minio none";
     let output = experiment(&["outside", "--seconds", "1.5", "--only", rows, "--json"]);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    if complaint.contains("is missing") {
-        return println!("SKIPPED: {test}: {}", complaint.trim());
+    if let Some(reason) = not_installed(&output) {
+        return println!("SKIPPED: {test}: {reason}");
     }
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{complaint} {}", String::from_utf8_lossy(&output.stdout));
     let report = json(&output);
     assert!(report["machine"]["command"].as_str().unwrap().starts_with("nigh experiment outside"), "{report:#}");

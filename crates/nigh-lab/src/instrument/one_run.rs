@@ -20,7 +20,7 @@ const FOLLOWED_MAX: usize = 1 << 16;
 /// The seed of the pages' places in the simulated memory.
 const FRAMES_SEED: u64 = 1;
 
-/// Why a trace gives no row.
+/// Why a trace gives no training row.
 #[derive(Debug, Error)]
 pub(crate) enum OneRunError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! The form of a backup: a plain tar (POSIX ustar) of regular files whose names say what they are, and no others.
+//! The format of a backup: a plain tar (POSIX ustar) of regular files; each name says what the file is.
 //!
 //! ```text
 //! nigh-backup.json                         `Header`; first
@@ -13,7 +13,7 @@
 //! end.json                                 `End`; last
 //! ```
 //!
-//! No name is ever used as a path: each is parsed into its parts, and must be what these parts are written as.
+//! No name is used as a path: each is parsed into its parts, and must be the only spelling of these parts.
 
 use std::fmt;
 use std::io;
@@ -26,43 +26,43 @@ use nigh_terms::{BucketName, FunctionName, Namespace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The form that this build writes, and the newest that it reads. The first had no events, the second no executions.
+/// The format that this build writes, and the newest that it reads. The first had no events, the second no executions.
 pub const FORMAT: u32 = 3;
-/// Entries between two of sums.
+/// Entries between two entries of sums.
 pub(super) const SUMS_EVERY: usize = 1000;
-/// The longest of each kind of entry that is read into memory.
+/// The largest entry of each kind that is read into memory.
 pub(super) const HEADER_MAX: u64 = 64 << 10;
 pub(super) const SUMS_MAX: u64 = 1 << 20;
 pub(super) const END_MAX: u64 = 1 << 20;
 pub(super) const FILE_MAX: u64 = 1 << 20;
 pub(super) const BUCKET_MAX: u64 = 1 << 20;
-/// The largest model (8 MiB) and the largest document of a function, in base64 and with room.
+/// The largest model (8 MiB) and the largest document of a function, in base64, with a margin.
 pub(super) const REGISTRY_MAX: u64 = 32 << 20;
-/// An event or the record of one, of at most some megabytes, in base64 and with room.
+/// An event or its record, of some megabytes at most, in base64, with a margin.
 pub(super) const EVENTS_MAX: u64 = 32 << 20;
-/// An event of an execution, of at most some megabytes, in base64 and with room.
+/// An event of an execution, of some megabytes at most, in base64, with a margin.
 pub(super) const EXECUTIONS_MAX: u64 = 32 << 20;
 /// The largest archive is 256 MiB (`ArchiveLimits::LAMBDA`).
 pub(super) const CODE_MAX: u64 = 256 << 20;
-/// Documents of one piece of the registry: so many bytes, or one.
+/// Bytes of documents in one piece of the registry; a larger document is a piece alone.
 pub(super) const PIECE: usize = 2 << 20;
-/// Damaged files that are named; further ones are counted.
+/// Damaged files that are named; further ones are only counted.
 pub(super) const DAMAGED_MAX: usize = 100;
 
-/// Why an archive is refused.
+/// Why an archive is rejected.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum ArchiveError {
-    #[error("this is no backup of nigh: {0}")]
+    #[error("this is not a backup of nigh: {0}")]
     Foreign(&'static str),
     #[error(
         "the backup has format {found} and was written by nigh {nigh}; this build reads up to {FORMAT}: restore it \
          with that nigh or a newer one"
     )]
     Newer { found: u32, nigh: String },
-    #[error("the backup ends behind {entries} entries, in the middle: it was cut off; take another copy of it")]
+    #[error("the backup was cut off: it ends after {entries} entries; take another copy of it")]
     Truncated { entries: u64 },
-    #[error("{name} in the backup is not as it was written: {reason}; take another copy of it")]
+    #[error("{name} in the backup is damaged: {reason}; take another copy of it")]
     Corrupt { name: String, reason: String },
     #[error("reading the backup: {0}")]
     Read(io::Error),
@@ -77,7 +77,7 @@ pub struct Header {
     pub format: u32,
     /// That build's version.
     pub nigh: String,
-    /// When it was begun, RFC 3339.
+    /// When the backup began, RFC 3339.
     pub created: String,
     /// Whether the clients' keys are in it.
     pub keys: bool,
@@ -85,7 +85,7 @@ pub struct Header {
     pub objects: bool,
 }
 
-/// What every format of the header has.
+/// The fields that the header has in every format.
 #[derive(Deserialize)]
 pub(super) struct AnyHeader {
     pub(super) format: u32,
@@ -102,10 +102,10 @@ pub struct DamagedFile {
     pub reason: String,
 }
 
-/// The last entry: how much came before it.
+/// The last entry: it counts the entries before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// Entries, those of sums left out.
+    /// Entries, without those of sums.
     pub entries: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -125,9 +125,9 @@ pub struct End {
     pub buckets: u64,
     /// Objects.
     pub objects: u64,
-    /// Files left out since they were damaged before, the first hundred.
+    /// Files that were left out because they were damaged: the first hundred.
     pub damaged: Vec<DamagedFile>,
-    /// How many of these there were.
+    /// How many files were left out.
     pub damaged_total: u64,
 }
 
@@ -155,7 +155,7 @@ impl From<&StoredDocument> for DocumentText {
 impl DocumentText {
     pub(super) fn decode(self) -> Result<StoredDocument, String> {
         if self.table.contains('\0') {
-            return Err(format!("{:?} is no name of a table", self.table));
+            return Err(format!("{:?} is not a name of a table", self.table));
         }
         let value = BASE64.decode(&self.value).map_err(|error| error.to_string())?;
         let revised = RegistryDocument { value, revision: Revision(self.revision) };
@@ -184,7 +184,7 @@ impl From<&StoredPromise> for EventText {
 impl EventText {
     pub(super) fn decode(self) -> Result<StoredPromise, String> {
         let bytes = |text: &str| BASE64.decode(text).map_err(|error| error.to_string());
-        let id = bytes(&self.id)?.try_into().map_err(|_| format!("{:?} has not 16 bytes", self.id))?;
+        let id = bytes(&self.id)?.try_into().map_err(|_| format!("{:?} is not 16 bytes long", self.id))?;
         Ok(StoredPromise { id, head: bytes(&self.head)?, body: bytes(&self.body)? })
     }
 }
@@ -209,7 +209,7 @@ impl From<&StoredHistory> for ExecutionText {
 impl ExecutionText {
     pub(super) fn decode(self) -> Result<StoredHistory, String> {
         let bytes = |text: &str| BASE64.decode(text).map_err(|error| error.to_string());
-        let id = bytes(&self.id)?.try_into().map_err(|_| format!("{:?} has not 16 bytes", self.id))?;
+        let id = bytes(&self.id)?.try_into().map_err(|_| format!("{:?} is not 16 bytes long", self.id))?;
         Ok(StoredHistory { id, place: self.place, value: bytes(&self.value)? })
     }
 }
@@ -234,7 +234,7 @@ impl StateFile {
     }
 }
 
-/// What code it is.
+/// The kind of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeTree {
     /// Of functions.
@@ -252,7 +252,7 @@ impl CodeTree {
     }
 }
 
-/// What an entry is.
+/// The name of an entry, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EntryName {
     Header,
@@ -322,7 +322,7 @@ impl FromStr for EntryName {
             },
             _ => return Err(()),
         };
-        // One spelling each.
+        // Only one spelling is valid.
         if parsed.to_string() == text { Ok(parsed) } else { Err(()) }
     }
 }

@@ -1,8 +1,8 @@
-//! Reads an archive in one pass, and tells a sink what is in it; the last word, that all of it was as it was written,
-//! is `Ok`. A sink must not let anything take effect before that.
+//! Reads an archive in one pass and gives its content to a sink. Only `Ok` at the end says that the archive is whole and
+//! undamaged: a sink must not let anything take effect before that.
 //!
-//! Every entry must have a known name, stand where it may, be no longer than its kind may be, and match its checksum;
-//! the end must count what came. So a copy that was cut off or changed is noticed wherever that was.
+//! Every entry must have a known name, a permitted place and length, and match its checksum; the last entry must count the
+//! entries. So the reader notices a copy that was cut off or changed anywhere.
 
 use std::io::{self, Read};
 
@@ -18,9 +18,9 @@ use super::archive::{
 };
 use super::writer::DigestingReader;
 
-/// What is told of an archive, in its order. `E` is why it stops.
+/// Receives the content of an archive, in order. `E` is why the sink stops.
 pub trait Sink<E> {
-    /// What kind of archive it is; first.
+    /// The header; first.
     fn header(&mut self, _: &Header) -> Result<(), E> {
         Ok(())
     }
@@ -48,25 +48,25 @@ pub trait Sink<E> {
     fn bucket(&mut self, _: &Namespace, _: &BucketName, _description: &[u8]) -> Result<(), E> {
         Ok(())
     }
-    /// An object's file. What is not read of it is passed over.
+    /// An object's file. The reader skips bytes that the sink does not read.
     fn object(&mut self, _: &Namespace, _: &BucketName, _: &mut dyn Read) -> Result<(), E> {
         Ok(())
     }
-    /// So many bytes have been read.
+    /// The reader has read `bytes` bytes.
     fn progress(&mut self, _bytes: u64) {}
 }
 
-/// Takes no notice: an archive is only verified.
+/// Ignores the content: the archive is only verified.
 #[derive(Debug)]
 pub struct Verify;
 
 impl Sink<ArchiveError> for Verify {}
 
-/// What has been seen of an archive.
+/// What the reader has seen of an archive.
 #[derive(Default)]
 struct ArchiveProgress {
     end: End,
-    /// The sums that the archive's own must be.
+    /// The sums that the next entry of sums must have.
     sums: String,
     sums_pending: usize,
     sums_read: u32,
@@ -88,7 +88,7 @@ fn corrupt(name: impl ToString, reason: impl ToString) -> ArchiveError {
 pub fn read<E: From<ArchiveError>>(input: impl Read, sink: &mut dyn Sink<E>) -> Result<(Header, End), E> {
     let mut archive = tar::Archive::new(input);
     let (mut seen, mut header) = (ArchiveProgress::default(), None::<Header>);
-    // Raw: the extensions of tar, whose lengths have no limit, are refused as what they are.
+    // Raw: the extensions of tar have unlimited lengths, and are rejected as unknown entries.
     let entries = archive.entries().map_err(ArchiveError::Read)?.raw(true);
     for entry in entries {
         let mut entry = entry.map_err(|error| broken(error, &seen, header.is_some()))?;
@@ -124,11 +124,11 @@ pub fn read<E: From<ArchiveError>>(input: impl Read, sink: &mut dyn Sink<E>) -> 
     if header.is_none() { Err(ArchiveError::Foreign("it is empty").into()) } else { Err(seen.truncated().into()) }
 }
 
-/// What a failure to find the next entry means.
+/// The error for a failure to find the next entry.
 fn broken(error: io::Error, seen: &ArchiveProgress, begun: bool) -> ArchiveError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof if begun => seen.truncated(),
-        // tar's words for a header that is none.
+        // tar's message for an invalid header.
         io::ErrorKind::Other | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput if begun => {
             let words = error.to_string();
             if words.contains("unexpected EOF") || words.contains("failed to read entire block") {
@@ -156,7 +156,24 @@ fn json<T: DeserializeOwned>(name: &EntryName, bytes: &[u8]) -> Result<T, Archiv
     serde_json::from_slice(bytes).map_err(|error| corrupt(name, error))
 }
 
-/// The whole of an entry that may have at most `limit` bytes, and its digest.
+/// The rows of the piece `number`, which must follow the piece `last`.
+fn next_rows<T: DeserializeOwned, R>(
+    name: &EntryName,
+    number: u32,
+    last: &mut u32,
+    bytes: &[u8],
+    decode: impl Fn(T) -> Result<R, String>,
+) -> Result<Vec<R>, ArchiveError> {
+    if number != *last + 1 {
+        return Err(corrupt(name, "it is out of order"));
+    }
+    *last = number;
+    let texts: Vec<T> = json(name, bytes)?;
+    let rows: Result<Vec<R>, String> = texts.into_iter().map(decode).collect();
+    rows.map_err(|reason| corrupt(name, reason))
+}
+
+/// The content of an entry of at most `limit` bytes, and its digest.
 fn small<R: Read>(
     name: &EntryName,
     entry: &mut tar::Entry<'_, R>,
@@ -165,7 +182,7 @@ fn small<R: Read>(
 ) -> Result<(Vec<u8>, String), ArchiveError> {
     let length = entry.size();
     if length > limit {
-        return Err(corrupt(name, format_args!("it has {length} bytes, at most {limit} are read")));
+        return Err(corrupt(name, format_args!("it has {length} bytes, {limit} are permitted")));
     }
     let mut bytes = Vec::new();
     entry.read_to_end(&mut bytes).map_err(ArchiveError::Read)?;
@@ -215,7 +232,7 @@ impl ArchiveProgress {
         let digest = match name {
             EntryName::Object { namespace, bucket, number } => {
                 if self.bucket.as_ref().is_none_or(|(of, name)| of != namespace || name != bucket) {
-                    return Err(corrupt(name, "it does not stand behind its bucket").into());
+                    return Err(corrupt(name, "it does not follow its bucket").into());
                 }
                 if *number != self.end.objects + 1 {
                     return Err(corrupt(name, "it is out of order").into());
@@ -225,7 +242,7 @@ impl ArchiveProgress {
                 let told = sink.object(namespace, bucket, &mut body);
                 io::copy(&mut body, &mut io::sink()).map_err(ArchiveError::Read)?;
                 let (digest, read) = body.finish();
-                // A sink that stops at half an object was told too little.
+                // A sink may have stopped because the object was cut off.
                 if read != length {
                     return Err(self.truncated().into());
                 }
@@ -259,40 +276,22 @@ impl ArchiveProgress {
     ) -> Result<(), E> {
         match name {
             EntryName::Registry(number) => {
-                if *number != self.pieces + 1 {
-                    return Err(corrupt(name, "it is out of order").into());
-                }
-                self.pieces += 1;
-                let texts: Vec<DocumentText> = json(name, bytes)?;
-                let documents: Result<Vec<_>, _> = texts.into_iter().map(DocumentText::decode).collect();
-                let documents = documents.map_err(|reason| corrupt(name, reason))?;
+                let documents = next_rows(name, *number, &mut self.pieces, bytes, DocumentText::decode)?;
                 self.end.documents += documents.len() as u64;
                 sink.documents(documents)
             }
             EntryName::Events(number) => {
-                if *number != self.event_pieces + 1 {
-                    return Err(corrupt(name, "it is out of order").into());
-                }
-                self.event_pieces += 1;
-                let texts: Vec<EventText> = json(name, bytes)?;
-                let events: Result<Vec<_>, _> = texts.into_iter().map(EventText::decode).collect();
-                let events = events.map_err(|reason| corrupt(name, reason))?;
+                let events = next_rows(name, *number, &mut self.event_pieces, bytes, EventText::decode)?;
                 self.end.events += events.len() as u64;
                 sink.events(events)
             }
             EntryName::Executions(number) => {
-                if *number != self.execution_pieces + 1 {
-                    return Err(corrupt(name, "it is out of order").into());
-                }
-                self.execution_pieces += 1;
-                let texts: Vec<ExecutionText> = json(name, bytes)?;
-                let rows: Result<Vec<_>, _> = texts.into_iter().map(ExecutionText::decode).collect();
-                let rows = rows.map_err(|reason| corrupt(name, reason))?;
+                let rows = next_rows(name, *number, &mut self.execution_pieces, bytes, ExecutionText::decode)?;
                 self.end.executions += rows.len() as u64;
                 sink.executions(rows)
             }
             EntryName::File(StateFile::Credentials) if !header.keys => {
-                Err(corrupt(name, "the backup is said to have no keys").into())
+                Err(corrupt(name, "the header says that the backup has no keys").into())
             }
             EntryName::File(file) => sink.file(*file, bytes),
             EntryName::Code { tree, namespace, name, version } => {
@@ -304,7 +303,7 @@ impl ArchiveProgress {
                 self.bucket = Some((namespace.clone(), bucket.clone()));
                 sink.bucket(namespace, bucket, bytes)
             }
-            other => Err(corrupt(other, "it may not stand here").into()),
+            other => Err(corrupt(other, "it is not permitted here").into()),
         }
     }
 
@@ -331,6 +330,6 @@ impl ArchiveProgress {
         }
         let sums = hex(&self.all_sums.clone().finalize());
         let seen = End { sums, damaged: told.damaged.clone(), damaged_total: told.damaged_total, ..self.end.clone() };
-        if seen == *told { Ok(()) } else { Err(corrupt(EntryName::End, "it does not count what is there")) }
+        if seen == *told { Ok(()) } else { Err(corrupt(EntryName::End, "its counts do not match the entries")) }
     }
 }

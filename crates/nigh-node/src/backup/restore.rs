@@ -1,7 +1,8 @@
-//! Makes a state folder of a backup: all of it aside first, verified to its end, then in place by renames (`placing`).
+//! Makes a state folder from a backup: beside the old state first, verified to its end, then in place by renames
+//! (`placing`).
 //!
-//! Until the last checksum has matched nothing of what is there is touched, and a crash leaves what was there. What
-//! the archive does not hold is kept: settings and objects stay if it has none, as does the machine's own number.
+//! Until the last checksum has matched, the old state is untouched, also after a crash. Settings and objects stay if the
+//! archive has none; the number in `instance` always stays.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,15 +20,15 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::archive::{ArchiveError, CodeTree, End, Header, StateFile};
-use super::placing::{self, Plan};
 use super::reader::{Sink, read};
 use super::source::LAYERS;
+use crate::state_folder::placing::{self, Plan};
 use crate::state_folder::{self, StateFolderError, StatePaths};
 
-/// The folder of the directory store, unless the settings say another.
+/// The folder of the directory store, unless the settings name another.
 const OBJECTS: &str = "objects";
 
-/// Why a state is not restored.
+/// Why a restore fails.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum RestoreError {
@@ -36,7 +37,7 @@ pub enum RestoreError {
     #[error(transparent)]
     StateFolder(#[from] StateFolderError),
     #[error(
-        "{root} is not empty ({found}); choose another folder with --state, or move what is there aside with --force"
+        "{root} is not empty ({found}); choose another folder with --state, or move its content aside with --force"
     )]
     NotEmpty { root: PathBuf, found: String },
     #[error(transparent)]
@@ -45,30 +46,30 @@ pub enum RestoreError {
     Registry(#[from] RegistryError),
     #[error(transparent)]
     Code(#[from] CodeStoreError),
-    #[error("the code of {namespace}/{name} in the backup is not what its name says; take another copy of it")]
+    #[error("the code of {namespace}/{name} in the backup does not match its name; take another copy of the backup")]
     OtherCode { namespace: Namespace, name: FunctionName },
     #[error(transparent)]
     Objects(#[from] CopyError),
 }
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Clone, Debug, Serialize)]
 pub struct RestoreResult {
     /// The state folder.
     pub state: PathBuf,
-    /// What the backup says of itself.
+    /// The backup's header.
     pub backup: Header,
-    /// What was in it.
+    /// The counts of its content.
     pub restored: End,
-    /// Where what was there before is now, if there was something.
+    /// Where the old state is now, if there was one.
     pub moved_away: Option<PathBuf>,
 }
 
-/// Makes the state folder `root` of the backup `input`; told of bytes by `progress`. Blocks.
+/// Makes the state folder `root` from the backup `input`; reports read bytes to `progress`. Blocks.
 ///
 /// # Errors
-/// If the folder is held or not empty (unless `force`), the backup is not whole, or the system refuses. Then what was
-/// there is there.
+/// If the folder is held or not empty (unless `force`), the backup is damaged, or the system refuses. Then the old state
+/// stays.
 pub fn restore(
     input: impl Read,
     root: &Path,
@@ -78,7 +79,7 @@ pub fn restore(
 ) -> Result<RestoreResult, RestoreError> {
     let _lock = state_folder::hold(root)?;
     placing::complete(root)?;
-    // The state file is closed behind it.
+    // The new state file is closed at the end of this statement.
     let outcome = RestoreTarget::begin(root, force, progress).and_then(|mut making| read(input, &mut making));
     let (backup, restored) = match outcome {
         Ok(both) => both,
@@ -94,14 +95,14 @@ pub fn restore(
     Ok(RestoreResult { state: root.to_owned(), backup, restored, moved_away })
 }
 
-/// What stays in the state folder, since the backup does not replace it.
+/// The names in the state folder that the backup does not replace.
 fn kept(backup: &Header) -> Vec<&'static str> {
     let settings = (!backup.keys).then_some(StateFile::Settings.name());
     let objects = (!backup.objects).then_some(OBJECTS);
     settings.into_iter().chain(objects).collect()
 }
 
-/// A state being made.
+/// The new state while it is made.
 struct RestoreTarget<'a> {
     root: &'a Path,
     paths: StatePaths,

@@ -1,8 +1,8 @@
-//! What of a node goes into a backup, and in which order; the node may run and change meanwhile.
+//! Which parts of a node go into a backup, and in which order; the node may run meanwhile.
 //!
-//! The registry, the events and the executions are of one moment. Code that was replaced since stays on disk as long as the backup takes, so that all
-//! code of that moment is in it. Each object is whole, as it was at some moment while the backup was made; one that
-//! was acknowledged before and not changed since is in it.
+//! The registry, the events and the executions are of one moment. Code that is replaced after that moment stays on disk
+//! until the backup ends, so the backup has all code of the moment. Each object is whole, as of some moment during the
+//! backup; an object that was acknowledged before and has not changed is included.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,10 +22,10 @@ use super::writer::ArchiveWriter;
 use crate::config::{Settings, StoreKind};
 use crate::state_folder::StatePaths;
 
-/// The folder of layers below that of functions.
+/// The folder of layers, below the folder of functions.
 pub(super) const LAYERS: &str = "layers";
 
-/// What shall be in a backup beside functions, models, events, executions and lives.
+/// The optional parts of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackupScope {
@@ -60,19 +60,19 @@ pub enum BackupError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// A node's state, to be backed up.
+/// The state of a node, for a backup.
 #[derive(Clone)]
 pub struct BackupSource {
     registry: LocalRegistry,
     paths: StatePaths,
-    /// The directory store; else what store there is.
+    /// The folder of the directory store, or the kind of another store.
     objects: Result<PathBuf, String>,
     journal: PathBuf,
     functions: Option<FunctionStore>,
 }
 
 impl BackupSource {
-    /// The state of the node with these settings; `functions` of one that runs.
+    /// The state of the node with these settings; `functions` is given if the node runs.
     #[must_use]
     pub fn new(
         registry: LocalRegistry,
@@ -87,7 +87,7 @@ impl BackupSource {
         Self { registry, paths, objects, journal: settings.writes.journal.clone(), functions }
     }
 
-    /// Whether `scope` can be had here, before anything is written.
+    /// Checks that this node can back up `scope`, before anything is written.
     ///
     /// # Errors
     /// `NotOurs`.
@@ -101,7 +101,7 @@ impl BackupSource {
     /// Writes the backup to `to`. Blocks.
     ///
     /// # Errors
-    /// If something cannot be read or written; then the archive has no end, and every reader says so.
+    /// If something cannot be read or written; then the archive has no last entry, and readers reject it.
     pub fn write<W: Write>(&self, scope: BackupScope, created: Timestamp, to: W) -> Result<W, BackupError> {
         self.check(scope)?;
         if scope.objects && self.functions.is_none() {
@@ -119,7 +119,7 @@ impl BackupSource {
             self.add_file(&mut writer, StateFile::Credentials)?;
             self.add_file(&mut writer, StateFile::Settings)?;
         }
-        // Before the registry's moment: what it names then stays.
+        // Taken before the registry is read: code that it names stays on disk.
         let _hold = self.functions.as_ref().map(FunctionStore::hold_code);
         self.add_registry(&mut writer, scope)?;
         let functions = self.paths.functions();
@@ -131,7 +131,7 @@ impl BackupSource {
         Ok(writer.finish()?)
     }
 
-    /// Of a node that does not run: all that was acknowledged must be in the store. One that runs has seen to it.
+    /// Checks that the journal of a stopped node has no unpushed writes. A running node has pushed them.
     fn check_journal(&self) -> Result<(), BackupError> {
         let writes = inspect(&self.journal)?.records.iter().filter(|found| !found.stored).count();
         if writes == 0 { Ok(()) } else { Err(BackupError::Waiting { writes, path: self.journal.clone() }) }
@@ -174,7 +174,7 @@ impl BackupSource {
             let failed = |source| BackupError::Io { path: stored.path.clone(), source };
             let file = match File::open(&stored.path) {
                 Ok(file) => file,
-                // A deployment that failed, and took its code back.
+                // A failed deployment has removed its code.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed(error)),
             };

@@ -171,9 +171,9 @@ fn what_is_no_backup_or_a_newer_one_or_leads_outside_is_refused_by_name() {
     let regular = tar::EntryType::Regular;
     let first = ("nigh-backup.json", regular, HEADER);
     let said = |archive: &[u8]| verify(archive).unwrap_err().to_string();
-    assert!(said(b"").contains("no backup of nigh"));
-    assert!(said(&[7; 4096]).contains("no backup of nigh"));
-    assert!(said(&tar_of(&[("a.txt", regular, b"x")])).contains("no backup of nigh"));
+    assert!(said(b"").contains("not a backup of nigh"));
+    assert!(said(&[7; 4096]).contains("not a backup of nigh"));
+    assert!(said(&tar_of(&[("a.txt", regular, b"x")])).contains("not a backup of nigh"));
     let newer = br#"{"format":9,"nigh":"7.3.1","what":[]}"#;
     let words = said(&tar_of(&[("nigh-backup.json", regular, newer)]));
     assert!(words.contains("7.3.1") && words.contains("format 9"), "{words}");
@@ -186,5 +186,5 @@ fn what_is_no_backup_or_a_newer_one_or_leads_outside_is_refused_by_name() {
         assert!(words.contains("no backup has such an entry"), "{kind:?}: {words}");
     }
     assert!(said(&tar_of(&[first, first])).contains("twice"));
-    assert!(said(&tar_of(&[first, ("objects/a/data/1", regular, b"x")])).contains("behind its bucket"));
+    assert!(said(&tar_of(&[first, ("objects/a/data/1", regular, b"x")])).contains("follow its bucket"));
 }

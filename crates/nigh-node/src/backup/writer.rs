@@ -1,7 +1,7 @@
-//! Writes an archive, entry by entry, to any stream; nothing is held in memory but the entry's name.
+//! Writes an archive, entry by entry, to any stream.
 //!
-//! The checksum of an entry stands behind it, among those of its neighbours, so that a stream need not be gone back
-//! over. What is begun and not finished has no `end.json`, by which a reader knows it.
+//! The checksum of an entry follows it in a later entry, so a stream needs no seeking. An unfinished archive has no
+//! `end.json`, and readers reject it.
 
 use std::io::{self, Read, Write};
 
@@ -29,7 +29,7 @@ pub(super) struct ArchiveWriter<W: Write> {
     executions: Pieces<ExecutionText>,
 }
 
-/// What goes into entries of about `PIECE` bytes.
+/// Collects rows into entries of about `PIECE` bytes.
 struct Pieces<T> {
     number: u32,
     piece: Vec<T>,
@@ -41,7 +41,7 @@ impl<T> Pieces<T> {
         Self { number: 0, piece: Vec::new(), bytes: 0 }
     }
 
-    /// Adds `one` of so many bytes. The piece that was full before, and its number.
+    /// Adds `one` of `bytes` bytes. Gives the previous piece and its number, if that is full.
     fn add(&mut self, one: T, bytes: usize) -> Option<(u32, Vec<T>)> {
         let full = if self.bytes + bytes > PIECE { self.end() } else { None };
         self.piece.push(one);
@@ -60,7 +60,7 @@ impl<T> Pieces<T> {
     }
 }
 
-/// A reader that digests what goes through, and counts it.
+/// A reader that counts and digests the bytes.
 pub(super) struct DigestingReader<R> {
     inner: R,
     digest: Sha256,
@@ -88,7 +88,7 @@ impl<R: Read> Read for DigestingReader<R> {
 }
 
 impl<W: Write> ArchiveWriter<W> {
-    /// Begins one.
+    /// Starts an archive.
     pub(super) fn begin(to: W, header: &Header, created: Timestamp) -> Result<Self, ArchiveError> {
         let mut writer = Self {
             tar: tar::Builder::new(to),
@@ -171,7 +171,7 @@ impl<W: Write> ArchiveWriter<W> {
         }
     }
 
-    /// No document, no event and no execution follows.
+    /// Writes the last pieces of documents, events and executions.
     pub(super) fn end_pieces(&mut self) -> Result<(), ArchiveError> {
         if let Some((number, piece)) = self.documents.end() {
             self.add_json(&EntryName::Registry(number), &piece)?;
@@ -185,7 +185,7 @@ impl<W: Write> ArchiveWriter<W> {
         }
     }
 
-    /// Says that a file is left out.
+    /// Notes a file that is left out.
     pub(super) fn damaged(&mut self, path: String, reason: String) {
         self.end.damaged_total += 1;
         if self.end.damaged.len() < DAMAGED_MAX {
@@ -201,7 +201,7 @@ impl<W: Write> ArchiveWriter<W> {
         self.append(&EntryName::Sums(self.sums_written), sums.len() as u64, sums.as_bytes()).map(drop)
     }
 
-    /// Ends it. The bytes have gone to the stream then.
+    /// Ends the archive and flushes the stream.
     pub(super) fn finish(mut self) -> Result<W, ArchiveError> {
         if self.sums_pending > 0 {
             self.add_sums()?;

@@ -24,7 +24,7 @@ pub struct Lines {
     buffer: BytesMut,
 }
 
-/// An answer of any length.
+/// An answer of any length, in pieces.
 pub struct Pieces {
     target: Target,
     body: Incoming,
@@ -37,10 +37,10 @@ impl AdminClient {
         Self { target: Target::Unix(socket.to_owned()) }
     }
 
-    /// What stands at `path` (with its query), as JSON.
+    /// The JSON document at `path` (with its query).
     ///
     /// # Errors
-    /// As the node refuses, or answers what is no `T`.
+    /// If the node rejects it, or its answer is not a `T`.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.document(&self.text(path).await?)
     }
@@ -50,55 +50,40 @@ impl AdminClient {
             .map_err(|error| ClientError::Answer { endpoint: self.target.name(), reason: error.to_string() })
     }
 
-    /// What stands at `path`, as it is.
-    ///
-    /// # Errors
-    /// As the node refuses.
+    /// The text at `path`.
     pub async fn text(&self, path: &str) -> Result<Bytes, ClientError> {
         let body = self.call(Method::GET, path, Bytes::new()).await?;
         self.target.collect(body).await
     }
 
-    /// Asks for `path` to be done; what the node says of it.
+    /// Posts to `path`; gives the node's answer.
     ///
     /// # Errors
-    /// As the node refuses, or answers what is no `T`.
+    /// If the node rejects it, or its answer is not a `T`.
     pub async fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         let body = self.call(Method::POST, path, Bytes::new()).await?;
         self.document(&self.target.collect(body).await?)
     }
 
-    /// Gives `path` a document.
-    ///
-    /// # Errors
-    /// As the node refuses.
+    /// Posts a document to `path`.
     pub async fn give<T: Serialize>(&self, path: &str, document: &T) -> Result<(), ClientError> {
         let body = self.call(Method::POST, path, json(document)?).await?;
         self.target.collect(body).await.map(drop)
     }
 
-    /// Gives `path` a document, and takes the lines that come of it.
-    ///
-    /// # Errors
-    /// As the node refuses.
+    /// Posts a document to `path`; gives the lines of the answer.
     pub async fn give_for_lines<T: Serialize>(&self, path: &str, document: &T) -> Result<Lines, ClientError> {
         let body = self.call(Method::POST, path, json(document)?).await?;
         Ok(Lines { target: self.target.clone(), body, buffer: BytesMut::new() })
     }
 
-    /// What stands at `path`, piece by piece, however much it is.
-    ///
-    /// # Errors
-    /// As the node refuses.
+    /// The bytes at `path`, piece by piece.
     pub async fn pieces(&self, path: &str) -> Result<Pieces, ClientError> {
         let body = self.call(Method::GET, path, Bytes::new()).await?;
         Ok(Pieces { target: self.target.clone(), body })
     }
 
-    /// The lines that come from `path` until the node ends them.
-    ///
-    /// # Errors
-    /// As the node refuses.
+    /// The lines at `path`, until the node ends them.
     pub async fn lines(&self, path: &str) -> Result<Lines, ClientError> {
         let body = self.call(Method::GET, path, Bytes::new()).await?;
         Ok(Lines { target: self.target.clone(), body, buffer: BytesMut::new() })
@@ -133,7 +118,7 @@ impl Pieces {
     /// The next piece, or none at the end.
     ///
     /// # Errors
-    /// If the answer breaks off.
+    /// If the answer is cut off.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         loop {
             match self.body.frame().await {
@@ -153,7 +138,7 @@ impl Lines {
     /// The next line, or none at the end.
     ///
     /// # Errors
-    /// If the connection breaks, or the line is no `T`.
+    /// If the connection fails, or the line is not a `T`.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ClientError> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {

@@ -1,4 +1,4 @@
-//! One document of any HTTP server of this machine or its network: what a service exports of itself.
+//! Fetches one document of any HTTP server, for example the metrics of a service.
 
 use bytes::Bytes;
 use http::Request;
@@ -6,10 +6,10 @@ use http::Request;
 use super::ClientError;
 use super::http_call::{Target, full};
 
-/// What stands at `url` (`http://host:port/path`), as it is.
+/// The document at `url` (`http://host:port/path`).
 ///
 /// # Errors
-/// If that is no such URL, nobody answers, or the answer is no success.
+/// If the URL has another form, nobody answers, or the answer is an error.
 pub async fn fetch(url: &str) -> Result<Bytes, ClientError> {
     let target = Target::of_url(url)?;
     let request = Request::get(url)

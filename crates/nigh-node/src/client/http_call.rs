@@ -39,9 +39,9 @@ impl Target {
     /// The target of an endpoint URL.
     pub(super) fn of_url(url: &str) -> Result<Self, ClientError> {
         let refused = |why: &str| ClientError::Request(format!("endpoint {url:?}: {why}"));
-        let uri: Uri = url.parse().map_err(|_| refused("this is no URL; write http://host:port"))?;
+        let uri: Uri = url.parse().map_err(|_| refused("this is not a URL; write http://host:port"))?;
         if uri.scheme_str() != Some("http") {
-            return Err(refused("only http:// is spoken here; write http://host:port"));
+            return Err(refused("only http:// is supported; write http://host:port"));
         }
         let authority = uri.authority().ok_or_else(|| refused("no host is named"))?;
         let authority = match authority.port() {
@@ -51,7 +51,7 @@ impl Target {
         Ok(Self::Tcp { url: url.trim_end_matches('/').to_owned(), authority })
     }
 
-    /// For messages.
+    /// The name in messages.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Tcp { url, .. } => url.clone(),
@@ -59,7 +59,7 @@ impl Target {
         }
     }
 
-    /// The host that requests name.
+    /// The host header of requests.
     pub(super) fn authority(&self) -> &str {
         match self {
             Self::Tcp { authority, .. } => authority,
@@ -67,7 +67,7 @@ impl Target {
         }
     }
 
-    /// Sends `request`, whose URI is in full, and returns the head of the answer.
+    /// Sends `request`, whose URI is absolute, and returns the head of the answer.
     pub(super) async fn send(&self, mut request: Request<Payload>) -> Result<Response<Incoming>, ClientError> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
         *request.uri_mut() = path.parse().map_err(|error| ClientError::Request(format!("{path}: {error}")))?;
@@ -98,12 +98,12 @@ impl Target {
     {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.broke(&error))?;
-        // It ends with the answer's last byte, and its errors are those of the body.
+        // The connection ends with the answer's last byte; the body reports its errors.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(|error| self.broke(&error))
     }
 
-    /// An error of the connection, with the reason below hyper's words.
+    /// An error of the connection, with hyper's source as the reason.
     pub(super) fn broke(&self, error: &dyn std::error::Error) -> ClientError {
         let mut reason = error.to_string();
         let mut cause = error.source();

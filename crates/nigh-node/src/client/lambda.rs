@@ -117,17 +117,11 @@ impl LambdaClient {
     }
 
     /// The configuration of the function, as Lambda words it.
-    ///
-    /// # Errors
-    /// As the door refuses.
     pub async fn get(&self, name: &FunctionName) -> Result<Value, ClientError> {
         self.call(Method::GET, &format!("{FUNCTIONS}/{name}/configuration"), None).await
     }
 
     /// The configurations of all functions, by name.
-    ///
-    /// # Errors
-    /// As the door refuses.
     pub async fn list(&self) -> Result<Vec<Value>, ClientError> {
         let mut all = Vec::new();
         let mut marker: Option<String> = None;
@@ -182,9 +176,6 @@ impl LambdaClient {
     }
 
     /// Removes the function.
-    ///
-    /// # Errors
-    /// As the door refuses.
     pub async fn delete(&self, name: &FunctionName) -> Result<(), ClientError> {
         self.call(Method::DELETE, &format!("{FUNCTIONS}/{name}"), None).await.map(drop)
     }
@@ -214,9 +205,6 @@ impl LambdaClient {
     }
 
     /// Reserves so much concurrency for the function; `None` gives it back.
-    ///
-    /// # Errors
-    /// As the door refuses.
     pub async fn reserve(&self, name: &FunctionName, count: Option<u64>) -> Result<(), ClientError> {
         let path = format!("/2017-10-31/functions/{name}/concurrency");
         let done = match count {
@@ -227,9 +215,6 @@ impl LambdaClient {
     }
 
     /// Gives the function a URL for `auth` (`AWS_IAM`, `NONE`), or changes the one that it has: the URL.
-    ///
-    /// # Errors
-    /// As the door refuses.
     pub async fn give_url(&self, name: &FunctionName, auth: &str) -> Result<String, ClientError> {
         let path = format!("/2021-10-31/functions/{name}/url");
         let body = json!({ "AuthType": auth });
@@ -241,9 +226,6 @@ impl LambdaClient {
     }
 
     /// Leaves `payload` to be run by the function, at least once: the request id.
-    ///
-    /// # Errors
-    /// As the door refuses.
     pub async fn invoke_later(&self, name: &FunctionName, payload: Bytes) -> Result<String, ClientError> {
         let request = Request::builder().method(Method::POST).header("x-amz-invocation-type", "Event");
         let (_, headers, _) = self.send(request, &format!("{FUNCTIONS}/{name}/invocations"), payload).await?;

@@ -3,6 +3,7 @@
 //! One connection a request: these are for people and scripts, not for load.
 
 mod admin;
+mod documents;
 mod fetch;
 mod http_call;
 mod lambda;

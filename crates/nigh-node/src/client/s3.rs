@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use bytes::Bytes;
 use futures::StreamExt;
 use http::{Method, Request, Response};
 use http_body::Frame;
@@ -10,103 +9,28 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
 use nigh_terms::{BucketName, ObjectKey};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_util::io::ReaderStream;
 
 use super::ClientError;
+use super::documents::NotificationRules;
 use super::http_call::{Payload, Target, full};
 use super::signer::{PayloadHash, Signer};
 use crate::credentials::Credentials;
 
+pub use super::documents::{BucketEntry, ObjectEntry, ObjectPage};
+
 /// What SigV4 leaves unencoded.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: &AsciiSet = &UNRESERVED.remove(b'/');
-/// The piece that is read from a file and sent at a time.
+/// How many bytes of a file are read and sent at a time.
 const PIECE_BYTES: usize = 256 << 10;
-
-/// A bucket of a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BucketEntry {
-    /// Its name.
-    #[serde(rename(deserialize = "Name"))]
-    pub name: String,
-    /// When it was made, RFC 3339.
-    #[serde(rename(deserialize = "CreationDate"), default)]
-    pub created: String,
-}
-
-/// An object of a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ObjectEntry {
-    /// Its key.
-    #[serde(rename(deserialize = "Key"))]
-    pub key: String,
-    /// Its length in bytes.
-    #[serde(rename(deserialize = "Size"))]
-    pub size: u64,
-    /// When it was written, RFC 3339.
-    #[serde(rename(deserialize = "LastModified"))]
-    pub modified: String,
-    /// Its entity tag.
-    #[serde(rename(deserialize = "ETag"), default)]
-    pub etag: String,
-}
-
-/// A page of a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ObjectPage {
-    /// The objects.
-    pub objects: Vec<ObjectEntry>,
-    /// What several keys share up to the delimiter.
-    pub common_prefixes: Vec<String>,
-    /// Where the next page begins, if there is one.
-    pub next: Option<String>,
-}
 
 /// A client of one namespace at one S3 door.
 pub struct S3Client {
     target: Target,
     signer: Signer,
-}
-
-/// A bucket's notification configuration, as far as functions are told.
-#[derive(Default, Serialize, Deserialize)]
-struct NotificationRules {
-    #[serde(rename = "CloudFunctionConfiguration", default)]
-    rules: Vec<NotificationRule>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct NotificationRule {
-    #[serde(rename = "Id", default)]
-    id: String,
-    #[serde(rename = "CloudFunction")]
-    function: String,
-    #[serde(rename = "Event")]
-    events: Vec<String>,
-    #[serde(rename = "Filter", default, skip_serializing_if = "Option::is_none")]
-    filter: Option<NotificationFilter>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct NotificationFilter {
-    #[serde(rename = "S3Key")]
-    key: KeyFilter,
-}
-
-#[derive(Serialize, Deserialize)]
-struct KeyFilter {
-    #[serde(rename = "FilterRule", default)]
-    rules: Vec<FilterRule>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct FilterRule {
-    #[serde(rename = "Name")]
-    name: String,
-    #[serde(rename = "Value")]
-    value: String,
 }
 
 impl S3Client {
@@ -119,13 +43,10 @@ impl S3Client {
     }
 
     /// The namespace's buckets.
-    ///
-    /// # Errors
-    /// As the door refuses.
     pub async fn list_buckets(&self) -> Result<Vec<BucketEntry>, ClientError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "PascalCase")]
-        struct Answer {
+        struct BucketList {
             #[serde(default)]
             buckets: Buckets,
         }
@@ -134,31 +55,25 @@ impl S3Client {
             #[serde(rename = "Bucket", default)]
             bucket: Vec<BucketEntry>,
         }
-        let answer: Answer = self.document(Method::GET, "/", "").await?;
-        Ok(answer.buckets.bucket)
+        let list: BucketList = self.document(Method::GET, "/", "").await?;
+        Ok(list.buckets.bucket)
     }
 
     /// Makes a bucket.
-    ///
-    /// # Errors
-    /// As the door refuses.
     pub async fn create_bucket(&self, bucket: &BucketName) -> Result<(), ClientError> {
         self.call(Method::PUT, &path(bucket, None), "", full("")).await.map(drop)
     }
 
     /// Removes an empty bucket.
-    ///
-    /// # Errors
-    /// As the door refuses.
     pub async fn delete_bucket(&self, bucket: &BucketName) -> Result<(), ClientError> {
         self.call(Method::DELETE, &path(bucket, None), "", full("")).await.map(drop)
     }
 
-    /// Has a function run on each new object of `bucket` whose key begins with `prefix`. The bucket's other rules stay;
-    /// one for this function and prefix is replaced.
+    /// Makes `bucket` invoke a function for each new object whose key begins with `prefix`. A rule for this function and
+    /// prefix is replaced; other rules stay.
     ///
     /// # Errors
-    /// As the door refuses, also because a rule that is there overlaps.
+    /// If the door rejects it, for example because another rule overlaps.
     pub async fn notify(
         &self,
         bucket: &BucketName,
@@ -167,27 +82,14 @@ impl S3Client {
         prefix: &str,
     ) -> Result<(), ClientError> {
         let mut rules: NotificationRules = self.document(Method::GET, &path(bucket, None), "notification").await?;
-        let id = format!("{function}:{prefix}");
-        rules.rules.retain(|rule| rule.id != id);
-        let filter = NotificationFilter {
-            key: KeyFilter { rules: vec![FilterRule { name: "prefix".to_owned(), value: prefix.to_owned() }] },
-        };
-        rules.rules.push(NotificationRule {
-            id,
-            function: arn.to_owned(),
-            events: vec!["s3:ObjectCreated:*".to_owned()],
-            filter: (!prefix.is_empty()).then_some(filter),
-        });
+        rules.set(function, arn, prefix);
         let document = quick_xml::se::to_string_with_root("NotificationConfiguration", &rules)
             .map_err(|error| ClientError::Request(error.to_string()))?;
         let request = Request::builder().method(Method::PUT).header(http::header::CONTENT_LENGTH, document.len());
         self.send(request, &path(bucket, None), "notification", full(document), PayloadHash::Unsigned).await.map(drop)
     }
 
-    /// Up to 1000 entries of `bucket` below `prefix`, from where the page before ended.
-    ///
-    /// # Errors
-    /// As the door refuses.
+    /// Up to 1000 entries of `bucket` below `prefix`, from the end of the previous page on.
     pub async fn list(
         &self,
         bucket: &BucketName,
@@ -197,7 +99,7 @@ impl S3Client {
     ) -> Result<ObjectPage, ClientError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "PascalCase")]
-        struct Answer {
+        struct ObjectList {
             #[serde(default)]
             contents: Vec<ObjectEntry>,
             #[serde(default)]
@@ -209,7 +111,7 @@ impl S3Client {
         struct Prefix {
             prefix: String,
         }
-        // Keys may hold characters that XML cannot; encoded they all pass.
+        // Keys may have characters that XML cannot carry unencoded.
         let mut query = format!("encoding-type=url&list-type=2&prefix={}", utf8_percent_encode(prefix, UNRESERVED));
         for (name, value) in [("delimiter", delimiter), ("continuation-token", next)] {
             if let Some(value) = value {
@@ -217,23 +119,23 @@ impl S3Client {
                 let _ = write!(query, "&{name}={}", utf8_percent_encode(value, UNRESERVED));
             }
         }
-        let answer: Answer = self.document(Method::GET, &path(bucket, None), &query).await?;
-        let mut objects = answer.contents;
+        let list: ObjectList = self.document(Method::GET, &path(bucket, None), &query).await?;
+        let mut objects = list.contents;
         for object in &mut objects {
             object.key = decode(&object.key);
             object.etag = object.etag.trim_matches('"').to_owned();
         }
         Ok(ObjectPage {
             objects,
-            common_prefixes: answer.common_prefixes.iter().map(|one| decode(&one.prefix)).collect(),
-            next: answer.next_continuation_token,
+            common_prefixes: list.common_prefixes.iter().map(|one| decode(&one.prefix)).collect(),
+            next: list.next_continuation_token,
         })
     }
 
     /// Writes an object of `length` bytes from `from`.
     ///
     /// # Errors
-    /// As the door refuses, or `from` breaks off.
+    /// If the door rejects it, or `from` fails.
     pub async fn put(
         &self,
         bucket: &BucketName,
@@ -254,7 +156,7 @@ impl S3Client {
     /// Writes an object's bytes to `to`; returns how many.
     ///
     /// # Errors
-    /// As the door refuses, the connection breaks, or `to` cannot be written.
+    /// If the door rejects it, the connection fails, or `to` cannot be written.
     pub async fn get(
         &self,
         bucket: &BucketName,
@@ -275,19 +177,7 @@ impl S3Client {
         Ok(written)
     }
 
-    /// Reads a small object into memory.
-    ///
-    /// # Errors
-    /// As the door refuses, or the object is larger than an answer may be.
-    pub async fn get_small(&self, bucket: &BucketName, key: &ObjectKey) -> Result<Bytes, ClientError> {
-        let answer = self.call(Method::GET, &path(bucket, Some(key)), "", full("")).await?;
-        self.target.collect(answer.into_body()).await
-    }
-
     /// Copies an object within the namespace.
-    ///
-    /// # Errors
-    /// As the door refuses.
     pub async fn copy(
         &self,
         from: (&BucketName, &ObjectKey),
@@ -304,9 +194,6 @@ impl S3Client {
     }
 
     /// True if the object is there.
-    ///
-    /// # Errors
-    /// As the door refuses.
     pub async fn exists(&self, bucket: &BucketName, key: &ObjectKey) -> Result<bool, ClientError> {
         match self.call(Method::HEAD, &path(bucket, Some(key)), "", full("")).await {
             Ok(_) => Ok(true),
@@ -315,10 +202,7 @@ impl S3Client {
         }
     }
 
-    /// Deletes an object; also one that is not there.
-    ///
-    /// # Errors
-    /// As the door refuses.
+    /// Deletes an object. An object that does not exist is no error.
     pub async fn delete(&self, bucket: &BucketName, key: &ObjectKey) -> Result<(), ClientError> {
         self.call(Method::DELETE, &path(bucket, Some(key)), "", full("")).await.map(drop)
     }

@@ -24,9 +24,6 @@ impl StatesClient {
     }
 
     /// Does `operation` of the API with `body`.
-    ///
-    /// # Errors
-    /// As the door refuses.
     pub async fn call(&self, operation: &str, body: &Value) -> Result<Value, ClientError> {
         let bytes = bytes::Bytes::from(body.to_string());
         let request = Request::builder()

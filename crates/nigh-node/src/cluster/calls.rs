@@ -1,5 +1,4 @@
-//! The door for other nodes: calls to the keeper of homes are answered here, those of dispatch by who dispatches or runs
-//! invocations, all others by who serves objects.
+//! The door for other nodes: passes each call to the keeper of homes, to dispatch, or to the object memory.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,24 +6,24 @@ use async_trait::async_trait;
 use nigh_dispatch::FIRST_DISPATCH_METHOD;
 use nigh_rpc::{Call, Handler, Hello, Identity, Method, Refusal, RefusalKind, Reply, Role};
 
-use super::newest::{NEWEST, Reigns};
+use super::newest::{NEWEST, OwnEpochs};
 
-/// The numbers of methods from here on are those of who serves objects.
+/// The first method number of the object memory.
 pub const FIRST_OBJECT_METHOD: u16 = 16;
 
 /// Answers the calls of other nodes.
 pub(super) struct Calls {
     pub(super) own: Identity,
-    pub(super) reigns: OnceLock<Reigns>,
+    pub(super) epochs: OnceLock<OwnEpochs>,
     pub(super) objects: OnceLock<Arc<dyn Handler>>,
-    /// A controller's.
+    /// Of a controller.
     pub(super) dispatch: OnceLock<Arc<dyn Handler>>,
-    /// A node's that runs functions.
+    /// Of a node that runs functions.
     pub(super) running: OnceLock<Arc<dyn Handler>>,
 }
 
 impl Calls {
-    /// Who answers a method of dispatch.
+    /// The handler of a method of dispatch.
     fn of_dispatch(&self, number: u16) -> Option<(&Arc<dyn Handler>, &'static Method)> {
         let served = [self.running.get(), self.dispatch.get()];
         served.into_iter().flatten().find_map(|handler| Some((handler, handler.method(number)?)))
@@ -46,18 +45,18 @@ impl Handler for Calls {
         let refused = |why: String| Err(Refusal::new(RefusalKind::Forbidden, why));
         let (ours, theirs) = (self.own.cluster(), peer.identity.cluster());
         if ours != theirs {
-            return refused(format!("this is a node of the cluster {ours}, and you are of {theirs}"));
+            return refused(format!("this is a node of the cluster {ours}, you are of {theirs}"));
         }
         if peer.identity.role() == Role::Operator {
-            return refused("operators speak with a node by its admin socket".to_owned());
+            return refused("operators use the node's admin socket".to_owned());
         }
         self.objects.get().map_or(Ok(()), |objects| objects.admits(peer))
     }
 
     async fn call(&self, call: Call<'_>) -> Result<Reply, Refusal> {
-        let not_yet = || Refusal::new(RefusalKind::Closing, "this node has begun and serves nothing yet");
+        let not_yet = || Refusal::new(RefusalKind::Closing, "this node is starting and serves nothing yet");
         if call.method.number == NEWEST.number {
-            return self.reigns.get().ok_or_else(not_yet)?.answer(&call);
+            return self.epochs.get().ok_or_else(not_yet)?.answer(&call);
         }
         if call.method.number >= FIRST_DISPATCH_METHOD {
             let (handler, _) = self.of_dispatch(call.method.number).ok_or_else(not_yet)?;

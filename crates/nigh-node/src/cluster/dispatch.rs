@@ -1,7 +1,7 @@
 //! Dispatch in a node of a cluster: the calls, the homes and the members that `nigh_dispatch` works with.
 //!
-//! Every process has a dispatcher: behind its doors it hands invocations to the owner of their namespace, and one with the
-//! role `controller` may be that. One with the role `run` takes what owners send it, and reports.
+//! Every process has a dispatcher, which sends invocations to the dispatch owner of their namespace. A process with the
+//! role `controller` may be a dispatch owner. A process with the role `run` runs what owners send it, and reports to them.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ use nigh_terms::{Epoch, ShardId, Token};
 
 use super::ClusterEngine;
 
-/// Each invocation under way is a call under way: as many to one node as one may run.
+/// Each running invocation is a running call; this is the most for one node.
 const CONNECTIONS_MAX: usize = 1024;
-/// Calls that wait for one of them.
+/// Calls that wait for a connection.
 const WAITING_MAX: usize = 16_384;
 
-/// The homes, as the map and the memory of this node know them.
+/// The homes, by this node's map and memory.
 struct Homes {
     map: NatsHomes,
     memory: ObjectMemory,
@@ -72,9 +72,9 @@ impl ClusterEngine {
         Peers::new(self.own.clone(), self.security.clone(), settings)
     }
 
-    /// What this node's doors, events and notifications invoke by: the owners of namespaces, of which this node may be one if
-    /// it has the role `controller`. What clients outside write by `memory` is told to the owners from now on. To be called
-    /// once, when the memory is open; what follows invocations is brought into memories by `prefetches_by`; `Dispatcher::leave` is to be called before `leave`, when the doors take nothing more.
+    /// Starts the dispatcher, by which this node's doors, events and notifications invoke functions. From now on dispatch
+    /// owners hear of writes by clients outside; `prefetches_by` prefetches. Call this once, when the memory is open, and
+    /// call `Dispatcher::leave` after the doors have closed and before `leave`.
     #[must_use]
     pub fn start_dispatch(
         &self,
@@ -103,13 +103,13 @@ impl ClusterEngine {
         );
         memory.set_frontiers(Arc::new(dispatcher.clone()) as Arc<dyn Frontiers>);
         let calls = DispatchCalls { door: None, dispatcher: Some(dispatcher.clone()) };
-        // A second time would change nothing.
+        // A second call changes nothing.
         let _ = self.calls.dispatch.set(Arc::new(calls) as Arc<dyn Handler>);
         dispatcher
     }
 
-    /// This node takes the invocations that owners send it, which `runner` runs, and reports to all controllers. For a node
-    /// with the role `run`; to be called once.
+    /// From now on this node runs the invocations that dispatch owners send it, by `runner`, and reports to all controllers.
+    /// For a node with the role `run`; call this once.
     pub fn start_running(
         &self,
         runner: Arc<dyn RunDispatched>,

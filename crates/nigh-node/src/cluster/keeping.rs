@@ -1,8 +1,8 @@
-//! What a node does next for the homes of shards, from who lives, the map, and what it has. Pure.
+//! What a node does next for the homes of shards, from the members, the map of homes, and its own shards. Pure.
 //!
-//! Each node decides for itself alone: it claims what is to be its own and has no living home, and lets go of what is to be
-//! another's. That two nodes may see different things for a while does no harm: a claim is a compare-and-set, and what
-//! makes a home is the epoch that it takes in the journal.
+//! Each node decides for itself: it claims shards that are placed on it and have no living home, and releases its shards
+//! that are placed elsewhere. Two nodes may see different members for a while, which does no harm: a claim is a
+//! compare-and-set, and only the epoch that a node takes in the journal makes it a home.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,37 +12,37 @@ use nigh_terms::{Incarnation, Monotonic, NodeId, ShardId};
 
 use super::placement::place_homes;
 
-/// How a node stands to a shard.
+/// What a node does with a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardState {
-    /// Something is under way.
+    /// It takes or releases the shard.
     Busy,
-    /// It is its home.
+    /// It is the home.
     Held,
-    /// It could not take it, and tries again then.
+    /// It could not take the shard, and tries again then.
     Waits(Monotonic),
 }
 
-/// What is to be done.
+/// What to do with a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Claim it, take it.
+    /// Claim and take it.
     Take(ShardId),
-    /// Let it go: another is to have it.
+    /// Release it: it is placed on another node.
     LetGo(ShardId),
-    /// Another has it already.
+    /// Another node is its home already.
     Lost(ShardId),
 }
 
-/// What a node knows.
+/// What a node sees.
 pub(super) struct View<'a> {
     pub(super) node: &'a NodeId,
     pub(super) incarnation: Incarnation,
-    /// Those that are to have homes. Empty if this node cannot tell, or its own life is over.
+    /// The nodes that shards are placed on. Empty if this node sees no members, or is none itself.
     pub(super) members: &'a BTreeSet<NodeId>,
-    /// Whether that life of a node is over, as far as is known: of one that has just begun nothing is.
+    /// Whether that incarnation of a node has ended, as far as this node knows; false for one that has just begun.
     pub(super) is_over: &'a dyn Fn(&NodeId, Incarnation) -> bool,
-    /// Whether this life of this node still is a member.
+    /// Whether this incarnation of this node still is a member.
     pub(super) is_member: bool,
     pub(super) shards: u16,
     pub(super) map: &'a BTreeMap<ShardId, (ShardHome, Revision)>,
@@ -56,7 +56,7 @@ impl View<'_> {
         !home.free && !(self.is_over)(&home.node, home.incarnation)
     }
 
-    /// The shards that nobody living serves.
+    /// The shards without a living home.
     pub(super) fn without(&self) -> Vec<ShardId> {
         let served = |home: &ShardHome| home.epoch.is_some() && self.lives(home);
         (0..self.shards)
@@ -65,7 +65,7 @@ impl View<'_> {
             .collect()
     }
 
-    /// What is to be done now, shard by shard.
+    /// The steps that are due.
     pub(super) fn steps(&self) -> Vec<Step> {
         let is_own =
             |shard: &ShardId| self.map.get(shard).is_some_and(|(home, _)| home.is_of(self.node, self.incarnation));
@@ -74,7 +74,7 @@ impl View<'_> {
         if !self.is_member {
             return steps;
         }
-        // A node that has just begun again is to have what its last life had.
+        // A restarted node gets the shards of its last incarnation.
         let homes = self.map.iter().filter(|(_, (home, _))| !home.free);
         let current = homes.map(|(shard, (home, _))| (*shard, home.node.clone())).collect();
         let wanted = place_homes(self.members, self.shards, &current);

@@ -1,4 +1,4 @@
-//! The object memory of a member: it serves as home, and answers other nodes.
+//! The object memory of a cluster's member: it serves as home, and answers other nodes.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ClusterEngine, HomeHost, peer_address};
 use crate::state_folder::StatePaths;
 
-/// What a member's object memory stands on.
+/// What a member's object memory needs.
 pub(crate) struct MemoryParts<'p> {
     pub(crate) store: Arc<dyn Store>,
     /// Settings and policies; the ledger is the cluster's.
@@ -30,7 +30,7 @@ pub(crate) struct MemoryParts<'p> {
     pub(crate) limits: MemoryLimits,
 }
 
-/// A member's object memory, which has no home yet, and what it tells its host.
+/// A member's object memory, which is no home yet, with its events.
 pub(crate) struct MemberMemory {
     pub(crate) memory: ObjectMemory,
     neighbours: Arc<Neighbours>,
@@ -42,19 +42,19 @@ impl MemberMemory {
     /// Opens the memory of `cluster`'s member.
     ///
     /// # Errors
-    /// What cannot be used; writes of a time alone that the store does not have yet.
+    /// If the store cannot be shared, or this node's own journal has unpushed writes.
     pub(crate) async fn open(cluster: &ClusterEngine, parts: MemoryParts<'_>) -> Result<Self, ObjectError> {
         let MemoryParts { store, writes, clock, observers, paths, limits } = parts;
         let waiting = writes.recovered.len() + writes.lost.len();
         if waiting > 0 {
             let reason = format!(
-                "{waiting} writes of this node's time alone are in its own journal, and not in the store: start it once \
-                 without [cluster], let it push them, and start it again"
+                "{waiting} writes from before the cluster are in this node's own journal and not in the store: start the node \
+                 once without [cluster], let it push them, and start it again"
             );
             return Err(ObjectError::Memory { operation: "join a cluster", reason });
         }
         if store.kind() == "directory" {
-            let reason = "its nodes need one store that all of them reach: set store.kind (s3, swift, gcs or azure)";
+            let reason = "the nodes of a cluster need one store that all of them reach: set store.kind to s3, swift, gcs or azure";
             return Err(ObjectError::Memory { operation: "join a cluster", reason: reason.to_owned() });
         }
         let neighbours = Arc::new(Neighbours::new(cluster.peers().clone()));
@@ -74,7 +74,7 @@ impl MemberMemory {
         Ok(Self { memory, neighbours, ledger, events })
     }
 
-    /// Follows who lives and what the homes here meet, until `stop`. `over` is cancelled when this life of the node is.
+    /// Follows the members and the homes' events until `stop`. Cancels `over` when a home declares this node dead.
     pub(crate) async fn follow(
         self,
         mut present: watch::Receiver<Vec<PresentMember>>,
@@ -102,16 +102,16 @@ impl MemberMemory {
             };
             match event {
                 None => return,
-                // Its keeper takes it again, if it is to be here.
+                // The keeper takes the shard again if it is placed here.
                 Some(HomeEvent::Deposed(shard)) => {
-                    tracing::info!(%shard, "the home of a shard here was deposed");
+                    tracing::info!(%shard, "this node is the former home of a shard");
                     ledger.let_go(shard);
                 }
                 Some(HomeEvent::GaveUp(member)) => {
-                    tracing::warn!(node = %member.node, incarnation = %member.incarnation, "a home here has given a node up");
+                    tracing::warn!(node = %member.node, incarnation = %member.incarnation, "a home here has declared a node dead");
                 }
                 Some(HomeEvent::Rejoin) => {
-                    tracing::error!("a home has given this node up: it drains and ends; start it again");
+                    tracing::error!("a home has declared this node dead: it drains and ends; start it again");
                     over.cancel();
                 }
             }
@@ -149,7 +149,7 @@ impl HomeHost for MemoryHost {
     }
 }
 
-/// What answers other nodes' calls to the object memory.
+/// Answers other nodes' calls to the object memory.
 pub(crate) struct MemoryDoor(pub(crate) ObjectMemory);
 
 #[async_trait]

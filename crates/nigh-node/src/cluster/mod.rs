@@ -1,13 +1,14 @@
-//! A node's part in a cluster: the engine of NATS, this node's life as a member, calls between nodes, and the homes of
-//! shards (docs/design/cluster-engine.md).
+//! A node's part in a cluster: the NATS engine, the membership, calls between nodes, and the homes of shards
+//! (docs/design/cluster-engine.md).
 //!
-//! `ClusterEngine::join` begins the life; others know of this node then, and give it nothing. `serve` says who serves as
-//! home: from there on the keeper of homes takes what is to be this node's. At the end `leave` lets all go and ends the life.
+//! `ClusterEngine::join` makes this node a member: other nodes see it, and give it no shard. From `serve` on the keeper of
+//! homes takes this node's shards. At the end `leave` releases all shards and ends the membership.
 
 mod calls;
 mod dispatch;
 mod home_host;
 mod home_keeper;
+mod home_steps;
 mod keeping;
 pub(crate) mod memory;
 mod newest;
@@ -41,17 +42,17 @@ use tokio_util::task::TaskTracker;
 
 use self::calls::Calls;
 use self::home_keeper::KeeperParts;
-use self::newest::Reigns;
+use self::newest::OwnEpochs;
 use crate::config::{ClusterSettings, DamagedJournal, Settings};
 use crate::outside_door::{SecretFileError, read_private};
-use crate::status::{ClusterStatus, Level, MemberStatus};
+use crate::status::{ClusterStatus, HomesStatus, Level, MemberStatus};
 
 pub use self::calls::FIRST_OBJECT_METHOD;
 pub use self::home_host::HomeHost;
-pub use self::home_keeper::{HomeKeeper, HomeTrouble, HomesStatus};
+pub use self::home_keeper::HomeKeeper;
 pub use self::placement::place_homes;
 
-/// Below the state folder: copies of damaged messages of journals.
+/// The folder, below the state folder, for copies of damaged messages of journals.
 const DAMAGED: &str = "damaged";
 
 /// Why a node does not become a member of its cluster.
@@ -69,12 +70,12 @@ pub enum ClusterStartError {
     #[error(transparent)]
     Token(#[from] SecretFileError),
     #[error(
-        "cluster.shards is {own}, and the cluster {name} was made with {theirs}, for ever: set cluster.shards = {theirs}, \
+        "cluster.shards is {own}, but the cluster {name} was made with {theirs} for good: set cluster.shards = {theirs}, \
          or another cluster.name for another cluster"
     )]
     OtherShards { name: String, own: u16, theirs: u16 },
     #[error(
-        "cluster.coherence is {own}, and the cluster {name} was made with {theirs}, for ever: set cluster.coherence = \
+        "cluster.coherence is {own}, but the cluster {name} was made with {theirs} for good: set cluster.coherence = \
          {theirs}, or another cluster.name for another cluster"
     )]
     OtherCoherence { name: String, own: CoherenceProtocol, theirs: CoherenceProtocol },
@@ -91,7 +92,7 @@ pub struct ClusterEngine {
     settings: ClusterSettings,
     clock: Arc<dyn Clock>,
     claimant: Claimant,
-    /// What it tells of itself once it may be a home.
+    /// What this node announces once it may be a home.
     presence: Presence,
     registry: Arc<NatsRegistry>,
     membership: Arc<NatsMembership>,
@@ -108,10 +109,10 @@ pub struct ClusterEngine {
 }
 
 impl ClusterEngine {
-    /// Begins a life of this node as a member of `cluster`. Others can call it from now on.
+    /// Makes this node a member of `cluster`, with a new incarnation. Other nodes can call it from now on.
     ///
     /// # Errors
-    /// What is missing, and what mends it.
+    /// What is missing, and how to mend it.
     pub async fn join(
         settings: &Settings,
         cluster: &ClusterSettings,
@@ -129,7 +130,7 @@ impl ClusterEngine {
         let number = node_number(&*registry, &node).await?;
         let address = cluster.advertise.clone().unwrap_or_else(|| address.to_string());
         let presence = Presence::new(number, &address, cluster.roles.0.iter().copied());
-        // Nobody is to let a shard go for it before it serves.
+        // No node may release a shard for this one before it serves.
         let first = Presence::new(number, &address, presence.roles.iter().copied().filter(|r| *r != NodeRole::Memory));
         let membership = NatsMembership::join(servers.clone(), node.clone(), &first, Arc::clone(&clock)).await?;
         let incarnation = membership.incarnation();
@@ -142,14 +143,14 @@ impl ClusterEngine {
         let peers = Peers::new(own.clone(), security.clone(), ClientSettings::default());
         let calls = Arc::new(Calls {
             own: identity,
-            reigns: OnceLock::new(),
+            epochs: OnceLock::new(),
             objects: OnceLock::new(),
             dispatch: OnceLock::new(),
             running: OnceLock::new(),
         });
         let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
         let door = Arc::clone(&calls) as Arc<dyn Handler>;
-        // Each invocation under way is a call under way.
+        // Each running invocation is a running call.
         let limits = ServerSettings {
             drain_max: settings.drain.duration(),
             connections_max: 16_384,
@@ -178,15 +179,12 @@ impl ClusterEngine {
         })
     }
 
-    /// From now on this node is the home of its part of the shards, if it has that role: `host` serves them, and `objects`
-    /// answers the calls of other nodes whose methods are numbered from [`FIRST_OBJECT_METHOD`] on. To be called once.
-    ///
-    /// # Errors
-    /// If the servers do not answer.
+    /// From now on this node is the home of its share of the shards, if it has the role `memory`: `host` serves them.
+    /// `objects` answers the other nodes' calls with method numbers from [`FIRST_OBJECT_METHOD`] on. Call this once.
     pub async fn serve(&self, host: Arc<dyn HomeHost>, objects: Option<Arc<dyn Handler>>) -> Result<(), RegistryError> {
-        let reigns = Reigns::new(Arc::clone(&host));
-        // A second time would change nothing.
-        let _ = self.calls.reigns.set(reigns.clone());
+        let epochs = OwnEpochs::new(Arc::clone(&host));
+        // A second call changes nothing.
+        let _ = self.calls.epochs.set(epochs.clone());
         if let Some(objects) = objects {
             let _ = self.calls.objects.set(objects);
         }
@@ -197,7 +195,7 @@ impl ClusterEngine {
             homes: self.homes.clone(),
             ledger: self.ledger.clone(),
             host,
-            reigns,
+            epochs,
             peers: self.peers.clone(),
             shards: self.settings.shards,
             clock: Arc::clone(&self.clock),
@@ -206,14 +204,14 @@ impl ClusterEngine {
         Ok(())
     }
 
-    /// Lets all shards go to other nodes, within `patience`, and ends this life as a member.
+    /// Releases all shards within `patience`, and ends the membership.
     pub async fn leave(&self, patience: Duration) {
         let keeper = self.keeper.lock().take();
         if let Some(keeper) = keeper {
             keeper.close(patience).await;
         }
         if let Err(error) = self.membership.leave().await {
-            tracing::warn!(%error, "others learn of this node's end when its time is over");
+            tracing::warn!(%error, "other nodes see this node's end only when its lease ends");
         }
         self.ending.cancel();
         self.tasks.close();
@@ -226,7 +224,7 @@ impl ClusterEngine {
         Arc::clone(&self.registry) as Arc<dyn Registry>
     }
 
-    /// This node's life as a member, and who else lives.
+    /// This node's membership, and the other members.
     #[must_use]
     pub const fn membership(&self) -> &Arc<NatsMembership> {
         &self.membership
@@ -268,7 +266,7 @@ impl ClusterEngine {
         self.claimant.number
     }
 
-    /// What this node says of itself to those it calls, and how such calls are secured.
+    /// How this node identifies itself to nodes that it calls, and how it secures the calls.
     #[must_use]
     pub const fn own(&self) -> (&Hello, &Security) {
         (&self.own, &self.security)
@@ -280,7 +278,7 @@ impl ClusterEngine {
         &self.peers
     }
 
-    /// Where a living node is called, in its present life.
+    /// The address of a living node, in its present incarnation.
     #[must_use]
     pub fn address_of(&self, number: NodeNumber) -> Option<PeerAddress> {
         let present = self.membership.present();
@@ -294,13 +292,13 @@ impl ClusterEngine {
         self.membership.present()
     }
 
-    /// One line about it.
+    /// One line for the status.
     #[must_use]
     pub fn level(&self) -> Level {
         let roles: Vec<String> = self.presence.roles.iter().map(ToString::to_string).collect();
         let ClusterSettings { name, shards, .. } = &self.settings;
         let secured = match &self.security {
-            Security::Plain => "without TLS: who reaches it is believed",
+            Security::Plain => "without TLS: nobody's identity is checked",
             Security::Tls(_) => "by mutual TLS",
         };
         let (number, address, roles) = (self.number(), &self.presence.address, roles.join(" and "));
@@ -308,7 +306,7 @@ impl ClusterEngine {
         Level { name: "cluster".to_owned(), on: true, detail }
     }
 
-    /// How it stands, as this node sees it.
+    /// The cluster, as this node sees it.
     #[must_use]
     pub fn status(&self) -> ClusterStatus {
         let present = self.membership.present();
@@ -327,7 +325,7 @@ impl ClusterEngine {
         ClusterStatus { name, coherence, members, homes: self.homes_status() }
     }
 
-    /// How homes stand; nothing before `serve`.
+    /// The homes; none before `serve`.
     #[must_use]
     pub fn homes_status(&self) -> Option<HomesStatus> {
         self.keeper.lock().as_ref().map(HomeKeeper::status)
@@ -335,13 +333,13 @@ impl ClusterEngine {
 }
 
 impl Drop for ClusterEngine {
-    /// As in a crash: nothing is let go.
+    /// Ends as in a crash: no shard is released.
     fn drop(&mut self) {
         self.ending.cancel();
     }
 }
 
-/// Where a member is called, in its present life.
+/// The address of a member, in its present incarnation.
 fn peer_address(member: &PresentMember) -> PeerAddress {
     PeerAddress {
         name: member.node.0.as_str().into(),
@@ -350,7 +348,7 @@ fn peer_address(member: &PresentMember) -> PeerAddress {
     }
 }
 
-/// What its certificate says it is: who only takes invocations is a controller.
+/// The role in the certificate: a process with the role `controller` alone is a controller.
 fn role(cluster: &ClusterSettings) -> Role {
     let roles: Vec<NodeRole> = cluster.roles.0.iter().copied().collect();
     if roles == [NodeRole::Controller] { Role::Controller } else { Role::Node }

@@ -14,14 +14,14 @@ use tokio::time::Instant;
 
 use super::home_host::HomeHost;
 
-/// The method by which a home is asked. The numbers below 16 are those of homes' keepers.
+/// The method that asks a home. Numbers below 16 belong to the keepers of homes.
 pub(super) const NEWEST: Method = Method { number: 1, name: "newest", head_max: 64 << 10, body_max: 0 };
 /// The wait for an answer.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
-/// What is asked: of which shards, under which epochs.
+/// The shards asked for, and the epoch of each.
 type HomeVersionsRequest = Vec<(ShardId, Epoch)>;
-/// What is answered: the newest version of each, in the order asked; none of those whose home it is not under that epoch.
+/// The newest version of each shard, in the order of the request; none if the answering node is not its home under that epoch.
 type HomeVersionsReply = Vec<Option<Version>>;
 
 /// A home's newest version.
@@ -30,24 +30,24 @@ pub(super) struct HomeVersion {
     pub(super) version: Version,
 }
 
-/// The reigns that this node has told of in the map, and who serves under them.
+/// The epochs of this node's homes, and the host that serves under them.
 #[derive(Clone)]
-pub(super) struct Reigns {
+pub(super) struct OwnEpochs {
     epochs: Arc<Mutex<BTreeMap<ShardId, Epoch>>>,
     host: Arc<dyn HomeHost>,
 }
 
-impl Reigns {
+impl OwnEpochs {
     pub(super) fn new(host: Arc<dyn HomeHost>) -> Self {
         Self { epochs: Arc::default(), host }
     }
 
-    /// A reign begins: its epoch is about to be told, and no version of it exists.
+    /// An epoch begins: it is about to be written to the map, and has no version.
     pub(super) fn begin(&self, shard: ShardId, epoch: Epoch) {
         self.epochs.lock().insert(shard, epoch);
     }
 
-    /// A reign ends.
+    /// An epoch ends.
     pub(super) fn end(&self, shard: ShardId) {
         self.epochs.lock().remove(&shard);
     }
@@ -56,7 +56,7 @@ impl Reigns {
         self.epochs.lock().get(&shard).copied()
     }
 
-    /// The newest version of a reign; none if it is over, or another's.
+    /// The newest version of `epoch`; none if that epoch is over, or another node's.
     fn newest(&self, shard: ShardId, epoch: Epoch) -> Option<Version> {
         let ours = |epoch| self.epoch(shard) == Some(epoch);
         if !ours(epoch) {
@@ -64,7 +64,7 @@ impl Reigns {
         }
         let first = Version { epoch, sequence: Sequence(0) };
         let newest = self.host.newest(shard).filter(|version| version.epoch == epoch).unwrap_or(first);
-        // Who has let go meanwhile may have forgotten what it told.
+        // A host that released the shard meanwhile may have forgotten versions.
         ours(epoch).then_some(newest)
     }
 
@@ -78,17 +78,17 @@ impl Reigns {
     }
 }
 
-/// Who asks.
+/// Asks homes for their newest versions.
 pub(super) struct Asker {
     pub(super) own: NodeNumber,
     pub(super) own_life: u64,
-    pub(super) reigns: Reigns,
+    pub(super) epochs: OwnEpochs,
     pub(super) peers: Peers,
     pub(super) present: watch::Receiver<Vec<PresentMember>>,
 }
 
 impl Asker {
-    /// Asks that life of a home for the newest versions of its `shards`. What is not answered is not told.
+    /// Asks the home `node`, in its incarnation `life`, for the newest versions of `shards`. Gives those that it answers.
     pub(super) async fn ask(
         &self,
         node: NodeId,
@@ -97,7 +97,7 @@ impl Asker {
         shards: HomeVersionsRequest,
     ) -> Vec<HomeVersion> {
         let answered = if (number, life) == (self.own, self.own_life) {
-            shards.iter().map(|(shard, epoch)| self.reigns.newest(*shard, *epoch)).collect()
+            shards.iter().map(|(shard, epoch)| self.epochs.newest(*shard, *epoch)).collect()
         } else {
             match self.call(&node, life, &shards).await {
                 Ok(answered) => answered,
@@ -115,7 +115,7 @@ impl Asker {
         let address = {
             let present = self.present.borrow();
             let member = present.iter().find(|member| member.node == *node && member.incarnation.0 == life);
-            member.ok_or("it is no member")?.presence.address.clone()
+            member.ok_or("the node is no member")?.presence.address.clone()
         };
         let peer = PeerAddress { name: node.0.as_str().into(), address: address.into(), incarnation: Some(life) };
         let head = serde_json::to_vec(shards).map_err(|error| error.to_string())?;
@@ -123,6 +123,10 @@ impl Asker {
         let answer = self.peers.call(&peer, &NEWEST, &head, Bytes::new(), by).await;
         let answer = answer.map_err(|error| error.to_string())?;
         let answered: HomeVersionsReply = serde_json::from_slice(&answer.head).map_err(|error| error.to_string())?;
-        if answered.len() == shards.len() { Ok(answered) } else { Err("it answers something else".to_owned()) }
+        if answered.len() == shards.len() {
+            Ok(answered)
+        } else {
+            Err("the answer does not fit the request".to_owned())
+        }
     }
 }

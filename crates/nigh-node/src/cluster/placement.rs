@@ -1,8 +1,8 @@
-//! Which node is to be the home of which shard. Pure.
+//! Which node shall be the home of which shard. Pure.
 //!
 //! Rendezvous hashing with quotas: every node gets its share of the shards, or one more. A shard stays where it is while its
-//! home lives and is within its quota; the others go to the node with the highest score that has room. So a node that joins
-//! gets its share from those that have too much, one that leaves gives only its own, and all nodes come to the same map.
+//! home lives and is within its quota; the others go to the node with the highest score that has room. So a joining node
+//! takes its share from nodes above their quota, a leaving node gives away only its own, and all nodes compute the same map.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ fn score(node: &NodeId, shard: ShardId) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// The homes of all `shards`, if these `members` live and the homes are as in `current` now; none if nobody lives.
+/// The homes of all `shards` for these living `members`, if the homes are `current` now; empty without members.
 #[must_use]
 pub fn place_homes(
     members: &BTreeSet<NodeId>,
@@ -37,7 +37,7 @@ pub fn place_homes(
             None => drop(loose.insert(shard)),
         }
     }
-    // Those that have most may have one more than their share, so that nothing moves for the rest of the division.
+    // The nodes with most shards may have one more than their share: the remainder of the division moves no shard.
     let mut by_count: Vec<(Reverse<usize>, &NodeId)> =
         had.iter().map(|(node, had)| (Reverse(had.len()), *node)).collect();
     by_count.sort();

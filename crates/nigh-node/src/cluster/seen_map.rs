@@ -1,4 +1,4 @@
-//! The map of homes as this node has seen it, and up to which write it has.
+//! The map of homes as this node has seen it, and the last write to the map that it has seen.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use nigh_engine::Revision;
 use nigh_engine::nats::{HomeEntry, ShardHome};
 use nigh_terms::{Epoch, ShardId};
 
-/// What was seen of the map.
+/// The seen part of the map.
 #[derive(Clone, Debug)]
 pub(super) struct SeenMap {
     /// The newest known entry of each shard.
     pub(super) entries: BTreeMap<ShardId, (ShardHome, Revision)>,
-    /// The watch has told all writes up to this one: it tells them in their order, whatever shard they are of.
+    /// The watch has shown all writes up to this one: it shows the writes of all shards in order.
     pub(super) upto: Revision,
 }
 
 impl SeenMap {
-    /// Nothing was seen.
+    /// Nothing is seen yet.
     pub(super) const fn new() -> Self {
         Self { entries: BTreeMap::new(), upto: Revision(0) }
     }
 
-    /// The watch tells an entry; true if it was not known yet.
+    /// The watch shows an entry; true if it is new.
     pub(super) fn watched(&mut self, entry: HomeEntry) -> bool {
         self.upto = self.upto.max(entry.revision);
         self.learn(entry)
     }
 
-    /// An entry was read, or is this node's own; true if it was not known yet.
+    /// An entry was read, or this node wrote it; true if it is new.
     pub(super) fn learn(&mut self, HomeEntry { shard, home, revision }: HomeEntry) -> bool {
         let newer = self.entries.get(&shard).is_none_or(|(_, known)| *known < revision);
         if newer {
@@ -36,7 +36,7 @@ impl SeenMap {
         newer
     }
 
-    /// The home of `shard`, once it has taken it and as long as it has not let go.
+    /// The home of `shard`, from when it has taken the shard until it releases it.
     pub(super) fn home(&self, shard: ShardId) -> Option<(&ShardHome, Epoch)> {
         let (home, _) = self.entries.get(&shard)?;
         Some((home, home.epoch?)).filter(|(home, _)| !home.free)

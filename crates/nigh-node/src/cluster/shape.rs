@@ -1,4 +1,4 @@
-//! What all nodes of a cluster must agree on, kept in its registry by the first of them.
+//! Settings that all nodes of a cluster must share; the first node writes them to the registry.
 
 use nigh_engine::{Registry, RegistryError};
 use nigh_objects::cluster::CoherenceProtocol;
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use super::ClusterStartError;
 use crate::config::ClusterSettings;
 
-/// The table, and its one key.
+/// The table, with one key.
 const TABLE: &str = "cluster";
 const KEY: &str = "shape";
-/// The newest format: with a protocol. One without, which older builds read, has Nigh's own.
+/// The newest format, with a protocol. The one without, which older builds read, means Nigh's own protocol.
 const FORMAT: u32 = 2;
 const FORMAT_WITHOUT_PROTOCOL: u32 = 1;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Shape {
     format: u32,
-    /// Into so many parts the key space is cut.
+    /// How many shards the key space has.
     shards: u16,
     /// How copies are kept coherent.
     #[serde(default, skip_serializing_if = "is_usual")]
@@ -28,7 +28,7 @@ fn is_usual(coherence: &CoherenceProtocol) -> bool {
     *coherence == CoherenceProtocol::default()
 }
 
-/// Compares the settings with what the cluster's first node had; this node is the first if nothing is there.
+/// Compares the settings with those of the cluster's first node. If there are none, this node is the first.
 pub(super) async fn agree(registry: &dyn Registry, settings: &ClusterSettings) -> Result<(), ClusterStartError> {
     let ClusterSettings { name, shards, coherence, .. } = settings;
     let format = if is_usual(coherence) { FORMAT_WITHOUT_PROTOCOL } else { FORMAT };

@@ -1,15 +1,14 @@
-//! What a new home must assume that writers to its shard have seen of the other shards: its summary.
+//! The summary of a new home: the versions of other shards that writers to its shard may have seen.
 //!
-//! What an earlier home forgot, or the journal was trimmed of, carried tokens that nobody has any more. They name versions
-//! that existed when the new epoch came to stand in the journal. So once that stands, and the map of homes has been seen up
-//! to the write that tells it, each other shard has
-//! - no entry: no version of it exists;
-//! - an entry without a reign (claimed, or let go): all its versions are of the epochs that the entry names or lower ones,
-//!   and the next home's is higher. The summary names the first version of the epoch behind the highest: it exists for
-//!   nobody before the next home covers it;
-//! - a home with an epoch: that home is asked for the newest version that it has told. Versions of a later epoch are
-//!   younger than this node's own. A home that does not answer lives, or loses the shard: it is asked again until the
-//!   entry changes.
+//! Writes that an earlier home forgot, or that were trimmed from the journal, carried tokens that are lost. These tokens
+//! name versions that existed when the journal got the new epoch. After that, and after this node has seen the map of
+//! homes up to the write with the new epoch, each other shard has
+//! - no entry: the shard has no version;
+//! - an entry without a serving home (claimed, or released): all versions are of the epochs in the entry or lower ones,
+//!   and the next home's epoch is higher. The summary names the first version of the epoch after the highest: no node sees
+//!   it before the next home covers it;
+//! - a home with an epoch: this node asks that home for its newest version. Versions of a later epoch are younger than
+//!   this node's own epoch. A home that does not answer is asked again until it answers or the entry changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,16 +23,16 @@ use tokio::time::timeout;
 use super::newest::{Asker, HomeVersion};
 use super::seen_map::SeenMap;
 
-/// How long a home that did not answer is left alone, if the map does not change before.
+/// The wait before a silent home is asked again, if the map does not change.
 const ASKED_AGAIN: Duration = Duration::from_millis(100);
 
-/// What is known of a shard at once.
+/// What the map alone says of a shard.
 enum ShardKnowledge {
-    /// Nothing was written.
+    /// It has no version.
     Nothing,
-    /// This version covers all.
+    /// This version covers all of its versions.
     Version(Version),
-    /// Its home knows.
+    /// Its home must be asked.
     AtHome(NodeId, NodeNumber, u64, Epoch),
 }
 
@@ -47,8 +46,8 @@ fn known(home: Option<&(ShardHome, Revision)>) -> ShardKnowledge {
     }
 }
 
-/// The summary of `shard`, whose new epoch was told by the write at `told_at`. Does not end before every other shard is
-/// known: to be dropped if the shard is lost meanwhile.
+/// The summary of `shard`, whose new epoch the map shows since the write `told_at`. Ends when every other shard is known;
+/// the caller drops the future if the shard is lost meanwhile.
 pub(super) async fn summary(
     shard: ShardId,
     shards: u16,
@@ -60,7 +59,7 @@ pub(super) async fn summary(
     let mut open: Vec<ShardId> = (0..shards).map(ShardId).filter(|other| *other != shard).collect();
     loop {
         let found = seen.wait_for(|map| map.upto >= told_at).await.map(|map| Arc::clone(&map));
-        // Without a keeper this comes to no end.
+        // The keeper is gone; nothing waits for this any more.
         let Ok(map) = found else { std::future::pending().await };
         let mut at_home: BTreeMap<(NodeId, NodeNumber, u64), Vec<(ShardId, Epoch)>> = BTreeMap::new();
         open.retain(|&other| match known(map.entries.get(&other)) {
@@ -82,7 +81,7 @@ pub(super) async fn summary(
         if open.is_empty() {
             return token;
         }
-        // Changed or not, it is looked at again.
+        // Asked again after the wait too.
         let _ = timeout(ASKED_AGAIN, seen.changed()).await;
     }
 }

@@ -11,23 +11,13 @@ use nigh_objects::cluster::CoherenceProtocol;
 use nigh_terms::{ByteSize, SecretKey};
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, Span, listed};
+use super::lists::{Servers, listed};
+use super::{ConfigError, Span};
 
 /// The most shards of a cluster: each is a stream of the servers.
 const SHARDS_MAX: u16 = 1024;
 /// The longest name of a cluster.
 const NAME_MAX_BYTES: usize = 32;
-
-/// A list of servers: a list in the file, or one text with `,` between them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Servers(pub Vec<String>);
-
-impl<'de> Deserialize<'de> for Servers {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(listed(deserializer, ',')?))
-    }
-}
 
 /// A set of roles: a list in the file, or one text with `,` between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -52,35 +42,35 @@ impl<'de> Deserialize<'de> for Roles {
 pub struct ClusterSettings {
     /// Its name: of its streams in NATS, and in its certificates.
     pub name: String,
-    /// Its NATS servers, `nats://host:port` or `tls://host:port`; some are enough.
+    /// Its NATS servers, `nats://host:port` or `tls://host:port`; some of them are enough.
     pub servers: Servers,
-    /// The token that they ask for; by file or variable only, since other users can read a command line.
+    /// The servers' token; by file or variable only, since other users can read a command line.
     pub token: Option<SecretKey>,
     /// The file that holds the token.
     pub token_file: Option<PathBuf>,
-    /// The file of the authorities that sign the servers' certificates; TLS is asked for if it is given.
+    /// The file of the authorities that sign the servers' certificates; TLS is required if it is given.
     pub tls_authority: Option<PathBuf>,
-    /// This client's certificate for them,
+    /// This client's certificate for the servers,
     pub tls_certificate: Option<PathBuf>,
     /// and its key.
     pub tls_key: Option<PathBuf>,
-    /// Copies of all that the servers keep, on as many of them.
+    /// On how many servers each stream is stored.
     pub replicas: usize,
-    /// Parts of the key space; for ever as the cluster's first node had them.
+    /// How many shards the key space has; the cluster's first node fixes it for good.
     pub shards: u16,
-    /// How copies are kept coherent; for ever as the cluster's first node had it. All but Nigh's own are for experiments.
+    /// How copies are kept coherent; the cluster's first node fixes it for good. All but Nigh's own are for experiments.
     pub coherence: CoherenceProtocol,
-    /// What the journal of one shard may take on the servers; for ever as at the first start.
+    /// How large the journal of one shard may get on the servers; the first start fixes it for good.
     pub journal_max: ByteSize,
-    /// How long the servers' answer is waited for, repeats included.
+    /// How long a request waits for the servers' answer, retries included.
     pub answer: Span,
     /// Where other nodes call this one; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// How they reach it, `host:port`; `listen` if absent.
+    /// The address that other nodes use, `host:port`; `listen` if absent.
     pub advertise: Option<String>,
     /// The folder of the cluster's certificates (`nigh certificates`): `authority.crt`, and `NODE.crt` and `NODE.key`.
     pub certificates: Option<PathBuf>,
-    /// Call other nodes without TLS: whoever reaches their addresses is believed.
+    /// Call other nodes without TLS: nobody's identity is checked.
     pub plain: bool,
     /// What this node does.
     pub roles: Roles,
@@ -136,9 +126,9 @@ impl ClusterSettings {
         }
     }
 
-    /// What single values cannot say of themselves. Objects of up to `object_max` go through a shard's journal.
+    /// Checks the rules of the table. Objects of up to `object_max` go through a shard's journal.
     pub(super) fn check(&self, allow_remote: bool, object_max: ByteSize) -> Result<(), ConfigError> {
-        let broken = |key: &str, why: String| Err(ConfigError::Rule { key: format!("cluster.{key}"), why });
+        let broken = |key: &str, why: String| Err(ConfigError::rule(&format!("cluster.{key}"), why));
         let letters = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if !(1..=NAME_MAX_BYTES).contains(&self.name.len()) || !self.name.bytes().all(letters) {
             return broken("name", format!("{:?} is no name: 1 to 32 letters, digits and hyphens", self.name));
@@ -151,33 +141,38 @@ impl ClusterSettings {
             return broken("servers", format!("{server:?} is no server; write nats://host:port or tls://host:port"));
         }
         if self.token.is_some() && self.token_file.is_some() {
-            return broken("token_file", "cluster.token is set too; take one of them".to_owned());
+            return broken("token_file", "cluster.token is set too; set only one of the two".to_owned());
         }
         if self.tls_certificate.is_some() != self.tls_key.is_some() {
-            return broken("tls_certificate", "it goes with tls_key: set both or none".to_owned());
+            return broken("tls_certificate", "set both tls_certificate and tls_key, or none".to_owned());
         }
         if ![1, 3, 5].contains(&self.replicas) {
-            let why = format!("{} copies; 3 or 5 outlive a server, 1 is for trials", self.replicas);
+            let why = format!(
+                "{} is not 1, 3 or 5: 3 or 5 copies survive the loss of a server, 1 is for trials",
+                self.replicas
+            );
             return broken("replicas", why);
         }
         if !(1..=SHARDS_MAX).contains(&self.shards) {
             return broken("shards", format!("{} is not between 1 and {SHARDS_MAX}", self.shards));
         }
-        // As on one machine: an object that may be kept in memory may be the only one that waits.
+        // One unpushed object may be as large as a cached object can be.
         if self.journal_max.bytes() / 4 < object_max.bytes() {
             return broken("journal_max", format!("{} is less than four times cache.object_max", self.journal_max));
         }
         if self.answer.duration().is_zero() {
-            return broken("answer", "nothing can be answered in no time".to_owned());
+            return broken("answer", "it must be longer than zero".to_owned());
         }
         if !self.listen.ip().is_loopback() && !allow_remote {
-            let why = format!("{} is beyond loopback; set allow_remote = true if that is meant", self.listen);
+            let why = format!("{} is beyond loopback; set allow_remote = true to permit that", self.listen);
             return broken("listen", why);
         }
         match &self.advertise {
             None if self.listen.ip().is_unspecified() => {
-                let why =
-                    format!("{} is every address; set cluster.advertise to the one that others reach", self.listen);
+                let why = format!(
+                    "{} means every address; set cluster.advertise to the one that other nodes reach",
+                    self.listen
+                );
                 return broken("listen", why);
             }
             Some(address)
@@ -191,15 +186,17 @@ impl ClusterSettings {
         }
         match (&self.certificates, self.plain) {
             (None, false) => {
-                let why = "the folder of the cluster's certificates is needed; `nigh certificates init` makes one. \
-                           cluster.plain = true goes without, for trials on a network that is the cluster's alone";
+                let why = "set it to the folder of the cluster's certificates, which `nigh certificates init` makes; or set \
+                           cluster.plain = true, for trials on a network that only the cluster uses";
                 return broken("certificates", why.to_owned());
             }
-            (Some(_), true) => return broken("plain", "cluster.certificates is set too; take one of them".to_owned()),
+            (Some(_), true) => {
+                return broken("plain", "cluster.certificates is set too; set only one of the two".to_owned());
+            }
             _ => {}
         }
         if self.roles.0.is_empty() {
-            return broken("roles", "a node without a role does nothing; the usual ones are run and memory".to_owned());
+            return broken("roles", "a node without a role does nothing; the default is run and memory".to_owned());
         }
         Ok(())
     }

@@ -1,110 +1,26 @@
 //! Where settings come from: defaults, then the file, then the environment, then flags; the later wins.
 //!
-//! Each value keeps its origin, for `nigh config show` and for messages. Nothing here reads the process's
-//! environment: it is handed in.
+//! Each value keeps its origin, for `nigh config show` and for messages.
 
 use std::path::{Path, PathBuf};
 
-use figment::error::Kind;
 use figment::providers::{Format, Serialized, Toml};
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
-use nigh_terms::ByteSize;
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use super::Settings;
 use super::cluster::ClusterSettings;
+use super::error::{ConfigError, explain};
+use super::shown::{ShownSetting, flatten, is_secret, show};
 use super::store::{ACCOUNT, OTHER_ACCOUNT, StoreSettings};
 use crate::machine::Machine;
 
-/// Variables that begin with `NIGH_` and are no settings: they select what the command talks to, or are read by the Python
-/// client and the hook, whose shell may be the same.
+/// Variables that begin with `NIGH_` and are no settings: the command, the Python client and the hook read them.
 const NOT_SETTINGS: [&str; 6] = ["CONFIG", "PROFILE", "ENDPOINT", "FAST_PATH", "HOOK", "HOOK_REPORT"];
-/// Variables of tests begin so.
+/// How variables of tests begin.
 const TEST_PREFIXES: [&str; 3] = ["TEST_", "SDK_", "LAB_"];
 /// The file of the whole machine.
 const MACHINE_FILE: &str = "/etc/nigh/nigh.toml";
-/// Names that are less alike than this (Jaro-Winkler) are not suggested.
-const ALIKE: f64 = 0.8;
-/// Never shown: the node's, and those of namespaces.
-const SECRET: &str = "store.secret_key";
-/// The same of the cluster's servers.
-const CLUSTER_TOKEN: &str = "cluster.token";
-/// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 9] = [
-    ("cluster", "one machine"),
-    ("cluster.advertise", "cluster.listen"),
-    ("llc.insensitive_ways", "3 of 11"),
-    ("openwhisk.concurrent_invocations", "functions.sandboxes_max"),
-    ("functions.sandbox_program", "nigh-sandbox beside nigh"),
-    ("functions.runc", "runc of PATH"),
-    ("memory.features_program", "nigh-features beside nigh"),
-    ("store.shadow_node", "the node's name"),
-    ("store.region", "us-east-1 with s3, any with swift"),
-];
-/// Numbers of bytes, shown as they are written: `64 MiB`.
-const SIZES: [&str; 13] = [
-    "cache.bytes",
-    "cache.held_max",
-    "cache.object_max",
-    "cluster.journal_max",
-    "events.queue_bytes",
-    "functions.memory",
-    "memory.features_memory",
-    "memory.slack",
-    "memory.slack_max",
-    "memory.slack_min",
-    "s3.object_max",
-    "workflows.kept_bytes",
-    "writes.journal_max",
-];
-
-/// Why the settings cannot be used.
-#[derive(Debug, Error)]
-pub enum ConfigError {
-    /// A name that is no setting.
-    #[error("{origin}: there is no setting {key}{hint}")]
-    Unknown {
-        /// Where it was found.
-        origin: String,
-        /// The name.
-        key: String,
-        /// What may have been meant.
-        hint: String,
-    },
-    /// A value that is none for its setting.
-    #[error("{origin}: {key}: {why}")]
-    Value {
-        /// Where it was found.
-        origin: String,
-        /// The setting.
-        key: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// A value that does not go with others.
-    #[error("setting {key}: {why}")]
-    Rule {
-        /// The setting.
-        key: String,
-        /// What is wrong, and how to mend it.
-        why: String,
-    },
-    /// The file cannot be read.
-    #[error("configuration file {path}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        #[source]
-        source: std::io::Error,
-    },
-    /// There is no place for the state.
-    #[error("no folder for Nigh's state is known: HOME is not set; name one with --state or NIGH_STATE")]
-    NoState,
-}
-
 /// A setting given on the command line.
 #[derive(Clone, Debug)]
 pub struct Flag {
@@ -116,7 +32,7 @@ pub struct Flag {
     pub flag: String,
 }
 
-/// What was set, and where.
+/// The layers above the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     /// The file named by `--config`.
@@ -125,17 +41,6 @@ pub struct Layers {
     pub environment: Vec<(String, String)>,
     /// The flags, the strongest last.
     pub flags: Vec<Flag>,
-}
-
-/// A setting, its value and its origin, as `nigh config show` prints it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ShownSetting {
-    /// The setting: `s3.listen`.
-    pub key: String,
-    /// Its value; stars for secrets.
-    pub value: String,
-    /// Where it comes from.
-    pub origin: String,
 }
 
 /// Settings that passed all checks.
@@ -150,16 +55,16 @@ pub struct Configuration {
 }
 
 impl Layers {
-    /// The layers of this process: its environment, and what its command line gave.
+    /// The layers of this process: its environment, and the flags of its command line.
     #[must_use]
     pub fn of_process(file: Option<PathBuf>, flags: Vec<Flag>) -> Self {
-        // A variable that is not text is none of ours, or its setting will be missed where it matters.
+        // No setting's variable holds bytes that are not text.
         let environment =
             std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect();
         Self { file, environment, flags }
     }
 
-    /// Puts the layers together and checks the whole.
+    /// Merges the layers and checks the settings.
     ///
     /// # Errors
     /// The first setting that is unknown, illegal, or does not go with the others.
@@ -250,7 +155,7 @@ impl Layers {
     }
 }
 
-/// A file that holds a secret is read by its owner alone, or not used.
+/// Rejects a file that holds a secret and that other users can read.
 fn keep_secrets(path: &Path, layer: &Figment) -> Result<(), ConfigError> {
     let mut names = Vec::new();
     for (_, dict) in layer.data().unwrap_or_default() {
@@ -266,11 +171,7 @@ fn keep_secrets(path: &Path, layer: &Figment) -> Result<(), ConfigError> {
     Err(ConfigError::Rule { key, why })
 }
 
-fn is_secret(key: &str) -> bool {
-    key == SECRET || key == CLUSTER_TOKEN || key.starts_with("namespaces.") && key.ends_with(&format!(".{SECRET}"))
-}
-
-/// Gives a cluster's table, where there is one, the values that it does not name.
+/// Gives the table `cluster`, if there is one, the defaults of the values that it does not name.
 fn complete_cluster(figment: Figment) -> Figment {
     if figment.find_value("cluster").ok().and_then(Value::into_dict).is_none() {
         return figment;
@@ -280,8 +181,9 @@ fn complete_cluster(figment: Figment) -> Figment {
     figment.join(Layer { metadata: Metadata::named("default"), dict })
 }
 
-/// Gives each namespace's own store the values that it does not name: the node's if it is of the same kind, else the
-/// defaults. An account of its own takes no part of the node's: no secret goes where it was not meant for.
+/// Gives each namespace's own store the values that it does not name: the node's if the store is of the same kind, else
+/// the defaults. A store with an account of its own takes no part of the node's account: no secret of the node is sent
+/// to another service.
 fn complete_namespaces(figment: Figment, state: &Path) -> Figment {
     let dict_of = |value: Option<Value>| value.and_then(Value::into_dict).unwrap_or_default();
     let nodes = dict_of(figment.find_value("store").ok());
@@ -344,84 +246,10 @@ impl Provider for Defaults {
     }
 }
 
-/// figment's error as one line that names the setting, its origin and what may have been meant.
-fn explain(error: figment::Error) -> ConfigError {
-    let origin = error.metadata.as_ref().map_or_else(|| "settings".to_owned(), |metadata| metadata.name.to_string());
-    let mut path = error.path.clone();
-    match &error.kind {
-        Kind::UnknownField(name, known) => {
-            if path.last() != Some(name) {
-                path.push(name.clone());
-            }
-            let best = known
-                .iter()
-                .map(|known| (strsim::jaro_winkler(name, known), known))
-                .filter(|(alike, _)| *alike >= ALIKE)
-                .max_by(|a, b| a.0.total_cmp(&b.0));
-            let hint = match best {
-                Some((_, known)) => format!("; did you mean {known}?"),
-                None => format!("; here stand {}", known.join(", ")),
-            };
-            ConfigError::Unknown { origin, key: path.join("."), hint }
-        }
-        kind => ConfigError::Value { origin, key: path.join("."), why: kind.to_string() },
-    }
-}
-
-fn show(figment: &Figment) -> Vec<ShownSetting> {
-    let mut shown = Vec::new();
-    let Ok(data) = figment.data() else { return shown };
-    for (_, dict) in data {
-        flatten("", &dict, figment, &mut shown);
-    }
-    shown
-}
-
-fn flatten(prefix: &str, dict: &Dict, figment: &Figment, shown: &mut Vec<ShownSetting>) {
-    for (name, value) in dict {
-        let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-        if let Value::Dict(_, inner) = value {
-            flatten(&key, inner, figment, shown);
-            continue;
-        }
-        let origin = figment.get_metadata(value.tag()).map_or_else(|| "default".to_owned(), |m| m.name.to_string());
-        let value = match value {
-            Value::Empty(..) => {
-                let meant = ABSENT.iter().find(|(absent, _)| *absent == key).map_or("none", |(_, meant)| meant);
-                format!("({meant})")
-            }
-            _ if is_secret(&key) => "***".to_owned(),
-            Value::Num(_, number) if SIZES.contains(&key.as_str()) => match number.to_u128().map(u64::try_from) {
-                Some(Ok(bytes)) => ByteSize(bytes).to_string(),
-                _ => plain(value),
-            },
-            value => plain(value),
-        };
-        shown.push(ShownSetting { key, value, origin });
-    }
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(_, text) => text.clone(),
-        Value::Bool(_, flag) => flag.to_string(),
-        Value::Char(_, letter) => letter.to_string(),
-        Value::Num(_, number) => match (number.to_u128(), number.to_f64()) {
-            (Some(whole), _) => whole.to_string(),
-            (None, Some(real)) => real.to_string(),
-            (None, None) => format!("{number:?}"),
-        },
-        Value::Array(_, items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(", ")),
-        Value::Empty(..) => "(none)".to_owned(),
-        Value::Dict(_, inner) => {
-            let items: Vec<_> = inner.iter().map(|(key, value)| format!("{key} = {}", plain(value))).collect();
-            format!("{{{}}}", items.join(", "))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use nigh_terms::ByteSize;
+
     use super::*;
     use crate::config::{Network, PrewarmMode, Span};
 
@@ -505,8 +333,8 @@ mod tests {
             ("cluster.advertise", "here", "host:port"),
             ("cluster.roles", "king", "no role"),
             ("cluster.roles", "", "without a role"),
-            ("cluster.token_file", "/t", "take one of them"),
-            ("cluster.tls_key", "/k", "set both or none"),
+            ("cluster.token_file", "/t", "set only one of the two"),
+            ("cluster.tls_key", "/k", "tls_key, or none"),
             ("cluster.shard", "3", "did you mean shards?"),
         ] {
             let refused = resolve(&[server, token, ("NIGH_CLUSTER__PLAIN", "true")], &[(setting, value)]).unwrap_err();

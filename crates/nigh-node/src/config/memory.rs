@@ -1,4 +1,4 @@
-//! The node's memory: how sandboxes and the cache share it, and what is learned of what invocations need.
+//! The node's memory: how sandboxes and the cache share it, and how models size runs.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::Switch;
 
-/// What is done with what was learned of the memory that invocations need.
+/// How models of memory are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sizing {
-    /// It is granted.
+    /// Runs are granted what the model predicts.
     On,
-    /// It is learned and said, and what is booked is granted.
+    /// Models are learned and shown; runs are granted their booking.
     Watch,
     /// Nothing is learned.
     Off,
@@ -29,7 +29,7 @@ pub enum MemoryLearner {
     Lintree,
     /// OFC's tree of intervals.
     J48,
-    /// The same, granting the next interval up.
+    /// OFC's tree of intervals, granting the next interval up.
     J48Next,
 }
 
@@ -48,29 +48,29 @@ impl MemoryLearner {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemorySettings {
-    /// Whether the cache has what sandboxes booked and are not granted. Else each has a budget of its own.
+    /// Whether the cache may use memory that sandboxes booked and are not granted.
     pub grants: Switch,
-    /// What is kept free at first, for grants that are raised.
+    /// The slack at the start: memory kept free for growth.
     pub slack: ByteSize,
-    /// At least,
+    /// The least slack.
     pub slack_min: ByteSize,
-    /// and at most, while it follows how much is raised.
+    /// The most slack; it follows the growth.
     pub slack_max: ByteSize,
-    /// Whether the kernel holds a sandbox to its grant where a system call may fail for it (cgroup v1).
+    /// Whether the kernel limits a sandbox to its grant on cgroup v1, where a system call may fail at the limit.
     pub park: Switch,
-    /// What becomes of the memory of idle sandboxes.
+    /// What happens to the memory of idle sandboxes.
     pub idle: IdleMemory,
-    /// Whether runs are sized by what was learned.
+    /// Whether models size runs.
     pub sizing: Sizing,
-    /// Objects that an application will probably read are brought into memory when it starts.
+    /// Prefetch objects that an application will probably read when it starts.
     pub prefetch: Switch,
     /// How models are fitted.
     pub learner: MemoryLearner,
-    /// Whether headers of stored objects are looked at (docs/design/learning.md).
+    /// Whether headers of stored objects are read (docs/design/learning.md).
     pub features: Switch,
-    /// What the features of objects may take in memory, and as much in the state file.
+    /// How much memory the features of objects may take; they may take as much of the state file.
     pub features_memory: ByteSize,
-    /// The program that looks at headers; beside `nigh` if absent.
+    /// The program that reads headers; `nigh-features` beside `nigh` if absent.
     pub features_program: Option<PathBuf>,
 }
 

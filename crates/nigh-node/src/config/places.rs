@@ -1,9 +1,8 @@
 //! Whether two namespaces could reach the same buckets through stores of their own. Pure.
 //!
-//! Two places meet if they are folders of which one lies in the other, or if they are one account of one service and
-//! the prefix of one begins with the other's. Where it cannot be seen that two accounts are different ones, they are
-//! taken for the same: all keys of Google's, all application credentials of a Keystone. What cannot be seen either is
-//! that two keys of an S3 service belong to one account, or that a Swift is used by two of its addresses.
+//! Two places meet if one folder lies in the other, or if both are the same account of the same service and one prefix
+//! begins with the other. Accounts that cannot be told apart count as the same: all keys of Google, all application
+//! credentials of a Keystone. This check does not notice two keys of one S3 account, or two addresses of one Swift.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +18,7 @@ pub(super) enum Place {
 impl Place {
     pub(super) fn of(store: &StoreSettings) -> Self {
         let key = store.access_key.as_deref();
-        // A user of TempAuth's is `account:user`, through s3api too; the account is what has the buckets.
+        // A TempAuth user is `account:user`, through s3api too; the account has the buckets.
         let account_of_key = || key.map(|key| key.split(':').next().unwrap_or(key).to_owned());
         let account = match (store.kind, store.auth) {
             (StoreKind::Directory, _) => return Self::Folder(plain(&store.path)),
@@ -53,7 +52,7 @@ impl Place {
     }
 }
 
-/// Host and port of a URL, the port named also where it is the scheme's own.
+/// Host and port of a URL, with the scheme's default port if it names none.
 fn authority(url: &str) -> String {
     let url = url.trim().to_ascii_lowercase();
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
@@ -66,7 +65,7 @@ fn authority(url: &str) -> String {
     }
 }
 
-/// The path without links and steps, as far as it is there.
+/// The path without links and `..`, as far as it exists.
 fn plain(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let there = absolute.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));

@@ -15,19 +15,19 @@ pub struct Span(Duration);
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)];
 
 impl Span {
-    /// So many milliseconds.
+    /// A number of milliseconds.
     #[must_use]
     pub const fn millis(n: u64) -> Self {
         Self(Duration::from_millis(n))
     }
 
-    /// So many seconds.
+    /// A number of seconds.
     #[must_use]
     pub const fn seconds(n: u64) -> Self {
         Self(Duration::from_secs(n))
     }
 
-    /// As the standard library has it.
+    /// As a `Duration`.
     #[must_use]
     pub const fn duration(self) -> Duration {
         self.0
@@ -44,7 +44,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// Why a text is no span.
+/// The text is not a span.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0:?} is not a span of time; write a whole number with ms, s, min or h, for example \"600 s\"")]
 pub struct ParseSpanError(String);
@@ -75,7 +75,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// Reads the text; of a bare number it says how to write it.
+/// Reads the text; for a bare number the error says how to write it.
 struct SpanText;
 
 impl Visitor<'_> for SpanText {

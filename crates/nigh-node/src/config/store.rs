@@ -1,7 +1,7 @@
-//! Settings of a system of record: the node's, or one namespace's own. Pure.
+//! Settings of a store: the node's, or one namespace's own. Pure.
 //!
-//! The same few names serve every kind, so that one file reads like another: `endpoint` is where requests, or logins,
-//! go; `access_key` and `secret_key` are who asks, in each service's own sense.
+//! Every kind uses the same names: `endpoint` is the address of requests or logins; `access_key` and `secret_key`
+//! identify the user, as each service understands that.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Span};
 
-/// Which system of record.
+/// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
@@ -28,7 +28,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// As it is written.
+    /// Its name in the settings.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl StoreKind {
     }
 }
 
-/// How a Swift is logged in to.
+/// How Nigh logs in to Swift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SwiftAuth {
@@ -53,11 +53,11 @@ pub enum SwiftAuth {
     ApplicationCredential,
 }
 
-/// A system of record.
+/// A store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreSettings {
-    /// Which one; the settings below say for which kind they are.
+    /// The kind; each setting below names the kinds that use it.
     pub kind: StoreKind,
     /// directory: the folder.
     pub path: PathBuf,
@@ -65,15 +65,15 @@ pub struct StoreSettings {
     pub endpoint: Option<String>,
     /// s3: its region, `us-east-1` if absent; swift: the catalog's region, any if absent.
     pub region: Option<String>,
-    /// s3, azure, swift: who asks.
+    /// s3, azure, swift: the user.
     pub access_key: Option<String>,
     /// s3, azure, swift: its secret; by file or variable only, since other users can read a command line.
     pub secret_key: Option<SecretKey>,
     /// gcs: the file of a service account's key; the machine's own account if absent.
     pub credential_file: Option<PathBuf>,
-    /// Stands before each bucket's name there; not with directory.
+    /// A prefix of each bucket's name in the store; not with directory.
     pub bucket_prefix: String,
-    /// swift: how it is logged in to.
+    /// swift: how Nigh logs in.
     pub auth: SwiftAuth,
     /// swift, password: the project.
     pub project: Option<String>,
@@ -83,33 +83,33 @@ pub struct StoreSettings {
     pub user_domain: String,
     /// swift, Keystone: `public`, `internal` or `admin`.
     pub interface: String,
-    /// swift: the file with the secrets shared with Nigh's middleware; Swift is taken to have none if absent.
+    /// swift: the file with the secrets shared with Nigh's middleware; if absent, Nigh assumes no middleware.
     pub shadow_secret_file: Option<PathBuf>,
     /// swift, middleware: this node's id in its `nodes`; the node's name if absent.
     pub shadow_node: Option<String>,
-    /// Network: requests under way at a time.
+    /// Network: how many requests run at once.
     pub concurrency: usize,
     /// Network: how long a connection may take to be made.
     pub connect_timeout: Span,
-    /// Network: how long the first byte of an answer is waited for.
+    /// Network: how long a request waits for the first byte of an answer.
     pub answer_timeout: Span,
-    /// Network: how long the next bytes of an answer are waited for.
+    /// Network: how long a request waits for the next bytes of an answer.
     pub idle_timeout: Span,
     /// Network: attempts at one request.
     pub attempts: u32,
     /// Network: the wait before the second attempt, doubled before each further one.
     pub backoff: Span,
-    /// Network: the longest wait, also of those that a store asks for.
+    /// Network: the longest wait, also if a store asks for a longer one.
     pub backoff_max: Span,
 }
 
-/// What names an account: not taken from the node's store where a namespace names another.
+/// The keys that name an account: a namespace with another account takes none of them from the node's store.
 pub(super) const ACCOUNT: [&str; 5] = ["access_key", "secret_key", "credential_file", "project", "shadow_secret_file"];
-/// What of a namespace's own store says that it is another account.
+/// The keys of a namespace's own store that mean another account.
 pub(super) const OTHER_ACCOUNT: [&str; 4] = ["kind", "endpoint", "access_key", "credential_file"];
 
 impl StoreSettings {
-    /// A directory at `path`, and what holds for the others where nothing is set.
+    /// A directory at `path`, with the defaults of the other settings.
     #[must_use]
     pub fn directory(path: &Path) -> Self {
         let network = NetworkLimits::default();
@@ -156,7 +156,7 @@ impl StoreSettings {
         }
     }
 
-    /// What single values cannot say of themselves. `section` is where they stand: `store`.
+    /// Checks the rules of the table `section`, for example `store`.
     pub(super) fn check(&self, section: &str) -> Result<(), ConfigError> {
         let broken = |key: &str, why: String| Err(ConfigError::Rule { key: format!("{section}.{key}"), why });
         let kind = self.kind.as_str();
@@ -193,7 +193,7 @@ impl StoreSettings {
         ];
         for (key, span) in spans {
             if span.duration().is_zero() {
-                return broken(key, "no request can be answered in no time".to_owned());
+                return broken(key, "it must be longer than zero".to_owned());
             }
         }
         Ok(())

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowSettings {
-    /// How many run at once; further ones are refused.
+    /// How many run at once; further ones are rejected.
     pub running_max: usize,
-    /// How many that ended are kept with their history; the oldest goes first.
+    /// How many ended executions are kept with their history; the oldest are removed first.
     pub kept_max: usize,
-    /// What those may take together.
+    /// How many bytes they may take together.
     pub kept_bytes: ByteSize,
 }
 

@@ -1,5 +1,5 @@
-//! The machine's classes as the settings want them: how invocations are bound, and what memory bandwidth the
-//! insensitive have. A setting that this machine cannot follow is refused at the start, with the reason.
+//! The machine's classes as the settings ask for them: how invocations are bound, and the memory bandwidth of
+//! insensitive functions. A setting that this machine cannot follow fails the start, with the reason.
 
 use nigh_llc::CacheShape;
 use nigh_llc::resctrl::{Probe, Resctrl};
@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::config::{LlcBind, LlcSettings};
 
-/// Why the level is not taken up.
+/// Why the cache is not opened.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum LlcError {
@@ -17,14 +17,14 @@ pub enum LlcError {
     Models(#[from] SizingModelsError),
     #[error("setting llc.insensitive_bandwidth = {value}: {reason}; leave it unset for no limit")]
     Bandwidth { value: u32, reason: String },
-    #[error("setting llc.bind = \"cpus\": sandboxes cannot have a core each: {0}; \"tasks\" binds without")]
+    #[error("setting llc.bind = \"cpus\": sandboxes cannot have a core each: {0}; \"tasks\" needs no cores")]
     Cpus(String),
 }
 
 /// The machine's classes, or why it has none.
 pub(super) type Classes = Result<(CacheShape, ResctrlClasses), String>;
 
-/// This machine's classes as the settings want them. `cpus` confines its sandboxes.
+/// This machine's classes as the settings ask for them. `cpus` confines its sandboxes.
 ///
 /// # Errors
 /// If it cannot follow a setting.
@@ -53,7 +53,10 @@ fn equipped(
     };
     let mut classes = ResctrlClasses::new(resctrl, &probe);
     if let Err(error) = classes.drop_earlier_counts() {
-        tracing::warn!(error, "monitoring groups of an earlier life stay, and fewer sandboxes are counted");
+        tracing::warn!(
+            error,
+            "monitoring groups of an earlier life cannot be removed; the use of fewer sandboxes is counted"
+        );
     }
     if let Some(value) = settings.insensitive_bandwidth {
         classes = classes

@@ -1,4 +1,4 @@
-//! The level's stations in an invocation's path, and the use of the cache that they make countable.
+//! The hooks of the last-level cache, and the use of the cache that they make countable.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use nigh_ways::{CacheUseHook, CoreHook, FunctionUse};
 use super::Llc;
 
 impl Llc {
-    /// The stations in their order: who is there, which class, which core.
+    /// The hooks in order: presence, class, core.
     pub(crate) fn hooks(&self) -> Vec<Arc<dyn InvocationHook>> {
         let Some(station) = &self.station else { return Vec::new() };
         let ways = Arc::clone(station) as Arc<dyn InvocationHook>;
@@ -22,14 +22,14 @@ impl Llc {
         self.classes.as_ref().is_some_and(|classes| classes.has_sandboxes())
     }
 
-    /// Reads every function's use of the cache. Blocks for some system calls a sandbox.
+    /// Reads every function's use of the cache. Blocks for a few system calls a sandbox.
     pub(crate) fn sample_use(&self, clock: &dyn Clock) {
         if let Some(classes) = &self.classes {
             classes.sample_use(|| clock.monotonic());
         }
     }
 
-    /// Each function's use of the cache as it was last read; nothing where the machine counts none.
+    /// Each function's use of the cache at the last reading; empty if the machine does not count it.
     pub(super) fn use_by_function(&self) -> Option<Vec<FunctionUse>> {
         let classes = self.classes.as_ref().filter(|classes| classes.counts_use())?;
         Some(classes.use_by_function())

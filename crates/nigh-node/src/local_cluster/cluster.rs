@@ -10,7 +10,8 @@ use nigh_rpc::{Identity, NameError, Role};
 use thiserror::Error;
 use tokio::time::sleep;
 
-use super::nats_servers::{NatsServers, Place, free_ports};
+use super::arguments::{arguments, doors, settings_of};
+use super::nats_servers::{NatsServers, Place};
 use super::network::Network;
 use super::process::{Process, ProcessEvent};
 use super::roll::{self, ProcessStatus};
@@ -19,19 +20,15 @@ use crate::credentials;
 use crate::state_folder::StatePaths;
 use crate::status::Status;
 
-/// The process that serves the system of record where none is set: a node alone, before a directory.
+/// The process that serves the store if the settings name none: a node with a directory store.
 const STORE: &str = "store";
-/// Servers, as a cluster of NATS needs them.
+/// How many NATS servers.
 const SERVERS: usize = 3;
 /// The name of the cluster.
-const NAME: &str = "local";
-/// Shards, few: three servers on one disk set 256 MiB aside for each.
-const SHARDS: u16 = 8;
+pub(super) const NAME: &str = "local";
 /// Certificates last as long as a trial may.
 const CERTIFICATE_DAYS: u32 = 365;
-/// The ports of nodes that have an address of their own.
-const PORTS: [u16; 3] = [9400, 9401, 9410];
-/// How often a node is asked whether it is well.
+/// How often a starting node is asked for its status.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
 /// Why there is no cluster.
@@ -44,9 +41,9 @@ pub enum LocalClusterError {
     Certificates(#[from] CertificateError),
     #[error(transparent)]
     Name(#[from] NameError),
-    #[error("{name} has ended ({status}); it said: {said}")]
+    #[error("{name} has ended ({status}); its last line was: {said}")]
     Ended { name: String, status: String, said: String },
-    #[error("{name} is not well after {seconds} s; {} has what it said", .log.display())]
+    #[error("{name} does not answer as expected after {seconds} s; its output is in {}", .log.display())]
     NotWell { name: String, seconds: u64, log: PathBuf },
 }
 
@@ -86,7 +83,7 @@ pub struct LocalNode {
 }
 
 impl LocalNode {
-    /// Its process, to be hurt.
+    /// Its process.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
     }
@@ -103,19 +100,19 @@ impl LocalNode {
         &self.state
     }
 
-    /// Its number in the network, for `cut_off` and the like.
+    /// Its number in the network, as `Network::cut_off` takes it.
     #[must_use]
     pub const fn machine(&self) -> usize {
         self.machine
     }
 
-    /// Where other nodes call it; of the store nothing.
+    /// Where other nodes call it; none for the store.
     #[must_use]
     pub const fn calls(&self) -> Option<SocketAddr> {
         self.calls
     }
 
-    /// What it says of itself; nothing if it does not answer.
+    /// Its status; none if it does not answer.
     pub async fn status(&self) -> Option<Status> {
         AdminClient::new(&StatePaths::new(&self.state).admin_socket()).get("/status").await.ok()
     }
@@ -125,26 +122,26 @@ impl LocalNode {
 #[derive(Debug)]
 pub struct LocalCluster {
     nodes: Vec<LocalNode>,
-    /// None where the nodes were given another.
+    /// None if the settings name a store.
     store: Option<LocalNode>,
     servers: NatsServers,
     folder: PathBuf,
     begun: Instant,
-    /// After the processes, which are within it.
+    /// Dropped after the processes that run in it.
     network: Option<Network>,
 }
 
 impl LocalCluster {
-    /// Starts servers and nodes, and returns when every node knows all others; fails after `patience` for one of them. To
-    /// be called from a thread that lives as long as they are to run.
+    /// Starts servers and nodes, and returns when every node sees all others. Gives each of them `patience`. Call this from
+    /// a thread that outlives the processes.
     ///
     /// # Errors
-    /// What could not be made or started, or is not well.
+    /// What could not be made or started, or does not answer in time.
     pub async fn start(settings: &LocalClusterSettings, patience: Duration) -> Result<Self, LocalClusterError> {
         let LocalClusterSettings { folder, nodes, nats_server, networks, .. } = settings;
         let io = LocalClusterError::io;
         std::fs::create_dir_all(folder).map_err(io("the cluster's folder"))?;
-        // A relative one would be another for a process elsewhere.
+        // Processes with another working folder need an absolute path.
         let folder = &folder.canonicalize().map_err(io("the cluster's folder"))?;
         // One more for the store.
         let machines = nodes.saturating_add(SERVERS as u8 + 1);
@@ -193,7 +190,7 @@ impl LocalCluster {
         }
         let (folder, begun) = (folder.clone(), Instant::now());
         let mut cluster = Self { nodes: made, store, servers, folder, begun, network };
-        // The first makes the keys, which the others then find.
+        // The first node makes the keys; the others find them in the registry.
         let (first, others) = cluster.nodes.split_at_mut(1.min(usize::from(*nodes)));
         for part in [first, others] {
             for node in part.iter_mut() {
@@ -226,7 +223,7 @@ impl LocalCluster {
         self.network.as_ref()
     }
 
-    /// The system of record, where the nodes were given none.
+    /// The store, if the settings name none.
     pub const fn store(&mut self) -> Option<&mut LocalNode> {
         self.store.as_mut()
     }
@@ -236,11 +233,8 @@ impl LocalCluster {
         nodes.chain(self.servers.servers())
     }
 
-    /// Starts again what has ended by itself, ever later while it keeps ending, and says what happened: the name of each
-    /// process, and what became of it. To be called again and again, from a thread that lives as long as they are to run.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Restarts processes that ended by themselves, after longer and longer waits, and gives the name of each with what
+    /// happened. Call this again and again, from a thread that outlives the processes.
     pub fn tend(&mut self) -> io::Result<Vec<(String, ProcessEvent)>> {
         let (now, mut happened) = (self.begun.elapsed(), Vec::new());
         for process in self.processes() {
@@ -254,29 +248,29 @@ impl LocalCluster {
         Ok(happened)
     }
 
-    /// How its processes stand.
+    /// The state of each process.
     pub fn status(&mut self) -> Vec<ProcessStatus> {
         let now = self.begun.elapsed();
         self.processes().map(|process| process.status(now)).collect()
     }
 
-    /// Tells them to whoever reads the folder.
+    /// Writes the state of all processes into the folder.
     fn tell(&mut self) -> io::Result<()> {
         let status = self.status();
         roll::write(&self.folder, &status)
     }
 
-    /// Ends all nodes, then the servers. What is not over after `patience` is killed.
+    /// Ends all nodes, then the store, then the servers. Nodes that still run after `patience` are killed.
     pub fn end(mut self, patience: Duration) {
         for node in &self.nodes {
-            // One that was killed before does not run.
+            // An error means that the process does not run.
             let _ = node.process.ask_to_end();
         }
         let begun = Instant::now();
         for node in &mut self.nodes {
             node.process.wait(patience.saturating_sub(begun.elapsed()));
         }
-        // What the nodes pushed last is there.
+        // The store ends after the last push of the nodes.
         if let Some(store) = &mut self.store {
             let _ = store.process.ask_to_end();
             store.process.wait(patience);
@@ -285,7 +279,7 @@ impl LocalCluster {
     }
 }
 
-/// How nodes reach the store.
+/// Flags and variables by which nodes reach the store.
 #[derive(Default)]
 struct StoreAccess {
     arguments: Vec<String>,
@@ -331,54 +325,12 @@ async fn start_store(
     Ok((node, StoreAccess { arguments: arguments.collect(), environment }))
 }
 
-/// The addresses of a node's doors, the same in all its lives: those that clients know.
-fn doors(at: &Place) -> io::Result<[SocketAddr; 3]> {
-    let ports = match at.network {
-        Some(_) => PORTS.to_vec(),
-        None => free_ports(PORTS.len())?,
-    };
-    Ok([0, 1, 2].map(|door| SocketAddr::new(at.address, ports[door])))
-}
-
-/// Settings as a command line has them.
-fn settings_of(set: Vec<String>) -> impl Iterator<Item = String> {
-    set.into_iter().flat_map(|one| ["--set".to_owned(), one])
-}
-
-/// The command line of a node.
-fn arguments(
-    settings: &LocalClusterSettings,
-    name: &str,
-    state: &Path,
-    certificates: &Path,
-    [s3, lambda, calls]: [SocketAddr; 3],
-    servers: &[String],
-) -> Vec<String> {
-    let mut set = vec![
-        format!("node={name}"),
-        format!("s3.listen={s3}"),
-        format!("lambda.listen={lambda}"),
-        format!("cluster.name={NAME}"),
-        format!("cluster.servers={}", servers.join(",")),
-        format!("cluster.listen={calls}"),
-        format!("cluster.certificates={}", certificates.display()),
-        "cluster.roles=run,memory,controller".to_owned(),
-        format!("cluster.shards={SHARDS}"),
-    ];
-    if !calls.ip().is_loopback() {
-        set.push("allow_remote=true".to_owned());
-    }
-    set.extend(settings.set.iter().cloned());
-    let state = ["node".to_owned(), "--state".to_owned(), state.display().to_string()];
-    state.into_iter().chain(settings_of(set)).collect()
-}
-
-/// True if a node knows so many members.
+/// True if a node sees at least `members` members.
 fn knows(status: &Status, members: usize) -> bool {
     status.cluster.as_ref().is_some_and(|known| known.members.len() >= members)
 }
 
-/// Waits until a node answers as it is to.
+/// Waits until a node's status is as `is_well` demands.
 async fn well(
     node: &mut LocalNode,
     patience: Duration,

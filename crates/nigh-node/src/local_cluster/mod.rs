@@ -1,7 +1,8 @@
-//! A cluster on this machine: NATS servers and nodes as processes of their own, on ports of loopback or each in a network
-//! namespace. For `nigh cluster up`, for experiments and tests: every process can be killed, stopped and cut off, and who
-//! tends the cluster starts again what has ended by itself.
+//! A cluster on this machine: NATS servers and nodes, each a process, on ports of loopback or in network namespaces. It is
+//! for `nigh cluster up`, experiments and tests: every process can be killed, stopped and cut off, and `tend` restarts
+//! processes that ended by themselves.
 
+mod arguments;
 mod cluster;
 mod nats_servers;
 mod network;

@@ -1,4 +1,4 @@
-//! NATS servers on this machine, which are a cluster of their own: started, and hurt, by who tries Nigh on them.
+//! A cluster of NATS servers on this machine.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -18,12 +18,12 @@ const INSTALLED: &str = "nigh/peers";
 /// How long a server may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where a server is: its address, and the network namespace in which that is.
+/// Where a server runs: its address, and the network namespace of that address.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The address.
     pub address: IpAddr,
-    /// The namespace; this process' own if absent.
+    /// The namespace; this process's own if absent.
     pub network: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct NatsServers {
     token: SecretKey,
 }
 
-/// The program nats-server: in `PATH`, else as `make peers` has installed it.
+/// The program nats-server, from `PATH` or from `make peers`.
 #[must_use]
 pub fn find_nats_server() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -58,14 +58,14 @@ pub fn find_nats_server() -> Option<PathBuf> {
     on_path.or_else(installed)
 }
 
-/// So many ports that nobody uses, of this machine's loopback.
+/// `count` free ports of this machine's loopback.
 pub(super) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
     let held: io::Result<Vec<_>> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
     held?.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
 }
 
 impl NatsServers {
-    /// Starts one server a place, whose files go into `folder`, made if absent. They may take a while to answer.
+    /// Starts one server a place, with files in `folder`, made if absent. Servers may need a while before they answer.
     ///
     /// # Errors
     /// What could not be written or started.
@@ -110,13 +110,13 @@ impl NatsServers {
         self.listen.iter().map(|address| format!("nats://{address}")).collect()
     }
 
-    /// What a client has to show.
+    /// The token of clients.
     #[must_use]
     pub const fn token(&self) -> &SecretKey {
         &self.token
     }
 
-    /// The servers, to be hurt.
+    /// The servers.
     pub fn servers(&mut self) -> &mut [Process] {
         &mut self.servers
     }
@@ -124,7 +124,7 @@ impl NatsServers {
     /// Ends them all.
     pub fn end(&mut self) {
         for server in &self.servers {
-            // One that was killed before does not run.
+            // An error means that the server does not run.
             let _ = server.ask_to_end();
         }
         for server in &mut self.servers {

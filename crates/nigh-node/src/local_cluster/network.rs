@@ -1,7 +1,7 @@
-//! Machines that are none: network namespaces joined by a bridge, each with an address of its own. Needs root and `ip`.
+//! Simulated machines: network namespaces joined by a bridge, each with its own address. Needs root and `ip`.
 //!
-//! A machine is cut off from all others by taking its link down, and from one other by a route that leads nowhere. What was
-//! made is removed at the end, and by name it can be told from what others made: all begins with `nigh` and this process' id.
+//! A machine is cut off from all others by taking its link down, and from one other by a blackhole route. All is removed at
+//! the end. All names begin with `nigh` and this process's id, which tells them from names that others made.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -34,13 +34,13 @@ fn ip(arguments: &[&str]) -> io::Result<()> {
 }
 
 impl Network {
-    /// So many machines, at most 250.
+    /// Makes `machines` machines, at most 250.
     ///
     /// # Errors
-    /// If the system refuses; nothing is left then.
+    /// If the system refuses; then nothing is left behind.
     pub fn make(machines: u8) -> io::Result<Self> {
         let id = std::process::id();
-        // One of 250 networks of 10.207: two clusters at a time rarely meet, and then `ip` refuses.
+        // One of 250 networks of 10.207. Two clusters rarely take the same; then `ip` fails.
         let subnet = (id % 250) as u8 + 1;
         let at = |host: u8| Ipv4Addr::new(10, 207, subnet, host);
         let bridge = format!("nigh{id}");
@@ -77,50 +77,32 @@ impl Network {
         self.machines.get(machine).ok_or_else(|| io::Error::other(format!("there is no machine {machine}")))
     }
 
-    /// Nobody reaches the machine, and it reaches nobody, until `reconnect`.
-    ///
-    /// # Errors
-    /// If the system refuses.
+    /// Cuts the machine off from all others until `reconnect`.
     pub fn cut_off(&self, machine: usize) -> io::Result<()> {
         ip(&["link", "set", &self.machine(machine)?.link, "down"])
     }
 
-    /// Takes `cut_off` back.
-    ///
-    /// # Errors
-    /// If the system refuses.
+    /// Ends `cut_off`.
     pub fn reconnect(&self, machine: usize) -> io::Result<()> {
         ip(&["link", "set", &self.machine(machine)?.link, "up"])
     }
 
-    /// The two do not reach each other any more, and all others as before, until `rejoin`.
-    ///
-    /// # Errors
-    /// If the system refuses.
+    /// Cuts two machines off from each other, and from no other, until `rejoin`.
     pub fn separate(&self, one: usize, other: usize) -> io::Result<()> {
         self.routes("add", one, other)
     }
 
-    /// Takes `separate` back.
-    ///
-    /// # Errors
-    /// If the system refuses.
+    /// Ends `separate`.
     pub fn rejoin(&self, one: usize, other: usize) -> io::Result<()> {
         self.routes("del", one, other)
     }
 
-    /// What `from` sends does not come to `to` any more, and what `to` sends comes to `from` as before, until `unmute`.
-    ///
-    /// # Errors
-    /// If the system refuses.
+    /// Drops what `from` sends to `to`, and nothing else, until `unmute`.
     pub fn mute(&self, from: usize, to: usize) -> io::Result<()> {
         self.route("add", from, to)
     }
 
-    /// Takes `mute` back.
-    ///
-    /// # Errors
-    /// If the system refuses.
+    /// Ends `mute`.
     pub fn unmute(&self, from: usize, to: usize) -> io::Result<()> {
         self.route("del", from, to)
     }

@@ -1,5 +1,5 @@
-//! A process of a local cluster: started, stopped for a while, killed, ended, and started again. It does not outlive this
-//! process, whatever ends that.
+//! A process of a local cluster, which can be paused, killed, ended and restarted. It ends with this process, even if this
+//! process is killed.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::restarts::Restarts;
 use super::roll::ProcessStatus;
 
-/// How often it is looked whether a process has ended.
+/// How often `wait` checks whether a process has ended.
 const LOOKED_EVERY: Duration = Duration::from_millis(20);
 
 /// A program that is run, with its log.
@@ -23,31 +23,31 @@ pub struct Process {
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    /// The network namespace that it is in; this process' own if absent.
+    /// Its network namespace; this process's own if absent.
     network: Option<String>,
     log: PathBuf,
     child: Option<Child>,
     restarts: Restarts,
-    /// How it ended last, by itself.
+    /// How it last ended by itself.
     last_end: Option<String>,
 }
 
-/// What became of a process that is looked after.
+/// What happened to a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessEvent {
     /// It has ended by itself.
     Ended {
         /// How.
         how: String,
-        /// How long it stays so.
+        /// The wait before its restart.
         again_after: Duration,
     },
-    /// It was started again.
+    /// It has restarted.
     StartedAgain,
 }
 
 impl Process {
-    /// A process that does not run yet. What it prints is added to `log`.
+    /// A process that does not run yet. Its output is appended to `log`.
     #[must_use]
     pub fn new(name: &str, program: &Path, arguments: Vec<String>, log: &Path) -> Self {
         let (program, log) = (program.to_owned(), log.to_owned());
@@ -64,14 +64,14 @@ impl Process {
         }
     }
 
-    /// With these variables beside those of this process.
+    /// Adds variables to those of this process.
     #[must_use]
     pub fn with_environment(mut self, environment: Vec<(String, String)>) -> Self {
         self.environment = environment;
         self
     }
 
-    /// In this network namespace.
+    /// Sets its network namespace.
     #[must_use]
     pub fn within(mut self, network: Option<String>) -> Self {
         self.network = network;
@@ -84,22 +84,19 @@ impl Process {
         &self.name
     }
 
-    /// Where it prints to.
+    /// The file of its output.
     #[must_use]
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// Its process, if it was started.
+    /// Its process id, if it was started.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Starts it, if it does not run. To be called from a thread that lives as long as it is to run.
-    ///
-    /// # Errors
-    /// If it cannot be started.
+    /// Starts it if it does not run. Call this from a thread that outlives the process.
     pub fn run(&mut self) -> io::Result<()> {
         if self.child.is_some() {
             return Ok(());
@@ -111,18 +108,18 @@ impl Process {
             command.args(["ip", "netns", "exec", network]);
         }
         command.arg(&self.program).args(&self.arguments).envs(self.environment.iter().cloned());
-        // A signal of the terminal is for this process alone, which ends the others in order.
+        // Signals of the terminal go to this process only, which ends the others in order.
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         self.child = Some(command.spawn()?);
         self.restarts.due = None;
         Ok(())
     }
 
-    /// Looks after it at `now`, since any one moment: one that has ended by itself is started again, ever later while it
-    /// keeps ending; one that was killed or ended on purpose is left alone. To be called as `run`.
+    /// Restarts it if it has ended by itself, after longer and longer waits; leaves it alone if it was killed or ended on
+    /// purpose. `now` counts from any fixed moment. Call this from the thread of `run`.
     ///
     /// # Errors
-    /// If it cannot be started; it is tried again.
+    /// If it cannot be started; the next call tries again.
     pub fn tend(&mut self, now: Duration) -> io::Result<Option<ProcessEvent>> {
         if let Some(status) = self.ended()? {
             (self.child, self.last_end) = (None, Some(status.to_string()));
@@ -140,7 +137,7 @@ impl Process {
         Ok(Some(ProcessEvent::StartedAgain))
     }
 
-    /// How it stands at `now`.
+    /// Its state at `now`.
     #[must_use]
     pub fn status(&self, now: Duration) -> ProcessStatus {
         ProcessStatus {
@@ -159,49 +156,34 @@ impl Process {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// How it ended, if it did by itself.
-    ///
-    /// # Errors
-    /// The system's.
+    /// How it ended, if it ended by itself.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.as_mut().map_or(Ok(None), Child::try_wait)
     }
 
-    /// Ends it as a crash does.
-    ///
-    /// # Errors
-    /// If it does not run.
+    /// Kills it.
     pub fn kill(&mut self) -> io::Result<()> {
         self.signal(Signal::KILL)?;
         self.restarts.due = None;
         self.child.take().map_or(Ok(()), |mut child| child.wait().map(drop))
     }
 
-    /// It does nothing until it goes on.
-    ///
-    /// # Errors
-    /// If it does not run.
+    /// Pauses it.
     pub fn stop(&self) -> io::Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// It goes on.
-    ///
-    /// # Errors
-    /// If it does not run.
+    /// Lets it go on after a pause.
     pub fn go_on(&self) -> io::Result<()> {
         self.signal(Signal::CONT)
     }
 
     /// Asks it to end.
-    ///
-    /// # Errors
-    /// If it does not run.
     pub fn ask_to_end(&self) -> io::Result<()> {
         self.signal(Signal::TERM)
     }
 
-    /// Waits until it has ended, and kills it when `patience` is over. True if it ended by itself.
+    /// Waits until it has ended, and kills it after `patience`. True if it ended by itself.
     pub fn wait(&mut self, patience: Duration) -> bool {
         let begun = Instant::now();
         while self.child.is_some() && begun.elapsed() < patience {
@@ -213,7 +195,7 @@ impl Process {
         match self.child.take() {
             None => true,
             Some(mut child) => {
-                // One that has ended meanwhile cannot be killed.
+                // An error means that it has ended meanwhile.
                 let _ = child.kill();
                 let _ = child.wait();
                 false

@@ -1,28 +1,28 @@
-//! When a process that ended is started again: soon the first time, ever later while it keeps ending. Pure.
+//! When an ended process restarts: soon after its first end, later and later while it keeps ending. Pure.
 
 use std::time::Duration;
 
-/// The wait before the first start.
+/// The wait before the first restart.
 const FIRST: Duration = Duration::from_millis(500);
 /// The longest wait.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Who ran for so long is well: its next end is a first one.
+/// After a run of this length the next end counts as the first.
 const WELL_AFTER: Duration = Duration::from_secs(60);
 
-/// What is known of one process' ends. Times are since any one moment.
+/// The ends of one process. Times count from any fixed moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Restarts {
     started: Duration,
     /// Ends without a long run between them.
     in_a_row: u32,
-    /// How often it was started again.
+    /// How often it restarted.
     pub(super) count: u64,
-    /// When it is started again; none while it runs.
+    /// When it restarts; none while it runs.
     pub(super) due: Option<Duration>,
 }
 
 impl Restarts {
-    /// It has ended at `now`, for the first time since it was started: how long it stays so.
+    /// Notes an end at `now`; gives the wait before the restart.
     pub(super) fn ended(&mut self, now: Duration) -> Duration {
         if now.saturating_sub(self.started) >= WELL_AFTER {
             self.in_a_row = 0;
@@ -33,12 +33,12 @@ impl Restarts {
         wait
     }
 
-    /// True if it is to be started now.
+    /// True if it must restart now.
     pub(super) fn is_due(&self, now: Duration) -> bool {
         self.due.is_some_and(|due| due <= now)
     }
 
-    /// It was started again at `now`.
+    /// Notes a restart at `now`.
     pub(super) fn started(&mut self, now: Duration) {
         (self.started, self.due) = (now, None);
         self.count += 1;

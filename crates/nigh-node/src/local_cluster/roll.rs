@@ -1,5 +1,5 @@
-//! The processes of a local cluster as a file tells them, `processes.json` in its folder: whoever looks after a cluster
-//! that another process runs reads there what has ended and was started again.
+//! The processes of a local cluster in a file, `processes.json` in its folder: `nigh cluster status`, which is another
+//! process than `nigh cluster up`, reads there what has ended and restarted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ const FILE: &str = "processes.json";
 pub struct ProcessStatus {
     /// Its name.
     pub name: String,
-    /// Its id; none while it does not run.
+    /// Its process id; none while it does not run.
     pub pid: Option<u32>,
-    /// How often it was started again.
+    /// How often it restarted.
     pub restarts: u64,
-    /// How it ended last, if it did.
+    /// How it last ended, if it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_end: Option<String>,
     /// Seconds from its last end to its next start, while it does not run.
@@ -32,16 +32,13 @@ fn file(folder: &Path) -> PathBuf {
     folder.join(FILE)
 }
 
-/// Tells the processes of the cluster in `folder`.
+/// Writes the processes of the cluster in `folder`.
 pub(super) fn write(folder: &Path, processes: &[ProcessStatus]) -> io::Result<()> {
     let text = serde_json::to_vec_pretty(processes).map_err(io::Error::other)?;
     write_private(&file(folder), &text).map_err(io::Error::other)
 }
 
 /// The processes of the cluster in `folder`; none if no local cluster was started there.
-///
-/// # Errors
-/// If they cannot be read.
 pub fn local_processes(folder: &Path) -> io::Result<Option<Vec<ProcessStatus>>> {
     match std::fs::read(file(folder)) {
         Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::other),

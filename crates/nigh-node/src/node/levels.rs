@@ -1,7 +1,8 @@
-//! What works on a node and what does not, in words.
+//! The features of a node, one line each for the status.
 
 use nigh_data::large_folios_are_offered;
 use nigh_invoke::node_memory::NodeMemory;
+use nigh_sandbox::runtime_command::PythonRuntime;
 use nigh_sandbox::sandbox::SandboxEngine;
 use nigh_schedule::prewarm::PrewarmSettings;
 use nigh_terms::ByteSize;
@@ -11,34 +12,43 @@ use crate::config::{Network, PrewarmMode, Settings, Switch};
 use crate::outside_door::OutsideSecrets;
 use crate::status::Level;
 
-/// The level that says how sandboxes are kept apart.
+/// The level of isolation.
 pub(super) const ISOLATION: &str = "isolation";
-/// The one about the way out to the network.
+/// The level of the outbound network.
 pub(super) const NETWORK: &str = "network";
 
-/// How sandboxes are kept apart, and whether more can be made now.
+/// How sandboxes are isolated, and whether new ones can start now.
 pub(super) fn isolation(engine: &dyn SandboxEngine) -> Level {
     let (kind, isolation) = (engine.kind(), engine.isolation());
     let detail = match engine.trouble() {
         None => format!("{kind}: {isolation}"),
-        Some(trouble) => format!("no new sandbox can begin: {trouble}; those that run go on ({kind}: {isolation})"),
+        Some(trouble) => format!("no new sandbox can start: {trouble}; running ones go on ({kind}: {isolation})"),
     };
     Level { name: ISOLATION.to_owned(), on: engine.trouble().is_none(), detail }
 }
 
-/// Whether functions that ask get a way out to the network; nothing, where the operator has not said that they may.
+/// Whether functions that ask get an outbound network; none if the settings do not permit it.
 pub(super) fn network(settings: &Settings, engine: &dyn SandboxEngine) -> Option<Level> {
     if settings.functions.network == Network::None {
         return None;
     }
     let (on, detail) = match engine.outbound() {
         Ok(line) => (true, format!("for functions that ask, by {line}")),
-        Err(why) => (false, format!("functions.network is \"permitted\", and no function can have it: {why}")),
+        Err(why) => (false, format!("functions.network is \"permitted\", but no function can have a network: {why}")),
     };
     Some(Level { name: NETWORK.to_owned(), on, detail })
 }
 
-/// Whether sandboxes are prewarmed, and how.
+/// Which Python functions get, or why none.
+pub(super) fn python(python: &Result<PythonRuntime, String>) -> Level {
+    let detail = match python {
+        Ok(found) => format!("python3.{} at {}", found.minor, found.interpreter.display()),
+        Err(why) => why.clone(),
+    };
+    Level { name: "python".to_owned(), on: python.is_ok(), detail }
+}
+
+/// Whether sandboxes are pre-warmed, and how.
 pub(super) fn prewarming(settings: &Settings, engine: &dyn SandboxEngine) -> Level {
     let functions = &settings.functions;
     let (on, detail) = match engine.makes_stems() {
@@ -55,42 +65,42 @@ pub(super) fn prewarming(settings: &Settings, engine: &dyn SandboxEngine) -> Lev
     Level { name: "prewarming".to_owned(), on, detail }
 }
 
-/// Whether objects come without HTTP, and what may be held by that.
+/// Whether the fast path is on, and how much clients may hold.
 pub(super) fn fast_path(settings: &Settings) -> Level {
     let (on, detail) = match settings.s3.fast_path {
         Switch::Off => (false, "s3.fast_path is off".to_owned()),
         Switch::On => {
             let held = settings.cache.held_max;
-            (true, format!("{held} may be held by a key, or by a sandbox within what it booked; further bytes by copy"))
+            (true, format!("a key may hold {held}, and so may a sandbox within its booking; further bytes are copied"))
         }
     };
     Level { name: "fast path".to_owned(), on, detail }
 }
 
-/// Who can tell this node of others; nothing, where no door is open for that.
+/// Which stores can tell this node of outsiders; none if that door is closed.
 pub(super) fn outside(settings: &Settings, secrets: &OutsideSecrets) -> Option<Level> {
     let address = settings.outside.listen?;
     let detail = format!("at {address}, for {}", secrets.words());
     Some(Level { name: "outside".to_owned(), on: true, detail })
 }
 
-/// Whether sandboxes and the cache share their memory, and how strictly.
+/// Whether sandboxes and the cache share memory, and how strictly sandboxes are limited.
 pub(super) fn memory(settings: &Settings, memory: &NodeMemory) -> Level {
     let (booked, own) = (settings.functions.memory, settings.cache.bytes);
     let detail = match settings.memory.grants {
-        Switch::Off => format!("memory.grants is off: {booked} for sandboxes, {own} for the cache, and neither lends"),
+        Switch::Off => format!("memory.grants is off: {booked} for sandboxes, {own} for the cache, not shared"),
         Switch::On => {
             let held = if memory.parks() {
-                "held to their grants"
+                "limited to their grants"
             } else if settings.memory.park == Switch::Off {
-                "held to what they booked on cgroup v1, as memory.park is off"
+                "limited to their bookings on cgroup v1, because memory.park is off"
             } else {
-                "held to what they booked on cgroup v1: no thread may run before others (CAP_SYS_NICE)"
+                "limited to their bookings on cgroup v1, because Nigh cannot raise a thread's priority (CAP_SYS_NICE)"
             };
             let MemoryShares { slack, lent_max, .. } = MemoryShares::of(settings);
             format!(
-                "{booked} for sandboxes and {own} for the cache, which has what these do not use and lends them up to {lent_max} \
-                 more; {} to {} are kept free; sandboxes are {held}",
+                "{booked} for sandboxes and {own} for the cache, which uses what sandboxes leave and lends them up to {lent_max}; \
+                 slack {} to {}; sandboxes are {held}",
                 slack.min, slack.max
             )
         }
@@ -98,7 +108,7 @@ pub(super) fn memory(settings: &Settings, memory: &NodeMemory) -> Level {
     Level { name: "memory".to_owned(), on: settings.memory.grants == Switch::On, detail }
 }
 
-/// How much memory objects have of the node's own.
+/// How much memory caches objects.
 pub(super) fn cache(settings: &Settings) -> Level {
     let (bytes, object_max) = (settings.cache.bytes, settings.cache.object_max);
     let folios = if large_folios_are_offered() { ", in large folios" } else { "" };

@@ -1,4 +1,4 @@
-//! Where a node listens.
+//! The listeners of a node's doors.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use crate::config::{Settings, Switch};
 use crate::endpoints::Endpoints;
 use crate::state_folder::{StatePaths, bind_socket, bind_socket_by};
 
-/// The listeners of a node, bound before anything is told to anybody.
+/// The listeners, bound before `endpoints.json` is written.
 pub(super) struct Listeners {
     pub(super) s3: TcpListener,
     pub(super) s3_unix: tokio::net::UnixListener,
@@ -44,7 +44,7 @@ impl Listeners {
     pub(super) fn endpoints(&self, settings: &Settings, paths: &StatePaths) -> Result<Endpoints, NodeError> {
         let url = |listener: &TcpListener| {
             let bound = listener.local_addr().map_err(|source| NodeError::Io { what: "asking for a port", source })?;
-            // Who listens everywhere is reached at loopback.
+            // A listener on every address is reached at loopback.
             let reachable = match bound {
                 SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], v4.port())),
                 SocketAddr::V6(v6) if v6.ip().is_unspecified() => {

@@ -1,31 +1,31 @@
-//! What each part of a node may take of its memory: the settings, and no more than fits the node. Pure.
+//! How much memory slack, pre-warmed sandboxes and loans may take: the settings, limited by the size of the node. Pure.
 //!
-//! Slack and prewarmed sandboxes are there for sandboxes that run. On a small node they would leave little to these, so
-//! each has at most an eighth of what sandboxes may book, whatever its setting says.
+//! Slack and pre-warmed sandboxes serve running sandboxes. On a small node they would leave little for these, so each has
+//! at most an eighth of the memory for sandboxes, whatever its setting is.
 
 use nigh_schedule::memory::slack::SlackBounds;
 use nigh_terms::ByteSize;
 
 use crate::config::{Settings, Switch};
 
-/// Of what sandboxes may book, for each of the slack and the prewarmed sandboxes: one in so many.
+/// The slack, and pre-warmed sandboxes, each get at most the memory for sandboxes divided by this.
 const SHARE: u64 = 8;
-/// The slack begins with half of its share, and never falls below a quarter.
+/// The slack starts at half of its share at most, and its least value is a quarter at most.
 const SLACK_FIRST: u64 = 2 * SHARE;
 const SLACK_LEAST: u64 = 4 * SHARE;
-/// Of the cache's own part, so many fourths are lent to sandboxes when they need them.
+/// How many fourths of its own memory the cache lends to sandboxes.
 const LENT_FOURTHS: u64 = 3;
 
-/// The parts.
+/// The shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemoryShares {
-    /// What is kept free for grants that are raised.
+    /// Memory kept free for growth.
     pub(super) slack: SlackBounds,
-    /// What prewarmed sandboxes may book.
+    /// How much pre-warmed sandboxes may book.
     pub(super) prewarm_memory: ByteSize,
-    /// What sandboxes may take of the cache's own part, when what is set aside for them is not enough.
+    /// How much the cache lends to sandboxes when their own memory is not enough.
     pub(super) lent_max: ByteSize,
-    /// Processors, and so sandboxes that are made at once.
+    /// Processors; as many sandboxes start at once.
     pub(super) processors: usize,
 }
 

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::host::{Home, NotWritten, World};
+use crate::host::{Home, World, WriteError};
 use crate::support::{PATIENCE, Trial, until};
 
 /// As many as a cluster has by default.
@@ -78,8 +78,8 @@ impl Writers {
                     for home in now {
                         match home.write(shard, request).await {
                             Ok(_) => done = true,
-                            Err(NotWritten::NotHome) => {}
-                            Err(NotWritten::Ledger(error)) => panic!("a write to shard {shard} failed: {error}"),
+                            Err(WriteError::NotHome) => {}
+                            Err(WriteError::Ledger(error)) => panic!("a write to shard {shard} failed: {error}"),
                         }
                     }
                     if done {

@@ -27,7 +27,7 @@ pub(crate) struct World {
 
 /// Why a write was not done.
 #[derive(Debug)]
-pub(crate) enum NotWritten {
+pub(crate) enum WriteError {
     /// This node is not the home, or not yet, or no more.
     NotHome,
     Ledger(LedgerError),
@@ -61,11 +61,11 @@ impl Home {
         self.told.lock().clone()
     }
 
-    pub(crate) async fn write(&self, shard: ShardId, request: RequestId) -> Result<Version, NotWritten> {
+    pub(crate) async fn write(&self, shard: ShardId, request: RequestId) -> Result<Version, WriteError> {
         let serves = self.serves[&shard].read().await;
         let deposed = |epoch| self.told.lock().get(&shard).is_some_and(|(_, told)| *told > epoch);
         if serves.is_none_or(deposed) || self.dead.load(Ordering::SeqCst) {
-            return Err(NotWritten::NotHome);
+            return Err(WriteError::NotHome);
         }
         let had_seen = self.world.seen.lock().clone();
         let record = Record {
@@ -76,10 +76,10 @@ impl Home {
             change: Change::Put { about: Bytes::new() },
         };
         let body = Body::Inline(Bytes::from_static(b"bytes"));
-        let appended = self.ledger.append(shard, record, body).await.map_err(NotWritten::Ledger)?;
+        let appended = self.ledger.append(shard, record, body).await.map_err(WriteError::Ledger)?;
         if self.dead.load(Ordering::SeqCst) {
             // Nobody hears of it.
-            return Err(NotWritten::NotHome);
+            return Err(WriteError::NotHome);
         }
         let mut newest = self.newest.lock();
         let known = newest.entry(shard).or_insert(appended.version);

@@ -260,9 +260,9 @@ async fn hooks_stand_around_each_run_and_set_its_memory() {
 
 /// Counts what was made ready.
 #[derive(Default)]
-struct Readied(AtomicUsize);
+struct ReadyCounter(AtomicUsize);
 
-impl InvocationHook for Readied {
+impl InvocationHook for ReadyCounter {
     fn name(&self) -> &'static str {
         "readied"
     }
@@ -285,7 +285,7 @@ fn next(function: &str) -> UpcomingInvocation {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_made_ahead_is_there_for_the_first_invocation_and_holds_nobody_up() {
-    let readied = Arc::new(Readied::default());
+    let readied = Arc::new(ReadyCounter::default());
     let node = Node::with_hooks(settings(), vec![Arc::clone(&readied) as Arc<dyn InvocationHook>]).await;
     node.deploy("f", |_| ());
     // One is enough, however often it is asked for: while it is being made, and when it is idle.

@@ -28,9 +28,9 @@ fn shared() -> NodeMemorySettings {
 }
 
 /// Grants so much to each run.
-struct Granting(ByteSize);
+struct FixedGrant(ByteSize);
 
-impl InvocationHook for Granting {
+impl InvocationHook for FixedGrant {
     fn name(&self) -> &'static str {
         "granting"
     }
@@ -50,7 +50,7 @@ async fn node(test: &str, mib: Option<u64>) -> Option<Node> {
 
 #[expect(clippy::print_stdout, reason = "a skipped test says so")]
 async fn node_with(test: &str, mib: Option<u64>, memory: NodeMemorySettings) -> Option<Node> {
-    let hooks = mib.map(|mib| Arc::new(Granting(ByteSize::mib(mib))) as Arc<dyn InvocationHook>);
+    let hooks = mib.map(|mib| Arc::new(FixedGrant(ByteSize::mib(mib))) as Arc<dyn InvocationHook>);
     let mut settings = settings();
     settings.limits.memory_max = BOOKABLE;
     let node = Node::with_memory(memory, settings, hooks.into_iter().collect()).await;
@@ -122,9 +122,10 @@ async fn what_failed_at_a_limit_below_what_was_booked_is_run_again_if_it_is_idem
     let event = json!({"do": "comes to its limit and fails at first"});
     let again = node.invoke("again", event.clone()).await;
     let record = node.record(again.id).await;
-    if !record.notes.iter().any(|note| note.contains("idempotent")) && again.is_error {
-        // Pages of files are given up before anything fails on cgroup v2: no limit was met.
-        println!("SKIPPED: {test}: no system call fails at a limit here");
+    let unified = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    if unified && again.is_error && !record.notes.iter().any(|note| note.contains("idempotent")) {
+        // The kernel drops pages of files before anything fails at a limit of cgroup v2.
+        println!("SKIPPED: {test}: no system call fails at a limit of cgroup v2");
         return node.stop().await;
     }
     assert_eq!((again.payload, again.is_error), (json!(2), false), "{record:?}");

@@ -39,7 +39,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// Answers as the handler of `tests/sdk` does, without a sandbox. Each call takes a permit of `gate`.
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedInvoke {
     functions: FunctionStore,
     pub(crate) gate: Semaphore,
     pub(crate) reserved: parking_lot::Mutex<std::collections::BTreeMap<FunctionName, Option<usize>>>,
@@ -49,7 +49,7 @@ pub(crate) struct Scripted {
 }
 
 #[async_trait]
-impl Invoke for Scripted {
+impl Invoke for ScriptedInvoke {
     fn set_reserved(&self, _: &Namespace, function: &FunctionName, concurrency: Option<usize>) {
         self.reserved.lock().insert(function.clone(), concurrency);
     }
@@ -158,7 +158,7 @@ pub(crate) struct Door {
     pub(crate) address: std::net::SocketAddr,
     pub(crate) keys: AccessKeys,
     pub(crate) registry: Arc<dyn Registry>,
-    pub(crate) invoke: Arc<Scripted>,
+    pub(crate) invoke: Arc<ScriptedInvoke>,
     pub(crate) key: (AccessKeyId, SecretKey),
     pub(crate) until: CancellationToken,
     pub(crate) served: tokio::task::JoinHandle<()>,
@@ -182,7 +182,7 @@ impl Door {
         let root = folder.path().join("functions");
         let limits = FunctionLimits::default();
         let functions = FunctionStore::open(Arc::clone(&registry), &root, Arc::clone(&clock), limits).await.unwrap();
-        let invoke = Arc::new(Scripted {
+        let invoke = Arc::new(ScriptedInvoke {
             functions: functions.clone(),
             gate: Semaphore::new(1),
             reserved: parking_lot::Mutex::default(),
@@ -287,13 +287,13 @@ pub(crate) fn archive(name: &str, content: &[u8]) -> Vec<u8> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpAnswer {
     pub(crate) fn kind(&self) -> Option<&str> {
         self.header("x-amzn-errortype")
     }
@@ -350,13 +350,13 @@ impl Client {
         head
     }
 
-    pub(crate) async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub(crate) async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> HttpAnswer {
         let head = self.sign(method, target, headers, body);
         self.raw(head.as_bytes(), body).await
     }
 
     /// Sends these bytes and reads to the end.
-    pub(crate) async fn raw(&self, head: &[u8], body: &[u8]) -> Answer {
+    pub(crate) async fn raw(&self, head: &[u8], body: &[u8]) -> HttpAnswer {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(head).await.unwrap();
         let _ = stream.write_all(body).await;
@@ -365,7 +365,7 @@ impl Client {
         let end = all.windows(4).position(|four| four == b"\r\n\r\n").map_or(all.len(), |end| end + 4);
         let head = String::from_utf8_lossy(&all[..end]).into_owned();
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        Answer { status, head, body: all[end..].to_vec() }
+        HttpAnswer { status, head, body: all[end..].to_vec() }
     }
 }
 

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use nigh_terms::{FunctionName, InvocationId, Namespace, SandboxId};
 use serde_json::{Value, json};
 
-use crate::lambda_door_support::{Answer, Client, Door};
+use crate::lambda_door_support::{Client, Door, HttpAnswer};
 
 pub(crate) const CODE: &str = "def main(args):\n    return args\n";
 
@@ -21,7 +21,7 @@ impl<'a> Whisk<'a> {
         Self { client: door.client(), door }
     }
 
-    pub(crate) async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub(crate) async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> HttpAnswer {
         let mut head = format!("{method} {target} HTTP/1.1\r\nhost: {}\r\n", self.door.address);
         headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
         head.push_str(&format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len()));
@@ -33,7 +33,7 @@ impl<'a> Whisk<'a> {
     }
 
     /// A request below the caller's own namespace.
-    pub(crate) async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: &Value) -> HttpAnswer {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let target = format!("/api/v1/namespaces/_/{path}");
         self.send(method, &target, &[("authorization", &self.basic())], body.as_bytes()).await

@@ -32,9 +32,8 @@ struct Costs {
     write: Vec<BTreeMap<&'static str, usize>>,
 }
 
-async fn costs(protocol: CoherenceProtocol) -> Option<Costs> {
-    let test = format!("costs of {protocol}");
-    let world = World::start_with(&test, 3, protocol).await?;
+async fn costs(test: &str, protocol: CoherenceProtocol) -> Option<Costs> {
+    let world = World::start_with(test, 3, protocol).await?;
     let mut names = world.names_at(0);
     let (name, known) = (names.next().unwrap(), names.next().unwrap());
     // Nodes that have met: which reign the shard is in, and how far other homes had come when that began, is asked once.
@@ -62,7 +61,8 @@ async fn costs(protocol: CoherenceProtocol) -> Option<Costs> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hit_sends_nothing_and_a_write_tells_the_others_behind_its_answer() {
-    let Some(Costs { first, second, write }) = costs(CoherenceProtocol::Nigh).await else { return };
+    let test = "a_hit_sends_nothing_and_a_write_tells_the_others_behind_its_answer";
+    let Some(Costs { first, second, write }) = costs(test, CoherenceProtocol::Nigh).await else { return };
     assert_eq!(first, [one("fetch"), BTreeMap::new(), BTreeMap::new()]);
     assert_eq!(second, vec![BTreeMap::new(); 3]);
     // The one reader beside the writer is told, and says that it knows.
@@ -71,7 +71,8 @@ async fn a_hit_sends_nothing_and_a_write_tells_the_others_behind_its_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_caches_each_read_fetches_and_nobody_is_told_of_writes() {
-    let Some(Costs { first, second, write }) = costs(CoherenceProtocol::None).await else { return };
+    let test = "without_caches_each_read_fetches_and_nobody_is_told_of_writes";
+    let Some(Costs { first, second, write }) = costs(test, CoherenceProtocol::None).await else { return };
     assert_eq!(first, [one("fetch"), BTreeMap::new(), BTreeMap::new()]);
     assert_eq!(second, first);
     assert_eq!(write, [one("write"), BTreeMap::new(), BTreeMap::new()]);
@@ -79,7 +80,8 @@ async fn without_caches_each_read_fetches_and_nobody_is_told_of_writes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_version_checks_each_hit_asks_once_and_nobody_is_told_of_writes() {
-    let Some(Costs { first, second, write }) = costs(CoherenceProtocol::VersionCheck).await else { return };
+    let test = "with_version_checks_each_hit_asks_once_and_nobody_is_told_of_writes";
+    let Some(Costs { first, second, write }) = costs(test, CoherenceProtocol::VersionCheck).await else { return };
     assert_eq!(first, [one("fetch"), BTreeMap::new(), BTreeMap::new()]);
     // The question is a fetch of what is known, without the bytes.
     assert_eq!(second, [one("fetch"), BTreeMap::new(), BTreeMap::new()]);
@@ -88,7 +90,8 @@ async fn with_version_checks_each_hit_asks_once_and_nobody_is_told_of_writes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_synchronous_invalidations_a_hit_sends_nothing() {
-    let Some(Costs { first, second, write }) = costs(CoherenceProtocol::Synchronous).await else { return };
+    let test = "with_synchronous_invalidations_a_hit_sends_nothing";
+    let Some(Costs { first, second, write }) = costs(test, CoherenceProtocol::Synchronous).await else { return };
     assert_eq!(first, [one("fetch"), BTreeMap::new(), BTreeMap::new()]);
     assert_eq!(second, vec![BTreeMap::new(); 3]);
     assert_eq!(write, [BTreeMap::from([("write", 1), ("post", 1)]), BTreeMap::new(), one("post")]);
@@ -96,7 +99,9 @@ async fn with_synchronous_invalidations_a_hit_sends_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_version_checks_the_bytes_do_not_travel_again() {
-    let Some(world) = World::start_with("the_bytes_do_not_travel_again", 2, CoherenceProtocol::VersionCheck).await
+    let Some(world) =
+        World::start_with("with_version_checks_the_bytes_do_not_travel_again", 2, CoherenceProtocol::VersionCheck)
+            .await
     else {
         return;
     };
@@ -113,7 +118,7 @@ async fn with_version_checks_the_bytes_do_not_travel_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_caches_what_is_read_is_kept_by_nobody_but_the_home() {
-    let test = "what_is_read_is_kept_by_nobody_but_the_home";
+    let test = "without_caches_what_is_read_is_kept_by_nobody_but_the_home";
     let Some(world) = World::start_with(test, 2, CoherenceProtocol::None).await else { return };
     let name = world.names_at(0).next().unwrap();
     let large = vec![9; 1 << 20];
@@ -130,8 +135,12 @@ async fn without_caches_what_is_read_is_kept_by_nobody_but_the_home() {
 }
 
 /// How long a write takes whose only sharer has stopped, or that it was not over in `within`.
-async fn write_beside_a_stopped_sharer(protocol: CoherenceProtocol, within: Duration) -> Option<Option<Duration>> {
-    let world = World::start_with(&format!("a stopped sharer and {protocol}"), 3, protocol).await?;
+async fn write_beside_a_stopped_sharer(
+    test: &str,
+    protocol: CoherenceProtocol,
+    within: Duration,
+) -> Option<Option<Duration>> {
+    let world = World::start_with(test, 3, protocol).await?;
     let name = world.names_at(0).next().unwrap();
     world.nodes[&0].writes(&name, b"first").await;
     assert_eq!(world.nodes[&2].reads(&name).await, b"first");
@@ -152,18 +161,24 @@ async fn write_beside_a_stopped_sharer(protocol: CoherenceProtocol, within: Dura
 #[tokio::test(flavor = "multi_thread")]
 async fn a_synchronous_write_waits_for_a_stopped_sharer_and_nigh_s_does_not() {
     let within = Duration::from_secs(3);
-    let Some(ours) = write_beside_a_stopped_sharer(CoherenceProtocol::Nigh, within).await else { return };
+    let test = "a_synchronous_write_waits_for_a_stopped_sharer_and_nigh_s_does_not";
+    let Some(ours) = write_beside_a_stopped_sharer(test, CoherenceProtocol::Nigh, within).await else { return };
     assert!(ours.is_some(), "a write waited for a stopped sharer");
-    let Some(checked) = write_beside_a_stopped_sharer(CoherenceProtocol::VersionCheck, within).await else { return };
+    let Some(checked) = write_beside_a_stopped_sharer(test, CoherenceProtocol::VersionCheck, within).await else {
+        return;
+    };
     assert!(checked.is_some());
-    let Some(theirs) = write_beside_a_stopped_sharer(CoherenceProtocol::Synchronous, within).await else { return };
+    let Some(theirs) = write_beside_a_stopped_sharer(test, CoherenceProtocol::Synchronous, within).await else {
+        return;
+    };
     assert_eq!(theirs, None, "a synchronous write was acknowledged before its sharer had dropped its copy");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_synchronous_write_goes_on_when_its_sharer_is_given_up() {
     let within = Duration::from_secs(14);
-    let Some(took) = write_beside_a_stopped_sharer(CoherenceProtocol::Synchronous, within).await else { return };
+    let test = "a_synchronous_write_goes_on_when_its_sharer_is_given_up";
+    let Some(took) = write_beside_a_stopped_sharer(test, CoherenceProtocol::Synchronous, within).await else { return };
     // The home gives a silent node up after ten seconds.
     let took = took.unwrap();
     assert!(took > Duration::from_secs(9), "{took:?}");

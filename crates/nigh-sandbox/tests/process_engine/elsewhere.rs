@@ -127,24 +127,20 @@ fn trusted_functions_run_where_nothing_keeps_them_apart() {
 #[test]
 fn where_nothing_keeps_functions_apart_the_engine_refuses() {
     if can_go_elsewhere("where_nothing_keeps_functions_apart_the_engine_refuses") {
-        let test = ["--exact", "elsewhere::the_engine_that_refuses"];
+        let test = ["--exact", "elsewhere::the_engine_that_refuses", "--ignored"];
         assert_passed(&without_namespaces(&Programs::copied(), &NOBODY.to_string(), &test, false));
         // An own user alone does not keep a sandbox's doors from the others.
         assert_passed(&without_namespaces(&Programs::copied(), "0", &test, false));
     }
 }
 
-/// The inner half of the test above; anywhere else there is nothing to see.
 #[tokio::test]
+#[ignore = "it is the inner half of the test above"]
 async fn the_engine_that_refuses() {
     let refusal = match LocalEngine::open(settings()).await {
         Err(SandboxError::Unsupported(refusal)) => refusal,
         Err(error) => panic!("{error}"),
-        Ok(engine) => {
-            let walls = engine.probe().walls;
-            let outer = std::env::var_os(INNER_VARIABLE).is_none();
-            return assert!(outer || walls.has_namespaces() || settings().trust_functions);
-        }
+        Ok(_) => panic!("the engine opens where nothing keeps functions apart"),
     };
     for part in ["user namespace", "/srv/nigh", "--trust-functions"] {
         assert!(refusal.contains(part), "{refusal}");
@@ -170,6 +166,7 @@ fn with_read_only_cgroups_sandboxes_run_without_that_level_and_the_reason_is_sai
         let mut command = programs.command("unshare");
         command.env(READ_ONLY_VARIABLE, instance).args(["-m", "/bin/sh", "-c", script, "sh", &programs.path("tests")]);
         command.args([
+            "--include-ignored",
             "--exact",
             "elsewhere::the_engine_without_groups",
             "limits::a_fork_bomb_ends_at_the_process_limit",
@@ -179,10 +176,10 @@ fn with_read_only_cgroups_sandboxes_run_without_that_level_and_the_reason_is_sai
     drop(earlier);
 }
 
-/// The inner half of the test above; anywhere else there is nothing to see.
 #[tokio::test]
+#[ignore = "it is the inner half of the test above"]
 async fn the_engine_without_groups() {
-    let Ok(instance) = std::env::var(READ_ONLY_VARIABLE) else { return };
+    let instance = std::env::var(READ_ONLY_VARIABLE).unwrap();
     // runc needs them: who leaves the choice to Nigh has Nigh's own engine.
     let settings = EngineSettings { instance, choice: EngineChoice::Auto, ..settings() };
     let engine = LocalEngine::open(settings).await.unwrap();

@@ -1,4 +1,4 @@
-//! `nigh llc explain`: which ways one invocation was given, and why.
+//! `nigh llc explain`: which ways one invocation got, and why.
 
 use clap::Args;
 use nigh_node::explain::Explanation;
@@ -8,13 +8,13 @@ use crate::context::Globals;
 use crate::error::CliError;
 use crate::output;
 
-/// What the station of the last-level cache begins its notes with.
+/// How notes of the last-level cache begin.
 const STATION: &str = "cache ways: ";
 
 /// Options of `nigh llc explain`.
 #[derive(Args)]
 pub(crate) struct ExplainArgs {
-    /// The invocation: an id that `nigh activations` or `nigh invoke` named
+    /// The invocation's id, from `nigh activations` or `nigh invoke`
     id: String,
 }
 

@@ -1,4 +1,4 @@
-//! `nigh llc export-oci`: what other runtimes write into their configuration to run in Nigh's classes.
+//! `nigh llc export-oci`: the configuration with which other runtimes run in Nigh's classes.
 
 use clap::{Args, ValueEnum};
 use nigh_llc::resctrl::{Resctrl, oci};
@@ -15,7 +15,7 @@ use crate::output;
 layout has changed."
 )]
 pub(crate) struct ExportArgs {
-    /// For whom
+    /// The runtime's format
     #[arg(long, value_enum, default_value_t = Format::Oci)]
     format: Format,
 }
@@ -30,7 +30,7 @@ enum Format {
 
 /// Exports.
 pub(super) fn run(args: &ExportArgs, globals: &Globals) -> Result<(), CliError> {
-    let failed = |reason: String| CliError::Failed(format!("there are no classes to export: {reason}"));
+    let failed = |reason: String| CliError::Failed(format!("there are no classes of service to export: {reason}"));
     let resctrl = Resctrl::open_kernel().map_err(|unavailable| failed(unavailable.to_string()))?;
     let live = resctrl.live().map_err(|error| failed(error.to_string()))?;
     match args.format {
@@ -48,7 +48,7 @@ pub(super) fn run(args: &ExportArgs, globals: &Globals) -> Result<(), CliError> 
             let probe = resctrl.probe().map_err(|unavailable| failed(unavailable.to_string()))?;
             let (text, left_out) = oci::goresctrl_classes(&probe, &live);
             if !left_out.is_empty() {
-                output::remark(format!("left out, their masks have holes: {}", left_out.join(", ")));
+                output::remark(format!("left out because their masks have gaps: {}", left_out.join(", ")));
             }
             output::line(text.trim_end())
         }

@@ -1,7 +1,7 @@
 //! `nigh llc guard`: keeps a latency-critical service within its objective with the fewest cache ways.
 //!
-//! The service and the batch work beside it are processes or cgroups of this machine, each put into a group of its own;
-//! what is named nowhere stays where it is. Unless told to act it only reports. `nigh_llc::TailGuard` decides.
+//! The service and the batch work are processes or cgroups of this machine. The guard moves each into a group of its own,
+//! and leaves all others alone. Without `--act` it only reports. `nigh_llc::TailGuard` decides.
 
 mod latency_source;
 mod partition;
@@ -39,10 +39,10 @@ pub(crate) struct GuardArgs {
     /// The service: a cgroup's folder
     #[arg(long, value_name = "FOLDER")]
     cgroup: Option<PathBuf>,
-    /// Batch work to keep out of the service's ways: a process; may be given more than once
+    /// Batch work to keep out of the service's ways: a process; may be repeated
     #[arg(long, value_name = "PID")]
     batch_pid: Vec<u32>,
-    /// Batch work to keep out of the service's ways: a cgroup's folder; may be given more than once
+    /// Batch work to keep out of the service's ways: a cgroup's folder; may be repeated
     #[arg(long, value_name = "FOLDER")]
     batch_cgroup: Vec<PathBuf>,
     /// The latency that the percentile must stay below, in microseconds
@@ -54,27 +54,27 @@ pub(crate) struct GuardArgs {
     /// A shell command that measures the service and prints latencies in microseconds, one a line; run once a window
     #[arg(long, value_name = "COMMAND")]
     probe: Option<String>,
-    /// A function of the node here: the time its handler takes, of each invocation that ends
+    /// A function of the node on this machine, whose handler times are the latencies
     #[arg(long, value_name = "NAME")]
     function: Option<FunctionName>,
     /// A cumulative histogram that the service exports as Prometheus text: a file, or an http:// URL
     #[arg(long, value_name = "FILE|URL")]
     histogram: Option<String>,
-    /// Which histogram, where several are exported: NAME, or NAME{label="value"}
+    /// Which histogram, if several are exported: NAME, or NAME{label="value"}
     #[arg(long, value_name = "NAME", requires = "histogram")]
     metric: Option<String>,
-    /// How long a window lasts; a probe's lasts as long as it runs
+    /// How long a window lasts, in seconds; a probe's window lasts as long as the probe runs
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     window_seconds: u64,
-    /// End after so many windows; without it, when interrupted
+    /// Stop after this many windows [default: when interrupted]
     #[arg(long, value_name = "N")]
     windows: Option<u64>,
-    /// Change the partition; without it, say what would be done
+    /// Change the partition [default: only report what would change]
     #[arg(long)]
     act: bool,
 }
 
-/// One window, as it is reported.
+/// The report of one window.
 #[derive(Serialize)]
 struct WindowReport {
     window: u64,
@@ -108,7 +108,7 @@ pub(super) async fn run(args: GuardArgs, globals: &Globals) -> Result<(), CliErr
         let mut window = 0;
         while args.windows.is_none_or(|most| window < most) {
             window += 1;
-            // Report-only judges the machine as it is: nobody set the size that the guard speaks of.
+            // Without --act the guard reports on the machine as it is: nothing has set the reported size.
             let measured = GuardWindow { applied: ways, ..source.window().await? };
             let decision = guard.observe(&measured);
             let tail = measured.latency.quantile(percentile).map(|tail| tail.as_micros() as u64);
@@ -153,7 +153,7 @@ impl GuardArgs {
                 LatencySource::histogram(place, choice, window, objective.limit).await
             }
             (None, None, None) => {
-                Err(CliError::Usage("name a source of latencies: --probe, --function or --histogram".to_owned()))
+                Err(CliError::Usage("name the source of latencies: --probe, --function or --histogram".to_owned()))
             }
         }
     }

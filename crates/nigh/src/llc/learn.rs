@@ -23,9 +23,9 @@ A trace records one run of the function on one input; give several of different 
 a trace of a tracer's recording. The model replaces the function's present model.\n\
 A row: {\"input\": {\"size\": 361000}, \"ways\": 4, \"class\": \"sensitive\"}")]
 pub(crate) struct LearnArgs {
-    /// The function; the model is for its code as deployed now
+    /// The function; traces and rows count as measured with its deployed code
     function: FunctionName,
-    /// A memory trace, with the input's size if the trace names another; may be given more than once
+    /// A memory trace; @SIZE replaces the input size that the trace names; may be repeated
     #[arg(long = "trace", value_name = "FILE[@SIZE]", required_unless_present = "rows")]
     traces: Vec<String>,
     /// A file with a JSON list of rows
@@ -33,7 +33,7 @@ pub(crate) struct LearnArgs {
     rows: Option<PathBuf>,
 }
 
-/// A row of the report.
+/// The report of a row.
 #[derive(Serialize)]
 struct LearnedRow {
     bytes: u64,
@@ -49,7 +49,7 @@ pub(super) async fn run(args: LearnArgs, globals: &Globals) -> Result<(), CliErr
     if !args.traces.is_empty() {
         let status: LlcStatus = globals.admin()?.get("/llc").await?;
         let (Some(shape), Some(lines_per_way)) = (status.shape, status.lines_per_way) else {
-            return Err(CliError::Failed(format!("this node cannot learn from traces: {}", status.level.detail)));
+            return Err(CliError::Failed(format!("this node cannot use models: {}", status.level.detail)));
         };
         rows.extend(price_traces(&args.traces, shape.ways, lines_per_way)?);
     }
@@ -66,10 +66,11 @@ pub(super) async fn run(args: LearnArgs, globals: &Globals) -> Result<(), CliErr
 fn read_rows(file: &Path) -> Result<Vec<TrainingRow>, CliError> {
     let what = file.display();
     let text = std::fs::read_to_string(file).map_err(CliError::local(&what))?;
-    let rows: Vec<TrainingRow> = serde_json::from_str(&text)
-        .map_err(|error| CliError::Usage(format!("{what} holds no list of rows: {error}; `nigh llc learn --help`")))?;
+    let rows: Vec<TrainingRow> = serde_json::from_str(&text).map_err(|error| {
+        CliError::Usage(format!("{what} is not a list of rows: {error}; `nigh llc learn --help` shows one"))
+    })?;
     if rows.is_empty() {
-        return Err(CliError::Usage(format!("{what} holds no row")));
+        return Err(CliError::Usage(format!("{what} has no rows")));
     }
     Ok(rows)
 }

@@ -1,4 +1,4 @@
-//! `nigh llc profile`: how many cache ways a function needs, measured with ever fewer, and when that has paid.
+//! `nigh llc profile`: measures a function with fewer and fewer cache ways, and says when the profile has paid off.
 
 use std::path::PathBuf;
 
@@ -23,22 +23,22 @@ objects and write into a scratch store. The cache must be idle; invocations mean
 pub(crate) struct ProfileArgs {
     /// The function
     function: FunctionName,
-    /// An event to run it with; more than one may be given
+    /// An event to run it with; may be repeated
     #[arg(long = "event", value_name = "JSON")]
     events: Vec<String>,
     /// A file of events, one JSON a line
     #[arg(long = "events", value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Make inputs up instead: png, wav, text or bytes; --event is then a template, with {bucket} and {key}
+    /// Generate inputs: png, wav, text or bytes; --event is then a template with {bucket} and {key}
     #[arg(long, value_name = "KIND", requires = "sizes", conflicts_with = "file")]
     generate: Option<SampleKind>,
-    /// The sizes of made-up inputs: 100KiB,1MiB
+    /// The sizes of generated inputs: 100KiB,1MiB
     #[arg(long, value_name = "SIZES", value_delimiter = ',', requires = "generate")]
     sizes: Vec<ByteSize>,
-    /// The bucket to put made-up inputs into, for a function that reads no other; without it, one of their own
+    /// The bucket for generated inputs, if the function reads only that one [default: a new bucket]
     #[arg(long, value_name = "NAME", requires = "generate")]
     bucket: Option<BucketName>,
-    /// How the way counts are gone through
+    /// Which numbers of ways are tried
     #[arg(long, value_enum, default_value_t = Form::Bisection)]
     form: Form,
     /// Run it though its owner says that it is not idempotent (NIGH_IDEMPOTENT=false), or does not say so though it has
@@ -74,7 +74,7 @@ pub(super) async fn run(args: ProfileArgs, globals: &Globals) -> Result<(), CliE
         ));
     }
     let parse = |text: &String| {
-        serde_json::from_str(text).map_err(|error| CliError::Usage(format!("the event {text:?} is no JSON: {error}")))
+        serde_json::from_str(text).map_err(|error| CliError::Usage(format!("the event {text:?} is not JSON: {error}")))
     };
     let mut request = ProfileRequest {
         namespace: globals.namespace().await?,
@@ -95,7 +95,7 @@ pub(super) async fn run(args: ProfileArgs, globals: &Globals) -> Result<(), CliE
     };
     let ended = tokio::select! {
         ended = profiled => ended,
-        _ = tokio::signal::ctrl_c() => Err(CliError::Failed("interrupted; the profile ends with its inputs".to_owned())),
+        _ = tokio::signal::ctrl_c() => Err(CliError::Failed("interrupted; the generated inputs are removed".to_owned())),
     };
     ended.and(objects.remove().await)
 }
@@ -111,7 +111,7 @@ async fn profile(request: &ProfileRequest, globals: &Globals) -> Result<(), CliE
         }
         output::remark(format!("run {}, {:.1} s", report.runs, report.seconds));
     }
-    Err(CliError::Failed("the node ended before the profile did; profile again to go on where it was".to_owned()))
+    Err(CliError::Failed("the node ended before the profile; run the command again to continue it".to_owned()))
 }
 
 fn show(report: &ProfileReport) -> Result<(), CliError> {
@@ -124,7 +124,7 @@ fn show(report: &ProfileReport) -> Result<(), CliError> {
         table.add_row([input.name.clone(), ByteSize(input.bytes).to_string(), ways, outcome(input)]);
     }
     output::print_table(&table)?;
-    output::line(format!("{} timed runs, {:.1} s without their data calls", report.runs, report.seconds))?;
+    output::line(format!("{} timed runs, {:.1} s without data calls", report.runs, report.seconds))?;
     output::line(format!(
         "it has paid for itself {}: an invocation saves {:.2} ms at most, beside neighbours that take the cache",
         report.break_even,
@@ -141,10 +141,10 @@ fn outcome(input: &ProfiledInput) -> String {
             format!("found within {:.1} %{sensitivity}", error * 100.0)
         }
         Some(InputOutcome::Unstable { ways, spread }) => {
-            format!("unstable: its times spread by {:.0} % with {ways} ways", spread * 100.0)
+            format!("unstable: times differ by {:.0} % with {ways} ways", spread * 100.0)
         }
         Some(InputOutcome::Failed { failures, reason }) => format!("failed {failures} times: {reason}"),
-        Some(InputOutcome::NeverEnds { ways, after }) => format!("did not end in {after:?} with {ways} ways"),
+        Some(InputOutcome::NeverEnds { ways, after }) => format!("did not end within {after:?} with {ways} ways"),
         Some(InputOutcome::NotReached) | None => "not reached".to_owned(),
     }
 }

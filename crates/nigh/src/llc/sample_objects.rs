@@ -1,7 +1,7 @@
-//! Made-up inputs of several sizes, put where a function finds them while it is profiled, and taken away afterwards.
+//! Generated inputs of several sizes, stored while a function is profiled and removed afterwards.
 //!
-//! They lie in a bucket of their own that nobody else writes to, or below a prefix of a bucket that the function insists
-//! on; no other object is touched. Events name them by a template.
+//! They are in a new bucket, or below a prefix of a bucket that the user names; no other object is touched. Events name
+//! them by a template.
 
 use std::io::Cursor;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::error::CliError;
 
-/// What stands for the bucket and the key in a template.
+/// The placeholders of the bucket and the key in a template.
 const BUCKET: &str = "{bucket}";
 const KEY: &str = "{key}";
-/// The event of a function that takes nothing but its input's place.
+/// The default event, which names only the input.
 pub(super) const TEMPLATE: &str = r#"{"bucket": "{bucket}", "key": "{key}"}"#;
 
 /// The objects, until they are removed.
@@ -50,7 +50,7 @@ impl SampleObjects {
         match objects.fill(&prefix, kind, sizes).await {
             Ok(()) => Ok(objects),
             Err(error) => {
-                // Why it could not be put matters more.
+                // The first error is the one to report.
                 let _ = objects.remove().await;
                 Err(error)
             }
@@ -60,12 +60,12 @@ impl SampleObjects {
     async fn fill(&mut self, prefix: &str, kind: SampleKind, sizes: &[ByteSize]) -> Result<(), CliError> {
         for (at, &size) in (1..).zip(sizes) {
             let made = tokio::task::spawn_blocking(move || kind.make(size)).await;
-            let made = made.map_err(|error| CliError::Failed(format!("an input was not made: {error}")))?;
+            let made = made.map_err(|error| CliError::Failed(format!("an input could not be generated: {error}")))?;
             let made = made.map_err(|error| CliError::Usage(error.to_string()))?;
             let key = ObjectKey::new(&format!("{prefix}{at}-{}.{}", size.0, kind.suffix()));
             let key = key.map_err(|error| CliError::Usage(error.to_string()))?;
             let length = made.len() as u64;
-            // From here on it may be there, whatever the answer.
+            // From here on the object may exist, whatever the answer says.
             self.keys.push(key.clone());
             self.s3.put(&self.bucket, &key, length, Some(kind.content_type()), Cursor::new(made)).await?;
         }
@@ -80,7 +80,7 @@ impl SampleObjects {
                 let mut event = template.clone();
                 let mut named = TemplateFields { bucket: false, key: false };
                 named.fill(&mut event, self.bucket.as_str(), key.as_str());
-                // Of a bucket that the user named the event may know already.
+                // An event may name a bucket that the user chose without {bucket}.
                 if !named.key || (self.own_bucket && !named.bucket) {
                     return Err(CliError::Usage(format!(
                         "the event {template} does not say where the made-up inputs are: write {KEY} for the key and \
@@ -115,7 +115,7 @@ impl SampleObjects {
     }
 }
 
-/// Which of the two a template has.
+/// The placeholders that a template has.
 struct TemplateFields {
     bucket: bool,
     key: bool,
@@ -136,7 +136,7 @@ impl TemplateFields {
     }
 }
 
-/// A name that nobody else has: of this process, now.
+/// A unique name, made of the process and the time.
 fn scratch_name() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("nigh-profile-{}-{}", std::process::id(), now.as_millis())

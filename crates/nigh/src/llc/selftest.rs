@@ -1,7 +1,7 @@
 //! `nigh llc selftest`: the conformance cases on the emulator and on this machine's resctrl. With `--vm` nigh-lab boots
 //! real kernels in virtual machines and compares them with the emulator step by step.
 //!
-//! On this machine it works in groups of its own beside those of others, and removes them.
+//! On this machine it makes groups of its own, and removes them.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use crate::error::CliError;
 use crate::lab;
 use crate::output::{self, Colour, coloured};
 
-/// The first process: always there, and in the emulator alone in the root group.
+/// The first process: it always exists, and in the emulator it is alone in the root group.
 const EMULATED_TASK: Tid = Tid(1);
 
 #[derive(Args)]
@@ -32,7 +32,7 @@ pub(crate) struct SelftestArgs {
     of_vm: Vec<OsString>,
 }
 
-/// The whole answer.
+/// The result.
 #[derive(Debug, Serialize)]
 struct Selftest {
     kernels: Vec<KernelCheck>,
@@ -52,7 +52,7 @@ struct KernelCheck {
     differences: Vec<String>,
 }
 
-/// Checks, and prints what differs. The exit code is 1 if anything does.
+/// Checks, and prints the differences. The exit code is 1 if there are any.
 pub(crate) async fn run(args: SelftestArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     if args.vm || !args.of_vm.is_empty() {
         return Err(lab::run());
@@ -81,7 +81,7 @@ fn here() -> Result<Selftest, CliError> {
             Some("this machine's own kernel: only root may make groups in resctrl".to_owned())
         }
         Some(fs) => {
-            // The cases move this very thread, and leave it in the root group.
+            // The cases move this thread between groups, and leave it in the root group.
             let own = Tid(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
             let results = conformance::run(&fs, &ProcTasks::default(), own, Extent::OwnGroups);
             let release = rustix::system::uname().release().to_string_lossy().into_owned();

@@ -1,5 +1,4 @@
-//! `nigh llc status` and `nigh llc layout`: the level, its classes with their loads, what is known of functions, and
-//! what they use of the cache.
+//! `nigh llc status` and `nigh llc layout`: the cache, its classes with their loads, models, and the use of the cache.
 
 use nigh_node::llc::{ClosStatus, FunctionUse, LlcStatus, UseFigure};
 use nigh_terms::ByteSize;
@@ -8,7 +7,7 @@ use crate::context::Globals;
 use crate::error::CliError;
 use crate::output;
 
-/// Shows the level and the models.
+/// Shows the cache and the models.
 pub(super) async fn status(globals: &Globals) -> Result<(), CliError> {
     let status: LlcStatus = globals.admin()?.get("/llc").await?;
     if globals.json {
@@ -29,7 +28,7 @@ pub(super) async fn status(globals: &Globals) -> Result<(), CliError> {
         Some(uses) if uses.is_empty() => output::line("no sandbox uses the cache now")?,
         Some(uses) => used(uses)?,
         None if status.level.on => {
-            output::line("occupancy and bandwidth: this machine counts neither")?;
+            output::line("this machine counts neither occupancy nor bandwidth")?;
         }
         None => {}
     }
@@ -67,7 +66,7 @@ fn used(uses: &[FunctionUse]) -> Result<(), CliError> {
     output::print_table(&table)
 }
 
-/// A size, or the word that stands in its place.
+/// A size, or a word if there is none.
 fn figure(figure: UseFigure, per: &str) -> String {
     match figure {
         UseFigure::Figure(bytes) => format!("{}{per}", ByteSize(bytes)),
@@ -82,10 +81,10 @@ pub(super) async fn layout(globals: &Globals) -> Result<(), CliError> {
         return output::json(&status.classes);
     }
     let Some(shape) = status.shape else {
-        return output::line(format!("there is no layout: {}", status.level.detail));
+        return output::line(format!("cache ways are not allocated: {}", status.level.detail));
     };
     if !status.level.on {
-        output::line("hypothetical: this machine has no such classes; so Nigh would place what runs if it had")?;
+        output::line("hypothetical: this machine has no such classes; Nigh would place running invocations like this")?;
     }
     let mut table = output::table(&["class", "for", "ways, the last first", "running", "load"]);
     for class in &status.classes {
@@ -99,7 +98,7 @@ pub(super) async fn layout(globals: &Globals) -> Result<(), CliError> {
     }
     let loads: Vec<_> = status.way_loads.iter().rev().map(|load| format!("{load:.1}")).collect();
     output::print_table(&table)?;
-    output::line(format!("load by way, the last first: {}", loads.join(" ")))
+    output::line(format!("load by way, last way first: {}", loads.join(" ")))
 }
 
 /// A mask as a row of cells.

@@ -1,4 +1,4 @@
-//! `nigh objects features`: what is known of an object's data.
+//! `nigh objects features`: the recorded features of an object.
 
 use clap::Args;
 use nigh_learn::FeatureValue;
@@ -15,7 +15,7 @@ use crate::output;
 #[command(after_help = "\
 Examples:
   nigh objects features nigh://pictures/a.png
-  nigh objects features nigh://pictures/a.png --look     look at it now, if nothing is known
+  nigh objects features nigh://pictures/a.png --look     read its header now, if no features are recorded
   nigh --json objects features nigh://pictures/a.png
 
 They are recorded when an object is stored, out of its header; an invocation that names the object is predicted by them.
@@ -23,7 +23,7 @@ docs/design/learning.md says what there is.")]
 pub(crate) struct FeaturesArgs {
     /// nigh://bucket/key
     address: ObjectAddress,
-    /// Look at the object now, if nothing is known of it
+    /// Read the object's header now, if no features are recorded
     #[arg(long)]
     look: bool,
 }
@@ -39,7 +39,7 @@ pub(super) async fn run(args: FeaturesArgs, globals: &Globals) -> Result<(), Cli
     }
     let name = format!("nigh://{}/{key}", args.address.bucket);
     if known.version.is_none() {
-        output::remark(format_args!("nothing is known of {}", shown(&name)));
+        output::remark(format_args!("no features are recorded of {}", shown(&name)));
         return Ok(());
     }
     let mut table = output::table(&["FEATURE", "VALUE"]);

@@ -1,4 +1,4 @@
-//! `nigh objects policy`: when a bucket's writes are done, and who else writes to it.
+//! `nigh objects policy`: a bucket's write modes, and whether outsiders write to it.
 
 use clap::{Args, ValueEnum};
 use nigh_objects::{Access, BucketPolicy, ModeRule, ParseWriteModeError, WriteMode};
@@ -23,25 +23,25 @@ are. docs/stores.md says what each mode promises.")]
 pub(crate) struct PolicyArgs {
     /// nigh://bucket
     address: ObjectAddress,
-    /// When its writes are done
+    /// The bucket's write mode: when a write counts as done
     #[arg(long)]
     mode: Option<WriteMode>,
-    /// No object of it is kept by a weaker mode
+    /// The weakest mode that a rule or a request may choose
     #[arg(long, value_name = "MODE")]
     floor: Option<WriteMode>,
     /// Who writes to it
     #[arg(long)]
     access: Option<AccessArg>,
-    /// Ask the store before each hit whether the copy is the newest
+    /// Before each hit, ask the store whether the cached copy is the newest
     #[arg(long)]
     revalidate: Option<bool>,
-    /// Another mode for keys that begin so; replaces all rules there are
+    /// Another mode for keys that begin with PREFIX; may be repeated; all earlier rules are removed
     #[arg(long = "rule", value_name = "PREFIX=MODE")]
     rules: Vec<PrefixRule>,
-    /// Another mode for objects with this tag; replaces all rules there are
+    /// Another mode for objects with this tag; may be repeated; all earlier rules are removed
     #[arg(long = "tag-rule", value_name = "TAG:VALUE=MODE")]
     tag_rules: Vec<TagRule>,
-    /// Begin from the default
+    /// Start from the default policy
     #[arg(long)]
     reset: bool,
 }
@@ -51,7 +51,7 @@ pub(crate) struct PolicyArgs {
 enum AccessArg {
     /// Nigh alone
     Exclusive,
-    /// Others too: nothing of theirs is overwritten
+    /// Others too: Nigh overwrites none of their writes
     Shared,
 }
 

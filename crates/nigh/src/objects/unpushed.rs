@@ -1,4 +1,4 @@
-//! `nigh objects unpushed`: what was acknowledged and the store does not have, and the way to give it up.
+//! `nigh objects unpushed`: lists acknowledged writes that the store does not have, and drops one.
 
 use clap::Args;
 use nigh_node::unpushed::{self, UnpushedRow};
@@ -14,16 +14,16 @@ use crate::output;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  nigh objects unpushed                                  all that waits, at most 1000
+  nigh objects unpushed                                  all unpushed writes, at most 1000
   nigh objects unpushed nigh://pictures
-  nigh objects unpushed nigh://pictures/a.png --drop     give up its last write: it is gone for good
+  nigh objects unpushed nigh://pictures/a.png --drop     drop its last write for good
 
 What waits for a bucket that others removed goes on when the bucket is made again (nigh objects mb). To keep an object
 elsewhere, copy it first (nigh objects cp): it is read here until it is dropped. docs/stores.md says more.")]
 pub(crate) struct UnpushedArgs {
-    /// nigh://bucket/prefix, or nigh://bucket/key with --drop; all if absent
+    /// nigh://bucket/prefix, or nigh://bucket/key with --drop [default: all buckets]
     address: Option<ObjectAddress>,
-    /// Give up the last write of the object, which was acknowledged
+    /// Drop the last write of the object for good, though it was acknowledged
     #[arg(long, requires = "address")]
     drop: bool,
 }
@@ -34,7 +34,7 @@ fn state(row: &UnpushedRow) -> String {
     } else if row.homeless {
         "its bucket is gone from the store".to_owned()
     } else if row.failures > 0 {
-        format!("failed {} times, is tried again", row.failures)
+        format!("failed {} times, will be retried", row.failures)
     } else {
         "waits".to_owned()
     }
@@ -50,9 +50,9 @@ pub(super) async fn run(args: UnpushedArgs, globals: &Globals) -> Result<(), Cli
     if args.drop {
         let address = args.address.ok_or_else(|| usage("name the object: nigh://bucket/key"))?;
         let key = ObjectKey::new(&address.rest).map_err(|error| usage(format!("name the object: {error}")))?;
-        // The shortest of those that begin so comes first.
+        // The list is sorted: the key itself comes before longer keys.
         let row = rows.first().filter(|row| row.name.key == key);
-        let row = row.ok_or_else(|| usage(format!("nothing of {key} waits: the store has all of it")))?;
+        let row = row.ok_or_else(|| usage(format!("{key} has no unpushed write: the store has it")))?;
         admin.give(&unpushed::drop_path(&namespace), &row.name).await?;
         return super::done(globals.json, "dropped", &format!("nigh://{}/{key}", address.bucket));
     }

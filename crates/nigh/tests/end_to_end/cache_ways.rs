@@ -8,16 +8,15 @@ use crate::platform::{Node, python};
 
 #[test]
 fn an_invocation_says_which_cache_ways_its_data_needs_also_where_none_can_be_given() {
-    let Some(python) = python("an_invocation_says_which_cache_ways_its_data_needs_also_where_none_can_be_given") else {
-        return;
-    };
+    let test = "an_invocation_says_which_cache_ways_its_data_needs_also_where_none_can_be_given";
+    let Some(python) = python(test) else { return };
     let mut node = Node::start(&python);
     let status = node.json(["llc", "status"]);
     let levels = node.json(["status"])["levels"].clone();
     let level = levels.as_array().unwrap().iter().find(|level| level["name"] == "cache ways").unwrap();
     assert_eq!(&status["level"], level);
     if status["shape"].is_null() {
-        return println!("SKIPPED: the processor does not say what its last-level cache is: {level}");
+        return println!("SKIPPED: {test}: the processor does not say what its last-level cache is: {level}");
     }
     let ways = status["shape"]["ways"].as_u64().unwrap();
     assert_eq!(node.json(["llc", "layout"])[0]["mask"], json!((1_u64 << ways) - 1), "the default class has every way");
@@ -53,13 +52,15 @@ fn an_invocation_says_which_cache_ways_its_data_needs_also_where_none_can_be_giv
 
 #[test]
 fn a_memory_trace_makes_a_model_that_predicts_where_no_cache_can_be_allocated() {
-    let Some(python) = python("a_memory_trace_makes_a_model_that_predicts_where_no_cache_can_be_allocated") else {
-        return;
-    };
+    let test = "a_memory_trace_makes_a_model_that_predicts_where_no_cache_can_be_allocated";
+    let Some(python) = python(test) else { return };
     let node = Node::start(&python);
     let status = node.json(["llc", "status"]);
     if status["shape"].is_null() {
-        return println!("SKIPPED: the processor does not say what its last-level cache is: {}", status["level"]);
+        return println!(
+            "SKIPPED: {test}: the processor does not say what its last-level cache is: {}",
+            status["level"]
+        );
     }
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/llc-traces");
     let trace = |name: &str| traces.join(name).to_str().unwrap().to_owned();
@@ -93,13 +94,14 @@ fn a_memory_trace_makes_a_model_that_predicts_where_no_cache_can_be_allocated() 
 
 #[test]
 fn a_profile_that_cannot_be_made_says_why() {
-    let Some(python) = python("a_profile_that_cannot_be_made_says_why") else { return };
+    let test = "a_profile_that_cannot_be_made_says_why";
+    let Some(python) = python(test) else { return };
     let node = Node::start(&python);
     node.deploy("echo");
     let failed = node.nigh(["llc", "profile", "echo"]);
     assert_eq!(failed.status.code(), Some(2), "no event is wrong usage");
     if node.json(["llc", "status"])["level"]["on"] == json!(true) {
-        return println!("SKIPPED: this machine can allocate cache; the refusal is for those that cannot");
+        return println!("SKIPPED: {test}: this machine can allocate cache; the refusal is for those that cannot");
     }
     let failed = node.nigh(["llc", "profile", "echo", "--event", "{}"]);
     let words = String::from_utf8_lossy(&failed.stderr).into_owned();
@@ -137,13 +139,12 @@ fn made_up_inputs_of_a_profile_are_gone_when_it_has_ended_however_it_did() {
 
 #[test]
 fn a_guard_reports_on_a_functions_invocations_beside_the_node_that_runs_them() {
-    let Some(python) = python("a_guard_reports_on_a_functions_invocations_beside_the_node_that_runs_them") else {
-        return;
-    };
+    let test = "a_guard_reports_on_a_functions_invocations_beside_the_node_that_runs_them";
+    let Some(python) = python(test) else { return };
     let node = Node::start(&python);
     node.deploy("echo");
     if node.json(["llc", "status"])["shape"].is_null() {
-        return println!("SKIPPED: the processor does not say what its last-level cache is");
+        return println!("SKIPPED: {test}: the processor does not say what its last-level cache is");
     }
     node.ok(["invoke", "echo", r#"{"sleep": 0.2}"#]);
     let none = node.nigh(["llc", "guard", "--function", "nobody", "--slo-us", "1000"]);

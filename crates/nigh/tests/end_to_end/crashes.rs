@@ -79,19 +79,19 @@ fn a_draining_node_says_what_it_awaits_and_another_starts_when_down_returns() {
     assert_eq!(node.json(["down", "--no-wait"])["draining"]["invocations"], 1);
     wait_for("the drain to begin", || !node.state.join("endpoints.json").exists());
     assert_eq!(node.json(["status"])["draining"]["invocations"], 1);
-    assert!(node.ok(["status"]).contains("awaits 1 invocation"));
+    assert!(node.ok(["status"]).contains("waits for 1 invocation"));
     for refused in [["invoke", "sleeper"], ["objects", "ls"]] {
         let output = node.nigh(refused);
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(3), "{words}");
-        assert!(words.contains("draining") && words.contains("awaits 1 invocation"), "{words}");
+        assert!(words.contains("draining") && words.contains("waits for 1 invocation"), "{words}");
     }
     assert_eq!(node.json(["down"]), serde_json::json!({ "ended": true }));
     let answered = running.wait_with_output().unwrap();
     assert!(answered.status.success(), "{answered:?}");
     node.restart();
     let log = std::fs::read_to_string(node.state.with_extension("log")).unwrap();
-    assert!(log.contains("awaits 1 invocation") && log.contains("drained"), "{log}");
+    assert!(log.contains("waits for 1 invocation") && log.contains("drained"), "{log}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use crate::isolation::runc;
+use crate::isolation::engines;
 use crate::platform::{Node, python, wait_for};
 
 /// A handler that knows nothing of Nigh but what it asks the hook at the end.
@@ -125,7 +125,7 @@ fn a_function_s_boto3_goes_the_fast_way_under_each_engine_prewarmed_or_not() {
     let test = "a_function_s_boto3_goes_the_fast_way_under_each_engine_prewarmed_or_not";
     let Some(python) = python(test) else { return };
     let expected = json!({ "GetObject": 3, "HeadObject": 1, "PutObject": 1 });
-    for engine in ["functions.engine=process"].into_iter().chain(runc().map(|_| "functions.engine=runc")) {
+    for engine in engines(test) {
         let node = Node::start_with(&python, &["--set", engine]);
         node.ok(["objects", "mb", "nigh://data"]);
         let mut seen: Vec<String> = Vec::new();

@@ -228,7 +228,7 @@ impl Node {
     /// What its groups and folders are called.
     fn mark(&self) -> String {
         let instance = nigh_node::state_folder::StatePaths::new(&self.state).instance();
-        format!("nigh-{}", nigh_node::instance::name_of(&instance).unwrap())
+        format!("nigh-{}", nigh_node::state_folder::instance::name_of(&instance).unwrap())
     }
 
     /// Where runc works for it.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::isolation::runc;
+use crate::isolation::engines;
 use crate::platform::{Node, python, wait_for};
 
 const BYTES: u64 = 8 << 20;
@@ -67,7 +67,7 @@ impl Drop for Group {
 fn what_a_function_fills_and_reads_is_paid_by_the_node_and_not_by_its_sandbox() {
     let test = "what_a_function_fills_and_reads_is_paid_by_the_node_and_not_by_its_sandbox";
     let Some(python) = python(test) else { return };
-    for engine in ["functions.engine=process"].into_iter().chain(runc().map(|_| "functions.engine=runc")) {
+    for engine in engines(test) {
         let Some(own) = Group::make("node") else {
             return println!("SKIPPED: {test}: memory cgroups cannot be made here");
         };

@@ -156,7 +156,7 @@ fn settings_meters_and_levels_are_shown() {
     assert_eq!((&status["writes"]["commits"], &status["writes"]["watched"]), (&1.into(), &0.into()), "{status}");
     assert_eq!((&status["fast_path"]["held"], &status["fast_path"]["over"]), (&0.into(), &0.into()), "{status}");
     let table = node.ok(["status"]);
-    assert!(table.contains("wait to be pushed") && table.contains("by copy"), "{table}");
+    assert!(table.contains("; journal ") && table.contains("by copy"), "{table}");
     for shell in ["bash", "zsh", "fish"] {
         assert!(node.ok(["completions", shell]).contains("activations"));
     }

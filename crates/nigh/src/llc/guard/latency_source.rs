@@ -1,5 +1,5 @@
-//! Where the guard has a window's latencies from: a probe command, a function's invocations, or a histogram that the
-//! service exports. Each gives one window after the other; what a window means is not decided here.
+//! Sources of a window's latencies: a probe command, a function's invocations, or a histogram that the service exports.
+//! Each gives one window after the other, and decides nothing.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::context::Globals;
 use crate::error::CliError;
 use crate::output;
 
-/// Bytes of one window's latencies that are read of a probe.
+/// Bytes of a probe's output that are read for one window.
 const PROBE_BYTES_MAX: usize = 64 << 20;
 /// How long a service may take to export its histogram.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Scrapes in a row that may fail: a service that is started anew is not there for a moment.
+/// How many scrapes in a row may fail: a restarting service is away for a moment.
 const SCRAPE_FAILURES_MAX: u32 = 3;
 
 /// A source of windows.
@@ -32,7 +32,7 @@ pub(super) enum LatencySource {
     Histogram(Box<HistogramSource>),
 }
 
-/// An exported histogram and what it was at the last scrape.
+/// An exported histogram with its values at the last scrape.
 pub(super) struct HistogramSource {
     place: Place,
     choice: HistogramChoice,
@@ -54,7 +54,7 @@ impl LatencySource {
         window: Duration,
         globals: &Globals,
     ) -> Result<Self, CliError> {
-        // A name that is none would have no latencies for ever.
+        // A function that does not exist would never give a latency.
         globals.lambda().await?.get(function).await?;
         let namespace = globals.namespace().await?;
         let path = format!("/logs?namespace={namespace}&function={function}&limit=0&follow=true");
@@ -97,7 +97,7 @@ impl LatencySource {
     }
 }
 
-/// What the probe prints.
+/// Runs the probe; gives its output.
 async fn probed(probe: &str) -> Result<LatencyHistogram, CliError> {
     let command = probe.to_owned();
     let run = move || Command::new("sh").args(["-c", &command]).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
@@ -115,18 +115,19 @@ fn latencies(printed: &[u8]) -> Result<LatencyHistogram, CliError> {
     let mut histogram = LatencyHistogram::default();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let micros = line.parse().ok().filter(|micros: &f64| micros.is_finite() && *micros >= 0.0);
-        let micros =
-            micros.ok_or_else(|| CliError::Failed(format!("the probe printed {line:?}, which is no latency")))?;
+        let micros = micros.ok_or_else(|| {
+            CliError::Failed(format!("the probe printed {line:?}, which is not a latency in microseconds"))
+        })?;
         histogram.record(Duration::from_secs_f64(micros / 1e6));
     }
     Ok(histogram)
 }
 
-/// The handler's time of each invocation that ends within the window, however it ends.
+/// The handler's time of each invocation that ends within the window, failed ones included.
 async fn ended(ends: &mut Lines, window: Duration) -> Result<LatencyHistogram, CliError> {
     let mut histogram = LatencyHistogram::default();
     let deadline = tokio::time::Instant::now() + window;
-    // A line that has begun to come is kept for the next window.
+    // A line that is not complete stays for the next window.
     while let Ok(end) = tokio::time::timeout_at(deadline, ends.next::<LogEntry>()).await {
         let end = end?.ok_or_else(|| CliError::Failed("the node has ended".to_owned()))?;
         histogram.record(Duration::from_micros(end.duration_us));
@@ -170,7 +171,7 @@ impl Place {
                     CliError::Failed(format!("{url}: no histogram within {} s", SCRAPE_TIMEOUT.as_secs()))
                 })?;
                 let answer = answer.map_err(|error| match error {
-                    // It is not Nigh that is not running.
+                    // The exit code for a missing node does not fit: this is another service.
                     ClientError::Connect { endpoint, reason } => {
                         CliError::Failed(format!("{endpoint} cannot be reached: {reason}; does the service run?"))
                     }
@@ -179,12 +180,12 @@ impl Place {
                 (url.clone(), answer.to_vec())
             }
         };
-        let text = String::from_utf8(text).map_err(|error| CliError::Failed(format!("{what} is no text: {error}")))?;
+        let text = String::from_utf8(text).map_err(|error| CliError::Failed(format!("{what} is not text: {error}")))?;
         ExportedHistogram::parse(&text, choice).map_err(|error| CliError::Failed(format!("{what}: {error}")))
     }
 }
 
-/// A file's bytes; one too long is read so far that the parser sees it.
+/// A file's bytes; of a file above the limit, enough for the parser to notice.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     std::fs::File::open(path)?.take(SCRAPE_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;

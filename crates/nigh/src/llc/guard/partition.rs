@@ -1,4 +1,4 @@
-//! The machine's ways, divided between the guarded service and the batch work beside it, in groups of the guard's own.
+//! Divides the machine's ways between the guarded service and the batch work, in groups of the guard's own.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::error::CliError;
 const SERVICE: &str = "nigh-guard-service";
 const BATCH: &str = "nigh-guard-batch";
 
-/// Who is guarded, and beside whom.
+/// The guarded service and the batch work.
 pub(super) struct Sides<'a> {
     pub(super) pid: Option<u32>,
     pub(super) cgroup: Option<&'a Path>,
@@ -30,7 +30,7 @@ pub(super) struct Partition {
     batch: Vec<Members>,
 }
 
-/// The cache that a report speaks of: the machine's, or the one that the node here assumes.
+/// The cache of a report: the machine's, or the one that the running node assumes.
 pub(super) async fn reported_shape(globals: &Globals) -> Result<CacheShape, CliError> {
     let machine = Resctrl::open_kernel().map_err(|error| error.to_string());
     let machine = machine.and_then(|resctrl| resctrl.probe().map_err(|error| error.to_string()));
@@ -44,11 +44,11 @@ pub(super) async fn reported_shape(globals: &Globals) -> Result<CacheShape, CliE
         Err(_) => None,
     };
     node.and_then(|status| status.shape).ok_or_else(|| {
-        CliError::Failed(format!("nothing is known of the cache here: {why_not}, and no node runs that assumes one"))
+        CliError::Failed(format!("the cache of this machine is unknown: {why_not}; and no running node assumes one"))
     })
 }
 
-/// Refuses to act where a node has its classes: each would undo what the other does.
+/// Rejects `--act` while a node has classes: each would undo the changes of the other.
 fn alone<'a>(owned: impl Iterator<Item = &'a str>) -> Result<(), CliError> {
     let others: Vec<_> = owned.filter(|name| ![SERVICE, BATCH].contains(name)).collect();
     if others.is_empty() {
@@ -63,7 +63,8 @@ fn alone<'a>(owned: impl Iterator<Item = &'a str>) -> Result<(), CliError> {
 impl Partition {
     /// The machine's cache, and the sides as they are now.
     pub(super) fn open(sides: &Sides<'_>) -> Result<(Self, CacheShape), CliError> {
-        let unavailable = |reason: String| CliError::Failed(format!("no cache can be allocated here: {reason}"));
+        let unavailable =
+            |reason: String| CliError::Failed(format!("this machine cannot allocate cache ways: {reason}"));
         let resctrl = Resctrl::open_kernel().map_err(|error| unavailable(error.to_string()))?;
         let probe = resctrl.probe().map_err(|error| unavailable(error.to_string()))?;
         alone(probe.closids.owned.iter().map(GroupName::as_str))?;
@@ -71,7 +72,9 @@ impl Partition {
         let service = match (sides.pid, sides.cgroup) {
             (Some(pid), _) => process(pid)?,
             (None, Some(folder)) => cgroup(folder)?,
-            (None, None) => return Err(CliError::Usage("--act needs the service: --pid or --cgroup".to_owned())),
+            (None, None) => {
+                return Err(CliError::Usage("--act needs the service's processes: --pid or --cgroup".to_owned()));
+            }
         };
         let batch = sides
             .batch_pids
@@ -105,7 +108,7 @@ impl Partition {
     /// Removes the guard's groups.
     pub(super) fn release(&self) -> Result<(), CliError> {
         let released = self.resctrl.apply(&WantedLayout { groups: Vec::new() });
-        released.map(drop).map_err(|error| CliError::Failed(format!("the guard's groups stay: {error}")))
+        released.map(drop).map_err(|error| CliError::Failed(format!("the guard's groups cannot be removed: {error}")))
     }
 }
 
@@ -116,7 +119,7 @@ fn process(pid: u32) -> Result<Members, CliError> {
 
 fn cgroup(folder: &Path) -> Result<Members, CliError> {
     if !folder.is_dir() {
-        return Err(CliError::Usage(format!("{} is no cgroup's folder", folder.display())));
+        return Err(CliError::Usage(format!("{} is not the folder of a cgroup", folder.display())));
     }
     Ok(Members::Cgroup(folder.to_owned()))
 }

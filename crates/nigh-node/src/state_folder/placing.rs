@@ -1,16 +1,16 @@
-//! The last step of a restore: what was made aside takes the place of what was there; crash-safe.
+//! The last step of a restore: the new state replaces the old one, by renames within the state folder.
 //!
 //! ```text
-//! restore.partial/    being made; a crash here leaves the state as it was, and the next start removes this
-//! restore.moving/     whole, and on the disk: from this rename on the restore is done, whatever crashes
+//! restore.partial/    the new state while it is made; after a crash the old state stays, and the next start removes this
+//! restore.moving/     the new state, whole and synced: after this rename the restore happens, whatever crashes
 //!   plan.json         `Plan`
-//!   new/              what is to stand in the state folder
-//! restore.placing/    the same, when all that was there before has been moved away
-//! before-restore-*/   what was there before; never deleted
+//!   new/              the new content of the state folder
+//! restore.placing/    the same, when the old state has been moved away
+//! before-restore-*/   the old state; never deleted
 //! ```
 //!
-//! Every start of a node ends a restore that a crash cut off in the two later states, by the same steps. All of it is
-//! renames within the state folder, which may be a mount point.
+//! After a crash in one of the two later states, the next start of a node finishes the restore by the same steps. The
+//! state folder may be a mount point: nothing outside it is renamed.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::state_folder::StateFolderError;
+use super::{StateFolderError, failed, write_private};
 
 const PARTIAL: &str = "restore.partial";
 const MOVING: &str = "restore.moving";
@@ -28,34 +28,30 @@ const PLAN: &str = "plan.json";
 const NEW: &str = "new";
 const ASIDE_PREFIX: &str = "before-restore-";
 const FORMAT: u32 = 1;
-/// What stays where it is: the lock is held, and the machine's sandboxes go by the instance's number.
+/// Never replaced: this process holds the lock, and sandboxes of this machine carry the number in `instance`.
 const ALWAYS_KEPT: [&str; 6] = ["lock", "instance", "lost+found", PARTIAL, MOVING, PLACING];
 
-/// What of the state folder is to be replaced.
+/// What a restore replaces in the state folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     format: u32,
-    /// The folder for what was there.
+    /// The folder that gets the old state.
     aside: String,
-    /// What stays.
+    /// Names that stay.
     keep: Vec<String>,
 }
 
-/// The steps, each named when it is done.
+/// A step that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+enum Step {
     Decided,
     MovedOne,
     Emptied,
     PlacedOne,
 }
 
-/// Told of each step; an error stops there, as a crash would.
+/// Called after each step; an error stops the restore there, as a crash would.
 type Hook<'a> = &'a mut dyn FnMut(Step) -> io::Result<()>;
-
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> StateFolderError {
-    move |source| StateFolderError::Io { path: path.to_owned(), source }
-}
 
 fn sync(folder: &Path) -> Result<(), StateFolderError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder))
@@ -72,20 +68,20 @@ fn names(folder: &Path) -> Result<Vec<String>, StateFolderError> {
 }
 
 impl Plan {
-    /// Keeps `keep`, and moves all else into a folder named by `now`.
-    pub(super) fn new(now: &str, keep: &[&str]) -> Self {
+    /// Keeps `keep`, and moves the rest into a folder named after `now`.
+    pub(crate) fn new(now: &str, keep: &[&str]) -> Self {
         let aside = format!("{ASIDE_PREFIX}{}", now.replace(':', "-"));
         Self { format: FORMAT, aside, keep: keep.iter().map(|name| (*name).to_owned()).collect() }
     }
 
-    /// Where what was there goes.
-    pub(super) fn aside(&self, root: &Path) -> PathBuf {
+    /// The folder that gets the old state.
+    pub(crate) fn aside(&self, root: &Path) -> PathBuf {
         root.join(&self.aside)
     }
 }
 
-/// What of `root` would have to make room, if `keep` may stay.
-pub(super) fn in_the_way<S: AsRef<str>>(root: &Path, keep: &[S]) -> Result<Vec<String>, StateFolderError> {
+/// The names in `root` that a restore moves away if it keeps `keep`.
+pub(crate) fn in_the_way<S: AsRef<str>>(root: &Path, keep: &[S]) -> Result<Vec<String>, StateFolderError> {
     let mut found = names(root)?;
     found.retain(|name| {
         !ALWAYS_KEPT.contains(&name.as_str())
@@ -95,15 +91,15 @@ pub(super) fn in_the_way<S: AsRef<str>>(root: &Path, keep: &[S]) -> Result<Vec<S
     Ok(found)
 }
 
-/// An empty folder in `root` for what is to be; what an earlier attempt left goes.
-pub(super) fn begin(root: &Path) -> Result<PathBuf, StateFolderError> {
+/// An empty folder in `root` for the new state. The leavings of an earlier attempt are removed.
+pub(crate) fn begin(root: &Path) -> Result<PathBuf, StateFolderError> {
     discard(root)?;
     let new = root.join(PARTIAL).join(NEW);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&new).map_err(failed(&new))?;
     Ok(new)
 }
 
-/// Removes what was begun and not decided.
+/// Removes a new state that is not committed.
 pub(crate) fn discard(root: &Path) -> Result<(), StateFolderError> {
     let partial = root.join(PARTIAL);
     match fs::remove_dir_all(&partial) {
@@ -112,16 +108,16 @@ pub(crate) fn discard(root: &Path) -> Result<(), StateFolderError> {
     }
 }
 
-/// Makes what was begun the state, by `plan`.
-pub(super) fn commit(root: &Path, plan: &Plan) -> Result<(), StateFolderError> {
+/// Replaces the old state by the new one, as `plan` says.
+pub(crate) fn commit(root: &Path, plan: &Plan) -> Result<(), StateFolderError> {
     decide(root, plan, &mut |_| Ok(()))
 }
 
 fn decide(root: &Path, plan: &Plan, hook: Hook<'_>) -> Result<(), StateFolderError> {
     let partial = root.join(PARTIAL);
     let text = serde_json::to_vec(plan).map_err(|error| failed(&partial)(error.into()))?;
-    crate::state_folder::write_private(&partial.join(PLAN), &text)?;
-    // All that was made is in this file system.
+    write_private(&partial.join(PLAN), &text)?;
+    // The new state is on the file system of `root`.
     let folder = File::open(root).map_err(failed(root))?;
     rustix::fs::syncfs(&folder).map_err(|errno| failed(root)(errno.into()))?;
     fs::rename(&partial, root.join(MOVING)).map_err(failed(&partial))?;
@@ -130,7 +126,7 @@ fn decide(root: &Path, plan: &Plan, hook: Hook<'_>) -> Result<(), StateFolderErr
     go_on(root, hook).map(drop)
 }
 
-/// Ends a restore that a crash has cut off behind its decision; true if there was one. The caller holds the folder.
+/// Finishes a committed restore that a crash interrupted; true if there was one. The caller holds the folder's lock.
 pub(crate) fn complete(root: &Path) -> Result<bool, StateFolderError> {
     go_on(root, &mut |_| Ok(()))
 }

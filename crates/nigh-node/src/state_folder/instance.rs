@@ -1,8 +1,8 @@
-//! What tells this node's sandboxes from those of other nodes on the machine: a number drawn at random at the first
-//! start, kept in the state folder and read back ever after, so that a node finds what a crash of itself has left.
+//! The name by which a node knows its own sandboxes among those of all nodes on the machine, after a crash too.
 //!
-//! The name also takes in which file holds the number: whoever copies a state folder and starts both has two nodes,
-//! and neither may end the other's sandboxes. A folder that is moved keeps its name.
+//! The name is made of a random number, drawn at the first start and kept in the state folder, and of the inode of the
+//! file that holds it. Two nodes on copies of one state folder so have two names, and neither ends the other's sandboxes;
+//! a folder that is moved keeps its name.
 
 use std::fs;
 use std::io;
@@ -12,20 +12,19 @@ use std::path::Path;
 use nigh_terms::hex;
 use sha2::{Digest, Sha256};
 
-use crate::state_folder::{StateFolderError, write_private};
+use super::{StateFolderError, failed, write_private};
 
 /// Hexadecimal digits of the number in the file: 128 bits.
 const NUMBER_DIGITS: usize = 32;
 /// Bytes of the name, two hexadecimal digits each: 64 bits.
 const NAME_BYTES: usize = 8;
 
-/// Reads the number at `path`, or draws one and keeps it there, and makes the name of it: letters and digits only.
+/// Reads the number at `path`, or draws one and writes it there, and makes the name of it: letters and digits only.
 /// The caller holds the state folder's lock.
 ///
 /// # Errors
 /// If the file holds something else, or the system refuses.
 pub fn name_of(path: &Path) -> Result<String, StateFolderError> {
-    let failed = |source| StateFolderError::Io { path: path.to_owned(), source };
     let number = match fs::read_to_string(path) {
         Ok(number) => number,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -33,12 +32,12 @@ pub fn name_of(path: &Path) -> Result<String, StateFolderError> {
             write_private(path, number.as_bytes())?;
             number
         }
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(failed(path)(error)),
     };
     if number.len() != NUMBER_DIGITS || !number.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(StateFolderError::Instance { path: path.to_owned() });
     }
-    let file = fs::metadata(path).map_err(failed)?;
+    let file = fs::metadata(path).map_err(failed(path))?;
     let digest = Sha256::new()
         .chain_update(number)
         .chain_update(file.dev().to_le_bytes())

@@ -1,0 +1,175 @@
+//! Ended invocations: their records, explanations and logs.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::Stream;
+use nigh_invoke::activation_log::ActivationQuery;
+use nigh_schedule::activation::Activation;
+use nigh_terms::{FunctionName, InvocationId, Namespace};
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+use super::refusal::Refusal;
+use super::{AdminSource, RECORDS_MAX, json};
+use crate::explain::{explain, outcome_words};
+
+/// Records of one answer, if the request names no limit.
+const RECORDS: usize = 20;
+
+/// What one invocation printed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// The invocation.
+    pub id: InvocationId,
+    /// Its function.
+    pub function: FunctionName,
+    /// When it was requested, RFC 3339.
+    pub start: String,
+    /// How long the handler took, in microseconds.
+    pub duration_us: u64,
+    /// How it ended.
+    pub outcome: String,
+    /// What it printed.
+    pub log: String,
+    /// Bytes it printed beyond the limit.
+    pub log_omitted: u64,
+}
+
+impl From<&Activation> for LogEntry {
+    fn from(activation: &Activation) -> Self {
+        Self {
+            id: activation.id,
+            function: activation.function.clone(),
+            start: activation.start.rfc3339(),
+            duration_us: activation.duration_us,
+            outcome: outcome_words(&activation.outcome),
+            log: activation.log.clone(),
+            log_omitted: activation.log_omitted,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ActivationParams {
+    namespace: Option<Namespace>,
+    function: Option<FunctionName>,
+    errors: bool,
+    before: Option<InvocationId>,
+    limit: Option<usize>,
+    follow: bool,
+}
+
+impl ActivationParams {
+    fn query(&self) -> ActivationQuery {
+        ActivationQuery {
+            namespace: self.namespace.clone(),
+            function: self.function.clone(),
+            errors_only: self.errors,
+            before: self.before,
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.unwrap_or(RECORDS).min(RECORDS_MAX)
+    }
+}
+
+pub(super) async fn activations<N: AdminSource>(
+    State(node): State<Arc<N>>,
+    Query(asked): Query<ActivationParams>,
+) -> Result<Response, Refusal> {
+    let found = node.activations().list(asked.query(), asked.limit()).await?;
+    json(&found)
+}
+
+async fn find<N: AdminSource>(node: &N, id: &str) -> Result<Activation, Refusal> {
+    let id: InvocationId = id.parse().map_err(|_| Refusal::bad_id(id))?;
+    let found = node.activations().get(id).await?;
+    found.ok_or_else(|| Refusal::not_found(format!("there is no record of an invocation {id}")))
+}
+
+pub(super) async fn activation<N: AdminSource>(
+    State(node): State<Arc<N>>,
+    Path(id): Path<String>,
+) -> Result<Response, Refusal> {
+    json(&find(&*node, &id).await?)
+}
+
+pub(super) async fn explanation<N: AdminSource>(
+    State(node): State<Arc<N>>,
+    Path(id): Path<String>,
+) -> Result<Response, Refusal> {
+    json(&explain(find(&*node, &id).await?))
+}
+
+pub(super) async fn logs<N: AdminSource>(
+    State(node): State<Arc<N>>,
+    Query(asked): Query<ActivationParams>,
+) -> Result<Response, Refusal> {
+    // Followed before the listing: an invocation that ends in between comes twice, and its id tells.
+    let live = asked.follow.then(|| node.activations().follow());
+    let mut past = node.activations().list(asked.query(), asked.limit()).await?;
+    past.reverse();
+    let lines = follow(past, live, asked.query(), node.stop().clone());
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+}
+
+struct ActivationStream {
+    past: VecDeque<Activation>,
+    told: Vec<InvocationId>,
+    live: Option<broadcast::Receiver<Arc<Activation>>>,
+    query: ActivationQuery,
+    stop: CancellationToken,
+}
+
+/// First the past invocations, then those that end, until the node stops or the client leaves.
+fn follow(
+    past: Vec<Activation>,
+    live: Option<broadcast::Receiver<Arc<Activation>>>,
+    query: ActivationQuery,
+    stop: CancellationToken,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let told = past.iter().map(|one| one.id).collect();
+    let following = ActivationStream { past: past.into(), told, live, query, stop };
+    futures::stream::unfold(following, async |mut following| {
+        let entry = following.next().await?;
+        let mut line = serde_json::to_vec(&entry).ok()?;
+        line.push(b'\n');
+        Some((Ok(Bytes::from(line)), following))
+    })
+}
+
+impl ActivationStream {
+    async fn next(&mut self) -> Option<LogEntry> {
+        if let Some(activation) = self.past.pop_front() {
+            return Some(LogEntry::from(&activation));
+        }
+        let live = self.live.as_mut()?;
+        loop {
+            let received = tokio::select! {
+                () = self.stop.cancelled() => return None,
+                received = live.recv() => received,
+            };
+            match received {
+                Ok(activation) if self.query.wants(&activation) && !self.told.contains(&activation.id) => {
+                    return Some(LogEntry::from(&*activation));
+                }
+                Ok(_) => {}
+                Err(RecvError::Lagged(missed)) => {
+                    tracing::warn!(missed, "a client that follows the logs was too slow and missed invocations")
+                }
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}

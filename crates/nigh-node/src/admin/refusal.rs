@@ -1,0 +1,90 @@
+//! Why a request of the admin API is rejected.
+
+use std::fmt::Display;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use nigh_data::ObjectError;
+use nigh_engine::RegistryError;
+use nigh_invoke::event_invoker::{EventError, RetryError};
+use nigh_sizing::memory_sizing::MemorySizingError;
+
+use crate::learning::LearningError;
+
+/// The status and the words of the answer.
+pub(super) struct Refusal(StatusCode, String);
+
+impl Refusal {
+    pub(super) fn not_found(words: String) -> Self {
+        Self(StatusCode::NOT_FOUND, words)
+    }
+
+    /// `text` is not an id.
+    pub(super) fn bad_id(text: &str) -> Self {
+        let begin: String = text.chars().take(64).collect();
+        Self(StatusCode::BAD_REQUEST, format!("{begin:?} is not an invocation's id"))
+    }
+
+    fn internal(error: impl Display) -> Self {
+        Self(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, self.1).into_response()
+    }
+}
+
+impl From<RegistryError> for Refusal {
+    fn from(error: RegistryError) -> Self {
+        Self::internal(error)
+    }
+}
+
+impl From<serde_json::Error> for Refusal {
+    fn from(error: serde_json::Error) -> Self {
+        Self::internal(error)
+    }
+}
+
+impl From<EventError> for Refusal {
+    fn from(error: EventError) -> Self {
+        Self::internal(error)
+    }
+}
+
+impl From<RetryError> for Refusal {
+    fn from(error: RetryError) -> Self {
+        match error {
+            RetryError::Full(full) => Self(StatusCode::TOO_MANY_REQUESTS, full.to_string()),
+            RetryError::Event(error) => error.into(),
+        }
+    }
+}
+
+impl From<ObjectError> for Refusal {
+    fn from(error: ObjectError) -> Self {
+        let status = match &error {
+            ObjectError::NoSuchBucket(_) => StatusCode::NOT_FOUND,
+            ObjectError::InvalidArgument(_) | ObjectError::InvalidRequest(_) => StatusCode::BAD_REQUEST,
+            ObjectError::ConditionalRequestConflict => StatusCode::CONFLICT,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self(status, error.to_string())
+    }
+}
+
+impl From<LearningError> for Refusal {
+    fn from(error: LearningError) -> Self {
+        let status = match &error {
+            LearningError::NoFunction(_) | LearningError::Sizing(MemorySizingError::Nothing(_)) => {
+                StatusCode::NOT_FOUND
+            }
+            LearningError::Off => StatusCode::CONFLICT,
+            LearningError::Sizing(MemorySizingError::Csv(_)) => StatusCode::BAD_REQUEST,
+            LearningError::Sizing(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self(status, error.to_string())
+    }
+}

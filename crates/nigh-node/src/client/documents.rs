@@ -1,0 +1,98 @@
+//! Lists and notification rules of the S3 door.
+
+use serde::{Deserialize, Serialize};
+
+/// A bucket of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketEntry {
+    /// Its name.
+    #[serde(rename(deserialize = "Name"))]
+    pub name: String,
+    /// When it was made, RFC 3339.
+    #[serde(rename(deserialize = "CreationDate"), default)]
+    pub created: String,
+}
+
+/// An object of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectEntry {
+    /// Its key.
+    #[serde(rename(deserialize = "Key"))]
+    pub key: String,
+    /// Its length in bytes.
+    #[serde(rename(deserialize = "Size"))]
+    pub size: u64,
+    /// When it was written, RFC 3339.
+    #[serde(rename(deserialize = "LastModified"))]
+    pub modified: String,
+    /// Its entity tag.
+    #[serde(rename(deserialize = "ETag"), default)]
+    pub etag: String,
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectPage {
+    /// The objects.
+    pub objects: Vec<ObjectEntry>,
+    /// The common beginnings of keys, up to the delimiter.
+    pub common_prefixes: Vec<String>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<String>,
+}
+
+/// The rules of a bucket's notification configuration that name functions.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct NotificationRules {
+    #[serde(rename = "CloudFunctionConfiguration", default)]
+    rules: Vec<NotificationRule>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NotificationRule {
+    #[serde(rename = "Id", default)]
+    id: String,
+    #[serde(rename = "CloudFunction")]
+    function: String,
+    #[serde(rename = "Event")]
+    events: Vec<String>,
+    #[serde(rename = "Filter", default, skip_serializing_if = "Option::is_none")]
+    filter: Option<NotificationFilter>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NotificationFilter {
+    #[serde(rename = "S3Key")]
+    key: KeyFilter,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeyFilter {
+    #[serde(rename = "FilterRule", default)]
+    rules: Vec<FilterRule>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FilterRule {
+    #[serde(rename = "Name")]
+    name: String,
+    #[serde(rename = "Value")]
+    value: String,
+}
+
+impl NotificationRules {
+    /// Makes objects below `prefix` invoke the function; replaces an earlier rule for both.
+    pub(super) fn set(&mut self, function: &str, arn: &str, prefix: &str) {
+        let id = format!("{function}:{prefix}");
+        self.rules.retain(|rule| rule.id != id);
+        let filter = NotificationFilter {
+            key: KeyFilter { rules: vec![FilterRule { name: "prefix".to_owned(), value: prefix.to_owned() }] },
+        };
+        self.rules.push(NotificationRule {
+            id,
+            function: arn.to_owned(),
+            events: vec!["s3:ObjectCreated:*".to_owned()],
+            filter: (!prefix.is_empty()).then_some(filter),
+        });
+    }
+}

@@ -1,0 +1,144 @@
+//! Functions, their sandboxes, and asynchronous invocations.
+
+use std::path::PathBuf;
+
+use nigh_sandbox::sandbox::local::EngineChoice;
+use nigh_terms::ByteSize;
+use serde::{Deserialize, Serialize};
+
+use super::lists::{Folders, ListSetting, Modules, Namespaces, Resolvers};
+use super::{Span, Switch};
+use crate::machine::Machine;
+
+/// Functions and their sandboxes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionSettings {
+    /// Memory for sandboxes; no function books more. The cache uses the part that sandboxes leave, and lends them its own.
+    pub memory: ByteSize,
+    /// How many sandboxes may exist.
+    pub sandboxes_max: usize,
+    /// How long an idle sandbox is kept.
+    pub keep_alive: Span,
+    /// How long after its answer a sandbox is frozen.
+    pub freeze_grace: Span,
+    /// How long an invocation may wait for a sandbox.
+    pub queue: Span,
+    /// How many invocations may wait.
+    pub queue_max: usize,
+    /// The interpreter of `python3.x` functions; its packages must have `awslambdaric`.
+    pub python: PathBuf,
+    /// The Node.js of OpenWhisk's `nodejs` actions.
+    pub node: PathBuf,
+    /// Further folders that functions may read, at the same path; separated by `:` in a variable.
+    pub runtime_folders: Folders,
+    /// The sandbox engine: `auto` means runc if it works.
+    pub engine: EngineChoice,
+    /// The program runc; searched in `PATH` if absent.
+    pub runc: Option<PathBuf>,
+    /// Run functions even if this machine's files cannot be hidden from them.
+    pub trust_functions: bool,
+    /// The first user id of sandboxes, if Nigh runs as root.
+    pub uid_base: u32,
+    /// Whether boto3 in Python sandboxes uses the fast path, if `s3.fast_path` is on.
+    pub fast_path: Switch,
+    /// Keep pre-warmed sandboxes, in which a runtime has its imports done.
+    pub prewarm: PrewarmMode,
+    /// How much pre-warmed sandboxes may book together, within `memory`.
+    pub prewarm_memory: ByteSize,
+    /// How many pre-warmed sandboxes may exist, within `sandboxes_max`.
+    pub prewarm_max: usize,
+    /// Modules that a pre-warmed Python has imported; separated by `,` in a variable.
+    pub prewarm_imports: Modules,
+    /// The first program of a sandbox; `nigh-sandbox` beside `nigh` if absent.
+    pub sandbox_program: Option<PathBuf>,
+    /// Whether a function that asks for an outbound network gets one.
+    pub network: Network,
+    /// The namespaces whose functions may; all if empty. Separated by `,` in a variable.
+    pub network_namespaces: Namespaces,
+    /// The name servers of such functions, IPv4; this machine's own if empty. Separated by `,` in a variable.
+    pub network_resolvers: Resolvers,
+    /// The program slirp4netns; searched in `PATH` if absent.
+    pub network_tool: Option<PathBuf>,
+}
+
+/// Asynchronous invocations.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventSettings {
+    /// How many accepted events of one namespace may wait or run; further ones are rejected.
+    pub queue_max: usize,
+    /// How many bytes their inputs, and those of dead letters, may take together.
+    pub queue_bytes: ByteSize,
+    /// How many run at once, of all namespaces.
+    pub running_max: usize,
+    /// How many dead letters of one namespace are kept; the oldest are removed first.
+    pub dead_max: usize,
+    /// The wait before a function's error is retried; before the second retry it is twice as long.
+    pub retry_wait: Span,
+    /// The first wait after a throttle; it doubles up to 300 times this.
+    pub back_off: Span,
+}
+
+/// Whether sandboxes are prewarmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PrewarmMode {
+    /// As many as recent cold starts ask for, within the limits.
+    On,
+    /// None.
+    Off,
+}
+
+/// Whether functions may have an outbound network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// No function has one.
+    None,
+    /// Functions that ask for it have one.
+    Permitted,
+}
+
+impl FunctionSettings {
+    pub(super) fn defaults(machine: &Machine) -> Self {
+        Self {
+            memory: ByteSize(machine.memory.bytes() / 2),
+            sandboxes_max: 256,
+            keep_alive: Span::seconds(3600),
+            freeze_grace: Span::millis(50),
+            queue: Span::seconds(10),
+            queue_max: 1000,
+            python: machine.python.clone(),
+            node: PathBuf::from("node"),
+            runtime_folders: Folders::default(),
+            engine: EngineChoice::Auto,
+            runc: None,
+            trust_functions: false,
+            uid_base: 2_000_000_000,
+            fast_path: Switch::On,
+            prewarm: PrewarmMode::On,
+            prewarm_memory: ByteSize(machine.memory.bytes() / 16),
+            prewarm_max: 8,
+            prewarm_imports: ListSetting(vec!["boto3".to_owned()]),
+            sandbox_program: None,
+            network: Network::None,
+            network_namespaces: Namespaces::default(),
+            network_resolvers: Resolvers::default(),
+            network_tool: None,
+        }
+    }
+}
+
+impl Default for EventSettings {
+    fn default() -> Self {
+        Self {
+            queue_max: 10_000,
+            queue_bytes: ByteSize::mib(256),
+            running_max: 100,
+            dead_max: 1000,
+            retry_wait: Span::seconds(60),
+            back_off: Span::seconds(1),
+        }
+    }
+}

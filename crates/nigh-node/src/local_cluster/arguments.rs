@@ -1,0 +1,54 @@
+//! The command lines of a local cluster's nodes.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::cluster::{LocalClusterSettings, NAME};
+use super::nats_servers::{Place, free_ports};
+
+/// Shards, few: three servers on one disk set 256 MiB aside for each.
+const SHARDS: u16 = 8;
+/// The ports of nodes that have an address of their own.
+const PORTS: [u16; 3] = [9400, 9401, 9410];
+/// The addresses of a node's doors, the same after each restart.
+pub(super) fn doors(at: &Place) -> io::Result<[SocketAddr; 3]> {
+    let ports = match at.network {
+        Some(_) => PORTS.to_vec(),
+        None => free_ports(PORTS.len())?,
+    };
+    Ok([0, 1, 2].map(|door| SocketAddr::new(at.address, ports[door])))
+}
+
+/// Settings as flags.
+pub(super) fn settings_of(set: Vec<String>) -> impl Iterator<Item = String> {
+    set.into_iter().flat_map(|one| ["--set".to_owned(), one])
+}
+
+/// The command line of a node.
+pub(super) fn arguments(
+    settings: &LocalClusterSettings,
+    name: &str,
+    state: &Path,
+    certificates: &Path,
+    [s3, lambda, calls]: [SocketAddr; 3],
+    servers: &[String],
+) -> Vec<String> {
+    let mut set = vec![
+        format!("node={name}"),
+        format!("s3.listen={s3}"),
+        format!("lambda.listen={lambda}"),
+        format!("cluster.name={NAME}"),
+        format!("cluster.servers={}", servers.join(",")),
+        format!("cluster.listen={calls}"),
+        format!("cluster.certificates={}", certificates.display()),
+        "cluster.roles=run,memory,controller".to_owned(),
+        format!("cluster.shards={SHARDS}"),
+    ];
+    if !calls.ip().is_loopback() {
+        set.push("allow_remote=true".to_owned());
+    }
+    set.extend(settings.set.iter().cloned());
+    let state = ["node".to_owned(), "--state".to_owned(), state.display().to_string()];
+    state.into_iter().chain(settings_of(set)).collect()
+}

@@ -1,0 +1,71 @@
+//! What each later step of the start needs: the settings, the state file, the registry, the membership and the keys.
+
+use std::sync::Arc;
+
+use nigh_engine::{AccessKeys, LocalMembership, LocalRegistry, Membership, Registry, StateFile};
+use nigh_terms::{Clock, Epoch, NodeId, SystemClock};
+
+use super::NodeError;
+use crate::cluster::ClusterEngine;
+use crate::config::Settings;
+use crate::state_folder::StatePaths;
+
+pub(super) struct Foundation {
+    pub(super) settings: Settings,
+    pub(super) paths: StatePaths,
+    pub(super) clock: Arc<SystemClock>,
+    pub(super) database: StateFile,
+    /// This node's own registry: what the node learns stays there, in a cluster too.
+    pub(super) local: LocalRegistry,
+    /// None on one machine.
+    pub(super) cluster: Option<ClusterEngine>,
+    /// The cluster's registry, or `local` on one machine.
+    pub(super) registry: Arc<dyn Registry>,
+    pub(super) membership: Arc<dyn Membership>,
+    /// Higher than in any earlier life of this node.
+    pub(super) epoch: Epoch,
+    pub(super) keys: AccessKeys,
+}
+
+impl Foundation {
+    /// Opens the state file, takes a new incarnation, and joins the cluster if the settings name one.
+    pub(super) async fn open(
+        settings: Settings,
+        paths: StatePaths,
+        clock: Arc<SystemClock>,
+    ) -> Result<Self, NodeError> {
+        let database = StateFile::open(&paths.database())?;
+        let local = LocalRegistry::new(database.clone());
+        let alone = LocalMembership::join(NodeId(settings.node.clone()), &local).await?;
+        // The incarnation grows at every start, as a new home's epoch must.
+        let epoch = Epoch(alone.incarnation().0);
+        let cluster = match &settings.cluster {
+            Some(cluster) => {
+                let joining = Box::pin(ClusterEngine::join(&settings, cluster, Arc::clone(&clock) as Arc<dyn Clock>));
+                Some(joining.await.map_err(Box::new)?)
+            }
+            None => None,
+        };
+        let (registry, membership): (Arc<dyn Registry>, Arc<dyn Membership>) = match &cluster {
+            Some(cluster) => (cluster.registry(), Arc::clone(cluster.membership()) as Arc<dyn Membership>),
+            None => (Arc::new(local.clone()), Arc::new(alone)),
+        };
+        let keys = AccessKeys::load(&*registry).await?;
+        if cluster.is_some() {
+            keys.follow(&*registry).await?;
+        }
+        Ok(Self { settings, paths, clock, database, local, cluster, registry, membership, epoch, keys })
+    }
+
+    pub(super) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock) as Arc<dyn Clock>
+    }
+
+    pub(super) fn registry(&self) -> Arc<dyn Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    pub(super) fn own_registry(&self) -> Arc<dyn Registry> {
+        Arc::new(self.local.clone())
+    }
+}
