@@ -14,7 +14,6 @@ use nigh_functions::code_archive::{Archive, ArchiveLimits};
 use nigh_functions::function_arn::{LATEST, function_arn, parse_function_reference};
 use nigh_functions::function_caching;
 use nigh_functions::function_store::{DeployedFunction, FunctionStoreError};
-use nigh_http::throttle::say_when;
 use nigh_invoke::invocation::InvokeRequest;
 use nigh_schedule::activation::idempotence;
 use nigh_sizing::memory_sizing::InputRules;

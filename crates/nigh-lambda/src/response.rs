@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use nigh_schedule::throttle::say_when;
+use nigh_http::throttle::say_when;
 use serde_json::Value;
 
 use super::LambdaError;

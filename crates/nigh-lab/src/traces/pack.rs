@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 use crate::instrument::error::Tried;
-use crate::instrument::report::show;
+use crate::instrument::report::print_report;
 
 /// The largest recording that is read into memory.
 const RAW_BYTES_MAX: u64 = 4 << 30;
@@ -78,7 +78,8 @@ impl PackTraceArgs {
     /// # Errors
     /// If the recording is incomplete, or a file cannot be read or written.
     pub fn run(&self, json: bool) -> Result<(), LabError> {
-        show(self.pack(), PackedTrace::text, json)
+        let packed = self.pack()?;
+        print_report(&packed, || packed.text(), json)
     }
 
     fn pack(&self) -> Result<PackedTrace, LabError> {
