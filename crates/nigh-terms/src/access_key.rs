@@ -1,4 +1,4 @@
-//! Access keys: what a request is signed with.
+//! Access keys, which sign requests.
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ fn random_text(length: usize) -> String {
     random.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect()
 }
 
-/// The public half of an access key, as AWS shapes it.
+/// The public half of an access key, in the form of AWS.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AccessKeyId(String);
 
 impl AccessKeyId {
-    /// Takes `text` as it is; an unknown key is refused where it is looked up.
+    /// Takes any `text`; the lookup rejects an unknown key.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())

@@ -23,7 +23,7 @@ impl fmt::Display for Ways {
 pub struct WayMask(u32);
 
 impl WayMask {
-    /// No way at all; no class of service may have it.
+    /// No way; no class of service may have this mask.
     pub const EMPTY: Self = Self(0);
 
     /// The mask with these bits.
@@ -31,7 +31,7 @@ impl WayMask {
         Self(bits)
     }
 
-    /// `count` neighbouring ways from way `first` on; ways beyond 31 are cut off.
+    /// `count` neighbouring ways from way `first` on, without those beyond way 31.
     pub const fn contiguous(first: u8, count: Ways) -> Self {
         if first >= 32 {
             return Self(0);
@@ -120,7 +120,7 @@ impl fmt::Debug for WayMask {
 pub struct ClosId(pub u8);
 
 impl ClosId {
-    /// The default class: every task and CPU that nobody moved.
+    /// The default class: every task and CPU that was not moved.
     pub const DEFAULT: Self = Self(0);
 }
 

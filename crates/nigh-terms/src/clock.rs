@@ -1,4 +1,4 @@
-//! Time as an argument: the pure core never asks for it, the shell hands it in.
+//! Time as an argument: the shell passes it to the pure core.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
-/// RFC 3339 with three digits of the second; `time`'s own form leaves out those that are zero.
+/// RFC 3339 with three digits of the second; `time`'s own format leaves out trailing zeros.
 const RFC3339_MILLIS: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
@@ -18,7 +18,7 @@ const RFC3339_MILLIS: &[BorrowedFormatItem<'_>] =
 pub struct Monotonic(pub u64);
 
 impl Monotonic {
-    /// The time from `earlier` to here, nothing if it is later.
+    /// The time since `earlier`; zero if that is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -43,7 +43,7 @@ impl Timestamp {
         self.0
     }
 
-    /// The whole second this falls in: what HTTP dates can say.
+    /// The whole second, as in HTTP dates.
     #[must_use]
     pub const fn whole_second(self) -> Self {
         Self(self.0 / 1000 * 1000)
@@ -55,7 +55,7 @@ impl Timestamp {
         OffsetDateTime::UNIX_EPOCH + Duration::from_millis(self.0)
     }
 
-    /// As RFC 3339 text in UTC, always with milliseconds: texts of one length, in the order of time.
+    /// RFC 3339 text in UTC, always with milliseconds: all texts have one length and sort by time.
     #[must_use]
     pub fn rfc3339(self) -> String {
         self.date().format(RFC3339_MILLIS).unwrap_or_default()
@@ -66,7 +66,7 @@ impl Timestamp {
 pub trait Clock: Send + Sync {
     /// For durations and deadlines.
     fn monotonic(&self) -> Monotonic;
-    /// For what people read.
+    /// For dates that people read.
     fn wall(&self) -> Timestamp;
 }
 
@@ -77,7 +77,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A monotonic clock that begins now, beside the machine's date.
+    /// A monotonic clock that starts now, and the machine's date.
     #[must_use]
     pub fn new() -> Self {
         Self { origin: std::time::Instant::now() }
@@ -106,14 +106,14 @@ impl Clock for SystemClock {
 pub struct ManualClock(Mutex<(Monotonic, Timestamp)>);
 
 impl ManualClock {
-    /// Both clocks move `by`.
+    /// Moves both clocks forward.
     pub fn advance(&self, by: Duration) {
         let mut now = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         now.0 = now.0.after(by);
         now.1 = Timestamp(now.1.0 + by.as_millis() as u64);
     }
 
-    /// The date goes back `by`, as where somebody sets it; the other clock goes on.
+    /// Sets the date back, and leaves the monotonic clock.
     pub fn turn_date_back(&self, by: Duration) {
         let mut now = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         now.1 = Timestamp(now.1.0.saturating_sub(by.as_millis() as u64));

@@ -37,7 +37,7 @@ number! {
     Sequence
 }
 number! {
-    /// One life of a node: it grows by one at every start.
+    /// One life of a process: the number grows by one at every start.
     Incarnation
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// The number that a cluster has given a node for ever; its name is not repeated in every message.
+/// A node's permanent number in its cluster, shorter than its name in messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeNumber(pub u32);
@@ -93,13 +93,13 @@ impl fmt::Display for SandboxId {
     }
 }
 
-/// One invocation: Lambda's request id. Ordered by the time of its making (UUID version 7).
+/// One invocation: Lambda's request id. Ids sort by creation time (UUID version 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct InvocationId(Uuid);
 
 impl InvocationId {
-    /// Behind all others.
+    /// Sorts after all others.
     pub const LAST: Self = Self(Uuid::max());
 
     /// The identifier of these sixteen bytes.

@@ -1,6 +1,6 @@
 //! The vocabulary of Nigh: identifiers, units, versions, tokens, principals and the clock.
 //!
-//! Nothing here does I/O or decides anything; every other crate speaks these words.
+//! Nothing here does I/O or decides anything; every other crate uses these words.
 
 mod access_key;
 mod cache_ways;

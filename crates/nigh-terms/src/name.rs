@@ -1,4 +1,4 @@
-//! Names that users choose, validated once where they enter.
+//! Names that users choose, checked once when they enter.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Why a name is refused.
+/// Why a name is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kind} {name:?} is not allowed: {why}")]
 pub struct NameError {
@@ -41,7 +41,7 @@ macro_rules! name {
             }
         }
 
-        /// Ordered, compared and hashed as its text, so that maps can be asked by text.
+        /// Ordered, compared and hashed as its text, so that maps are searched by text.
         impl std::borrow::Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
@@ -79,7 +79,7 @@ macro_rules! name {
 }
 
 name! {
-    /// A tenant. Nothing crosses from one to another.
+    /// A tenant. Nothing passes from one namespace to another.
     Namespace, "namespace", check_namespace
 }
 name! {

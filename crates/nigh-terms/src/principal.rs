@@ -1,36 +1,36 @@
-//! Who asks.
+//! On whose behalf a request acts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{FunctionName, InvocationId, Namespace, SandboxId};
 
-/// Whether what is read on somebody's behalf is brought into the cache.
+/// Whether objects that a principal reads are cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Admission {
-    /// It is, whatever has to make room.
+    /// They are cached, even if others must be evicted.
     #[default]
     Always,
-    /// While much of the cache is free: its reader gains little.
+    /// They are cached while much of the cache is free: the reader benefits little.
     Spare,
-    /// It is not.
+    /// They are not cached.
     Never,
 }
 
-/// The one answer of authorisation: on whose behalf a request acts.
+/// The result of authorisation: on whose behalf a request acts.
 ///
-/// Objects, functions and segments of `namespace` are reachable, of no other.
+/// A principal reaches objects, functions and segments of `namespace` only.
 /// `function`, `sandbox` and `invocation` are set together, for a request from inside a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
     /// The tenant.
     pub namespace: Namespace,
-    /// The function whose sandbox asks.
+    /// The function whose sandbox sent the request.
     pub function: Option<FunctionName>,
-    /// The sandbox that asks.
+    /// The sandbox that sent the request.
     pub sandbox: Option<SandboxId>,
-    /// The invocation it runs.
+    /// The invocation that the sandbox runs.
     pub invocation: Option<InvocationId>,
-    /// Whether what it reads is brought into the cache.
+    /// Whether objects that it reads are cached.
     pub admission: Admission,
 }
 

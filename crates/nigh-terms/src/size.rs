@@ -15,7 +15,7 @@ pub struct ByteSize(pub u64);
 const UNITS: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 impl ByteSize {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
     /// `n` times 1024 bytes.
@@ -48,7 +48,7 @@ impl ByteSize {
         self.0.div_ceil(1 << 20)
     }
 
-    /// What remains after `other` is taken, at least nothing.
+    /// The difference to `other`, at least zero.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -90,7 +90,7 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// Why a text is no size.
+/// The text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0:?} is not a size; write a number with B, KiB, MiB, GiB or TiB, for example \"64 MiB\"")]
 pub struct ParseByteSizeError(String);

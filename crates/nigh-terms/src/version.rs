@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Epoch, Sequence, ShardId};
 
-/// The place of a write in its shard's order; total per shard, never reset.
+/// The place of a write in its shard's order, which is total and never restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version {
-    /// The home's reign.
+    /// The home's epoch.
     pub epoch: Epoch,
-    /// The position in the ledger under that reign.
+    /// The position in the ledger under that epoch.
     pub sequence: Sequence,
 }
 
 impl Version {
-    /// What an object has that Nigh did not write: older than every version of its own.
+    /// The version of an object that an outsider wrote: older than every version of Nigh's.
     pub const OUTSIDE: Self = Self { epoch: Epoch(0), sequence: Sequence(0) };
 }
 
@@ -27,19 +27,19 @@ impl fmt::Display for Version {
     }
 }
 
-/// What an invocation has seen: the newest version of each shard. Joined by maximum.
+/// The newest version of each shard that an invocation has seen. Tokens join by maximum.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Token(BTreeMap<ShardId, Version>);
 
 impl Token {
-    /// Has seen nothing.
+    /// The token of an invocation that has seen no version.
     #[must_use]
     pub const fn empty() -> Self {
         Self(BTreeMap::new())
     }
 
-    /// True if nothing has been seen.
+    /// True if it names no version.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -51,7 +51,7 @@ impl Token {
         self.0.get(&shard).copied()
     }
 
-    /// Adds one sighting.
+    /// Adds a seen version.
     pub fn see(&mut self, shard: ShardId, version: Version) {
         let seen = self.0.entry(shard).or_insert(version);
         *seen = (*seen).max(version);
@@ -64,7 +64,7 @@ impl Token {
         }
     }
 
-    /// What it says of each shard, in the order of the shards.
+    /// The version of each shard, in the order of shards.
     pub fn iter(&self) -> impl Iterator<Item = (ShardId, Version)> + '_ {
         self.0.iter().map(|(&shard, &version)| (shard, version))
     }
@@ -75,7 +75,7 @@ impl Token {
         Self(self.iter().filter(|&(seen, newest)| seen != shard || newest > version).collect())
     }
 
-    /// True if whoever holds `self` has seen all that `other` has.
+    /// True if `self` covers every version of `other`.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         other.0.iter().all(|(&shard, &version)| self.get(shard) >= Some(version))

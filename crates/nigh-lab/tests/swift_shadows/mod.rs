@@ -10,7 +10,7 @@ use nigh_lab::instrument::peer::PeerError;
 use nigh_lab::instrument::peer::swift::{NighMiddleware, Swift};
 use nigh_stores::swift::SwiftStore;
 use nigh_stores::swift::shadow::{ShadowConfig, ShadowError, ShadowPrecondition};
-use nigh_stores::{NetworkLimits, Payload, RetryPolicy, Store};
+use nigh_stores::{ListQuery, NetworkLimits, Payload, RetryPolicy, Store};
 use nigh_terms::{BucketName, Epoch, ObjectKey, SecretKey, Sequence, Timestamp, Token, Version};
 
 use crate::on_swift::{namespace, natively};
@@ -119,7 +119,7 @@ async fn a_shadow_is_seen_as_what_it_will_be_and_its_push_overwrites_nothing_you
             (seen.size, &seen.etag, seen.version, &seen.attributes),
             (meta.size, &meta.etag, meta.version, &meta.attributes)
         );
-        let listed = theirs.list(&tenant, &bucket, key, None, 10).await.unwrap();
+        let listed = theirs.list(ListQuery { prefix: key, ..ListQuery::first(&tenant, &bucket, 10) }).await.unwrap();
         assert_eq!((listed.len(), listed[0].size, &listed[0].etag), (1, meta.size, &meta.etag));
         let other = ObjectMeta { version: Version { epoch: Epoch(0), sequence: Sequence(9) }, ..meta.clone() };
         let older = ours.put_placeholder(&object, &other, &ShadowPrecondition::Any).await;
