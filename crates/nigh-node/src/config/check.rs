@@ -32,7 +32,7 @@ impl Settings {
                 self.workflows.running_max as u64,
                 "at least one execution must be allowed to run",
             ),
-            ("activations.records_max", self.activations.records_max as u64, "at least one record is needed"),
+            ("activations.records_max", self.activations.records_max, "at least one record is needed"),
             ("writes.pushes_max", self.writes.pushes_max as u64, "at least one push must be allowed at a time"),
         ];
         if let Some((key, _, why)) = counts.iter().find(|(_, count, _)| *count == 0) {
