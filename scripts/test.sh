@@ -25,8 +25,9 @@ part() {
     read_processor_s
     before=$processor_s
     echo "== $name"
-    "$@" 2>&1 | tee -a "$log"
-    if [ "${PIPESTATUS[0]}" -ne 0 ]; then failed+=("$name"); fi
+    # Not through a pipe: the command must run in this shell, to wait for what it has started.
+    "$@" > >(tee -a "$log") 2>&1 || failed+=("$name")
+    wait $!
     read_processor_s
     times+=("$(awk -v wall=$((SECONDS - begin)) -v processor="$processor_s" -v before="$before" -v name="$name" \
         'BEGIN { printf "%6.1f min (processors: %5.1f min)  %s", wall / 60, (processor - before) / 60, name }')")
