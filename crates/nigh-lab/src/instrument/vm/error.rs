@@ -61,6 +61,11 @@ impl VmError {
         move |source| Self::Host { what, path, source }
     }
 
+    /// Whether the guest's own kernel crashed.
+    pub(super) fn is_kernel_crash(&self) -> bool {
+        matches!(self, Self::NoAnswer { console, .. } if console.contains("Kernel panic"))
+    }
+
     /// Whether the reason is only that something is not installed.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Missing { .. })

@@ -20,7 +20,7 @@ const HINT: &str = "run scripts/install-vm.sh as root (Debian: qemu-system-x86 b
 /// An Intel part (AMD's resctrl has other rules) whose highest leaf is beyond 0x10.
 const CPU: &str = "max,vendor=GenuineIntel,family=6,model=106,stepping=6,level=22";
 const KERNEL_ARGUMENTS: &str =
-    "console=ttyS0 quiet panic=-1 nokaslr mitigations=off no_timer_check cryptomgr.notests rdinit=/init";
+    "console=ttyS0 quiet oops=panic panic=-1 nokaslr mitigations=off no_timer_check cryptomgr.notests rdinit=/init";
 /// Where the guest's programs stand.
 const PROGRAMS: &str = "/nigh";
 /// Where the root is built that the guest works in.

@@ -24,6 +24,9 @@ const BOOT_WITHIN: Duration = Duration::from_secs(300);
 /// Per sequence, on a machine that has other work.
 const SEQUENCE_WITHIN: Duration = Duration::from_secs(10);
 
+/// Boots of a kernel that crashes each time. Debian's 6.1 was seen to follow a null pointer in resctrl's mkdir.
+const BOOTS_MAX: u64 = 3;
+
 /// What is to be compared, and with what.
 #[derive(Debug, Clone)]
 pub struct ResctrlCheck {
@@ -46,6 +49,8 @@ pub struct KernelReport {
     pub mismatches: u64,
     /// Cases that none of the machines could show.
     pub not_applicable: u64,
+    /// Boots in which the kernel itself crashed; each was repeated.
+    pub kernel_crashes: u64,
     /// What differs, each with the shortest list of commands found that shows it.
     pub differences: Vec<String>,
 }
@@ -90,12 +95,25 @@ impl ResctrlCheck {
 
     fn one_kernel(&self, kernel: PinnedKernel) -> Result<KernelReport, VmError> {
         let plain = self.kernels.vmlinux(kernel)?;
-        let mut whole =
-            KernelReport { kernel: String::new(), cases: 0, mismatches: 0, not_applicable: 0, differences: Vec::new() };
+        let mut whole = KernelReport {
+            kernel: String::new(),
+            cases: 0,
+            mismatches: 0,
+            not_applicable: 0,
+            kernel_crashes: 0,
+            differences: Vec::new(),
+        };
         for machine in GuestMachine::ALL {
             let mut vmlinux = plain.clone();
             report_rdt(&mut vmlinux, &machine.config(Dialect::Linux7))?;
-            let report = self.boot(&vmlinux, machine)?;
+            let mut crashes = 0;
+            let report = loop {
+                match self.boot(&vmlinux, machine) {
+                    Err(error) if error.is_kernel_crash() && crashes + 1 < BOOTS_MAX => crashes += 1,
+                    ended => break ended?,
+                }
+            };
+            whole.kernel_crashes += crashes;
             whole.kernel = report.release;
             whole.cases += report.cases;
             whole.mismatches += report.mismatches.len() as u64;
