@@ -25,10 +25,10 @@ use crate::instrument::machine::Machine;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct CoherenceLength {
-    /// Rounds of each measurement; the median is told
+    /// How many rounds each measurement has; the report shows their median
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
-    /// Objects of the largest measurements; the others have a tenth of them
+    /// How many objects the largest measurements use; the others use a tenth
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(10_000..=40_000_000))]
     objects: u64,
 }
