@@ -100,7 +100,7 @@ pub enum ExecutionError {
     NotFound(String),
     #[error("Execution Already Exists: '{0}'")]
     Exists(String),
-    #[error("{0} executions run, which is the most (workflows.running_max); start it again later")]
+    #[error("{0} executions are running, which is the limit (workflows.running_max); start it again later")]
     TooMany(usize),
     #[error("Invalid State Machine Execution Input: '{0}'")]
     Input(String),

@@ -60,7 +60,7 @@ pub(crate) enum WireError {
         packet: usize,
     },
     /// No such operation.
-    #[error("there is no operation {0}")]
+    #[error("the packet names operation {0}, which does not exist")]
     Operation(u8),
     /// The JSON is none, or has other fields.
     #[error("the JSON of operation {operation} cannot be read: {reason}")]

@@ -48,10 +48,10 @@ pub enum ParserError {
         reason: String,
     },
     /// The look took too long.
-    #[error("a look took longer than {LOOK_PATIENCE:?}")]
+    #[error("the parser did not answer within {LOOK_PATIENCE:?}")]
     Slow,
     /// The process has ended, or its pipe is broken.
-    #[error("the process has ended: {0}")]
+    #[error("the parser process has ended: {0}")]
     Ended(#[from] io::Error),
     /// The answer is invalid.
     #[error(transparent)]

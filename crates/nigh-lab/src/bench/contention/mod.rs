@@ -89,7 +89,7 @@ const SECONDS_MAX: f64 = 3600.0;
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (SECONDS_MIN..=SECONDS_MAX).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("expected seconds, {SECONDS_MIN} to {SECONDS_MAX}")),
+        _ => Err(format!("expected {SECONDS_MIN} to {SECONDS_MAX} seconds")),
     }
 }
 
