@@ -59,7 +59,7 @@ impl Presence {
         let presence: Self = serde_json::from_slice(told).map_err(|error| error.to_string())?;
         if presence.format > FORMAT {
             return Err(format!(
-                "it has format {}, and this build reads {FORMAT}: start the newer Nigh",
+                "the presence record has format {}, and this build reads {FORMAT}: start the newer Nigh",
                 presence.format
             ));
         }

@@ -74,7 +74,7 @@ pub enum LoadError {
         classes: usize,
     },
     /// Released before, or never placed.
-    #[error("ticket {} is of no placed invocation: it was released before or belongs to another cache domain", ticket.0)]
+    #[error("ticket {} does not belong to a placed invocation: it was released before or belongs to another cache domain", ticket.0)]
     NotPlaced {
         /// The ticket.
         ticket: Ticket,

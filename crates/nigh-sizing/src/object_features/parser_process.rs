@@ -40,7 +40,9 @@ pub struct ParserProgram {
 #[derive(Debug, Error)]
 pub enum ParserError {
     /// The process does not start.
-    #[error("{program}: {reason}; `make install` puts {PROGRAM} beside nigh, memory.features = \"off\" goes without")]
+    #[error(
+        "{program}: {reason}; `make install` puts {PROGRAM} beside nigh, or set memory.features = \"off\" to run without it"
+    )]
     Start {
         /// The program.
         program: PathBuf,

@@ -1,8 +1,8 @@
-//! What the coherence protocol's machines take: steps of one home, its directory's memory, a hit at a node, and a placement
-//! by the scheduler over a thousand nodes and ten million objects.
+//! What the state machines of the coherence protocol cost: steps of one home, its directory's memory, a hit at a node, and a
+//! placement by the scheduler over a thousand nodes and ten million objects.
 //!
-//! The machines alone, on one processor: no network, no ledger, no bytes. Times are the processor's for this thread, so that
-//! what else the machine does is in none of them but by its caches. Beside each figure stands what bounds it: an object
+//! The state machines run alone, on one processor: no network, no ledger, no object bytes. Times are CPU times of this
+//! thread, so that other programs affect them only through the processor's caches. Beside each figure stands what bounds it: an object
 //! drawn from millions is in no cache of the processor, and an access to memory takes 80 to 100 ns.
 
 mod decision;
@@ -54,7 +54,7 @@ pub(super) struct CoherenceReport {
 pub(super) fn run(length: &CoherenceLength, machine: Machine) -> Result<CoherenceReport, LabError> {
     let (many, fewer) = (length.objects, length.objects / 10);
     let length = Length { rounds: length.rounds as usize, operations: (many / 10).clamp(1_000, 1_000_000) as usize };
-    // First: what the others give back to the heap would be used again and not be seen.
+    // This must run first: it would reuse memory that the others have freed, and not count it.
     let directory = directory::run(&[fewer, many])?;
     let steps = home_steps::run(&[1_000, fewer, many], length)?;
     let decisions = decision::run(many, length.rounds);
