@@ -39,7 +39,7 @@ pub enum GeometryError {
         sets: u32,
     },
     /// Too many sets in all.
-    #[error("{slices} slices of {sets} sets: at most {SETS_MAX} sets are simulated")]
+    #[error("{slices} slices of {sets} sets are too many: at most {SETS_MAX} sets are simulated")]
     TooManySets {
         /// Slices asked for.
         slices: u32,
