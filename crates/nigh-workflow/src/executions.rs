@@ -155,7 +155,7 @@ impl Executions {
         }
         inner.forget_oldest().await?;
         if running > 0 {
-            tracing::info!(executions = running, "executions from before the start go on");
+            tracing::info!(executions = running, "resuming executions that began before the start");
         }
         Ok(Self(inner))
     }

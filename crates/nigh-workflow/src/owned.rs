@@ -254,7 +254,7 @@ impl OwnedExecutionsState {
         });
         let invoke = Arc::new(dispatcher.in_term(*term, over.clone()));
         let parts = ExecutionParts { histories, invoke, over, ..like.clone() };
-        tracing::info!(%namespace, term, "this process leads the executions of the namespace");
+        tracing::info!(%namespace, term, "this process owns the executions of the namespace");
         Ok(Executions::open(parts, *limits).await?)
     }
 }
