@@ -1,9 +1,10 @@
-//! The consistency contract, checked by exhaustion.
+//! Checks the consistency contract exhaustively.
 //!
 //! Bounded worlds of nodes, homes, schedulers, clients and faults, in which every order of events is tried. The
-//! machines in them are the production types of `nigh_protocol`; a rule can be left out, and must then be missed.
-//! `murphi/` has the contract a second time, encoded by itself. `history` judges what clients of a real cluster have
-//! done and seen. docs/design/coherence.md has the promises and the rules.
+//! state machines in them are the production types of `nigh_protocol`. If a rule is left out, the check must find a
+//! violation.
+//! `murphi/` encodes the contract a second time, independently. `history` checks what clients of a real cluster wrote and
+//! read. docs/design/coherence.md has the promises and the rules.
 
 mod catalogue;
 mod configuration;

@@ -255,7 +255,7 @@ impl Client {
             _ if message.id != self.last_id => Err(ClientError::Protocol("an answer to something else".to_owned())),
             (_, None) => Ok(message),
             (_, Some(USE_HTTP)) => {
-                Err(ClientError::UseHttp("the node does not keep it in memory, or cannot read it here"))
+                Err(ClientError::UseHttp("the node does not keep the object in memory, or cannot read it here"))
             }
             (_, Some(status)) if SUCCESS.contains(&status) => Ok(message),
             _ => Err(refused(&message, status)),

@@ -14,7 +14,7 @@ pub enum ClientError {
         reason: std::io::Error,
     },
     /// The connection broke.
-    #[error("the connection to the fast path: {what}: {reason}")]
+    #[error("the connection to the fast path failed: {what}: {reason}")]
     Io {
         /// The operation.
         what: &'static str,
@@ -26,11 +26,11 @@ pub enum ClientError {
     Protocol(String),
     /// The environment lacks the node's address or a key.
     #[error(
-        "the variable {0}, which sandboxes of Nigh have, is not set; elsewhere connect to the socket in endpoints.json"
+        "the variable {0} is not set: only sandboxes of Nigh have it; elsewhere connect to the socket in endpoints.json"
     )]
     Environment(&'static str),
     /// The operation needs HTTP.
-    #[error("use HTTP for this: {0}")]
+    #[error("the fast path cannot serve this request: {0}; send it over HTTP")]
     UseHttp(&'static str),
     /// The node refused, as its S3 door would.
     #[error("{code} ({status}): {message}")]

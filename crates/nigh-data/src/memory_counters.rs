@@ -1,4 +1,4 @@
-//! Counters of what living segments take: what slabs, and segments of their own, enter and take back.
+//! Counters of the memory of living segments: of slabs, and of segments other than slabs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,17 +8,17 @@ use crate::segment_cost::Cost;
 /// What Nigh knows of a small object, at most, beside its key and what its writer says of it.
 pub const OVERHEAD: u64 = 256;
 
-/// What living segments take.
+/// The memory of living segments.
 #[derive(Debug)]
 pub(crate) struct MemoryCounters {
     page: u64,
-    /// Of segments of their own, and of what is known of small objects.
+    /// Bytes of segments other than slabs, and of what Nigh knows of small objects.
     own: AtomicU64,
-    /// Of slabs' pages in use.
+    /// Bytes of the pages of slabs that are in use.
     pages: AtomicU64,
-    /// Of the cells in those pages that are in use.
+    /// Bytes of the cells in those pages that are in use.
     cells: AtomicU64,
-    /// Segments of their own, and slabs.
+    /// The number of segments other than slabs, and of slabs.
     segments: AtomicU64,
     slabs: AtomicU64,
 }
@@ -41,7 +41,7 @@ impl MemoryCounters {
         self.page
     }
 
-    /// What all living segments take.
+    /// The memory of all living segments.
     pub(crate) fn living(&self) -> Cost {
         let (own, pages) = (self.own.load(Ordering::Relaxed), self.pages.load(Ordering::Relaxed));
         Cost { bytes: own + pages, segments: self.segments.load(Ordering::Relaxed) }
@@ -53,14 +53,14 @@ impl MemoryCounters {
         Cost { bytes: pages.saturating_sub(cells), segments: self.slabs.load(Ordering::Relaxed) }
     }
 
-    /// Enters a segment of its own.
+    /// Counts a segment that is not a slab.
     pub(crate) fn enter(self: &Arc<Self>, cost: Cost) -> Entry {
         self.own.fetch_add(cost.bytes, Ordering::Relaxed);
         self.segments.fetch_add(cost.segments, Ordering::Relaxed);
         Entry { counters: Arc::clone(self), cost }
     }
 
-    /// A cell of so many bytes is used, and is the first on so many of its pages.
+    /// Counts a cell of `bytes` bytes that is used now, and the `pages` of its pages that no other cell uses yet.
     pub(crate) fn cell_taken(&self, bytes: u64, pages: u64) {
         self.own.fetch_add(OVERHEAD, Ordering::Relaxed);
         self.cells.fetch_add(bytes, Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl MemoryCounters {
     }
 }
 
-/// The entry of a segment of its own, until the segment is freed.
+/// Counts a segment that is not a slab, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Entry {
     counters: Arc<MemoryCounters>,

@@ -1,4 +1,5 @@
-//! What may run next is made ready: sandboxes at the node that would run it, and the objects that it will read.
+//! Prepares for the functions that may run next: sandboxes at the node that would run them, and the objects that they will
+//! read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +13,9 @@ use crate::controller::cluster_view::FunctionKey;
 use crate::dispatcher_state::DispatcherState;
 use crate::wire::{PREPARE, PrepareHead, encode};
 
-/// A function gets at most one sandbox ahead within this time,
+/// At most one sandbox is prepared for a function within this time.
 const MADE_AHEAD_EVERY: Duration = Duration::from_millis(500);
-/// and at most so many functions get one.
+/// The most functions that get a sandbox within `MADE_AHEAD_EVERY`.
 const MADE_AHEAD_MAX: usize = 1024;
 
 impl DispatcherState {
@@ -39,7 +40,7 @@ impl DispatcherState {
         });
     }
 
-    /// Has a sandbox made ready at the node where the function's next invocation would go now.
+    /// Asks the node to which the function's next invocation would go now to prepare a sandbox.
     pub(super) fn prepare(self: &Arc<Self>, which: FunctionKey, after: Option<InvocationId>) {
         let now = self.now();
         {

@@ -326,10 +326,10 @@ pub(super) fn encode(head: &impl Serialize) -> Vec<u8> {
 pub(super) fn decode<T: DeserializeOwned>(head: &[u8]) -> Result<T, String> {
     match head.split_first() {
         Some((&FORMAT, rest)) => rmp_serde::from_slice(rest).map_err(|error| error.to_string()),
-        Some((other, _)) => {
-            Err(format!("a head has format {other}, this process reads {FORMAT}: both need the same Nigh"))
-        }
-        None => Err("an empty head".to_owned()),
+        Some((other, _)) => Err(format!(
+            "the message head has format {other}, and this process reads {FORMAT}: run the same release of Nigh on both sides"
+        )),
+        None => Err("the message head is empty".to_owned()),
     }
 }
 
@@ -365,7 +365,7 @@ mod tests {
         let read: AnnounceHead = decode(&bytes).unwrap();
         assert_eq!((read.namespace, read.term, read.to), (head.namespace, head.term, head.to));
         bytes[0] = FORMAT + 1;
-        assert!(decode::<AnnounceHead>(&bytes).unwrap_err().contains("same Nigh"));
+        assert!(decode::<AnnounceHead>(&bytes).unwrap_err().contains("same release of Nigh"));
         assert!(decode::<AnnounceHead>(&[]).is_err());
     }
 

@@ -178,7 +178,7 @@ pub enum LedgerError {
         held: Epoch,
     },
     /// The ledger or its disk has no room until the store has more of its writes.
-    #[error("the ledger is full until the store has its writes; write again later")]
+    #[error("the ledger is full: its writes are not in the store yet; write again later")]
     Full,
     /// The servers of the ledger did not answer; nothing was written.
     #[error("the ledger cannot be reached ({0}); write again later")]
@@ -215,7 +215,7 @@ pub enum LedgerError {
         offset: u64,
     },
     /// A write or a sync failed: the content of the medium is unknown until it is read again.
-    #[error("the ledger accepts no writes since this failure: {0}; restart the node")]
+    #[error("the ledger accepts no more writes after a failure: {0}; restart the node")]
     Failed(String),
     /// The ledger orders writes and stores none.
     #[error("this ledger stores nothing; the store makes each write durable")]

@@ -58,7 +58,10 @@ impl Presence {
     pub(crate) fn decode(told: &[u8]) -> Result<Self, String> {
         let presence: Self = serde_json::from_slice(told).map_err(|error| error.to_string())?;
         if presence.format > FORMAT {
-            return Err(format!("format {}, this build reads {FORMAT}: start the newer Nigh", presence.format));
+            return Err(format!(
+                "the presence record has format {}, and this build reads {FORMAT}: start the newer Nigh",
+                presence.format
+            ));
         }
         Ok(presence)
     }

@@ -86,7 +86,9 @@ pub enum ArchiveError {
     #[error("could not unzip the archive: {0}; make it with zip or Python's zipfile and try again")]
     Malformed(String),
     /// The disk's own reason.
-    #[error("unpacking to {path}: {source}; check the space and the permissions of the state folder")]
+    #[error(
+        "could not unpack the archive to {path}: {source}; check the space and the permissions of the state folder"
+    )]
     Io {
         /// The file or folder.
         path: PathBuf,

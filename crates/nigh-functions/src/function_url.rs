@@ -187,7 +187,7 @@ pub struct UrlResponse {
 
 /// Why a function's answer is no response.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the function's answer is no response: {0}")]
+#[error("the function's answer is not a valid HTTP response: {0}")]
 pub struct ResponseError(String);
 
 fn refused(why: impl Into<String>) -> ResponseError {
@@ -231,7 +231,7 @@ pub fn response_of_answer(answer: Bytes) -> Result<UrlResponse, ResponseError> {
         Some(Value::Array(cookies)) => {
             for cookie in cookies {
                 let cookie = cookie.as_str().and_then(|cookie| HeaderValue::from_str(cookie).ok());
-                headers.append(SET_COOKIE, cookie.ok_or_else(|| refused("a cookie is no text of one line"))?);
+                headers.append(SET_COOKIE, cookie.ok_or_else(|| refused("a cookie is not a text of one line"))?);
             }
         }
         Some(_) => return Err(refused("cookies is no list")),

@@ -165,7 +165,10 @@ impl LayerStore {
             let document: Document =
                 serde_json::from_slice(&stored.value).map_err(|error| unreadable(error.to_string()))?;
             if document.format > FORMAT {
-                return Err(unreadable(format!("its format is {}, this build reads up to {FORMAT}", document.format)));
+                return Err(unreadable(format!(
+                    "its format is {}, and this build reads up to {FORMAT}",
+                    document.format
+                )));
             }
             let (namespace, name) = key.split_once('/').ok_or_else(|| unreadable("it has no namespace".to_owned()))?;
             let namespace = Namespace::new(namespace).map_err(|error| unreadable(error.to_string()))?;

@@ -141,7 +141,7 @@ impl EventInvoker {
         }
         let (left, dead) = queue.totals();
         if left > 0 {
-            tracing::info!(events = left, dead, "events from before the start go on");
+            tracing::info!(events = left, dead, "resuming events that were queued before the start");
         }
         let inner = Arc::new(EventInvokerState {
             parts,

@@ -170,7 +170,7 @@ impl Invoker {
         }
         let end_all = async {
             loop {
-                // In rounds: a sandbox that was being made when the others were ended comes later.
+                // The loop repeats because a sandbox whose start was under way appears in `alive` only later.
                 let alive = sandboxes.alive();
                 if alive.is_empty() && tasks.is_empty() {
                     return;

@@ -83,10 +83,10 @@ enum BenchCommand {
 
 #[derive(Clone, Copy, Debug, Args)]
 struct Length {
-    /// Rounds of each measurement; servers take turns within a round
+    /// How many rounds each measurement has; the compared servers take turns within a round
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// Seconds of each measurement
+    /// How long each measurement lasts, in seconds
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
 }

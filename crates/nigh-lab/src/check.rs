@@ -28,25 +28,25 @@ use murphi::MurphiRow;
 /// What `nigh check` takes.
 #[derive(Clone, Debug, Args)]
 pub struct CheckArgs {
-    /// Explore the large worlds too: minutes; what was explored when it is cut off is not explored again
+    /// Also explore the large worlds: takes minutes; an interrupted run resumes after the finished worlds
     #[arg(long)]
     long: bool,
-    /// Where the finished worlds of the long form are kept until all are done
+    /// The progress file of --long: stores finished worlds until all are done
     #[arg(long, value_name = "FILE", requires = "long")]
     progress: Option<PathBuf>,
-    /// Only worlds and rules whose name has this in it
+    /// Only worlds and rules whose name contains this text
     #[arg(long)]
     only: Option<String>,
-    /// Print the events that lead to a broken promise when this rule is left out
+    /// Leave out this rule, and print the events that lead to a broken promise
     #[arg(long, value_name = "RULE")]
     explain: Option<String>,
-    /// Run the second encoding instead, and Apta's published rules: needs rumur and cc
+    /// Check the Murphi models instead: the contract's second encoding, and Apta's published rules; needs rumur and cc
     #[arg(long)]
     murphi: bool,
-    /// Seconds after which a world is left unfinished: 120, in the long form 1800
+    /// Stop exploring a world after this many seconds [default: 120; 1800 with --long]
     #[arg(long)]
     seconds: Option<u64>,
-    /// The memory at which a world is left unfinished: if not given, three quarters of what is free now
+    /// Stop exploring a world when it takes this much memory [default: three quarters of what is free at the start]
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
 }

@@ -61,7 +61,7 @@ pub struct LoadArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     flags: LoadFlags,
-    /// The S3 door, where --endpoint names a Lambda door that is not of a node on this machine
+    /// The URL of the S3 door; needed if --endpoint names a Lambda door of a node on another machine
     #[arg(long, value_name = "URL", env = "AWS_ENDPOINT_URL_S3", hide_env = true)]
     s3_endpoint: Option<String>,
 }

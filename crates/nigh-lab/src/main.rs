@@ -77,7 +77,7 @@ enum Other {
     Check(CheckArgs),
     /// Measure what functions need, run by run
     Profile(ProfileArgs),
-    /// Last-level cache ways
+    /// Work with memory traces and ways of the last-level cache
     #[command(subcommand, hide = true)]
     Llc(LlcCommand),
 }

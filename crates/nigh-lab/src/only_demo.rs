@@ -19,7 +19,7 @@ pub struct ExperimentArgs {
 enum What {
     /// Real functions on real inputs: where their time goes, directly against the store and through Nigh (OFC figure 3)
     Demo(DemoArgs),
-    /// All else is left out of this build
+    /// All other experiments: this build leaves them out
     #[command(external_subcommand)]
     LeftOut(Vec<OsString>),
 }

@@ -37,7 +37,7 @@ pub enum ContentMode {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum CloudEventError {
-    #[error("the message is no CloudEvent: it has neither ce- headers nor the type {STRUCTURED}")]
+    #[error("the message is not a CloudEvent: it has neither ce- headers nor the type {STRUCTURED}")]
     NoEvent,
     #[error("batches of CloudEvents and formats other than JSON are not supported: {0}")]
     Format(String),

@@ -26,7 +26,7 @@ pub(super) mod header {
     pub(crate) const ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
 }
 
-/// The wait that a throttled caller is told: some running invocations have ended by then.
+/// How long a throttled caller should wait: by then some running invocations have ended.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 

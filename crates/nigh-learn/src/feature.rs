@@ -65,7 +65,7 @@ pub enum FeatureError {
         value: f64,
     },
     /// The row is full.
-    #[error("feature {name} is one too many: a row has at most {FEATURES_MAX}")]
+    #[error("feature {name} does not fit: a row has at most {FEATURES_MAX} features")]
     TooMany {
         /// Which.
         name: FeatureName,

@@ -30,7 +30,7 @@ pub const STORED_MAX: usize = 4 << 20;
 #[derive(Debug, Error)]
 pub enum ModelError {
     /// Too large to be one.
-    #[error("{bytes} bytes are no model: at most {STORED_MAX} are")]
+    #[error("the stored model has {bytes} bytes; a model has at most {STORED_MAX}")]
     TooLarge {
         /// Its bytes.
         bytes: usize,
@@ -45,7 +45,7 @@ pub enum ModelError {
         format: u32,
     },
     /// The document is inconsistent.
-    #[error("the stored model is damaged: its {part} cannot be")]
+    #[error("the stored model is damaged: its {part} is impossible")]
     Unsound {
         /// What.
         part: &'static str,

@@ -112,7 +112,9 @@ pub enum LayoutRefusal {
         min_ways: Ways,
     },
     /// The hardware, or what others left of it, has too few classes.
-    #[error("{needed} classes are needed with the default, {available} can be had: use a smaller insensitive chunk")]
+    #[error(
+        "the layout needs {needed} classes including the default, and {available} are available: use a smaller insensitive chunk"
+    )]
     TooFewClasses {
         /// The classes needed.
         needed: usize,
@@ -120,7 +122,9 @@ pub enum LayoutRefusal {
         available: u8,
     },
     /// The insensitive chunk does not divide into masks.
-    #[error("{insensitive} ways do not divide into masks of {min_ways}, the fewest this cache takes")]
+    #[error(
+        "{insensitive} ways for insensitive functions do not divide into masks of {min_ways} ways, the smallest that this cache accepts"
+    )]
     Indivisible {
         /// N_CI.
         insensitive: Ways,
@@ -128,7 +132,7 @@ pub enum LayoutRefusal {
         min_ways: Ways,
     },
     /// The insensitive chunk is larger than the cache.
-    #[error("{insensitive} ways for the insensitive, of a cache of {ways}")]
+    #[error("{insensitive} ways for insensitive functions are more than the {ways} ways of the cache")]
     ChunkTooLarge {
         /// N_CI.
         insensitive: Ways,
@@ -136,7 +140,7 @@ pub enum LayoutRefusal {
         ways: Ways,
     },
     /// The rest of the cache is too small for a sensitive class.
-    #[error("{sensitive} ways for the sensitive give no class: it takes none or at least {least}")]
+    #[error("{sensitive} ways for sensitive functions are too few for a class: leave none or at least {least}")]
     ChunkTooSmall {
         /// N_CS.
         sensitive: Ways,
@@ -144,7 +148,7 @@ pub enum LayoutRefusal {
         least: Ways,
     },
     /// The request allows no sensitive class on any way.
-    #[error("each way must be in one sensitive class at least, {asked} asked")]
+    #[error("each way must be in at least one sensitive class; the request allows {asked}")]
     NoSharing {
         /// What was asked.
         asked: u8,

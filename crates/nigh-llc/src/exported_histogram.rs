@@ -69,7 +69,7 @@ pub enum ExportError {
         there: String,
     },
     /// Several to choose from.
-    #[error("the exported text has several histograms, choose one with --metric: {there}")]
+    #[error("the exported text has several histograms; choose one with --metric: {there}")]
     Several {
         /// Their names.
         there: String,
@@ -108,7 +108,7 @@ pub enum ExportError {
         name: String,
     },
     /// Counts went down: the service has restarted.
-    #[error("the counts of {name} went down between two scrapes: the service began anew, the window is lost")]
+    #[error("the counts of {name} went down between two scrapes: the service has restarted, and the window is lost")]
     Restarted {
         /// The histogram.
         name: String,

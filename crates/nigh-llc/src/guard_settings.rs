@@ -144,7 +144,7 @@ pub enum GuardRefusal {
         most: Ways,
     },
     /// The start is no size.
-    #[error("a start with {start} ways: expected {least} to {most}")]
+    #[error("the guard cannot start with {start} ways: expected {least} to {most}")]
     WrongStart {
         /// What was set.
         start: Ways,
@@ -154,7 +154,7 @@ pub enum GuardRefusal {
         most: Ways,
     },
     /// The objective or a limit is no number to go by.
-    #[error("the objective's limit must be above zero, and slack and load_change between 0 and 1")]
+    #[error("the latency objective must be above zero, and slack and load_change must be between 0 and 1")]
     WrongNumbers,
 }
 

@@ -22,7 +22,7 @@ pub struct Percentile(f64);
 
 /// A number that is no percentile.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
-#[error("{0} is no percentile: expected a number above 0 and below 100, like 99.9")]
+#[error("{0} is not a percentile: expected a number above 0 and below 100, like 99.9")]
 pub struct NoPercentile(pub f64);
 
 impl TryFrom<f64> for Percentile {

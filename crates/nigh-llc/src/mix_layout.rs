@@ -65,13 +65,13 @@ pub enum MixError {
     #[error(transparent)]
     Refused(#[from] LayoutRefusal),
     /// The mix is empty or too large.
-    #[error("a mix of {kinds} kinds of functions: give 1 to {MIX_MAX}, the most frequent first")]
+    #[error("a mix has {kinds} kinds of functions: give 1 to {MIX_MAX}, the most frequent first")]
     WrongMix {
         /// How many were given.
         kinds: usize,
     },
     /// The number of running functions is invalid.
-    #[error("{running} running functions of kind {kind}: expected a number above zero")]
+    #[error("kind {kind} has {running} running functions: expected a number above zero")]
     NotRunning {
         /// Which.
         kind: usize,

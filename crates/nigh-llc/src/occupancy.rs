@@ -19,21 +19,20 @@ const CLASSES: usize = CLASSES_MAX as usize;
 /// The least fill rate, in ways per microsecond; avoids divisions by zero.
 const FILL_LEAST: f32 = 1e-15;
 
-/// A function's fill rate and slowdown at every quarter of a way: what sharing asks of its curves, ready to be looked
-/// up.
+/// A function's fill rate and slowdown at every quarter of a way, precomputed from its curves.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharingProfile {
     points: Vec<Point>,
     best_micros: f32,
 }
 
-/// A quarter of a way, from its lower end on: what a look-up needs lies together.
+/// The values at one quarter of a way and their change up to the next quarter, stored together for fast look-up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Point {
-    /// Ways a microsecond.
+    /// The fill rate, in ways per microsecond.
     fill: f32,
     fill_step: f32,
-    /// Time over time with the whole cache.
+    /// The time of a run, divided by its time with the whole cache.
     slowdown: f32,
     slowdown_step: f32,
 }
@@ -47,7 +46,7 @@ impl SharingProfile {
         let misses = misses.monotone();
         let steps = usize::from(misses.ways().0) * STEPS_PER_WAY;
         let share = |step: usize| step as f64 / STEPS_PER_WAY as f64;
-        // Below one way no time was taken: what more misses cost is what they cost between one way and all.
+        // Below one way no time was measured: a miss is assumed to cost there what it costs between one way and all ways.
         let (one, all) = (Ways(1), times.ways());
         let spared = misses.misses(one) - misses.misses(all);
         let a_miss = if spared > 0.0 { (times.micros(one) - times.micros(all)).max(0.0) / spared } else { 0.0 };
@@ -75,7 +74,7 @@ impl SharingProfile {
         Ok(Self { points: points.collect(), best_micros: best as f32 })
     }
 
-    /// A function of which only a time is guessed: it streams `fill` ways a microsecond and gains nothing from the
+    /// A function of which only the time is estimated: it fills `fill` ways per microsecond and gains nothing from the
     /// cache.
     #[must_use]
     pub fn streaming(fill: f32, micros: f32) -> Self {
@@ -83,13 +82,13 @@ impl SharingProfile {
         Self { points: vec![point], best_micros: micros }
     }
 
-    /// Microseconds with the whole cache.
+    /// The time of a run with the whole cache, in microseconds.
     #[must_use]
     pub const fn best_micros(&self) -> f32 {
         self.best_micros
     }
 
-    /// Time over time with the whole cache, at a share of ways.
+    /// The time of a run with a share of `ways`, divided by its time with the whole cache.
     #[must_use]
     pub fn slowdown(&self, share: f32) -> f32 {
         let (point, part) = self.at(share);
@@ -110,7 +109,7 @@ impl SharingProfile {
     }
 }
 
-/// One function that runs, or a number of equal ones.
+/// A running function, or several equal ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Member<'a> {
     /// Its class, by index.
@@ -137,12 +136,12 @@ pub(crate) struct Regions {
     overlaps: Vec<u32>,
 }
 
-/// Shares of all that run, and what each class fills by them.
+/// The shares of all running functions, and the fill rate of each class that follows from them.
 #[derive(Debug, Clone)]
 pub(crate) struct Shares {
-    /// Ways, by member.
+    /// The share of each member, in ways.
     pub(crate) ways: Vec<f32>,
-    /// Ways a microsecond, by class.
+    /// The fill rate of each class, in ways per microsecond.
     fills: [f32; CLASSES],
 }
 
@@ -200,7 +199,7 @@ impl Regions {
         self.overlaps[class]
     }
 
-    /// Shares to start from: each function its part of its class's ways, by head.
+    /// The shares to start from: the ways of a class are divided equally among its functions.
     pub(crate) fn start(&self, members: &[Member<'_>]) -> Shares {
         let mut heads = [0.0_f32; CLASSES];
         for member in members {
@@ -226,7 +225,7 @@ impl Regions {
             }
             let classes = self.per_way.len();
             let mut pressure = [[0.0_f32; LANES]; WAYS / LANES];
-            // Ways held for each way a microsecond filled: the age of lines when they leave.
+            // The ways held, divided by the fill rate: the age of lines when they are evicted, in microseconds.
             let mut age = [0.0_f32; CLASSES];
             for ((ways, pressure), holds) in self.ways.iter().zip(&mut pressure).zip(self.holds.chunks_exact(classes)) {
                 for ((fill, per_way), holds) in shares.fills.iter().zip(&self.per_way).zip(holds) {

@@ -82,7 +82,7 @@ pub enum ProfileError {
         inputs: usize,
     },
     /// The rule fits no cache.
-    #[error("a search from {} down to {} ways: a cache has 1 to {} ways", rule.whole, rule.fewest, WAYS_MAX)]
+    #[error("a search cannot go from {} down to {} ways: a cache has 1 to {} ways", rule.whole, rule.fewest, WAYS_MAX)]
     WrongRule {
         /// The rule.
         rule: Box<SearchRule>,
@@ -91,7 +91,7 @@ pub enum ProfileError {
     #[error("a run was recorded although the profile is complete: ask next() before each run")]
     NothingAsked,
     /// The stored state is of another time or broken.
-    #[error("the stored profile cannot be taken up ({reason}): profile anew")]
+    #[error("the stored profile cannot be resumed ({reason}): profile the function anew")]
     NotResumable {
         /// What is wrong.
         reason: String,

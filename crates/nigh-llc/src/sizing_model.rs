@@ -82,7 +82,7 @@ pub struct Prediction {
 #[derive(Debug, Error)]
 pub enum ModelError {
     /// Larger than any model is.
-    #[error("a stored model of {bytes} bytes: at most {STORED_MAX} are read; profile the function anew")]
+    #[error("a stored model has {bytes} bytes, and at most {STORED_MAX} are read; profile the function anew")]
     TooLarge {
         /// How many.
         bytes: usize,
@@ -91,13 +91,13 @@ pub enum ModelError {
     #[error("a stored model cannot be read ({0}): profile the function anew")]
     Broken(#[from] serde_json::Error),
     /// The document is of another version of Nigh.
-    #[error("a stored model of format {format}, this version reads {}: profile the function anew", v1::FORMAT)]
+    #[error("a stored model has format {format}, and this version reads {}: profile the function anew", v1::FORMAT)]
     OtherFormat {
         /// Its format.
         format: u32,
     },
     /// A row is invalid.
-    #[error("a stored model has a row that cannot be: {0}; profile the function anew")]
+    #[error("a stored model has an invalid row: {0}; profile the function anew")]
     BadRow(#[from] RowError),
     /// The kind does not fit the rows.
     #[error("a stored model of kind {kind:?} does not fit its rows: profile the function anew")]

@@ -117,13 +117,13 @@ impl TrainingRow {
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum RowError {
     /// A need no cache has.
-    #[error("a need of {ways} ways: expected 1 to {}", WAYS_MAX)]
+    #[error("a row has a need of {ways} ways: expected 1 to {}", WAYS_MAX)]
     WrongWays {
         /// What was given.
         ways: Ways,
     },
     /// A feature is not a finite number.
-    #[error("{features} features, or one that is no number: give at most {FEATURES_MAX} finite ones")]
+    #[error("a row has {features} features or one that is not finite: give at most {FEATURES_MAX} finite numbers")]
     WrongFeatures {
         /// How many were given.
         features: usize,

@@ -64,7 +64,9 @@ pub enum LoadError {
     #[error("{PLACED_MAX} invocations are placed in this cache domain already: release those that ended")]
     Full,
     /// The layout has no such class.
-    #[error("no class {clos} in a layout of {classes}: place with the layout these loads are kept for")]
+    #[error(
+        "the layout of these loads has {classes} classes and no class {clos}: place invocations with the layout that the loads belong to"
+    )]
     NoSuchClass {
         /// The class asked for.
         clos: ClosId,
@@ -72,7 +74,7 @@ pub enum LoadError {
         classes: usize,
     },
     /// Released before, or never placed.
-    #[error("ticket {} is not placed here: it was released before or belongs to another domain", ticket.0)]
+    #[error("ticket {} does not belong to a placed invocation: it was released before or belongs to another cache domain", ticket.0)]
     NotPlaced {
         /// The ticket.
         ticket: Ticket,

@@ -300,7 +300,7 @@ fn classes_taken_by_others_are_named() {
     }
     let two = layout(&[("nigh-a", 0, 2), ("nigh-b", 2, 2)]);
     let error = resctrl.apply(&two).unwrap_err().to_string();
-    assert!(error.contains("1 can be had") && error.contains("theirs5"), "{error}");
+    assert!(error.contains("1 are available") && error.contains("theirs5"), "{error}");
     // One more comes between plan and step.
     emulator.schedule(0, Fault::ForeignMake("theirs6".to_owned()));
     let error = resctrl.apply(&layout(&[("nigh-a", 0, 2)])).unwrap_err().to_string();
@@ -317,7 +317,7 @@ fn an_offline_domain_is_refused_by_name_and_back_on_line_is_written() {
     resctrl.apply(&both).unwrap();
     emulator.inject(Fault::CpuOffline(1));
     let error = resctrl.apply(&both).unwrap_err().to_string();
-    assert!(error.contains("no L3 1 on line"), "{error}");
+    assert!(error.contains("L3 cache domain 1 is not online"), "{error}");
     // The kernel gives a domain that comes back its default masks.
     emulator.inject(Fault::CpuOnline(1));
     assert_eq!(resctrl.apply(&both).unwrap().written, [name("nigh-a")]);

@@ -65,7 +65,7 @@ pub enum ProfilingError {
          idempotent ({IDEMPOTENT_VARIABLE}=true): each run may have effects outside; --force runs it anyway"
     )]
     NotIdempotent(FunctionName),
-    #[error("invocations run, or another profile: try again when the node is idle")]
+    #[error("invocations or another profile are running: try again when the node is idle")]
     Busy,
     #[error("{0}: the handler read none of the objects that this event names; give an event whose objects it reads")]
     NoInput(String),

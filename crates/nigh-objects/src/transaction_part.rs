@@ -163,7 +163,7 @@ pub(crate) fn encode(record: &TransactionRecord, part: &Part, bytes: &[Bytes]) -
 pub(crate) fn decode_about(about: &[u8]) -> Result<(TransactionId, TransactionRecord), String> {
     let about: PartDescription = serde_json::from_slice(about).map_err(|error| error.to_string())?;
     if about.format > FORMAT {
-        return Err(format!("its format is {}, this build reads up to {FORMAT}", about.format));
+        return Err(format!("its format is {}, and this build reads up to {FORMAT}", about.format));
     }
     let id = u128::from_str_radix(&about.transaction, 16).map_err(|error| error.to_string())?;
     Ok((TransactionId(id), about.record))

@@ -236,7 +236,7 @@ impl Upload {
         let Format { format } = read_record(&path)?;
         if format > FORMAT {
             return Err(format!(
-                "its format is {format}, this build reads up to {FORMAT}; start the newer nigh that wrote it"
+                "its format is {format}, and this build reads up to {FORMAT}; start the newer nigh that wrote it"
             ));
         }
         let manifest: Manifest = read_record(&path)?;

@@ -113,7 +113,7 @@ fn decode<T: Entity>(key: &str, document: &[u8]) -> Result<T, EntityStoreError> 
     let EntityDocument { format, entity } =
         serde_json::from_slice(document).map_err(|error| unreadable(error.to_string()))?;
     if format > FORMAT {
-        return Err(unreadable(format!("its format is {format}, this build reads up to {FORMAT}")));
+        return Err(unreadable(format!("its format is {format}, and this build reads up to {FORMAT}")));
     }
     serde_json::from_value(entity).map_err(|error| unreadable(error.to_string()))
 }

@@ -1,4 +1,5 @@
-//! A scheduler's part: what a namespace's invocations have seen so far, carried by its next dispatch.
+//! The scheduler's part of the protocol: the token of what a namespace's invocations have seen, which its next dispatch
+//! carries.
 //!
 //! It decides when a scheduler may dispatch at all, with which token, and when the invocations of a lost node
 //! count as ended. It chooses no node.
@@ -15,7 +16,7 @@ use super::rules::{Contract, Rule, Rules};
 pub struct Dispatch {
     /// The incarnation it is for; another refuses it.
     pub to: Member,
-    /// All that the scheduler has seen.
+    /// The token of all that the scheduler has seen.
     pub token: Token,
 }
 
@@ -44,7 +45,7 @@ impl<R: Rules> Frontier<R> {
         self.unread.keys().copied()
     }
 
-    /// A home has told its newest version. One of an older epoch counts for nothing.
+    /// Records the newest version that a home has answered with. An answer under an older epoch is ignored.
     pub fn read(&mut self, shard: ShardId, newest: Version) {
         if self.unread.get(&shard).is_some_and(|epoch| newest.epoch >= *epoch) {
             self.unread.remove(&shard);
@@ -52,25 +53,25 @@ impl<R: Rules> Frontier<R> {
         }
     }
 
-    /// An invocation has ended, or a put from outside is to be acknowledged: what it saw and wrote is in `token`.
+    /// Adds `token`: what an invocation that has ended, or a put from outside before its acknowledgement, saw and wrote.
     pub fn see(&mut self, token: &Token) {
         self.token.join(token);
     }
 
-    /// All that has been seen.
+    /// The token of all that has been seen.
     #[must_use]
     pub const fn token(&self) -> &Token {
         &self.token
     }
 
-    /// A dispatch to `to`; none while a home is unread.
+    /// Makes a dispatch to `to`; none while a home is unread.
     #[must_use]
     pub fn dispatch(&self, to: Member) -> Option<Dispatch> {
         self.unread.is_empty().then(|| Dispatch { to, token: self.token.clone() })
     }
 
-    /// A node is lost: the homes of `shards` are now to fence it. Its invocations have not ended before
-    /// `fenced` says so.
+    /// Records that a node is lost: the homes of `shards` must fence it. Its invocations count as running until `fenced`
+    /// returns true.
     pub fn lose(&mut self, member: Member, shards: impl IntoIterator<Item = ShardId>) {
         self.lost.entry(member).or_insert_with(|| shards.into_iter().collect());
     }
@@ -80,7 +81,7 @@ impl<R: Rules> Frontier<R> {
         self.lost.get(&member).into_iter().flatten().copied()
     }
 
-    /// A home has fenced `member`; it has written nothing beyond `through`. True if that was the last home: the
+    /// Records that a home has fenced `member`, whose writes there end at `through`. True if that was the last home: then the
     /// invocations of this incarnation have ended.
     pub fn fenced(&mut self, member: Member, shard: ShardId, through: Version) -> bool {
         let Some(homes) = self.lost.get_mut(&member) else { return false };

@@ -92,7 +92,7 @@ pub enum ConnectError {
         ours: String,
     },
     /// Another process has the address.
-    #[error("{theirs} has the address now")]
+    #[error("another process, {theirs}, has the address now")]
     OtherName {
         /// The process.
         theirs: String,
@@ -218,7 +218,7 @@ pub enum BodyError {
     #[error("the body did not arrive in time")]
     Late,
     /// The reader wants more than is left.
-    #[error("{wanted} bytes are wanted, but only {left} are left of the body")]
+    #[error("the reader needs {wanted} bytes, but only {left} of the body are left")]
     Short {
         /// The bytes that are left.
         left: u64,

@@ -14,7 +14,7 @@ use tokio_rustls::TlsStream;
 
 use crate::settings::Liveness;
 
-/// What is read at once, at most, without TLS: more than a header and a small head and body; larger reads go straight to
+/// The most bytes that are read at once without TLS: more than a header and a small head and body; larger reads go straight to
 /// where they are wanted.
 const PLAIN_READ_AHEAD_BYTES: usize = 16 << 10;
 /// The same with TLS, which itself asks for 4 KiB at a time.
@@ -54,11 +54,11 @@ enum Stream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteEnd {
     All,
-    /// The peer has said something, or closed, before it had all: it reads no further.
+    /// The peer has sent something or closed before it had everything: it does not read the rest.
     CutShort,
 }
 
-/// Has the kernel notice a peer that is gone, and send what is written at once.
+/// Makes the kernel detect a dead peer, and send written bytes without delay.
 pub(crate) fn prepare(tcp: &TcpStream, liveness: Liveness) -> io::Result<()> {
     tcp.set_nodelay(true)?;
     let probes = liveness.silence_max.as_secs().div_ceil(liveness.probe_every.as_secs().max(1));
@@ -148,7 +148,7 @@ impl Link {
         }
     }
 
-    /// Ready if the peer has said something that nobody asked for, or is gone.
+    /// Ready if the peer has sent something that nobody requested, or has closed the connection.
     pub(crate) fn poll_heard(&self, cx: &mut Context<'_>) -> Poll<()> {
         let ahead = self.ahead();
         if ahead.from < ahead.to {
@@ -158,12 +158,12 @@ impl Link {
         ahead.tcp.poll_peek(cx, &mut ReadBuf::new(&mut byte)).map(drop)
     }
 
-    /// True if the peer has said something that nobody asked for, or is gone.
+    /// True if the peer has sent something that nobody requested, or has closed the connection.
     pub(crate) fn has_heard(&self) -> bool {
         self.poll_heard(&mut Context::from_waker(std::task::Waker::noop())).is_ready()
     }
 
-    /// Writes all of `parts` and sends it off. One that `listens` ends early if the peer speaks first.
+    /// Writes and flushes all of `parts`. If `listens`, the write ends early when the peer sends something.
     pub(crate) async fn write(&mut self, mut parts: &mut [IoSlice<'_>], listens: bool) -> io::Result<WriteEnd> {
         IoSlice::advance_slices(&mut parts, 0);
         poll_fn(|cx| {

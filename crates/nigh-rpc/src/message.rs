@@ -40,7 +40,7 @@ pub(crate) enum SendError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The body's reader failed or ended: the connection is of no further use.
-    #[error("the body could not be read: {0}")]
+    #[error("the message body could not be read: {0}")]
     Source(io::Error),
 }
 

@@ -27,15 +27,15 @@ pub(crate) enum FrameError {
 enum State {
     /// In a chunk's head.
     Head,
-    /// In a chunk's bytes, of which so many are to come.
+    /// In a chunk's bytes; the number of bytes still to come.
     Data(u64),
-    /// Behind a chunk's bytes: so many bytes of CRLF are still to come.
+    /// After a chunk's bytes; the number of bytes of CRLF still to come.
     Edge(u8),
-    /// Behind the last chunk's head.
+    /// After the last chunk's head.
     Trailer,
 }
 
-/// A body under way.
+/// The state of a body of which bytes still come.
 #[derive(Debug)]
 pub(crate) struct ChunkFrames {
     signed: bool,
@@ -115,7 +115,7 @@ impl ChunkFrames {
     }
 }
 
-/// The size that a chunk's head states, behind which stands CRLF or an extension.
+/// The size in a chunk's head; CRLF or an extension follows it.
 fn chunk_size(head: &[u8]) -> Result<u64, FrameError> {
     let line = head.strip_suffix(b"\r\n").ok_or(FrameError::Malformed)?;
     let digits = line.split(|&byte| byte == b';').next().unwrap_or_default();

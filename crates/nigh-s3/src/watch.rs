@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::task::AtomicWaker;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Looks within the shorter of the two limits.
+/// How often the timer looks at the connections within the shorter of the two limits.
 const LOOKS_A_LIMIT: u32 = 4;
 /// However short the limits are.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(5);
@@ -39,13 +39,13 @@ pub(crate) enum Order {
 /// How long a client may be silent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Until a whole request head has come.
+    /// Until a whole request head has arrived.
     pub(crate) head: Duration,
-    /// Until it takes a byte of what is to be sent.
+    /// Until the client takes a byte of the answer.
     pub(crate) send: Duration,
 }
 
-/// What one connection notes of itself, and what it is told.
+/// What one connection records of itself, and the order that it gets.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
     /// Grows with everything that shows life.
@@ -97,12 +97,12 @@ impl Pulse {
     }
 }
 
-/// A request being answered: while this is held, the client is not silent, but waits.
+/// Marks a request whose answer the node is preparing: while this exists, the client waits and does not count as silent.
 #[derive(Debug)]
 pub(crate) struct AnsweringGuard(Arc<Pulse>);
 
 impl AnsweringGuard {
-    /// A request's head has come.
+    /// Begins when the whole head of a request has arrived.
     pub(crate) fn begin(pulse: &Arc<Pulse>) -> Self {
         pulse.answering.store(true, Ordering::Relaxed);
         pulse.beat();
@@ -206,7 +206,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Nobody is left to look.
+        // No timer is left that could look at it.
         self.tell(Order::Close);
     }
 }

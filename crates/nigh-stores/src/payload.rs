@@ -50,7 +50,7 @@ fn map_file(path: &Path, length: u64) -> Result<Bytes, String> {
     let file = std::fs::File::open(path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?.len();
     if found < length {
-        return Err(format!("{} has {found} bytes, not {length}", path.display()));
+        return Err(format!("{} has {found} bytes, fewer than the {length} expected", path.display()));
     }
     if length == 0 {
         return Ok(Bytes::new());

@@ -280,7 +280,7 @@ impl CacheWays {
         bound.map_or_else(Binding::Failed, |()| Binding::Bound)
     }
 
-    /// The class that a later run will get after the end of `after`. The run is not counted yet.
+    /// Predicts the class of a later run, which starts when the invocation `after` has ended. The run is not counted yet.
     pub(super) fn place_ahead(
         &self,
         prediction: &(ByteSize, Prediction),

@@ -100,7 +100,7 @@ pub enum ExecutionError {
     NotFound(String),
     #[error("Execution Already Exists: '{0}'")]
     Exists(String),
-    #[error("{0} executions run, which is the most (workflows.running_max); start it again later")]
+    #[error("{0} executions are running, which is the limit (workflows.running_max); start it again later")]
     TooMany(usize),
     #[error("Invalid State Machine Execution Input: '{0}'")]
     Input(String),
@@ -155,7 +155,7 @@ impl Executions {
         }
         inner.forget_oldest().await?;
         if running > 0 {
-            tracing::info!(executions = running, "executions from before the start go on");
+            tracing::info!(executions = running, "resuming executions that began before the start");
         }
         Ok(Self(inner))
     }

@@ -34,7 +34,7 @@ pub enum MachineError {
     Exists(WorkflowName),
     #[error("Invalid State Machine Definition: '{}'", problem_words(.0))]
     Invalid(Vec<Problem>),
-    #[error("{MACHINES_MAX} state machines are the most of a namespace; delete one first")]
+    #[error("the namespace has {MACHINES_MAX} state machines, which is the limit; delete one first")]
     TooMany,
     #[error("another caller has just changed the state machine; try again")]
     Conflict,

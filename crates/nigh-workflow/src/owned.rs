@@ -56,15 +56,15 @@ pub enum ExecutionsLocation {
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each source says what happened")]
 pub enum OwnedError {
-    #[error("who leads the executions of the namespace cannot be found out: {0}")]
+    #[error("the dispatch owner of the namespace could not be determined: {0}")]
     Owner(#[from] InvokeError),
-    #[error("the histories of the namespace cannot be had: {0}")]
+    #[error("the histories of the namespace could not be opened: {0}")]
     Histories(#[from] RegistryError),
     #[error(transparent)]
     Executions(#[from] ExecutionError),
-    #[error("another process leads the executions of the namespace")]
+    #[error("another process owns the executions of the namespace")]
     NotOwner,
-    #[error("who leads the executions of the namespace does not answer: {0}")]
+    #[error("the dispatch owner of the namespace does not answer: {0}")]
     Silent(String),
 }
 
@@ -176,7 +176,7 @@ impl OwnedExecutions {
         let (this, namespace) = (self.clone(), namespace.clone());
         tokio::spawn(async move {
             if let Err(error) = this.at(&namespace).await {
-                tracing::warn!(%namespace, %error, "executions wait for somebody who leads them");
+                tracing::warn!(%namespace, %error, "executions wait for an owner");
             }
             this.0.busy.lock().remove(&namespace);
         });
@@ -254,7 +254,7 @@ impl OwnedExecutionsState {
         });
         let invoke = Arc::new(dispatcher.in_term(*term, over.clone()));
         let parts = ExecutionParts { histories, invoke, over, ..like.clone() };
-        tracing::info!(%namespace, term, "this process leads the executions of the namespace");
+        tracing::info!(%namespace, term, "this process owns the executions of the namespace");
         Ok(Executions::open(parts, *limits).await?)
     }
 }

@@ -30,10 +30,10 @@ pub(crate) struct ActivationsArgs {
     /// Only failed invocations
     #[arg(long)]
     errors: bool,
-    /// How many, newest first
+    /// How many invocations to list, newest first
     #[arg(long, default_value_t = 20)]
     limit: usize,
-    /// Only invocations before this one: the next page
+    /// Only invocations older than this one; for the next page, give the last ID of the page before
     #[arg(long, value_name = "ID")]
     before: Option<String>,
 }

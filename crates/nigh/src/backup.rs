@@ -64,7 +64,7 @@ pub(crate) struct RestoreArgs {
     /// An archive of `nigh backup`; - is standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// Move the content of the state folder into before-restore-* in it
+    /// Restore although the state folder is not empty: move what the backup replaces into before-restore-* in it
     #[arg(long)]
     force: bool,
     /// Only verify FILE

@@ -35,7 +35,7 @@ pub(crate) enum CertificatesCommand {
         /// The cluster's name
         #[arg(long)]
         cluster: String,
-        /// How many days it is valid
+        /// How many days the authority's certificate is valid
         #[arg(long, default_value_t = 3650)]
         days: u32,
     },
@@ -49,10 +49,11 @@ pub(crate) enum CertificatesCommand {
         /// The role of the processes
         #[arg(long, value_enum, default_value_t = IssuedRole::Node)]
         role: IssuedRole,
-        /// An address or host name for the certificate, for other programs; Nigh compares names only; may be repeated
+        /// An address or host name to write into the certificates, for other programs; Nigh itself checks only names; may be
+        /// repeated
         #[arg(long = "address", value_name = "ADDRESS")]
         addresses: Vec<String>,
-        /// How many days they are valid
+        /// How many days the certificates are valid
         #[arg(long, default_value_t = 397)]
         days: u32,
         /// Replace existing files
@@ -61,7 +62,7 @@ pub(crate) enum CertificatesCommand {
     },
     /// Show the content of certificates
     Show {
-        /// Files of certificates
+        /// Certificate files
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },

@@ -29,50 +29,50 @@ If the function exists, what is given is replaced: its code, its settings, or bo
 pub(crate) struct DeployArgs {
     /// The function's name
     name: FunctionName,
-    /// The folder with its code
+    /// The folder with the function's code
     #[arg(long, conflicts_with = "zip")]
     folder: Option<PathBuf>,
-    /// The archive with its code
+    /// The zip archive with the function's code
     #[arg(long)]
     zip: Option<PathBuf>,
     /// What the runtime calls: module.function for Python [default for a new `provided` function: bootstrap]
     #[arg(long)]
     handler: Option<String>,
-    /// python3.x, or provided
+    /// The runtime: python3.x, or provided
     #[arg(long)]
     runtime: Option<String>,
-    /// Its memory, for example 512MiB
+    /// The function's memory, for example 512MiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteSize>,
     /// How long one invocation may run, for example 30s
     #[arg(long, value_name = "TIME")]
     timeout: Option<Span>,
-    /// The size of its /tmp, for example 1GiB
+    /// The size of the function's /tmp, for example 1GiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     tmp: Option<ByteSize>,
-    /// A variable of its environment; may be repeated; all earlier variables are removed
+    /// An environment variable of the function; may be repeated; replaces all variables that it had
     #[arg(long = "env", value_name = "NAME=VALUE")]
     environment: Vec<String>,
-    /// Whether the function may connect to other machines (sets NIGH_NETWORK, and keeps other variables)
+    /// Whether the function may connect to other machines (sets NIGH_NETWORK and keeps the other variables)
     #[arg(long, value_name = "outbound|none", value_parser = [OUTBOUND, NONE])]
     network: Option<String>,
     /// The function may run twice for one event; Nigh then retries it after a crash (sets NIGH_IDEMPOTENT, and keeps
     /// other variables)
     #[arg(long, value_name = "true|false", action = clap::ArgAction::Set)]
     idempotent: Option<bool>,
-    /// A text for people
+    /// A description for people to read
     #[arg(long)]
     description: Option<String>,
-    /// A layer version's ARN; may be repeated, in order; all earlier layers are removed
+    /// The ARN of a layer version; may be repeated, in order; replaces all layers that the function had
     #[arg(long = "layer", value_name = "ARN")]
     layers: Vec<String>,
-    /// How many invocations may run at once, reserved for this function; `none` removes the reservation
+    /// The function's reserved concurrency: how many of its invocations may run at once; `none` removes the reservation
     #[arg(long, value_name = "COUNT|none", value_parser = reserve)]
     reserved: Option<Reserve>,
-    /// Give it a URL, for callers who sign for its namespace (iam) or for anybody (public)
+    /// Give the function a URL: for callers who sign with a key of its namespace (iam), or for anybody (public)
     #[arg(long, value_name = "iam|public", value_parser = ["iam", "public"])]
     url: Option<String>,
-    /// Run it for each new object of the bucket whose key begins with PREFIX; may be repeated
+    /// Invoke the function for each new object of BUCKET whose key begins with PREFIX; may be repeated
     #[arg(long = "trigger", value_name = "BUCKET[/PREFIX]", value_parser = trigger)]
     triggers: Vec<Trigger>,
 }

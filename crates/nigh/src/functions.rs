@@ -17,12 +17,12 @@ pub(crate) enum FunctionsCommand {
     List,
     /// Show one function as the Lambda API describes it
     Show {
-        /// Its name
+        /// The function's name
         name: FunctionName,
     },
     /// Remove a function; running invocations end first
     Rm {
-        /// Its name
+        /// The function's name
         name: FunctionName,
     },
 }

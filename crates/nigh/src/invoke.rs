@@ -30,10 +30,10 @@ The exit code is 1 if the function failed.")]
 pub(crate) struct InvokeArgs {
     /// The function's name
     name: FunctionName,
-    /// Its input as JSON: the text itself, @FILE, or - for standard input
+    /// The function's input as JSON: the text itself, @FILE, or - for standard input
     #[arg(default_value = "{}")]
     payload: String,
-    /// Also print the end of its log
+    /// Also print the end of the invocation's log
     #[arg(long, conflicts_with = "event")]
     log: bool,
     /// Invoke asynchronously: the function runs at least once, and `nigh events` lists failures

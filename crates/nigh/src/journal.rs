@@ -25,10 +25,10 @@ Examples:
 
 The node must be stopped: a running node changes its journal.")]
 pub(crate) enum JournalCommand {
-    /// List the writes in the journal
+    /// List the writes in the journal that are not in the store
     #[command(visible_alias = "list")]
     Ls {
-        /// Also list writes that the store has, as long as the journal has them
+        /// Also list writes that are in the store already, if they are still in the journal
         #[arg(long)]
         all: bool,
     },

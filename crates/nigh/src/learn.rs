@@ -27,14 +27,14 @@ pub(crate) enum LearnCommand {
     Ls,
     /// Show one function's model
     Show {
-        /// Its name
+        /// The function's name
         function: FunctionName,
     },
     /// Print the training rows of a function's model as CSV
     Export {
-        /// Its name
+        /// The function's name
         function: FunctionName,
-        /// Write to this file
+        /// Write the rows to this file [default: standard output]
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -47,7 +47,7 @@ pub(crate) enum LearnCommand {
     },
     /// Forget a function's model and training rows
     Forget {
-        /// Its name
+        /// The function's name
         function: FunctionName,
     },
 }

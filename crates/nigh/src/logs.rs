@@ -28,7 +28,7 @@ pub(crate) struct LogsArgs {
     /// Only this invocation
     #[arg(long, value_name = "ID", conflicts_with_all = ["limit", "follow"])]
     id: Option<String>,
-    /// How many ended invocations to begin with
+    /// Print the logs of this many ended invocations, the newest
     #[arg(long, default_value_t = 10)]
     limit: usize,
     /// Wait for further invocations, and print their logs when they end

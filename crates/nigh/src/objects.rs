@@ -56,7 +56,7 @@ pub(crate) enum ObjectsCommand {
     Rm {
         /// nigh://bucket/key
         address: ObjectAddress,
-        /// All objects below
+        /// Remove all objects whose keys begin with the address
         #[arg(short, long)]
         recursive: bool,
     },

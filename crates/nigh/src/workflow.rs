@@ -88,7 +88,7 @@ pub(crate) enum WorkflowCommand {
 /// Options of `nigh workflow create`.
 #[derive(Args)]
 pub(crate) struct CreateArgs {
-    /// Its name
+    /// The state machine's name
     name: String,
     /// The definition: a file, or - for standard input
     definition: String,
@@ -105,13 +105,13 @@ pub(crate) struct CreateArgs {
 pub(crate) struct StartArgs {
     /// The machine
     machine: String,
-    /// Its input as JSON: the text itself, @FILE, or - for standard input
+    /// The execution's input as JSON: the text itself, @FILE, or - for standard input
     #[arg(default_value = "{}")]
     input: String,
     /// The execution's name; a second start with the same name and input gives the same execution
     #[arg(long)]
     name: Option<String>,
-    /// Print its events until it ends; the exit code is 1 if it failed
+    /// Print the execution's events until it ends; the exit code is 1 if it failed
     #[arg(long)]
     watch: bool,
 }

@@ -20,7 +20,7 @@ fn the_emulator_answers_as_real_kernels_do() {
     let output = Command::new(env!("CARGO_BIN_EXE_nigh")).args(selftest).arg(kernels).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
-    if complaint.contains("is not here; run scripts/install-vm") {
+    if complaint.contains("is missing on this machine; run scripts/install-vm") {
         return println!("SKIPPED: {test}: {}", complaint.trim());
     }
     let report: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {complaint}"));

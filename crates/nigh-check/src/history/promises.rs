@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{History, Moment, Operation, OperationResult, State, Value};
 
-/// Writers' writers that are followed.
+/// How many steps from writer to writer are followed.
 const DEPTH: u32 = 2;
 
 /// How a read misses a write.
@@ -33,7 +33,7 @@ pub enum MissedKind {
 /// A read, and the write that it had to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// How.
+    /// Which promise the read broke.
     pub kind: MissedKind,
     /// The read, by its index in the history.
     pub read: usize,
@@ -88,7 +88,7 @@ impl<'h> HistoryIndex<'h> {
             by_invocation: vec![Vec::new(); count],
             callees: vec![Vec::new(); count],
         };
-        // When each value was first shown to somebody, and by what it was settled.
+        // For each value: when it was first shown to anybody, and when it was settled.
         let mut shown: BTreeMap<Value, (Option<Moment>, Option<Moment>)> = BTreeMap::new();
         for (index, operation) in history.operations.iter().enumerate() {
             let ends = operation.invocation.map(|of| history.invocations.get(of).and_then(|of| of.end));
@@ -127,8 +127,8 @@ impl<'h> HistoryIndex<'h> {
         known
     }
 
-    /// When what was shown was known at the latest, whichever of the writes that make it so it is of: what began after
-    /// that is newer. None if that cannot be told.
+    /// The latest moment at which the shown state can have become known, over all writes that can have caused it: writes that
+    /// began later are newer. None if that is unknown.
     fn known(&self, object: &str, shown: State, shown_by: Moment) -> Option<Moment> {
         let writes = self.writes.get(object).map_or(&[][..], Vec::as_slice);
         match shown {

@@ -8,18 +8,18 @@ use super::observer::{Author, Op};
 use super::store::{StoreAnswer, StoreCall};
 use crate::ghost::Object;
 
-/// A machine: nodes first, then those of schedulers, homes, ledgers and the store.
+/// The number of a machine: first come nodes, then the machines of schedulers, homes, ledgers and the store.
 pub(super) type Host = u8;
 
 pub(super) const SCHEDULERS: Host = 8;
 pub(super) const HOMES: Host = 12;
-/// Machines for homes that are in no node.
+/// How many machines there are for homes that are not in a node.
 pub(super) const HOMES_MAX: Host = 6;
 pub(super) const LEDGERS: Host = 20;
 pub(super) const STORE: Host = 24;
 pub(super) const HOSTS: usize = 25;
 
-/// A process of a home: a shard has one by its epoch.
+/// A process that is or was the home of a shard, one for each epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct HomeProcess {
     pub(super) shard: ShardId,
@@ -38,11 +38,11 @@ pub(super) struct ListId(pub(super) u32);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ListPart {
     pub(super) present: Vec<Object>,
-    /// The newest version that it may show something of, and what all writers had seen.
+    /// The newest version that the listing may show, and what all its writers had seen.
     pub(super) seen: Token,
 }
 
-/// Something on its way.
+/// The content of a message on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Packet {
     ToHome {
@@ -174,7 +174,7 @@ pub(super) enum Packet {
 }
 
 impl Packet {
-    /// True if the network may double it. A request to a store is of one connection: it arrives once or never.
+    /// True if the network may duplicate the message. A request to a store belongs to one connection: it arrives once or never.
     pub(super) const fn may_be_doubled(&self) -> bool {
         !matches!(self, Self::AskStore { .. } | Self::StoreSays { .. })
     }
@@ -187,9 +187,9 @@ pub(super) enum Event {
     TickNode(Member),
     TickSeat(HomeProcess),
     TickScheduler(u8, u64),
-    /// A client begins something.
+    /// A client begins its next operation.
     Act(u8),
-    /// An attempt goes on.
+    /// An attempt of an invocation continues.
     Step(Author, Member),
     Strike(usize),
     Relieve(usize),
@@ -198,14 +198,14 @@ pub(super) enum Event {
     FailOver(ShardId),
     /// A home that has taken its epoch begins.
     Seat(HomeProcess, Host),
-    /// A node hears who has a shard.
+    /// A node learns which home a shard has.
     MapNews(u8, ShardId),
     /// The engine takes an incarnation for lost.
     Lost(Member),
     Sync(ShardId),
     /// A write that the store has not answered lands.
     Land(StoreCall),
-    /// A node hears of what an outsider wrote.
+    /// A node is notified of an outsider's write.
     Notice(u8, Object, Op),
     /// The final reads begin.
     Verify,

@@ -75,7 +75,10 @@ impl Ownership {
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let read: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if read.format > FORMAT {
-            return Err(format!("format {}, this build reads {FORMAT}: start the newer Nigh", read.format));
+            return Err(format!(
+                "the ownership document has format {}, and this build reads {FORMAT}: start the newer Nigh",
+                read.format
+            ));
         }
         Ok(read)
     }

@@ -88,7 +88,7 @@ pub(super) fn decode(message: &Bytes) -> Result<Document, String> {
     }
     let format = u16_at(message, 8);
     if format != FORMAT {
-        return Err(format!("it has format {format}, this build reads {FORMAT}: start the newer Nigh"));
+        return Err(format!("it has format {format}, and this build reads {FORMAT}: start the newer Nigh"));
     }
     let head = Head { chunks: u32_at(message, 12), bytes: u64_at(message, 16), crc: u32_at(message, 24) };
     let value = message.slice(HEAD_BYTES..);

@@ -70,7 +70,10 @@ impl NatsHistories {
         if let Some(FoundDocument { place, value: Some(value) }) = found {
             let known: Guard = serde_json::from_slice(&value).map_err(|error| unreadable(error.to_string()))?;
             if known.format > FORMAT {
-                return Err(unreadable(format!("format {}, this build reads {FORMAT}", known.format)));
+                return Err(unreadable(format!(
+                    "it has format {}, and this build reads {FORMAT}: start the newer Nigh",
+                    known.format
+                )));
             }
             if known.term > guard.term {
                 let (table, key) = ("histories".to_owned(), namespace.to_string());

@@ -210,7 +210,10 @@ fn decode(shard: ShardId, value: &[u8]) -> Result<ShardHome, RegistryError> {
     let told = |reason: String| RegistryError::Storage(format!("the home of shard {shard}: {reason}"));
     let home: ShardHome = serde_json::from_slice(value).map_err(|error| told(error.to_string()))?;
     if home.format > FORMAT {
-        return Err(told(format!("format {}, this build reads {FORMAT}: start the newer Nigh", home.format)));
+        return Err(told(format!(
+            "it has format {}, and this build reads {FORMAT}: start the newer Nigh",
+            home.format
+        )));
     }
     Ok(home)
 }

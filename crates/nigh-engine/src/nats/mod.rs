@@ -46,7 +46,7 @@ pub use self::taking::Claim;
 #[derive(Debug, Error)]
 pub enum ClusterError {
     /// The name is invalid for streams.
-    #[error("a cluster cannot be called {name:?}: use 1 to 32 letters, digits and hyphens")]
+    #[error("{name:?} is not a valid name for a cluster: use 1 to 32 letters, digits and hyphens")]
     Name {
         /// The name.
         name: String,
@@ -71,7 +71,7 @@ pub enum ClusterError {
     },
     /// A stream of this name has other settings.
     #[error(
-        "the stream {stream} has {found}, and needs {wanted}; change it with `nats stream edit`, or use another name"
+        "the stream {stream} has {found}, but Nigh needs {wanted}; change it with `nats stream edit`, or use another name"
     )]
     Settings {
         /// The stream.

@@ -11,18 +11,19 @@ thread_local! {
     static WAKE_UPS_ARE_LOST: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From here on a scenario that this thread explores wakes nobody by a condition: the fault that a test seeds.
+/// Makes notifications of conditions have no effect from now on, in scenarios that this thread explores: a fault that a test
+/// injects.
 pub(crate) fn lose_wake_ups() {
     WAKE_UPS_ARE_LOST.set(true);
 }
 
-/// As parking_lot's.
+/// A condition variable with the interface of parking_lot's.
 pub(crate) struct Condvar {
     inner: parking_lot::Condvar,
     explored: shuttle::sync::Condvar,
 }
 
-/// Whether a wait ended by its time.
+/// Whether a wait timed out.
 pub(crate) struct TimedOut(bool);
 
 impl TimedOut {
@@ -46,7 +47,7 @@ impl Condvar {
         }
     }
 
-    /// While explored no time passes.
+    /// Waits until `until`; in an explored scenario no time passes.
     pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> TimedOut {
         if guard.gate.is_some() {
             self.wait(guard);

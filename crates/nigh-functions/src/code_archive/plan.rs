@@ -57,7 +57,9 @@ pub(super) fn plan(zip: &mut ZipArchive<Reader>, limits: ArchiveLimits) -> Resul
         for parent in path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
             match tree.get(parent) {
                 Some(Kind::Folder) => break,
-                Some(Kind::File { .. }) => return Err(refused("a file stands where its folder should")),
+                Some(Kind::File { .. }) => {
+                    return Err(refused("the archive has a file where the entry's folder should be"));
+                }
                 None => drop(tree.insert(parent.to_owned(), Kind::Folder)),
             }
         }

@@ -36,7 +36,7 @@ pub(super) fn decode(key: &str, document: &[u8], revision: Revision) -> Result<D
     let read = |error: serde_json::Error| unreadable(error.to_string());
     let Format { format } = serde_json::from_slice(document).map_err(read)?;
     if format > FORMAT {
-        return Err(unreadable(format!("its format is {format}, this build reads up to {FORMAT}")));
+        return Err(unreadable(format!("its format is {format}, and this build reads up to {FORMAT}")));
     }
     let Document { function, tags, unpacked, attached, .. } = serde_json::from_slice(document).map_err(read)?;
     Ok(DeployedFunction { function: Arc::new(function), tags, attached, unpacked, revision })

@@ -90,7 +90,7 @@ impl Head {
         let unreadable = |why: String| EventRowError { id, why };
         let Format { format } = serde_json::from_slice(stored).map_err(|error| unreadable(error.to_string()))?;
         if format > FORMAT {
-            return Err(unreadable(format!("its format is {format}, this build reads up to {FORMAT}")));
+            return Err(unreadable(format!("its format is {format}, and this build reads up to {FORMAT}")));
         }
         serde_json::from_slice(stored).map_err(|error| unreadable(error.to_string()))
     }

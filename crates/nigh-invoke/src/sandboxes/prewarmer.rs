@@ -18,12 +18,12 @@ use tokio_util::task::TaskTracker;
 use super::admission::{Sandboxes, SpareStem, StemRoom};
 use super::stem_stock::PendingStem;
 
-/// How often the prewarmer looks whether there are enough, besides each time one is taken.
+/// How often the prewarmer checks whether there are enough pre-warmed sandboxes; it also checks when one is taken.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The default size of a function's /tmp (Lambda: 512 MB); another size is set when a function takes the sandbox.
 const TMP: ByteSize = ByteSize::mib(512);
 
-/// The pre-warmed sandboxes of one runtime, for people.
+/// The pre-warmed sandboxes of one runtime, as the status shows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeStems {
     /// The runtime.
@@ -38,7 +38,7 @@ pub struct RuntimeStems {
     pub trouble: Option<String>,
 }
 
-/// How the last one of a runtime went.
+/// The result of making the last pre-warmed sandbox of a runtime.
 #[derive(Clone, Debug, Default)]
 struct LastAttempt {
     failures: u32,
@@ -51,7 +51,7 @@ pub(crate) struct Prewarmer {
     settings: PrewarmSettings,
     runtime: RuntimeSettings,
     pids_max: u32,
-    /// How many are made at once: half of the processors, the others are for invocations.
+    /// How many sandboxes are made at once: half the number of processors; the other half is for invocations.
     at_once: usize,
     engine: Arc<dyn SandboxEngine>,
     functions: Arc<dyn FunctionSource>,
@@ -87,7 +87,7 @@ impl Prewarmer {
         })
     }
 
-    /// Starts the task that keeps them, until the prewarmer is dropped; the makings are among `tasks`.
+    /// Starts the task that keeps the sandboxes, until the prewarmer is dropped. Starts of sandboxes run in `tasks`.
     pub(crate) fn keep_going(self: &Arc<Self>, tasks: &TaskTracker) {
         let (this, tasks) = (Arc::downgrade(self), tasks.clone());
         let changed = self.sandboxes.stems_changed();
@@ -154,7 +154,7 @@ impl Prewarmer {
         if let Some(unwanted) = room.filled(coming, stem) {
             unwanted.end().await;
         }
-        // There may be another to make.
+        // Another sandbox may be missing.
         self.sandboxes.stems_changed().notify_one();
     }
 

@@ -41,7 +41,7 @@ const PEER_ENVIRONMENT: [(&str, &str); 4] = [
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ColdLength {
-    /// Starts of each row
+    /// How many starts each row of the report has
     #[arg(long, default_value_t = 40)]
     rounds: usize,
 }

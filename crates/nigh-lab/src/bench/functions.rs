@@ -24,7 +24,7 @@ const COUNT_MAX: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct FunctionsArgs {
-    /// Functions that are created
+    /// How many functions to create
     #[arg(long, default_value_t = COUNT_MAX, value_parser = clap::value_parser!(u64).range(2..=COUNT_MAX))]
     count: u64,
 }

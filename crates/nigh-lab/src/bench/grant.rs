@@ -60,10 +60,10 @@ const FUNCTION: &str = "granted";
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct GrantLength {
-    /// Runs whose step is read
+    /// How many runs to measure for the step before a run
     #[arg(long, default_value_t = 100)]
     steps: usize,
-    /// Sandboxes that come to their limits, again and again
+    /// How many sandboxes to measure that reach their memory limit repeatedly
     #[arg(long, default_value_t = 10)]
     rounds: usize,
 }

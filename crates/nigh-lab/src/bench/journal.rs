@@ -35,13 +35,13 @@ const ALONE: [(&str, usize, usize); 4] =
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct JournalLength {
-    /// Rounds of each measurement; the journal and the bare loop take turns
+    /// How many rounds each measurement has; the journal and the bare loop take turns
     #[arg(long, default_value_t = 15)]
     rounds: usize,
-    /// Seconds of each round with many writers
+    /// How long each round with many writers lasts, in seconds
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
-    /// A folder on the disk to measure [default: the folder of temporary files]
+    /// A folder on the disk to measure [default: the folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }

@@ -40,13 +40,13 @@ const ASKED: (&str, RatioTarget) = ("ratio_1kib", RatioTarget::AtMost(1.2));
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct LedgerLength {
-    /// Rounds of each measurement; the ledger and the bare client take turns
+    /// How many rounds each measurement has; the ledger and the bare client take turns
     #[arg(long, default_value_t = 15)]
     rounds: usize,
-    /// Seconds of each side in a round with many writers
+    /// How long each contender is measured in a round with many writers, in seconds
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// A folder on the disk to measure [default: the folder of temporary files]
+    /// A folder on the disk to measure [default: the folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }

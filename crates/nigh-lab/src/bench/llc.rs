@@ -44,10 +44,10 @@ const SHAPE: CacheShape =
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct LlcLength {
-    /// Rounds of each measurement; the median is told
+    /// How many rounds each measurement has; the report shows their median
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// The folder of the recorded traces
+    /// The folder with the recorded memory traces
     #[arg(long, default_value = "data/llc-traces")]
     traces: PathBuf,
 }

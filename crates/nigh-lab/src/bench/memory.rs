@@ -20,7 +20,7 @@ const LENGTH: u64 = 100;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct MemoryLength {
-    /// How many objects are read into memory
+    /// How many objects to read into memory
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
     objects: u64,
 }

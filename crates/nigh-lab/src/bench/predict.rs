@@ -25,7 +25,7 @@ const VERSION: &str = "1";
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct PredictLength {
-    /// Rounds of each measurement; all of them together are told, of fits the median
+    /// How many rounds each measurement has; the report pools the predictions of all rounds and shows the median fit
     #[arg(long, default_value_t = 7)]
     rounds: usize,
 }

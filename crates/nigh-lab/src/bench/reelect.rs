@@ -26,7 +26,7 @@ const OBJECT_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ReelectLength {
-    /// Rounds of each measurement; the median is told
+    /// How many rounds each measurement has; the report shows their median
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 }

@@ -31,7 +31,7 @@ const ROUNDS_MAX: usize = 50;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ShrinkLength {
-    /// Rounds of each measurement; the median is told
+    /// How many rounds each measurement has; the report shows their median
     #[arg(long, default_value_t = 7)]
     rounds: usize,
 }

@@ -47,13 +47,13 @@ pub(crate) struct DemoArgs {
     /// Write the page with the charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Begin no further round after so many seconds
+    /// Start no further round after this many seconds
     #[arg(long, default_value_t = 180)]
     seconds: u64,
-    /// At least so many rounds of each side
+    /// The least number of rounds of each contender
     #[arg(long, default_value_t = 2)]
     rounds: usize,
-    /// Clients at once; each sends its next invocation when it has its answer
+    /// How many clients invoke at once; each sends its next invocation when its last one is answered
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
     clients: u8,
     /// Only these functions (names of folders in `functions/`)

@@ -1,5 +1,5 @@
-//! What the experiments share whose clients record a history: one call, what is known after it, and the ends that they wait
-//! for.
+//! Shared by the experiments whose clients record a history: one call, what is known after it, and waiting for clients and
+//! for the store.
 
 use std::path::Path;
 use std::thread::ScopedJoinHandle;
@@ -32,7 +32,7 @@ pub(super) enum CallOutcome {
 impl CallOutcome {
     fn of_exchange(exchanged: std::io::Result<(String, Vec<u8>)>) -> Self {
         match exchanged {
-            // S3 may find out that it fails when it has begun its answer.
+            // S3 may fail after it has begun its answer with a success status.
             Ok((_, body)) if body.windows(7).take(512).any(|window| window == b"<Error>") => {
                 Self::Refused(String::from_utf8_lossy(&body).into_owned())
             }
@@ -50,7 +50,7 @@ impl CallOutcome {
         }
     }
 
-    /// The body of a success; none if nothing is there; else why the call has no success.
+    /// The body of a successful call; none if the object does not exist; else the reason for the failure.
     pub(super) fn body(self) -> Result<Option<Vec<u8>>, String> {
         match self {
             Self::Done { body, .. } => Ok(Some(body)),
@@ -94,12 +94,12 @@ pub(super) fn joined<'s, T>(
     threads: impl IntoIterator<Item = ScopedJoinHandle<'s, Result<T, LabError>>>,
 ) -> Result<Vec<T>, LabError> {
     let panicked = || Err(LabError::Node("a client panicked".to_owned()));
-    // All are awaited before the first error is told.
+    // Wait for all threads before returning the first error.
     let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect();
     ended.into_iter().collect()
 }
 
-/// Returns when no write of the node waits for the store.
+/// Waits until the node has no unpushed writes.
 pub(super) fn await_pushed(handle: &Handle, admin_socket: &Path, within: Duration) -> Result<(), LabError> {
     let admin = AdminClient::new(admin_socket);
     let begun = Instant::now();

@@ -7,7 +7,7 @@ use crate::LabError;
 use crate::instrument::machine::Machine;
 
 const SIZE: (u32, u32) = (960, 340);
-/// People who do not see all colours tell them apart, too.
+/// Colours that colour-blind people can tell apart too.
 const COLORS: [RGBColor; 8] = [
     RGBColor(120, 120, 120),
     RGBColor(214, 118, 31),
@@ -21,15 +21,15 @@ const COLORS: [RGBColor; 8] = [
 pub(crate) const EXTRACT: RGBColor = RGBColor(38, 104, 168);
 pub(crate) const TRANSFORM: RGBColor = RGBColor(187, 187, 187);
 pub(crate) const LOAD: RGBColor = RGBColor(214, 118, 31);
-/// Pixels of bars in pieces: the least height, a bar, and what is above and below all.
+/// Sizes of a chart of stacked bars, in pixels: its least height, the height of one bar, and the space above and below.
 const STACKED_HEIGHT_MIN: u32 = 380;
 const STACKED_BAR: u32 = 24;
 const STACKED_REST: u32 = 60;
 
-/// One line, or one bar in every group.
+/// A series of a chart: one line, or one bar in every group.
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// By group, or points (x, y); values that are no number are left out.
+    /// Values by group, or points (x, y); values that are not numbers are left out.
     pub(crate) values: Vec<(f64, f64)>,
 }
 
@@ -77,7 +77,7 @@ fn highest(series: &[Series]) -> f64 {
     series.iter().flat_map(Series::finite).map(|(_, y)| y).fold(f64::MIN_POSITIVE, f64::max)
 }
 
-/// One bar a series in every group.
+/// Draws one bar per series in every group.
 pub(crate) fn bars(groups: &[String], series: &[Series], y_name: &str) -> Result<String, LabError> {
     drawn(SIZE, |root| {
         let mut chart = ChartBuilder::on(root)
@@ -174,7 +174,7 @@ pub(crate) fn stacked_bars(
     })
 }
 
-/// One line a series.
+/// Draws one line per series.
 pub(crate) fn lines(series: &[Series], x_name: &str, y_name: &str) -> Result<String, LabError> {
     let points = || series.iter().flat_map(|series| series.values.iter().copied());
     let (left, right) = points().fold((f64::MAX, f64::MIN), |(low, high), (x, _)| (low.min(x), high.max(x)));
@@ -196,7 +196,7 @@ pub(crate) fn lines(series: &[Series], x_name: &str, y_name: &str) -> Result<Str
     })
 }
 
-/// A point a value, the first axis by powers of ten where all are above nothing.
+/// Draws one point per value; the first axis is logarithmic if all its values are above zero.
 pub(crate) fn points(series: &Series, x_name: &str, y_name: &str) -> Result<String, LabError> {
     let (left, right) = series.finite().fold((f64::MAX, f64::MIN), |(low, high), (x, _)| (low.min(x), high.max(x)));
     let by_powers = left > 0.0 && right > left;

@@ -17,7 +17,7 @@ pub enum LabError {
     #[error(transparent)]
     Vm(#[from] VmError),
     /// The node under test did not start or answer.
-    #[error("the node under test: {0}")]
+    #[error("the node under test failed: {0}")]
     Node(String),
     /// A request failed.
     #[error("{what}: {reason}")]
@@ -54,7 +54,7 @@ pub enum LabError {
         reason: String,
     },
     /// A run found what must not be: a broken promise, an escape, harm done.
-    #[error("{0}; the report names the first")]
+    #[error("{0}; the report names the first of them")]
     Found(String),
     /// A simulation cannot be run.
     #[error("simulating {what}: {reason}")]

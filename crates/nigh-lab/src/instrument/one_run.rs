@@ -33,7 +33,7 @@ pub(crate) enum OneRunError {
     Frames(#[from] OutOfFrames),
     #[error("this node's cache cannot be simulated: {0}")]
     Cache(#[from] GeometryError),
-    #[error("the trace gives no curve: {0}")]
+    #[error("the trace gives no miss curve: {0}")]
     Curve(#[from] CurveError),
 }
 

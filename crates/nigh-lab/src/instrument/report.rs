@@ -16,7 +16,8 @@ pub(crate) struct OutputArgs {
     /// Write the page with the charts to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Keep finished parts in this file, so that a run that was cut off goes on [default: beside the page, if that is written]
+    /// The progress file: stores finished parts, so that an interrupted run resumes [default: beside the page of --html, if
+    /// that is given]
     #[arg(long, value_name = "FILE")]
     progress: Option<PathBuf>,
 }

@@ -64,28 +64,28 @@ pub(crate) struct LoadFlags {
     /// How many tenants, each with a function and inputs of its own [default: 8]
     #[arg(long, value_name = "N")]
     tenants: Option<usize>,
-    /// Functions that tenants take in turn (folders of functions/) [default: eight of OFC's kinds]
+    /// Functions, assigned to tenants in turn (names of folders in functions/) [default: eight of OFC's kinds]
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     functions: Vec<String>,
-    /// How invocations arrive [default: exponential]
+    /// The distribution of the times between invocations [default: exponential]
     #[arg(long, value_enum, value_name = "LAW")]
     arrivals: Option<ArrivalLaw>,
-    /// Seconds between two invocations of a tenant, in the mean [default: 5]
+    /// Mean time between two invocations of a tenant, in seconds [default: 5]
     #[arg(long, value_name = "S")]
     interval: Option<f64>,
-    /// How long the load lasts [default: 60]
+    /// How long the load lasts, in seconds [default: 60]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// What tenants book: 2 GB, the most ever used, or 1.7 times that [default: normal]
+    /// How much memory tenants book [default: normal]
     #[arg(long, value_enum, value_name = "PROFILE")]
     booking: Option<BookingProfile>,
-    /// Inputs of each tenant [default: 4]
+    /// How many inputs each tenant has [default: 4]
     #[arg(long, value_name = "N")]
     inputs: Option<usize>,
-    /// Invocations under way at most; what is due then is sent late, and counted [default: 16]
+    /// The most invocations at once; one that is due while all clients are busy is sent late and counted [default: 16]
     #[arg(long, value_name = "N")]
     clients: Option<usize>,
-    /// Decides inputs and times: the same seed, the same load [default: 1]
+    /// The random seed, which decides inputs and times; the same seed gives the same load [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }

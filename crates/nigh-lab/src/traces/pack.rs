@@ -30,26 +30,27 @@ const ZSTD_SUFFIX: &str = "zst";
 #[command(after_help = "Example:\n  nigh llc pack-trace blur.raw blur.trace.zst --stats blur.json --function blur \
 --input-bytes 124177\n\nHow to record: data/llc-traces/README.md. OUT.trace stays uncompressed; both are read alike.")]
 pub struct PackTraceArgs {
-    /// What the tracer wrote (its out=)
+    /// The recording that the tracer wrote (its out=)
     raw: PathBuf,
     /// The trace to write: NAME.trace.zst, or NAME.trace
     out: PathBuf,
-    /// The counts that the tracer wrote beside it (its stats=)
+    /// The counts that the tracer wrote with the recording (its stats=)
     #[arg(long, value_name = "FILE")]
     stats: PathBuf,
     /// The function's name
     #[arg(long, value_name = "NAME")]
     function: String,
-    /// Bytes of the whole input
+    /// The size of the whole input
     #[arg(long, value_name = "SIZE")]
     input_bytes: ByteSize,
-    /// What the input is, in words
+    /// A description of the input
     #[arg(long, value_name = "WORDS", default_value = "")]
     input: String,
-    /// Instructions that the whole input takes, where a stretch was recorded
+    /// How many instructions a run on the whole input executes [default: as many as were recorded; needed if the recording
+    /// covers only a part of the run]
     #[arg(long, value_name = "N")]
     whole_instructions: Option<u64>,
-    /// Keep one line in so many: 1, 2, 4 ... 64
+    /// Keep the accesses to one cache line in N, a power of two: 1, 2, 4 ... 64
     #[arg(long, value_name = "N", default_value_t = 1)]
     keep_one_in: u32,
 }

@@ -17,13 +17,13 @@ use crate::instrument::report::print_report;
 /// Options of `nigh-lab llc price-traces`.
 #[derive(Clone, Debug, Args)]
 pub struct PriceTracesArgs {
-    /// The ways of the node's cache
+    /// How many ways the node's last-level cache has
     #[arg(long, value_name = "N")]
     ways: u8,
-    /// The lines of one way
+    /// How many cache lines one way has
     #[arg(long, value_name = "N")]
     lines_per_way: f64,
-    /// Memory traces, each with the size of its input if the trace names another
+    /// Memory traces; @SIZE replaces the input size that the trace names
     #[arg(value_name = "FILE[@SIZE]", required = true)]
     traces: Vec<String>,
 }

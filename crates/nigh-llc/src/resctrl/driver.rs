@@ -56,7 +56,7 @@ pub enum RemoveError {
     #[error("removing Nigh's groups: {0}")]
     Read(#[from] io::Error),
     /// Some groups stayed.
-    #[error("{} of Nigh's groups stayed: {}", .0.len(), .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("{} of Nigh's groups could not be removed: {}", .0.len(), .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Commands(Vec<CommandError>),
 }
 

@@ -55,7 +55,7 @@ pub enum Refusal {
     Twice(GroupName),
     /// More classes are wanted than available.
     #[error(
-        "{wanted} classes are wanted, {available} can be had{} (hint: fewer classes, or remove others' groups)",
+        "the layout needs {wanted} classes, and {available} are available{} (hint: use fewer classes, or remove others' groups)",
         others(.foreign)
     )]
     TooMany {
@@ -67,7 +67,7 @@ pub enum Refusal {
         foreign: Vec<String>,
     },
     /// The domain does not exist.
-    #[error("{group}: there is no L3 {domain} on line (there are {known:?})")]
+    #[error("{group}: the L3 cache domain {domain} is not online (online: {known:?})")]
     NoDomain {
         /// The group.
         group: GroupName,
@@ -304,13 +304,13 @@ mod tests {
         emulator.make_group("theirs").unwrap();
         let refused = |layout: &WantedLayout| planned(&emulator, layout).unwrap_err().to_string();
         let all = [("nigh-a", 0, 1), ("nigh-b", 0, 1), ("nigh-c", 0, 1)];
-        assert!(refused(&wanted(&all)).contains("3 classes are wanted, 2 can be had; others hold theirs"));
+        assert!(refused(&wanted(&all)).contains("the layout needs 3 classes, and 2 are available; others hold theirs"));
         assert!(refused(&wanted(&[("nigh-a", 0, 0)])).contains("it holds no way"));
         assert!(refused(&wanted(&[("nigh-a", 9, 3)])).contains("the cache has the ways 7ff"));
         assert!(refused(&wanted(&[("nigh-a", 0, 1), ("nigh-a", 1, 1)])).contains("named twice"));
         let mut elsewhere = wanted(&[("nigh-a", 0, 1)]);
         elsewhere.groups[0].masks = BTreeMap::from([(CacheDomain(7), WayMask::from_bits(1))]);
-        assert!(refused(&elsewhere).contains("no L3 7"));
+        assert!(refused(&elsewhere).contains("L3 cache domain 7 is not online"));
         let mut sparse = wanted(&[("nigh-a", 0, 1)]);
         sparse.groups[0].masks = BTreeMap::from([(CacheDomain(0), WayMask::from_bits(5))]);
         assert!(refused(&sparse).contains("not neighbours"));

@@ -56,7 +56,7 @@ pub enum SampleError {
         because: &'static str,
     },
     /// A size that is not made.
-    #[error("an input of {size} is not made up: {SAMPLE_BYTES_MIN} to {SAMPLE_BYTES_MAX} are")]
+    #[error("an input of {size} cannot be generated: give {SAMPLE_BYTES_MIN} to {SAMPLE_BYTES_MAX}")]
     Size {
         /// What was asked for.
         size: ByteSize,

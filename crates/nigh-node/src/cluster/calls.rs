@@ -48,7 +48,9 @@ impl Handler for Calls {
             return refused(format!("this is a node of the cluster {ours}, you are of {theirs}"));
         }
         if peer.identity.role() == Role::Operator {
-            return refused("operators use the node's admin socket".to_owned());
+            return refused(
+                "operators cannot call a node over the cluster's network; use the node's admin socket".to_owned(),
+            );
         }
         self.objects.get().map_or(Ok(()), |objects| objects.admits(peer))
     }

@@ -46,7 +46,7 @@ impl fmt::Display for Span {
 
 /// The text is not a span.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0:?} is not a span of time; write a whole number with ms, s, min or h, for example \"600 s\"")]
+#[error("{0:?} is not a duration; write a whole number with ms, s, min or h, for example \"600 s\"")]
 pub struct ParseSpanError(String);
 
 impl FromStr for Span {

@@ -98,14 +98,14 @@ pub fn parse_invalidation(body: &[u8]) -> Result<Invalidation, String> {
     let MiddlewareMessage { phase, target, token, lease, applied } =
         serde_json::from_slice(body).map_err(|error| error.to_string())?;
     if token.is_empty() || token.len() > TOKEN_MAX {
-        return Err(format!("the token has {} bytes, not 1 to {TOKEN_MAX}", token.len()));
+        return Err(format!("the token has {} bytes: expected 1 to {TOKEN_MAX}", token.len()));
     }
     Ok(match phase {
         Phase::End => Invalidation::End { target, token, applied },
         Phase::Begin if (0.0..=LEASE_S_MAX).contains(&lease) => {
             Invalidation::Begin { target, token, lease: Duration::from_secs_f64(lease) }
         }
-        Phase::Begin => return Err(format!("a lease of {lease} s is not 0 to {LEASE_S_MAX}")),
+        Phase::Begin => return Err(format!("a lease of {lease} s is not allowed: give 0 to {LEASE_S_MAX} s")),
     })
 }
 

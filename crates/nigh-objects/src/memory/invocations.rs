@@ -1,8 +1,8 @@
 //! Invocations and the protocol: the gate of this node, and the frontier of each namespace.
 //!
 //! It decides nothing: `nigh_protocol::Gate` says when an invocation begins and has ended, `nigh_protocol::Frontier`
-//! what the next one of a namespace begins with. Here is who waits for them, which calls join which, and the bound of
-//! what is remembered. docs/design/coherence.md, "In a node".
+//! what the next one of a namespace begins with. This module keeps who waits for them, which calls belong to which
+//! invocation, and the limit of remembered frontiers. docs/design/coherence.md, "In a node".
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -20,8 +20,8 @@ use super::{ObjectMemory, ObjectMemoryState, object};
 use crate::stamps::Stamped as _;
 use crate::sync::timeout;
 
-/// Namespaces with a frontier. With one more all frontiers are forgotten: a new one asks the homes, which have all that
-/// any namespace has seen.
+/// How many namespaces may have a frontier. With one more, all frontiers are forgotten: a new frontier asks the homes,
+/// which know everything that any namespace has seen.
 pub(super) const FRONTIERS_MAX: usize = 4096;
 
 const LIMITS: GateLimits = GateLimits { wait: Duration::from_secs(2), waiting_max: 4096 };
@@ -51,8 +51,7 @@ impl Invocations {
         self.gate.token(invocation).cloned().unwrap_or_default()
     }
 
-    /// The next dispatch of `namespace` is to know of `token`. Where there is no frontier it does, for that asks the
-    /// home.
+    /// Lets the next dispatch of `namespace` cover `token`. Without a frontier nothing is needed: a new one asks the homes.
     pub(super) fn hand_over(&mut self, namespace: &Namespace, token: &Token) {
         if let Some(frontier) = self.frontiers.get_mut(namespace) {
             frontier.see(token);
@@ -68,7 +67,7 @@ impl Invocations {
         self.hear(told);
     }
 
-    /// Passes on what the gate has said.
+    /// Passes on the outputs of the gate.
     fn hear(&mut self, mut told: Vec<GateOutput<InvocationId>>) {
         while let Some(output) = told.pop() {
             match output {
@@ -161,7 +160,7 @@ impl Coherence {
         });
     }
 
-    /// Node or home has come further, or time has passed: invocations that may begin now begin.
+    /// Begins the invocations that may begin now. Call it when node or home cover more, or time has passed.
     pub(super) fn look(&self, now: Monotonic) {
         let ((), _) = self.step(|state, outcome| {
             let mut invocations = self.invocations.lock();
@@ -271,7 +270,7 @@ impl WriteCall {
         Arc::new(inner.compared().carried(seen))
     }
 
-    /// It is written, as this version.
+    /// Records that the write has taken place, as this version.
     pub(super) fn wrote(&mut self, stamp: Stamp) {
         self.writer.wrote = Some(stamp);
     }
@@ -370,19 +369,19 @@ impl ObjectMemory {
         }
     }
 
-    /// An invocation has answered, failed, run out of time or been killed. Returns when the fate of each of its writes
-    /// is known, or `within` has passed; gives what it had seen, with which its namespace's next begins.
+    /// Ends an invocation that has answered, failed, timed out or been killed. Returns when the outcome of each of its writes
+    /// is known, or `within` has passed. Returns the token of what it had seen, with which the namespace's next one begins.
     pub async fn end_invocation(&self, invocation: InvocationId, within: Duration) -> Token {
         let seen = self.0.coherence.end(invocation, within).await;
         self.0.compared().carried(seen)
     }
 
-    /// As `end_invocation`, for one of which nobody waits to hear.
+    /// Like `end_invocation`, but does not wait.
     pub fn abandon_invocation(&self, invocation: InvocationId) {
         self.0.coherence.invocations.lock().ends(invocation, None);
     }
 
-    /// How far this node has come: what covers it may be dispatched here without a wait.
+    /// The token that this node covers: an invocation with no newer token can be dispatched here without a wait.
     #[must_use]
     pub fn covered(&self) -> Token {
         self.0.compared().caught_up(self.0.coherence.newest_of_all())

@@ -50,7 +50,7 @@ impl fmt::Display for WriteMode {
 
 /// A text that names no mode.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no write mode; it is one of ephemeral, lazy, shadow, through")]
+#[error("`{0}` is not a write mode; use one of ephemeral, lazy, shadow, through")]
 pub struct ParseWriteModeError(String);
 
 impl FromStr for WriteMode {

@@ -1,4 +1,4 @@
-//! The nodes as one home knows them: their lives, what each has been told, and what it asked for.
+//! The nodes as one home knows them: their incarnations, the invalidations sent to each, and its requests.
 //!
 //! A peer is one incarnation of a node. It is forgotten when it is declared dead or a later incarnation is met, with
 //! all that it has not acknowledged, so nothing ever waits for it. Its puts are recognised in the ledger until nobody
@@ -30,7 +30,7 @@ struct PendingInvalidation<O> {
     recall: bool,
 }
 
-/// One incarnation.
+/// One incarnation of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Peer<O> {
     incarnation: Incarnation,
@@ -46,7 +46,7 @@ pub(super) struct Peer<O> {
 }
 
 impl<O: ObjectName> Peer<O> {
-    /// What this peer must have applied to have caught up with `through`.
+    /// The invalidations that this peer must have applied to cover `through`.
     pub(super) const fn cover(&self, through: Version) -> Cover {
         Cover { counter: self.sent, through }
     }
@@ -63,7 +63,7 @@ impl<O: ObjectName> Peer<O> {
         }
     }
 
-    /// True if every put below this one is answered: without this put, none that is remembered could be settled.
+    /// True if every put below this one is answered: no remembered put can be settled before this one.
     pub(super) fn is_first(&self, request: RequestId) -> bool {
         request == self.settled
     }
@@ -82,7 +82,7 @@ impl<O: ObjectName> Peer<O> {
         self.puts.insert(request, known);
     }
 
-    /// Nobody will ask for this put again.
+    /// Forgets a put that no node will send again.
     pub(super) fn forget(&mut self, request: RequestId) {
         self.puts.remove(&request);
     }
@@ -125,7 +125,7 @@ impl<O: ObjectName> Peer<O> {
     }
 }
 
-/// All of them.
+/// All peers of a home.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Peers<O> {
     living: BTreeMap<NodeNumber, Peer<O>>,
@@ -156,7 +156,7 @@ impl<O> Default for Peers<O> {
 }
 
 impl<O: ObjectName> Peers<O> {
-    /// The peer that `from` is, known or new; none if it was declared dead.
+    /// The peer for `from`, which is added if it is new; none if it was declared dead.
     pub(super) fn admit(&mut self, from: Member, now: Monotonic, rules: &impl Rules) -> Option<&mut Peer<O>> {
         if rules.hold(Rule::RefuseGivenUp) && self.refused.get(&from.node).is_some_and(|last| from.incarnation <= *last)
         {
@@ -184,7 +184,7 @@ impl<O: ObjectName> Peers<O> {
                 puts: BTreeMap::new(),
             };
             self.living.insert(from.node, peer);
-            // A peer without a name would never be invalidated, a name without a peer never be removed.
+            // A peer without a sharer name would never get an invalidation; a name without a peer would never be removed.
             let (peers, names) = (self.living.len(), self.by_sharer.len());
             invariant!(peers == names, "{peers} peers have {names} names after {from:?} was met");
             self.free_orphans(from.node);
@@ -235,7 +235,7 @@ impl<O: ObjectName> Peers<O> {
         }
     }
 
-    /// Refuses `member` and all incarnations before it, for ever. True if it was not refused before.
+    /// Declares `member` and all earlier incarnations dead. True if `member` was not declared dead before.
     pub(super) fn give_up(&mut self, member: Member) -> bool {
         if self.living.get(&member.node).is_some_and(|peer| peer.incarnation <= member.incarnation) {
             self.forget(member.node);
@@ -247,7 +247,7 @@ impl<O: ObjectName> Peers<O> {
         last.is_none_or(|last| last < member.incarnation)
     }
 
-    /// The ledger says of `member` and all incarnations before it that they are refused.
+    /// Records that the ledger has a fence of `member` and all earlier incarnations.
     pub(super) fn fence(&mut self, member: Member) {
         // A fence that is durable promises that this home takes nothing more of the member.
         let refused = self.refused.get(&member.node);
@@ -258,7 +258,7 @@ impl<O: ObjectName> Peers<O> {
         self.free_orphans(member.node);
     }
 
-    /// `version` was written by one who is not known here any more.
+    /// Records that an incarnation which is forgotten here wrote `version`.
     pub(super) fn orphan(&mut self, writer: Member, version: Version) {
         self.orphans.entry(writer.node).or_default().push((writer.incarnation, version));
         self.free_orphans(writer.node);

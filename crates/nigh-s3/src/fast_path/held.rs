@@ -1,4 +1,4 @@
-//! What one sandbox, or one key outside, holds of the node's memory, and what to do over its cap. Pure.
+//! The segments of the node's memory that one sandbox, or one key outside, holds, and what to do over its cap. Pure.
 //!
 //! A segment counts from when its descriptor is handed out, or it is lent to be filled, until the kernel has shown that
 //! no other process has it. A release is a hint when to look; over the cap those held longest are looked at first, a
@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// Segments that are looked at on one occasion: each takes two system calls.
+/// How many segments are checked at a time: each check takes two system calls.
 pub(crate) const LOOKS_MAX: usize = 32;
 
-/// Names a segment to its holder. Grows with each; never used again.
+/// Names a segment to its holder. Each new segment gets a larger number; none is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Handle(pub(crate) u64);
 
-/// What may be held at a time.
+/// The cap: how much may be held at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldMax {
     /// In bytes.
@@ -38,7 +38,7 @@ pub(crate) struct HeldSegments<N> {
     entries: BTreeMap<Handle, Entry<N>>,
     by_name: HashMap<N, Handle>,
     next: u64,
-    /// Where the next looks begin, so that each segment is looked at.
+    /// Where the next checks begin, so that each segment is checked in turn.
     look_from: Handle,
 }
 
@@ -58,7 +58,7 @@ impl<N: Copy + Eq + Hash> HeldSegments<N> {
         self.entries.len()
     }
 
-    /// Whether so many bytes more may be held.
+    /// Whether another `bytes` bytes may be held.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.entries.len() < self.max.segments && self.bytes.saturating_add(bytes) <= self.max.bytes
     }
@@ -68,7 +68,7 @@ impl<N: Copy + Eq + Hash> HeldSegments<N> {
         self.by_name.get(&name).copied()
     }
 
-    /// Counts a segment; none is to be counted without room. One that is being filled has no name yet.
+    /// Counts a segment as held; check `has_room` before. A segment that is being filled has no name yet.
     pub(crate) fn count(&mut self, name: Option<N>, bytes: u64) -> Handle {
         let handle = Handle(self.next);
         self.next += 1;
@@ -80,7 +80,7 @@ impl<N: Copy + Eq + Hash> HeldSegments<N> {
         handle
     }
 
-    /// What was being filled is a segment now.
+    /// Gives a segment its name when it has been filled.
     pub(crate) fn named(&mut self, handle: Handle, name: N) {
         if let Some(entry) = self.entries.get_mut(&handle) {
             entry.name = Some(name);
@@ -88,7 +88,7 @@ impl<N: Copy + Eq + Hash> HeldSegments<N> {
         }
     }
 
-    /// No other process has the segment any more. Gives the bytes that no longer count.
+    /// Stops counting a segment that no other process has any more. Returns the bytes that it counted.
     pub(crate) fn freed(&mut self, handle: Handle) -> u64 {
         let Some(entry) = self.entries.remove(&handle) else { return 0 };
         self.bytes -= entry.bytes;
@@ -100,7 +100,7 @@ impl<N: Copy + Eq + Hash> HeldSegments<N> {
         entry.bytes
     }
 
-    /// Those to be looked at next.
+    /// The segments to check next.
     pub(crate) fn looks(&mut self) -> Vec<Handle> {
         let behind = self.entries.range(self.look_from..).map(|(&handle, _)| handle);
         let before = self.entries.range(..self.look_from).map(|(&handle, _)| handle);

@@ -1,4 +1,4 @@
-//! One connection: who it acts for, what it may ask, and what is lent to it.
+//! One connection: whom it acts for, what it may request, and which segments it may fill.
 //!
 //! A session decides the answer to a request; `server` has the sockets. Every operation resolves its principal anew
 //! (`AccessKeys::enter`), so that a sandbox between invocations is refused here as over HTTP.
@@ -32,35 +32,35 @@ use crate::handlers::{bucket_name, object_key};
 use crate::read::{Reads, answer};
 use crate::telemetry::{Operation, Telemetry};
 
-/// Objects below this, and all answers below it, come in the packet.
+/// Objects and answers smaller than this are sent in the packet itself.
 pub(super) const INLINE_BELOW: u64 = 64 * 1024;
 /// Segments that one connection may fill at a time.
 const LOANS_MAX: usize = 16;
-/// Releases that wait to be looked at.
+/// How many reported releases may wait until they are checked.
 const RELEASED_MAX: usize = 64;
-/// A segment that is mapped for writing is tried again after so long, so many times.
+/// The pause before sealing is tried again while a client still maps the segment for writing, and the number of tries.
 const SEAL_PAUSE: Duration = Duration::from_millis(5);
 const SEAL_TRIES: u32 = 20;
-/// What the proof of a key is made of, before the nonce.
+/// The text before the nonce in the message that proves a key.
 const PROOF: &[u8] = b"nigh fast path 1\n";
 
 /// Finds what a key holds.
 pub(super) type FindHoldings = Arc<dyn Fn(&AccessKeyId) -> Arc<Holdings> + Send + Sync>;
 
-/// What all sessions of a listener stand on.
+/// What all sessions of a listener share.
 #[derive(Clone)]
 pub(super) struct Ground {
     pub(super) reads: Arc<Reads>,
     pub(super) keys: AccessKeys,
     pub(super) telemetry: Arc<Telemetry>,
-    /// The one key that is known, in a sandbox.
+    /// In a sandbox, the only key that is accepted.
     pub(super) only: Option<AccessKeyId>,
     pub(super) holdings: FindHoldings,
-    /// A segment that is not committed for so long is taken back.
+    /// A segment that is not committed within this time is taken back.
     pub(super) loan: Duration,
 }
 
-/// Who has shown a key.
+/// A key that the client has proved, and what it holds.
 struct AuthenticatedKey {
     key: AccessKeyId,
     holdings: Arc<Holdings>,
@@ -73,28 +73,28 @@ pub(super) struct Session {
     known: OnceLock<AuthenticatedKey>,
     loans: Mutex<HashMap<Handle, FillingSegment>>,
     loans_left: Arc<Semaphore>,
-    /// Not looked at yet.
+    /// Segments that the client reports as released and that are not checked yet.
     released: Mutex<Vec<Handle>>,
 }
 
-/// What is being filled.
+/// A segment that the client is filling.
 struct FillingSegment {
     loan: Loan,
-    /// One of the connection's.
+    /// One of the connection's `LOANS_MAX` permits.
     place: OwnedSemaphorePermit,
-    /// Takes it back in time.
+    /// Takes the segment back when its time is over.
     _end: AbortOnDropHandle<()>,
 }
 
 /// What is to be done about a request.
 pub(super) enum RequestAction {
-    /// Nothing more.
+    /// Do nothing.
     Nothing,
-    /// Say this.
+    /// Send this reply.
     Reply(Reply),
-    /// Say this, and end the connection.
+    /// Send this reply, and end the connection.
     End(Reply),
-    /// Say what comes of this. It goes on though the client hangs up.
+    /// Send the result of this, which continues even if the client hangs up.
     Later(BoxFuture<'static, Reply>),
 }
 
@@ -121,18 +121,18 @@ impl Session {
         }
     }
 
-    /// Whether a key was shown.
+    /// Whether the client has proved a key.
     pub(super) fn is_known(&self) -> bool {
         self.known.get().is_some()
     }
 
-    /// What its key holds, if one was shown.
+    /// The segments that the key holds, if the client has proved one.
     pub(super) fn holdings(&self) -> Option<&Arc<Holdings>> {
         self.known.get().map(|known| &known.holdings)
     }
 
-    /// Asks the kernel about what the client says to have let go. To be called when nothing else is asked for: a get
-    /// that comes with a release does not wait for it.
+    /// Asks the kernel whether the segments that the client reports as released are free. To be called when no request is
+    /// waiting, so that a get with a release does not wait for it.
     pub(super) fn look_at_released(&self) {
         let released = std::mem::take(&mut *self.released.lock());
         if let Some(holdings) = self.holdings() {
@@ -142,7 +142,7 @@ impl Session {
         }
     }
 
-    /// Notes what is to be looked at, and looks at once if that is much.
+    /// Records released segments, and checks them at once if there are many.
     fn note_released(&self, handles: &[u64]) {
         for handles in handles.chunks(RELEASED_MAX) {
             let waiting = {
@@ -156,7 +156,7 @@ impl Session {
         }
     }
 
-    /// Takes a request up.
+    /// Begins to serve a request.
     pub(super) fn take(self: &Arc<Self>, request: Request) -> RequestAction {
         if !self.is_known() {
             return match request {
@@ -226,7 +226,7 @@ impl Session {
         RequestAction::Reply(Reply::well())
     }
 
-    /// Answers later, by the S3 door's meters.
+    /// Answers later, and counts the call in the S3 door's metrics.
     fn later(
         &self,
         operation: Operation,
@@ -247,7 +247,7 @@ impl Session {
         self.known.get().ok_or_else(|| S3Error::new(S3ErrorCode::AccessDenied))
     }
 
-    /// On whose behalf, now. The guard is held until the call can have no effect any more.
+    /// The principal that the key belongs to now. Hold the guard until the call can have no more effect.
     fn enter(&self) -> S3Result<(Principal, CallGuard)> {
         self.ground.reads.handlers().principal_of(&self.known()?.key)
     }
@@ -276,7 +276,7 @@ impl Session {
         let Some(slice) = got.body.as_segment().cloned() else { return Ok(Reply::use_http()) };
         let holdings = &self.known()?.holdings;
         let handed_out = holdings.hand_out(slice.segment()).or_else(|| {
-            // Over the cap what was said to be let go is looked at first.
+            // Over the cap, the segments that were reported as released are checked first.
             self.look_at_released();
             holdings.hand_out(slice.segment())
         });
@@ -349,8 +349,8 @@ impl Session {
         Ok(Reply::lent(descriptor, handle, create.length))
     }
 
-    /// Waits for its commit, for so long: what nobody commits must not hold the share of what is being written for
-    /// ever.
+    /// Waits a limited time for the commit of a segment: one that nobody commits must not occupy the memory for writes
+    /// forever.
     fn lend(self: &Arc<Self>, loan: Loan, place: OwnedSemaphorePermit) {
         let (handle, session, patience) = (loan.handle(), Arc::downgrade(self), self.ground.loan);
         let end = tokio::spawn(async move {
@@ -407,7 +407,7 @@ impl Session {
     }
 }
 
-/// A read has no effect: its invocation's end does not wait for it, and it does not go on behind that.
+/// Runs a read until its invocation ends: a read has no effect, so the end does not wait for it.
 async fn while_it_lasts(call: &CallGuard, read: impl Future<Output = S3Result<Reply>>) -> S3Result<Reply> {
     match call.cancelled() {
         None => read.await,
@@ -419,7 +419,7 @@ async fn while_it_lasts(call: &CallGuard, read: impl Future<Output = S3Result<Re
     }
 }
 
-/// What has not changed is no error here.
+/// Turns "not modified" into a reply: it is not an error here.
 fn unchanged(error: S3Error) -> S3Result<Reply> {
     if error.status_code() == Some(StatusCode::NOT_MODIFIED) {
         let headers: HeaderMap = error.headers().cloned().unwrap_or_default();
@@ -428,7 +428,7 @@ fn unchanged(error: S3Error) -> S3Result<Reply> {
     Err(error)
 }
 
-/// All bytes of a body, without a copy if they are in memory. The read has ended then.
+/// All bytes of a body, without a copy if they are in memory. The read has ended when this returns.
 async fn taken(mut body: nigh_data::Body) -> S3Result<Bytes> {
     let first = body.next().await.transpose().map_err(s3_error)?.unwrap_or_default();
     let Some(second) = body.next().await.transpose().map_err(s3_error)? else { return Ok(first) };

@@ -22,55 +22,55 @@ pub(crate) const BY_COPY: u16 = 1;
 /// An answer's flag: it is a success, and the body is all the bytes that were asked for.
 pub(crate) const IN_PACKET: u16 = 2;
 
-/// What a packet from the server is.
+/// The kinds of packets from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// The first.
+    /// The first packet of a connection.
     Greeting = 0,
-    /// To a request.
+    /// The answer to a request.
     Answer = 1,
-    /// The last: the connection ends.
+    /// The last packet: the connection ends.
     Farewell = 2,
 }
 
-/// Why a packet is none.
+/// Why a packet is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum WireError {
-    /// It ends within its header.
+    /// The packet ends within its header.
     #[error("a packet of {0} bytes has no header of {HEADER_BYTES}")]
     Short(usize),
-    /// It is longer than any may be.
+    /// The packet is longer than the limit.
     #[error("a packet is longer than {PACKET_MAX} bytes")]
     Long,
-    /// Of a version that this is not.
+    /// The packet has another protocol version.
     #[error("protocol version {0}; this is version {VERSION}")]
     Version(u8),
-    /// No flag means anything in a request.
+    /// A request has flags, but no flag is defined for requests.
     #[error("unknown flags {0:#x}")]
     Flags(u16),
     /// The lengths do not add up.
     #[error("{json} bytes of JSON and {body} of body do not fill a packet of {packet}")]
     Lengths {
-        /// Said of the JSON.
+        /// The length of the JSON, by the header.
         json: u32,
-        /// Said of the body.
+        /// The length of the body, by the header.
         body: u32,
-        /// What came.
+        /// The length of the packet.
         packet: usize,
     },
     /// No such operation.
-    #[error("there is no operation {0}")]
+    #[error("the packet names operation {0}, which does not exist")]
     Operation(u8),
-    /// The JSON is none, or has other fields.
+    /// The JSON is malformed or has unknown fields.
     #[error("the JSON of operation {operation} cannot be read: {reason}")]
     Json {
-        /// Whose.
+        /// The operation.
         operation: u8,
         /// The parser's reason.
         reason: String,
     },
-    /// A body where there is none.
+    /// The packet has a body, but its operation has none.
     #[error("operation {0} has no body")]
     Body(u8),
 }
@@ -81,7 +81,7 @@ pub(crate) enum Request {
     Hello(Hello),
     Get(ReadRequest),
     Head(ReadRequest),
-    /// With the bytes.
+    /// A put with its bytes.
     Put(Put, Vec<u8>),
     Create(Create),
     Commit(Commit),
@@ -89,7 +89,7 @@ pub(crate) enum Request {
     Abandon(HandleRequest),
 }
 
-/// Who asks, and the proof.
+/// Who connects, and the proof of identity.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Hello {
@@ -148,7 +148,7 @@ pub(crate) struct Commit {
     pub(crate) headers: Headers,
 }
 
-/// Something said of a segment.
+/// A request about a segment.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HandleRequest {
@@ -162,7 +162,7 @@ fn read_json<T: DeserializeOwned>(operation: u8, json: &[u8]) -> Result<T, WireE
 /// The request of a packet, and its id.
 ///
 /// # Errors
-/// If it is none; the connection is to end then.
+/// If the packet is invalid; then the connection must end.
 pub(crate) fn parse(packet: &[u8]) -> Result<(u32, Request), WireError> {
     if packet.len() > PACKET_MAX {
         return Err(WireError::Long);
@@ -198,15 +198,15 @@ pub(crate) fn parse(packet: &[u8]) -> Result<(u32, Request), WireError> {
     if body.is_empty() { Ok((id, request)) } else { Err(WireError::Body(operation)) }
 }
 
-/// What a packet from the server says.
+/// The content of a packet from the server.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum ReplyHead {
     /// The greeting.
     Greeting { nonce: String },
-    /// Well.
+    /// Success, without content.
     Nothing {},
-    /// As the S3 door would.
+    /// The status and headers that the S3 door would answer.
     Answer {
         status: u16,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -224,7 +224,7 @@ pub(crate) enum ReplyHead {
     },
 }
 
-/// Headers as a JSON object; what is no UTF-8 is replaced, several of one name are joined as HTTP does.
+/// Headers as a JSON object; bytes that are not UTF-8 are replaced, and values of one name are joined as in HTTP.
 fn as_object<S: Serializer>(headers: &HeaderMap, serializer: S) -> Result<S::Ok, S::Error> {
     let mut object = serializer.serialize_map(Some(headers.keys_len()))?;
     for name in headers.keys() {
@@ -239,7 +239,7 @@ fn as_object<S: Serializer>(headers: &HeaderMap, serializer: S) -> Result<S::Ok,
 /// The header and the JSON of a packet that `body_length` bytes follow.
 ///
 /// # Errors
-/// If it were too long.
+/// If the packet would be too long.
 pub(crate) fn head(
     kind: Kind,
     flags: u16,

@@ -81,7 +81,7 @@ impl Parents {
                 };
                 let with_processors = |group: PathBuf| match cpuset::inherit_v1(&group) {
                     Ok(()) => Ok(group),
-                    Err(error) => Err(format!("{} takes no processors: {error}", group.display())),
+                    Err(error) => Err(format!("{} cannot be given processors: {error}", group.display())),
                 };
                 // Without our own cpusets the container runtime assigns processors.
                 let others = others.iter().chain(cpuset.iter().filter(|_| cpusets == Cpusets::Unused));

@@ -165,14 +165,14 @@ pub struct Launch {
     pub layers: Option<OsString>,
     /// Folders that appear at the same path.
     pub runtime_folders: Vec<OsString>,
-    /// Files whose text is another than all sandboxes' (`root_tree`); where a container runtime builds the root they
-    /// are moved in from outside.
+    /// Files of this sandbox whose text differs from that in all other sandboxes (`root_tree`); if a container runtime builds
+    /// the root, they are moved in from outside.
     pub texts: Vec<(String, String)>,
     /// The size of /tmp, in bytes.
     pub tmp_bytes: u64,
-    /// Bounds processes by RLIMIT_NPROC, where no cgroup does.
+    /// Limits the number of processes by RLIMIT_NPROC, if no cgroup does.
     pub processes_max: Option<u64>,
-    /// Bound the command's system calls, where the walls do not already.
+    /// Filter the command's system calls, if the isolation does not already do it.
     pub filter: bool,
 }
 

@@ -228,7 +228,10 @@ pub fn available() -> Result<(), String> {
     const ACTIONS: &str = "/proc/sys/kernel/seccomp/actions_avail";
     match std::fs::read_to_string(ACTIONS) {
         Ok(actions) if actions.split_whitespace().any(|action| action == "errno") => Ok(()),
-        Ok(actions) => Err(format!("the kernel's filters cannot refuse ({ACTIONS}: {})", actions.trim())),
+        Ok(actions) => Err(format!(
+            "the kernel's seccomp filters cannot reject a system call with an error ({ACTIONS}: {})",
+            actions.trim()
+        )),
         Err(error) => Err(format!("the kernel has no seccomp filters ({ACTIONS}: {error})")),
     }
 }

@@ -195,7 +195,7 @@ impl ApplicationObjects {
         let Document { format, known } = serde_json::from_slice(kept).map_err(|error| error.to_string())?;
         let is_sound = |reads: &Reads| reads.patterns.len() <= PATTERNS_MAX;
         if format != FORMAT {
-            return Err(format!("it has format {format}, this build reads {FORMAT}"));
+            return Err(format!("the stored document has format {format}, and this build reads {FORMAT}"));
         }
         let lists = [&known.predecessors, &known.successors];
         if !is_sound(&known.own) || !is_sound(&known.after) || lists.iter().any(|list| list.len() > PATTERNS_MAX) {

@@ -24,7 +24,9 @@ impl Grant {
 #[derive(Debug, Error)]
 pub enum SandboxMemoryError {
     /// The kernel cannot take that much back now; the limit stays what it was.
-    #[error("the limit cannot be lowered to {target}: {used} are in use and cannot be reclaimed; it stays {current}")]
+    #[error(
+        "the limit cannot be lowered to {target}: {used} are in use and cannot be reclaimed; the limit stays {current}"
+    )]
     CannotShrink {
         /// What was asked.
         target: ByteSize,

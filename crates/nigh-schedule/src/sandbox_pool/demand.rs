@@ -14,9 +14,9 @@ pub(super) const HORIZON: Duration = Duration::from_secs(10);
 const GAP_UNKNOWN: Duration = Duration::from_secs(60);
 /// The time that a start takes, before any was measured.
 pub(super) const START_UNKNOWN: Duration = Duration::from_millis(250);
-/// After this time what was waited counts half.
+/// The half-life of waits: after this time a wait counts half.
 const WAITED_HALF_LIFE: Duration = Duration::from_secs(60);
-/// A new measurement counts one part in so many.
+/// The weight of a new measurement in a mean is one over this.
 const MEMORY: u32 = 8;
 
 /// How a function is used.
@@ -52,7 +52,7 @@ impl Demand {
         self.last = Some(now);
     }
 
-    /// A run had its sandbox for so long.
+    /// Records how long a run occupied its sandbox.
     pub(super) fn ran(&mut self, took: Duration) {
         self.run = Some(self.run.map_or(took, |known| logarithmic_mean(known, took)));
         self.run_mean = Some(mean(self.run_mean, took));
@@ -68,7 +68,7 @@ impl Demand {
         self.run_mean
     }
 
-    /// A start took so long.
+    /// Records how long a start took.
     pub(super) fn started(&mut self, took: Duration) {
         self.start = Some(mean(self.start, took));
     }
@@ -78,19 +78,19 @@ impl Demand {
         self.start.unwrap_or(usual)
     }
 
-    /// One of its invocations waited so long.
+    /// Records how long one of the function's invocations waited.
     pub(super) fn waited(&mut self, wait: Duration, now: Monotonic) {
         self.waited_s = self.waited_s(now) + wait.as_secs_f64();
         self.waited_at = now;
     }
 
-    /// What its invocations have waited since the last start began; older waits count less.
+    /// The seconds that the function's invocations have waited since the last start began; older waits count less.
     pub(super) fn waited_s(&self, now: Monotonic) -> f64 {
         let halves = now.since(self.waited_at).as_secs_f64() / WAITED_HALF_LIFE.as_secs_f64();
         self.waited_s * 0.5f64.powf(halves)
     }
 
-    /// A start begins: earlier waits count no more.
+    /// A start begins: waits before it no longer count.
     pub(super) fn start_begins(&mut self, now: Monotonic) {
         (self.waited_s, self.waited_at) = (0.0, now);
     }
@@ -107,9 +107,9 @@ impl Demand {
 /// The restart cost of an idle sandbox.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Loss {
-    /// The seconds of a start, times its probability.
+    /// The duration of a start in seconds, times the probability that the start is needed.
     pub(super) seconds: f64,
-    /// What ending it frees.
+    /// The memory that ending the sandbox frees.
     pub(super) frees: ByteSize,
 }
 

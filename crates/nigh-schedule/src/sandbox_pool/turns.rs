@@ -13,7 +13,7 @@ use super::room::RoomShortage;
 use super::{STARVES_AFTER, Waiter};
 use crate::scheduler::dispatch_queue::Place;
 
-/// By how many processors' share of the memory `booked` is; at least one.
+/// How many processors correspond to the memory `booked`, at least one.
 pub(super) fn processors_taken(booked: ByteSize, limits: &PoolLimits) -> f64 {
     let part = limits.memory().bytes() as f64 / limits.processors.max(1) as f64;
     (booked.bytes() as f64 / part.max(1.0)).max(1.0)
@@ -22,7 +22,7 @@ pub(super) fn processors_taken(booked: ByteSize, limits: &PoolLimits) -> f64 {
 /// The sandbox, the sandboxes that end before it runs, and what they free.
 pub(super) type RunPlace<S> = (S, Victims<S>, RoomShortage);
 
-/// Where `waiter` runs now.
+/// Chooses the idle sandbox in which `waiter` runs now, if there is one.
 pub(super) fn run_in<S: Clone + Eq + Hash>(
     state: &PoolState<S>,
     waiter: &Waiter,
@@ -39,7 +39,7 @@ pub(super) fn run_in<S: Clone + Eq + Hash>(
     run_there(state, waiter, sandbox, now).map_or(Place::Later, Place::Here)
 }
 
-/// How `waiter` runs in this idle sandbox, if there is memory for it.
+/// Lets `waiter` run in this idle sandbox, if there is memory for it.
 fn run_there<S: Clone + Eq + Hash>(
     state: &PoolState<S>,
     waiter: &Waiter,
@@ -61,7 +61,8 @@ fn run_there<S: Clone + Eq + Hash>(
     (lack.is_none() || pays).then_some((sandbox, victims, lack))
 }
 
-/// The sandboxes that end for a further one of `function`, if it is to be made now. The restart budget has paid for it.
+/// Decides whether to make a further sandbox for `function` now. If so, the restart budget has paid for it, and the result
+/// names the idle sandboxes that must end for it.
 pub(super) fn started_for<S: Clone + Eq + Hash>(
     state: &mut PoolState<S>,
     function: &Function,
@@ -87,7 +88,7 @@ pub(super) fn started_for<S: Clone + Eq + Hash>(
     Some((victims, lack))
 }
 
-/// A sandbox is being made from now on: it takes what its function books.
+/// Records that a sandbox is being made from now on, which needs the memory that its function books.
 pub(super) fn begin_start<S: Clone + Eq + Hash>(state: &mut PoolState<S>, id: StartId, starting: PendingStart) {
     let function = Arc::clone(&starting.function);
     state.room.sandboxes += 1;
@@ -100,7 +101,7 @@ pub(super) fn begin_start<S: Clone + Eq + Hash>(state: &mut PoolState<S>, id: St
     gathered(state, &function);
 }
 
-/// Why a sandbox of `function` is made.
+/// Why a new sandbox of `function` is needed.
 pub(super) fn cold_reason<S: Clone + Eq + Hash>(
     state: &mut PoolState<S>,
     function: &Function,

@@ -8,16 +8,16 @@ use super::system::System;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Server(pub u8);
 
-/// An object: its place in its workflow's list.
+/// An object: its index in its workflow's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u16);
 
-/// An object, and who has a copy before the workflow begins.
+/// An object, and the servers that have a copy before the workflow begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
     /// Its size.
     pub bytes: u64,
-    /// Who has a copy, where copies are kept at all.
+    /// The servers that have a copy, if the protocol keeps copies at all.
     pub cached_at: Vec<Server>,
 }
 
@@ -35,24 +35,24 @@ pub enum Step {
 /// One invocation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Function {
-    /// As the paper names it.
+    /// The function's name in the paper.
     pub name: &'static str,
-    /// Where it is scheduled.
+    /// The server that runs it.
     pub server: Server,
     /// It begins when every function of lower stages has ended.
     pub stage: u8,
-    /// One after the other.
+    /// The steps, one after the other.
     pub steps: Vec<Step>,
 }
 
 /// A workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workflow {
-    /// As the paper names it.
+    /// The workflow's name in the paper.
     pub name: &'static str,
-    /// By [`ObjectId`].
+    /// The objects, indexed by [`ObjectId`].
     pub objects: Vec<Object>,
-    /// In any order; stages decide.
+    /// The functions, in any order; their stages decide when they run.
     pub functions: Vec<Function>,
 }
 
@@ -62,7 +62,7 @@ impl Workflow {
         self.objects[usize::from(object.0)].bytes
     }
 
-    /// Servers that are named, at least one.
+    /// The number of servers up to the highest one that the workflow names, at least one.
     pub(super) fn servers(&self) -> usize {
         let run = self.functions.iter().map(|function| function.server);
         let cached = self.objects.iter().flat_map(|object| object.cached_at.iter().copied());
@@ -70,31 +70,31 @@ impl Workflow {
     }
 }
 
-/// A server that is lost: from when a stage begins it answers nothing.
+/// The loss of a server: from the beginning of `stage` it does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// Who.
+    /// The server that is lost.
     pub server: Server,
-    /// When.
+    /// The stage with whose beginning it is lost.
     pub stage: u8,
 }
 
 /// All that a run depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
-    /// What runs.
+    /// The workflow to run.
     pub workflow: &'a Workflow,
-    /// Under which protocol.
+    /// The protocol that it runs under.
     pub system: System,
-    /// On what.
+    /// The hardware that it runs on.
     pub hardware: &'a Hardware,
-    /// Factor of all computing.
+    /// The factor by which all computing is scaled.
     pub compute_scale: f64,
     /// Whether latencies vary.
     pub jitter: Option<Jitter>,
-    /// Decides what is drawn.
+    /// The random seed.
     pub seed: u64,
-    /// Servers that are lost on the way.
+    /// The servers that are lost during the run.
     pub failures: &'a [Failure],
 }
 

@@ -56,7 +56,9 @@ impl PagedLine {
 
 /// The simulated memory has no frame left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("{pages} pages asked for, {left} of {FRAMES_MAX} frames are left; run fewer or smaller jobs in one simulation")]
+#[error(
+    "the jobs need {pages} pages, and {left} of {FRAMES_MAX} frames are free; run fewer or smaller jobs in one simulation"
+)]
 pub struct OutOfFrames {
     /// Pages asked for.
     pub pages: u32,

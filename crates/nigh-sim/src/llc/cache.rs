@@ -29,7 +29,7 @@ pub enum MaskError {
         clos: ClosId,
     },
     /// A way that the cache does not have.
-    #[error("mask {mask} of class {clos}: this cache has {ways} ways")]
+    #[error("mask {mask} of class {clos} does not fit: this cache has {ways} ways")]
     BeyondWays {
         /// The class.
         clos: ClosId,
@@ -39,7 +39,7 @@ pub enum MaskError {
         ways: Ways,
     },
     /// A class that the cache does not have.
-    #[error("class {clos}: a cache tells {CLOS_MAX} classes apart, 0 to {}", CLOS_MAX - 1)]
+    #[error("class {clos} does not exist: a cache has {CLOS_MAX} classes, 0 to {}", CLOS_MAX - 1)]
     NoSuchClos {
         /// The class.
         clos: ClosId,

@@ -27,7 +27,7 @@ const SLICES_FOR_PRECISION: u32 = 16;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GeometryError {
     /// No slice, or too many.
-    #[error("a cache of {slices} slices: from 1 to {SLICES_MAX} are possible")]
+    #[error("a cache cannot have {slices} slices: give 1 to {SLICES_MAX}")]
     Slices {
         /// What was asked for.
         slices: u32,
@@ -39,7 +39,7 @@ pub enum GeometryError {
         sets: u32,
     },
     /// Too many sets in all.
-    #[error("{slices} slices of {sets} sets: at most {SETS_MAX} sets are simulated")]
+    #[error("{slices} slices of {sets} sets are too many: at most {SETS_MAX} sets are simulated")]
     TooManySets {
         /// Slices asked for.
         slices: u32,
@@ -47,7 +47,7 @@ pub enum GeometryError {
         sets: u32,
     },
     /// No way, or too many.
-    #[error("a cache of {ways} ways: from 1 to {WAYS_MAX} are possible")]
+    #[error("a cache cannot have {ways} ways: give 1 to {WAYS_MAX}")]
     Ways {
         /// What was asked for.
         ways: u8,

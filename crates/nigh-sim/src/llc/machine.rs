@@ -45,9 +45,9 @@ struct RunningJob<'t> {
     job: Job<'t>,
     space: AddressSpace,
     clos: ClosId,
-    /// The access that comes next; past the last one, the end of the pass.
+    /// The index of the next access in the trace; the length of the trace at the end of a pass.
     position: usize,
-    /// The place of that access, computed in advance so that the host can prefetch the set.
+    /// The physical line of the access at `position`, computed in advance so that the host can prefetch its cache set.
     next_line: Option<PhysicalLine>,
     report: JobReport,
 }

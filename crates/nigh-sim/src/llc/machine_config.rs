@@ -57,13 +57,13 @@ impl MachineConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MachineError {
     /// No core, or too many.
-    #[error("a machine of {cores} cores: from 1 to {CORES_MAX} are possible")]
+    #[error("a machine cannot have {cores} cores: give 1 to {CORES_MAX}")]
     Cores {
         /// What was asked for.
         cores: u16,
     },
     /// Too many jobs.
-    #[error("{jobs} jobs: at most {JOBS_MAX} run in one simulation")]
+    #[error("{jobs} jobs are too many: at most {JOBS_MAX} run in one simulation")]
     TooManyJobs {
         /// What was asked for.
         jobs: usize,
@@ -108,7 +108,7 @@ pub enum MachineError {
         job: JobId,
     },
     /// Instructions that take no time would never let time pass.
-    #[error("base_cpi_milli is 0: no time would pass; give the thousandths of a cycle an instruction takes")]
+    #[error("base_cpi_milli is 0: no time would pass; give the thousandths of a cycle that an instruction takes")]
     NoTimePasses,
     /// An arrival that leaves no time for the job.
     #[error("job {job} arrives at {arrival}, later than {ARRIVAL_MAX}")]
@@ -133,7 +133,7 @@ pub enum MachineError {
     #[error(transparent)]
     Frames(#[from] OutOfFrames),
     /// The binder asked for an invalid mask or class.
-    #[error("job {job}: its policy asked for what the cache refuses: {reason}")]
+    #[error("the policy of job {job} asked for a mask or class that the cache rejects: {reason}")]
     Refused {
         /// Whose start or end it was.
         job: JobId,

@@ -10,7 +10,7 @@ use super::lanes::{self, LANES};
 /// How a set chooses its victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ReplacementPolicy {
-    /// The line used longest ago; exact.
+    /// Evicts the line used longest ago, exactly.
     #[default]
     Lru,
     /// A binary tree of bits that point away from recent use; the tree is padded to a power of two.
@@ -21,14 +21,14 @@ pub enum ReplacementPolicy {
 
 /// The state of one set and its transitions. Ways are bits of `allowed`, which is never empty.
 pub(super) trait Replacement {
-    /// What a set remembers.
+    /// The state of one set.
     type State: Copy;
 
     /// The state of an empty set.
     fn empty(&self) -> Self::State;
 
-    /// One access: `found` is the way that holds the line (or none), `vacant()` the ways that hold none. Gives the way
-    /// that holds the line now.
+    /// Serves one access: `found` is the way that holds the line (or none), `vacant()` the ways that hold no line. Returns
+    /// the way that holds the line now.
     fn serve(&self, state: &mut Self::State, found: u32, vacant: impl FnOnce() -> u32, allowed: u32) -> u32;
 }
 
@@ -38,7 +38,7 @@ pub(super) trait Replacement {
 /// could not be predicted, and a wrong prediction costs more than the extra work.
 pub(super) struct Lru<const ROWS: usize>;
 
-/// The rank's place in a key: above the 5 bits of the way.
+/// One rank in a key: the rank is stored above the 5 bits of the way's number.
 const RANK_UNIT: i16 = 32;
 
 impl<const ROWS: usize> Replacement for Lru<ROWS> {
@@ -66,7 +66,7 @@ impl<const ROWS: usize> Replacement for Lru<ROWS> {
     }
 }
 
-/// The way of `found` where there is one, else a vacant or an outlived one among `allowed`; `true` for a hit.
+/// The way in `found` if there is one, else a vacant way or the victim among `allowed`; `true` for a hit.
 #[inline]
 fn choose(found: u32, vacant: impl FnOnce() -> u32, allowed: u32, victim: impl FnOnce() -> u32) -> (u32, bool) {
     if found != 0 {
@@ -76,7 +76,7 @@ fn choose(found: u32, vacant: impl FnOnce() -> u32, allowed: u32, victim: impl F
     (if vacant != 0 { vacant.trailing_zeros() } else { victim() }, false)
 }
 
-/// One bit a node of a binary tree over the ways; node n has the children 2n and 2n+1, the root is 1. A set bit points
+/// One bit per node of a binary tree over the ways; node n has the children 2n and 2n+1, the root is 1. A set bit points
 /// to the right half as the next victim.
 pub(super) struct TreePlru {
     levels: u32,
@@ -102,7 +102,7 @@ impl TreePlru {
         }
     }
 
-    /// The way the bits point to; a half without an allowed way is passed by.
+    /// The way that the bits point to; a half without an allowed way is skipped.
     #[inline]
     fn victim(&self, bits: u32, allowed: u32) -> u32 {
         let (mut node, mut first) = (1, 0);
@@ -134,7 +134,7 @@ impl Replacement for TreePlru {
     }
 }
 
-/// Two bits a way, as two planes: 3 is the distant future, the victim; 0 the near one.
+/// Two bits per way, stored as two bit planes: 3 predicts reuse in the distant future (the victim), 0 in the near future.
 pub(super) struct Srrip;
 
 /// The re-reference prediction of every way, high and low bit.
@@ -145,7 +145,7 @@ pub(super) struct Predictions {
 }
 
 impl Predictions {
-    /// Ages the allowed ways until one of them is in the distant future; the lowest such way.
+    /// Ages the allowed ways until one of them is in the distant future. Returns the lowest such way.
     #[inline]
     fn victim(&mut self, allowed: u32) -> u32 {
         loop {

@@ -24,7 +24,7 @@ const STREAMS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ReplayTraceError {
     /// More pages than the simulated memory has frames.
-    #[error("the trace touches more than {FRAMES_MAX} pages, the simulated memory's; cut it")]
+    #[error("the trace touches more than {FRAMES_MAX} pages, the size of the simulated memory; shorten the trace")]
     TooManyPages,
     /// Too long to be kept in memory.
     #[error("the trace has more than {REPLAY_ACCESSES_MAX} accesses; sample its lines when recording or packing it")]

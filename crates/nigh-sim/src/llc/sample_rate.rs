@@ -23,7 +23,7 @@ pub struct SampleRate(u32);
 
 /// A rate that is no power of two, or too thin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("1 line in {0} cannot be kept: use a power of two from 1 to {SAMPLE_ONE_IN_MAX}")]
+#[error("1 cache line in {0} cannot be sampled: use a power of two from 1 to {SAMPLE_ONE_IN_MAX}")]
 pub struct SampleRateError(pub u32);
 
 impl SampleRate {

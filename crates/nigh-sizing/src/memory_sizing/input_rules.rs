@@ -121,7 +121,7 @@ impl InputRules {
         })
     }
 
-    /// An invocation with `named` objects and `arguments` made these calls. True if something was learned.
+    /// Learns from the calls of an invocation with `named` objects and `arguments`. True if something was learned.
     pub(super) fn learn(&mut self, named: &[NamedObject], arguments: &FeatureRow, calls: &[DataCallRecord]) -> bool {
         let mut learned = false;
         for path in input_paths(named, calls) {

@@ -27,16 +27,20 @@ pub enum MemorySizingError {
     #[error(transparent)]
     Model(#[from] ModelError),
     /// No document.
-    #[error("what is learned cannot be read or written: {0}")]
+    #[error("memory models cannot be read or written: {0}")]
     Document(#[from] serde_json::Error),
     /// A newer Nigh's.
-    #[error("what is learned has format {format}, this build reads {FORMAT}; the function is learned anew")]
+    #[error(
+        "the stored memory model has format {format}, and this build reads {FORMAT}; learning of the function starts anew"
+    )]
     OtherFormat {
         /// Its number.
         format: u32,
     },
     /// Damaged.
-    #[error("what is learned is damaged: more arguments are inputs than there can be; the function is learned anew")]
+    #[error(
+        "the stored memory model is damaged: it names more arguments as inputs than are possible; learning of the function starts anew"
+    )]
     Unsound,
     /// The rows are invalid.
     #[error(transparent)]
@@ -45,10 +49,12 @@ pub enum MemorySizingError {
     #[error(transparent)]
     Set(#[from] TrainingSetError),
     /// Nothing was learned.
-    #[error("nothing is learned of {0} yet: it must run, or be taught (`nigh learn import`)")]
+    #[error(
+        "the function {0} has no memory model or training rows yet: invoke it, or import a model (`nigh learn import`)"
+    )]
     Nothing(FunctionName),
     /// The node is ending, or a fit has failed.
-    #[error("models are not kept any more: the node is ending; ask again when it has started")]
+    #[error("models cannot be read or changed: the node is stopping; ask again when it has restarted")]
     Ended,
 }
 

@@ -32,10 +32,10 @@ const WORD_MAX: usize = 256;
 #[derive(Debug, Error)]
 pub enum FrameError {
     /// The frame is shorter or longer than its lengths say.
-    #[error("a frame is cut or too long")]
+    #[error("a frame is cut off or too long")]
     Length,
     /// A word is no text.
-    #[error("a frame's word is not UTF-8")]
+    #[error("a text in a frame is not UTF-8")]
     Word,
     /// The message is longer than the limit.
     #[error("a frame is larger than {0} bytes")]

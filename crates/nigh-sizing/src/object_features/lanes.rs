@@ -1,4 +1,4 @@
-//! Each namespace's parser process, and the rest that a namespace takes between two looks.
+//! Each namespace's parser process, and the pause of a namespace between two looks at objects.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use tokio::time::Instant;
 
 use super::parser_process::ParserProcess;
 
-/// Processes at a time; each is of another namespace.
+/// How many processes run at a time, each for another namespace.
 pub(super) const PROCESSES_MAX: usize = 4;
 /// How long a process is kept idle.
 const IDLE: Duration = Duration::from_secs(10);
-/// The rest of a namespace after its process was killed: at first, and at most.
+/// The pause of a namespace after its process was killed: the first, and the longest.
 const REST: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
-/// A namespace rests this many times the duration of its last look, so its looks take at most a fifth of one core.
+/// A namespace pauses for this many times the duration of its last look, so that its looks use at most a fifth of a core.
 const PACE: u32 = 4;
 
-/// A namespace's process and rest.
+/// A namespace's process and pause.
 #[derive(Default)]
 pub(super) struct Lane {
     /// The process, idle since the given time.
@@ -50,7 +50,7 @@ pub(super) fn make_room(lanes: &mut HashMap<Namespace, Lane>, busy: usize) {
 }
 
 impl Lane {
-    /// Takes the process of a look that has ended, and sets the rest.
+    /// Takes back the process after a look, and sets how long the namespace pauses.
     pub(super) fn look_ended(&mut self, ended: LookEnd) {
         let now = Instant::now();
         self.process = ended.process.filter(|process| !process.is_worn()).map(|process| (process, now));
@@ -70,7 +70,7 @@ impl Lane {
         if self.process.as_ref().is_some_and(|(_, since)| now.duration_since(*since) > IDLE) {
             self.process = None;
         }
-        // A lane outlives its rest, so that after repeated trouble the next rest is longer.
+        // A lane outlives its pause, so that after repeated trouble the next pause is longer.
         self.process.is_some() || self.rests_until.is_some_and(|until| now < until + REST_MAX)
     }
 }

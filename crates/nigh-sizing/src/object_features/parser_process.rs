@@ -40,7 +40,9 @@ pub struct ParserProgram {
 #[derive(Debug, Error)]
 pub enum ParserError {
     /// The process does not start.
-    #[error("{program}: {reason}; `make install` puts {PROGRAM} beside nigh, memory.features = \"off\" goes without")]
+    #[error(
+        "{program}: {reason}; `make install` puts {PROGRAM} beside nigh, or set memory.features = \"off\" to run without it"
+    )]
     Start {
         /// The program.
         program: PathBuf,
@@ -48,10 +50,10 @@ pub enum ParserError {
         reason: String,
     },
     /// The look took too long.
-    #[error("a look took longer than {LOOK_PATIENCE:?}")]
+    #[error("the parser did not answer within {LOOK_PATIENCE:?}")]
     Slow,
     /// The process has ended, or its pipe is broken.
-    #[error("the process has ended: {0}")]
+    #[error("the parser process has ended: {0}")]
     Ended(#[from] io::Error),
     /// The answer is invalid.
     #[error(transparent)]

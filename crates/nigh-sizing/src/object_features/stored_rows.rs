@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::known_objects::{KnownObject, KnownObjects, OBJECTS_MAX};
 
-/// Where they are kept.
+/// The registry table of the rows.
 const TABLE: &str = "object-features";
-/// The form that this build writes.
+/// The format that this build writes.
 const FORMAT: u32 = 1;
 /// Changes that wait to be written at most: those of every object that may be known, and as many that are gone.
 const CHANGES_MAX: usize = 2 * OBJECTS_MAX;
@@ -58,7 +58,7 @@ fn known_of(place: &str, document: &[u8]) -> Option<KnownObject> {
     (format == FORMAT).then(|| KnownObject { object, version, row: Arc::new(row) })
 }
 
-/// Brings what the registry has to `known`, as much as that takes; the rest is removed.
+/// Adds the registry's rows to `known` up to its limit, and removes the rest from the registry.
 ///
 /// # Errors
 /// If it cannot be read or written.
@@ -73,7 +73,7 @@ pub(super) async fn load(registry: &dyn Registry, known: &mut KnownObjects) -> R
     if removed.is_empty() { Ok(()) } else { registry.apply(TABLE, removed).await }
 }
 
-/// Writes what waits.
+/// Writes the waiting changes.
 ///
 /// # Errors
 /// If they cannot be written. They are lost then, and the objects are looked at again at their next read after a

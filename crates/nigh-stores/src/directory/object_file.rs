@@ -39,19 +39,19 @@ const FLAG_PAYLOAD_CRC: u16 = 1;
 pub enum FormatError {
     #[error("has {length} bytes, fewer than a footer; it was cut off")]
     Short { length: u64 },
-    #[error("does not end in an object's footer; it was cut off or is no object")]
+    #[error("does not end in an object's footer; it was cut off or is not an object")]
     Magic,
     #[error("has format version {found}, this build reads {VERSION}; start the newer nigh that wrote it")]
     Version { found: u16 },
     #[error("{part} does not match its checksum; the file is corrupt")]
     Checksum { part: &'static str },
-    #[error("the footer speaks of {told} bytes, the file has {length}; it was cut off or extended")]
+    #[error("the footer says {told} bytes, but the file has {length}; it was cut off or extended")]
     Length { told: u64, length: u64 },
     #[error("the metadata would have {length} bytes, more than {METADATA_MAX}")]
     MetadataTooLong { length: u64 },
     #[error("the metadata cannot be read: {reason}")]
     Metadata { reason: String },
-    #[error("holds the object {found:?}, which has another path")]
+    #[error("contains the object {found:?}, which belongs at another path")]
     WrongKey { found: String },
 }
 

@@ -58,7 +58,7 @@ pub enum ShadowError {
     /// Write the version through.
     #[error("this version cannot be a shadow: {0}; write it through")]
     Unfit(&'static str),
-    #[error("Swift has a newer version of Nigh's: {0}")]
+    #[error("Swift has a newer version that Nigh wrote: {0}")]
     Newer(ShadowConflict),
     /// Write the version under a conflict key.
     #[error("Swift has an outsider's object, which was not overwritten: {0}")]

@@ -111,7 +111,7 @@ impl Head {
     pub(super) fn decode(id: HistoryId, stored: &[u8]) -> Result<Self, ExecutionRowError> {
         let Format { format } = serde_json::from_slice(stored).map_err(|error| unreadable(id, error))?;
         if format > FORMAT {
-            return Err(unreadable(id, format!("its format is {format}, this build reads up to {FORMAT}")));
+            return Err(unreadable(id, format!("its format is {format}, and this build reads up to {FORMAT}")));
         }
         serde_json::from_slice(stored).map_err(|error| unreadable(id, error))
     }

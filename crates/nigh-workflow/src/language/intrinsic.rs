@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::chance::Chance;
 
-/// Items that a function may make.
+/// The most items of an array that a function may make.
 const ITEMS_MAX: usize = 1000;
 /// The longest text that Base64 and hashes take (Amazon States Language: 10,000 characters).
 const TEXT_MAX: usize = 10_000;
@@ -68,7 +68,7 @@ intrinsics! {
 }
 
 impl Intrinsic {
-    /// Its value for `arguments`, of which there are as many as it takes.
+    /// Calls the function. The caller has checked the number of `arguments`.
     pub(crate) fn call(self, arguments: &[Value], chance: &mut Chance) -> Result<Value, IntrinsicError> {
         let given = IntrinsicCall { name: self.name(), arguments };
         match self {
@@ -116,7 +116,7 @@ impl Intrinsic {
             }
             Self::StringSplit => {
                 let (text, separators) = (given.text(0)?, given.text(1)?);
-                // Each letter separates, and nothing lies between two that follow each other.
+                // Each letter is a separator, and empty parts between adjacent separators are left out.
                 let parts = text.split(|letter| separators.contains(letter)).filter(|part| !part.is_empty());
                 Ok(parts.map(Value::from).collect())
             }

@@ -106,7 +106,7 @@ impl Machine {
         let unreadable = |why: String| MachineError::Document(key.to_owned(), why);
         let Format { format } = serde_json::from_slice(stored).map_err(|error| unreadable(error.to_string()))?;
         if format > FORMAT {
-            return Err(unreadable(format!("its format is {format}, this build reads up to {FORMAT}")));
+            return Err(unreadable(format!("its format is {format}, and this build reads up to {FORMAT}")));
         }
         let document: Document = serde_json::from_slice(stored).map_err(|error| unreadable(error.to_string()))?;
         let definition = read(&document.definition).map_err(|problems| unreadable(problem_words(&problems)))?;

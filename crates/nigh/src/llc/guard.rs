@@ -33,25 +33,25 @@ With --act the guard needs the cache's classes to itself: it refuses where a nod
 set its llc.policy to off). Without, it only reports, beside whatever runs. Its groups are removed at the end."
 )]
 pub(crate) struct GuardArgs {
-    /// The service: a process, with its threads and descendants
+    /// The latency-critical service, as a process with its threads and descendants
     #[arg(long, value_name = "PID", conflicts_with = "cgroup")]
     pid: Option<u32>,
-    /// The service: a cgroup's folder
+    /// The latency-critical service, as the folder of a cgroup
     #[arg(long, value_name = "FOLDER")]
     cgroup: Option<PathBuf>,
-    /// Batch work to keep out of the service's ways: a process; may be repeated
+    /// A process of batch work to keep out of the service's cache ways; may be repeated
     #[arg(long, value_name = "PID")]
     batch_pid: Vec<u32>,
-    /// Batch work to keep out of the service's ways: a cgroup's folder; may be repeated
+    /// The folder of a cgroup of batch work to keep out of the service's cache ways; may be repeated
     #[arg(long, value_name = "FOLDER")]
     batch_cgroup: Vec<PathBuf>,
-    /// The latency that the percentile must stay below, in microseconds
+    /// The service's latency objective, in microseconds: the latency at --percentile must stay below it
     #[arg(long, value_name = "MICROSECONDS")]
     slo_us: u64,
-    /// Which percentile
+    /// The percentile of the service's latencies that --slo-us limits
     #[arg(long, default_value_t = 99.9)]
     percentile: f64,
-    /// A shell command that measures the service and prints latencies in microseconds, one a line; run once a window
+    /// A shell command that measures the service and prints latencies in microseconds, one per line; runs once per window
     #[arg(long, value_name = "COMMAND")]
     probe: Option<String>,
     /// A function of the node on this machine, whose handler times are the latencies
@@ -60,16 +60,16 @@ pub(crate) struct GuardArgs {
     /// A cumulative histogram that the service exports as Prometheus text: a file, or an http:// URL
     #[arg(long, value_name = "FILE|URL")]
     histogram: Option<String>,
-    /// Which histogram, if several are exported: NAME, or NAME{label="value"}
+    /// The histogram to read if the service exports several: NAME, or NAME{label="value"}
     #[arg(long, value_name = "NAME", requires = "histogram")]
     metric: Option<String>,
-    /// How long a window lasts, in seconds; a probe's window lasts as long as the probe runs
+    /// How long a measurement window lasts, in seconds; with --probe, a window lasts as long as the command runs
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     window_seconds: u64,
     /// Stop after this many windows [default: when interrupted]
     #[arg(long, value_name = "N")]
     windows: Option<u64>,
-    /// Change the partition [default: only report what would change]
+    /// Change the partition of the cache [default: only report what would change]
     #[arg(long)]
     act: bool,
 }

@@ -28,7 +28,7 @@ pub(crate) struct LearnArgs {
     /// A memory trace; @SIZE replaces the input size that the trace names; may be repeated
     #[arg(long = "trace", value_name = "FILE[@SIZE]", required_unless_present = "rows")]
     traces: Vec<String>,
-    /// A file with a JSON list of rows
+    /// A file with a JSON list of training rows
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
 }

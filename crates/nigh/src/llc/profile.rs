@@ -23,26 +23,26 @@ objects and write into a scratch store. The cache must be idle; invocations mean
 pub(crate) struct ProfileArgs {
     /// The function
     function: FunctionName,
-    /// An event to run it with; may be repeated
+    /// An event to run the function with; may be repeated
     #[arg(long = "event", value_name = "JSON")]
     events: Vec<String>,
-    /// A file of events, one JSON a line
+    /// A file with one event as JSON per line
     #[arg(long = "events", value_name = "FILE")]
     file: Option<PathBuf>,
     /// Generate inputs: png, wav, text or bytes; --event is then a template with {bucket} and {key}
     #[arg(long, value_name = "KIND", requires = "sizes", conflicts_with = "file")]
     generate: Option<SampleKind>,
-    /// The sizes of generated inputs: 100KiB,1MiB
+    /// The sizes of generated inputs, for example 100KiB,1MiB
     #[arg(long, value_name = "SIZES", value_delimiter = ',', requires = "generate")]
     sizes: Vec<ByteSize>,
     /// The bucket for generated inputs, if the function reads only that one [default: a new bucket]
     #[arg(long, value_name = "NAME", requires = "generate")]
     bucket: Option<BucketName>,
-    /// Which numbers of ways are tried
+    /// Which numbers of ways to try
     #[arg(long, value_enum, default_value_t = Form::Bisection)]
     form: Form,
-    /// Run it though its owner says that it is not idempotent (NIGH_IDEMPOTENT=false), or does not say so though it has
-    /// a way out to the network
+    /// Run the function even if its owner says that it is not idempotent (NIGH_IDEMPOTENT=false), or says nothing and the
+    /// function has an outbound network
     #[arg(long)]
     force: bool,
 }
@@ -51,7 +51,7 @@ pub(crate) struct ProfileArgs {
 enum Form {
     /// The whole cache, the fewest ways, then halves
     Bisection,
-    /// CASY's algorithm 1, its errors mended: one way fewer each time
+    /// CASY's algorithm 1 with its errors corrected: one way fewer each time
     Linear,
     /// CASY's algorithm 1 as printed
     Literal,

@@ -29,19 +29,19 @@ pub(crate) struct PolicyArgs {
     /// The weakest mode that a rule or a request may choose
     #[arg(long, value_name = "MODE")]
     floor: Option<WriteMode>,
-    /// Who writes to it
+    /// Who writes to the bucket
     #[arg(long)]
     access: Option<AccessArg>,
     /// Before each hit, ask the store whether the cached copy is the newest
     #[arg(long)]
     revalidate: Option<bool>,
-    /// Another mode for keys that begin with PREFIX; may be repeated; all earlier rules are removed
+    /// Another write mode for keys that begin with PREFIX; may be repeated; replaces all rules that the bucket had
     #[arg(long = "rule", value_name = "PREFIX=MODE")]
     rules: Vec<PrefixRule>,
-    /// Another mode for objects with this tag; may be repeated; all earlier rules are removed
+    /// Another write mode for objects with this tag; may be repeated; replaces all rules that the bucket had
     #[arg(long = "tag-rule", value_name = "TAG:VALUE=MODE")]
     tag_rules: Vec<TagRule>,
-    /// Start from the default policy
+    /// Start from the default policy instead of the bucket's
     #[arg(long)]
     reset: bool,
 }

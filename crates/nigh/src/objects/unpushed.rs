@@ -23,7 +23,7 @@ elsewhere, copy it first (nigh objects cp): it is read here until it is dropped.
 pub(crate) struct UnpushedArgs {
     /// nigh://bucket/prefix, or nigh://bucket/key with --drop [default: all buckets]
     address: Option<ObjectAddress>,
-    /// Drop the last write of the object for good, though it was acknowledged
+    /// Drop the last write of the object for good, although it was acknowledged
     #[arg(long, requires = "address")]
     drop: bool,
 }

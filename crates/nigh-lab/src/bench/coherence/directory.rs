@@ -1,4 +1,5 @@
-//! What an object takes in a home's directory, its name apart, among a million and ten.
+//! Measures how much memory a home's directory needs per object, without the object's name, with a million and with ten
+//! million objects.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +12,16 @@ use crate::bench::memory::own_memory;
 #[derive(Debug, Serialize)]
 pub(super) struct DirectoryRow {
     pub(super) objects: u64,
-    /// Of the process's own memory, without the eight bytes of the name.
+    /// Bytes of the process's own memory per object, without the eight bytes of the object's name.
     pub(super) bytes_per_object: f64,
     pub(super) fill_seconds: f64,
 }
 
-/// The heap gives pages back a moment after it could.
+/// How long to wait until the heap has returned its free pages to the system.
 const SETTLES: Duration = Duration::from_millis(300);
 
 pub(super) fn run(sizes: &[u64]) -> Result<Vec<DirectoryRow>, LabError> {
-    // None is dropped before all are measured.
+    // No home is dropped before all are measured: freed memory would falsify the later measurements.
     let mut homes = Vec::new();
     sizes.iter().map(|objects| row(*objects, &mut homes)).collect()
 }
@@ -31,7 +32,7 @@ fn row(objects: u64, homes: &mut Vec<DrivenHome<u64>>) -> Result<DirectoryRow, L
     let begun = Instant::now();
     let mut asked: DrivenHome<u64> = DrivenHome::new();
     for object in 0..objects {
-        // Two nodes have each, as the home thinks.
+        // Each object gets two sharers.
         asked.fetch(object as u32 % NODES, &object);
         asked.fetch((object as u32 + 1) % NODES, &object);
     }

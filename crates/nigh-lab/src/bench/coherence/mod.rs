@@ -1,8 +1,8 @@
-//! What the coherence protocol's machines take: steps of one home, its directory's memory, a hit at a node, and a placement
-//! by the scheduler over a thousand nodes and ten million objects.
+//! What the state machines of the coherence protocol cost: steps of one home, its directory's memory, a hit at a node, and a
+//! placement by the scheduler over a thousand nodes and ten million objects.
 //!
-//! The machines alone, on one processor: no network, no ledger, no bytes. Times are the processor's for this thread, so that
-//! what else the machine does is in none of them but by its caches. Beside each figure stands what bounds it: an object
+//! The state machines run alone, on one processor: no network, no ledger, no object bytes. Times are CPU times of this
+//! thread, so that other programs affect them only through the processor's caches. Beside each figure stands what bounds it: an object
 //! drawn from millions is in no cache of the processor, and an access to memory takes 80 to 100 ns.
 
 mod decision;
@@ -25,10 +25,10 @@ use crate::instrument::machine::Machine;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct CoherenceLength {
-    /// Rounds of each measurement; the median is told
+    /// How many rounds each measurement has; the report shows their median
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
-    /// Objects of the largest measurements; the others have a tenth of them
+    /// How many objects the largest measurements use; the others use a tenth
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(10_000..=40_000_000))]
     objects: u64,
 }
@@ -54,7 +54,7 @@ pub(super) struct CoherenceReport {
 pub(super) fn run(length: &CoherenceLength, machine: Machine) -> Result<CoherenceReport, LabError> {
     let (many, fewer) = (length.objects, length.objects / 10);
     let length = Length { rounds: length.rounds as usize, operations: (many / 10).clamp(1_000, 1_000_000) as usize };
-    // First: what the others give back to the heap would be used again and not be seen.
+    // This must run first: it would reuse memory that the others have freed, and not count it.
     let directory = directory::run(&[fewer, many])?;
     let steps = home_steps::run(&[1_000, fewer, many], length)?;
     let decisions = decision::run(many, length.rounds);

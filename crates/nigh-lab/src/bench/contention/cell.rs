@@ -107,7 +107,7 @@ impl FromStr for Cell {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let shape = || {
             format!(
-                "{text:?} is no cell; write nodes, memory, functions and callers: 1,2GiB,3,16 or 1,2GiB,3,16,{MIXED}"
+                "{text:?} is not a cell; write nodes, memory, functions and callers: 1,2GiB,3,16 or 1,2GiB,3,16,{MIXED}"
             )
         };
         let mut parts: Vec<&str> = text.split(',').map(str::trim).collect();

@@ -67,16 +67,18 @@ cold_per_invocation
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ContentionArgs {
-    /// Measured seconds of each cell [default: 10; 6 with --quick]
+    /// How long each cell of the grid is measured, in seconds [default: 10; 6 with --quick]
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
-    /// Only this cell: memory of each node, callers that keep to a function or are mixed; may be given often
+    /// Only this cell of the grid; MEMORY is of each node; with `mixed`, a caller invokes all functions instead of one; may
+    /// be repeated
     #[arg(long, value_name = "NODES,MEMORY,FUNCTIONS,CALLERS[,mixed]", conflicts_with = "quick")]
     cell: Vec<Cell>,
-    /// One node with room for 8 sandboxes: 3 functions, 3 to 64 callers
+    /// Measure only one node with room for 8 sandboxes: 3 functions, 3 to 64 callers
     #[arg(long)]
     quick: bool,
-    /// Keeps what is done in this file, so that a run that is cut off goes on [default for the whole grid: in the cache]
+    /// The progress file: stores finished parts, so that an interrupted run resumes [default for the whole grid: in the
+    /// cache folder]
     #[arg(long, value_name = "FILE")]
     progress: Option<PathBuf>,
 }
@@ -87,7 +89,7 @@ const SECONDS_MAX: f64 = 3600.0;
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (SECONDS_MIN..=SECONDS_MAX).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("expected seconds, {SECONDS_MIN} to {SECONDS_MAX}")),
+        _ => Err(format!("expected {SECONDS_MIN} to {SECONDS_MAX} seconds")),
     }
 }
 

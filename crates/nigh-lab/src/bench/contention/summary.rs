@@ -1,4 +1,4 @@
-//! What all cells together say, and what is asked of that. Pure.
+//! Computes the figures of all cells together, and compares them with their targets. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,30 @@ use crate::bench::RatioTarget;
 const WORST_SHARE: &str = "worst_share_of_best";
 const COLD_BELOW_ROOM: &str = "cold_per_invocation_below_room";
 const COLD: &str = "cold_per_invocation";
-/// The best of a group, and what is told of a share, have at least so many callers: the throughput of one is its schedule's.
+/// The least number of callers of a row that may be the best of its group or gets a share: the throughput of one caller is
+/// decided by its schedule.
 const CALLERS_MIN: u32 = 2;
 
 pub(super) fn asked() -> BTreeMap<&'static str, RatioTarget> {
     BTreeMap::from([(WORST_SHARE, RatioTarget::AtLeast(0.9)), (COLD_BELOW_ROOM, RatioTarget::AtMost(0.01))])
 }
 
-/// The throughput of each row over what it could have been: the best throughput of its group (the rows that differ from it
-/// in nothing but callers, two or more), or what its callers offer, if that is less. None for a row of one caller.
+/// The throughput of each row, divided by the throughput that was possible: the best of its group (the rows that differ
+/// only in the number of callers, and have at least two), or the rate that its callers offer, if that is less. None for a
+/// row with one caller.
 pub(super) fn shares_of_best(rows: &[Row]) -> Vec<Option<f64>> {
     let counts = |row: &&Row| row.cell.callers >= CALLERS_MIN;
     let share = |row: &Row| {
         let group = rows.iter().filter(counts).filter(|other| other.cell.is_in_group_of(&row.cell));
         let best = group.map(|other| other.throughput_per_s).fold(0.0, f64::max);
         let possible = best.min(row.offered_per_s);
-        // Where no cell of the group has answered, none is worse than another; `throughput_per_s` says it.
+        // If no cell of the group answered a call, no cell is worse than another; `throughput_per_s` shows that.
         (counts(&row) && possible > 0.0).then(|| row.throughput_per_s / possible)
     };
     rows.iter().map(share).collect()
 }
 
-/// The figures by name; without those that no row tells.
+/// The figures by name, without those that no row gives.
 pub(super) fn summary(rows: &[Row]) -> BTreeMap<&'static str, f64> {
     let cold = |row: &Row| row.cold_per_invocation;
     let worst_cold = |rows: &mut dyn Iterator<Item = &Row>| rows.map(cold).reduce(f64::max);

@@ -123,13 +123,13 @@ const GROUPS: [Group; 8] = [
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ObjectsLength {
-    /// Rounds of each measurement; all that are compared take turns within a round
+    /// How many rounds each measurement has; the compared systems take turns within a round
     #[arg(long, default_value_t = 15)]
     rounds: usize,
-    /// Two rounds of few calls, to see that it runs
+    /// Run only two rounds of few calls, to test that the benchmark works
     #[arg(long)]
     quick: bool,
-    /// A folder on the disk that the stores are to have [default: the folder of temporary files]
+    /// A folder on the disk that the stores should use [default: the folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }

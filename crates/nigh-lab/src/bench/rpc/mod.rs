@@ -56,7 +56,7 @@ static READ: Method = Method { number: 1, name: "read", head_max: 8, body_max: 0
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct RpcLength {
-    /// Rounds of each measurement; nigh-rpc and its bare peer take turns
+    /// How many rounds each measurement has; nigh-rpc and its bare peer take turns
     #[arg(long, default_value_t = 25)]
     rounds: usize,
 }

@@ -33,13 +33,13 @@ pub(super) const RESULT: &str = "result.json";
 /// What `nigh experiment all` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct AllArgs {
-    /// The folder that gets a folder for each experiment [default: experiments]
+    /// The folder in which each experiment has its folder of results [default: experiments]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// The short form of each, in minutes instead of an hour; not over what is stored
+    /// Run the short form of each experiment: takes minutes instead of an hour; needs --out, to keep the stored results
     #[arg(long, requires = "out")]
     quick: bool,
-    /// Only these (names of folders in experiments/)
+    /// Only these experiments (names of folders in experiments/)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
     /// Store results although the tree has uncommitted changes; the results say so
@@ -56,7 +56,7 @@ pub(super) struct ReportArgs {
     /// Write the page to this file
     #[arg(long, value_name = "FILE")]
     html: PathBuf,
-    /// The folder of the results
+    /// The folder with the results that `nigh experiment all` stored
     #[arg(long, value_name = "FOLDER", default_value = STORED)]
     results: PathBuf,
 }

@@ -45,13 +45,13 @@ const SHARERS: &str = "sharers";
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ClusterFaultsArgs {
-    /// How many faults strike
+    /// How many faults to inject
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     faults: u32,
-    /// Decides which faults strike, and what clients do
+    /// The random seed, which decides the injected faults and what clients do
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Keeps what is done in this file, so that a run that is cut off goes on
+    /// The progress file: stores finished parts, so that an interrupted run resumes
     #[arg(long, value_name = "FILE")]
     progress: Option<PathBuf>,
 }

@@ -52,19 +52,19 @@ enum Store {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct CrashArgs {
-    /// How often the node is killed
+    /// How many times the node is killed
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     kills: u32,
-    /// The longest load before a kill; the moment is drawn
+    /// The longest time from the start of the load to a kill, in seconds; the time of each kill is random
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
     seconds: f64,
     /// The store behind the node
     #[arg(long, value_enum, default_value_t = Store::Directory)]
     store: Store,
-    /// Decides what clients do, and when the node is killed
+    /// The random seed, which decides what clients do and when the node is killed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Keeps what is done in this file, so that a run that is cut off goes on
+    /// The progress file: stores finished parts, so that an interrupted run resumes
     #[arg(long, value_name = "FILE")]
     progress: Option<PathBuf>,
 }

@@ -31,7 +31,7 @@ const COLUMNS: Columns = Columns(
 /// What `nigh experiment eviction` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct EvictionArgs {
-    /// Seeds of the made-up requests; each makes a day, and the report has the means
+    /// How many random seeds; each gives one day of generated requests, and the report shows the means
     #[arg(long, default_value_t = 3)]
     seeds: u64,
 }

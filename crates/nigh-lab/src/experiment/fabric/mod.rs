@@ -33,7 +33,7 @@ const SEED: u64 = 1;
 /// What `nigh experiment fabric` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct FabricArgs {
-    /// Seconds instead of half a minute: few runs, a coarse fit
+    /// Do only few runs and a coarse fit: takes seconds instead of half a minute
     #[arg(long)]
     quick: bool,
     /// Write the page with the charts to this file

@@ -113,8 +113,8 @@ pub(super) fn over_predictions(errors: &[ErrorCount]) -> Vec<Value> {
     SHOWN.iter().filter_map(of_model).collect()
 }
 
-/// After how many rows a half, three in four and 95 % of the functions mature, by model; null if they need more than were tried.
-/// `functions` counts those that have matured, by rows.
+/// For each model, the number of training rows after which 50 %, 75 % and 95 % of the functions are mature; null if they need
+/// more rows than were tried. The JSON field `functions` has the number of mature functions after each number of rows.
 pub(super) fn maturation(scores: &[FunctionScore], functions: usize) -> Vec<Value> {
     let mut by_model = BTreeMap::<&str, Vec<usize>>::new();
     for score in scores.iter().filter(|score| score.interval_mb == 16) {

@@ -48,10 +48,10 @@ const WEKA_CURVE: &[&str] = &["J48"];
 /// What `nigh experiment learn` takes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LearnArgs {
-    /// The folder of the data set: one CSV file a function
+    /// The folder with the data set: one CSV file per function
     #[arg(long, default_value = "data/function-memory")]
     data: PathBuf,
-    /// 16 MB intervals alone, one shuffle, and of WEKA J48 alone
+    /// Run only 16 MB intervals, one shuffle, and of WEKA's algorithms only J48
     #[arg(long)]
     quick: bool,
     /// Write the page with the charts to this file

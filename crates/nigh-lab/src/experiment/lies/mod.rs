@@ -45,7 +45,7 @@ const FUNCTIONS_MB: u64 = 5 * LIAR_MB;
 const CACHE_MB: u64 = 64;
 const LIAR_CLIENTS: usize = 2;
 const TIMEOUT_S: u64 = 20;
-/// How long each lie lasts by default.
+/// How long each lie lasts by default, in seconds.
 const SECONDS: f64 = 5.0;
 /// An honest invocation is late if it takes longer than the greater of these: an amount, and a multiple of the median beside an
 /// honest neighbour.
@@ -63,7 +63,7 @@ const COLUMNS: Columns = Columns(
 /// What `nigh experiment lies` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct LiesArgs {
-    /// How long each lie lasts
+    /// How long each lie lasts, in seconds
     #[arg(long, default_value_t = SECONDS, value_name = "S")]
     seconds: f64,
 }

@@ -35,10 +35,10 @@ const INPUTS: [&str; 4] = ["effect-26m", "blur-1.4m", "speech-79m", "resize-61m"
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ContentionArgs {
-    /// The first tenth of each recording, twice
+    /// Simulate only the first tenth of each recording, with fewer repetitions
     #[arg(long)]
     quick: bool,
-    /// Run the four on this machine too, on real inputs (`make deps`); takes about two minutes
+    /// Also run the four functions on this machine, on real inputs (`make deps`); takes about two minutes
     #[arg(long)]
     real: bool,
     #[command(flatten)]

@@ -30,7 +30,7 @@ pub(crate) struct PageArgs {
 /// Options of an experiment with a short form.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct WaysArgs {
-    /// Only inputs recorded whole, which are small
+    /// Only inputs whose runs were recorded from start to end, which are small
     #[arg(long)]
     quick: bool,
     #[command(flatten)]

@@ -47,10 +47,11 @@ pub(super) struct LlcTailArgs {
     /// Write the page with the charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Few loads and partitions, short points: seconds instead of minutes
+    /// Simulate only few loads and partitions, each for a short time: takes seconds instead of minutes
     #[arg(long)]
     quick: bool,
-    /// Keeps what is done in this file, so that a run that is cut off goes on; beside the page if that is written
+    /// The progress file: stores finished parts, so that an interrupted run resumes [default: beside the page of --html, if
+    /// that is given]
     #[arg(long, value_name = "FILE")]
     progress: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! What the store and the training job ask of the last level: their own code runs under the recorder, and a core's private
-//! caches take out what never gets there.
+//! The accesses of the store and the training job to the last-level cache: their own code runs under the recorder, and a
+//! simulation of a core's private caches removes the accesses that those serve.
 //!
 //! The store is recorded over its whole size, however large, then given up; only the lines of its requests are kept. One
 //! training thread is recorded; on the machine every thread runs its steps from another one on, over velocities of its own.
@@ -13,7 +13,7 @@ use super::touch::{Recorder, Region, Run};
 use super::training_job::{DIGIT_BYTES, Digits, Network, Trainer};
 use crate::LabError;
 
-/// Requests before those kept: the private caches fill.
+/// Requests that run before the recorded ones, to fill the private caches.
 const WARMING_REQUESTS: usize = 100_000;
 const WARMING_STEPS: usize = 2;
 const PAGE_BYTES: u64 = PAGE_LINES as u64 * LINE_BYTES;
@@ -28,11 +28,11 @@ const fn pages(bytes: u64) -> u32 {
 
 pub(super) struct ServiceStream {
     pub(super) pages: u32,
-    /// By request: where its lines begin in `lines`; one more at the end.
+    /// For each request, the index in `lines` at which its lines begin; the last entry is the length of `lines`.
     starts: Vec<u32>,
-    /// Line numbers of the store that the private caches do not hold.
+    /// Numbers of the store's cache lines that requests read and the private caches do not hold.
     lines: Vec<u32>,
-    /// By request: how many lines they hold.
+    /// For each request, how many of its lines the private caches hold.
     near: Vec<u8>,
 }
 
@@ -82,14 +82,14 @@ impl ServiceStream {
     }
 }
 
-/// Neighbouring lines of the training job, with what the private caches lack of them.
+/// Adjacent cache lines that the training job reads, and which of them the private caches lack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrainingRun {
-    /// The first line in the shared arrays, or in the thread's own.
+    /// The index of the first line in the shared arrays, or in the thread's own arrays.
     pub(super) first_line: u32,
     /// Whether the array is the thread's own.
     pub(super) own: bool,
-    /// Bit i: line i goes on to the last level.
+    /// Bit i is set if the access to line i reaches the last-level cache.
     pub(super) far: u64,
     pub(super) store: bool,
     pub(super) multiply_adds: u32,

@@ -56,20 +56,21 @@ const QUICK_INPUT_BYTES: u64 = 300_000;
 /// What `nigh experiment macro` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct MacroArgs {
-    /// Tenants, each with one function: 8 and 24 in OFC's paper
+    /// How many tenants, each with one function; OFC's paper has 8 and 24
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=96))]
     tenants: u16,
-    /// What they book: 2 GB, the most ever used, or 1.7 times that
+    /// How much memory tenants book: naive (2 GB), advanced (the most that the function ever used), or normal (1.7 times
+    /// advanced)
     // A text, as the option of this name that all commands have; here there is no namespace to choose.
     #[arg(long, default_value = "normal", value_parser = ["naive", "advanced", "normal"])]
     profile: String,
-    /// How long the load is, for each side
+    /// How long the load of each contender lasts, in minutes
     #[arg(long, default_value_t = 3.0, value_name = "MINUTES")]
     minutes: f64,
-    /// Seconds between two invocations of a tenant, in the mean; a minute in the paper
+    /// Mean time between two invocations of a tenant, in seconds; OFC's paper has a minute
     #[arg(long, default_value_t = 5.0, value_name = "S")]
     interval: f64,
-    /// Three tenants for some seconds
+    /// Run only three tenants for some seconds
     #[arg(long)]
     quick: bool,
     #[command(flatten)]

@@ -29,13 +29,13 @@ const BUCKET: &str = "outside";
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct OutsideArgs {
-    /// How long each store and mode is raced
+    /// How long each pair of store and write mode is raced, in seconds
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
     seconds: f64,
-    /// These rows alone, by words that all stand in their names: `shadow`, `minio events`; several with commas between
+    /// Only the rows whose name contains all of these words: `shadow`, `minio events`; separate several with commas
     #[arg(long, value_name = "WORDS", value_delimiter = ',')]
     only: Vec<String>,
-    /// Decides what clients do
+    /// The random seed, which decides what clients do
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

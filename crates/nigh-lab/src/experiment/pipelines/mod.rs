@@ -32,16 +32,16 @@ const QUICK_ROUNDS: usize = 1;
 /// What `nigh experiment pipelines` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct PipelinesArgs {
-    /// So many runs of each application and size in each scenario
+    /// How many runs of each application and size in each scenario
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: u8,
     /// Only these applications
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
-    /// Only inputs of these sizes, as their application.toml calls them
+    /// Only inputs of these sizes, by their names in application.toml
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     sizes: Vec<String>,
-    /// The smallest inputs, one round: seconds instead of minutes
+    /// Run only the smallest inputs and one round: takes seconds instead of minutes
     #[arg(long)]
     quick: bool,
     #[command(flatten)]

@@ -35,7 +35,7 @@ const COLUMNS: Columns = Columns(
 /// What `nigh experiment prewarm` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct PrewarmArgs {
-    /// So many minutes of the day
+    /// How many minutes of each recorded day to replay
     #[arg(long, default_value_t = 1440)]
     minutes: usize,
 }

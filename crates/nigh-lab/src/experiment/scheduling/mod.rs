@@ -37,13 +37,13 @@ const QUICK_SECONDS: u64 = 5;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct SchedulingArgs {
-    /// Invocations by the minute, a line a function
+    /// A file of recorded invocations: counts per minute, one line per function
     #[arg(long, value_name = "FILE", default_value = recorded_invocations::STORED)]
     trace: PathBuf,
-    /// Times and memory of the same functions
+    /// A file with run times and memory of the same functions
     #[arg(long, value_name = "FILE", default_value = recorded_runs::STORED)]
     runs: PathBuf,
-    /// Seconds instead of minutes: small clusters, short loads
+    /// Play only small clusters and short loads: takes seconds instead of minutes
     #[arg(long)]
     quick: bool,
     /// Play only these weightings

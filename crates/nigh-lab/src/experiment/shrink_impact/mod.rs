@@ -71,10 +71,10 @@ const BESIDE: &str = " (all before it: {overhead_before:%.2}; OFC: up to {ofc_ov
 /// What `nigh experiment shrink-impact` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ShrinkImpactArgs {
-    /// Rounds of each size: every scenario once a round
+    /// How many rounds each size has; each round runs every scenario once
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
-    /// Two sizes, three rounds
+    /// Run only two sizes and three rounds
     #[arg(long)]
     quick: bool,
 }

@@ -36,13 +36,13 @@ const ROUNDS_MAX: usize = 40;
 /// What `nigh experiment single` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct SingleArgs {
-    /// Begin no further round of a function and size after so many seconds
+    /// Start no further round of a function and size after this many seconds
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// At least so many rounds of each function and size
+    /// The least number of rounds of each function and size
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=40))]
     rounds: u8,
-    /// Two functions, two sizes, two rounds: seconds instead of minutes
+    /// Run only two functions, two sizes and two rounds: takes seconds instead of minutes
     #[arg(long)]
     quick: bool,
     /// Only these functions

@@ -30,25 +30,25 @@ const DETAILS_MAX: usize = 20;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct StormArgs {
-    /// How many storms; each is decided by its seed
+    /// How many storms to play; its seed decides everything in a storm
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     seeds: u64,
-    /// The first seed
+    /// The seed of the first storm
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Play this one storm, and with --trace tell every event of it; one that breaks something is made small first
+    /// Play only the storm of this seed
     #[arg(long, conflicts_with_all = ["seeds", "from", "weakened"])]
     seed: Option<u64>,
-    /// Tell every event of --seed
+    /// Print every event of the storm of --seed; if it breaks a promise, first remove the faults that are not needed
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// Play --seed without this rule or duty
+    /// Play the storm of --seed with this rule or duty left out
     #[arg(long, requires = "seed", value_name = "RULE")]
     without: Option<String>,
-    /// Leave out each rule and each duty in turn, and count the seeds until that is missed
+    /// Leave out each rule and each duty in turn, and count the storms until one breaks a promise
     #[arg(long, conflicts_with = "from")]
     weakened: bool,
-    /// Keeps what is done in this file, so that a run that is cut off goes on
+    /// The progress file: stores finished parts, so that an interrupted run resumes
     #[arg(long, value_name = "FILE")]
     progress: Option<PathBuf>,
 }

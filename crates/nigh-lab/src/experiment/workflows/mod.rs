@@ -47,16 +47,16 @@ struct StageInvocation {
 /// What `nigh experiment workflows` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct WorkflowsArgs {
-    /// So many runs of each workflow on each side
+    /// How many runs of each workflow on each contender
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: u8,
     /// Only these workflows; `remote-hit` is the scenario of single functions
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
-    /// Two workflows, one round: to see that it runs
+    /// Run only two workflows and one round, to test that the experiment works
     #[arg(long)]
     quick: bool,
-    /// Keep finished parts in this file, so that a run that was cut off goes on
+    /// The progress file: stores finished parts, so that an interrupted run resumes
     #[arg(long, value_name = "FILE")]
     progress: Option<PathBuf>,
 }

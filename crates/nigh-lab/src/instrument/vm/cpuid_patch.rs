@@ -13,8 +13,8 @@ use nigh_llc::resctrl::emulator::{CacheConfig, MachineConfig};
 
 use super::VmError;
 
-/// The leaves of `machine`'s processor, each either added to what the real one says or in its place. What only other
-/// makers' processors have is left out.
+/// The leaves of `machine`'s processor. Each is either added to the answer of the real processor or replaces it. Features
+/// that only processors of other vendors have are left out.
 fn leaves(machine: &MachineConfig) -> Vec<Leaf> {
     const RDT_MONITORING: u32 = 1 << 12;
     const RDT_ALLOCATION: u32 = 1 << 15;

@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum VmError {
     /// A program or kernel is not on this machine.
-    #[error("{what} is not here; {hint}")]
+    #[error("{what} is missing on this machine; {hint}")]
     Missing {
         /// What is missing.
         what: String,

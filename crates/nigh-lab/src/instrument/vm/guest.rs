@@ -1,7 +1,7 @@
-//! One boot: a patched kernel, an initrd with the programs it is to run, QEMU, and how the command ended.
+//! Boots a virtual machine once: a patched kernel and an initrd with programs, under QEMU; and reports how the command ended.
 //!
-//! The guest has two sockets of one CPU each, hence two last-level caches. Its kernel's words go to the first serial
-//! line with the command's standard error, the command's standard output and its exit code to the second. It mounts
+//! The guest has two sockets of one CPU each, hence two last-level caches. The first serial line
+//! carries the kernel's console and the command's standard error; the second carries its standard output and exit code. It mounts
 //! proc, sysfs, devtmpfs, tmpfs and cgroup v2; resctrl is left to the command. It has no disk and no network.
 //! Nothing outlives the call: the machine ends with its command, at the time limit, and with the thread that booted it.
 
@@ -21,19 +21,19 @@ const HINT: &str = "run scripts/install-vm.sh as root (Debian: qemu-system-x86 b
 const CPU: &str = "max,vendor=GenuineIntel,family=6,model=106,stepping=6,level=22";
 const KERNEL_ARGUMENTS: &str =
     "console=ttyS0 quiet oops=panic panic=-1 nokaslr mitigations=off no_timer_check cryptomgr.notests rdinit=/init";
-/// Where the guest's programs stand.
+/// The folder of the guest's programs.
 const PROGRAMS: &str = "/nigh";
-/// Where the root is built that the guest works in.
+/// The folder in which the guest's root is built.
 const NEW_ROOT: &str = "/new-root";
-/// Before the exit code, on a line of its own behind the output.
+/// Begins the line with the exit code, after the output.
 const END_MARK: &str = "\nnigh-guest-ended ";
-/// The same as the shell's `printf` takes it.
+/// `END_MARK` as an argument of the shell's `printf`.
 const END_MARK_PRINTED: &str = "\\nnigh-guest-ended ";
-/// What a guest has where nobody says otherwise.
+/// The default memory of a guest.
 const MEMORY_MIB: u32 = 512;
-/// What is read of the command's output; what is beyond makes the boot fail.
+/// The longest output of the command; a longer one makes the boot fail.
 const OUTPUT_MAX_BYTES: u64 = 16 << 20;
-/// What is shown of the console and of an output without end.
+/// How many bytes of the end of the console, and of an output without an exit code, an error shows.
 const LAST_WORDS_BYTES: usize = 3000;
 const POLL: Duration = Duration::from_millis(20);
 
@@ -57,7 +57,7 @@ pub struct GuestEnd {
 }
 
 impl Guest {
-    /// A guest that will run `command`, a line for its shell, in the folder of its programs.
+    /// A guest that will run `command`, a shell command, in the folder of its programs.
     ///
     /// # Errors
     /// `Missing` if there is no static busybox.
@@ -88,7 +88,7 @@ impl Guest {
         Ok(Self { initrd, command: command.to_owned(), memory_mib: MEMORY_MIB })
     }
 
-    /// Gives it the host's program `host` with its libraries, by its file name, among its programs.
+    /// Adds the host's program `host` and its libraries to the guest's programs, by its file name.
     ///
     /// # Errors
     /// If it or one of its libraries cannot be read.
@@ -98,7 +98,7 @@ impl Guest {
         Ok(self)
     }
 
-    /// Gives it the host's program `host` with its libraries, where it stands on the host.
+    /// Adds the host's program `host` and its libraries to the guest, at the same path as on the host.
     ///
     /// # Errors
     /// If it or one of its libraries cannot be read.
@@ -107,14 +107,14 @@ impl Guest {
         Ok(self)
     }
 
-    /// Gives it the file `name` beside its programs.
+    /// Adds the file `name` to the folder of the guest's programs.
     #[must_use]
     pub fn with_file(mut self, name: &str, content: &[u8]) -> Self {
         self.initrd.add(&format!("{PROGRAMS}/{name}"), Kind::File, content);
         self
     }
 
-    /// Gives it so much memory, in MiB: its programs take theirs twice over.
+    /// Sets the guest's memory, in MiB; its programs need their size twice.
     #[must_use]
     pub const fn with_memory(mut self, mib: u32) -> Self {
         self.memory_mib = mib;
@@ -196,7 +196,7 @@ fn split_end(said: &str) -> Option<(&str, i32)> {
     Some((output, code.trim().parse().ok()?))
 }
 
-/// The end of what a file of the guest's words holds.
+/// The last bytes of a file with the guest's output.
 fn last_words(path: &Path) -> String {
     let said = read_at_most(path, OUTPUT_MAX_BYTES).unwrap_or_default();
     said[said.floor_char_boundary(said.len().saturating_sub(LAST_WORDS_BYTES))..].to_owned()
@@ -208,7 +208,7 @@ fn read_at_most(path: &Path, limit: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A running QEMU; dropped, it is killed.
+/// A running QEMU, which is killed when this is dropped.
 struct Machine(Child);
 
 impl Machine {
@@ -233,7 +233,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Gone already is what is wanted.
+        // An error means that it has ended already, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -44,16 +44,16 @@ const COLUMNS: Columns =
 /// What `nigh profile memory` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct MemoryArgs {
-    /// Only these functions of `functions/`
+    /// Only these functions (names of folders in `functions/`)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     functions: Vec<String>,
-    /// Invocations of each function
+    /// How many invocations of each function to record
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=i64::from(ROWS_MAX)))]
     rows: u32,
-    /// Decides inputs and arguments
+    /// The random seed, which decides inputs and arguments
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder of the rows, one CSV file a function; a recording that is there continues
+    /// The folder for the training rows, one CSV file per function; continues recordings in it that have fewer rows
     #[arg(long, default_value = "data/function-memory")]
     out: PathBuf,
 }

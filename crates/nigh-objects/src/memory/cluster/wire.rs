@@ -308,8 +308,10 @@ pub(super) fn encode(head: &impl Serialize) -> Result<Vec<u8>, String> {
 pub(super) fn decode<T: DeserializeOwned>(head: &[u8]) -> Result<T, String> {
     match head.split_first() {
         Some((&FORMAT, rest)) => rmp_serde::from_slice(rest).map_err(|error| error.to_string()),
-        Some((other, _)) => Err(format!("a head of form {other}, where {FORMAT} is known: both need the same Nigh")),
-        None => Err("an empty head".to_owned()),
+        Some((other, _)) => Err(format!(
+            "the message head has format {other}, and this process reads {FORMAT}: run the same release of Nigh on both sides"
+        )),
+        None => Err("the message head is empty".to_owned()),
     }
 }
 

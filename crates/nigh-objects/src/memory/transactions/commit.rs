@@ -1,4 +1,4 @@
-//! What clients ask of a transaction: reads that join what it has been shown, writes that wait, its commit.
+//! The requests of a client in a transaction: reads, which the commit checks; writes, which wait for the commit; the commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use crate::transaction_part::{NewObject, ObservedObject, Part, PartBecomes, Part
 
 /// How long the node that commits waits until it covers what was written.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
-/// How often, and with which pause, a deciding home is asked what came of a decision without an answer.
+/// How many times, and with which pause, the deciding home is asked for the outcome if its decision was not answered.
 const ASKED_TIMES: usize = 20;
 const ASKED_PAUSE: Duration = Duration::from_millis(250);
 
 /// A transaction that was committed.
 #[derive(Clone, Debug)]
 pub struct CommittedTransaction {
-    /// What it has written, in the order of the names.
+    /// The objects that it has written, ordered by name.
     pub written: Vec<WrittenObject>,
-    /// With what it wrote elsewhere in mind its client goes on.
+    /// Covers what the transaction wrote; the client carries it in its next requests.
     token: Token,
 }
 
@@ -49,14 +49,14 @@ pub struct WrittenObject {
     pub version: Version,
 }
 
-/// What a transaction is at each of its shards.
+/// The part of a transaction at each of its shards.
 type Parts = BTreeMap<ShardId, (Part, Vec<bytes::Bytes>)>;
 
-/// What came of the questions to the homes.
+/// The outcome of asking the homes.
 enum CommitOutcome {
     Committed(WrittenVersions),
     Refused(ObjectError),
-    /// It was decided, perhaps, by the home of this shard.
+    /// The home of this shard did not answer, and may have committed.
     Unknown(ShardId),
 }
 
@@ -188,12 +188,12 @@ impl ObjectMemory {
         inner.transactions.open.lock().stage(inner.now(), name, who, &object, staged)
     }
 
-    /// Commits a transaction: all of its writes take place, durably and for every reader, or none does. Asked for again
-    /// it answers as it did.
+    /// Commits a transaction: all of its writes take place, durably and for every reader, or none does. A repeated commit gets
+    /// the same answer.
     ///
     /// # Errors
-    /// `TransactionConflict` with what has changed since it was read; `TransactionUndecided` if what came of it is not
-    /// known: it is to be asked for again; what the homes refuse.
+    /// `TransactionConflict` with what has changed since it was read; `TransactionUndecided` if the outcome is unknown:
+    /// commit again; and the errors of the homes.
     pub async fn commit_transaction(
         &self,
         name: TransactionName,
@@ -322,7 +322,7 @@ impl ObjectMemoryState {
         ended
     }
 
-    /// Goes on asking when no client waits any more.
+    /// Continues to ask when no client waits any more.
     fn keep_asking(self: Arc<Self>, decider: ShardId, id: TransactionId) {
         spawn(async move {
             let ended = match self.ask_until_known(decider, id).await {
@@ -424,8 +424,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Asks the deciding home what came of a decision that had no answer, for some time. That it knows nothing says
-    /// nothing: all may have applied it, and the home have begun anew since.
+    /// Asks the deciding home for the outcome of a decision that was not answered, repeatedly for some time. If the home does
+    /// not know the transaction, that decides nothing: all homes may have applied it, and this home may have restarted since.
     async fn ask_until_known(self: &Arc<Self>, decider: ShardId, id: TransactionId) -> Option<WrittenVersions> {
         for _ in 0..ASKED_TIMES {
             if let Ok(Some(Outcome::Committed)) = self.ask_at(decider, id).await
@@ -438,7 +438,7 @@ impl ObjectMemoryState {
         None
     }
 
-    /// All writes have their places: their versions join what the writer has seen.
+    /// All writes have versions: they join the versions that the writer has seen.
     async fn wrote_all(
         &self,
         calls: &mut BTreeMap<ObjectId, (WriteCall, PartBecomes)>,

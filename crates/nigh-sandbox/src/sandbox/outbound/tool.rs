@@ -65,7 +65,7 @@ impl Tool {
     pub(super) async fn find(named: Option<&Path>) -> Result<Self, String> {
         let program = match named {
             Some(named) if named.is_file() => named.to_owned(),
-            Some(named) => return Err(format!("{} is no program (functions.network_tool)", named.display())),
+            Some(named) => return Err(format!("functions.network_tool: {} is not a file", named.display())),
             None => SLIRP.find().ok_or(
                 "slirp4netns is not installed (the package `slirp4netns` of most distributions); then start Nigh again",
             )?,

@@ -58,7 +58,7 @@ pub enum TraceError {
     #[error("not a memory trace: it begins neither as one nor as a zstd frame. Hint: data/llc-traces has some")]
     NotATrace,
     /// Written by a newer Nigh.
-    #[error("the trace has format {}, this build reads 1; use the newer nigh that wrote it", char::from(*.0))]
+    #[error("the trace has format {}, and this build reads 1; use the newer nigh that wrote it", char::from(*.0))]
     Newer(
         /// The digit of its format.
         u8,
@@ -91,10 +91,10 @@ pub enum TraceError {
         limit: u64,
     },
     /// The sampling is none that exists.
-    #[error("the trace keeps one line in {0}, which is no power of two up to 64")]
+    #[error("the trace keeps one cache line in {0}, which is not a power of two up to 64")]
     Sampling(u64),
     /// An access that the header excludes.
-    #[error("access {index} of the trace is to line {line:#x}, which a sampling of {sampling} does not keep")]
+    #[error("access {index} of the trace is to cache line {line:#x}, which its sampling rate of {sampling} leaves out")]
     NotKept {
         /// Which access.
         index: usize,
@@ -105,7 +105,7 @@ pub enum TraceError {
     },
     /// The header's instructions do not fit together or do not fit the accesses.
     #[error(
-        "the trace has {counted} instructions up to its last access, {instructions} recorded, {whole} in the whole"
+        "the instruction counts of the trace do not fit together: {counted} up to its last access, {instructions} recorded, {whole} in the whole run"
     )]
     Instructions {
         /// Those before the last access.

@@ -19,7 +19,7 @@ pub enum RawError {
     #[error("{0} bytes follow the last whole record of 8. Hint: the recording was cut short; record it again")]
     Cut(usize),
     /// A kind that there is not.
-    #[error("record {index} is of kind {code}, which there is not. Hint: is this what cache_filter.c wrote?")]
+    #[error("record {index} has the unknown kind {code}. Hint: is this what cache_filter.c wrote?")]
     Kind {
         /// Which record.
         index: usize,

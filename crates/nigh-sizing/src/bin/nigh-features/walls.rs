@@ -51,7 +51,7 @@ fn step<T, E: Display>(what: &str, done: Result<T, E>) -> Result<T, String> {
 pub(crate) fn raise(user: Option<u32>) -> Result<(), String> {
     // SAFETY: whatever stands behind the three descriptors that every process has, nothing here has opened or owns it.
     if unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } != 0 {
-        return Err(format!("close what was left open: {}", std::io::Error::last_os_error()));
+        return Err(format!("could not close inherited file descriptors: {}", std::io::Error::last_os_error()));
     }
     let bounds = [
         (Resource::As, MEMORY_MAX),

@@ -170,7 +170,7 @@ fn without_it(stage: &Stage<'_>) -> Result<(), Stop> {
     let probe = driver.probe().map_err(failed)?;
     expect("domains", &probe.l3.map(|l3| l3.domains.contains(&CPU_DOMAIN)), &Some(false))?;
     let error = driver.apply(&layout(&[("nigh-a", 0, 3)])?).err().ok_or_else(|| failed("nothing was refused"))?;
-    expect_said(&error.to_string(), &["there is no L3 1 on line"])?;
+    expect_said(&error.to_string(), &["the L3 cache domain 1 is not online"])?;
     let refused = driver.bind_cpus(&name("nigh-a")?, &"1".parse().map_err(failed)?).err();
     expect_said(&refused.map(|error| error.to_string()).unwrap_or_default(), &["Can only assign online CPUs"])
 }

@@ -136,7 +136,7 @@ fn the_last_class_taken_half_way(stage: &Stage<'_>) -> Result<(), Stop> {
     // Now they are seen before anything is done.
     let error = driver.apply(&layout(&second)?).err().ok_or_else(|| failed("a class is there"))?;
     expect("refused", &matches!(error, ApplyError::Refused(_)), &true)?;
-    expect_said(&error.to_string(), &["2 classes are wanted, 1 can be had", "theirs-0"])?;
+    expect_said(&error.to_string(), &["the layout needs 2 classes, and 1 are available", "theirs-0"])?;
     relieve(stage.fs())?;
     expect("all", &stage.everything()?, &before)?;
     driver.apply(&layout(&second)?).map_err(failed)?;

@@ -40,12 +40,13 @@ const QUICK_SEARCH: usize = 2;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ScenariosArgs {
-    /// The first scenario alone, two repetitions of shorter runs: seconds instead of minutes
+    /// Run only the first scenario, with two repetitions of shorter runs: takes seconds instead of minutes
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
     page: PageArgs,
-    /// Keeps what is done in this file, so that a run that is cut off goes on; beside the page if that is written
+    /// The progress file: stores finished parts, so that an interrupted run resumes [default: beside the page of --html, if
+    /// that is given]
     #[arg(long, value_name = "FILE")]
     progress: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! What a scenario gave: by function and policy its mean time with its confidence, gains, bounds; and the summary of all.
+//! The results of a scenario: for each function and policy, the mean time with its confidence, the gains and bounds; and the
+//! summary of all scenarios.
 
 use nigh_llc::{Tolerance, strict_partition};
 use serde::{Deserialize, Serialize};
@@ -7,10 +8,10 @@ use super::stage::Play;
 use crate::LabError;
 use crate::instrument::stats::{Estimate, Sample};
 
-/// From this part of the time on, the best gain is worth a share.
+/// The least best gain, as a part of the time, for which a share of it is computed.
 const WORTH: f64 = 0.02;
 
-/// One figure a policy.
+/// One figure per policy.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct ByPolicy<T> {
     pub(super) no_cat: T,
@@ -32,7 +33,7 @@ impl<T> ByPolicy<T> {
     }
 }
 
-/// Seconds by repetition and invocation.
+/// The duration of each invocation in seconds, by repetition.
 pub(super) type Runs = Vec<Vec<f64>>;
 
 /// One of table IV's functions in one scenario: seconds of an invocation.
@@ -46,14 +47,14 @@ pub(super) struct FunctionOutcome {
     pub(super) seconds: ByPolicy<Estimate>,
 }
 
-/// Gains that the models predict while all of a scenario run at once; nobody is guarded.
+/// Gains that the models predict while all functions of a scenario run at once, without a guard against slowdown.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Bounds {
-    /// B1: every invocation with ways of its own; none where there are more than ways.
+    /// B1: every invocation has its own ways; none if there are more invocations than ways.
     pub(super) strict: Option<f64>,
-    /// B2: groups with ways of their own, no more than there are classes.
+    /// B2: groups of invocations have their own ways; there are at most as many groups as classes.
     pub(super) clusters: f64,
-    /// B3: classes that may overlap.
+    /// B3: classes may overlap.
     pub(super) overlapping: f64,
 }
 
@@ -63,11 +64,11 @@ pub(super) struct ScenarioOutcome {
     pub(super) invocations: Vec<String>,
     pub(super) functions: Vec<FunctionOutcome>,
     pub(super) gain: ByPolicy<f64>,
-    /// By policy, the function hit worst: its time over that without partitioning.
+    /// For each policy, the function that it slows down most: its time, divided by its time without partitioning.
     pub(super) worst: ByPolicy<f64>,
     pub(super) bounds: Bounds,
     pub(super) best_is: String,
-    /// Running invocations that Nigh moved to another class, a repetition.
+    /// How many running invocations Nigh moved to another class, per repetition.
     pub(super) nigh_moves: f64,
 }
 
@@ -144,7 +145,7 @@ fn bounds(play: &Play<'_>) -> Result<Bounds, LabError> {
 pub(super) struct WorstFunction {
     pub(super) scenario: String,
     pub(super) function: String,
-    /// Its time under Nigh over that without partitioning.
+    /// Its time under Nigh, divided by its time without partitioning.
     pub(super) ratio: f64,
 }
 
@@ -154,7 +155,7 @@ pub(super) struct Summary {
     pub(super) gain_casy_literal: f64,
     pub(super) gain_nigh: f64,
     pub(super) gain_best: f64,
-    /// Nigh's gain over the best one, where that is at least 2 %; none where it never is.
+    /// Nigh's gain, divided by the best gain, where the best gain is at least 2 %; none if it never is.
     pub(super) share_of_best: Option<f64>,
     /// The least of these scenarios' shares.
     pub(super) share_of_best_least: Option<f64>,

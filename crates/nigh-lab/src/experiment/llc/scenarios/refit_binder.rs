@@ -7,15 +7,15 @@ use nigh_llc::{CacheShape, ChosenLayout, MixEntry, SharingProfile, Tolerance, fi
 use nigh_sim::llc::{Binder, Classes, JobId, MaskError, SimTime};
 use nigh_terms::ClosId;
 
-/// Layouts fitted before, by how many of each kind run; a fit depends on nothing else.
+/// Cached layouts. The key is the number of running functions of each kind; a fit depends on nothing else.
 pub(super) type FittedLayouts = Mutex<HashMap<Vec<u8>, Option<ChosenLayout>>>;
 
 pub(super) struct RefitBinder<'p> {
     shape: CacheShape,
     guard: Tolerance,
-    /// By kind; none without curves.
+    /// The profile of each kind of function; none for a kind without curves.
     profiles: Vec<Option<Arc<SharingProfile>>>,
-    /// By job: its kind.
+    /// The kind of each job.
     kinds: &'p [usize],
     running: Vec<JobId>,
     fitted: &'p FittedLayouts,
@@ -33,12 +33,12 @@ impl<'p> RefitBinder<'p> {
         Self { shape, guard, profiles, kinds, running: Vec::new(), fitted, moves: 0 }
     }
 
-    /// Running invocations that were moved to another class.
+    /// How many times a running invocation was moved to another class.
     pub(super) const fn moves(&self) -> u64 {
         self.moves
     }
 
-    /// Fits the classes to what runs; gives the class of each kind.
+    /// Fits the classes to the running functions. Returns the class of each kind.
     fn refit(&mut self, classes: &mut Classes<'_>) -> Result<Vec<ClosId>, MaskError> {
         let mut counts = vec![0_u8; self.profiles.len()];
         for job in &self.running {
