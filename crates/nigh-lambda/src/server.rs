@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderValue, Request as HttpRequest};
 use hyper::body::Incoming;
@@ -36,16 +37,18 @@ const HASH_INLINE_BYTES_MAX: usize = 256 << 10;
 
 impl LambdaDoor {
     /// Serves on `listener` until `until` is cancelled; returns when the requests that had begun are answered.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener, until: CancellationToken) {
-        let door = Arc::clone(&self);
-        nigh_http::listener::serve("Lambda door", listener, CONNECTIONS_MAX, until, move |request, from| {
-            let door = Arc::clone(&door);
-            async move { door.answer(request, from).await }
+    pub fn serve(self: Arc<Self>, listener: TcpListener, until: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let door = Arc::clone(&self);
+            nigh_http::listener::serve("Lambda door", listener, CONNECTIONS_MAX, until, move |request, from| {
+                let door = Arc::clone(&door);
+                async move { door.answer(request, from).await }
+            })
+            .await;
+            if let Some(mounted) = &self.parts.mounted {
+                mounted.finished().await;
+            }
         })
-        .await;
-        if let Some(mounted) = &self.parts.mounted {
-            mounted.finished().await;
-        }
     }
 
     async fn answer(&self, request: HttpRequest<Incoming>, from: IpAddr) -> LambdaResponse {

@@ -26,6 +26,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use futures::future::BoxFuture;
 use nigh_invoke::activation_log::ActivationLog;
 use nigh_objects::Notifications;
 
@@ -73,7 +74,12 @@ impl Node {
     ///
     /// # Errors
     /// The first part that does not open, and what mends it.
-    pub async fn start(configuration: Configuration) -> Result<Self, NodeError> {
+    // Boxed, so that the crates that start nodes do not compile it again.
+    pub fn start(configuration: Configuration) -> BoxFuture<'static, Result<Self, NodeError>> {
+        Box::pin(Self::open(configuration))
+    }
+
+    async fn open(configuration: Configuration) -> Result<Self, NodeError> {
         let Configuration { settings, shown, .. } = configuration;
         raise_file_limit();
         let state = StateFolder::take(&settings.state)?;
@@ -185,7 +191,11 @@ impl Node {
 
     /// Takes no new requests, lets running invocations finish within `drain`, ends those that still run, and writes all
     /// that is not written.
-    pub async fn stop(self) {
+    pub fn stop(self) -> BoxFuture<'static, ()> {
+        Box::pin(self.close())
+    }
+
+    async fn close(self) {
         let Self { running, doors, tasks, state, .. } = self;
         let NodeParts { foundation, sandboxes, objects, llc, learning, .. } = &running.parts;
         let drain = foundation.settings.drain.duration();

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::Response;
 use http_body::{Frame, SizeHint};
 use hyper::server::conn::http1;
@@ -119,13 +120,15 @@ impl Listener for UnixListener {
 
 impl S3Door {
     /// Serves connections of `listener` until `stop`, then lets requests under way finish, for `limits.drain` at most.
-    pub async fn serve_tcp(self, listener: TcpListener, stop: CancellationToken) {
-        self.serve(listener, stop).await;
+    ///
+    /// Boxed, as all that serves: the compiler would else make the door once more in each crate that awaits this.
+    pub fn serve_tcp(self, listener: TcpListener, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.serve(listener, stop))
     }
 
     /// The same, over a Unix socket.
-    pub async fn serve_unix(self, listener: UnixListener, stop: CancellationToken) {
-        self.serve(listener, stop).await;
+    pub fn serve_unix(self, listener: UnixListener, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.serve(listener, stop))
     }
 
     async fn serve<L: Listener>(self, listener: L, stop: CancellationToken) {

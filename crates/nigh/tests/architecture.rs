@@ -346,3 +346,20 @@ fn a_test_that_returns_early_says_that_it_is_skipped_by_its_own_name() {
     });
     assert!(faults.is_empty(), "{faults:#?}");
 }
+
+/// `doctest = false` spares the tests a compilation of each crate; an example there would never run.
+#[test]
+fn only_a_crate_that_runs_its_documentations_examples_has_some() {
+    for (name, _) in FLOORS {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(name);
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        if !manifest.contains("doctest = false") {
+            continue;
+        }
+        each_source(&folder.join("src"), &mut |path, text| {
+            let fences = text.lines().filter_map(|line| line.trim_start().strip_prefix("//")?.split_once("```"));
+            let opening = fences.step_by(2).find(|(_, kind)| *kind != "text");
+            assert!(opening.is_none(), "{}: remove `doctest = false` from {name}'s Cargo.toml", path.display());
+        });
+    }
+}

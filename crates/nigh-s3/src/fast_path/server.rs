@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use nigh_terms::{AccessKeyId, ByteSize};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
@@ -103,22 +104,27 @@ impl FastPath {
     ///
     /// # Errors
     /// If the listener cannot be waited on.
-    pub async fn serve(self, listener: OwnedFd, only: Option<AccessKeyId>, stop: CancellationToken) -> io::Result<()> {
-        self.serve_holders(listener, only, None, stop).await
+    pub fn serve(
+        self,
+        listener: OwnedFd,
+        only: Option<AccessKeyId>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(self.serve_holders(listener, only, None, stop))
     }
 
     /// The same for one sandbox, which has `key`; `payer` pays for what it holds.
     ///
     /// # Errors
     /// If the listener cannot be waited on.
-    pub async fn serve_sandbox(
+    pub fn serve_sandbox(
         self,
         listener: OwnedFd,
         key: AccessKeyId,
         payer: Arc<dyn Payer>,
         stop: CancellationToken,
-    ) -> io::Result<()> {
-        self.serve_holders(listener, Some(key), Some(payer), stop).await
+    ) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(self.serve_holders(listener, Some(key), Some(payer), stop))
     }
 
     async fn serve_holders(
