@@ -311,7 +311,7 @@ impl Connection {
     }
 
     /// Answers at once if the answer is there at once; else from the node's runtime.
-    fn answer(&self, id: u32, mut answer: futures::future::BoxFuture<'static, Reply>, permit: OwnedSemaphorePermit) {
+    fn answer(&self, id: u32, mut answer: BoxFuture<'static, Reply>, permit: OwnedSemaphorePermit) {
         let _home = self.served.home.enter();
         match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reply) => self.reply(id, reply, Some(permit)),
