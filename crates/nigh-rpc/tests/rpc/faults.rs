@@ -232,7 +232,7 @@ async fn an_answer_to_something_else_is_not_taken() {
     })
     .await;
     let error = peers(Security::Plain).call(&peer(address), &ECHO, b"", Bytes::new(), within(5.0)).await.unwrap_err();
-    assert!(error.to_string().contains("something else") && error.fate() == Fate::Unknown, "{error}");
+    assert!(error.to_string().contains("does not answer the call") && error.fate() == Fate::Unknown, "{error}");
 }
 
 #[tokio::test]
