@@ -54,7 +54,7 @@ wait_for_tools() {
 # A backtrace of each of the failures that tests provoke hides the few lines that say what went wrong.
 export RUST_BACKTRACE=0
 # Clippy's compiler stands in for rustc: the crates are compiled once for lints and tests together.
-RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver
+RUSTC_WORKSPACE_WRAPPER=$(rustup which clippy-driver 2>/dev/null || command -v clippy-driver)
 export RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS="-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"
 # With what default builds leave out. Tests that need another program build it so, too: else Cargo would build what it
 # depends on once more, with fewer features.

@@ -485,7 +485,7 @@ mod tests {
         assert_eq!(budget.raise(4, mib(60), mib(60), NOW).limit, mib(60));
         assert_eq!(budget.raise(4, mib(160), mib(0), NOW), RaiseOutcome { limit: mib(100), missing: mib(60) });
         let ended = cache.settle(&mut budget);
-        assert!(matches!(ended[..], [Command::End(2, why), Command::End(1, _)] if why.contains("held")), "{ended:?}");
+        assert!(matches!(ended[..], [Command::End(2, why), Command::End(1, _)] if why.contains("hold")), "{ended:?}");
         budget.gone(2);
         assert_eq!(cache.settle(&mut budget), [Command::Limit(4, mib(150))]);
         // One that has come to life again is not ended.
