@@ -18,19 +18,25 @@ read_processor_s() {
     processor_s=$(tail -n 1 "$spent" | awk -F '[ms ]+' '{ print $1 * 60 + $2 + $3 * 60 + $4 }')
 }
 
-# part NAME COMMAND...: runs the command and notes how long it took.
+# begin_part NAME; end_part NAME CODE: a part's heading; what it took, and whether it failed.
+begin_part() {
+    echo "== $1"
+    read_processor_s
+    part_begin=$SECONDS part_before=$processor_s
+}
+
+end_part() {
+    if [ "$2" -ne 0 ]; then failed+=("$1"); fi
+    read_processor_s
+    times+=("$(awk -v wall=$((SECONDS - part_begin)) -v now="$processor_s" -v before="$part_before" -v name="$1" \
+        'BEGIN { printf "%6.1f min (processors: %5.1f min)  %s", wall / 60, (now - before) / 60, name }')")
+}
+
+# part NAME COMMAND...
 part() {
-    local name=$1 begin=$SECONDS before
-    shift
-    read_processor_s
-    before=$processor_s
-    echo "== $name"
-    # Not through a pipe: the command must run in this shell, to wait for what it has started.
-    "$@" > >(tee -a "$log") 2>&1 || failed+=("$name")
-    wait $!
-    read_processor_s
-    times+=("$(awk -v wall=$((SECONDS - begin)) -v processor="$processor_s" -v before="$before" -v name="$name" \
-        'BEGIN { printf "%6.1f min (processors: %5.1f min)  %s", wall / 60, (processor - before) / 60, name }')")
+    begin_part "$1"
+    "${@:2}" 2>&1 | tee -a "$log"
+    end_part "$1" "${PIPESTATUS[0]}"
 }
 
 # What the tests use beside the crates.
@@ -42,13 +48,6 @@ install_tools() {
     scripts/install-cache-simulators.sh || echo "SKIPPED: cache simulators: not all of them can be installed here"
     scripts/install-murphi.sh || echo "SKIPPED: murphi: rumur cannot be installed here"
     make --no-print-directory vm || echo "SKIPPED: vm: what boots kernels cannot be installed here"
-}
-
-wait_for_tools() {
-    wait "$installing"
-    local code=$?
-    cat "$install_log"
-    return $code
 }
 
 # A backtrace of each of the failures that tests provoke hides the few lines that say what went wrong.
@@ -65,7 +64,13 @@ installing=$!
 part "format" cargo fmt --check
 # shellcheck disable=SC2086
 part "lints and build" cargo build $NIGH_TEST_BUILT --bins --tests
-part "Python, inputs, servers, kernels (beside the build)" wait_for_tools
+tools="Python, inputs, servers, kernels (after the build)"
+begin_part "$tools"
+# Not in a pipe: only the shell that began them can wait for them.
+wait "$installing"
+installed=$?
+tee -a "$log" <"$install_log"
+end_part "$tools" "$installed"
 export PATH="$PWD/.deps/test/bin:$PATH" NIGH_TEST_PYTHON="$PWD/.deps/python/bin/python3"
 # shellcheck disable=SC2086
 part "rust tests" cargo test $NIGH_TEST_BUILT --no-fail-fast -- --show-output
