@@ -273,7 +273,9 @@ mod tests {
         let same_name = archive(&[("QQ1", 0o644, b"a"), ("QQ2", 0o644, b"b")]);
         assert!(refusal(&renamed(&same_name, b"QQ2", b"QQ1")).contains("same name"));
         assert!(refusal(&archive(&[("a", 0o644, b"1"), ("./a", 0o644, b"2")])).contains("same path"));
-        assert!(refusal(&archive(&[("a", 0o644, b"1"), ("a/b", 0o644, b"2")])).contains("where its folder should"));
+        assert!(
+            refusal(&archive(&[("a", 0o644, b"1"), ("a/b", 0o644, b"2")])).contains("where the entry's folder should")
+        );
         assert!(refusal(&archive(&[("a/b", 0o644, b"1"), ("a", 0o644, b"2")])).contains("same path"));
     }
 
