@@ -1,19 +1,19 @@
-//! Latencies of one window, counted in buckets a thirty-second of their value wide, and the quantile of them.
-//!
-//! A fixed array: recording never allocates, windows merge by adding, a quantile is at most 3.2 % above the true one.
+//! Latencies of one window, and quantiles of them at most 1 % above the true ones.
 
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Buckets for each doubling of the latency.
-const PER_DOUBLING: u64 = 32;
+/// Longer latencies are counted as this one: over an hour.
+const LONGEST: u64 = 1 << 42;
 
-/// Latencies from here on (over an hour) share the last bucket.
-const DOUBLINGS: u64 = 42;
+/// More of one latency at once are counted as this many: sums of such counts fit 64 bits.
+const MOST_AT_ONCE: u64 = 1 << 40;
 
-const BUCKETS: usize = ((DOUBLINGS - 4) * PER_DOUBLING) as usize;
+/// Of a latency, so many decimal digits are kept.
+const DIGITS: u8 = 2;
 
 /// A percentile, above 0 and below 100.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -46,36 +46,22 @@ impl Percentile {
     }
 }
 
-/// Latencies of one window.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LatencyHistogram {
-    counts: Vec<u64>,
-    total: u64,
-}
+/// Latencies of one window, in nanoseconds. Its counts are allocated once; windows merge by adding.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyHistogram(Histogram<u64>);
 
 impl Default for LatencyHistogram {
+    #[expect(clippy::expect_used, reason = "bound and digits are constants that the library accepts")]
     fn default() -> Self {
-        Self { counts: vec![0; BUCKETS], total: 0 }
+        Self(
+            Histogram::new_with_max(LONGEST, DIGITS)
+                .expect("a longest latency of two or more, and at most five digits"),
+        )
     }
 }
 
-/// Below 32 ns each nanosecond has its bucket; above, each doubling has 32.
-fn bucket(nanos: u64) -> usize {
-    if nanos < PER_DOUBLING {
-        return nanos as usize;
-    }
-    let shift = u64::from(nanos.ilog2()) - 5;
-    ((shift * PER_DOUBLING + (nanos >> shift)) as usize).min(BUCKETS - 1)
-}
-
-/// The greatest latency of a bucket, in nanoseconds.
-fn upper(bucket: usize) -> u64 {
-    let bucket = bucket as u64;
-    if bucket < PER_DOUBLING {
-        return bucket;
-    }
-    let shift = bucket / PER_DOUBLING - 1;
-    ((bucket - shift * PER_DOUBLING + 1) << shift) - 1
+fn nanos(latency: Duration) -> u64 {
+    u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl LatencyHistogram {
@@ -86,46 +72,34 @@ impl LatencyHistogram {
 
     /// Counts a latency a number of times: how an exported histogram comes in.
     pub fn record_many(&mut self, latency: Duration, times: u64) {
-        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        let cell = &mut self.counts[bucket(nanos)];
-        *cell = cell.saturating_add(times);
-        self.total = self.total.saturating_add(times);
+        self.0.saturating_record_n(nanos(latency), times.min(MOST_AT_ONCE));
     }
 
-    /// Counts latencies of which only a bound is known: in the last bucket that ends at the bound or before it, so that
-    /// a quantile never lies above the bound.
+    /// Counts latencies of which only a bound is known, so that a quantile never lies above the bound.
     pub fn record_at_most(&mut self, bound: Duration, times: u64) {
-        let nanos = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
-        let at = bucket(nanos);
-        let below = if upper(at) > nanos { at.saturating_sub(1) } else { at };
-        self.record_many(Duration::from_nanos(upper(below)), times);
+        let bound = nanos(bound);
+        let lowest = self.0.lowest_equivalent(bound);
+        let within = if self.0.highest_equivalent(bound) > bound { lowest.saturating_sub(1) } else { bound };
+        self.record_many(Duration::from_nanos(within), times);
     }
 
     /// Adds another window.
+    #[expect(clippy::expect_used, reason = "both have the same bound")]
     pub fn merge(&mut self, other: &Self) {
-        for (mine, more) in self.counts.iter_mut().zip(&other.counts) {
-            *mine = mine.saturating_add(*more);
-        }
-        self.total = self.total.saturating_add(other.total);
+        self.0.add(&other.0).expect("every count of a histogram fits another of the same bounds");
     }
 
     /// How many were counted.
     #[must_use]
-    pub const fn total(&self) -> u64 {
-        self.total
+    pub fn total(&self) -> u64 {
+        self.0.len()
     }
 
-    /// The latency that this percentile of the samples did not exceed, rounded up by at most 3.2 %; `None` without
+    /// The latency that this percentile of the samples did not exceed, rounded up by at most 1 %; `None` without
     /// samples.
     #[must_use]
     pub fn quantile(&self, percentile: Percentile) -> Option<Duration> {
-        let rank = (self.total as f64 * percentile.0 / 100.0).ceil().max(1.0) as u64;
-        let mut counted = 0_u64;
-        let at = self.counts.iter().position(|&count| {
-            counted = counted.saturating_add(count);
-            counted >= rank
-        })?;
-        (self.total > 0).then(|| Duration::from_nanos(upper(at)))
+        (!self.0.is_empty()).then(|| Duration::from_nanos(self.0.value_at_percentile(percentile.0)))
     }
 }
 
@@ -174,7 +148,7 @@ mod tests {
             let rank = ((micros.len() as f64 * percent / 100.0).ceil() as usize).max(1);
             let truth = micros[rank - 1] as f64 * 1e3;
             let found = left.quantile(percentile(percent)).unwrap().as_nanos() as f64;
-            prop_assert!(found >= truth && found <= truth * (1.0 + 1.0 / 31.0) + 1.0, "{found} {truth}");
+            prop_assert!(found >= truth && found <= truth * 1.01, "{found} {truth}");
             prop_assert_eq!(left.total(), micros.len() as u64);
         }
 
@@ -183,14 +157,7 @@ mod tests {
             let mut histogram = LatencyHistogram::default();
             histogram.record_at_most(Duration::from_nanos(nanos), 3);
             let found = histogram.quantile(percentile(99.0)).unwrap().as_nanos() as u64;
-            prop_assert!(found <= nanos && found as f64 >= nanos as f64 * (1.0 - 1.0 / 31.0) - 1.0, "{found} {nanos}");
-        }
-
-        #[test]
-        fn every_latency_lies_in_its_bucket(nanos in 0_u64..1 << 41) {
-            let at = bucket(nanos);
-            prop_assert!(upper(at) >= nanos);
-            prop_assert!(at == 0 || upper(at - 1) < nanos);
+            prop_assert!(found <= nanos && found as f64 >= nanos as f64 * 0.99 - 1.0, "{found} {nanos}");
         }
     }
 }
