@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_data::ObjectError;
@@ -48,6 +49,7 @@ impl Dispatcher {
     }
 
     /// Releases all namespaces and takes none any more: others own them from now on.
+    #[boxed]
     pub async fn leave(&self) {
         self.0.leaving.store(true, Ordering::SeqCst);
         for namespace in self.owned() {

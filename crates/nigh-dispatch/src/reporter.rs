@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use futures::future::join_all;
 use nigh_engine::{NodeRole, PresentMember};
@@ -27,6 +28,7 @@ const NOT_SOONER: Duration = Duration::from_millis(10);
 const WITHIN: Duration = Duration::from_millis(500);
 
 /// Reports until `ending`, of this node's room and its `memory`.
+#[boxed]
 pub async fn report_all(
     door: Arc<RunDoor>,
     memory: ObjectMemory,

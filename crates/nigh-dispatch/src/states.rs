@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Weak};
 
+use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_engine::{PresentMember, RegistryError};
@@ -27,6 +28,7 @@ impl Dispatcher {
     }
 
     /// Who owns `namespace`. This process becomes its owner if there is none and it may.
+    #[boxed]
     pub async fn owner_of(&self, namespace: &Namespace) -> Result<Owner, InvokeError> {
         self.0.owner(namespace, self.0.now().after(self.0.settings.wait)).await
     }
@@ -47,11 +49,13 @@ impl Dispatcher {
     }
 
     /// Registers that `namespace` has executions. False if this process does not own it in `term`.
+    #[boxed]
     pub async fn will_execute(&self, namespace: &Namespace, term: u64) -> Result<bool, RegistryError> {
         self.0.will_execute(namespace, term).await
     }
 
     /// Hands a request to `owner`. None if `owner` does not own the namespace.
+    #[boxed]
     pub async fn ask_states(
         &self,
         owner: &PresentMember,

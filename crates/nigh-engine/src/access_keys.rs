@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use nigh_terms::{AccessKeyId, Admission, FunctionName, InvocationId, Namespace, Principal, SandboxId, SecretKey};
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
@@ -125,6 +126,7 @@ impl AccessKeys {
     ///
     /// # Errors
     /// If the registry cannot be read, or holds a key that a newer Nigh wrote.
+    #[boxed]
     pub async fn load(registry: &dyn Registry) -> Result<Self, RegistryError> {
         let keys = Self::default();
         for (id, stored) in registry.list(ACCESS_KEYS_TABLE, "").await? {
@@ -140,6 +142,7 @@ impl AccessKeys {
     ///
     /// # Errors
     /// If the watch cannot begin.
+    #[boxed]
     pub async fn follow(&self, registry: &dyn Registry) -> Result<(), RegistryError> {
         let mut changes = registry.watch(ACCESS_KEYS_TABLE).await?;
         let entries = Arc::downgrade(&self.entries);
@@ -166,6 +169,7 @@ impl AccessKeys {
     ///
     /// # Errors
     /// If the registry cannot be written.
+    #[boxed]
     pub async fn issue(
         &self,
         registry: &dyn Registry,
@@ -216,6 +220,7 @@ impl AccessKeys {
 
     /// Returns when no call of the sandbox's last invocation is under way, or at once if the key is unknown. Call it when the
     /// invocation has ended.
+    #[boxed]
     pub async fn settled(&self, id: &AccessKeyId) {
         let calls = self.entries.read().get(id).map(|entry| entry.calls.under_way.clone());
         if let Some(under_way) = calls {

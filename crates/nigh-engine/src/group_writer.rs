@@ -1,6 +1,7 @@
 //! Changes the state file by one thread, which commits all waiting changes in one transaction. While a commit waits for the
 //! disk the next group gathers. Callers wait while `QUEUE` jobs are queued.
 
+use async_recursion::async_recursion as boxed;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{RegistryError, StateFile};
@@ -44,6 +45,7 @@ impl PendingCommit {
     ///
     /// # Errors
     /// If the changes cannot be written, and then none of them is; or if their writer has ended.
+    #[boxed]
     pub async fn wait(self) -> Result<(), RegistryError> {
         self.0.await.map_err(|_| ended())?.map_err(RegistryError::Storage)
     }

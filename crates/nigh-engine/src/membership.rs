@@ -3,6 +3,7 @@
 //! The incarnation of a node grows by one at every start and is durable before it is used, so that nothing of an earlier
 //! incarnation is taken for something of this one.
 
+use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use nigh_terms::{Incarnation, NodeId};
 use tokio::sync::watch;
@@ -39,6 +40,7 @@ impl LocalMembership {
     ///
     /// # Errors
     /// If the registry cannot be read or written.
+    #[boxed]
     pub async fn join(node: NodeId, registry: &dyn Registry) -> Result<Self, RegistryError> {
         let stored = registry.get(TABLE, &node.0).await?;
         let revision = stored.as_ref().map(|stored| stored.revision);

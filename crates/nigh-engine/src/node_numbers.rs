@@ -3,6 +3,7 @@
 //! A number is drawn from a counter by compare-and-set, and then bound to the name if the name has none yet. A number that
 //! was drawn and not bound stays unused.
 
+use async_recursion::async_recursion as boxed;
 use nigh_terms::{NodeId, NodeNumber};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,7 @@ struct StoredNumber {
 ///
 /// # Errors
 /// If the registry cannot be read or written, or holds what a newer Nigh wrote.
+#[boxed]
 pub async fn node_number(registry: &dyn Registry, node: &NodeId) -> Result<NodeNumber, RegistryError> {
     if let Some(known) = known_number(registry, node).await? {
         return Ok(known);
@@ -48,6 +50,7 @@ pub async fn node_number(registry: &dyn Registry, node: &NodeId) -> Result<NodeN
 ///
 /// # Errors
 /// As `node_number`.
+#[boxed]
 pub async fn known_number(registry: &dyn Registry, node: &NodeId) -> Result<Option<NodeNumber>, RegistryError> {
     let found = registry.get(NODE_NUMBERS_TABLE, &node.0).await?;
     found.map(|found| decode(&node.0, &found).map(NodeNumber)).transpose()

@@ -3,6 +3,7 @@
 //! A row has a head, which changes as the work goes on, and a body, which may be large and never changes. Every change is
 //! durable when it returns. The owner of the outbox gives rows their meaning and limits their number.
 
+use async_recursion::async_recursion as boxed;
 use redb::{ReadOnlyTable, ReadableTable, TableDefinition};
 
 use crate::group_writer::GroupWriter;
@@ -99,6 +100,7 @@ impl Outbox {
     ///
     /// # Errors
     /// If the state file cannot be written.
+    #[boxed]
     pub async fn apply(&self, changes: Vec<OutboxChange>) -> Result<(), RegistryError> {
         self.writer.queue(changes).await?.wait().await
     }
@@ -116,6 +118,7 @@ impl Outbox {
     ///
     /// # Errors
     /// If the state file cannot be read.
+    #[boxed]
     pub async fn body(&self, id: OutboxId) -> Result<Option<Vec<u8>>, RegistryError> {
         read_table(&self.state, BODIES, move |bodies| {
             Ok(bodies.get(&id).map_err(storage)?.map(|body| body.value().to_vec()))
@@ -127,6 +130,7 @@ impl Outbox {
     ///
     /// # Errors
     /// If the state file cannot be read.
+    #[boxed]
     pub async fn heads(&self) -> Result<Vec<(OutboxId, Vec<u8>)>, RegistryError> {
         all_rows(&self.state, HEADS).await
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use redb::ReadableTableMetadata;
 use tokio::sync::{mpsc, oneshot};
 
@@ -79,6 +80,7 @@ impl RecordLog {
     }
 
     /// Returns when all records appended before are on the disk.
+    #[boxed]
     pub async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
         if self.jobs.send(Job::Flush(done)).await.is_ok() {
@@ -91,6 +93,7 @@ impl RecordLog {
     ///
     /// # Errors
     /// If the file cannot be read.
+    #[boxed]
     pub async fn get(&self, id: [u8; 16]) -> Result<Option<Vec<u8>>, RegistryError> {
         self.flush().await;
         read_table(&self.state, RowsById::new(self.table), move |records| {

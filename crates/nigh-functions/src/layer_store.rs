@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use nigh_engine::{Registry, RegistryError};
 use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, Timestamp};
 use parking_lot::RwLock;
@@ -153,6 +154,7 @@ impl LayerStore {
     ///
     /// # Errors
     /// If the registry or the disk cannot be read.
+    #[boxed]
     pub async fn open(
         registry: Arc<dyn Registry>,
         root: &Path,
@@ -262,6 +264,7 @@ impl LayerStore {
     ///
     /// # Errors
     /// If the registry refuses.
+    #[boxed]
     pub async fn delete(&self, namespace: &Namespace, name: &FunctionName, version: u64) -> Result<(), LayerError> {
         let _changing = self.0.changing.lock().await;
         let (mut document, revision) = self.document(namespace, name);
@@ -345,6 +348,7 @@ impl LayerStore {
     ///
     /// # Errors
     /// If the disk refuses.
+    #[boxed]
     pub async fn folder(&self, namespace: &Namespace, layers: &[LayerUse]) -> Result<PathBuf, LayerError> {
         let trees: Vec<PathBuf> = layers
             .iter()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use nigh_engine::{RecordLog, RegistryError};
 use nigh_schedule::activation::{Activation, Outcome};
 use nigh_terms::{FunctionName, InvocationId, Namespace};
@@ -74,6 +75,7 @@ impl ActivationLog {
     ///
     /// # Errors
     /// If the log cannot be read.
+    #[boxed]
     pub async fn get(&self, id: InvocationId) -> Result<Option<Activation>, RegistryError> {
         for attempt in (1..=ATTEMPTS_MAX).rev() {
             if let Some(record) = self.records.get(place(id, attempt)).await?
@@ -89,6 +91,7 @@ impl ActivationLog {
     ///
     /// # Errors
     /// If the log cannot be read.
+    #[boxed]
     pub async fn list(&self, query: ActivationQuery, limit: usize) -> Result<Vec<Activation>, RegistryError> {
         let before = query.before.map(|id| *id.as_bytes());
         self.records.newest(before, limit, move |record| read(record).filter(|one| query.wants(one))).await

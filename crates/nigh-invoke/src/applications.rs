@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use nigh_data::NamePrint;
 use nigh_data::ObjectId;
 use nigh_engine::{Registry, RegistryError};
@@ -146,6 +147,7 @@ impl Applications {
     }
 
     /// Reads and writes what is learned until `stop`, and once more then.
+    #[boxed]
     pub async fn keep(self, registry: Arc<dyn Registry>, stop: CancellationToken) {
         let mut looks = 0;
         loop {

@@ -14,6 +14,7 @@ mod row;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use nigh_engine::{Outbox, OutboxChange, RegistryError};
 use nigh_functions::event_config::EventPolicy;
@@ -117,6 +118,7 @@ impl EventInvoker {
     ///
     /// # Errors
     /// If the outbox cannot be read, or holds what this build does not know.
+    #[boxed]
     pub async fn open(parts: EventParts, limits: QueueLimits) -> Result<Self, EventError> {
         let mut queue = EventQueue::new(limits);
         let now = ClockReading { monotonic: parts.clock.monotonic(), wall: parts.clock.wall() };
@@ -158,6 +160,7 @@ impl EventInvoker {
     ///
     /// # Errors
     /// If there is no such function, the payload is not JSON, or the queue is full.
+    #[boxed]
     pub async fn accept(&self, event: NewEvent) -> Result<InvocationId, InvokeError> {
         if event.payload.len() > EVENT_BYTES_MAX {
             return Err(InvokeError::PayloadTooLarge { size: event.payload.len(), limit: EVENT_BYTES_MAX });
@@ -210,6 +213,7 @@ impl EventInvoker {
     ///
     /// # Errors
     /// If the outbox cannot be written.
+    #[boxed]
     pub async fn fill_with(
         &self,
         events: Vec<(EventSlot, Bytes, Token, Option<TriggerObject>)>,

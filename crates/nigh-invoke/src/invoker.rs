@@ -8,6 +8,7 @@ mod background;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use nigh_engine::AccessKeys;
 use nigh_functions::function::{Function, FunctionSource};
@@ -160,6 +161,7 @@ impl Invoker {
 
     /// Refuses new invocations, lets running ones go on for `patience`, ends what then still runs, and returns when no
     /// sandbox is left.
+    #[boxed]
     pub async fn drain(&self, patience: Duration) {
         let InvokerState { sandboxes, tasks, .. } = &*self.inner;
         sandboxes.close().end().await;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use nigh_sandbox::runtime_command::PythonRuntime;
 use serde::Deserialize;
 use thiserror::Error;
@@ -60,6 +61,7 @@ struct PythonProgram {
 ///
 /// # Errors
 /// If it is not a Python 3 with AWS's runtime interface client.
+#[boxed]
 pub async fn probe(interpreter: &Path, further: &[PathBuf]) -> Result<PythonRuntime, PythonError> {
     let failed = |reason: String| PythonError::NotAsked { interpreter: interpreter.to_owned(), reason };
     let asked = tokio::process::Command::new(interpreter)

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use nigh_engine::{Registry, RegistryChange, RegistryError, Revision};
 use nigh_functions::action::names::EntityPath;
 use nigh_terms::Namespace;
@@ -161,6 +162,7 @@ impl EntityStore {
     ///
     /// # Errors
     /// If the registry cannot be read, or has a document of an unknown format.
+    #[boxed]
     pub async fn open(registry: Arc<dyn Registry>) -> Result<Self, EntityStoreError> {
         let mut tables = Tables::default();
         for (key, stored) in registry.list(TABLE, "").await? {
@@ -173,6 +175,7 @@ impl EntityStore {
     ///
     /// # Errors
     /// If the watch cannot begin.
+    #[boxed]
     pub async fn follow(&self) -> Result<(), EntityStoreError> {
         let mut changes = self.registry.watch(TABLE).await?;
         let tables = Arc::downgrade(&self.tables);

@@ -6,6 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use async_recursion::async_recursion as boxed;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -77,6 +78,7 @@ impl<'a> IncomingBody<'a> {
     ///
     /// # Errors
     /// If less is left, the connection breaks, or the deadline is over.
+    #[boxed]
     pub async fn read_exact(&mut self, into: &mut [u8]) -> Result<(), BodyError> {
         let (wanted, left) = (into.len() as u64, self.left());
         if wanted > left {
@@ -100,6 +102,7 @@ impl<'a> IncomingBody<'a> {
     ///
     /// # Errors
     /// If the connection breaks, or the deadline is over.
+    #[boxed]
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         let left = self.left();
         if left == 0 {

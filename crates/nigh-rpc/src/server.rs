@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers on `listener` as `own` until `ending` is cancelled. Then lets calls under way end, for `drain_max` at most, and
 /// returns when no connection is left.
+#[boxed]
 pub async fn serve(
     listener: TcpListener,
     own: Hello,

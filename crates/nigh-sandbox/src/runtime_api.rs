@@ -12,6 +12,7 @@ mod server;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use nigh_terms::{Clock, Monotonic};
@@ -207,6 +208,7 @@ impl RuntimeApi {
     }
 
     /// The sandbox's process has ended. What it sent before still counts.
+    #[boxed]
     pub async fn ended(&self, end: SandboxEnd) {
         // Its sockets are closed, so the connections' tasks end soon.
         tokio::task::yield_now().await;

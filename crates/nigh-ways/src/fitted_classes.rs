@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use nigh_llc::{
     CasyRequest, ClosLayout, MixEntry, PlacedInvocation, Refit, RunningKind, SharedPlacement, Ticket, Tolerance,
     WayLoads, refit,
@@ -35,6 +36,7 @@ struct Plan {
 
 impl CacheWays {
     /// Waits until an invocation that the classes may be fitted to has started or ended since the last return.
+    #[boxed]
     pub async fn changed(&self) {
         self.changed.notified().await;
     }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use nigh_invoke::hooks::{InvocationHook, Run};
 use nigh_invoke::invocation::{Invoke, InvokeError, InvokeRequest};
@@ -164,6 +165,7 @@ impl ProfileRuns<'_> {
     ///
     /// # Errors
     /// Why the run is not possible.
+    #[boxed]
     pub async fn trial(&self, payload: Bytes) -> Result<Result<Activation, String>, ProfileRunError> {
         let ProfiledRun { record, answer, .. } = self.invoked(payload).await?;
         let answered = record.filter(|record| record.outcome == Outcome::Answered);

@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use nigh_engine::{Registry, RegistryError};
 use nigh_functions::function::Function;
 use nigh_llc::{CodeVersion, ModelError, SizingModel};
@@ -83,6 +84,7 @@ impl SizingModels {
     ///
     /// # Errors
     /// If the registry cannot be read.
+    #[boxed]
     pub async fn open(registry: Arc<dyn Registry>) -> Result<Self, SizingModelsError> {
         let mut models = HashMap::new();
         for (key, revised) in registry.list(TABLE, "").await? {
@@ -111,6 +113,7 @@ impl SizingModels {
     ///
     /// # Errors
     /// If it cannot be stored, or there are too many.
+    #[boxed]
     pub async fn keep(
         &self,
         namespace: &Namespace,

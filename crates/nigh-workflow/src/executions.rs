@@ -17,6 +17,7 @@ mod tasks;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use nigh_engine::{Histories, HistoryChange, HistoryId, RegistryError};
 use nigh_functions::function_store::FunctionStore;
 use nigh_invoke::event_invoker::EventInvoker;
@@ -138,6 +139,7 @@ impl Executions {
     ///
     /// # Errors
     /// If the histories cannot be read, or have a format that this build does not know.
+    #[boxed]
     pub async fn open(parts: ExecutionParts, limits: ExecutionLimits) -> Result<Self, ExecutionError> {
         let origin = (parts.clock.wall(), parts.clock.monotonic());
         let heads = parts.histories.heads().await?;
@@ -164,6 +166,7 @@ impl Executions {
     ///
     /// # Errors
     /// Why the bucket refuses that.
+    #[boxed]
     pub async fn declare_scratch(&self, namespace: &Namespace, folder: &ScratchFolder) -> Result<(), String> {
         self.0.parts.scratch.declare(namespace, folder).await
     }
@@ -172,6 +175,7 @@ impl Executions {
     ///
     /// # Errors
     /// If there is none.
+    #[boxed]
     pub async fn stop(
         &self,
         namespace: &Namespace,

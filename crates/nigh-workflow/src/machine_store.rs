@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use nigh_engine::{Registry, RegistryError, Revision};
 use nigh_terms::{Clock, Namespace};
 use parking_lot::RwLock;
@@ -84,6 +85,7 @@ impl MachineStore {
     ///
     /// # Errors
     /// If it cannot be read, or has one that this build cannot read.
+    #[boxed]
     pub async fn open(registry: Arc<dyn Registry>, clock: Arc<dyn Clock>) -> Result<Self, MachineError> {
         let mut index = Index::new();
         for (key, stored) in registry.list(MACHINES_TABLE, "").await? {
@@ -99,6 +101,7 @@ impl MachineStore {
     ///
     /// # Errors
     /// If the registry cannot be watched.
+    #[boxed]
     pub async fn follow(&self) -> Result<(), MachineError> {
         let mut changes = self.0.registry.watch(MACHINES_TABLE).await?;
         let weak = Arc::downgrade(&self.0);
@@ -131,6 +134,7 @@ impl MachineStore {
     ///
     /// # Errors
     /// If the registry cannot be read, or has one that this build cannot read.
+    #[boxed]
     pub async fn catch_up(&self, namespace: &Namespace, name: &str, revision: Revision) -> Result<(), MachineError> {
         let known = |name: &WorkflowName| self.get(namespace, name).is_some_and(|known| known.revision >= revision);
         let Ok(name) = WorkflowName::new(name) else { return Ok(()) };
@@ -172,6 +176,7 @@ impl MachineStore {
     ///
     /// # Errors
     /// If its definition is wrong, there is another of its name, or the registry refuses.
+    #[boxed]
     pub async fn create(&self, namespace: &Namespace, new: NewMachine) -> Result<Arc<Machine>, MachineError> {
         let definition = read(&new.text).map_err(MachineError::Invalid)?;
         if let Some(there) = self.get(namespace, &new.name) {
@@ -203,6 +208,7 @@ impl MachineStore {
     ///
     /// # Errors
     /// If there is none, the definition is wrong, or the registry refuses.
+    #[boxed]
     pub async fn update(
         &self,
         namespace: &Namespace,
@@ -240,6 +246,7 @@ impl MachineStore {
     ///
     /// # Errors
     /// If the registry refuses.
+    #[boxed]
     pub async fn delete(&self, namespace: &Namespace, name: &WorkflowName) -> Result<(), MachineError> {
         let Some(there) = self.get(namespace, name) else { return Ok(()) };
         self.0.registry.delete(MACHINES_TABLE, &key(namespace, name), there.revision).await?;

@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use nigh_dispatch::{AskedStates, Dispatcher, OWNERS_TABLE, Owner, Ownership, OwnershipState};
 use nigh_engine::{PresentMember, Registry, RegistryChange, RegistryError, SharedHistories};
@@ -99,6 +100,7 @@ impl OwnedExecutions {
     ///
     /// # Errors
     /// Why that cannot be said now.
+    #[boxed]
     pub async fn at(&self, namespace: &Namespace) -> Result<ExecutionsLocation, OwnedError> {
         match self.0.parts.dispatcher.owner_of(namespace).await? {
             Owner::Me(term) => Ok(ExecutionsLocation::Here(self.0.led(namespace, term).await?)),
@@ -110,6 +112,7 @@ impl OwnedExecutions {
     ///
     /// # Errors
     /// If it does not answer, or is the owner no more.
+    #[boxed]
     pub async fn ask(
         &self,
         owner: &PresentMember,
@@ -124,6 +127,7 @@ impl OwnedExecutions {
     ///
     /// # Errors
     /// If the owners of namespaces cannot be followed.
+    #[boxed]
     pub async fn look_after(self) -> Result<(), RegistryError> {
         let OwnedExecutionsState { parts, closed, .. } = &*self.0;
         let mut changes = parts.registry.watch(OWNERS_TABLE).await?;

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_terms::Namespace;
@@ -57,6 +58,7 @@ impl NatsHistories {
     ///
     /// # Errors
     /// If the servers do not answer, or the stream has other settings.
+    #[boxed]
     pub async fn open(cluster: Cluster) -> Result<Self, ClusterError> {
         Ok(Self { documents: Documents::open(cluster, "histories", Duration::ZERO).await? })
     }

@@ -4,6 +4,7 @@
 //! A home assigns versions only after its epoch is in the map (`took`). So an entry bounds the epochs of all versions that
 //! exist when it is written: by its own epoch, or by `before`.
 
+use async_recursion::async_recursion as boxed;
 use nigh_terms::{Epoch, Incarnation, NodeId, NodeNumber, ShardId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -95,6 +96,7 @@ impl NatsHomes {
     ///
     /// # Errors
     /// If the servers do not answer, or the stream has other settings.
+    #[boxed]
     pub async fn open(cluster: Cluster) -> Result<Self, ClusterError> {
         Ok(Self { documents: Documents::open(cluster, "homes", std::time::Duration::ZERO).await? })
     }
@@ -103,6 +105,7 @@ impl NatsHomes {
     ///
     /// # Errors
     /// If the servers do not answer, or the entry cannot be read.
+    #[boxed]
     pub async fn get(&self, shard: ShardId) -> Result<Option<(ShardHome, Revision)>, RegistryError> {
         let found = self.documents.get(&self.subject(shard)?).await?;
         let entry = found.and_then(|found| Some((found.value?, Revision(found.place))));
@@ -113,6 +116,7 @@ impl NatsHomes {
     ///
     /// # Errors
     /// If the servers do not answer, or an entry cannot be read.
+    #[boxed]
     pub async fn list(&self) -> Result<Vec<HomeEntry>, RegistryError> {
         let mut entries = Vec::new();
         for (name, found) in self.documents.list(&[]).await? {
@@ -126,6 +130,7 @@ impl NatsHomes {
     ///
     /// # Errors
     /// `Conflict` if another node was faster; else if the servers do not answer.
+    #[boxed]
     pub async fn claim(
         &self,
         shard: ShardId,
@@ -143,6 +148,7 @@ impl NatsHomes {
     ///
     /// # Errors
     /// `Conflict` if the shard has another home meanwhile; if the servers do not answer.
+    #[boxed]
     pub async fn took(&self, claim: &Claim, number: NodeNumber, epoch: Epoch) -> Result<Revision, RegistryError> {
         let Claim { shard, claim, node, incarnation } = claim.clone();
         let home = ShardHome::of(&Claimant { node, number, incarnation }, Some(epoch));
@@ -153,6 +159,7 @@ impl NatsHomes {
     ///
     /// # Errors
     /// `Conflict` if the shard has another home meanwhile; if the servers do not answer.
+    #[boxed]
     pub async fn free(&self, shard: ShardId, found: (&ShardHome, Revision)) -> Result<Revision, RegistryError> {
         let (home, revision) = found;
         self.write(shard, &ShardHome { free: true, ..home.clone() }, Some(revision)).await

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_terms::{Epoch, ShardId, Version};
@@ -46,6 +47,7 @@ impl NatsLedger {
     /// # Errors
     /// If a home with a higher claim has the shard, its stream is lost, is shorter than before or is damaged, or the servers
     /// do not answer. Former homes may be fenced already.
+    #[boxed]
     pub async fn take(&self, claim: &Claim) -> Result<JournalRecovery, ClusterError> {
         self.let_go(claim.shard);
         let ShardTakeover { epoch, outcome, witness, messages, bytes } =

@@ -9,6 +9,7 @@ use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::{Config, RawMessageError, RawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, Context, ErrorCode};
 use async_nats::{HeaderMap, Request, RequestErrorKind};
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use serde::Deserialize;
 use tokio::time::sleep;
@@ -118,6 +119,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If no server answers, or a server rejects this client.
+    #[boxed]
     pub async fn connect(settings: ClusterSettings) -> Result<Self, ClusterError> {
         settings.check()?;
         let mut options = async_nats::ConnectOptions::new()

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use nigh_terms::{Clock, Incarnation, Monotonic, NodeId};
 use tokio::sync::{Mutex, watch};
@@ -68,6 +69,7 @@ impl NatsMembership {
     ///
     /// # Errors
     /// If the servers do not answer.
+    #[boxed]
     pub async fn join(
         cluster: Cluster,
         node: NodeId,
@@ -121,6 +123,7 @@ impl NatsMembership {
     ///
     /// # Errors
     /// If the servers do not answer: then the entry expires later.
+    #[boxed]
     pub async fn leave(&self) -> Result<(), ClusterError> {
         let mut entry = self.entry.lock().await;
         let Some(place) = entry.place.take() else { return Ok(()) };

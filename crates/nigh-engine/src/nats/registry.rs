@@ -1,6 +1,7 @@
 //! The registry of a cluster. A document's revision is the place of its message: it grows with each write of any document,
 //! also over deletions.
 
+use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
@@ -23,6 +24,7 @@ impl NatsRegistry {
     ///
     /// # Errors
     /// If the servers do not answer, or the stream has other settings.
+    #[boxed]
     pub async fn open(cluster: Cluster) -> Result<Self, ClusterError> {
         Ok(Self { documents: Documents::open(cluster, "registry", std::time::Duration::ZERO).await? })
     }

@@ -1,5 +1,6 @@
 //! The queue for people: list, show, retry and drop events.
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use nigh_engine::OutboxChange;
 use nigh_schedule::event_queue::{DeadLetter, QueueFull, RemainingWork};
@@ -105,6 +106,7 @@ impl EventInvoker {
     ///
     /// # Errors
     /// If the outbox cannot be read.
+    #[boxed]
     pub async fn show(&self, namespace: &Namespace, id: InvocationId) -> Result<Option<ShownEvent>, EventError> {
         let found = self.list(namespace, true, usize::MAX).events.into_iter().find(|event| event.id == id);
         let Some(event) = found else { return Ok(None) };
@@ -118,6 +120,7 @@ impl EventInvoker {
     ///
     /// # Errors
     /// If the queue is full or the outbox cannot be written: then it stays a dead letter.
+    #[boxed]
     pub async fn retry(&self, namespace: &Namespace, id: InvocationId) -> Result<bool, RetryError> {
         let inner = &self.0;
         let revived = inner.queue.lock().revive(namespace, id, inner.now())?;
@@ -150,6 +153,7 @@ impl EventInvoker {
     ///
     /// # Errors
     /// If the outbox cannot be written: then the event is back after the next start.
+    #[boxed]
     pub async fn drop_event(&self, namespace: &Namespace, id: InvocationId) -> Result<bool, EventError> {
         let dropped = self.0.queue.lock().drop_event(namespace, id);
         if dropped {

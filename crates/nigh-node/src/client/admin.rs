@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use async_recursion::async_recursion as boxed;
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -51,6 +52,7 @@ impl AdminClient {
     }
 
     /// The text at `path`.
+    #[boxed]
     pub async fn text(&self, path: &str) -> Result<Bytes, ClientError> {
         let body = self.call(Method::GET, path, Bytes::new()).await?;
         self.target.collect(body).await
@@ -78,12 +80,14 @@ impl AdminClient {
     }
 
     /// The bytes at `path`, piece by piece.
+    #[boxed]
     pub async fn pieces(&self, path: &str) -> Result<Pieces, ClientError> {
         let body = self.call(Method::GET, path, Bytes::new()).await?;
         Ok(Pieces { target: self.target.clone(), body })
     }
 
     /// The lines at `path`, until the node ends them.
+    #[boxed]
     pub async fn lines(&self, path: &str) -> Result<Lines, ClientError> {
         let body = self.call(Method::GET, path, Bytes::new()).await?;
         Ok(Lines { target: self.target.clone(), body, buffer: BytesMut::new() })
@@ -119,6 +123,7 @@ impl Pieces {
     ///
     /// # Errors
     /// If the answer is cut off.
+    #[boxed]
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         loop {
             match self.body.frame().await {

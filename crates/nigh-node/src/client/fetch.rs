@@ -1,5 +1,6 @@
 //! Fetches one document of any HTTP server, for example the metrics of a service.
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use http::Request;
 
@@ -10,6 +11,7 @@ use super::http_call::{Target, full};
 ///
 /// # Errors
 /// If the URL has another form, nobody answers, or the answer is an error.
+#[boxed]
 pub async fn fetch(url: &str) -> Result<Bytes, ClientError> {
     let target = Target::of_url(url)?;
     let request = Request::get(url)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use async_recursion::async_recursion as boxed;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
@@ -117,11 +118,13 @@ impl LambdaClient {
     }
 
     /// The configuration of the function, as Lambda words it.
+    #[boxed]
     pub async fn get(&self, name: &FunctionName) -> Result<Value, ClientError> {
         self.call(Method::GET, &format!("{FUNCTIONS}/{name}/configuration"), None).await
     }
 
     /// The configurations of all functions, by name.
+    #[boxed]
     pub async fn list(&self) -> Result<Vec<Value>, ClientError> {
         let mut all = Vec::new();
         let mut marker: Option<String> = None;
@@ -146,6 +149,7 @@ impl LambdaClient {
     ///
     /// # Errors
     /// As the door refuses; without code also that there is no such function.
+    #[boxed]
     pub async fn deploy(
         &self,
         name: &FunctionName,
@@ -176,6 +180,7 @@ impl LambdaClient {
     }
 
     /// Removes the function.
+    #[boxed]
     pub async fn delete(&self, name: &FunctionName) -> Result<(), ClientError> {
         self.call(Method::DELETE, &format!("{FUNCTIONS}/{name}"), None).await.map(drop)
     }
@@ -184,6 +189,7 @@ impl LambdaClient {
     ///
     /// # Errors
     /// As the door refuses. A function's own failure is none: see `InvokeReply::function_error`.
+    #[boxed]
     pub async fn invoke(
         &self,
         name: &FunctionName,
@@ -205,6 +211,7 @@ impl LambdaClient {
     }
 
     /// Reserves so much concurrency for the function; `None` gives it back.
+    #[boxed]
     pub async fn reserve(&self, name: &FunctionName, count: Option<u64>) -> Result<(), ClientError> {
         let path = format!("/2017-10-31/functions/{name}/concurrency");
         let done = match count {
@@ -215,6 +222,7 @@ impl LambdaClient {
     }
 
     /// Gives the function a URL for `auth` (`AWS_IAM`, `NONE`), or changes the one that it has: the URL.
+    #[boxed]
     pub async fn give_url(&self, name: &FunctionName, auth: &str) -> Result<String, ClientError> {
         let path = format!("/2021-10-31/functions/{name}/url");
         let body = json!({ "AuthType": auth });
@@ -226,6 +234,7 @@ impl LambdaClient {
     }
 
     /// Leaves `payload` to be run by the function, at least once: the request id.
+    #[boxed]
     pub async fn invoke_later(&self, name: &FunctionName, payload: Bytes) -> Result<String, ClientError> {
         let request = Request::builder().method(Method::POST).header("x-amz-invocation-type", "Event");
         let (_, headers, _) = self.send(request, &format!("{FUNCTIONS}/{name}/invocations"), payload).await?;

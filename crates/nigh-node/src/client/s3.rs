@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use async_recursion::async_recursion as boxed;
 use futures::StreamExt;
 use http::{Method, Request, Response};
 use http_body::Frame;
@@ -43,6 +44,7 @@ impl S3Client {
     }
 
     /// The namespace's buckets.
+    #[boxed]
     pub async fn list_buckets(&self) -> Result<Vec<BucketEntry>, ClientError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "PascalCase")]
@@ -60,11 +62,13 @@ impl S3Client {
     }
 
     /// Makes a bucket.
+    #[boxed]
     pub async fn create_bucket(&self, bucket: &BucketName) -> Result<(), ClientError> {
         self.call(Method::PUT, &path(bucket, None), "", full("")).await.map(drop)
     }
 
     /// Removes an empty bucket.
+    #[boxed]
     pub async fn delete_bucket(&self, bucket: &BucketName) -> Result<(), ClientError> {
         self.call(Method::DELETE, &path(bucket, None), "", full("")).await.map(drop)
     }
@@ -74,6 +78,7 @@ impl S3Client {
     ///
     /// # Errors
     /// If the door rejects it, for example because another rule overlaps.
+    #[boxed]
     pub async fn notify(
         &self,
         bucket: &BucketName,
@@ -90,6 +95,7 @@ impl S3Client {
     }
 
     /// Up to 1000 entries of `bucket` below `prefix`, from the end of the previous page on.
+    #[boxed]
     pub async fn list(
         &self,
         bucket: &BucketName,
@@ -178,6 +184,7 @@ impl S3Client {
     }
 
     /// Copies an object within the namespace.
+    #[boxed]
     pub async fn copy(
         &self,
         from: (&BucketName, &ObjectKey),
@@ -194,6 +201,7 @@ impl S3Client {
     }
 
     /// True if the object is there.
+    #[boxed]
     pub async fn exists(&self, bucket: &BucketName, key: &ObjectKey) -> Result<bool, ClientError> {
         match self.call(Method::HEAD, &path(bucket, Some(key)), "", full("")).await {
             Ok(_) => Ok(true),
@@ -203,6 +211,7 @@ impl S3Client {
     }
 
     /// Deletes an object. An object that does not exist is no error.
+    #[boxed]
     pub async fn delete(&self, bucket: &BucketName, key: &ObjectKey) -> Result<(), ClientError> {
         self.call(Method::DELETE, &path(bucket, Some(key)), "", full("")).await.map(drop)
     }

@@ -1,5 +1,6 @@
 //! The client of the Step Functions API.
 
+use async_recursion::async_recursion as boxed;
 use http::{Method, Request, StatusCode};
 use serde_json::Value;
 
@@ -24,6 +25,7 @@ impl StatesClient {
     }
 
     /// Does `operation` of the API with `body`.
+    #[boxed]
     pub async fn call(&self, operation: &str, body: &Value) -> Result<Value, ClientError> {
         let bytes = bytes::Bytes::from(body.to_string());
         let request = Request::builder()

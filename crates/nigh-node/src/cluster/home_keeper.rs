@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use nigh_engine::nats::{Claimant, HomeEntry, NatsHomes, NatsLedger, NatsMembership};
 use nigh_engine::{LedgerError, Membership as _, NodeRole, Presence, PresentMember, RegistryError};
 use nigh_rpc::Peers;
@@ -88,6 +89,7 @@ impl HomeKeeper {
     }
 
     /// Releases all shards to the nodes that shall have them; gives up after `patience`.
+    #[boxed]
     pub async fn close(mut self, patience: Duration) {
         let roles = self.presence.roles.iter().copied().filter(|role| *role != NodeRole::Memory);
         self.membership.tell(&Presence::new(self.presence.number, &self.presence.address, roles));

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use nigh_engine::nats::{
     Claimant, Cluster, ClusterError, NatsHistories, NatsHomes, NatsLedger, NatsMembership, NatsRegistry,
 };
@@ -113,6 +114,7 @@ impl ClusterEngine {
     ///
     /// # Errors
     /// What is missing, and how to mend it.
+    #[boxed]
     pub async fn join(
         settings: &Settings,
         cluster: &ClusterSettings,
@@ -181,6 +183,7 @@ impl ClusterEngine {
 
     /// From now on this node is the home of its share of the shards, if it has the role `memory`: `host` serves them.
     /// `objects` answers the other nodes' calls with method numbers from [`FIRST_OBJECT_METHOD`] on. Call this once.
+    #[boxed]
     pub async fn serve(&self, host: Arc<dyn HomeHost>, objects: Option<Arc<dyn Handler>>) -> Result<(), RegistryError> {
         let epochs = OwnEpochs::new(Arc::clone(&host));
         // A second call changes nothing.
@@ -205,6 +208,7 @@ impl ClusterEngine {
     }
 
     /// Releases all shards within `patience`, and ends the membership.
+    #[boxed]
     pub async fn leave(&self, patience: Duration) {
         let keeper = self.keeper.lock().take();
         if let Some(keeper) = keeper {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use async_recursion::async_recursion as boxed;
 use nigh_rpc::certificates::{Authority, CertificateError};
 use nigh_rpc::{Identity, NameError, Role};
 use thiserror::Error;
@@ -113,6 +114,7 @@ impl LocalNode {
     }
 
     /// Its status; none if it does not answer.
+    #[boxed]
     pub async fn status(&self) -> Option<Status> {
         AdminClient::new(&StatePaths::new(&self.state).admin_socket()).get("/status").await.ok()
     }
@@ -137,6 +139,7 @@ impl LocalCluster {
     ///
     /// # Errors
     /// What could not be made or started, or does not answer in time.
+    #[boxed]
     pub async fn start(settings: &LocalClusterSettings, patience: Duration) -> Result<Self, LocalClusterError> {
         let LocalClusterSettings { folder, nodes, nats_server, networks, .. } = settings;
         let io = LocalClusterError::io;

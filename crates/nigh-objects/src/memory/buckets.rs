@@ -1,5 +1,6 @@
 //! Buckets: made, removed and listed, and how each keeps its writes.
 
+use async_recursion::async_recursion as boxed;
 use nigh_data::listing::RollUp;
 use nigh_data::{BucketInfo, ListPage, ListRequest, ObjectError, ServeOutcome};
 use nigh_terms::{BucketName, Principal, Token};
@@ -14,6 +15,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchBucket`, or the store's.
+    #[boxed]
     pub async fn bucket_policy(&self, who: &Principal, bucket: &BucketName) -> Result<BucketPolicy, ObjectError> {
         self.head_bucket(who, bucket).await?;
         Ok(self.0.back.bucket_policy(&who.namespace, bucket))
@@ -23,6 +25,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchBucket`; `InvalidArgument` for a policy that contradicts itself or that the store cannot keep.
+    #[boxed]
     pub async fn set_bucket_policy(
         &self,
         who: &Principal,
@@ -37,6 +40,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `BucketAlreadyOwnedByYou`, or the store's.
+    #[boxed]
     pub async fn create_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
         self.0.back.create_bucket(&who.namespace, bucket).await?;
@@ -48,6 +52,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchBucket`, `BucketNotEmpty`, or the store's.
+    #[boxed]
     pub async fn delete_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
         self.0.check_empty_elsewhere(&who.namespace, bucket).await?;
@@ -65,6 +70,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchBucket`, or the store's.
+    #[boxed]
     pub async fn head_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
         let info = self.0.back.head_bucket(&who.namespace, bucket).await?;
@@ -76,6 +82,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// The store's.
+    #[boxed]
     pub async fn list_buckets(&self, who: &Principal) -> Result<Vec<BucketInfo>, ObjectError> {
         self.0.back.list_buckets(&who.namespace).await
     }
@@ -84,6 +91,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchBucket`, or the store's.
+    #[boxed]
     pub async fn list(
         &self,
         who: &Principal,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use nigh_data::attributes::check_tags;
 use nigh_data::conditions::source_error;
 use nigh_data::{
@@ -36,6 +37,7 @@ impl ObjectMemory {
     /// # Errors
     /// As of a get of the source and a put of the copy; `InvalidRequest` for a copy of an object to itself that
     /// changes nothing.
+    #[boxed]
     pub async fn copy(
         &self,
         who: &Principal,

@@ -6,6 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use nigh_data::attributes::check_tags;
 use nigh_data::digest::{Digest, PIECE_BYTES};
 use nigh_data::segment::{ClientSegment, SealResult, Segment};
@@ -124,6 +125,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// If the kernel gives no memory.
+    #[boxed]
     pub async fn open_segment(&self, length: u64) -> Result<Option<OpenSegment>, ObjectError> {
         if length > self.0.limits.cached_object.bytes().min(self.0.limits.object.bytes()) {
             return Ok(None);
@@ -138,6 +140,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// As of a put. The segment is gone in any case.
+    #[boxed]
     pub async fn put_segment(
         &self,
         who: &Principal,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use futures::StreamExt;
 use nigh_data::conditions::check_read;
 use nigh_data::segment::{Segment, SegmentWriter};
@@ -227,6 +228,7 @@ pub(super) fn exactly(stream: ByteStream, length: u64, store: &'static str) -> B
 
 impl ObjectMemoryState {
     /// Brings an object into memory, and tells the readers that joined.
+    #[boxed]
     pub(super) async fn fetch(self: Arc<Self>, fetch: FetchGuard, sender: watch::Sender<SharedFetchResult>) {
         // The copy is cached before the readers are told: a read that follows an answer finds it.
         let fetched = self.read_at_home(fetch, Wanted::Cached).await.map(|(fetched, _)| fetched);

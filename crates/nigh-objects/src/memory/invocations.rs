@@ -9,6 +9,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use nigh_data::{DataCall, ObjectId, ObjectMeta};
 use nigh_protocol::{Contract, Dispatch, Frontier, Gate, GateLimits, GateOutput, GateRefusal, PutFailure, Stamp};
 use nigh_terms::{BucketName, InvocationId, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token, Version};
@@ -323,6 +324,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// Why it may not begin, after two seconds at the latest. It has not begun then, and is not to be ended.
+    #[boxed]
     pub async fn begin_invocation(
         &self,
         namespace: &Namespace,
@@ -340,6 +342,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// As `begin_invocation`.
+    #[boxed]
     pub async fn begin_dispatched(
         &self,
         namespace: &Namespace,
@@ -371,6 +374,7 @@ impl ObjectMemory {
 
     /// Ends an invocation that has answered, failed, timed out or been killed. Returns when the outcome of each of its writes
     /// is known, or `within` has passed. Returns the token of what it had seen, with which the namespace's next one begins.
+    #[boxed]
     pub async fn end_invocation(&self, invocation: InvocationId, within: Duration) -> Token {
         let seen = self.0.coherence.end(invocation, within).await;
         self.0.compared().carried(seen)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use nigh_data::attributes::check_tags;
 use nigh_data::digest::VerifiedDigest;
 use nigh_data::{
@@ -180,6 +181,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchBucket`, what is wrong with the attributes, tags or checksum, or the spool's.
+    #[boxed]
     pub async fn create_upload(
         &self,
         who: &Principal,
@@ -207,6 +209,7 @@ impl ObjectMemory {
     /// `NoSuchUpload`, what is wrong with the number or the body, or the spool's. An earlier part of this number
     /// stays then.
     #[expect(clippy::too_many_arguments, reason = "the S3 operation has so many")]
+    #[boxed]
     pub async fn put_part(
         &self,
         who: &Principal,
@@ -237,6 +240,7 @@ impl ObjectMemory {
     /// # Errors
     /// As of a get of the source and of `put_part`; `InvalidRange` for a range beyond the source's end.
     #[expect(clippy::too_many_arguments, reason = "the S3 operation has so many")]
+    #[boxed]
     pub async fn copy_part(
         &self,
         who: &Principal,
@@ -278,6 +282,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchUpload`.
+    #[boxed]
     pub async fn list_parts(
         &self,
         who: &Principal,
@@ -297,6 +302,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchBucket`, or the store's.
+    #[boxed]
     pub async fn list_uploads(
         &self,
         who: &Principal,
@@ -324,6 +330,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchUpload`, what is wrong with the parts, a condition's, or the store's.
+    #[boxed]
     pub async fn complete_upload(
         &self,
         who: &Principal,
@@ -344,6 +351,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchUpload`, or the spool's.
+    #[boxed]
     pub async fn abort_upload(
         &self,
         who: &Principal,

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_data::{ETag, ObjectError, ObjectId};
@@ -68,6 +69,7 @@ impl Notifications {
     ///
     /// # Errors
     /// If it cannot be read, or holds what this build does not know.
+    #[boxed]
     pub async fn open(
         registry: Arc<dyn Registry>,
         targets: Arc<dyn NotificationTargets>,
@@ -81,6 +83,7 @@ impl Notifications {
     ///
     /// # Errors
     /// If the registry cannot be watched.
+    #[boxed]
     pub async fn follow(&self) -> Result<(), RegistryError> {
         self.configs.follow().await
     }
@@ -166,6 +169,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchBucket`, or the store's.
+    #[boxed]
     pub async fn notification_config(
         &self,
         who: &Principal,
@@ -180,6 +184,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchBucket`; `InvalidArgument` if rules overlap, or name no function of the namespace.
+    #[boxed]
     pub async fn set_notification_config(
         &self,
         who: &Principal,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use nigh_data::{ETag, ObjectError, ObjectId};
 use nigh_stores::swift::shadow::SwiftTimestamp;
 use nigh_terms::{BucketName, Namespace, Version};
@@ -31,6 +32,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `SlowDown` if that takes longer than a write may wait; the store's.
+    #[boxed]
     pub async fn push_now(&self, object: &ObjectId, version: Version) -> Result<PushOutcome, ObjectError> {
         // A write on its way may have its placeholder there already.
         drop(self.0.order.turn(object).await?);
@@ -44,6 +46,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `SlowDown` if too much waits; the write must not be made then.
+    #[boxed]
     pub async fn outside_write_begins(
         &self,
         object: &ObjectId,
@@ -62,6 +65,7 @@ impl ObjectMemory {
 
     /// An outside write has ended: `applied` says whether it is there, if that is known. If it is not, the object is
     /// held for the rest of the lease.
+    #[boxed]
     pub async fn outside_write_ended(&self, object: &ObjectId, token: &str, applied: Option<bool>) {
         let inner = &self.0;
         if applied != Some(false) {
@@ -92,6 +96,7 @@ impl ObjectMemory {
     }
 
     /// Nothing waits, and this node ends: the store need not tell it about outside any more.
+    #[boxed]
     pub async fn let_go_of_store(&self) {
         self.0.back.store().let_go().await;
     }

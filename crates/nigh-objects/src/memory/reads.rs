@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use futures::StreamExt;
 use nigh_data::conditions::check_read;
 use nigh_data::range::resolve;
@@ -77,6 +78,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// As of a get.
+    #[boxed]
     pub async fn head(
         &self,
         who: &Principal,
@@ -179,10 +181,11 @@ impl ObjectMemoryState {
 
     /// Reads the bytes of an object whose metadata is `known`, without caching them. If its entity tag has changed, the
     /// object is read as it is now.
-    async fn read_known(
-        self: &Arc<Self>,
-        object: &ObjectId,
-        request: &GetRequest,
+    #[boxed]
+    async fn read_known<'a>(
+        self: &'a Arc<Self>,
+        object: &'a ObjectId,
+        request: &'a GetRequest,
         known: Arc<ObjectMeta>,
     ) -> Result<CheckedRead, ObjectError> {
         match self.pinned(object, request, &known).await? {
@@ -222,10 +225,11 @@ impl ObjectMemoryState {
     }
 
     /// Reads past the cache.
-    pub(super) async fn read_past(
-        self: &Arc<Self>,
+    #[boxed]
+    pub(super) async fn read_past<'a>(
+        self: &'a Arc<Self>,
         fetch: FetchGuard,
-        request: &GetRequest,
+        request: &'a GetRequest,
     ) -> Result<CheckedRead, ObjectError> {
         let (FetchedObject { meta, .. }, bytes) = self.read_at_home(fetch, Wanted::Uncached(request)).await?;
         let (range, stream) = bytes.ok_or_else(given_up)?;

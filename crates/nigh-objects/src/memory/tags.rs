@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use nigh_data::attributes::check_tags;
 use nigh_data::segment::Segment;
 use nigh_data::{ObjectError, ObjectId, ObjectMeta, ServeOutcome, Tags};
@@ -21,6 +22,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchKey`, or the store's.
+    #[boxed]
     pub async fn get_tags(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) -> Result<Tags, ObjectError> {
         let mut call = self.0.begin(who, bucket, Some(key));
         let meta = self.0.current(who, &object(who, bucket, key)).await?;
@@ -32,6 +34,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `InvalidTag`, `NoSuchBucket`, `NoSuchKey`, or the store's.
+    #[boxed]
     pub async fn put_tags(
         &self,
         who: &Principal,

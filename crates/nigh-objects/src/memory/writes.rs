@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use nigh_data::attributes::check_tags;
 use nigh_data::conditions::check_write;
 use nigh_data::{ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest, ServeOutcome, Tags, WriteConditions};
@@ -31,6 +32,7 @@ impl ObjectMemory {
     /// # Errors
     /// `NoSuchBucket`, what is wrong with the body, a condition's, or the store's. Nothing is written then, but
     /// for a `Store` error, after which the object is the old or the new one.
+    #[boxed]
     pub async fn put(
         &self,
         who: &Principal,
@@ -72,6 +74,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// `NoSuchBucket`, a condition's, or the store's.
+    #[boxed]
     pub async fn delete(
         &self,
         who: &Principal,

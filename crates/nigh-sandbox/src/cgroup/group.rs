@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use async_recursion::async_recursion as boxed;
 use nigh_schedule::memory::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
 use nigh_terms::ByteSize;
 use rustix::process::{Pid, Signal, kill_process};
@@ -190,6 +191,7 @@ impl Group {
     ///
     /// # Errors
     /// If they do not stop in time (then they continue), or the group is gone.
+    #[boxed]
     pub async fn freeze(&self) -> Result<(), CgroupError> {
         let outcome = match &self.freezer {
             Some(Freezer::V1(freezer)) => freezer.freeze(FREEZE_PATIENCE).await,

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use nigh_functions::function_network::FunctionNetwork;
 use nigh_terms::SandboxId;
@@ -116,6 +117,7 @@ impl LocalEngine {
     /// # Errors
     /// `Unsupported` if no isolation is possible and functions are not trusted, if runc is required and does not work,
     /// or if `nigh-sandbox` is missing.
+    #[boxed]
     pub async fn open(settings: EngineSettings) -> Result<Self, SandboxError> {
         let init = match &settings.init {
             Some(init) => init.clone(),
@@ -139,6 +141,7 @@ impl LocalEngine {
     }
 
     /// Ends the blank sandboxes and makes no more. If no other sandbox lives, Nigh's cgroups are removed too.
+    #[boxed]
     pub async fn close(&self) {
         self.factory.close().await;
     }

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use async_recursion::async_recursion as boxed;
 use nigh_schedule::activation::{SandboxStart, Steps};
 use nigh_schedule::memory::grant::Grant;
 
@@ -41,6 +42,7 @@ impl Stem {
     }
 
     /// Ends the sandbox and removes its cgroup before it returns.
+    #[boxed]
     pub async fn end(self) {
         self.blank.end().await;
     }

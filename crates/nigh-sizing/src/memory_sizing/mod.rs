@@ -21,6 +21,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use nigh_engine::Registry;
 use nigh_functions::function::{Function, FunctionSource};
 use nigh_functions::function_caching;
@@ -146,6 +147,7 @@ impl MemorySizing {
     ///
     /// # Errors
     /// If there is none, or it cannot be read.
+    #[boxed]
     pub async fn show(&self, function: &Function) -> Result<LearnedStatus, MemorySizingError> {
         self.ask(|reply| Job::Show(Deployment::of(function), reply)).await
     }
@@ -154,6 +156,7 @@ impl MemorySizing {
     ///
     /// # Errors
     /// If there are none, or they cannot be read.
+    #[boxed]
     pub async fn export(&self, function: &Function) -> Result<String, MemorySizingError> {
         self.ask(|reply| Job::Export(Deployment::of(function), reply)).await
     }
@@ -162,6 +165,7 @@ impl MemorySizing {
     ///
     /// # Errors
     /// If `csv` has no valid rows, or they cannot be stored.
+    #[boxed]
     pub async fn import(&self, function: &Function, csv: String) -> Result<LearnedStatus, MemorySizingError> {
         self.ask(|reply| Job::Import(Deployment::of(function), csv, reply)).await
     }
@@ -170,12 +174,14 @@ impl MemorySizing {
     ///
     /// # Errors
     /// If they cannot be removed.
+    #[boxed]
     pub async fn forget(&self, namespace: &Namespace, function: &FunctionName) -> Result<bool, MemorySizingError> {
         let name = (namespace.clone(), function.clone());
         self.ask(|reply| Job::Forget(name, reply)).await
     }
 
     /// Waits until all models and rows are stored.
+    #[boxed]
     pub async fn flush(&self) {
         let (reply, stored) = oneshot::channel();
         if self.jobs.send(Job::Flush(reply)).await.is_ok() {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use nigh_learn::media::ObjectHead;
 use serde::Deserialize;
 use thiserror::Error;
@@ -117,6 +118,7 @@ impl ParserProgram {
     ///
     /// # Errors
     /// `Start` if it does not run here, cannot raise them, or something stays open.
+    #[boxed]
     pub async fn check(&self) -> Result<(), ParserError> {
         let child = self.command("check").spawn().map_err(|error| self.failed(error))?;
         let output = timeout(START_PATIENCE, child.wait_with_output()).await;
@@ -138,6 +140,7 @@ impl ParserProgram {
     ///
     /// # Errors
     /// `Start`, and why.
+    #[boxed]
     pub async fn start(&self) -> Result<ParserProcess, ParserError> {
         let mut child = self.command("serve").spawn().map_err(|error| self.failed(error))?;
         let (Some(questions), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
@@ -183,6 +186,7 @@ impl ParserProcess {
     ///
     /// # Errors
     /// Why there is no answer.
+    #[boxed]
     pub async fn look(&mut self, object: &ObjectHead<'_>) -> Result<ParserMessage, ParserError> {
         let frame = question(object)?;
         self.looks += 1;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use nigh_data::{ObjectError, ObjectEvent, ObjectId, ObjectObserver, ServeOutcome};
 use nigh_engine::{Registry, RegistryError};
 use nigh_learn::FeatureRow;
@@ -86,6 +87,7 @@ impl FeatureRecorder {
     ///
     /// # Errors
     /// If the registry cannot be read.
+    #[boxed]
     pub async fn open(
         registry: Arc<dyn Registry>,
         program: ParserProgram,
@@ -137,6 +139,7 @@ impl FeatureRecorder {
 
     /// Puts these objects at the head of the queue, reads them from the store if necessary, and waits until all have
     /// features, at most for `within`. True if all have.
+    #[boxed]
     pub async fn await_looks(&self, objects: &[ObjectId], within: Duration) -> bool {
         let until = Instant::now() + within;
         let unknown = |inner: &FeatureRecorderState| -> Vec<ObjectId> {
@@ -161,6 +164,7 @@ impl FeatureRecorder {
     }
 
     /// Works on the queue until `stop`. Called once.
+    #[boxed]
     pub async fn run(self, memory: ObjectMemory, stop: CancellationToken) {
         let inner = self.0;
         let mut lanes: HashMap<Namespace, Lane> = HashMap::new();

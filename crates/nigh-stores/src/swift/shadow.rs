@@ -8,6 +8,7 @@
 pub(super) mod signature;
 pub(super) mod tags;
 
+use async_recursion::async_recursion as boxed;
 use http::Method;
 use http::header::{ETAG, HeaderMap, HeaderName, HeaderValue};
 use nigh_data::{ETag, ObjectError, ObjectId, ObjectMeta};
@@ -132,6 +133,7 @@ impl SwiftStore {
     ///
     /// # Errors
     /// As of `push_shadow`.
+    #[boxed]
     pub async fn mark_cached(
         &self,
         namespace: &Namespace,
@@ -149,6 +151,7 @@ impl SwiftStore {
     ///
     /// # Errors
     /// As of `push_shadow`; `Unfit` if the version must be written through.
+    #[boxed]
     pub async fn put_placeholder(
         &self,
         object: &ObjectId,
@@ -166,6 +169,7 @@ impl SwiftStore {
     /// # Errors
     /// `Newer` if it is superseded, `Outside` if an outsider wrote or deleted since, `Raced` if an outsider is doing so: none
     /// of them overwrites anything.
+    #[boxed]
     pub async fn push_shadow(
         &self,
         object: &ObjectId,
@@ -182,6 +186,7 @@ impl SwiftStore {
     ///
     /// # Errors
     /// As of `push_shadow`; `Unfit` for an object that would need segments.
+    #[boxed]
     pub async fn put_expecting(
         &self,
         object: &ObjectId,
@@ -199,6 +204,7 @@ impl SwiftStore {
     ///
     /// # Errors
     /// As of `push_shadow`.
+    #[boxed]
     pub async fn delete_expecting(
         &self,
         object: &ObjectId,
@@ -224,6 +230,7 @@ impl SwiftStore {
     ///
     /// # Errors
     /// As of `push_shadow`; `Outside` if there is no such placeholder.
+    #[boxed]
     pub async fn drop_placeholder(&self, object: &ObjectId, version: Version) -> Result<(), ShadowError> {
         let call = Call::new("drop placeholder", Method::DELETE, self.target(object)?);
         self.ask("drop", guarded(call).header(VERSION, version_header(version)?)).await.map(drop)

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use http::Method;
 use nigh_data::{ObjectError, ObjectId, ObjectMeta, WriteConditions};
@@ -86,6 +87,7 @@ impl SwiftStore {
     ///
     /// # Errors
     /// `NoMiddleware`; `Unconfigured` if this store has no shadows; `NotSent` if Swift cannot be asked.
+    #[boxed]
     pub async fn find_middleware(&self) -> Result<(), ShadowError> {
         let shadowing = self.shadowing.as_ref().ok_or(ShadowError::Unconfigured)?;
         let asked = self.wire.access.info().await;

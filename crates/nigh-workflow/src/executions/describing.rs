@@ -1,5 +1,6 @@
 //! Executions for people: lists, descriptions, histories.
 
+use async_recursion::async_recursion as boxed;
 use nigh_engine::HistoryId;
 use nigh_terms::{Namespace, Timestamp};
 use serde_json::Value;
@@ -53,6 +54,7 @@ impl Executions {
     ///
     /// # Errors
     /// If there is none, or it cannot be read.
+    #[boxed]
     pub async fn describe(
         &self,
         namespace: &Namespace,
@@ -103,6 +105,7 @@ impl Executions {
     ///
     /// # Errors
     /// If there is none, or it cannot be read.
+    #[boxed]
     pub async fn history(
         &self,
         namespace: &Namespace,

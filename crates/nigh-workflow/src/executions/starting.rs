@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use nigh_terms::{InvocationId, Namespace, Timestamp, Token};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -56,6 +57,7 @@ impl Executions {
     ///
     /// # Errors
     /// If another execution had its name, the input is too large, too many run, or it cannot be written.
+    #[boxed]
     pub async fn start(
         &self,
         namespace: &Namespace,
@@ -161,6 +163,7 @@ impl Executions {
     ///
     /// # Errors
     /// If it cannot be started, or takes too long.
+    #[boxed]
     pub async fn run(
         &self,
         namespace: &Namespace,

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use futures::StreamExt;
 use futures::future::join_all;
 use nigh_data::NamePrint;
@@ -109,6 +110,7 @@ impl ObjectMemory {
     /// Brings these objects into this memory, one after the other, as long as what must make room for the next is
     /// nothing that was read more than once. Gives of each how many bytes were brought; 0 of one that was there, or
     /// could not be had.
+    #[boxed]
     pub async fn bring(&self, objects: &[ObjectId]) -> Vec<u64> {
         let brought = self.0.bring_each(objects.iter().take(BROUGHT_MAX).cloned().collect());
         timeout(BRING_WITHIN, brought).await.unwrap_or_default()
@@ -123,6 +125,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// Why that node has not answered.
+    #[boxed]
     pub async fn bring_at(&self, node: NodeNumber, objects: &[ObjectId]) -> Result<Vec<u64>, String> {
         if self.0.me.is_some_and(|me| me.node == node) {
             return Ok(self.bring(objects).await);
@@ -131,6 +134,7 @@ impl ObjectMemory {
     }
 
     /// As `shrink`; returns when the dropped copies are handed over, for which `shrink` does not wait.
+    #[boxed]
     pub async fn shrink_and_hand_over(&self, bytes: ByteSize) -> (ShrinkResult, HandedOver) {
         let (shrunk, left) = self.shrink_naming(bytes);
         (shrunk, self.0.hand_over_copies(left).await)

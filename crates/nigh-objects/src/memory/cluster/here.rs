@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use futures::{StreamExt, TryStreamExt};
 use nigh_data::range::resolve;
 use nigh_data::{ByteRange, ByteStream, ObjectError, ObjectId, ObjectMeta};
@@ -75,7 +76,8 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// If the call is none that can be read, or its caller may not make it.
-    pub async fn answer(&self, call: Call<'_>) -> Result<Answer, Refusal> {
+    #[boxed]
+    pub async fn answer<'a>(&'a self, call: Call<'a>) -> Result<Answer, Refusal> {
         let inner = &self.0;
         let number = call.method.number;
         match number {

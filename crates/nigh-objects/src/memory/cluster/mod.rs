@@ -19,6 +19,7 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
 use futures::future::try_join_all;
 use nigh_data::ObjectError;
@@ -152,6 +153,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// Which record cannot be read. Nothing of the shard is here then.
+    #[boxed]
     pub async fn take_home(&self, taken: TakenShard) -> Result<(), ObjectError> {
         let TakenShard { shard, mut records, mut lost, summary } = taken;
         let inner = &self.0;
@@ -182,6 +184,7 @@ impl ObjectMemory {
 
     /// The home of a shard here takes no more writes; returns when those under way have ended, or after ten seconds.
     /// Then nothing of it is here any more.
+    #[boxed]
     pub async fn let_go_of_home(&self, shard: ShardId) {
         let inner = &self.0;
         inner.uses.leave(shard, DRAIN_WITHIN).await;
@@ -200,6 +203,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// Which home does not answer.
+    #[boxed]
     pub async fn newest_of_all(&self, at_least: &[(ShardId, Epoch)]) -> Result<Token, ObjectError> {
         let (inner, deadline) = (&self.0, Instant::now() + HOMES_WITHIN);
         let asked = at_least.iter().map(|&(shard, epoch)| async move {
@@ -225,6 +229,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// Which home does not answer; it is to be asked again.
+    #[boxed]
     pub async fn fence(&self, member: Member) -> Result<Token, ObjectError> {
         let (inner, deadline) = (&self.0, Instant::now() + HOMES_WITHIN);
         let asked = inner.coherence.shards.all().map(|shard| async move {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use futures::StreamExt;
 use nigh_data::attributes::check_tags;
 use nigh_data::conditions::{check_read, check_write};
@@ -76,6 +77,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// As of a get; `NoSuchTransaction`; `TransactionConflict` if it has been shown another version before.
+    #[boxed]
     pub async fn get_in(
         &self,
         name: TransactionName,
@@ -112,6 +114,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// As `get_in`.
+    #[boxed]
     pub async fn head_in(
         &self,
         name: TransactionName,
@@ -129,6 +132,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// As of a put; `EntityTooLarge` if the transaction would write too much; `InvalidRequest` for what cannot be in one.
+    #[boxed]
     pub async fn put_in(
         &self,
         name: TransactionName,
@@ -174,6 +178,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// As `put_in`.
+    #[boxed]
     pub async fn delete_in(
         &self,
         name: TransactionName,
@@ -194,6 +199,7 @@ impl ObjectMemory {
     /// # Errors
     /// `TransactionConflict` with what has changed since it was read; `TransactionUndecided` if the outcome is unknown:
     /// commit again; and the errors of the homes.
+    #[boxed]
     pub async fn commit_transaction(
         &self,
         name: TransactionName,
