@@ -15,7 +15,7 @@ pub enum State {
     Initialising,
     /// It has no invocation.
     Idle,
-    /// It gets this invocation when it asks.
+    /// It gets this invocation when it asks for an input.
     Assigned(InvocationId),
     /// It has this invocation.
     Running(InvocationId),
@@ -32,7 +32,7 @@ pub enum Refusal {
     /// The request is not allowed in the sandbox's state.
     #[error("Transition from {from} to {to} is not allowed.")]
     InvalidStateTransition {
-        /// Where the sandbox is.
+        /// The sandbox's state.
         from: &'static str,
         /// The state that the request would lead to.
         to: &'static str,
@@ -47,7 +47,7 @@ pub enum NextReply {
         /// True if the sandbox is initialised by this request.
         initialised: bool,
     },
-    /// This invocation.
+    /// The request takes this invocation.
     Take(InvocationId),
 }
 
@@ -64,7 +64,7 @@ impl Default for Protocol {
 }
 
 impl Protocol {
-    /// Where the sandbox is.
+    /// The sandbox's state.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
@@ -131,7 +131,7 @@ impl Protocol {
         }
     }
 
-    /// The sandbox has answered the invocation called `id`, well or with an error.
+    /// The sandbox has answered the invocation called `id`, with a response or an error.
     ///
     /// # Errors
     /// The same as for `check_answer`.
@@ -144,7 +144,7 @@ impl Protocol {
     /// The sandbox reports that its initialisation failed. This is final.
     ///
     /// # Errors
-    /// If it is initialised already.
+    /// If the sandbox is initialised already.
     pub const fn init_error(&mut self) -> Result<(), Refusal> {
         match self.state {
             State::Initialising => {
@@ -155,7 +155,7 @@ impl Protocol {
         }
     }
 
-    /// The sandbox has ended. Returns where it was.
+    /// The sandbox has ended. Returns its former state.
     pub const fn end(&mut self) -> State {
         let was = self.state;
         self.state = State::Ended;

@@ -40,7 +40,7 @@ const BLANK_PROCESSES: u32 = 4;
 const BLANK_CONTAINER_PROCESSES: u32 = 64;
 /// Container runtimes that run at a time, for each processor. More would only slow each other.
 const RUNTIMES_PER_PROCESSOR: usize = 2;
-/// The most sandboxes at a time: there are no more addresses, however many users there are.
+/// The most sandboxes at a time: each needs an address, and there are no more addresses.
 const SANDBOXES_MAX: u16 = u16::MAX;
 
 /// What sets up the isolation of sandboxes.
@@ -61,13 +61,13 @@ pub(super) struct FactoryParts {
     pub(super) raising: IsolationMethod,
     /// The users that sandboxes run as.
     pub(super) uids: Range<u32>,
-    /// Makes the sandboxes' cgroups.
+    /// The program of keeper and init (`nigh-sandbox`).
     pub(super) cgroups: Arc<CgroupHost>,
     /// How many blank sandboxes are kept ready.
     pub(super) blanks: usize,
-    /// Whether the init filters the system calls of commands.
+    /// True if the init filters the system calls of commands.
     pub(super) filter: bool,
-    /// Whether functions with their own network are told of the fast path.
+    /// True if functions with their own network are told of the fast path.
     pub(super) fast_path: bool,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct SandboxFactory {
     uids: Range<u32>,
     pub(super) filter: bool,
     fast_path: bool,
-    /// No cgroup limits processes, so the user's limit does.
+    /// True if no cgroup limits processes, so that the user's limit must.
     bounds_by_user: bool,
     cgroups: Arc<CgroupHost>,
     /// Limits how many container runtimes run at a time.
@@ -136,7 +136,7 @@ impl SandboxFactory {
     /// Makes a sandbox without a command, up to the start of the command, and ends it.
     pub(super) async fn probe(&self) -> Result<(), StepFailure> {
         let BlankSandbox { processes, mut held, inside } = self.blank().await?;
-        // A folder that every user can read.
+        // `/usr` is a folder that every user can read.
         let code = Path::new("/usr");
         if let Some(inside) = inside {
             let own = vec![(code.to_owned(), PathBuf::from(CODE))];

@@ -5,12 +5,12 @@ use std::fmt;
 use super::launch::Walls;
 use crate::cgroup::Controls;
 
-/// A container runtime.
+/// The container runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime {
     /// Its name and version: `runc 1.1.5`.
     pub version: String,
-    /// Whether each sandbox has a user namespace.
+    /// True if each sandbox has a user namespace.
     pub user_namespace: bool,
 }
 
@@ -19,9 +19,9 @@ pub struct Runtime {
 pub struct Isolation {
     /// The isolation, with example users.
     pub walls: Walls,
-    /// The container runtime that isolates, if any.
+    /// The container runtime that isolates; none if Nigh isolates itself.
     pub runtime: Option<Runtime>,
-    /// Whether system calls are filtered, or why not.
+    /// The error is the reason why system calls are not filtered.
     pub filter: Result<(), String>,
     /// Stronger isolation that does not work here, with the reasons.
     pub refused: Vec<String>,

@@ -32,9 +32,9 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Settings of the outbound network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboundSettings {
-    /// The program; none: the one in PATH.
+    /// The path of the program; with none, the one in PATH.
     pub tool: Option<PathBuf>,
-    /// The name servers of sandboxes; none: the host's, if sandboxes can reach them.
+    /// The name servers of sandboxes; if empty, the host's that sandboxes can reach.
     pub resolvers: Vec<IpAddr>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct OutboundLink {
 }
 
 impl OutboundNetwork {
-    /// Checks whether sandboxes with this isolation can have it.
+    /// Checks whether sandboxes with this isolation can have an outbound network.
     pub(super) async fn open(settings: &OutboundSettings, walls: Walls) -> Result<Self, String> {
         match walls {
             Walls::UserAndNamespaces { .. } | Walls::Container { .. } => {}
@@ -131,7 +131,7 @@ impl OutboundLink {
         let _ended = self.carrying.process.wait().await;
     }
 
-    /// Ends it.
+    /// Ends the outbound network.
     pub(super) async fn end(mut self) {
         let _ended_already = self.carrying.process.start_kill();
         let _ended = timeout(END_PATIENCE, self.carrying.process.wait()).await;

@@ -26,7 +26,7 @@ pub(super) const fn probe_address(number: u16) -> Ipv4Addr {
 #[derive(Debug)]
 pub(super) struct Slots {
     count: u16,
-    /// The first address: two Nighs on one network must not use the same.
+    /// The first address. Two Nighs on one network must not use the same addresses.
     addresses: u16,
     state: Mutex<State>,
 }

@@ -1,5 +1,5 @@
-//! Pre-warmed sandboxes (stems): complete but for the function's code, with a runtime waiting inside. How one is made
-//! from a blank sandbox, and how it becomes a function's sandbox.
+//! Pre-warmed sandboxes: complete but for the function's code, with a runtime waiting inside. This file makes one from
+//! a blank sandbox, and turns it into a function's sandbox.
 
 use std::time::{Duration, Instant};
 
@@ -91,7 +91,7 @@ impl SandboxFactory {
         let inside = inside.ok_or_else(|| StepFailure::at("take a pre-warmed sandbox", "its files are not known"))?;
         self.move_in(inside, held.lease()?, own_folders(spec), &[], spec.tmp.bytes()).await?;
         let mount = wanted.elapsed();
-        // Its root is complete, so the init uses only the command and the environment.
+        // The sandbox's root is complete, so the init uses only the command and the environment.
         let launch = self.launch(spec, held.lease()?);
         let processes = in_time("start it", processes.launch(launch)).await?;
         let launch = wanted.elapsed() - mount;

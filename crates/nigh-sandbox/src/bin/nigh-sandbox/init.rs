@@ -75,7 +75,7 @@ pub(crate) fn run(prepare: &Prepare, mut control: UnixStream, keeper: &OwnedFd) 
     attend(prepare.walls, &mut control, keeper, &children, command)
 }
 
-/// Tells the engine something.
+/// Sends the engine a message.
 pub(crate) fn send(control: &mut UnixStream, report: &InitMessage) -> Result<(), Failure> {
     let bytes = encode(report).step("encode a report")?;
     control.write_all(&bytes).step("report to the engine")
@@ -84,7 +84,7 @@ pub(crate) fn send(control: &mut UnixStream, report: &InitMessage) -> Result<(),
 /// Sets up the part that is the same for all functions. Returns the listeners in the order of `InitMessage::Running`.
 fn raise_walls(prepare: &Prepare, keeper: &OwnedFd) -> Result<Vec<OwnedFd>, Failure> {
     if matches!(prepare.walls, Walls::Container { .. }) {
-        // They stand.
+        // The container runtime has set up the isolation.
         return listeners(prepare);
     }
     die_with(keeper)?;
@@ -115,7 +115,7 @@ fn listeners(prepare: &Prepare) -> Result<Vec<OwnedFd>, Failure> {
         Ok::<_, Failure>(OwnedFd::from(listener.step(format_args!("listen at {}:{port}", prepare.address))?))
     };
     let mut listeners = vec![tcp(RUNTIME_PORT)?, tcp(DATA_PORT)?];
-    // On a shared network the name would be visible to all.
+    // On a shared network every process of the host would see the socket's name.
     if prepare.walls.has_namespaces() {
         listeners.push(fast_path().step(format_args!("listen at @{FAST_PATH}"))?);
     }
@@ -169,7 +169,8 @@ fn c_string(text: &OsStr) -> Result<CString, Failure> {
     CString::new(text.as_bytes()).step("a command or environment without zero bytes")
 }
 
-/// Starts the command; returns when the program runs. It gets `passed` too, and the number of that as a last word.
+/// Starts the command and returns when the program runs. The program gets the descriptor `passed`; its number is
+/// appended as the last argument.
 pub(crate) fn start(launch: &Launch, passed: Option<&OwnedFd>) -> Result<Pid, Failure> {
     let program = launch.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
     let number = passed.map(|descriptor| OsString::from(descriptor.as_raw_fd().to_string()));
@@ -191,7 +192,7 @@ pub(crate) fn start(launch: &Launch, passed: Option<&OwnedFd>) -> Result<Pid, Fa
     let Some(command) = sys::fork().step("make the first process")? else {
         let error = become_command(&arguments, &environment, filters.as_ref(), passed);
         let number = error.raw_os_error().unwrap_or_default().to_ne_bytes();
-        // The reader may be gone; there is no other.
+        // The write fails only if the reader is gone, and nobody else needs the number.
         let _nobody = rustix::io::write(&tell, &number);
         std::process::exit(127);
     };
@@ -223,7 +224,7 @@ fn become_command(
     }
 }
 
-/// Tells the engine something that descriptors come with.
+/// Sends the engine a message with descriptors.
 pub(crate) fn send_with(
     control: &UnixStream,
     report: &InitMessage,
@@ -264,7 +265,7 @@ fn attend(
         if keeper_gone {
             return Ok(());
         }
-        // Only that it was raised matters; each ended process is asked for below.
+        // Only the wake-up matters; each ended process is awaited below.
         let _raised = rustix::io::read(children, &mut [0; 128]);
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid != command {
@@ -298,7 +299,8 @@ fn obey(walls: Walls, control: &mut UnixStream, word: u8) -> Result<(), Failure>
             let _ended = kill_process(pid, signal);
         }
     } else {
-        // Everyone this user may signal except this process: the pid namespace or the user bounds it.
+        // The signal goes to all processes that this user may signal, except this one: the pid namespace or the user
+        // bounds them.
         // SAFETY: sends a signal, nothing else.
         let _nobody_left = unsafe { libc::kill(-1, signal.as_raw()) };
     }

@@ -11,9 +11,9 @@ use rustix::thread::{
 use crate::failure::{Failure, Step as _};
 use crate::sys;
 
-/// Open files of one process, as Lambda has it.
+/// The most open files of a process; Lambda's limit.
 const OPEN_FILES_MAX: u64 = 1024;
-/// More than the number of capabilities of any kernel.
+/// Higher than the number of capabilities of any kernel.
 const CAPABILITIES_MAX: u32 = 64;
 
 /// Bounds what the kernel lets the command use; a bound that is tighter already stays.
@@ -32,11 +32,11 @@ pub(crate) fn limit(processes_max: Option<u64>) -> Result<(), Failure> {
 /// Becomes the sandbox's user and drops all capabilities; no program started later can win one.
 pub(crate) fn drop_all(walls: Walls) -> Result<(), Failure> {
     set_no_new_privs(true).step("forbid new privileges")?;
-    // A container never had any.
+    // A container starts without capabilities.
     if matches!(walls, Walls::None | Walls::Container { .. }) {
         return Ok(());
     }
-    // Absent in kernels built without keys.
+    // Fails in kernels built without keys.
     let _without_keys = sys::new_session_keyring();
     clear_ambient_capability_set().step("clear the ambient capabilities")?;
     for capability in 0..CAPABILITIES_MAX {

@@ -1,6 +1,6 @@
-//! A stem: a runtime's process that has its imports behind it and waits to become the function's.
+//! A pre-warmed runtime: a process that has done its imports and waits to become a function's.
 //!
-//! A stem holds nothing of any function until `become_function`, and then belongs to one function.
+//! It holds nothing of any function until `become_function`, and then belongs to one function.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -14,28 +14,28 @@ use rustix::process::{Pid, WaitOptions, wait};
 use crate::failure::{Failure, Step as _};
 use crate::init;
 
-/// The byte of a waiting stem, before a length and a text.
+/// The byte that a waiting runtime sends, before a length and a text.
 const READY: u8 = b'R';
-/// The byte of a stem that has got its order.
+/// The byte of a runtime that has received its order.
 const BECOMES: u8 = b'B';
-/// The longest text that it may say.
+/// The longest text of a waiting runtime.
 const SAID_MAX: usize = 64 << 10;
 
-/// A stem that waits.
+/// A pre-warmed runtime that waits.
 pub(crate) struct Stem {
     process: Pid,
     socket: UnixStream,
     said: String,
 }
 
-/// Starts the stem and waits until it is ready. The root is entered and all privileges are dropped.
+/// Starts the runtime and waits until it is ready. The root is entered and all privileges are dropped.
 pub(crate) fn start(launch: &Launch) -> Result<Stem, Failure> {
     let (mut socket, theirs) = UnixStream::pair().step("make a socket for the stem")?;
     let theirs = OwnedFd::from(theirs);
     let process = init::start(launch, Some(&theirs))?;
     drop(theirs);
     let mut head = [0; 5];
-    // A stem that ends closes its end.
+    // A runtime that ends closes its end of the socket.
     socket.read_exact(&mut head).step("wait for the stem to be ready (what it printed says why it is not)")?;
     let [ready, length @ ..] = head;
     let length = u32::from_le_bytes(length) as usize;
@@ -48,7 +48,7 @@ pub(crate) fn start(launch: &Launch) -> Result<Stem, Failure> {
 }
 
 impl Stem {
-    /// Reports that it waits. If the init has entered its own root, it sends the engine its mount namespace.
+    /// Reports that the runtime waits. If the init has entered its own root, it sends the engine its mount namespace.
     pub(crate) fn announce(&self, walls: Walls, control: &UnixStream) -> Result<(), Failure> {
         let report = InitMessage::Warmed { said: self.said.clone() };
         if matches!(walls, Walls::Container { .. }) {
@@ -59,7 +59,7 @@ impl Stem {
         init::send_with(control, &report, &[mounts.as_fd()])
     }
 
-    /// Waits for the function and has the stem become it.
+    /// Waits for the function and turns the runtime into the function's.
     pub(crate) fn become_function(
         mut self,
         control: &mut UnixStream,
@@ -76,7 +76,7 @@ impl Stem {
                 Ok(_) if !fds[2].revents().is_empty() => return Err("it has ended").step("wait for the keeper's word"),
                 Ok(_) if !fds[1].revents().is_empty() => {
                     let _raised = rustix::io::read(children, &mut [0; 128]);
-                    // A child that was stopped raises this too; an orphan that the imports left may have ended.
+                    // A stopped child raises SIGCHLD too; and an orphan of the imports may have ended.
                     while let Ok(Some((ended, _))) = wait(WaitOptions::NOHANG) {
                         if ended == self.process {
                             return Err("it has ended").step("keep a stem");
@@ -93,7 +93,7 @@ impl Stem {
         };
         self.socket.write_all(&stem_message(&launch)).step("tell the stem what to become")?;
         let mut word = [0];
-        // A stem killed at this moment is replaced, unnoticed by callers.
+        // If the runtime is killed at this moment, the engine makes another sandbox and callers notice nothing.
         self.socket.read_exact(&mut word).step("have the stem become it")?;
         if word != [BECOMES] {
             return Err("it says something else").step("have the stem become it");

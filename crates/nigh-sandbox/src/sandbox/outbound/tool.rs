@@ -121,16 +121,16 @@ impl Tool {
             }
             keep_apart(&filter)
         };
-        // SAFETY: between fork and exec it makes system calls on what was made before, and allocates nothing.
+        // SAFETY: between fork and exec the closure makes system calls on what was made before, and allocates nothing.
         unsafe { command.pre_exec(prepare) };
         let process = command.spawn()?;
-        // `command` holds the ends that the tool has copies of: what is awaited below is the tool's own.
+        // `command` holds copies of the tool's pipe ends. Without them, a closed pipe means that the tool has ended.
         drop(command);
         Ok((CarrierProcess { process, _alive: alive }, Receiver::from_owned_fd(ready)?))
     }
 }
 
-/// Its output, after its end.
+/// The tool's error output, after its end.
 async fn last_words(stderr: Option<ChildStderr>) -> String {
     let mut said = Vec::new();
     if let Some(stderr) = stderr {
@@ -154,12 +154,12 @@ fn keep_apart(filter: &BpfProgram) -> io::Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: Some(OPEN_FILES_MAX), maximum: Some(OPEN_FILES_MAX) })?;
     apply_filter(filter).map_err(|error| match error {
         seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
-        // An error made of a text would be memory allocated here.
+        // An error with a text would allocate memory here.
         _ => io::ErrorKind::InvalidInput.into(),
     })
 }
 
-/// Refuses, with EPERM, the calls that act on processes of the host's root; the program's own filter does not.
+/// Refuses, with EPERM, the calls that act on processes of the host's root. The program's own filter allows them.
 fn filter() -> Result<BpfProgram, String> {
     let said = |error: seccompiler::BackendError| error.to_string();
     let signals = [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo];
@@ -192,7 +192,7 @@ mod tests {
             println!("SKIPPED: a_bounded_process_signals_nobody_and_opens_no_unix_socket: this kernel has no filters");
             return;
         }
-        // A filter is one thread's.
+        // A filter applies to one thread.
         let outcomes = std::thread::spawn(|| {
             apply_filter(&filter().unwrap()).unwrap();
             let own = rustix::process::getpid();
