@@ -95,7 +95,7 @@ impl Invoker {
     #[must_use]
     pub fn new(parts: InvokerParts, settings: InvokerSettings) -> Self {
         let InvokerParts { functions, engine, data_door, keys, gate, accountant, clock, memory, .. } = parts;
-        let prewarm = settings.prewarm.clone().filter(|_| engine.makes_stems().is_ok());
+        let prewarm = settings.prewarm.clone().filter(|_| engine.makes_prewarmed().is_ok());
         let sandboxes = Arc::new(Sandboxes::new(
             SandboxPool::new(settings.limits, settings.keep_alive),
             Arc::clone(&clock),

@@ -16,7 +16,7 @@ use crate::sandbox::root_tree::{CODE, LAYERS};
 use crate::sandbox::{DATA_PORT, RUNTIME_PORT};
 
 /// The pre-warmed runtime of Python, as a program in one argument.
-const STEM: &str = include_str!("../../../runtimes/python/nigh_stem.py");
+const PYTHON_PREWARM: &str = include_str!("../../../runtimes/python/nigh_stem.py");
 /// The place of Lambda's own runtimes; empty in Nigh's sandboxes.
 const RUNTIME_DIR: &str = "/var/runtime";
 /// The folder of Nigh's Python package that is first in the path. Its `sitecustomize` loads the hook for boto3 and puts
@@ -193,10 +193,10 @@ pub fn runtime_command(
 /// The command of a pre-warmed `runtime`: a process that imports `imports` and then waits to become any function's of
 /// this runtime. None if the runtime cannot be pre-warmed or is not installed.
 #[must_use]
-pub fn stem_command(runtime: &Runtime, settings: &RuntimeSettings, imports: &[String]) -> Option<RuntimeCommand> {
+pub fn prewarm_command(runtime: &Runtime, settings: &RuntimeSettings, imports: &[String]) -> Option<RuntimeCommand> {
     let Runtime::Python { minor } = runtime else { return None };
     let python = settings.pythons.iter().find(|python| python.minor == *minor)?;
-    let command = [python.interpreter.clone().into(), "-c".into(), STEM.into()];
+    let command = [python.interpreter.clone().into(), "-c".into(), PYTHON_PREWARM.into()];
     let command = command.into_iter().chain(imports.iter().map(Into::into)).collect();
     let mut environment = defaults(runtime, false);
     environment.extend(fixed_by_runtime(runtime));
@@ -392,7 +392,7 @@ mod tests {
             function.environment.insert("PYTHONPATH".to_owned(), own.to_owned());
             assert_eq!(path_of(&function), expected);
         }
-        let stem = stem_command(&function.runtime, &settings, &[]).unwrap();
+        let stem = prewarm_command(&function.runtime, &settings, &[]).unwrap();
         assert_eq!(stem.environment[&OsString::from("PYTHONPATH")], "/library/site:/var/task");
         assert_eq!(stem.folders, [PathBuf::from("/venv"), PathBuf::from("/library")]);
         function.runtime = Runtime::Provided;
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn a_stem_has_what_all_functions_of_its_runtime_have_and_no_secret() {
         let (minor, imports) = (11, ["boto3".to_owned()]);
-        let stem = stem_command(&Runtime::Python { minor }, &settings(), &imports).unwrap();
+        let stem = prewarm_command(&Runtime::Python { minor }, &settings(), &imports).unwrap();
         assert_eq!((stem.command.len(), stem.command.last()), (4, Some(&"boto3".into())));
         let mut function = function("thumbnail");
         function.runtime = Runtime::Python { minor };
@@ -429,8 +429,8 @@ mod tests {
         assert_eq!((&stem.command[0], stem.folders), (&fresh.command[0], fresh.folders));
         assert!(stem.environment.iter().all(|(name, value)| fresh.environment.get(name) == Some(value)));
         assert!(stem.environment.keys().all(|name| !name.to_string_lossy().contains("KEY")));
-        assert!(stem_command(&Runtime::Provided, &settings(), &imports).is_none());
-        assert!(stem_command(&Runtime::Python { minor: 8 }, &settings(), &imports).is_none());
+        assert!(prewarm_command(&Runtime::Provided, &settings(), &imports).is_none());
+        assert!(prewarm_command(&Runtime::Python { minor: 8 }, &settings(), &imports).is_none());
     }
 
     #[test]

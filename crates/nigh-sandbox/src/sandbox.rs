@@ -46,7 +46,7 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 
 pub use self::outbound::OutboundSettings;
-pub use self::stem::Stem;
+pub use self::stem::PrewarmedSandbox;
 
 /// The port of the Runtime API inside a sandbox.
 pub const RUNTIME_PORT: u16 = 9001;
@@ -122,7 +122,7 @@ pub struct SandboxSpec {
 
 /// What pre-warmed sandbox to make: it has no function, and its runtime has done its imports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StemSpec {
+pub struct PrewarmedSpec {
     /// The runtime's program. It learns from a descriptor what to become; the descriptor's number is appended as the
     /// last argument.
     pub command: Vec<OsString>,
@@ -189,11 +189,11 @@ pub trait SandboxEngine: Send + Sync {
     ///
     /// # Errors
     /// Why they cannot.
-    fn makes_stems(&self) -> Result<(), String>;
+    fn makes_prewarmed(&self) -> Result<(), String>;
     /// Makes a pre-warmed sandbox.
-    async fn warm(&self, spec: &StemSpec) -> Result<Stem, SandboxError>;
+    async fn warm(&self, spec: &PrewarmedSpec) -> Result<PrewarmedSandbox, SandboxError>;
     /// Makes a sandbox from a pre-warmed one of the command's runtime. If that fails, it makes a new sandbox.
-    async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError>;
+    async fn start_from(&self, stem: PrewarmedSandbox, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError>;
     /// Ends the sandboxes and cgroups that an earlier process of this Nigh left. Returns the number of sandboxes.
     async fn sweep(&self) -> Result<usize, SandboxError>;
 }

@@ -12,7 +12,7 @@ use nigh_functions::function::Runtime;
 use nigh_terms::{ByteSize, Monotonic};
 
 /// What a pre-warmed sandbox may use and books: the least that a function can book, so that it fits every function.
-pub const STEM_MEMORY: ByteSize = ByteSize::mib(128);
+pub const PREWARMED_MEMORY: ByteSize = ByteSize::mib(128);
 /// Cold starts within this time want one each: making a few takes about as long.
 const BURST: Duration = Duration::from_secs(5);
 /// After this time a burst counts half.
@@ -35,7 +35,7 @@ impl PrewarmSettings {
     /// How many fit both bounds.
     #[must_use]
     pub fn most(&self) -> usize {
-        let fit = usize::try_from(self.memory_max.bytes() / STEM_MEMORY.bytes()).unwrap_or(usize::MAX);
+        let fit = usize::try_from(self.memory_max.bytes() / PREWARMED_MEMORY.bytes()).unwrap_or(usize::MAX);
         fit.min(self.stems_max)
     }
 }

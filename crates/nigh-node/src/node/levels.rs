@@ -51,7 +51,7 @@ pub(super) fn python(python: &Result<PythonRuntime, String>) -> Level {
 /// Whether sandboxes are pre-warmed, and how.
 pub(super) fn prewarming(settings: &Settings, engine: &dyn SandboxEngine) -> Level {
     let functions = &settings.functions;
-    let (on, detail) = match engine.makes_stems() {
+    let (on, detail) = match engine.makes_prewarmed() {
         _ if functions.prewarm == PrewarmMode::Off => (false, "functions.prewarm is off".to_owned()),
         Err(why) => (false, why),
         Ok(()) => {

@@ -14,7 +14,7 @@
 //!
 //! To pre-warm a sandbox, the engine sends `Warm` before the function is known: the init builds the root without code,
 //! starts the runtime (`runtimes/python/nigh_stem.py`) and sends `Warmed` when the runtime is ready. The engine mounts
-//! the code from outside (`late_mount`). The `Launch` that follows goes to the runtime as `stem_message`; only its
+//! the code from outside (`late_mount`). The `Launch` that follows goes to the runtime as `prewarm_message`; only its
 //! command and environment count.
 
 use std::ffi::OsString;
@@ -45,7 +45,7 @@ pub const OWN_NETWORK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// The isolation of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Walls {
+pub enum IsolationLevel {
     /// A user of its own on the host, and its own view of files, processes and network. Needs root.
     UserAndNamespaces {
         /// The user's and the group's number.
@@ -68,7 +68,7 @@ pub enum Walls {
     None,
 }
 
-impl Walls {
+impl IsolationLevel {
     /// True if files, processes and network are its own.
     #[must_use]
     pub const fn has_namespaces(self) -> bool {
@@ -101,7 +101,7 @@ impl Walls {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Prepare {
     /// How the sandbox is kept apart.
-    pub walls: Walls,
+    pub level: IsolationLevel,
     /// The address of the listeners.
     pub address: Ipv4Addr,
     /// Files that a process writes `0` to, to join the sandbox's cgroups.
@@ -119,7 +119,7 @@ impl Prepare {
     #[must_use]
     pub fn inside_container(uid: u32) -> Self {
         Self {
-            walls: Walls::Container { uid },
+            level: IsolationLevel::Container { uid },
             address: OWN_NETWORK,
             join: Vec::new(),
             thaw: None,
@@ -266,7 +266,7 @@ pub fn decode<M: DeserializeOwned>(bytes: &mut Vec<u8>) -> std::io::Result<Optio
 /// The order to a pre-warmed runtime: a length, the number of words in the command, then the words and the lines
 /// `NAME=VALUE`, each ended by a zero byte.
 #[must_use]
-pub fn stem_message(launch: &Launch) -> Vec<u8> {
+pub fn prewarm_message(launch: &Launch) -> Vec<u8> {
     let mut body = (launch.command.len() as u32).to_le_bytes().to_vec();
     for word in &launch.command {
         body.extend_from_slice(word.as_bytes());
@@ -322,7 +322,7 @@ mod tests {
             environment: vec![("A".into(), "1=2".into())],
             ..Launch::probe(Path::new("/code"), 0)
         };
-        assert_eq!(stem_message(&launch), b"\x15\0\0\0\x02\0\0\0python3\0-m\0A=1=2\0");
+        assert_eq!(prewarm_message(&launch), b"\x15\0\0\0\x02\0\0\0python3\0-m\0A=1=2\0");
     }
 
     #[test]

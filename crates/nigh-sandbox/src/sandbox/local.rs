@@ -23,7 +23,7 @@ use super::processes::SandboxProcesses;
 use super::slots::DEFAULT_UIDS;
 use super::step_failure::StepFailure;
 use super::supervise::{LocalSandbox, SupervisedSandbox};
-use super::{SandboxEngine, SandboxError, SandboxSpec, StartedSandbox, Stem, StemSpec, process, runc};
+use super::{PrewarmedSandbox, PrewarmedSpec, SandboxEngine, SandboxError, SandboxSpec, StartedSandbox, process, runc};
 use crate::cgroup::cpuset::{Cpusets, SandboxCpus};
 
 /// The program of the sandboxes' init; it is beside Nigh's own program.
@@ -132,7 +132,7 @@ impl LocalEngine {
             },
         };
         if let Some(outbound) = &settings.outbound {
-            engine.outbound = OutboundNetwork::open(outbound, engine.factory.walls()).await;
+            engine.outbound = OutboundNetwork::open(outbound, engine.factory.level()).await;
         }
         engine.factory.restock();
         Ok(engine)
@@ -193,16 +193,16 @@ impl SandboxEngine for LocalEngine {
         outcome.map(|made| started(made, spec)).map_err(|failed| failed.into_error(id))
     }
 
-    fn makes_stems(&self) -> Result<(), String> {
-        self.factory.no_stems().map_or(Ok(()), |why| Err(why.to_owned()))
+    fn makes_prewarmed(&self) -> Result<(), String> {
+        self.factory.no_prewarmed().map_or(Ok(()), |why| Err(why.to_owned()))
     }
 
-    async fn warm(&self, spec: &StemSpec) -> Result<Stem, SandboxError> {
-        self.makes_stems().map_err(SandboxError::Unsupported)?;
+    async fn warm(&self, spec: &PrewarmedSpec) -> Result<PrewarmedSandbox, SandboxError> {
+        self.makes_prewarmed().map_err(SandboxError::Unsupported)?;
         self.factory.warm(spec).await.map_err(|failed| failed.into_error(SandboxId::random()))
     }
 
-    async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError> {
+    async fn start_from(&self, stem: PrewarmedSandbox, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError> {
         if spec.network != FunctionNetwork::None {
             // A pre-warmed runtime may have read an empty list of name servers already.
             stem.end().await;

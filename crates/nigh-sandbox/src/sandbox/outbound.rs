@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use self::tool::{CarrierProcess, Tool};
-use super::launch::Walls;
+use super::launch::IsolationLevel;
 use super::step_failure::StepFailure;
 
 /// The kernel's device for network interfaces.
@@ -55,11 +55,13 @@ pub(super) struct OutboundLink {
 
 impl OutboundNetwork {
     /// Checks whether sandboxes with this isolation can have an outbound network.
-    pub(super) async fn open(settings: &OutboundSettings, walls: Walls) -> Result<Self, String> {
-        match walls {
-            Walls::UserAndNamespaces { .. } | Walls::Container { .. } => {}
-            Walls::Namespaces => return Err("Nigh must run as root for it".to_owned()),
-            Walls::User { .. } | Walls::None => return Err("functions share the host's network here".to_owned()),
+    pub(super) async fn open(settings: &OutboundSettings, level: IsolationLevel) -> Result<Self, String> {
+        match level {
+            IsolationLevel::UserAndNamespaces { .. } | IsolationLevel::Container { .. } => {}
+            IsolationLevel::Namespaces => return Err("Nigh must run as root for it".to_owned()),
+            IsolationLevel::User { .. } | IsolationLevel::None => {
+                return Err("functions share the host's network here".to_owned());
+            }
         }
         let tool = Tool::find(settings.tool.as_deref()).await?;
         std::fs::metadata(TUN).map_err(|error| format!("{TUN}: {error} (is the kernel's module `tun` loaded?)"))?;
@@ -152,12 +154,12 @@ mod tests {
     #[tokio::test]
     async fn where_it_cannot_be_given_the_reason_is_said() {
         let settings = OutboundSettings { tool: Some("/absent/tool".into()), resolvers: Vec::new() };
-        let why = |walls| {
+        let why = |level| {
             let settings = settings.clone();
-            async move { OutboundNetwork::open(&settings, walls).await.unwrap_err() }
+            async move { OutboundNetwork::open(&settings, level).await.unwrap_err() }
         };
-        assert!(why(Walls::Namespaces).await.contains("root"));
-        assert!(why(Walls::None).await.contains("host's network"));
-        assert!(why(Walls::UserAndNamespaces { uid: 1 }).await.contains("/absent/tool"));
+        assert!(why(IsolationLevel::Namespaces).await.contains("root"));
+        assert!(why(IsolationLevel::None).await.contains("host's network"));
+        assert!(why(IsolationLevel::UserAndNamespaces { uid: 1 }).await.contains("/absent/tool"));
     }
 }

@@ -55,7 +55,7 @@ pub(super) async fn open(settings: &EngineSettings, init: PathBuf) -> Result<Loc
         let why = match timeout(START_PATIENCE, factory.probe()).await {
             Ok(Ok(())) => {
                 let isolation = Isolation {
-                    walls: factory.walls(),
+                    level: factory.level(),
                     runtime: Some(Runtime { version, user_namespace }),
                     filter: Ok(()),
                     refused,

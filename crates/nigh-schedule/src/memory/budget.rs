@@ -210,7 +210,7 @@ impl<S: Copy + Ord> MemoryBudget<S> {
     }
 
     /// Grants `memory` to a pre-warmed sandbox. False if that is not free: the cache will shrink for it.
-    pub fn hold_stem(&mut self, memory: ByteSize) -> bool {
+    pub fn hold_prewarmed(&mut self, memory: ByteSize) -> bool {
         let growing: ByteSize = self.shares.values().map(Share::missing).sum();
         let fits = self.room().saturating_sub(growing) >= memory;
         self.stem_wanted = if fits { ByteSize::ZERO } else { memory };
@@ -222,7 +222,7 @@ impl<S: Copy + Ord> MemoryBudget<S> {
 
     /// A pre-warmed sandbox of `memory` has ended, or has become a function's.
     pub fn free_stem(&mut self, memory: ByteSize) {
-        // `StemShare` frees each grant once.
+        // `PrewarmedShare` frees each grant once.
         invariant!(self.stems >= memory, "a pre-warmed sandbox frees {memory}, and all have {}", self.stems);
         self.stems = self.stems.saturating_sub(memory);
         self.stem_wanted = ByteSize::ZERO;
@@ -523,9 +523,9 @@ mod tests {
     #[test]
     fn a_prewarmed_sandbox_waits_until_the_cache_has_made_room() {
         let (mut budget, mut cache) = settled();
-        assert!(!budget.hold_stem(mib(128)));
+        assert!(!budget.hold_prewarmed(mib(128)));
         cache.settle(&mut budget);
-        assert!(budget.hold_stem(mib(128)));
+        assert!(budget.hold_prewarmed(mib(128)));
         assert_eq!(budget.in_use().granted, mib(128));
         budget.free_stem(mib(128));
         cache.settle(&mut budget);
@@ -569,7 +569,7 @@ mod tests {
         Unprepare(u32),
         Idle(u32, u64),
         Gone(u32),
-        Stem(bool),
+        Prewarmed(bool),
         /// The cache takes up to what it may; so much of it is held.
         Takes(u64, u64),
         Settle,
@@ -584,7 +584,7 @@ mod tests {
             1 => (0u32..5).prop_map(Step::Unprepare),
             2 => (0u32..5, 0u64..100).prop_map(|(one, since)| Step::Idle(one, since)),
             1 => (0u32..5).prop_map(Step::Gone),
-            1 => any::<bool>().prop_map(Step::Stem),
+            1 => any::<bool>().prop_map(Step::Prewarmed),
             2 => (0u64..1200, 0u64..1200).prop_map(|(takes, held)| Step::Takes(takes, held)),
             4 => Just(Step::Settle),
         ]
@@ -617,12 +617,12 @@ mod tests {
                     Step::Unprepare(one) => budget.unprepare(one),
                     Step::Idle(one, since) => budget.idle(one, Monotonic(since)),
                     Step::Gone(one) => budget.gone(one),
-                    Step::Stem(true) => stems += u64::from(budget.hold_stem(mib(64))),
-                    Step::Stem(false) if stems > 0 => {
+                    Step::Prewarmed(true) => stems += u64::from(budget.hold_prewarmed(mib(64))),
+                    Step::Prewarmed(false) if stems > 0 => {
                         stems -= 1;
                         budget.free_stem(mib(64));
                     }
-                    Step::Stem(false) => {}
+                    Step::Prewarmed(false) => {}
                     Step::Takes(takes, held) => {
                         cache.takes = mib(takes).min(budget.cache.max(cache.takes));
                         cache.held = mib(held);
@@ -637,7 +637,7 @@ mod tests {
             cache.held = ByteSize::ZERO;
             cache.settle(&mut budget);
             // One that was wanted comes now, and goes too.
-            prop_assert!(budget.hold_stem(mib(64)));
+            prop_assert!(budget.hold_prewarmed(mib(64)));
             budget.free_stem(mib(64));
             cache.settle(&mut budget);
             prop_assert!(budget.cache + mib(101) > mib(1200), "{:?}", budget.in_use());

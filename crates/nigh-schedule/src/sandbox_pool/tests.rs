@@ -230,27 +230,27 @@ fn what_is_reserved_is_one_functions_alone_and_all_that_it_has() {
 fn stems_take_free_room_only_and_give_it_back_first() {
     let mut pool = pool(LIMITS);
     let stem = ByteSize::mib(128);
-    assert!((0..4).all(|_| pool.book_stem(stem)) && !pool.book_stem(stem));
+    assert!((0..4).all(|_| pool.book_prewarmed(stem)) && !pool.book_prewarmed(stem));
     // 192 MiB of 512 for a sandbox: two stems must go, and no idle sandbox.
     runs_cold(&mut pool, &sized("f", 192), 1, at(0));
-    assert_eq!(pool.stems_in_the_way(stem), 2);
-    (0..2).for_each(|_| pool.release_stem(stem));
-    assert_eq!((pool.stems_in_the_way(stem), pool.in_use().prewarmed), (0, ByteSize::mib(256)));
+    assert_eq!(pool.prewarmed_in_the_way(stem), 2);
+    (0..2).for_each(|_| pool.release_prewarmed(stem));
+    assert_eq!((pool.prewarmed_in_the_way(stem), pool.in_use().prewarmed), (0, ByteSize::mib(256)));
     // One becomes a sandbox, which is booked by its function.
     runs_cold(&mut pool, &sized("g", 128), 2, at(0));
-    pool.release_stem(stem);
-    assert_eq!(pool.stems_in_the_way(stem), 0);
+    pool.release_prewarmed(stem);
+    assert_eq!(pool.prewarmed_in_the_way(stem), 0);
     waits(&mut pool, &sized("huge", 512), at(0));
-    pool.release_stem(stem);
-    assert!(!pool.book_stem(stem), "somebody waits for room");
+    pool.release_prewarmed(stem);
+    assert!(!pool.book_prewarmed(stem), "somebody waits for room");
 }
 
 #[test]
 fn stems_yield_to_the_number_of_sandboxes_too() {
     let mut pool = pool(PoolLimits { sandboxes_max: 2, ..LIMITS });
-    assert!(pool.book_stem(ByteSize::mib(1)) && pool.book_stem(ByteSize::mib(1)));
+    assert!(pool.book_prewarmed(ByteSize::mib(1)) && pool.book_prewarmed(ByteSize::mib(1)));
     runs_cold(&mut pool, &sized("f", 128), 1, at(0));
-    assert_eq!(pool.stems_in_the_way(ByteSize::mib(1)), 1);
+    assert_eq!(pool.prewarmed_in_the_way(ByteSize::mib(1)), 1);
 }
 
 fn start_ahead(pool: &mut SandboxPool<u32>, function: &Arc<Function>) -> Option<StartId> {
@@ -304,7 +304,7 @@ fn a_closed_pool_admits_and_keeps_nothing() {
     assert_eq!((pool.ask(&f, at(1)), pool.serve(at(1))), (PoolAnswer::Closed, Vec::new()));
     pool.finished(&g);
     assert_eq!(pool.give_back(2, None, at(1)), Some(2));
-    assert!(!pool.book_stem(ByteSize(1)));
+    assert!(!pool.book_prewarmed(ByteSize(1)));
     [1, 2].iter().for_each(|sandbox| pool.gone(sandbox));
     assert_eq!(pool.in_use(), PoolUse::default());
 }

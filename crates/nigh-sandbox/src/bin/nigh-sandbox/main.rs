@@ -26,7 +26,9 @@ use std::time::{Duration, Instant};
 
 use nigh_sandbox::cgroup::kill_members;
 use nigh_sandbox::sandbox::bundle::remove_life_of;
-use nigh_sandbox::sandbox::launch::{INSIDE, InitMessage, LENGTH_BYTES, MESSAGE_MAX_BYTES, Prepare, Walls, decode};
+use nigh_sandbox::sandbox::launch::{
+    INSIDE, InitMessage, IsolationLevel, LENGTH_BYTES, MESSAGE_MAX_BYTES, Prepare, decode,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -109,16 +111,16 @@ fn receive<M: DeserializeOwned>(control: &mut UnixStream) -> io::Result<M> {
 fn keep(control: &mut UnixStream) -> Result<(), Failure> {
     let engine = getppid();
     let prepare: Prepare = receive(control).step("read how the sandbox shall be kept")?;
-    if let Some(uid) = prepare.walls.uid() {
+    if let Some(uid) = prepare.level.uid() {
         // A process inside that opens /dev/stdout opens these pipes again.
         for fd in [stdout(), stderr()] {
             fchown(fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid))).step("pass the output on")?;
         }
     }
-    if prepare.walls == Walls::Namespaces {
+    if prepare.level == IsolationLevel::Namespaces {
         own_user_namespace()?;
     }
-    if prepare.walls.has_namespaces() && prepare.container.is_none() {
+    if prepare.level.has_namespaces() && prepare.container.is_none() {
         sys::unshare(UnshareFlags::NEWPID).step("make a namespace for processes")?;
     } else {
         // The init of a container becomes this process's child when the runtime has ended.
@@ -192,7 +194,7 @@ fn watch(prepare: &Prepare, control: &mut UnixStream, engine: Option<Pid>, init:
         }
     }
     waitpid(Some(init), WaitOptions::empty()).step("wait for the init")?;
-    if !prepare.walls.has_namespaces() {
+    if !prepare.level.has_namespaces() {
         descendants::end_all();
     }
     if engine_is_gone(control) {

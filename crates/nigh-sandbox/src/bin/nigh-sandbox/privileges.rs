@@ -1,6 +1,6 @@
 //! Drops, irrevocably, all privileges that a function does not need. Follows capabilities(7) and credentials(7).
 
-use nigh_sandbox::sandbox::launch::Walls;
+use nigh_sandbox::sandbox::launch::IsolationLevel;
 use rustix::fs::{Gid, Uid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{
@@ -30,10 +30,10 @@ pub(crate) fn limit(processes_max: Option<u64>) -> Result<(), Failure> {
 }
 
 /// Becomes the sandbox's user and drops all capabilities; no program started later can win one.
-pub(crate) fn drop_all(walls: Walls) -> Result<(), Failure> {
+pub(crate) fn drop_all(level: IsolationLevel) -> Result<(), Failure> {
     set_no_new_privs(true).step("forbid new privileges")?;
     // A container starts without capabilities.
-    if matches!(walls, Walls::None | Walls::Container { .. }) {
+    if matches!(level, IsolationLevel::None | IsolationLevel::Container { .. }) {
         return Ok(());
     }
     // Fails in kernels built without keys.
@@ -44,7 +44,7 @@ pub(crate) fn drop_all(walls: Walls) -> Result<(), Failure> {
             break;
         }
     }
-    if let Some(uid) = walls.uid() {
+    if let Some(uid) = level.uid() {
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(uid));
         set_thread_groups(&[]).step("leave all groups")?;
         set_thread_res_gid(gid, gid, gid).step("become the sandbox's group")?;

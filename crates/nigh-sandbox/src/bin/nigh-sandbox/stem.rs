@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use nigh_sandbox::sandbox::launch::{InitMessage, Launch, Order, Walls, stem_message};
+use nigh_sandbox::sandbox::launch::{InitMessage, IsolationLevel, Launch, Order, prewarm_message};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, WaitOptions, wait};
@@ -22,36 +22,38 @@ const BECOMES: u8 = b'B';
 const SAID_MAX: usize = 64 << 10;
 
 /// A pre-warmed runtime that waits.
-pub(crate) struct Stem {
+pub(crate) struct PrewarmedRuntime {
     process: Pid,
     socket: UnixStream,
     said: String,
 }
 
 /// Starts the runtime and waits until it is ready. The root is entered and all privileges are dropped.
-pub(crate) fn start(launch: &Launch) -> Result<Stem, Failure> {
-    let (mut socket, theirs) = UnixStream::pair().step("make a socket for the stem")?;
+pub(crate) fn start(launch: &Launch) -> Result<PrewarmedRuntime, Failure> {
+    let (mut socket, theirs) = UnixStream::pair().step("make a socket for the pre-warmed runtime")?;
     let theirs = OwnedFd::from(theirs);
     let process = init::start(launch, Some(&theirs))?;
     drop(theirs);
     let mut head = [0; 5];
     // A runtime that ends closes its end of the socket.
-    socket.read_exact(&mut head).step("wait for the stem to be ready (what it printed says why it is not)")?;
+    socket
+        .read_exact(&mut head)
+        .step("wait for the pre-warmed runtime to be ready (what it printed says why it is not)")?;
     let [ready, length @ ..] = head;
     let length = u32::from_le_bytes(length) as usize;
     if ready != READY || length > SAID_MAX {
-        return Err("it says something else").step("wait for the stem to be ready");
+        return Err("it says something else").step("wait for the pre-warmed runtime to be ready");
     }
     let mut said = vec![0; length];
-    socket.read_exact(&mut said).step("hear the stem")?;
-    Ok(Stem { process, socket, said: String::from_utf8_lossy(&said).into_owned() })
+    socket.read_exact(&mut said).step("read the report of the pre-warmed runtime")?;
+    Ok(PrewarmedRuntime { process, socket, said: String::from_utf8_lossy(&said).into_owned() })
 }
 
-impl Stem {
+impl PrewarmedRuntime {
     /// Reports that the runtime waits. If the init has entered its own root, it sends the engine its mount namespace.
-    pub(crate) fn announce(&self, walls: Walls, control: &UnixStream) -> Result<(), Failure> {
+    pub(crate) fn announce(&self, level: IsolationLevel, control: &UnixStream) -> Result<(), Failure> {
         let report = InitMessage::Warmed { said: self.said.clone() };
-        if matches!(walls, Walls::Container { .. }) {
+        if matches!(level, IsolationLevel::Container { .. }) {
             return init::send_with(control, &report, &[]);
         }
         let mounts = open("/proc/self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
@@ -79,7 +81,7 @@ impl Stem {
                     // A stopped child raises SIGCHLD too; and an orphan of the imports may have ended.
                     while let Ok(Some((ended, _))) = wait(WaitOptions::NOHANG) {
                         if ended == self.process {
-                            return Err("it has ended").step("keep a stem");
+                            return Err("it has ended").step("keep a pre-warmed runtime");
                         }
                     }
                 }
@@ -91,12 +93,12 @@ impl Stem {
         let Order::Launch(launch) = crate::receive(control).step("read what the sandbox shall be")? else {
             return Err("it is warmed already").step("warm a sandbox");
         };
-        self.socket.write_all(&stem_message(&launch)).step("tell the stem what to become")?;
+        self.socket.write_all(&prewarm_message(&launch)).step("tell the pre-warmed runtime what to become")?;
         let mut word = [0];
         // If the runtime is killed at this moment, the engine makes another sandbox and callers notice nothing.
-        self.socket.read_exact(&mut word).step("have the stem become it")?;
+        self.socket.read_exact(&mut word).step("have the pre-warmed runtime become it")?;
         if word != [BECOMES] {
-            return Err("it says something else").step("have the stem become it");
+            return Err("it says something else").step("have the pre-warmed runtime become it");
         }
         Ok(self.process)
     }

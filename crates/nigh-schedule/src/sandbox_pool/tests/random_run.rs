@@ -250,8 +250,8 @@ proptest! {
                 node.ask(&functions[random.random_range(0..functions.len())]);
             }
             match random.random_range(0..40) {
-                0 => drop(node.pool.book_stem(STEM)),
-                1 if node.pool.in_use().stems > 0 => node.pool.release_stem(STEM),
+                0 => drop(node.pool.book_prewarmed(STEM)),
+                1 if node.pool.in_use().stems > 0 => node.pool.release_prewarmed(STEM),
                 2 => {
                     // As many for one as run at most beside the others' share, or none of its own.
                     let reserved = [None, Some(0), Some(1), Some(2)][random.random_range(0..4)];
@@ -265,14 +265,14 @@ proptest! {
                 _ => {}
             }
             node.step();
-            (0..node.pool.stems_in_the_way(STEM)).for_each(|_| node.pool.release_stem(STEM));
+            (0..node.pool.prewarmed_in_the_way(STEM)).for_each(|_| node.pool.release_prewarmed(STEM));
             let prewarmed = node.pool.in_use().prewarmed;
             prop_assert!(node.pool.in_use().booked + prewarmed <= limits.memory_max);
         }
         node.pool.set_reserved(&functions[0].namespace, &functions[0].name, None);
         node.finish();
         prop_assert!(node.longest_wait <= 301, "{} steps", node.longest_wait);
-        (0..node.pool.in_use().stems).for_each(|_| node.pool.release_stem(STEM));
+        (0..node.pool.in_use().stems).for_each(|_| node.pool.release_prewarmed(STEM));
         let idle = node.pool.close();
         idle.iter().for_each(|one| node.pool.gone(one));
         prop_assert_eq!(node.pool.in_use(), PoolUse::default());
