@@ -1,4 +1,4 @@
-//! Buckets: made, removed and listed, and how each keeps its writes.
+//! Buckets: created, removed and listed, and the policy of each.
 
 use nigh_data::listing::RollUp;
 use nigh_data::{BucketInfo, ListPage, ListRequest, ObjectError, ServeOutcome};
@@ -10,7 +10,7 @@ use super::fetch::READ_RETRIES_MAX;
 use crate::BucketPolicy;
 
 impl ObjectMemory {
-    /// How a bucket's writes are kept.
+    /// The policy of a bucket's writes.
     ///
     /// # Errors
     /// `NoSuchBucket`, or the store's.
@@ -19,10 +19,10 @@ impl ObjectMemory {
         Ok(self.0.back.bucket_policy(&who.namespace, bucket))
     }
 
-    /// Replaces how a bucket's writes are kept; the default removes it. Writes acknowledged before stay as they are.
+    /// Replaces the policy of a bucket's writes; the default removes it. Earlier writes keep their modes.
     ///
     /// # Errors
-    /// `NoSuchBucket`; `InvalidArgument` for a policy that contradicts itself or that the store cannot keep.
+    /// `NoSuchBucket`; `InvalidArgument` for a policy that contradicts itself or that the store cannot support.
     pub async fn set_bucket_policy(
         &self,
         who: &Principal,
@@ -44,7 +44,7 @@ impl ObjectMemory {
         Ok(())
     }
 
-    /// Removes an empty bucket, and its unfinished uploads.
+    /// Removes an empty bucket and its unfinished uploads.
     ///
     /// # Errors
     /// `NoSuchBucket`, `BucketNotEmpty`, or the store's.
@@ -61,7 +61,7 @@ impl ObjectMemory {
         Ok(())
     }
 
-    /// What is known of a bucket.
+    /// The facts about a bucket.
     ///
     /// # Errors
     /// `NoSuchBucket`, or the store's.
@@ -72,7 +72,7 @@ impl ObjectMemory {
         Ok(info)
     }
 
-    /// The namespace's buckets. It names no bucket, so it emits no event.
+    /// The namespace's buckets. The call names no bucket, so it emits no event.
     ///
     /// # Errors
     /// The store's.
