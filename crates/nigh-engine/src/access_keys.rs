@@ -24,9 +24,9 @@ pub enum Holder {
     Client(Namespace),
     /// A sandbox of one function.
     Sandbox {
-        /// The tenant.
+        /// The sandbox's namespace.
         namespace: Namespace,
-        /// Its function.
+        /// The sandbox's function.
         function: FunctionName,
         /// The sandbox.
         sandbox: SandboxId,
@@ -64,7 +64,7 @@ impl Calls {
 pub struct CallGuard(Option<(CancellationToken, TaskTrackerToken)>);
 
 impl CallGuard {
-    /// Whether the invocation has ended; never for a client of the namespace.
+    /// True if the invocation has ended; never for a client of the namespace.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.as_ref().is_some_and(|(ended, _)| ended.is_cancelled())
@@ -88,10 +88,10 @@ struct Entry {
     calls: Calls,
 }
 
-/// The format of a key's document that this build writes.
+/// The format version of a key's document that this build writes.
 const FORMAT: u32 = 1;
 
-/// The first documents had no number.
+/// The format version of documents without a number: the first ones had none.
 const fn first() -> u32 {
     1
 }
@@ -203,11 +203,11 @@ impl AccessKeys {
             // The calls of the last invocation stay, because `settled` may wait for them.
             if invocation.is_some() { std::mem::take(&mut entry.calls) } else { entry.calls.clone() }
         };
-        // Not under the lock: it wakes those that wait.
+        // Outside the lock, because this wakes waiting tasks.
         earlier.end();
     }
 
-    /// Whether objects that the sandbox reads from now on are cached. By default they are.
+    /// Sets whether objects that the sandbox reads from now on are cached. By default they are.
     pub fn set_admission(&self, id: &AccessKeyId, admission: Admission) {
         if let Some(entry) = self.entries.write().get_mut(id) {
             entry.admission = admission;
@@ -237,7 +237,7 @@ impl AccessKeys {
         self.entries.read().get(id).map(|entry| entry.secret.clone())
     }
 
-    /// The keys of `namespace`'s clients, oldest name first.
+    /// The keys of `namespace`'s clients, by id.
     #[must_use]
     pub fn of_namespace(&self, namespace: &Namespace) -> Vec<AccessKeyId> {
         let entries = self.entries.read();
@@ -264,7 +264,7 @@ impl AccessKeys {
     /// # Errors
     /// As `principal`.
     pub fn enter(&self, id: &AccessKeyId) -> Result<(Principal, CallGuard), AccessDenied> {
-        // Under the lock, so that whoever sets the invocation sees the call or the call sees the change.
+        // Under the lock: either `set_invocation` sees the call, or the call sees the new invocation.
         let entries = self.entries.read();
         let entry = entries.get(id);
         let who = principal(id, entry)?;
@@ -292,7 +292,7 @@ fn decode(id: &str, document: &[u8]) -> Result<Option<StoredKey>, RegistryError>
     match serde_json::from_slice(document) {
         Ok(stored) => Ok(Some(stored)),
         Err(error) => {
-            // Not the document: it may hold the secret.
+            // The log must not have the document, because that may have the secret.
             tracing::warn!(
                 id,
                 line = error.line(),
@@ -387,7 +387,7 @@ mod tests {
         drop(call);
         settled.await;
 
-        // The next invocation's calls are its own.
+        // The next invocation has calls of its own.
         keys.set_invocation(&id, Some(InvocationId::now()));
         let (_, next) = keys.enter(&id).unwrap();
         assert!(!next.is_cancelled());

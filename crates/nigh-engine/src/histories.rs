@@ -80,7 +80,7 @@ pub trait Histories: Send + Sync {
     async fn lost(&self);
 }
 
-/// Changes of one call that are always written together.
+/// The most changes of one call that are always written together.
 pub const TOGETHER_MAX: usize = 16;
 
 /// Histories that the processes of a cluster share.

@@ -13,9 +13,9 @@ pub const NODE_NUMBERS_TABLE: &str = "node-numbers";
 /// The table of the counter, and its only key.
 const COUNTER_TABLE: &str = "node-numbers-next";
 const COUNTER: &str = "next";
-/// The format that this build writes.
+/// The format version that this build writes.
 const FORMAT: u32 = 1;
-/// Attempts to draw a number while other nodes draw.
+/// The most attempts to draw a number while other nodes draw.
 const DRAWS_MAX: usize = 64;
 
 #[derive(Serialize, Deserialize)]
@@ -108,7 +108,7 @@ mod tests {
         for (number, name) in given {
             assert_eq!(node_number(&*registry, &name).await.unwrap(), number);
         }
-        // Removed by hand, the name gets another: its old number may still stand in messages.
+        // If the name's entry is removed by hand, the name gets another number: messages may still have the old one.
         let found = registry.get(NODE_NUMBERS_TABLE, "n0").await.unwrap().unwrap();
         registry.delete(NODE_NUMBERS_TABLE, "n0", found.revision).await.unwrap();
         assert!(!numbers.contains(&node_number(&*registry, &NodeId("n0".to_owned())).await.unwrap()));

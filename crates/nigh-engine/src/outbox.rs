@@ -181,7 +181,7 @@ mod tests {
             let later = OutboxChange::SetHead { id: [2; 16], head: b"later".to_vec() };
             outbox.apply(vec![later, OutboxChange::Remove { id: [1; 16] }]).await.unwrap();
         }
-        // The writer holds the file until it has seen that nobody is left.
+        // The writer has the file open until it notices that no handle is left.
         let mut tries = 0;
         let state = loop {
             match StateFile::open(&path) {

@@ -71,8 +71,8 @@ pub trait Registry: Send + Sync {
     ) -> Result<Revision, RegistryError>;
     /// Removes the document if it is at `expected`, else `Conflict`.
     async fn delete(&self, table: &str, key: &str, expected: Revision) -> Result<(), RegistryError>;
-    /// Writes or removes all these documents or none, at whatever revision they are. For documents with a single writer, who
-    /// can make them again: many cost as much as one.
+    /// Writes or removes all these documents or none, at whatever revision they are. For documents of a single writer
+    /// that can write them again: many cost as much as one.
     async fn apply(&self, table: &str, changes: Vec<(String, Option<Vec<u8>>)>) -> Result<(), RegistryError>;
     /// The documents of `table` as they are now, then each change. Quick successive writes may be one change, and changes
     /// may be repeated. Ends when the receiver is dropped.
@@ -164,7 +164,7 @@ fn apply_all(state: &StateFile, table: &str, changes: &[(String, Option<Vec<u8>>
     write.commit().map_err(storage)
 }
 
-/// What `read` makes of the documents whose key begins with `prefix`, in the order of their keys.
+/// The results of `read` on the documents whose key begins with `prefix`, in the order of their keys.
 fn listed<T>(
     state: &StateFile,
     table: &str,

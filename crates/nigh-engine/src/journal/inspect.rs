@@ -33,9 +33,9 @@ pub struct JournalInspection {
     pub damage: Vec<Damage>,
     /// The place where a crash cut off a write.
     pub torn: Option<TornTail>,
-    /// Segments read.
+    /// Number of segments read.
     pub segments: usize,
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes: u64,
 }
 
@@ -75,8 +75,8 @@ fn weigh(segments: &mut [SegmentFound]) -> JournalInspection {
     JournalInspection { epoch, records: records.collect(), damage, torn, ..JournalInspection::default() }
 }
 
-/// What recovery makes of segment files with these bytes; for the fuzz target. Those without a header, and all but one of
-/// a generation, are left out as `found` does it. None if nothing is left.
+/// The result of recovery for segment files with these bytes; for the fuzz target. Files without a header, and all but
+/// one of a generation, are left out, as in `found`. None if nothing is left.
 #[doc(hidden)]
 #[must_use]
 pub fn fuzz(files: &[&[u8]]) -> Option<JournalInspection> {

@@ -64,12 +64,12 @@ pub enum ClusterError {
     Unreachable {
         /// The operation.
         what: &'static str,
-        /// Its object.
+        /// The object of the operation.
         of: String,
         /// The last reason.
         reason: String,
     },
-    /// A stream of this name has other settings.
+    /// The stream has other settings than Nigh needs.
     #[error(
         "the stream {stream} has {found}, but Nigh needs {wanted}; change it with `nats stream edit`, or use another name"
     )]
@@ -110,14 +110,14 @@ pub enum ClusterError {
         /// That home's claim.
         claim: u64,
     },
-    /// Written by a newer Nigh.
+    /// A message was written by a newer Nigh.
     #[error("{stream} has messages of format {found}; this build reads up to {known}: start the newer Nigh")]
     Newer {
         /// The stream.
         stream: String,
-        /// The format.
+        /// The format version.
         found: u16,
-        /// The newest that this build knows.
+        /// The newest format version that this build knows.
         known: u16,
     },
     /// Acknowledged messages are damaged.
@@ -125,9 +125,9 @@ pub enum ClusterError {
     Damaged {
         /// The stream.
         stream: String,
-        /// The first of them.
+        /// The first damaged message.
         first: Box<Damage>,
-        /// All of them.
+        /// All damage.
         damage: Vec<Damage>,
     },
     /// A damaged message could not be saved.

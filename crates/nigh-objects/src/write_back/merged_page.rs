@@ -49,7 +49,7 @@ pub fn waiting(
     Side { entries, more: keys.next().is_some() }
 }
 
-/// What waits at several homes, none of which has a key of another's.
+/// Merges the unpushed writes of several homes, no two of which have the same key.
 #[must_use]
 pub(crate) fn joined(sides: Vec<Side<(ObjectKey, Option<ListedObject>)>>) -> Side<(ObjectKey, Option<ListedObject>)> {
     let ends = sides.iter().filter(|side| side.more).filter_map(|side| side.entries.last());

@@ -130,8 +130,8 @@ impl WriteBackQueue {
         if is_newest { Vec::new() } else { vec![version] }
     }
 
-    /// A push has failed. `attempted` is true if the store may have its state all the same, or may still get it; `base`
-    /// is what the store was seen to have, if it was asked.
+    /// A push has failed. `attempted` is the state that the store may have or get all the same; none if it cannot. `base`
+    /// is what the store was seen to have; none if it was not asked.
     pub fn failed(
         &mut self,
         object: &ObjectId,
