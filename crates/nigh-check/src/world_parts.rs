@@ -9,7 +9,7 @@ use crate::configuration::{Configuration, MutatedRules};
 use crate::fingerprint::Part;
 use crate::ghost::{Object, Op, SeenMarks};
 
-/// The time at which all waits at a gate are over.
+/// A time at which all waits at a gate are over.
 pub(crate) const LATER: Monotonic = Monotonic(1);
 
 const CACHE_LIMITS: CacheLimits = CacheLimits { resend: Duration::ZERO, requests_max: 8 };
@@ -88,7 +88,7 @@ pub(crate) enum Phase {
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Invocation {
     pub(crate) phase: Phase,
-    /// Its end was reported or declared.
+    /// True if its end was reported or declared.
     pub(crate) ended: bool,
     pub(crate) at: u8,
     pub(crate) waits: Option<RequestId>,
