@@ -36,7 +36,7 @@ use crate::sandboxes::admission::{AdmittedRun, Sandboxes};
 use crate::sandboxes::cold_start::Init;
 use crate::sandboxes::failed_start::FailedStart;
 use crate::sandboxes::maker::SandboxMaker;
-pub use crate::sandboxes::prewarmer::RuntimeStems;
+pub use crate::sandboxes::prewarmer::RuntimePrewarmed;
 use crate::sandboxes::prewarmer::{Prewarmer, PrewarmerParts};
 
 /// Sandboxes that may end under one invocation before they took its input.
@@ -154,7 +154,7 @@ impl Invoker {
 
     /// The pre-warmed sandboxes by runtime; none where sandboxes are not pre-warmed.
     #[must_use]
-    pub fn stems(&self) -> Vec<RuntimeStems> {
+    pub fn stems(&self) -> Vec<RuntimePrewarmed> {
         self.inner.prewarmer.as_ref().map(|prewarmer| prewarmer.stems()).unwrap_or_default()
     }
 

@@ -183,7 +183,7 @@ pub(crate) struct PrewarmedShare(NodeMemory);
 impl Drop for PrewarmedShare {
     fn drop(&mut self) {
         if let NodeMemory(Some(inner)) = &self.0 {
-            inner.budget.lock().free_stem(PREWARMED_MEMORY);
+            inner.budget.lock().free_prewarmed(PREWARMED_MEMORY);
             inner.keeper.ring();
         }
     }

@@ -1,7 +1,7 @@
 //! A node's status, as the admin API gives it and `nigh status` shows it.
 
 use nigh_engine::NodeRole;
-use nigh_invoke::invoker::RuntimeStems;
+use nigh_invoke::invoker::RuntimePrewarmed;
 pub use nigh_invoke::node_memory::MemoryStatus;
 pub use nigh_objects::cluster::CoherenceProtocol;
 use nigh_sizing::object_features::recorder::FeaturesStatus;
@@ -251,7 +251,7 @@ pub struct Status {
     pub memory: Option<MemoryStatus>,
     /// Pre-warmed sandboxes by runtime.
     #[serde(default)]
-    pub stems: Vec<RuntimeStems>,
+    pub stems: Vec<RuntimePrewarmed>,
     /// Resident memory of the node's process, cached objects included where they are mapped.
     pub resident: ByteSize,
     /// Activation records lost because the disk could not keep up.

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 pub(crate) use self::leases::{Lease, RunGuard, StartGuard};
-pub(crate) use self::stems::{HeldPrewarmed, SparePrewarmed, StemRoom};
+pub(crate) use self::stems::{HeldPrewarmed, PrewarmedRoom, SparePrewarmed};
 use super::failed_start::FailedStart;
 use super::idle_processors::IdleProcessors;
 use super::live_sandbox::LiveSandbox;
@@ -354,7 +354,7 @@ impl Sandboxes {
     }
 
     /// The runtimes in `usable` that lack pre-warmed sandboxes, once for each that is missing; and those that are to end.
-    pub(crate) fn plan_stems(self: &Arc<Self>, usable: &BTreeSet<Runtime>) -> (Vec<Runtime>, Vec<SparePrewarmed>) {
+    pub(crate) fn plan_prewarmed(self: &Arc<Self>, usable: &BTreeSet<Runtime>) -> (Vec<Runtime>, Vec<SparePrewarmed>) {
         let now = self.now();
         let (missing, surplus) = {
             let mut state = self.state.lock();

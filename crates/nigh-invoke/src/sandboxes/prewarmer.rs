@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
-use super::admission::{Sandboxes, SparePrewarmed, StemRoom};
+use super::admission::{PrewarmedRoom, Sandboxes, SparePrewarmed};
 use super::stem_stock::PendingPrewarmed;
 
 /// How often the prewarmer checks whether there are enough pre-warmed sandboxes; it also checks when one is taken.
@@ -25,7 +25,7 @@ const TMP: ByteSize = ByteSize::mib(512);
 
 /// The pre-warmed sandboxes of one runtime, as the status shows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuntimeStems {
+pub struct RuntimePrewarmed {
     /// The runtime.
     pub runtime: String,
     /// How many are ready.
@@ -113,20 +113,20 @@ impl Prewarmer {
     }
 
     async fn look(self: &Arc<Self>, tasks: &TaskTracker) {
-        let (missing, surplus) = self.sandboxes.plan_stems(&self.usable());
+        let (missing, surplus) = self.sandboxes.plan_prewarmed(&self.usable());
         join_all(surplus.into_iter().map(SparePrewarmed::end)).await;
         let now = self.clock.monotonic();
         for runtime in missing {
             if self.last.lock().get(&runtime).is_some_and(|last| now < last.not_before) {
                 continue;
             }
-            let Some((room, coming)) = self.sandboxes.room_for_stem(&runtime, self.at_once) else { return };
+            let Some((room, coming)) = self.sandboxes.room_for_prewarmed(&runtime, self.at_once) else { return };
             let this = Arc::clone(self);
             tasks.spawn(async move { this.make(&coming, room).await });
         }
     }
 
-    async fn make(&self, coming: &PendingPrewarmed, room: StemRoom) {
+    async fn make(&self, coming: &PendingPrewarmed, room: PrewarmedRoom) {
         let runtime = &coming.runtime;
         let made = tokio::select! {
             made = self.warm(runtime) => Some(made),
@@ -173,10 +173,10 @@ impl Prewarmer {
     }
 
     /// The pre-warmed sandboxes by runtime.
-    pub(crate) fn stems(&self) -> Vec<RuntimeStems> {
-        let counts = self.sandboxes.count_stems(&self.usable());
+    pub(crate) fn stems(&self) -> Vec<RuntimePrewarmed> {
+        let counts = self.sandboxes.count_prewarmed(&self.usable());
         let last = self.last.lock();
-        let shown = counts.into_iter().map(|(runtime, count)| RuntimeStems {
+        let shown = counts.into_iter().map(|(runtime, count)| RuntimePrewarmed {
             ready: count.ready,
             coming: count.coming,
             wanted: count.wanted,

@@ -221,7 +221,7 @@ impl<S: Copy + Ord> MemoryBudget<S> {
     }
 
     /// A pre-warmed sandbox of `memory` has ended, or has become a function's.
-    pub fn free_stem(&mut self, memory: ByteSize) {
+    pub fn free_prewarmed(&mut self, memory: ByteSize) {
         // `PrewarmedShare` frees each grant once.
         invariant!(self.stems >= memory, "a pre-warmed sandbox frees {memory}, and all have {}", self.stems);
         self.stems = self.stems.saturating_sub(memory);
@@ -527,7 +527,7 @@ mod tests {
         cache.settle(&mut budget);
         assert!(budget.hold_prewarmed(mib(128)));
         assert_eq!(budget.in_use().granted, mib(128));
-        budget.free_stem(mib(128));
+        budget.free_prewarmed(mib(128));
         cache.settle(&mut budget);
         assert_eq!(cache.takes, mib(1100));
     }
@@ -620,7 +620,7 @@ mod tests {
                     Step::Prewarmed(true) => stems += u64::from(budget.hold_prewarmed(mib(64))),
                     Step::Prewarmed(false) if stems > 0 => {
                         stems -= 1;
-                        budget.free_stem(mib(64));
+                        budget.free_prewarmed(mib(64));
                     }
                     Step::Prewarmed(false) => {}
                     Step::Takes(takes, held) => {
@@ -633,12 +633,12 @@ mod tests {
             }
             // When all have gone and nothing is held the cache has all but the slack.
             (0..5).for_each(|one| budget.gone(one));
-            (0..stems).for_each(|_| budget.free_stem(mib(64)));
+            (0..stems).for_each(|_| budget.free_prewarmed(mib(64)));
             cache.held = ByteSize::ZERO;
             cache.settle(&mut budget);
             // One that was wanted comes now, and goes too.
             prop_assert!(budget.hold_prewarmed(mib(64)));
-            budget.free_stem(mib(64));
+            budget.free_prewarmed(mib(64));
             cache.settle(&mut budget);
             prop_assert!(budget.cache + mib(101) > mib(1200), "{:?}", budget.in_use());
         }

@@ -23,7 +23,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
 
     /// A pre-warmed sandbox of `memory` has ended, or has become a function's, which is booked as such.
     pub fn release_prewarmed(&mut self, memory: ByteSize) {
-        // `StemRoom` releases each booking once.
+        // `PrewarmedRoom` releases each booking once.
         invariant!(
             self.stems > 0 && self.prewarmed >= memory,
             "a pre-warmed sandbox of {memory} is released: {} with {} are booked",

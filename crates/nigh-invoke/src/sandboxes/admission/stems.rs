@@ -25,14 +25,14 @@ impl HeldPrewarmed {
 }
 
 /// Room that a pre-warmed sandbox takes, or will take.
-pub(crate) struct StemRoom {
+pub(crate) struct PrewarmedRoom {
     sandboxes: Arc<Sandboxes>,
     is_booked: bool,
     /// Its share of the node's memory, until the sandbox is made.
     memory: Option<PrewarmedShare>,
 }
 
-impl StemRoom {
+impl PrewarmedRoom {
     /// The sandbox is made, or could not be. It comes back if it is not wanted any more.
     pub(crate) fn filled(
         mut self,
@@ -48,7 +48,7 @@ impl StemRoom {
     }
 }
 
-impl Drop for StemRoom {
+impl Drop for PrewarmedRoom {
     fn drop(&mut self) {
         if self.is_booked {
             self.sandboxes.state.lock().pool.release_prewarmed(PREWARMED_MEMORY);
@@ -60,7 +60,7 @@ impl Drop for StemRoom {
 /// A pre-warmed sandbox that is to end.
 pub(crate) struct SparePrewarmed {
     stem: HeldPrewarmed,
-    _room: StemRoom,
+    _room: PrewarmedRoom,
 }
 
 impl SparePrewarmed {
@@ -81,7 +81,7 @@ impl Sandboxes {
     }
 
     pub(super) fn spare(self: &Arc<Self>, stems: Vec<HeldPrewarmed>) -> Vec<SparePrewarmed> {
-        let room = || StemRoom { sandboxes: Arc::clone(self), is_booked: true, memory: None };
+        let room = || PrewarmedRoom { sandboxes: Arc::clone(self), is_booked: true, memory: None };
         stems.into_iter().map(|stem| SparePrewarmed { stem, _room: room() }).collect()
     }
 
@@ -98,11 +98,11 @@ impl Sandboxes {
     }
 
     /// Room for a pre-warmed sandbox of `runtime`, unless `at_once` are being made or an invocation waits for the room.
-    pub(crate) fn room_for_stem(
+    pub(crate) fn room_for_prewarmed(
         self: &Arc<Self>,
         runtime: &Runtime,
         at_once: usize,
-    ) -> Option<(StemRoom, PendingPrewarmed)> {
+    ) -> Option<(PrewarmedRoom, PendingPrewarmed)> {
         let mut state = self.state.lock();
         if state.stems.coming() >= at_once || !state.pool.book_prewarmed(PREWARMED_MEMORY) {
             return None;
@@ -111,12 +111,12 @@ impl Sandboxes {
             state.pool.release_prewarmed(PREWARMED_MEMORY);
             return None;
         };
-        let room = StemRoom { sandboxes: Arc::clone(self), is_booked: true, memory: Some(memory) };
+        let room = PrewarmedRoom { sandboxes: Arc::clone(self), is_booked: true, memory: Some(memory) };
         Some((room, state.stems.comes(runtime.clone())))
     }
 
     /// The pre-warmed sandboxes of the runtimes in `usable`.
-    pub(crate) fn count_stems(&self, usable: &BTreeSet<Runtime>) -> BTreeMap<Runtime, Count> {
+    pub(crate) fn count_prewarmed(&self, usable: &BTreeSet<Runtime>) -> BTreeMap<Runtime, Count> {
         self.state.lock().stems.counts(usable, self.now())
     }
 }
