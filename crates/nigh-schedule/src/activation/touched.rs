@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DataCallRecord;
 
-/// Objects of one invocation that are reported; further ones are not.
+/// The most objects of one invocation that are reported.
 const TOUCHED_MAX: usize = 32;
 
 /// An object that an invocation read or wrote.
@@ -15,9 +15,9 @@ pub struct TouchedObject {
     pub bucket: BucketName,
     /// Its key.
     pub key: ObjectKey,
-    /// Bytes of the largest read or write.
+    /// The bytes of its largest read or write.
     pub bytes: u64,
-    /// It was written; else it was only read.
+    /// True if it was written; false if it was only read.
     pub wrote: bool,
 }
 
@@ -28,7 +28,7 @@ impl TouchedObject {
         nigh_data::ObjectId { namespace: namespace.clone(), bucket: self.bucket.clone(), key: self.key.clone() }
     }
 
-    /// What an invocation with these calls touched, in the order of its first calls.
+    /// The objects that these calls touched, in the order of their first calls.
     #[must_use]
     pub fn of(calls: &[DataCallRecord]) -> Vec<Self> {
         let mut touched: Vec<Self> = Vec::new();

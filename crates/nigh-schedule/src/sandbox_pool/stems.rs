@@ -1,4 +1,4 @@
-//! The room of pre-warmed sandboxes (stems), beside that of the functions' sandboxes. Pure.
+//! The room of pre-warmed sandboxes, beside that of the functions' sandboxes. Pure.
 
 use std::hash::Hash;
 
@@ -21,7 +21,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         fits
     }
 
-    /// A pre-warmed sandbox of `memory` has ended, or has become a function's, which is booked as such.
+    /// A pre-warmed sandbox of `memory` has ended, or has become a function's, whose booking counts instead.
     pub fn release_prewarmed(&mut self, memory: ByteSize) {
         // `PrewarmedRoom` releases each booking once.
         invariant!(
@@ -34,7 +34,8 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         self.prewarmed = self.prewarmed.saturating_sub(memory);
     }
 
-    /// How many pre-warmed sandboxes of `memory` each must end because functions' sandboxes have booked their room.
+    /// The number of pre-warmed sandboxes of `memory` each that must end because functions' sandboxes have booked their
+    /// room.
     #[must_use]
     pub fn prewarmed_in_the_way(&self, memory: ByteSize) -> usize {
         let (room, limits) = (&self.state.room, &self.state.limits);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event_queue::RunEnd;
 
-/// The known progress of an invocation.
+/// How far an invocation is known to have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// It was placed; nothing was sent.
@@ -27,7 +27,7 @@ pub enum Progress {
 /// Who waits for an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// A caller that waits for the answer, until then.
+    /// A caller that waits for the answer until this time.
     Waits(Monotonic),
     /// The event queue.
     EventQueue,
@@ -38,17 +38,18 @@ pub enum Caller {
 pub struct LostInvocation {
     /// Its progress.
     pub progress: Progress,
-    /// Every home has fenced the node's incarnation (`nigh_protocol::Frontier::fenced`).
+    /// True if every home has fenced the node's incarnation (`nigh_protocol::Frontier::fenced`).
     pub fenced: bool,
-    /// Its function says that it is idempotent (`idempotence::says`).
+    /// True if its function says that it is idempotent (`idempotence::says`).
     pub idempotent: bool,
     /// Who waits.
     pub caller: Caller,
-    /// How often it was run again after the loss of a node.
+    /// Number of times that it was run again after the loss of a node.
     pub reruns: u32,
 }
 
-/// How often an invocation is run again after the loss of a node: one that kills its nodes must not kill them all.
+/// The most times that an invocation is run again after the loss of a node: one that kills its nodes must not kill them
+/// all.
 pub const RERUNS_MAX: u32 = 2;
 
 /// Why an invocation of a lost node fails.
@@ -62,17 +63,17 @@ pub enum LossError {
     /// Too many nodes were lost while they ran it.
     #[error("the node that ran it was lost, and {RERUNS_MAX} before it; check whether the function kills its nodes")]
     TooOften,
-    /// Its caller waits no longer.
+    /// Its caller no longer waits.
     #[error("the node that ran it was lost, and its deadline passed before it could be run again")]
     TooLate,
 }
 
-/// What to do.
+/// What to do after the loss of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AfterLoss {
     /// Ask again when every home has fenced the incarnation.
     Wait,
-    /// Nothing: it has ended.
+    /// Nothing: the invocation has ended.
     Nothing,
     /// Dispatch it again, to another incarnation, with the current frontier.
     RunAgain,
