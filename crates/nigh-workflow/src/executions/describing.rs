@@ -25,26 +25,26 @@ pub struct ExecutionSummary {
     pub status: String,
     /// When it began.
     pub started: Timestamp,
-    /// When it ended.
+    /// When it ended; none while it runs.
     pub stopped: Option<Timestamp>,
-    /// The error's name, if it failed.
+    /// The error's name; none if it has none.
     pub error: Option<String>,
-    /// What is known of the error.
+    /// The error's description; none if it has none.
     pub cause: Option<String>,
 }
 
 /// The description of an execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExecutionDescription {
-    /// What a list shows.
+    /// Its entry in a list.
     pub listed: ExecutionSummary,
     /// Its input.
     pub input: Value,
-    /// Its output, if it succeeded.
+    /// Its output; none if it has not succeeded.
     pub output: Option<Value>,
     /// The definition that it runs.
     pub definition: String,
-    /// Its role.
+    /// Its role; Nigh only returns it.
     pub role: String,
 }
 
@@ -85,7 +85,8 @@ impl Executions {
         })
     }
 
-    /// At most `limit` executions of a machine that are older than `before`, newest first; and where the next page begins.
+    /// At most `limit` executions of a machine that are older than `before`, newest first; and where the next page
+    /// begins.
     #[must_use]
     pub fn list(
         &self,
@@ -118,7 +119,7 @@ impl Executions {
                 return Ok(shown);
             }
         }
-        // It has ended by now.
+        // It has ended meanwhile.
         let (run, _) = self.0.replay(id, &entry.head).await?;
         Ok(run.shown().to_vec())
     }
