@@ -11,15 +11,15 @@ use crate::state_folder::{StateFolderError, write_private};
 /// A key of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// The profile: the namespace's name.
+    /// The profile, which is the namespace's name.
     pub profile: String,
-    /// The public half.
+    /// The access key.
     pub access_key: AccessKeyId,
-    /// The secret half.
+    /// The secret key.
     pub secret_key: SecretKey,
 }
 
-/// Why there is no key.
+/// Why a profile has no key.
 #[derive(Debug, Error)]
 pub enum CredentialsError {
     /// The file cannot be read.
@@ -43,7 +43,7 @@ pub enum CredentialsError {
     },
 }
 
-/// Writes `profiles` to `path`, and replaces the file.
+/// Writes `profiles` to `path`, replacing the file.
 pub fn write(path: &Path, profiles: &[Credentials]) -> Result<(), StateFolderError> {
     let mut text = String::from("# Written by nigh. The keys of its clients, one profile a namespace.\n");
     for one in profiles {

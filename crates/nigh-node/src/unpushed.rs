@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 /// An acknowledged write that is not in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnpushedRow {
-    /// Its name, for a drop.
+    /// Its name, by which a client drops it.
     #[serde(flatten)]
     pub name: UnpushedName,
     /// Its write mode.
     pub mode: WriteMode,
     /// Its bytes; none for a deletion and for a damaged write.
     pub bytes: Option<u64>,
-    /// It is damaged in the journal, and never pushed.
+    /// True if it is damaged in the journal, so that it is never pushed.
     pub damaged: bool,
-    /// How often its push has failed since the last success.
+    /// Number of failed pushes in a row.
     pub failures: u32,
-    /// An outsider has removed its bucket from the store.
+    /// True if its bucket was removed from the store from outside.
     pub homeless: bool,
 }
 

@@ -16,28 +16,28 @@ use super::roll::ProcessStatus;
 /// How often `wait` checks whether a process has ended.
 const LOOKED_EVERY: Duration = Duration::from_millis(20);
 
-/// A program that is run, with its log.
+/// A program to run as a process, with its log.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    /// Its network namespace; this process's own if absent.
+    /// Its network namespace; none: this process's own.
     network: Option<String>,
     log: PathBuf,
     child: Option<Child>,
     restarts: Restarts,
-    /// How it last ended by itself.
+    /// How it last ended by itself; none if it never did.
     last_end: Option<String>,
 }
 
-/// What happened to a process.
+/// An event of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessEvent {
     /// It has ended by itself.
     Ended {
-        /// How.
+        /// The exit status in words.
         how: String,
         /// The wait before its restart.
         again_after: Duration,
@@ -108,14 +108,14 @@ impl Process {
             command.args(["ip", "netns", "exec", network]);
         }
         command.arg(&self.program).args(&self.arguments).envs(self.environment.iter().cloned());
-        // Signals of the terminal go to this process only, which ends the others in order.
+        // The terminal's signals reach only this process, which ends the others in order.
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         self.child = Some(command.spawn()?);
         self.restarts.due = None;
         Ok(())
     }
 
-    /// Restarts it if it has ended by itself, after longer and longer waits; leaves it alone if it was killed or ended on
+    /// Restarts it if it has ended by itself, after longer and longer waits; does nothing if it was killed or ended on
     /// purpose. `now` counts from any fixed moment. Call this from the thread of `run`.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl Process {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// How it ended, if it ended by itself.
+    /// Its exit status, if it ended by itself.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.as_mut().map_or(Ok(None), Child::try_wait)
     }
@@ -173,7 +173,7 @@ impl Process {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on after a pause.
+    /// Continues it after a pause.
     pub fn go_on(&self) -> io::Result<()> {
         self.signal(Signal::CONT)
     }
@@ -195,7 +195,7 @@ impl Process {
         match self.child.take() {
             None => true,
             Some(mut child) => {
-                // An error means that it has ended meanwhile.
+                // The call fails only if the process has ended meanwhile.
                 let _ = child.kill();
                 let _ = child.wait();
                 false

@@ -1,18 +1,19 @@
-//! What Swift's middleware says: a reader waits for a version, a write begins, a write has ended. Pure.
+//! Messages of Swift's middleware: a reader waits for a version, an outside write begins, an outside write has ended.
+//! Pure.
 //!
-//! Follows `integrations/swift/README.md`, "Wire: Swift to Nigh". Members that are not known are passed over.
+//! Follows `integrations/swift/README.md`, "Wire: Swift to Nigh". Unknown members are ignored.
 
 use std::time::Duration;
 
 use nigh_terms::{Epoch, Sequence, Version};
 use serde::Deserialize;
 
-/// The longest token of a write.
+/// The most bytes of a write's token.
 const TOKEN_MAX: usize = 64;
-/// The longest lease, seconds: the longest that the middleware can be set to.
+/// The longest lease in seconds: the longest that the middleware can be set to.
 const LEASE_S_MAX: f64 = 3600.0;
 
-/// An object as Swift names it.
+/// An object, as Swift names it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Target {
     /// The account: `AUTH_test`.
@@ -23,39 +24,39 @@ pub struct Target {
     pub object: String,
 }
 
-/// A reader waits for `version`.
+/// A reader waits for a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushAsked {
-    /// Of this object.
+    /// The object.
     pub target: Target,
-    /// The one that the tags name.
+    /// The version in the placeholder's metadata.
     pub version: Version,
 }
 
-/// Somebody else writes.
+/// An outside write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Invalidation {
-    /// It begins, and is over after `lease`.
+    /// The write begins, and is over after `lease` at the latest.
     Begin {
         /// The object.
         target: Target,
-        /// The write.
+        /// The write's token.
         token: String,
-        /// How long it can last.
+        /// How long the write can last.
         lease: Duration,
     },
-    /// It has ended.
+    /// The write has ended.
     End {
         /// The object.
         target: Target,
-        /// The write.
+        /// The write's token.
         token: String,
-        /// Whether it is there; none if nobody knows.
+        /// True if Swift has it; none if unknown.
         applied: Option<bool>,
     },
 }
 
-/// Reads a question for a push.
+/// Parses a request for a push.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -75,7 +76,7 @@ pub fn parse_push(body: &[u8]) -> Result<PushAsked, String> {
     Ok(PushAsked { target, version })
 }
 
-/// Reads what is said of a write.
+/// Parses a message about an outside write.
 ///
 /// # Errors
 /// What is wrong with it.
