@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use self::message::{Invalidation, PushAsked, Target};
+use self::message::{Invalidation, PushRequest, Target};
 use self::s3_events::ChangedObject;
 pub(crate) use self::secrets::OutsideSecrets;
 pub(crate) use self::secrets::read_private;
@@ -133,7 +133,7 @@ impl OutsideDoor {
 
     async fn push(&self, head: &Parts, body: Incoming) -> Result<Value, Refusal> {
         let body = self.signed(head, body).await?;
-        let PushAsked { target, version } = message::parse_push(&body).map_err(Refusal::Bad)?;
+        let PushRequest { target, version } = message::parse_push(&body).map_err(Refusal::Bad)?;
         let state = match self.object(&target)? {
             None => PushOutcome::Unknown,
             Some(object) => bounded(self.memory.push_now(&object, version)).await?,

@@ -26,7 +26,7 @@ pub struct Target {
 
 /// A reader waits for a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PushAsked {
+pub struct PushRequest {
     /// The object.
     pub target: Target,
     /// The version in the placeholder's metadata.
@@ -60,7 +60,7 @@ pub enum Invalidation {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse_push(body: &[u8]) -> Result<PushAsked, String> {
+pub fn parse_push(body: &[u8]) -> Result<PushRequest, String> {
     #[derive(Deserialize)]
     struct Push {
         #[serde(flatten)]
@@ -73,7 +73,7 @@ pub fn parse_push(body: &[u8]) -> Result<PushAsked, String> {
         Some(Version { epoch: Epoch(number(epoch)?), sequence: Sequence(number(sequence)?) })
     });
     let version = parsed.ok_or_else(|| "the version is not epoch.sequence".to_owned())?;
-    Ok(PushAsked { target, version })
+    Ok(PushRequest { target, version })
 }
 
 /// Parses a message about an outside write.
@@ -122,7 +122,7 @@ mod tests {
     fn messages_are_read_as_the_document_draws_them() {
         let push = r#"{"account": "AUTH_a", "container": "c", "object": "a/ü", "version": "3.14"}"#.as_bytes();
         let version = Version { epoch: Epoch(3), sequence: Sequence(14) };
-        assert_eq!(parse_push(push), Ok(PushAsked { target: target(), version }));
+        assert_eq!(parse_push(push), Ok(PushRequest { target: target(), version }));
         let begin = r#"{"phase": "begin", "token": "t", "account": "AUTH_a", "container": "c", "object": "a/ü",
             "method": "PUT", "lease": 300.0}"#;
         let lease = Duration::from_secs(300);
