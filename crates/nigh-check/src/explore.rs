@@ -53,7 +53,7 @@ pub fn explore(config: &Configuration, limits: &Limits) -> ExplorationResult {
     explore_space::<World>(config, limits)
 }
 
-/// The same as `explore`, for any world.
+/// Explores `config` as `explore` does, for any type of world.
 pub(crate) fn explore_space<S: Space<Event: std::fmt::Debug>>(
     config: &S::Config,
     limits: &Limits,

@@ -1,6 +1,6 @@
 //! An observer that sees everything: it knows what each reader must see, and checks that it did.
 //!
-//! It never changes a machine. It compares versions, because the ledger orders all writes.
+//! The observer never changes a machine. It compares versions, because the ledger orders all writes.
 
 use nigh_terms::Version;
 

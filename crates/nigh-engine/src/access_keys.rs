@@ -259,10 +259,11 @@ impl AccessKeys {
         principal(id, entries.get(id))
     }
 
-    /// As `principal`, for a call that may have an effect. The call counts as under way until the guard is dropped.
+    /// The principal of a request that is signed with `id` and may have an effect. The call counts as in progress until
+    /// the guard is dropped.
     ///
     /// # Errors
-    /// As `principal`.
+    /// The same as for `principal`.
     pub fn enter(&self, id: &AccessKeyId) -> Result<(Principal, CallGuard), AccessDenied> {
         // Under the lock: either `set_invocation` sees the call, or the call sees the new invocation.
         let entries = self.entries.read();

@@ -23,7 +23,7 @@ impl LockFile {
     /// True if a process has locked the file at `path`.
     ///
     /// # Errors
-    /// As of `take`.
+    /// The same as for `take`.
     pub fn is_taken(path: &Path) -> io::Result<bool> {
         let file = match File::open(path) {
             Ok(file) => file,

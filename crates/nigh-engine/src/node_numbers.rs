@@ -44,10 +44,10 @@ pub async fn node_number(registry: &dyn Registry, node: &NodeId) -> Result<NodeN
     }
 }
 
-/// The number of `node`, if it ever had one.
+/// The number of `node`. None if the node never had one.
 ///
 /// # Errors
-/// As `node_number`.
+/// The same as for `node_number`.
 pub async fn known_number(registry: &dyn Registry, node: &NodeId) -> Result<Option<NodeNumber>, RegistryError> {
     let found = registry.get(NODE_NUMBERS_TABLE, &node.0).await?;
     found.map(|found| decode(&node.0, &found).map(NodeNumber)).transpose()

@@ -52,7 +52,7 @@ impl RecordLog {
         Self::open_named(state, RECORDS, retention)
     }
 
-    /// As `open`, in the table `name`, which holds nothing else.
+    /// Opens a log in the table `name`, which holds nothing else. Otherwise the same as `open`.
     ///
     /// # Errors
     /// If the thread cannot be started.

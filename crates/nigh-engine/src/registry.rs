@@ -1,6 +1,6 @@
 //! The registry: small documents by table and key, with compare-and-set.
 //!
-//! It has functions, namespaces, keys and models. On one machine they are in the state file.
+//! The registry holds functions, namespaces, keys and models. On one machine they are in the state file.
 
 use std::collections::BTreeMap;
 

@@ -85,7 +85,7 @@ impl RegistrySnapshot {
     /// All rows of the outbox, oldest first.
     ///
     /// # Errors
-    /// As `documents`.
+    /// The same as for `documents`.
     pub fn promises(&self) -> Result<impl Iterator<Item = Result<StoredPromise, RegistryError>> + '_, RegistryError> {
         Ok(self.promises.as_ref().map(Promises::rows).transpose()?.into_iter().flatten())
     }
@@ -93,7 +93,7 @@ impl RegistrySnapshot {
     /// All heads of histories, then all their events, oldest first.
     ///
     /// # Errors
-    /// As `documents`.
+    /// The same as for `documents`.
     pub fn histories(&self) -> Result<impl Iterator<Item = Result<StoredHistory, RegistryError>> + '_, RegistryError> {
         Ok(self.histories.as_ref().map(HistoryRows::rows).transpose()?.into_iter().flatten())
     }

@@ -227,7 +227,7 @@ pub fn bind_socket(path: &Path) -> Result<tokio::net::UnixListener, StateFolderE
     bind_socket_by(path, |path| tokio::net::UnixListener::bind(path))
 }
 
-/// As `bind_socket`, for a socket of another kind, which `bind` opens.
+/// Listens on a Unix socket as `bind_socket` does, for another kind of socket, which `bind` opens.
 pub fn bind_socket_by<L>(path: &Path, bind: impl FnOnce(&Path) -> std::io::Result<L>) -> Result<L, StateFolderError> {
     use std::os::unix::fs::FileTypeExt;
 

@@ -1,7 +1,7 @@
 //! Assembles an object from the parts of an upload, by the rules of CompleteMultipartUpload (AWS).
 //!
-//! It checks the named parts against the uploaded ones, and computes the object's entity tag and checksum from those of
-//! the parts. It reads no byte of the parts.
+//! The named parts are checked against the uploaded parts. The object's entity tag and checksum are computed from those
+//! of the parts, so no byte of the parts is read.
 
 use nigh_data::digest::Hasher;
 use nigh_data::md5::Md5;

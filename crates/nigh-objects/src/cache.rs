@@ -1,7 +1,8 @@
 //! The shelf: the cached copies of a node, without their bytes.
 //!
-//! It decides how many bytes must be evicted; `eviction` says which copies go. The protocol decides which copies may be
-//! cached and shown (`nigh_protocol::NodeCache`, which keeps its copies here). It never fetches, allocates or waits.
+//! The shelf decides how many bytes must be evicted; `eviction` says which copies go. The protocol decides which copies
+//! may be cached and shown (`nigh_protocol::NodeCache`, which keeps its copies here). The shelf never fetches,
+//! allocates or waits.
 //!
 //! Room: `kept + reserved <= budget`, in bytes as the kernel counts them and in segments (each takes a file descriptor
 //! and a mapping). Only a budget lowered below what is reserved breaks this, until the reservations are released;

@@ -196,7 +196,7 @@ impl PackedMeta {
         Stamp { version: self.version(), others: has_token.then(|| Arc::new(self.unpack().token.clone())) }
     }
 
-    /// The same metadata with another stamp.
+    /// Returns the metadata with its stamp replaced by `stamp`.
     pub(crate) fn stamped(mut self, stamp: &Stamp) -> Self {
         if stamp.others.is_some() || self.0.first().is_some_and(|bits| bits & TOKEN != 0) {
             return Self::pack(&self.unpack().stamped(stamp));

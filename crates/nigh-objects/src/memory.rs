@@ -214,11 +214,11 @@ impl ObjectMemory {
         Self::open_at(None, store, writes, clock, observers, spool, limits).await
     }
 
-    /// As `open`, in a cluster: homes come by `take_home`, and requests for other objects go to their homes elsewhere.
-    /// `writes` has the ledger of the homes to come, and has recovered nothing.
+    /// Opens the object memory in a cluster: homes are added by `take_home`, and requests for other objects go to their
+    /// homes on other nodes. `writes` has the ledger of the homes that will be added, and has recovered nothing.
     ///
     /// # Errors
-    /// As `open`.
+    /// The same as for `open`.
     pub async fn open_in_cluster(
         place: Place,
         store: Arc<dyn Store>,

@@ -7,7 +7,7 @@ use nigh_protocol::Stamp;
 
 /// Reads a stamp from metadata and writes it there.
 pub(crate) trait Stamped {
-    /// The same metadata with the stamp that the home gives.
+    /// Returns the metadata with its stamp replaced by `stamp`, which the home gave.
     fn stamped(&self, stamp: &Stamp) -> Self;
     /// The stamp in the metadata.
     fn stamp(&self) -> Stamp;

@@ -1,6 +1,6 @@
 //! Write locks of objects: one write of an object at a time, in the order of the requests.
 //!
-//! It decides nothing else. Writes of different objects do not wait for each other.
+//! This module decides nothing else. Writes of different objects do not wait for each other.
 
 use std::collections::HashMap;
 use std::sync::Arc;

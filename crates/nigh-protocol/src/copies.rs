@@ -1,6 +1,6 @@
 //! The interface of the place where a node's copies are, and a plain table that can be compared and hashed whole.
 //!
-//! It stores and finds. The cache decides what may be stored; the shell decides what is evicted.
+//! A table stores and finds copies. The cache decides what may be stored; the shell decides what is evicted.
 
 use std::hash::Hash;
 

@@ -1,7 +1,7 @@
 //! The scheduler's part of the protocol: the token of what a namespace's invocations have seen, which its next dispatch
 //! carries.
 //!
-//! It decides when a scheduler may dispatch at all, with which token, and when the invocations of a lost node
+//! The frontier decides when a scheduler may dispatch at all, with which token, and when the invocations of a lost node
 //! count as ended. It chooses no node.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -174,7 +174,7 @@ pub enum FromHome<O> {
         request: RequestId,
         /// The version written, with its token.
         stamp: Stamp,
-        /// As in `Found`; the acknowledgement does not wait for it.
+        /// What the node must apply before it shows the version. The acknowledgement does not wait for it.
         cover: Cover,
     },
     /// The answer to `Ask`.

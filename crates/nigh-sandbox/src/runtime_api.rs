@@ -1,6 +1,6 @@
 //! The Lambda Runtime API server of one sandbox (Lambda developer guide, "Runtime API", version 2018-06-01).
 //!
-//! It serves HTTP and passes inputs and responses on; `runtime_protocol` decides what is allowed when. The client is
+//! The server passes inputs and responses on over HTTP; `runtime_protocol` decides what is allowed when. The client is
 //! the function's own process and is not trusted: connections and bodies are bounded, and an invalid request is refused
 //! without any effect on the invocation, other sandboxes or Nigh.
 

@@ -11,22 +11,22 @@ use thiserror::Error;
 /// The state of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has not asked for an input yet.
+    /// The sandbox has not asked for an input yet.
     Initialising,
-    /// It has no invocation.
+    /// The sandbox has no invocation.
     Idle,
-    /// It gets this invocation when it asks for an input.
+    /// The sandbox gets this invocation when it asks for an input.
     Assigned(InvocationId),
-    /// It has this invocation.
+    /// The sandbox runs this invocation.
     Running(InvocationId),
-    /// Its process has ended, or its initialisation failed.
+    /// The sandbox's process has ended, or its initialisation failed.
     Ended,
 }
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// It names an invocation that the sandbox does not run.
+    /// The request names an invocation that the sandbox does not run.
     #[error("Invalid request ID")]
     InvalidRequestId,
     /// The request is not allowed in the sandbox's state.

@@ -141,13 +141,13 @@ pub struct PrewarmedSpec {
 /// How a sandbox ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxEnd {
-    /// Its first process exited with this code.
+    /// The sandbox's first process exited with this code.
     Exited(i32),
-    /// Its first process was ended by this signal.
+    /// The sandbox's first process was ended by this signal.
     Signalled(i32),
-    /// The kernel killed one of its processes because memory ran out.
+    /// The kernel killed one of the sandbox's processes because memory ran out.
     OutOfMemory,
-    /// It was destroyed by `destroy`.
+    /// The sandbox was destroyed by `destroy`.
     Destroyed,
 }
 

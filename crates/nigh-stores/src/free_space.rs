@@ -1,7 +1,7 @@
 //! The free space that writes must leave, because a full file system would stop the node's other writers too.
 //!
-//! It is checked before bytes are written and while a body arrives. Concurrent writes may leave a little less, which is
-//! harmless.
+//! The free space is checked before bytes are written and while a body arrives. Concurrent writes may leave a little
+//! less, which is harmless.
 
 use std::path::Path;
 use std::sync::Arc;

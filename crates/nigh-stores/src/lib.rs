@@ -101,8 +101,8 @@ pub trait Store: Send + Sync {
     async fn list_buckets(&self, namespace: &Namespace) -> Result<Vec<BucketInfo>, ObjectError>;
     /// Writes the object, whole or not at all.
     async fn put(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ObjectError>;
-    /// As `put`, if the stored object meets `condition`, in one step; else `PreconditionFailed`. Called only if the
-    /// abilities have `conditions`.
+    /// Writes the object if the stored object meets `condition`, in one step; otherwise `PreconditionFailed`. Called only
+    /// if the abilities have `conditions`.
     async fn put_if(
         &self,
         object: &ObjectId,

@@ -32,9 +32,9 @@ pub struct TaskId(pub u64);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskEnd {
-    /// Its function answered.
+    /// The task's function answered.
     Answered(Value),
-    /// It failed, or could not be run.
+    /// The task failed, or could not be run.
     Failed {
         /// The error's name.
         error: String,
@@ -110,19 +110,19 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Outcome {
-    /// It reached its end.
+    /// The execution reached its end.
     Succeeded {
         /// The output.
         output: Value,
     },
-    /// An error that nothing caught.
+    /// The execution failed with an error that nothing caught.
     Failed {
         /// The error's name.
         error: Option<String>,
         /// The error's description.
         cause: Option<String>,
     },
-    /// It ran longer than its machine allows.
+    /// The execution ran longer than its machine allows.
     TimedOut,
     /// Somebody stopped it.
     Aborted {

@@ -94,7 +94,7 @@ pub fn storm(seed: u64, left_out: LeftOut) -> StormEnd {
     Storm::new(Plan::of(seed), left_out, false).play()
 }
 
-/// The same as [`storm`], with all events in the result.
+/// Runs the storm of `seed` and returns all of its events too.
 #[must_use]
 pub fn traced(seed: u64, left_out: LeftOut) -> StormEnd {
     Storm::new(Plan::of(seed), left_out, true).play()

@@ -1,7 +1,7 @@
 //! The checker of a storm's history: it receives all reads and writes and reports broken promises. It sees no machine.
 //!
-//! It compares versions, because the ledger orders all writes of an object. For an object that is written from outside,
-//! it knows the order of the outside writes, and by which version Nigh has learned of each.
+//! The observer compares versions, because the ledger orders all writes of an object. For an object that is written
+//! from outside, the observer knows the order of the outside writes, and by which version Nigh has learned of each.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

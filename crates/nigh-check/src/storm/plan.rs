@@ -16,7 +16,7 @@ use crate::ghost::Object;
 /// The time after which a push without an answer can have no more effect: two time-outs, each on a paused machine, the
 /// longest transfer, the latest execution, and clocks that run fast and jump meanwhile.
 const LANDS_WITHIN: Duration = Duration::from_secs(40);
-/// The same time without faults: only the time-outs.
+/// The time after which a push without an answer can have no more effect, if there are no faults: only the time-outs.
 const LANDS_PROMPTLY: Duration = Duration::from_secs(5);
 /// The faults that cannot happen if pushes are executed promptly.
 const DELAYS: [FaultKind; 5] =

@@ -54,7 +54,7 @@ pub fn inspect(folder: &Path) -> Result<JournalInspection, JournalError> {
     inspect_in(&held)
 }
 
-/// The same, of any folder.
+/// Inspects the journal in any kind of folder.
 pub(super) fn inspect_in(folder: &dyn Folder) -> Result<JournalInspection, JournalError> {
     let mut found = read(folder, false)?;
     let mut inspected = weigh(&mut found.segments);

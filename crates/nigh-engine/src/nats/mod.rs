@@ -1,9 +1,9 @@
 //! The cluster's engine: JetStream streams of a NATS cluster behind the traits of this crate.
 //!
-//! It relies on one operation, compare-and-append: a message is accepted if the last message of a named subject is the one
-//! that its writer expects, and acknowledged when a majority of the servers has it on the disk. No read decides anything,
-//! because servers may answer with old data. Every message has our checksum. docs/design/cluster-engine.md has the settings
-//! and formats, and the effects of faults.
+//! This engine relies on one operation, compare-and-append: a message is accepted if the last message of a named
+//! subject is the one that its writer expects, and acknowledged when a majority of the servers has it on the disk. No
+//! read decides anything, because servers may answer with old data. Every message has a checksum that Nigh computes.
+//! docs/design/cluster-engine.md has the settings and formats, and the effects of faults.
 
 mod document_format;
 mod document_names;

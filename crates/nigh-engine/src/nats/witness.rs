@@ -1,8 +1,8 @@
 //! The high-water mark of a shard's stream, stored in another stream: it reveals a stream that comes back shorter, or
 //! not at all.
 //!
-//! It is written when a shard is taken and then about once a second, so it does not cover the last second's
-//! acknowledged writes. An outdated read of it finds a lower mark and raises no false alarm.
+//! The mark is written when a shard is taken and then about once a second, so it does not cover the acknowledged writes
+//! of the last second. An outdated read of the mark finds a lower value and raises no false alarm.
 
 use std::time::Duration;
 

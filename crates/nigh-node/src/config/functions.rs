@@ -85,7 +85,7 @@ pub struct EventSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PrewarmMode {
-    /// As many as recent cold starts need, within the limits.
+    /// As many sandboxes are pre-warmed as recent cold starts need, within the limits.
     On,
     /// No sandbox is pre-warmed.
     Off,

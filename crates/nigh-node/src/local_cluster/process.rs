@@ -35,14 +35,14 @@ pub struct Process {
 /// An event of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessEvent {
-    /// It has ended by itself.
+    /// The process has ended by itself.
     Ended {
         /// The exit status in words.
         how: String,
         /// The wait before its restart.
         again_after: Duration,
     },
-    /// It has restarted.
+    /// The process has restarted.
     StartedAgain,
 }
 

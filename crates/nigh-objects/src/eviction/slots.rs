@@ -1,7 +1,7 @@
 //! Slots: numbers by which cached values are found in constant time, and lists that link them.
 //!
-//! It only stores and links; the policies decide what is evicted. Memory grows by a page of nodes at a time, so nothing
-//! is moved, and no memory is reserved for twice as many.
+//! This module only stores and links; the policies decide what is evicted. Memory grows by a page of nodes at a time,
+//! so nothing is moved, and no memory is reserved for twice as many nodes.
 
 use std::collections::{HashMap, VecDeque};
 

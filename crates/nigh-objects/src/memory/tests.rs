@@ -90,7 +90,7 @@ impl Fixture {
         Self { store, memory, events, clock, who, bucket, folder }
     }
 
-    /// The same memory after a restart, with an empty cache.
+    /// Restarts the memory. Its cache is empty then.
     async fn restarted(self) -> Self {
         let memory = open(&self.store, &self.events, &self.clock, self.folder.path()).await;
         Self { memory, ..self }

@@ -197,7 +197,7 @@ impl<O: ObjectName> Peers<O> {
         self.living.get_mut(&member.node).filter(|peer| peer.incarnation == member.incarnation)
     }
 
-    /// As `living`.
+    /// The peer of `member`, for reading. None if it is unknown.
     pub(super) fn find(&self, member: Member) -> Option<&Peer<O>> {
         self.living.get(&member.node).filter(|peer| peer.incarnation == member.incarnation)
     }

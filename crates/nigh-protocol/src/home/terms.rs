@@ -121,8 +121,8 @@ pub enum HomeInput<O> {
     Deposed,
     /// Declare an incarnation dead.
     GiveUp(Member),
-    /// As `GiveUp`, and with a durable fence, so that the node's invocations may be declared ended. Answered by
-    /// `Fenced`.
+    /// Declare an incarnation dead and write a durable fence, so that the node's invocations may be declared ended.
+    /// Answered by `Fenced`.
     Fence(Member),
     /// The store has the object's `version`.
     Pushed {

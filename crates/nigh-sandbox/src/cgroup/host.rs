@@ -38,7 +38,7 @@ impl CgroupHost {
         Self::open(instance, layout, processors.unwrap_or(NonZeroU32::MIN), cpusets, trees)
     }
 
-    /// As `detect`, with given places and number of processors.
+    /// Opens the cgroups as `detect` does, but with a given layout and number of processors.
     #[must_use]
     pub fn open(instance: &str, layout: Layout, processors: NonZeroU32, cpusets: Cpusets, trees: Trees) -> Self {
         let parents = Parents::make(&layout, &format!("{PREFIX}{instance}"), processors, cpusets, trees);

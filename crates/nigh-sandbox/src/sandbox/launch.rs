@@ -51,8 +51,8 @@ pub enum IsolationLevel {
         /// The user's and the group's number.
         uid: u32,
     },
-    /// As `UserAndNamespaces`, and more. A container runtime sets it up before the init starts; the init is that user
-    /// already and has no privileges.
+    /// The isolation of `UserAndNamespaces`, and more. A container runtime sets it up before the init starts; the init
+    /// already runs as that user and has no privileges.
     Container {
         /// The user's and the group's number.
         uid: u32,

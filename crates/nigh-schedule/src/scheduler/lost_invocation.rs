@@ -14,13 +14,13 @@ use crate::event_queue::RunEnd;
 /// How far an invocation is known to have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It was placed; nothing was sent.
+    /// The invocation was placed, but not sent.
     NotSent,
-    /// It was sent, and the node refused it.
+    /// The invocation was sent, and the node refused it.
     Refused,
-    /// It was sent; a byte of it may have run, whatever the node has reported since.
+    /// The invocation was sent. A byte of it may have run, whatever the node has reported since.
     Sent,
-    /// Its end was reported, with all that it had seen.
+    /// The invocation's end was reported, with all that the invocation had seen.
     Ended,
 }
 
@@ -55,7 +55,7 @@ pub const RERUNS_MAX: u32 = 2;
 /// Why an invocation of a lost node fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum LossError {
-    /// It may have run in part.
+    /// The invocation may have run in part.
     #[error(
         "the node that ran it was lost, and it may have run in part; mark the function idempotent to have it run again"
     )]

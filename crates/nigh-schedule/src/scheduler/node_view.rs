@@ -12,12 +12,12 @@ pub struct NodeIndex(pub u16);
 /// What a node may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NodeRole {
-    /// It runs invocations.
+    /// The node runs invocations.
     #[default]
     Worker,
-    /// It caches objects for others and runs nothing.
+    /// The node caches objects for others and runs no invocations.
     MemoryOnly,
-    /// It lets running invocations end and takes no new ones.
+    /// The node lets running invocations end and accepts no new ones.
     Draining,
 }
 
@@ -59,15 +59,15 @@ pub struct NodeView {
 /// Why a node does not run an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// It caches objects only, or drains.
+    /// The node only caches objects, or it drains.
     RunsNothing,
-    /// It has not shown that it covers the dispatch's token.
+    /// The node has not shown that it covers the dispatch's token.
     Behind,
-    /// It runs its most invocations already.
+    /// The node runs its most invocations already.
     Busy,
-    /// It has its most sandboxes already, none of them idle.
+    /// The node has its most sandboxes already, and none of them is idle.
     Crowded,
-    /// It has too little memory, even after its idle sandboxes end.
+    /// The node has too little memory, even after its idle sandboxes end.
     Full,
 }
 

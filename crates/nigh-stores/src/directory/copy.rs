@@ -112,7 +112,7 @@ fn objects_below<T: CopyTo>(
     let folder = objects.join(&at);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
-        // It was deleted meanwhile.
+        // The object was deleted meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed("read", &folder)(error).into()),
     };

@@ -182,7 +182,7 @@ impl SwiftStore {
         Err(store_error("put", "others write the object faster than this node can"))
     }
 
-    /// As `put_in_order`, if the stored object meets `condition`.
+    /// Writes an object by the protocol if the stored object meets `condition`.
     pub(super) async fn put_by_condition(
         &self,
         object: &ObjectId,

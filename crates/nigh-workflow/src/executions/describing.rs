@@ -119,7 +119,7 @@ impl Executions {
                 return Ok(shown);
             }
         }
-        // It has ended meanwhile.
+        // The execution has ended meanwhile.
         let (run, _) = self.0.replay(id, &entry.head).await?;
         Ok(run.shown().to_vec())
     }

@@ -17,15 +17,15 @@ pub(super) struct ThreadId(pub(super) u64);
 
 /// The activity of a thread in its state.
 pub(super) enum ThreadActivity {
-    /// It is about to run its state, for the first time or again.
+    /// The thread is about to run its state, for the first time or again.
     Trying,
-    /// A function runs for it.
+    /// A function runs for the thread.
     Task { task: TaskId },
-    /// It waits in a `Wait` state, whose output is this.
+    /// The thread waits in a `Wait` state, which has this output.
     Waiting { output: Value },
-    /// It waits for the next try.
+    /// The thread waits for its next attempt.
     BackingOff,
-    /// Its child threads run.
+    /// The thread's child threads run.
     Children(Children),
 }
 

@@ -16,7 +16,7 @@ use crate::ledger::{self, AppendResult, Body, LedgerError, PieceId, StagedPiece,
 /// The next step of an append.
 enum AppendDecision {
     Repeated(AppendResult),
-    /// The same request is under way.
+    /// An append of the same request is in progress; its end answers this one too.
     Follow(AppendEnd),
     Begun(AppendEnd),
 }

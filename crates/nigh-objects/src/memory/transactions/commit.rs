@@ -72,11 +72,12 @@ impl ObjectMemory {
         inner.transactions.open.lock().begin(inner.now(), name, who)
     }
 
-    /// Reads an object in a transaction: its own write, or the current object. The commit is refused if that has
-    /// changed.
+    /// Reads an object in a transaction: the transaction's own write, or the current object. If the current object
+    /// changes later, the commit is refused.
     ///
     /// # Errors
-    /// As of a get; `NoSuchTransaction`; `TransactionConflict` if the transaction was shown another version before.
+    /// The same as for `get`; `NoSuchTransaction`; `TransactionConflict` if the transaction was shown another version
+    /// before.
     pub async fn get_in(
         &self,
         name: TransactionName,
@@ -109,7 +110,7 @@ impl ObjectMemory {
         Ok(GetReply { meta, range, body: Body::segment(slice, call), version: Version::OUTSIDE, token: Token::empty() })
     }
 
-    /// As `get_in`, for the metadata.
+    /// Reads the metadata of an object in a transaction, as `get_in` reads the object.
     ///
     /// # Errors
     /// As `get_in`.

@@ -1,6 +1,6 @@
 //! A pre-warmed runtime: a process that has done its imports and waits to become a function's.
 //!
-//! It holds nothing of any function until `become_function`, and then belongs to one function.
+//! The process holds nothing of any function until `become_function`, and then belongs to one function.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};

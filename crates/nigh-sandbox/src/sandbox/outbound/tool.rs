@@ -1,8 +1,8 @@
 //! The program that carries packets between a sandbox's network and the host's sockets: slirp4netns.
 //!
-//! It needs no configuration of the host: a sandbox's connections leave as those of an ordinary process. It needs
-//! root's rights only to enter the sandbox's network, and then drops them by its own `--enable-sandbox` and
-//! `--enable-seccomp`. It stays root's user, without capabilities. So Nigh isolates it, too: it does not see /etc and
+//! slirp4netns needs no configuration of the host: a sandbox's connections leave as those of an ordinary process. It
+//! needs root's rights only to enter the sandbox's network, and then drops them by its own `--enable-sandbox` and
+//! `--enable-seccomp`. It keeps the user root, without capabilities. So Nigh isolates it, too: it does not see /etc and
 //! /run, and can neither send signals nor open Unix sockets. See slirp4netns(1).
 
 use std::collections::BTreeMap;
