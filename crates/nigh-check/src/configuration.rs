@@ -49,7 +49,7 @@ pub enum Origin {
 /// One program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// How it starts.
+    /// How the program starts.
     pub origin: Origin,
     /// The nodes that it may run on, one bit each.
     pub nodes: u8,

@@ -107,7 +107,7 @@ impl<const OBJECTS: usize> SeenMarks<OBJECTS> {
 pub(crate) struct LoggedWrite {
     /// Which object.
     pub(crate) object: Object,
-    /// Its version.
+    /// The write's version.
     pub(crate) version: Version,
     /// The operation.
     pub(crate) op: Op,

@@ -56,7 +56,7 @@ pub struct Operation {
     pub begin: Moment,
     /// When its answer came; none if the outcome is unknown.
     pub end: Option<Moment>,
-    /// What it found.
+    /// What the request found.
     pub found: OperationResult,
     /// The state that it left; none for a read.
     pub made: Option<State>,

@@ -21,7 +21,7 @@ pub struct Weakening {
     pub rule: Rule,
     /// What goes wrong without it.
     pub about: &'static str,
-    /// How it is noticed.
+    /// How the world notices that the rule is absent.
     pub shows: MutationSymptom,
     /// The world, with the rule left out.
     pub configuration: Configuration,

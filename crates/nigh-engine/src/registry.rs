@@ -21,14 +21,14 @@ pub struct Revision(pub u64);
 pub struct RegistryDocument {
     /// The document.
     pub value: Vec<u8>,
-    /// Its revision.
+    /// The document's revision.
     pub revision: Revision,
 }
 
 /// A write of a document, or its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryChange {
-    /// Its key.
+    /// The document's key.
     pub key: String,
     /// The document; none if it was deleted.
     pub now: Option<RegistryDocument>,

@@ -33,7 +33,7 @@ pub struct Step {
     pub kind: StepKind,
     /// Microseconds from the request to its begin.
     pub at_us: u64,
-    /// Its length in microseconds.
+    /// The interval's length in microseconds.
     pub took_us: u64,
     /// The object, and how the call was served.
     pub what: String,
@@ -55,7 +55,7 @@ pub struct Shares {
 /// An invocation, explained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// Its record.
+    /// The invocation's record.
     pub activation: Activation,
     /// The time from the request to the response, in microseconds.
     pub total_us: u64,

@@ -46,11 +46,11 @@ pub(crate) struct Llc {
 /// One class of service, for `nigh llc layout`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClosStatus {
-    /// Its number; 0 is the default class.
+    /// The class's number; 0 is the default class.
     pub clos: ClosId,
-    /// Its kind.
+    /// The class's kind.
     pub kind: ClosKind,
-    /// Its ways.
+    /// The class's ways.
     pub mask: WayMask,
     /// Number of invocations in it now.
     pub running: usize,
@@ -80,7 +80,7 @@ pub struct ModelRow {
     pub bytes: u64,
     /// The number of ways that it needs.
     pub ways: Ways,
-    /// Its class.
+    /// The input's class.
     pub class: String,
 }
 

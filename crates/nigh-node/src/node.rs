@@ -171,7 +171,7 @@ impl Node {
         &self.running.endpoints
     }
 
-    /// Its features, on or off with the reason.
+    /// The node's features, on or off with the reason.
     #[must_use]
     pub fn levels(&self) -> &[Level] {
         &self.running.levels

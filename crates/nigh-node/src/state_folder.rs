@@ -185,7 +185,7 @@ impl StateFolder {
         Ok(Self { paths, instance, _lock: lock })
     }
 
-    /// Its paths.
+    /// The folder's paths.
     #[must_use]
     pub const fn paths(&self) -> &StatePaths {
         &self.paths

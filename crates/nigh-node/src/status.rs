@@ -13,11 +13,11 @@ use crate::endpoints::Endpoints;
 /// A feature of Nigh on this machine: on, or off with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
-    /// Its name: `isolation`, `python`.
+    /// The feature's name: `isolation`, `python`.
     pub name: String,
     /// True if it is on.
     pub on: bool,
-    /// How it works, or why it does not and how to fix that.
+    /// How the feature works, or why it does not and how to fix that.
     pub detail: String,
 }
 
@@ -157,15 +157,15 @@ impl std::fmt::Display for DrainStatus {
 /// A member of a cluster, as this node sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
-    /// Its name.
+    /// The member's name.
     pub node: String,
-    /// Its number.
+    /// The member's number.
     pub number: u32,
-    /// Its incarnation.
+    /// The member's incarnation.
     pub incarnation: u64,
     /// The address at which other nodes call it.
     pub address: String,
-    /// Its roles.
+    /// The member's roles.
     pub roles: Vec<NodeRole>,
 }
 
@@ -196,7 +196,7 @@ pub struct HomesStatus {
 /// A node's cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterStatus {
-    /// Its name.
+    /// The cluster's name.
     pub name: String,
     /// The coherence protocol of its nodes.
     #[serde(default)]
@@ -210,9 +210,9 @@ pub struct ClusterStatus {
 /// The status of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Its name.
+    /// The node's name.
     pub node: String,
-    /// Its incarnation.
+    /// The node's incarnation.
     pub incarnation: u64,
     /// The version of this program.
     pub version: String,
@@ -224,12 +224,12 @@ pub struct Status {
     pub uptime_s: u64,
     /// The addresses of its doors.
     pub endpoints: Endpoints,
-    /// What it waits for; none unless it drains.
+    /// What the node waits for. None unless it drains.
     #[serde(default)]
     pub draining: Option<DrainStatus>,
     /// The features, on or off.
     pub levels: Vec<Level>,
-    /// Its cluster; none if it is alone.
+    /// The node's cluster. None if the node is alone.
     #[serde(default)]
     pub cluster: Option<ClusterStatus>,
     /// Number of functions of the namespace that the first start created.

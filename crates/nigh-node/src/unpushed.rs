@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 /// An acknowledged write that is not in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnpushedRow {
-    /// Its name, by which a client drops it.
+    /// The write's name, by which a client drops it.
     #[serde(flatten)]
     pub name: UnpushedName,
-    /// Its write mode.
+    /// The mode in which the object was written.
     pub mode: WriteMode,
-    /// Its bytes; none for a deletion and for a damaged write.
+    /// The object's size in bytes. None for a deletion and for a damaged write.
     pub bytes: Option<u64>,
     /// True if it is damaged in the journal, so that it is never pushed.
     pub damaged: bool,
@@ -29,7 +29,7 @@ pub struct UnpushedName {
     pub bucket: BucketName,
     /// The key.
     pub key: ObjectKey,
-    /// Its version.
+    /// The write's version.
     pub version: Version,
 }
 

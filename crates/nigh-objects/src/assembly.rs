@@ -22,7 +22,7 @@ pub(crate) struct AssembledObject {
     pub(crate) checksum: Option<Checksum>,
     /// The numbers of the parts, in order.
     pub(crate) numbers: Vec<u32>,
-    /// Their lengths.
+    /// The lengths of the parts in bytes, in the same order.
     pub(crate) lengths: Vec<u64>,
     pub(crate) size: u64,
 }

@@ -380,7 +380,7 @@ impl CopyStore<ObjectId, CostedCopy> for Shelf<CachedCopy> {
 /// A copy that was evicted.
 #[derive(Debug)]
 pub(crate) struct EvictedCopy {
-    /// Its index in `GivenBack::dropped`.
+    /// The copy's index in `GivenBack::dropped`.
     pub(crate) at: usize,
     pub(crate) name: PackedName,
     pub(crate) bytes: u64,

@@ -161,7 +161,7 @@ pub enum FromHome<O> {
         attempt: Attempt,
         /// The object.
         object: O,
-        /// Its newest version.
+        /// The object's newest version.
         stamp: Stamp,
         /// True if there is no object: the version is a tombstone's, or the object was never written.
         absent: bool,

@@ -208,7 +208,7 @@ impl RuntimeApi {
 
     /// The sandbox's process has ended. What it sent before its end still counts.
     pub async fn ended(&self, end: SandboxEnd) {
-        // Its sockets are closed, so the connections' tasks end soon.
+        // The sandbox's sockets are closed, so the connections' tasks end soon.
         tokio::task::yield_now().await;
         self.shared.connections.close();
         let _ = tokio::time::timeout(SETTLE, self.shared.connections.wait()).await;

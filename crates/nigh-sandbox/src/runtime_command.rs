@@ -97,7 +97,7 @@ pub struct SandboxIdentity<'a> {
     pub id: SandboxId,
     /// The access key of the sandbox.
     pub key: &'a AccessKeyId,
-    /// Its key's secret.
+    /// The secret of the sandbox's access key.
     pub secret: &'a SecretKey,
     /// When the sandbox is made: a part of its log stream's name.
     pub made: Timestamp,

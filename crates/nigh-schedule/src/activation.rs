@@ -26,7 +26,7 @@ pub enum SandboxStart {
 /// The steps of making a sandbox, with their durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// What it was made from; never `Warm`.
+    /// What the sandbox was made from; never `Warm`.
     pub start: SandboxStart,
     /// The time to set up the isolation; zero for a blank or pre-warmed sandbox.
     pub walls: Duration,
@@ -56,7 +56,7 @@ pub enum Outcome {
         /// The error's message.
         message: String,
     },
-    /// It ran longer than its function's timeout.
+    /// The invocation ran longer than its function's timeout.
     TimedOut,
     /// The sandbox exceeded its booking.
     OutOfMemory,
@@ -82,7 +82,7 @@ pub struct DataCallRecord {
     pub bytes: u64,
     /// Microseconds from the handler's start to the call's begin.
     pub began_us: u64,
-    /// Its length in microseconds.
+    /// The call's length in microseconds.
     pub took_us: u64,
 }
 
@@ -200,7 +200,7 @@ pub struct Activation {
     /// Further facts about its memory.
     #[serde(default)]
     pub memory: MemoryUse,
-    /// How it ended.
+    /// How the invocation ended.
     pub outcome: Outcome,
     /// The notes of the hooks.
     pub notes: Vec<String>,

@@ -7,11 +7,11 @@ use serde_json::Value;
 /// The facts of an execution, which never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Its id: sixteen bytes that sort by time.
+    /// The execution's id: sixteen bytes that sort by time.
     pub id: [u8; 16],
-    /// Its ARN.
+    /// The execution's ARN.
     pub arn: String,
-    /// Its name.
+    /// The execution's name.
     pub name: String,
     /// The state machine's ARN.
     pub machine_arn: String,
@@ -51,7 +51,7 @@ pub enum ExecutionEvent {
     Ended {
         /// The task.
         task: TaskId,
-        /// Its outcome.
+        /// The task's outcome.
         end: TaskEnd,
         /// The token of what it had seen.
         token: Token,

@@ -82,11 +82,11 @@ pub struct ExecutionParts {
 /// A new execution.
 #[derive(Clone, Debug)]
 pub struct NewExecution {
-    /// Its id: a second start with the same id is the same execution.
+    /// The execution's id: a second start with the same id is the same execution.
     pub id: InvocationId,
-    /// Its name; with none, its id is the name.
+    /// The execution's name. None if its id is the name.
     pub name: Option<WorkflowName>,
-    /// Its input.
+    /// The execution's input.
     pub input: Value,
     /// The token of what its caller has seen.
     pub seen: Token,

@@ -11,13 +11,13 @@ pub const HISTORY_MAX: u64 = 25_000;
 /// An event of the history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryEvent {
-    /// Its number, from 1.
+    /// The event's number, from 1.
     pub id: u64,
     /// The event that it follows; 0 for none.
     pub previous: u64,
     /// When it happened.
     pub at: Timestamp,
-    /// Its type, as AWS names it.
+    /// The event's type, as AWS names it.
     pub kind: String,
     /// The name of its details' member, and the details; none if it has none.
     pub details: Option<(&'static str, Value)>,

@@ -147,7 +147,7 @@ impl Run {
         first.into_iter().chain(self.deadline).min().filter(|_| self.outcome.is_none())
     }
 
-    /// Its outcome; none while it runs.
+    /// The execution's outcome. None while it runs.
     #[must_use]
     pub const fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
@@ -170,7 +170,7 @@ impl Run {
         &self.facts
     }
 
-    /// Its history so far, oldest first; empty unless `shows`.
+    /// The execution's history so far, oldest first; empty unless `shows`.
     #[must_use]
     pub fn shown(&self) -> &[HistoryEvent] {
         self.showing.all()

@@ -117,7 +117,7 @@ fn small() -> Vec<MurphiModel> {
     ]
 }
 
-/// The same worlds, if a search takes long.
+/// The same worlds in larger sizes, for searches that may take long.
 fn larger() -> Vec<MurphiModel> {
     vec![
         world("one-object-two-steps", "three invocations of two steps on two nodes", &[]),

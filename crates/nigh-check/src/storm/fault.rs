@@ -123,11 +123,11 @@ impl FaultKind {
 pub struct Fault {
     /// When it begins, in milliseconds of the storm's time.
     pub at_ms: u64,
-    /// Its duration in milliseconds; 0 for an instant fault.
+    /// The fault's duration in milliseconds; 0 for an instant fault.
     pub lasts_ms: u64,
-    /// What it is.
+    /// The kind of the fault.
     pub kind: FaultKind,
-    /// Its target and strength, drawn with the plan.
+    /// The fault's target and strength, drawn with the plan.
     pub pick: u64,
 }
 

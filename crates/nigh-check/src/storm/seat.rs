@@ -29,7 +29,7 @@ const ASK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 /// A record on its way to the ledger.
 #[derive(Clone)]
 struct PendingRecord {
-    /// Its index among this home's requests.
+    /// The record's index among this home's requests.
     place: usize,
     turn: Turn,
     asked: AppendNumber,

@@ -27,7 +27,7 @@ pub struct InspectedRecord {
 pub struct JournalInspection {
     /// The highest epoch in it.
     pub epoch: Epoch,
-    /// Its undamaged records, in the order of versions.
+    /// The journal's undamaged records, in the order of versions.
     pub records: Vec<InspectedRecord>,
     /// What is damaged.
     pub damage: Vec<Damage>,

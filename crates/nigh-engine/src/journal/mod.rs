@@ -98,7 +98,7 @@ pub enum JournalError {
     Newer {
         /// The file.
         file: String,
-        /// Its format version.
+        /// The file's format version.
         found: u32,
         /// The newest format version that this build knows.
         known: u32,

@@ -49,7 +49,7 @@ pub(super) struct Frame {
 /// A home that takes a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EpochRecord {
-    /// Its claim: a home with a lower claim cannot fence a home with a higher one.
+    /// The home's claim: a home with a lower claim cannot fence a home with a higher one.
     pub(super) claim: u64,
     /// A random number, by which the writer recognises its own record.
     pub(super) nonce: u64,

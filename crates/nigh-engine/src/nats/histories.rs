@@ -260,7 +260,7 @@ impl Writer {
     async fn commit(&mut self, batch: &[(String, Bytes)], queue: &mpsc::Receiver<Job>) -> Result<(), NamespaceLost> {
         let Names { documents, namespace, guard, .. } = &self.names;
         let value = serde_json::to_vec(&Guard { format: FORMAT, term: self.term }).unwrap_or_default();
-        // The same message each time, so that it is written once.
+        // Each attempt sends the same message, so that it is written once.
         let (message, _) = encode(Some(&value), rand::random());
         let mut wait = AGAIN;
         loop {

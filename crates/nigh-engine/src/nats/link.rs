@@ -38,7 +38,7 @@ const BATCH_INCOMPLETE: u64 = 10176;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessagePlace {
     pub(super) place: u64,
-    /// It was sent more than once, and a second copy may be written.
+    /// True if the message was sent more than once, so that a second copy may be written.
     pub(super) again: bool,
 }
 

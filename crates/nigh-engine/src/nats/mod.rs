@@ -95,9 +95,9 @@ pub enum ClusterError {
     WentBack {
         /// The stream.
         stream: String,
-        /// Its last place.
+        /// The stream's last place.
         found: u64,
-        /// Its former last place.
+        /// The stream's former last place.
         known: u64,
     },
     /// Another home with a higher claim has the shard.
@@ -105,7 +105,7 @@ pub enum ClusterError {
     Superseded {
         /// The shard.
         shard: ShardId,
-        /// Its home.
+        /// The home that has the shard.
         home: NodeId,
         /// That home's claim.
         claim: u64,

@@ -30,7 +30,7 @@ const RECORDS: usize = 20;
 pub struct LogEntry {
     /// The invocation.
     pub id: InvocationId,
-    /// Its function.
+    /// The invocation's function.
     pub function: FunctionName,
     /// When it was requested, RFC 3339.
     pub start: String,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A bucket in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketEntry {
-    /// Its name.
+    /// The bucket's name.
     #[serde(rename(deserialize = "Name"))]
     pub name: String,
     /// When it was created, RFC 3339.
@@ -16,16 +16,16 @@ pub struct BucketEntry {
 /// An object in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectEntry {
-    /// Its key.
+    /// The object's key.
     #[serde(rename(deserialize = "Key"))]
     pub key: String,
-    /// Its length in bytes.
+    /// The object's length in bytes.
     #[serde(rename(deserialize = "Size"))]
     pub size: u64,
     /// When it was written, RFC 3339.
     #[serde(rename(deserialize = "LastModified"))]
     pub modified: String,
-    /// Its entity tag.
+    /// The object's entity tag.
     #[serde(rename(deserialize = "ETag"), default)]
     pub etag: String,
 }

@@ -25,7 +25,7 @@ pub struct FunctionChange {
     pub runtime: Option<String>,
     /// The handler: `app.handler`.
     pub handler: Option<String>,
-    /// Its memory in MiB.
+    /// The function's memory in MiB.
     pub memory_mib: Option<u64>,
     /// How long one invocation may run, in seconds.
     pub timeout_s: Option<u64>,

@@ -26,7 +26,7 @@ const MACHINE_FILE: &str = "/etc/nigh/nigh.toml";
 pub struct Flag {
     /// The setting: `s3.listen`.
     pub key: String,
-    /// Its value as text.
+    /// The setting's value as text.
     pub value: String,
     /// The flag: `--s3-listen`.
     pub flag: String,

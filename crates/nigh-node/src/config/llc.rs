@@ -28,9 +28,9 @@ impl std::fmt::Display for LlcPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LlcBind {
-    /// Its sandbox's tasks are moved into the class.
+    /// The tasks of the invocation's sandbox are moved into the class.
     Tasks,
-    /// Its sandbox gets a core of its own, which is in the class (CASY).
+    /// The invocation's sandbox gets a core of its own, which is in the class (CASY).
     Cpus,
 }
 

@@ -98,7 +98,7 @@ pub struct Settings {
 pub struct S3Settings {
     /// The address of its listener; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Its Unix socket.
+    /// The path of the door's Unix socket.
     pub socket: PathBuf,
     /// The most bytes of an object that it accepts.
     pub object_max: ByteSize,
@@ -146,7 +146,8 @@ pub struct NamespaceSettings {
     pub store: Option<StoreSettings>,
     /// The write mode of its buckets without their own. If absent, the node's mode.
     pub write_mode: Option<WriteMode>,
-    /// Its share of the sandboxes' time while other namespaces wait too: 2 is twice as much as 1, the default.
+    /// The namespace's share of the sandboxes' time while other namespaces wait too: 2 is twice as much as 1, the
+    /// default.
     pub share: Option<std::num::NonZeroU32>,
 }
 

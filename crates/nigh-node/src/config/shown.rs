@@ -43,9 +43,9 @@ const SIZES: [&str; 13] = [
 pub struct ShownSetting {
     /// The setting: `s3.listen`.
     pub key: String,
-    /// Its value; stars for secrets.
+    /// The setting's value; stars for secrets.
     pub value: String,
-    /// Its origin: a file, a variable, a flag, or the default.
+    /// The setting's origin: a file, a variable, a flag, or the default.
     pub origin: String,
 }
 

@@ -28,7 +28,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// Its name in the settings.
+    /// The kind's name in the settings.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -83,24 +83,24 @@ pub struct LocalNode {
 }
 
 impl LocalNode {
-    /// Its process.
+    /// The node's process.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Its name.
+    /// The node's name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.process.name()
     }
 
-    /// Its state folder.
+    /// The node's state folder.
     #[must_use]
     pub fn state(&self) -> &Path {
         &self.state
     }
 
-    /// Its machine number, for `Network::cut_off`.
+    /// The node's machine number, for `Network::cut_off`.
     #[must_use]
     pub const fn machine(&self) -> usize {
         self.machine
@@ -112,7 +112,7 @@ impl LocalNode {
         self.calls
     }
 
-    /// Its status; none if it does not answer.
+    /// The node's status. None if it does not answer.
     pub async fn status(&self) -> Option<Status> {
         AdminClient::new(&StatePaths::new(&self.state).admin_socket()).get("/status").await.ok()
     }
@@ -207,12 +207,12 @@ impl LocalCluster {
         Ok(cluster)
     }
 
-    /// Its nodes.
+    /// The cluster's nodes.
     pub fn nodes(&mut self) -> &mut [LocalNode] {
         &mut self.nodes
     }
 
-    /// Its NATS servers, which are the first machines of the network.
+    /// The cluster's NATS servers, which are the first machines of the network.
     pub const fn servers(&mut self) -> &mut NatsServers {
         &mut self.servers
     }

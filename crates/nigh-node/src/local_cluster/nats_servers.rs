@@ -105,7 +105,7 @@ impl NatsServers {
         Ok(Self { servers, listen, token })
     }
 
-    /// Their addresses for clients: `nats://address:port`.
+    /// The servers' addresses for clients: `nats://address:port`.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.listen.iter().map(|address| format!("nats://{address}")).collect()

@@ -23,12 +23,12 @@ pub struct Process {
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    /// Its network namespace; none: this process's own.
+    /// The network namespace that the process runs in. None for the namespace of this process.
     network: Option<String>,
     log: PathBuf,
     child: Option<Child>,
     restarts: Restarts,
-    /// How it last ended by itself; none if it never did.
+    /// How the process last ended by itself. None if it never did.
     last_end: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl Process {
         self
     }
 
-    /// Its name.
+    /// The process's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -90,7 +90,7 @@ impl Process {
         &self.log
     }
 
-    /// Its process id, if it was started.
+    /// The process id. None if the process was not started.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
@@ -137,7 +137,7 @@ impl Process {
         Ok(Some(ProcessEvent::StartedAgain))
     }
 
-    /// Its state at `now`.
+    /// The process's state at `now`.
     #[must_use]
     pub fn status(&self, now: Duration) -> ProcessStatus {
         ProcessStatus {
@@ -156,12 +156,12 @@ impl Process {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Its exit status, if it ended by itself.
+    /// The exit status of the process. None if it has not ended by itself.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.as_mut().map_or(Ok(None), Child::try_wait)
     }
 
-    /// Kills it.
+    /// Kills the process.
     pub fn kill(&mut self) -> io::Result<()> {
         self.signal(Signal::KILL)?;
         self.restarts.due = None;

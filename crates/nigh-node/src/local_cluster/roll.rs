@@ -14,13 +14,13 @@ const FILE: &str = "processes.json";
 /// One process of a local cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessStatus {
-    /// Its name.
+    /// The process's name.
     pub name: String,
-    /// Its process id; none while it does not run.
+    /// The process id. None while the process does not run.
     pub pid: Option<u32>,
     /// Number of restarts.
     pub restarts: u64,
-    /// How it last ended by itself; none if it never did.
+    /// How the process last ended by itself. None if it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_end: Option<String>,
     /// Seconds from its last end to its next start; none while it runs.

@@ -52,7 +52,7 @@ pub(super) struct RunningNode {
 }
 
 impl RunningNode {
-    /// What it waits for before it ends, if it drains or begins to drain now.
+    /// What this node waits for before it ends, if it drains or begins to drain now.
     pub(super) fn awaits(&self) -> DrainStatus {
         let pool = self.invocations.invoker.in_use();
         let since = self.draining.get().map_or(Duration::ZERO, Instant::elapsed);

@@ -11,9 +11,9 @@ use serde::Deserialize;
 /// An object that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedObject {
-    /// Its bucket, as the service names it.
+    /// The object's bucket, as the service names it.
     pub bucket: String,
-    /// Its key.
+    /// The object's key.
     pub key: String,
     /// The entity tag of the bytes now; none if the object is gone, or if its metadata may have changed without its
     /// bytes.

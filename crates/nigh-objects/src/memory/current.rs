@@ -35,7 +35,7 @@ impl ObjectMemoryState {
         self.written_by_others_here(object);
     }
 
-    /// As `written_by_others`, of an object whose home is here.
+    /// Handles a write by others as `written_by_others` does, for an object whose home is here.
     pub(super) fn written_by_others_here(&self, object: &ObjectId) {
         let kept = self.shelf().peek(object).map(|kept| kept.meta.version());
         let only_copy = kept.filter(|_| self.back.is_ephemeral(object));

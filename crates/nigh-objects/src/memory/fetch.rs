@@ -40,7 +40,7 @@ pub(super) struct FetchedObject {
 }
 
 impl FetchedObject {
-    /// The same with the stamp that the home gives.
+    /// Returns the fetched object with its stamp replaced by `stamp`, which the home gave.
     pub(super) fn stamped(self, stamp: &Stamp) -> Self {
         Self { meta: Arc::new(self.meta.stamped(stamp)), ..self }
     }

@@ -47,7 +47,7 @@ impl State {
         }
     }
 
-    /// As `found`, for another node.
+    /// Takes what another node's fetch has found, as `found` takes the bytes of a fetch of this node.
     pub(super) fn foreign_found(
         &mut self,
         now: Monotonic,

@@ -181,7 +181,7 @@ impl Coherence {
         self.state.lock().newest(shard)
     }
 
-    /// As `newest`, of all shards.
+    /// The token of the newest versions of all shards.
     fn newest_of_all(&self) -> Token {
         let (state, mut token) = (self.state.lock(), Token::empty());
         self.shards.all().for_each(|shard| token.see(shard, state.newest(shard)));
@@ -278,7 +278,7 @@ impl WriteCall {
 }
 
 impl ObjectMemoryState {
-    /// As `begin`, for a call that writes.
+    /// Begins a call as `begin` does, for a write.
     pub(super) fn begin_write(self: &Arc<Self>, who: &Principal, bucket: &BucketName, key: &ObjectKey) -> WriteCall {
         let known = |invocation: &InvocationId| {
             let mut invocations = self.coherence.invocations.lock();
@@ -336,11 +336,11 @@ impl ObjectMemory {
         self.until_begun(begun).await
     }
 
-    /// As `begin_invocation`, for a dispatch by a scheduler elsewhere: `token` is all that the invocation begins with,
-    /// and only this incarnation of the node may run it.
+    /// Begins an invocation that a scheduler on another node dispatched. `token` is all that the invocation begins
+    /// with, and only this incarnation of the node may run it.
     ///
     /// # Errors
-    /// As `begin_invocation`.
+    /// The same as for `begin_invocation`.
     pub async fn begin_dispatched(
         &self,
         namespace: &Namespace,

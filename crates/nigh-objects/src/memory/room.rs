@@ -50,7 +50,7 @@ impl ObjectMemoryState {
         drop(dropped);
     }
 
-    /// As `settle`, for copies that were evicted.
+    /// Counts copies as evicted, and settles them.
     pub(super) fn evict(&self, dropped: DroppedCopies<CachedCopy>) {
         self.meter.evicted(dropped.len());
         self.settle(dropped);

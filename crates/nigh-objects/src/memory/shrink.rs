@@ -60,7 +60,7 @@ impl ObjectMemory {
         shrunk
     }
 
-    /// As `shrink`. In a cluster it also names the dropped copies.
+    /// Shrinks the cache as `shrink` does. In a cluster, also returns the names of the dropped copies.
     pub(super) fn shrink_naming(&self, bytes: ByteSize) -> (ShrinkResult, Vec<LeftCopy>) {
         let inner = &self.0;
         let is_named = inner.left.is_some();

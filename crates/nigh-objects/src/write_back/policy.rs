@@ -69,7 +69,7 @@ pub enum Access {
     /// Only Nigh writes to it.
     #[default]
     Exclusive,
-    /// It is also written from outside, and Nigh overwrites no outside write.
+    /// The bucket is also written from outside, and Nigh overwrites no outside write.
     Shared,
 }
 
@@ -97,7 +97,7 @@ pub struct BucketPolicy {
     /// The weakest mode that any object of the bucket gets; none: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor: Option<WriteMode>,
-    /// Whether it is written from outside too.
+    /// Whether the bucket is written from outside too.
     pub access: Access,
     /// True if the store must be asked before each hit whether the copy is the newest.
     pub revalidate: bool,

@@ -16,7 +16,7 @@ pub struct UnpushedObject {
     pub version: Version,
     /// The mode of the write.
     pub mode: WriteMode,
-    /// Its bytes; none for a deletion, and for a write that is damaged in the journal.
+    /// The object's size in bytes. None for a deletion, and for a write that is damaged in the journal.
     pub size: Option<u64>,
     /// True if the journal's record is damaged: the write is never pushed.
     pub is_damaged: bool,

@@ -8,7 +8,7 @@ use crate::cgroup::Controls;
 /// The container runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime {
-    /// Its name and version: `runc 1.1.5`.
+    /// The runtime's name and version, such as `runc 1.1.5`.
     pub version: String,
     /// True if each sandbox has a user namespace.
     pub user_namespace: bool,

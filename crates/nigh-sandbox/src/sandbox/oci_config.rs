@@ -44,7 +44,7 @@ pub(super) struct ContainerSpec<'a> {
     pub(super) uid: u32,
     /// The user of the host that is root inside. With none, the sandbox has no user namespace.
     pub(super) root_uid: Option<u32>,
-    /// Its cgroup, as runc names it.
+    /// The sandbox's cgroup, as runc names it.
     pub(super) cgroup: &'a str,
     /// The options of its /tmp.
     pub(super) tmp: &'a str,

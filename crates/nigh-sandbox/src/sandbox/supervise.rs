@@ -39,7 +39,7 @@ pub(super) struct SupervisedSandbox {
     pub(super) output: Output,
     pub(super) group: Group,
     pub(super) lease: Lease,
-    /// Its outbound network, if it has one.
+    /// The sandbox's outbound network. None if it has none.
     pub(super) network: Option<OutboundLink>,
 }
 

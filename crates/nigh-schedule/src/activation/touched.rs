@@ -11,9 +11,9 @@ const TOUCHED_MAX: usize = 32;
 /// An object that an invocation read or wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TouchedObject {
-    /// Its bucket.
+    /// The object's bucket.
     pub bucket: BucketName,
-    /// Its key.
+    /// The object's key.
     pub key: ObjectKey,
     /// The bytes of its largest read or write.
     pub bytes: u64,
@@ -22,7 +22,7 @@ pub struct TouchedObject {
 }
 
 impl TouchedObject {
-    /// Its name in `namespace`.
+    /// The object's name in `namespace`.
     #[must_use]
     pub fn object(&self, namespace: &Namespace) -> nigh_data::ObjectId {
         nigh_data::ObjectId { namespace: namespace.clone(), bucket: self.bucket.clone(), key: self.key.clone() }

@@ -43,11 +43,11 @@ pub enum RunEnd {
 /// Why an event is done: the `condition` of Lambda's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It was processed.
+    /// The event was processed.
     Success,
     /// The function failed in every allowed attempt.
     RetriesExhausted,
-    /// It was too old to be tried again.
+    /// The event was too old to be tried again.
     EventAgeExceeded,
     /// The function's reserved concurrency is zero.
     ZeroReservedConcurrency,
@@ -88,7 +88,7 @@ pub enum Command {
     Run {
         /// The event.
         id: InvocationId,
-        /// Its facts.
+        /// The event's facts.
         facts: EventFacts,
         /// The attempt's number, from 1.
         attempt: u32,
@@ -97,7 +97,7 @@ pub enum Command {
     Finish {
         /// The event.
         id: InvocationId,
-        /// Its facts.
+        /// The event's facts.
         facts: EventFacts,
         /// Number of attempts.
         attempts: u32,
@@ -110,7 +110,7 @@ pub enum Command {
     Deliver {
         /// The event.
         id: InvocationId,
-        /// Its facts.
+        /// The event's facts.
         facts: EventFacts,
         /// The destination.
         to: Destination,
@@ -119,7 +119,7 @@ pub enum Command {
     GiveUp {
         /// The event.
         id: InvocationId,
-        /// Its facts.
+        /// The event's facts.
         facts: EventFacts,
         /// The destination's reason.
         reason: String,

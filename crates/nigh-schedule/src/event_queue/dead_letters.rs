@@ -11,9 +11,9 @@ use super::EventFacts;
 /// What a retry of a dead letter does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemainingWork {
-    /// It runs the event again.
+    /// The retry runs the event again.
     Event,
-    /// It delivers the record of the end again.
+    /// The retry delivers the record of the end again.
     Record(Destination),
 }
 
@@ -22,7 +22,7 @@ pub enum RemainingWork {
 pub struct DeadLetter {
     /// The event.
     pub id: InvocationId,
-    /// Its facts.
+    /// The event's facts.
     pub facts: EventFacts,
     /// Number of attempts.
     pub attempts: u32,

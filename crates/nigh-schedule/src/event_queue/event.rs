@@ -10,17 +10,17 @@ use super::command::{ClockReading, Condition, EventFacts};
 /// The stage of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It is being stored.
+    /// The event is being stored.
     Storing,
-    /// It waits for its function.
+    /// The event waits for its function.
     Waiting,
-    /// It runs.
+    /// The event runs.
     Running,
-    /// Its end is being stored.
+    /// The event's end is being stored.
     Finishing,
-    /// Its record waits to be delivered.
+    /// The event's record waits to be delivered.
     ToDeliver(Destination),
-    /// Its record is being delivered.
+    /// The event's record is being delivered.
     Delivering(Destination),
 }
 

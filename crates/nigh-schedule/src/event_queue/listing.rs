@@ -14,7 +14,7 @@ use super::event::Stage;
 pub struct PendingEvent {
     /// The event.
     pub id: InvocationId,
-    /// Its facts.
+    /// The event's facts.
     pub facts: EventFacts,
     /// Number of attempts.
     pub attempts: u32,

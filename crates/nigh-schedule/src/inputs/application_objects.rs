@@ -35,8 +35,8 @@ const OUTPUTS_MAX: usize = 8;
 struct FunctionReads {
     /// Reads of the function itself.
     own: Reads,
-    /// If it is the first function of an application: reads of the functions that follow, without outputs of the same
-    /// run.
+    /// Reads of the functions that follow, without outputs of the same run. Empty unless the function is the first of
+    /// an application.
     after: Reads,
     /// The functions whose outputs it has read, each with the number of runs; halved when `runs` is.
     predecessors: BTreeMap<FunctionName, u32>,
@@ -88,9 +88,9 @@ pub struct ApplicationObjects {
 /// The facts of an ended invocation.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedRun<'a> {
-    /// Its namespace.
+    /// The invocation's namespace.
     pub namespace: &'a Namespace,
-    /// Its function.
+    /// The invocation's function.
     pub function: &'a FunctionName,
     /// The names in its input.
     pub names: &'a Names,

@@ -18,9 +18,9 @@ use crate::activation::DataCallRecord;
 pub struct NamedObject {
     /// The members on the path to it, joined by `/`; members of lists are `*`.
     pub path: SmolStr,
-    /// Its bucket.
+    /// The object's bucket.
     pub bucket: BucketName,
-    /// Its key.
+    /// The object's key.
     pub key: ObjectKey,
 }
 

@@ -51,7 +51,8 @@ const KEY_MEMBERS: [&str; 4] = ["key", "Key", "objectKey", "object_key"];
 pub struct PayloadWalk {
     /// The objects that it names, in order.
     pub objects: Vec<NamedObject>,
-    /// Its numbers, booleans and words, as `arg_` and the members' names joined by dots; and the size of the payload.
+    /// The input's numbers, booleans and words, as `arg_` and the members' names joined by dots; and the size of the
+    /// payload.
     pub arguments: FeatureRow,
     /// Words that are too long for a feature and short enough for a key, by the name of the feature.
     pub long_words: Vec<(Box<str>, Box<str>)>,

@@ -31,15 +31,15 @@ const HALVED_AT_BYTES: u64 = 16 << 30;
 pub struct PrefetchUse {
     /// Number of prefetched objects.
     pub prefetched: u64,
-    /// Their bytes.
+    /// Size of the prefetched objects, in bytes.
     pub prefetched_bytes: u64,
-    /// Number of them that were read in time.
+    /// Number of prefetched objects that were read in time.
     pub used: u64,
-    /// Their bytes.
+    /// Size of the objects that were read in time, in bytes.
     pub used_bytes: u64,
-    /// Number of them that were not.
+    /// Number of prefetched objects that were not read in time.
     pub wasted: u64,
-    /// Their bytes.
+    /// Size of the objects that were not read in time, in bytes.
     pub wasted_bytes: u64,
 }
 

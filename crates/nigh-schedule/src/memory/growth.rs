@@ -36,9 +36,9 @@ pub fn limit_for(grant: Grant, used: ByteSize) -> ByteSize {
 pub struct MemoryReading {
     /// The memory in use, without the page cache, which the kernel reclaims by itself.
     pub need: ByteSize,
-    /// Its limit.
+    /// The sandbox's limit.
     pub limit: ByteSize,
-    /// What it booked.
+    /// The memory that the sandbox has booked.
     pub booked: ByteSize,
     /// Number of growths in this run.
     pub grown: u32,

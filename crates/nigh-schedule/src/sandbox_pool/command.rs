@@ -19,11 +19,11 @@ pub struct StartId(pub(super) u64);
 /// The answer to an invocation that arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolAnswer {
-    /// It waits; a later command names this ticket.
+    /// The invocation waits; a later command names this ticket.
     Waiting(Ticket),
-    /// It cannot wait, for this reason.
+    /// The invocation cannot wait, for this reason.
     Refused(String),
-    /// It cannot wait: the function's reserved concurrency is used up.
+    /// The invocation cannot wait: the function's reserved concurrency is used up.
     OverReserved(usize),
     /// The pool is closed.
     Closed,
@@ -36,7 +36,7 @@ pub enum Command<S> {
     Run {
         /// The invocation.
         ticket: Ticket,
-        /// Its sandbox.
+        /// The invocation's sandbox.
         sandbox: S,
         /// The sandboxes that must end before.
         after: Vec<S>,
@@ -49,7 +49,7 @@ pub enum Command<S> {
     Refuse {
         /// The invocation.
         ticket: Ticket,
-        /// What it waited for.
+        /// What the invocation waited for.
         waits_for: WaitsFor,
     },
 }
@@ -59,7 +59,7 @@ pub enum Command<S> {
 pub struct Start<S> {
     /// The name of the start.
     pub id: StartId,
-    /// Its function.
+    /// The sandbox's function.
     pub function: Arc<Function>,
     /// The invocation that it is made for; None if it is made ahead. Another invocation may get it.
     pub ticket: Option<Ticket>,
@@ -87,13 +87,13 @@ pub enum ColdReason {
 pub enum SandboxEndReason {
     /// This function needed its room.
     To(FunctionName),
-    /// It was idle for longer than sandboxes are kept.
+    /// The sandbox was idle for longer than sandboxes are kept.
     KeepAlive,
-    /// Its function has changed.
+    /// The sandbox's function has changed.
     Changed,
     /// Running sandboxes grew, or the cache would use its memory better.
     Memory,
-    /// It has ended by itself, or was ended with its invocation.
+    /// The sandbox has ended by itself, or was ended with its invocation.
     Died,
 }
 

@@ -34,13 +34,13 @@ const KNOWN_MAX: usize = 16_384;
 /// The state of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It runs an invocation.
+    /// The sandbox runs an invocation.
     Busy,
-    /// It has been idle since this time, and is not frozen.
+    /// The sandbox has been idle since this time, and is not frozen.
     Idle(Monotonic),
-    /// It has been idle since this time, and is frozen.
+    /// The sandbox has been idle since this time, and is frozen.
     Resting(Monotonic),
-    /// It is being ended.
+    /// The sandbox is being ended.
     Ending,
 }
 

@@ -49,7 +49,7 @@ fn run_there<S: Clone + Eq + Hash>(
     let (function, sandbox) = (&*waiter.function, sandbox.clone());
     let record = state.records.get(&sandbox)?;
     if matches!(record.state, State::Idle(_)) {
-        // Its booking counts already, so it runs, unless memory gathers for another function.
+        // The sandbox's booking counts already, so it runs, unless memory gathers for another function.
         state.fits(function, ByteSize::ZERO).then_some(())?;
         return Some((sandbox, Victims { sandboxes: Vec::new(), loss_s: 0.0 }, RoomShortage::default()));
     }

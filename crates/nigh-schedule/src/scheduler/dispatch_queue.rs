@@ -45,7 +45,7 @@ pub enum DispatchRefusal {
     /// The namespace's part of the queue is full.
     #[error("{0} invocations of this namespace wait for a node, as many as may; invoke again later")]
     TenantFull(usize),
-    /// Its deadline has passed.
+    /// The invocation's deadline has passed.
     #[error("its deadline passed before it could wait for a node; invoke again")]
     Late,
 }
@@ -61,7 +61,7 @@ pub struct NewEntry<T> {
     pub namespace: Namespace,
     /// The function.
     pub function: FunctionName,
-    /// Its expected duration, which is charged to its namespace's share.
+    /// The entry's expected duration, which is charged to the share of its namespace.
     pub run: Duration,
     /// When it expires.
     pub deadline: Monotonic,
@@ -76,7 +76,7 @@ pub enum Place<P> {
     Here(P),
     /// Let others pass it, although there may be room.
     Later,
-    /// It fits nowhere: others pass it, at most `passes_max` times.
+    /// The entry fits nowhere: others pass it, at most `passes_max` times.
     Nowhere,
     /// Place it before all whose turn is later.
     First,
@@ -85,9 +85,9 @@ pub enum Place<P> {
 /// An entry that leaves the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn<T, P> {
-    /// It was placed here.
+    /// The entry was placed here.
     Placed(DispatchTicket, T, P),
-    /// Its deadline has passed.
+    /// The entry's deadline has passed.
     Expired(DispatchTicket, T),
 }
 
@@ -167,7 +167,7 @@ struct Tenant<T> {
 /// The first entry of a function.
 #[derive(Debug)]
 pub struct Head<'a, T> {
-    /// Its ticket.
+    /// The entry's ticket.
     pub ticket: DispatchTicket,
     /// The caller's own data.
     pub item: &'a T,

@@ -36,7 +36,7 @@ pub enum Caller {
 /// An invocation whose node is declared dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostInvocation {
-    /// Its progress.
+    /// The invocation's progress.
     pub progress: Progress,
     /// True if every home has fenced the node's incarnation (`nigh_protocol::Frontier::fenced`).
     pub fenced: bool,
@@ -63,7 +63,7 @@ pub enum LossError {
     /// Too many nodes were lost while they ran it.
     #[error("the node that ran it was lost, and {RERUNS_MAX} before it; check whether the function kills its nodes")]
     TooOften,
-    /// Its caller no longer waits.
+    /// The invocation's caller no longer waits.
     #[error("the node that ran it was lost, and its deadline passed before it could be run again")]
     TooLate,
 }

@@ -24,11 +24,11 @@ pub enum NodeRole {
 /// What the scheduler knows of a node, for any placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeView {
-    /// Its incarnation, which a dispatch names.
+    /// The node's incarnation, which a dispatch names.
     pub incarnation: Incarnation,
     /// The fingerprint of its name: it gives each function an order of nodes.
     pub name: Fingerprint,
-    /// What it may run.
+    /// What the node may run.
     pub role: NodeRole,
     /// The number of shards in which it has not shown that it covers the dispatch's token (`coverage_board`).
     pub shards_behind: u16,

@@ -93,7 +93,7 @@ pub struct WarmSandboxes {
 pub struct HeldInputs {
     /// Number of objects.
     pub objects: u32,
-    /// Their bytes.
+    /// Size of these objects, in bytes.
     pub bytes: u64,
 }
 

@@ -15,11 +15,11 @@ use crate::history::HistoryEvent;
 /// An execution in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionSummary {
-    /// Its ARN.
+    /// The execution's ARN.
     pub arn: String,
-    /// Its machine's ARN.
+    /// The ARN of the execution's state machine.
     pub machine_arn: String,
-    /// Its name.
+    /// The execution's name.
     pub name: WorkflowName,
     /// `RUNNING`, `SUCCEEDED`, `FAILED`, `TIMED_OUT` or `ABORTED`.
     pub status: String,
@@ -36,15 +36,15 @@ pub struct ExecutionSummary {
 /// The description of an execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExecutionDescription {
-    /// Its entry in a list.
+    /// The execution's entry in a list.
     pub listed: ExecutionSummary,
-    /// Its input.
+    /// The execution's input.
     pub input: Value,
-    /// Its output; none if it has not succeeded.
+    /// The execution's output. None if it has not succeeded.
     pub output: Option<Value>,
     /// The definition that it runs.
     pub definition: String,
-    /// Its role; Nigh only returns it.
+    /// The execution's role; Nigh only returns it.
     pub role: String,
 }
 

@@ -21,7 +21,7 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 /// A started execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedExecution {
-    /// Its ARN.
+    /// The execution's ARN.
     pub arn: String,
     /// When it started.
     pub at: Timestamp,
@@ -30,15 +30,15 @@ pub struct StartedExecution {
 /// The result of a synchronous execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyncExecutionResult {
-    /// Its ARN.
+    /// The execution's ARN.
     pub arn: String,
-    /// Its name.
+    /// The execution's name.
     pub name: WorkflowName,
     /// When it began.
     pub started: Timestamp,
     /// When it ended.
     pub stopped: Timestamp,
-    /// Its outcome.
+    /// The execution's outcome.
     pub outcome: Outcome,
     /// The token of what its tasks had seen.
     pub token: Token,

@@ -8,9 +8,9 @@ use crate::event::Facts;
 /// The item of a map's iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MapItem {
-    /// Its index in the map's array.
+    /// The item's index in the map's array.
     pub(crate) index: usize,
-    /// Its value.
+    /// The item's value.
     pub(crate) value: Value,
 }
 

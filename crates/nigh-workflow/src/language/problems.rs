@@ -6,11 +6,11 @@ use std::fmt;
 /// A problem of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Its place: `States.Fetch.Next`.
+    /// The problem's place: `States.Fetch.Next`.
     pub path: String,
-    /// Its code in AWS.
+    /// The problem's code in AWS.
     pub code: &'static str,
-    /// Its description for people.
+    /// The problem's description for people.
     pub message: String,
 }
 
@@ -21,7 +21,7 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// Its place in AWS's form: `/States/Fetch/Next`.
+    /// The problem's place in AWS's form: `/States/Fetch/Next`.
     #[must_use]
     pub fn location(&self) -> String {
         format!("/{}", self.path.replace('.', "/"))

@@ -39,7 +39,7 @@ impl MachineKind {
 /// A state machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Its name.
+    /// The machine's name.
     pub name: WorkflowName,
     /// How its executions are stored.
     pub kind: MachineKind,
@@ -47,7 +47,7 @@ pub struct Machine {
     pub text: Arc<str>,
     /// The parsed definition.
     pub definition: Arc<Definition>,
-    /// Its role; Nigh only returns it.
+    /// The machine's role; Nigh only returns it.
     pub role: String,
     /// When it was created.
     pub created: Timestamp,
@@ -55,7 +55,7 @@ pub struct Machine {
     pub updated: Timestamp,
     /// An id that changes with every change.
     pub revision_id: String,
-    /// Its tags.
+    /// The machine's tags.
     pub tags: BTreeMap<String, String>,
     /// The scratch folders of its executions.
     pub scratch: Vec<ScratchFolder>,
@@ -66,15 +66,15 @@ pub struct Machine {
 /// A new state machine.
 #[derive(Clone, Debug)]
 pub struct NewMachine {
-    /// Its name.
+    /// The machine's name.
     pub name: WorkflowName,
     /// How its executions are stored.
     pub kind: MachineKind,
     /// The text of its definition.
     pub text: String,
-    /// Its role; Nigh only returns it.
+    /// The machine's role; Nigh only returns it.
     pub role: String,
-    /// Its tags.
+    /// The machine's tags.
     pub tags: BTreeMap<String, String>,
     /// The scratch folders of its executions.
     pub scratch: Vec<ScratchFolder>,

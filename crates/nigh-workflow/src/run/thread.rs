@@ -30,7 +30,7 @@ pub(super) enum ThreadActivity {
 }
 
 pub(super) struct Thread {
-    /// Its parent thread, and its index among the children; none for the execution's own thread.
+    /// The thread's parent thread, and its index among the children. None for the execution's own thread.
     pub(super) parent: Option<(ThreadId, usize)>,
     pub(super) scope: Arc<Scope>,
     pub(super) state: Arc<State>,

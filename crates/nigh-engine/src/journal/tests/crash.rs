@@ -19,7 +19,7 @@ struct IssuedWrite {
     key: String,
     record: Record,
     body: Bytes,
-    /// Its version, and the length of the disk's log at its acknowledgement; none if it was not acknowledged.
+    /// The write's version, and the length of the disk's log when it was acknowledged. None if it was not acknowledged.
     acknowledged: Option<(Version, usize)>,
     /// The log's length when the store was first reported to have it or a newer write of its object; none if it was
     /// not.

@@ -28,7 +28,7 @@ impl Documents {
         self.list_since(parts, None).await
     }
 
-    /// As `list`; `since` is a document and a place, up to which the server must have everything.
+    /// Lists as `list` does. `since` is a document and a place; the server must have everything up to that place.
     pub(in crate::nats) async fn list_since(
         &self,
         parts: &[&str],

@@ -34,7 +34,8 @@ pub enum CoherenceProtocol {
     Nigh,
     /// Uncached shared memory: an object is only in its home's memory, and each read of another node fetches it.
     None,
-    /// As `Faa$T`: a copy is shown after its home has confirmed that it is the newest; nobody is told of writes.
+    /// Like `Faa$T`, but a copy is shown after its home has confirmed that it is the newest, and nobody is told of
+    /// writes.
     VersionCheck,
     /// As hardware-coherent shared memory: a write is acknowledged when every sharer has dropped its copy.
     Synchronous,

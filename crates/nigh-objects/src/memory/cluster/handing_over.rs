@@ -61,11 +61,11 @@ pub(in crate::memory) struct LeftCopy {
 pub struct HandedOver {
     /// Number of objects that another node holds now; no bytes moved.
     pub reelected: u64,
-    /// Their bytes.
+    /// Size of these objects, in bytes.
     pub reelected_bytes: u64,
     /// Number of objects that were fetched into another node's memory.
     pub copied: u64,
-    /// Their bytes.
+    /// Size of these objects, in bytes.
     pub copied_bytes: u64,
     /// Number of objects that are only in the store.
     pub dropped: u64,
@@ -119,7 +119,7 @@ impl ObjectMemory {
         self.0.holds(objects);
     }
 
-    /// As `bring`, at another node of the cluster.
+    /// Brings objects into the memory of another node, as `bring` does here.
     ///
     /// # Errors
     /// Why that node has not answered.
@@ -130,7 +130,7 @@ impl ObjectMemory {
         self.0.bring_there_at(node, objects.to_vec()).await
     }
 
-    /// As `shrink`, and returns when the dropped copies are handed over. `shrink` does not wait for that.
+    /// Shrinks the cache as `shrink` does, but returns only when the dropped copies are handed over.
     pub async fn shrink_and_hand_over(&self, bytes: ByteSize) -> (ShrinkResult, HandedOver) {
         let (shrunk, left) = self.shrink_naming(bytes);
         (shrunk, self.0.hand_over_copies(left).await)

@@ -129,7 +129,7 @@ impl Neighbours {
         }
     }
 
-    /// As `ask`, to the home of `shard`.
+    /// Asks the home of `shard`, as `ask` asks a node.
     pub(super) async fn ask_home<T: DeserializeOwned>(
         &self,
         shard: ShardId,

@@ -156,8 +156,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// As `read_of`, for a client outside any invocation. The client carries no token, so the home is asked even if
-    /// there is a copy.
+    /// Reads as `read_of` does, for a client outside any invocation. The client carries no token, so the home is asked
+    /// even if there is a copy.
     pub(in crate::memory) async fn read_from_outside(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -188,7 +188,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// As `current_of`, for a client outside any invocation.
+    /// The current object for a client outside any invocation; otherwise as `current_of`.
     pub(in crate::memory) async fn current_from_outside(
         self: &Arc<Self>,
         object: &ObjectId,

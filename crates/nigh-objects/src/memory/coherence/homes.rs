@@ -33,7 +33,7 @@ impl Coherence {
         self.state.lock().foreign_noted(self.shards.of(object), object, asker)
     }
 
-    /// As `found`, for another node.
+    /// Takes what another node's fetch has found, as `found` takes the bytes of a fetch of this node.
     pub(in crate::memory) fn foreign_found(
         &self,
         now: Monotonic,
@@ -44,7 +44,7 @@ impl Coherence {
         self.step(|state, outcome| state.foreign_found(now, outcome, self.placed(object), asked, found)).0
     }
 
-    /// As `give_up`, for another node.
+    /// Gives up as `give_up` does, for another node.
     pub(in crate::memory) fn foreign_give_up(&self, now: Monotonic, object: &ObjectId, asker: Asker) {
         let ((), _) = self.step(|state, outcome| state.foreign_give_up(now, outcome, self.placed(object), asker));
     }

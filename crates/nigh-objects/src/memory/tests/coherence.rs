@@ -85,7 +85,7 @@ async fn what_others_wrote_is_a_version_of_its_own_and_is_asked_of_the_store() {
 enum LedgerReaction {
     Given,
     Held,
-    /// It is told what is stored, and cannot settle.
+    /// The ledger is told what is stored, and cannot settle.
     Refused,
 }
 

@@ -21,7 +21,7 @@ impl Fixture {
         id
     }
 
-    /// The same memory as an invocation uses it.
+    /// The principal of invocation `id`.
     fn inside(&self, id: InvocationId) -> Principal {
         Principal::inside(self.who.namespace.clone(), FunctionName::new("f").unwrap(), SandboxId::random(), id)
     }

@@ -223,7 +223,7 @@ impl ObjectMemoryState {
         Ok(said.done.then(|| self.transactions.finished.lock().get(shard, id).unwrap_or_default()))
     }
 
-    /// As `hear_transaction`, and continues when its caller has gone.
+    /// Hears a transaction as `hear_transaction` does, and continues if its caller disconnects.
     async fn hear_to_the_end(
         self: &Arc<Self>,
         shard: ShardId,

@@ -62,7 +62,7 @@ impl FromStr for TransactionName {
 /// A transaction that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct NewTransaction {
-    /// Its name.
+    /// The transaction's name.
     pub name: TransactionName,
     /// How long the transaction may take.
     pub lasts: Duration,

@@ -148,7 +148,7 @@ fn move_in(level: IsolationLevel, launch: &Launch, keeper: &OwnedFd) -> Result<(
     // this for the command; becoming another user has undone the death signal.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).step("refuse to be traced")?;
     match level {
-        // Its parent may still be the runtime, which ends at once. `attend` watches the keeper.
+        // The init's parent may still be the runtime, which ends at once. `attend` watches the keeper.
         IsolationLevel::Container { .. } => Ok(()),
         _ => die_with(keeper),
     }

@@ -47,7 +47,7 @@ const COVERED: [&std::ffi::CStr; 2] = [c"/etc", c"/run"];
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
     program: PathBuf,
-    /// Its name and version.
+    /// The program's name and version.
     pub(super) version: String,
     filter: BpfProgram,
 }
@@ -89,7 +89,7 @@ impl Tool {
             Err(_) => return Err(StepFailure::at(&step, format!("it is not ready after {START_PATIENCE:?}"))),
         }
         if let Some(mut stderr) = stderr {
-            // Its output must be read, or it would block. Nothing in it is worth a report.
+            // The program's output must be read, or the program would block. Nothing in it is worth a report.
             tokio::spawn(async move { tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await });
         }
         Ok(carrying)

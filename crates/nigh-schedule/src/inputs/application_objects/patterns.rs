@@ -24,16 +24,16 @@ pub(super) const EXPECTED_MAX: usize = 32;
 /// An object that will probably be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedObject {
-    /// Its bucket.
+    /// The object's bucket.
     pub bucket: BucketName,
-    /// Its key.
+    /// The object's key.
     pub key: ObjectKey,
     /// The size of the last object that matched its pattern.
     pub bytes: u64,
 }
 
 impl ExpectedObject {
-    /// Its name in `namespace`.
+    /// The object's name in `namespace`.
     #[must_use]
     pub fn object(&self, namespace: &Namespace) -> ObjectId {
         ObjectId { namespace: namespace.clone(), bucket: self.bucket.clone(), key: self.key.clone() }

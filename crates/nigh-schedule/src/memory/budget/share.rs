@@ -7,11 +7,11 @@ use crate::memory::value::SandboxUse;
 /// The state of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is being made, or runs an invocation.
+    /// The sandbox is being made, or runs an invocation.
     Busy,
-    /// It has been idle since this time.
+    /// The sandbox has been idle since this time.
     Idle(Monotonic),
-    /// It was idle and will end.
+    /// The sandbox was idle and will end.
     Ending,
 }
 
