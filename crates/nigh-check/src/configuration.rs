@@ -36,11 +36,11 @@ pub enum Step {
 /// How a program starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// The scheduler may dispatch it at any time.
+    /// The scheduler may dispatch the program at any time.
     Client,
-    /// The scheduler may dispatch it when the program with this number has ended.
+    /// The scheduler may dispatch the program after the program with this number has ended.
     After(u8),
-    /// Another program calls it.
+    /// Another program calls this program.
     Called,
     /// A client at a node's door, not an invocation.
     Outside,

@@ -105,7 +105,7 @@ impl<const OBJECTS: usize> SeenMarks<OBJECTS> {
 /// One write that took place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LoggedWrite {
-    /// Which object.
+    /// The object that was written.
     pub(crate) object: Object,
     /// The write's version.
     pub(crate) version: Version,

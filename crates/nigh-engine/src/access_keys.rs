@@ -28,7 +28,7 @@ pub enum Holder {
         namespace: Namespace,
         /// The sandbox's function.
         function: FunctionName,
-        /// The sandbox.
+        /// The id of the sandbox.
         sandbox: SandboxId,
     },
 }

@@ -172,7 +172,7 @@ pub enum LedgerError {
     /// Another home has taken the shard.
     #[error("shard {shard} is fenced: epoch {held} was replaced; the request must go to the new home")]
     Fenced {
-        /// The shard.
+        /// The id of the shard.
         shard: ShardId,
         /// The epoch of this home.
         held: Epoch,
@@ -207,9 +207,9 @@ pub enum LedgerError {
         "the ledger's record of version {version} is damaged in {file} at {offset}; `nigh journal verify` lists all"
     )]
     Damaged {
-        /// The record.
+        /// The version of the record.
         version: Version,
-        /// The file.
+        /// The name of the file.
         file: String,
         /// The offset of the record, or of its piece, in the file.
         offset: u64,

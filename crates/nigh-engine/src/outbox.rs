@@ -20,7 +20,7 @@ pub type OutboxId = [u8; 16];
 pub enum OutboxChange {
     /// Adds or replaces a row.
     Put {
-        /// The row.
+        /// The id of the row.
         id: OutboxId,
         /// The head.
         head: Vec<u8>,
@@ -29,14 +29,14 @@ pub enum OutboxChange {
     },
     /// Replaces a row's head; its body stays.
     SetHead {
-        /// The row.
+        /// The id of the row.
         id: OutboxId,
         /// The new head.
         head: Vec<u8>,
     },
     /// Removes a row, if there is one.
     Remove {
-        /// The row.
+        /// The id of the row.
         id: OutboxId,
     },
 }
@@ -44,7 +44,7 @@ pub enum OutboxChange {
 /// A row of a copy of the outbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPromise {
-    /// The row.
+    /// The id of the row.
     pub id: OutboxId,
     /// The head.
     pub head: Vec<u8>,

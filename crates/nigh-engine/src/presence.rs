@@ -13,7 +13,7 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeRole {
-    /// Runs sandboxes.
+    /// The node runs sandboxes.
     Run,
     /// Is the home of shards, and caches objects for others.
     Memory,

@@ -40,9 +40,9 @@ pub enum RegistryError {
     /// Another writer was first.
     #[error("{table}/{key} was changed meanwhile (it is at revision {found:?}); read it again")]
     Conflict {
-        /// The table.
+        /// The name of the table.
         table: String,
-        /// The key.
+        /// The key of the document.
         key: String,
         /// The present revision.
         found: Option<Revision>,

@@ -14,9 +14,9 @@ use crate::{LocalRegistry, RegistryDocument, RegistryError, StoredHistory, Store
 /// A document with its table and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDocument {
-    /// The table.
+    /// The name of the table.
     pub table: String,
-    /// The key.
+    /// The key of the document.
     pub key: String,
     /// The document and its revision.
     pub revised: RegistryDocument,

@@ -39,10 +39,10 @@ type Migration = fn(&WriteTransaction) -> Result<(), redb::Error>;
 /// Why the state file cannot be used.
 #[derive(Debug, Error)]
 pub enum StateError {
-    /// redb failed.
+    /// redb reported an error.
     #[error("state file {path}: {source}")]
     Database {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// redb's error.
         #[source]
@@ -54,7 +54,7 @@ pub enum StateError {
          start that nigh or a newer one, or restore a backup of before"
     )]
     Newer {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The file's format version.
         found: u64,

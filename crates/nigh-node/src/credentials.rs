@@ -25,7 +25,7 @@ pub enum CredentialsError {
     /// The file cannot be read.
     #[error("{path}: {source}; the first start of `nigh up` writes this file")]
     Io {
-        /// The file.
+        /// The path of the file.
         path: std::path::PathBuf,
         /// The system's reason.
         #[source]
@@ -34,9 +34,9 @@ pub enum CredentialsError {
     /// The file has no such profile.
     #[error("{path} has no profile {profile:?}; it has {found}")]
     NoProfile {
-        /// The file.
+        /// The path of the file.
         path: std::path::PathBuf,
-        /// The profile.
+        /// The name of the profile.
         profile: String,
         /// The profiles in the file.
         found: String,

@@ -45,7 +45,7 @@ pub enum EndpointsError {
     /// The file cannot be read.
     #[error("{path}: {reason}")]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// Why it cannot be read.
         reason: String,

@@ -23,9 +23,9 @@ const LOOK_WITHIN: Duration = Duration::from_secs(5);
 /// The features of an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShownFeatures {
-    /// The bucket.
+    /// The name of the bucket.
     pub bucket: BucketName,
-    /// The key.
+    /// The key of the object.
     pub key: ObjectKey,
     /// The version with these features; none if nothing is recorded.
     pub version: Option<Version>,

@@ -63,7 +63,7 @@ pub struct ClosStatus {
 pub struct ModelStatus {
     /// The function's namespace.
     pub namespace: Namespace,
-    /// The function.
+    /// The name of the function.
     pub function: FunctionName,
     /// The version of its code.
     pub code_sha256: String,

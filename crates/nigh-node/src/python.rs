@@ -32,7 +32,7 @@ pub enum PythonError {
          functions.python in the configuration file"
     )]
     NotAsked {
-        /// The interpreter.
+        /// The path of the interpreter.
         interpreter: PathBuf,
         /// What happened.
         reason: String,
@@ -43,7 +43,7 @@ pub enum PythonError {
          that has it (in the configuration file: functions.python)"
     )]
     NoClient {
-        /// The interpreter.
+        /// The path of the interpreter.
         interpreter: PathBuf,
     },
 }

@@ -37,7 +37,7 @@ pub enum StateFolderError {
     /// The folder belongs to another user.
     #[error("{path} belongs to user {owner}, this is user {user}; choose another folder with --state")]
     Foreign {
-        /// The folder.
+        /// The path of the folder.
         path: PathBuf,
         /// Its owner's uid.
         owner: u32,
@@ -47,7 +47,7 @@ pub enum StateFolderError {
     /// The path of a socket in it is too long.
     #[error("{path} is too long for a Unix socket ({SOCKET_PATH_MAX} bytes); choose a shorter --state or s3.socket")]
     SocketPath {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
     },
     /// The file with the node's number has another content.
@@ -56,7 +56,7 @@ pub enum StateFolderError {
          takes a new number, and does not end sandboxes that it left in a crash"
     )]
     Instance {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// A system call failed.

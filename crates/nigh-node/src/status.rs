@@ -172,7 +172,7 @@ pub struct MemberStatus {
 /// A shard that this node should serve and cannot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HomeTrouble {
-    /// The shard.
+    /// The id of the shard.
     pub shard: ShardId,
     /// Why it cannot.
     pub why: String,

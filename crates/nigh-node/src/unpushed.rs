@@ -25,9 +25,9 @@ pub struct UnpushedRow {
 /// The name of a write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnpushedName {
-    /// The bucket.
+    /// The name of the bucket.
     pub bucket: BucketName,
-    /// The key.
+    /// The key of the object.
     pub key: ObjectKey,
     /// The write's version.
     pub version: Version,

@@ -20,7 +20,7 @@ impl<T: Clone + Ord + Hash + fmt::Debug> ObjectName for T {}
 /// One incarnation of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Member {
-    /// The node.
+    /// The number of the node.
     pub node: NodeNumber,
     /// The incarnation.
     pub incarnation: Incarnation,
@@ -34,7 +34,7 @@ pub struct RequestId(pub u64);
 /// message that is sent again because it may be lost is the same attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt {
-    /// The request.
+    /// The id of the request.
     pub request: RequestId,
     /// The attempt's number, from 0.
     pub number: u32,

@@ -93,7 +93,7 @@ pub struct RuntimeSettings {
 
 /// The values of one sandbox's environment.
 pub struct SandboxIdentity<'a> {
-    /// The sandbox.
+    /// The id of the sandbox.
     pub id: SandboxId,
     /// The access key of the sandbox.
     pub key: &'a AccessKeyId,

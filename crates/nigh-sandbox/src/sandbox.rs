@@ -64,7 +64,7 @@ pub enum SandboxError {
     /// A step of making the sandbox failed.
     #[error("sandbox {id}: {step}: {reason}")]
     Start {
-        /// The sandbox.
+        /// The id of the sandbox.
         id: SandboxId,
         /// What was tried.
         step: String,

@@ -74,7 +74,7 @@ pub enum Outcome {
 pub struct DataCallRecord {
     /// The outcome: `hit`, `miss`, `past`, `metadata`, `write`, `delete`, `failed`.
     pub served: String,
-    /// The bucket.
+    /// The name of the bucket.
     pub bucket: String,
     /// The key; none for a call without one.
     pub key: Option<String>,
@@ -149,14 +149,14 @@ pub struct MemoryUse {
 /// One invocation's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activation {
-    /// The invocation.
+    /// The id of the invocation.
     pub id: InvocationId,
     /// The number of the attempt to run an event, from 1; all attempts have the event's id.
     #[serde(default = "first")]
     pub attempt: u32,
     /// The namespace.
     pub namespace: Namespace,
-    /// The function.
+    /// The name of the function.
     pub function: FunctionName,
     /// The SHA-256 of its code.
     pub code_sha256: String,

@@ -49,7 +49,7 @@ pub enum TaskEnd {
 pub enum ExecutionEvent {
     /// A task has ended.
     Ended {
-        /// The task.
+        /// The id of the task.
         task: TaskId,
         /// The task's outcome.
         end: TaskEnd,
@@ -79,11 +79,11 @@ pub struct Event {
 /// An invocation to make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRun {
-    /// The task.
+    /// The id of the task.
     pub task: TaskId,
     /// The invocation's request id: a replay gives the same.
     pub invocation: InvocationId,
-    /// The function.
+    /// The name of the function.
     pub function: FunctionName,
     /// The function's input.
     pub payload: Value,
@@ -124,7 +124,7 @@ pub enum Outcome {
     },
     /// The execution ran longer than its machine allows.
     TimedOut,
-    /// Somebody stopped it.
+    /// A client stopped the execution.
     Aborted {
         /// The given error name; none if none was given.
         error: Option<String>,

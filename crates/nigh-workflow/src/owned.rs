@@ -47,9 +47,9 @@ pub struct OwnedParts {
 
 /// The process that runs the executions of a namespace.
 pub enum ExecutionsLocation {
-    /// This process.
+    /// This process runs the executions.
     Here(Executions),
-    /// Another process.
+    /// Another process runs the executions.
     There(PresentMember),
 }
 

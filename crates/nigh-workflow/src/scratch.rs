@@ -24,7 +24,7 @@ pub struct ScratchTagError(String);
 /// A folder of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScratchFolder {
-    /// The bucket.
+    /// The name of the bucket.
     pub bucket: BucketName,
     /// The prefix of its keys, which ends in `/`.
     pub prefix: String,

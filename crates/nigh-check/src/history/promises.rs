@@ -20,11 +20,11 @@ const DEPTH: u32 = 2;
 pub enum MissedKind {
     /// A client outside read less than was known.
     Outside,
-    /// Promise P1.
+    /// The read breaks promise P1.
     Ended,
-    /// Promise P4.
+    /// The read breaks promise P4.
     Seen,
-    /// Promise P6.
+    /// The read breaks promise P6.
     WriterSeen,
     /// A read after all faults: an acknowledged write is lost.
     Lost,

@@ -54,7 +54,7 @@ impl Duty {
 /// The duty or rule that is left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeftOut {
-    /// Nothing.
+    /// No duty or rule is left out.
     #[default]
     Nothing,
     /// A rule of the machines.

@@ -96,7 +96,7 @@ pub enum JournalError {
         "the journal's {file} has format {found}, this build reads up to {known}: start the Nigh that wrote it, or a newer one"
     )]
     Newer {
-        /// The file.
+        /// The name of the file.
         file: String,
         /// The file's format version.
         found: u32,
@@ -127,7 +127,7 @@ pub enum JournalError {
     Io {
         /// What was tried.
         what: &'static str,
-        /// The file.
+        /// The name of the file.
         file: String,
         /// The system's reason.
         #[source]

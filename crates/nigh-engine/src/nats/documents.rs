@@ -32,7 +32,7 @@ const SUBJECT_MAX_BYTES: usize = 3500;
 pub(super) enum NotWritten {
     /// The document has another last message.
     Conflict,
-    /// Another reason.
+    /// Another reason prevented the write.
     Other(ClusterError),
 }
 

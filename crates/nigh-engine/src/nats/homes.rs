@@ -19,7 +19,7 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardHome {
     format: u32,
-    /// The home.
+    /// The node that is the home.
     pub node: NodeId,
     /// The home's number.
     pub number: NodeNumber,
@@ -76,7 +76,7 @@ pub struct Claimant {
 /// A change of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeEntry {
-    /// The shard.
+    /// The id of the shard.
     pub shard: ShardId,
     /// The home that the entry names.
     pub home: ShardHome,

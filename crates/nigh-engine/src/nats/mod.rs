@@ -62,7 +62,7 @@ pub enum ClusterError {
     /// The servers do not answer.
     #[error("could not {what} {of}: {reason}; check that most of the NATS servers run and reach each other")]
     Unreachable {
-        /// The operation.
+        /// The operation, as a verb.
         what: &'static str,
         /// The object of the operation.
         of: String,
@@ -74,7 +74,7 @@ pub enum ClusterError {
         "the stream {stream} has {found}, but Nigh needs {wanted}; change it with `nats stream edit`, or use another name"
     )]
     Settings {
-        /// The stream.
+        /// The name of the stream.
         stream: String,
         /// The present setting.
         found: String,
@@ -84,7 +84,7 @@ pub enum ClusterError {
     /// A stream is missing that existed before.
     #[error("the stream {stream} is lost with its acknowledged writes; restore it: docs/design/cluster-engine.md")]
     Gone {
-        /// The stream.
+        /// The name of the stream.
         stream: String,
     },
     /// A stream is shorter than before.
@@ -93,7 +93,7 @@ pub enum ClusterError {
          docs/design/cluster-engine.md"
     )]
     WentBack {
-        /// The stream.
+        /// The name of the stream.
         stream: String,
         /// The stream's last place.
         found: u64,
@@ -103,7 +103,7 @@ pub enum ClusterError {
     /// Another home with a higher claim has the shard.
     #[error("shard {shard} belongs to {home}, by claim {claim}")]
     Superseded {
-        /// The shard.
+        /// The id of the shard.
         shard: ShardId,
         /// The home that has the shard.
         home: NodeId,
@@ -113,7 +113,7 @@ pub enum ClusterError {
     /// A message was written by a newer Nigh.
     #[error("{stream} has messages of format {found}; this build reads up to {known}: start the newer Nigh")]
     Newer {
-        /// The stream.
+        /// The name of the stream.
         stream: String,
         /// The format version.
         found: u16,
@@ -123,7 +123,7 @@ pub enum ClusterError {
     /// Acknowledged messages are damaged.
     #[error("{stream} is damaged in {} places, the first: {first}; with `keep_damaged` a home takes the undamaged rest", .damage.len())]
     Damaged {
-        /// The stream.
+        /// The name of the stream.
         stream: String,
         /// The first damaged message.
         first: Box<Damage>,
@@ -133,7 +133,7 @@ pub enum ClusterError {
     /// A damaged message could not be saved.
     #[error("a damaged message cannot be saved in {}: {source}", .path.display())]
     Keep {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The system's reason.
         source: std::io::Error,

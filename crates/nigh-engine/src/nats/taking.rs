@@ -31,12 +31,12 @@ const HEADERS_BYTES: usize = 256;
 /// A home that takes a shard, and its right to do so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The shard.
+    /// The id of the shard.
     pub shard: ShardId,
     /// The revision of the shard's entry in the map of homes, which grows from home to home. A home with a lower claim
     /// gives way.
     pub claim: u64,
-    /// The home.
+    /// The node that is the home.
     pub node: NodeId,
     /// The home's incarnation.
     pub incarnation: Incarnation,

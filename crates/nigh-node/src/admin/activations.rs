@@ -28,7 +28,7 @@ const RECORDS: usize = 20;
 /// The output of one invocation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {
-    /// The invocation.
+    /// The id of the invocation.
     pub id: InvocationId,
     /// The invocation's function.
     pub function: FunctionName,

@@ -48,7 +48,7 @@ pub struct CodeUpload(pub Vec<u8>);
 /// The result of an invocation.
 #[derive(Clone, Debug)]
 pub struct InvokeReply {
-    /// The invocation.
+    /// The id of the invocation.
     pub id: String,
     /// The handler's response, or Lambda's error object.
     pub payload: Bytes,

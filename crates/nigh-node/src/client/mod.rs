@@ -34,7 +34,7 @@ pub enum ClientError {
     /// Nobody listens at the endpoint.
     #[error("{endpoint} cannot be reached: {reason}; is Nigh running? start it with `nigh up`")]
     Connect {
-        /// The endpoint.
+        /// The endpoint: a URL, or the path of a Unix socket.
         endpoint: String,
         /// The system's reason.
         reason: String,
@@ -42,7 +42,7 @@ pub enum ClientError {
     /// The connection broke, or the answer is not HTTP.
     #[error("{endpoint}: {reason}")]
     Http {
-        /// The endpoint.
+        /// The endpoint: a URL, or the path of a Unix socket.
         endpoint: String,
         /// The reason.
         reason: String,
@@ -63,7 +63,7 @@ pub enum ClientError {
     /// The answer cannot be understood.
     #[error("the answer of {endpoint} is not understood: {reason}")]
     Answer {
-        /// The endpoint.
+        /// The endpoint: a URL, or the path of a Unix socket.
         endpoint: String,
         /// Why it cannot be understood.
         reason: String,

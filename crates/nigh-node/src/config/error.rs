@@ -16,7 +16,7 @@ pub enum ConfigError {
     Unknown {
         /// The file, variable or flag that has it.
         origin: String,
-        /// The name.
+        /// The unknown key.
         key: String,
         /// The probable setting, as a hint.
         hint: String,
@@ -26,7 +26,7 @@ pub enum ConfigError {
     Value {
         /// The file, variable or flag that has it.
         origin: String,
-        /// The setting.
+        /// The key of the setting.
         key: String,
         /// What is wrong.
         why: String,
@@ -34,7 +34,7 @@ pub enum ConfigError {
     /// A value that conflicts with others.
     #[error("setting {key}: {why}")]
     Rule {
-        /// The setting.
+        /// The key of the setting.
         key: String,
         /// What is wrong, and how to fix it.
         why: String,
@@ -42,7 +42,7 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("configuration file {path}: {source}")]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The system's reason.
         #[source]

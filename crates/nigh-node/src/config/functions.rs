@@ -95,7 +95,7 @@ pub enum PrewarmMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
-    /// No function has one.
+    /// No function has an outbound network.
     None,
     /// Functions that ask for it have one.
     Permitted,

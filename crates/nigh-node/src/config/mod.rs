@@ -108,13 +108,13 @@ pub struct S3Settings {
     pub fast_path: Switch,
 }
 
-/// On or off.
+/// A setting that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {
-    /// On.
+    /// The setting is on.
     On,
-    /// Off.
+    /// The setting is off.
     Off,
 }
 

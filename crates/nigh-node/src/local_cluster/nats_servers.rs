@@ -11,7 +11,7 @@ use nigh_terms::SecretKey;
 
 use super::process::Process;
 
-/// The program.
+/// The name of the program.
 const PROGRAM: &str = "nats-server";
 /// The folder of `make peers`, below the user's cache folder.
 const INSTALLED: &str = "nigh/peers";
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The place of a server: its address, and the network namespace of that address.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The address.
+    /// The IP address of the server.
     pub address: IpAddr,
     /// The network namespace; none: this process's own.
     pub network: Option<String>,

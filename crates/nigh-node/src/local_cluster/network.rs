@@ -82,7 +82,7 @@ impl Network {
         ip(&["link", "set", &self.machine(machine)?.link, "down"])
     }
 
-    /// Ends `cut_off`.
+    /// Reconnects a machine that `cut_off` cut off.
     pub fn reconnect(&self, machine: usize) -> io::Result<()> {
         ip(&["link", "set", &self.machine(machine)?.link, "up"])
     }
@@ -92,7 +92,7 @@ impl Network {
         self.routes("add", one, other)
     }
 
-    /// Ends `separate`.
+    /// Reconnects two machines that `separate` cut off from each other.
     pub fn rejoin(&self, one: usize, other: usize) -> io::Result<()> {
         self.routes("del", one, other)
     }
@@ -102,7 +102,7 @@ impl Network {
         self.route("add", from, to)
     }
 
-    /// Ends `mute`.
+    /// Lets packets pass again that `mute` dropped.
     pub fn unmute(&self, from: usize, to: usize) -> io::Result<()> {
         self.route("del", from, to)
     }

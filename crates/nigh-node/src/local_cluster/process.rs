@@ -168,7 +168,7 @@ impl Process {
         self.child.take().map_or(Ok(()), |mut child| child.wait().map(drop))
     }
 
-    /// Pauses it.
+    /// Pauses the process.
     pub fn stop(&self) -> io::Result<()> {
         self.signal(Signal::STOP)
     }

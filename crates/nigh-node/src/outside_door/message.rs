@@ -18,9 +18,9 @@ const LEASE_S_MAX: f64 = 3600.0;
 pub struct Target {
     /// The account: `AUTH_test`.
     pub account: String,
-    /// The container.
+    /// The name of the container.
     pub container: String,
-    /// The object.
+    /// The name of the object.
     pub object: String,
 }
 

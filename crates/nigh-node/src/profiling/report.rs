@@ -12,7 +12,7 @@ use super::ProfilingError;
 pub struct ProfileRequest {
     /// The function's namespace.
     pub namespace: Namespace,
-    /// The function.
+    /// The name of the function.
     pub function: FunctionName,
     /// The events it is invoked with: inputs of several sizes.
     pub events: Vec<serde_json::Value>,

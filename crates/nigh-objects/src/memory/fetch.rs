@@ -49,7 +49,7 @@ impl FetchedObject {
 /// What a read asks an object's home for.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted<'r> {
-    /// The metadata.
+    /// Only the metadata.
     Metadata,
     /// The object, to be cached.
     Cached,

@@ -55,9 +55,9 @@ impl ObjectMemoryState {
 
 /// Who waits for the home's answer to a write.
 enum Writer {
-    /// This node.
+    /// A request of this node waits.
     Own { request: RequestId, done: Option<oneshot::Receiver<Result<Stamp, PutFailure>>> },
-    /// Another node; `copy` is cached here.
+    /// A request of another node waits; `copy` is cached here.
     Foreign { answered: watch::Receiver<Option<Reply<ObjectId>>>, copy: Option<CostedCopy> },
 }
 

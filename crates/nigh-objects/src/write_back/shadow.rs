@@ -99,11 +99,11 @@ impl Drop for PlaceholderGuard<'_> {
 
 /// The result of asking the store to show a placeholder.
 pub(crate) enum PlaceholderOutcome {
-    /// The store shows it.
+    /// The store shows the placeholder.
     Placed,
-    /// The store does not show it, and never will.
+    /// The store does not show the placeholder, and never will.
     NotPlaced(ObjectError),
-    /// The store may show it, now or later.
+    /// The store may show the placeholder, now or later.
     Unknown(ObjectError),
 }
 

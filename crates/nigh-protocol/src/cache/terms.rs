@@ -55,7 +55,7 @@ pub enum CacheOutput<O, V> {
     Send(ShardId, Request<O>),
     /// A fetch has ended. Every read that waits for it gets this result.
     Landed {
-        /// The fetch.
+        /// The request id of the fetch.
         request: RequestId,
         /// The fetched object.
         object: O,
@@ -68,7 +68,7 @@ pub enum CacheOutput<O, V> {
     },
     /// An own write has ended.
     Wrote {
-        /// The write.
+        /// The request id of the write.
         request: RequestId,
         /// The write's version, or why there is none.
         outcome: Result<Stamp, PutFailure>,

@@ -78,7 +78,7 @@ pub struct ReplayedRecord<O> {
 /// What a new home begins with when it has taken its epoch in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Takeover<O> {
-    /// The shard.
+    /// The id of the shard.
     pub shard: ShardId,
     /// The epoch that the ledger granted.
     pub epoch: Epoch,
@@ -107,14 +107,14 @@ pub enum HomeInput<O> {
     NotLoaded(O),
     /// The ledger has the record durably. The shell reports records in the order of their versions.
     Appended {
-        /// Which append.
+        /// The id of the append.
         append: AppendId,
         /// The record's version.
         version: Version,
     },
     /// The ledger has not appended the record, and never will.
     NotAppended {
-        /// Which append.
+        /// The id of the append.
         append: AppendId,
     },
     /// The ledger has a higher epoch, so this is a former home.

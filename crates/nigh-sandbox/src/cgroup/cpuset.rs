@@ -22,9 +22,9 @@ const EFFECTIVE: [&str; 2] = ["cpuset.effective_cpus", "cpuset.cpus.effective"];
 /// Whether each sandbox has a cpuset of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cpusets {
-    /// No sandbox has one: all run on all of Nigh's processors.
+    /// No sandbox has a cpuset: all run on all of Nigh's processors.
     Unused,
-    /// Each sandbox has one.
+    /// Each sandbox has a cpuset.
     OneEach,
 }
 

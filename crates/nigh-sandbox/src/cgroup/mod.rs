@@ -39,7 +39,7 @@ const PROCS: &str = "cgroup.procs";
 pub struct CgroupError {
     /// What was tried.
     pub what: &'static str,
-    /// The folder.
+    /// The path of the folder.
     pub path: PathBuf,
     /// The system's reason.
     #[source]

@@ -15,7 +15,7 @@ use nigh_terms::{InvocationId, Timestamp};
 /// One input for a sandbox.
 #[derive(Debug)]
 pub struct Dispatch {
-    /// The invocation.
+    /// The id of the invocation.
     pub id: InvocationId,
     /// When the sandbox will be ended if it has not responded.
     pub deadline: Timestamp,

@@ -64,7 +64,7 @@ pub enum IsolationLevel {
         /// The user's and the group's number.
         uid: u32,
     },
-    /// No isolation.
+    /// The sandbox is not isolated.
     None,
 }
 

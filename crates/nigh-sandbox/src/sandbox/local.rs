@@ -37,12 +37,12 @@ const RUNTIME_FOLDER: &str = "/run";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineChoice {
-    /// runc if it works, else Nigh.
+    /// runc starts the sandboxes if it works, otherwise Nigh itself.
     #[default]
     Auto,
-    /// runc only.
+    /// Only runc starts the sandboxes.
     Runc,
-    /// Nigh itself.
+    /// Nigh itself starts the sandboxes.
     Process,
 }
 

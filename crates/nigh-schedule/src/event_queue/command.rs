@@ -17,7 +17,7 @@ pub struct ClockReading {
 pub struct EventFacts {
     /// The namespace.
     pub namespace: Namespace,
-    /// The function.
+    /// The name of the function.
     pub function: FunctionName,
     /// The size of its payload.
     pub bytes: ByteSize,
@@ -72,9 +72,9 @@ impl Condition {
 /// What to do with a done event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Forget it.
+    /// Forget the event.
     Forget,
-    /// Deliver its record to this destination.
+    /// Deliver the event's record to this destination.
     Deliver(Destination),
     /// Make it a dead letter.
     Bury,
@@ -86,7 +86,7 @@ pub enum Command {
     /// Run the event, then call `ended`. Store the attempt's number before a byte runs: the attempt counts even if the
     /// node dies meanwhile.
     Run {
-        /// The event.
+        /// The id of the event.
         id: InvocationId,
         /// The event's facts.
         facts: EventFacts,
@@ -95,7 +95,7 @@ pub enum Command {
     },
     /// The event is done. Do what `fate` says, then call `forgotten`, `to_deliver` or `buried`.
     Finish {
-        /// The event.
+        /// The id of the event.
         id: InvocationId,
         /// The event's facts.
         facts: EventFacts,
@@ -108,7 +108,7 @@ pub enum Command {
     },
     /// Deliver the record, then call `delivered` or `not_delivered`.
     Deliver {
-        /// The event.
+        /// The id of the event.
         id: InvocationId,
         /// The event's facts.
         facts: EventFacts,
@@ -117,7 +117,7 @@ pub enum Command {
     },
     /// The record cannot be delivered. Make it a dead letter, then call `buried`.
     GiveUp {
-        /// The event.
+        /// The id of the event.
         id: InvocationId,
         /// The event's facts.
         facts: EventFacts,

@@ -20,7 +20,7 @@ pub enum RemainingWork {
 /// A dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// The event.
+    /// The id of the event.
     pub id: InvocationId,
     /// The event's facts.
     pub facts: EventFacts,

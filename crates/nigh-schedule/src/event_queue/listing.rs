@@ -12,7 +12,7 @@ use super::event::Stage;
 /// An unfinished event, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingEvent {
-    /// The event.
+    /// The id of the event.
     pub id: InvocationId,
     /// The event's facts.
     pub facts: EventFacts,

@@ -41,7 +41,7 @@ pub enum SandboxMemoryError {
     /// A cgroup file could not be read or written.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// The path of the file.
         path: std::path::PathBuf,
         /// The system's reason.
         #[source]

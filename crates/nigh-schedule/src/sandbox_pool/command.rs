@@ -34,7 +34,7 @@ pub enum PoolAnswer {
 pub enum Command<S> {
     /// Run this invocation in this sandbox, which no other uses, once the sandboxes in `after` have ended.
     Run {
-        /// The invocation.
+        /// The ticket of the invocation.
         ticket: Ticket,
         /// The invocation's sandbox.
         sandbox: S,
@@ -47,7 +47,7 @@ pub enum Command<S> {
     Freeze(S),
     /// The invocation with this ticket has waited too long.
     Refuse {
-        /// The invocation.
+        /// The ticket of the invocation.
         ticket: Ticket,
         /// What the invocation waited for.
         waits_for: WaitsFor,

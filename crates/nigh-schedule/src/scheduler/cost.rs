@@ -111,7 +111,7 @@ pub struct Terms {
     pub fetch: Cost,
     /// The slowdown of the run by others.
     pub slowdown: Cost,
-    /// Busy processors.
+    /// The cost of the node's busy processors.
     pub spread: Cost,
     /// Memory that becomes scarce, or a grant that must change.
     pub memory: Cost,

@@ -59,7 +59,7 @@ pub struct DispatchTicket(u64);
 pub struct NewEntry<T> {
     /// The namespace.
     pub namespace: Namespace,
-    /// The function.
+    /// The name of the function.
     pub function: FunctionName,
     /// The entry's expected duration, which is charged to the share of its namespace.
     pub run: Duration,

@@ -42,7 +42,7 @@ pub struct LostInvocation {
     pub fenced: bool,
     /// True if its function says that it is idempotent (`idempotence::says`).
     pub idempotent: bool,
-    /// Who waits.
+    /// Who waits for the invocation.
     pub caller: Caller,
     /// Number of times that it was run again after the loss of a node.
     pub reruns: u32,

@@ -32,9 +32,9 @@ pub(crate) struct NotFound(pub(crate) String);
 /// The root of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Root {
-    /// `$`.
+    /// The root `$`.
     Input,
-    /// `$$`.
+    /// The root `$$`.
     Context,
 }
 

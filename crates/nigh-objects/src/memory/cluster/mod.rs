@@ -129,7 +129,7 @@ pub(super) async fn tick(inner: std::sync::Weak<ObjectMemoryState>) {
 
 /// A shard whose home begins here.
 pub struct TakenShard {
-    /// The shard.
+    /// The id of the shard.
     pub shard: ShardId,
     /// The writes that earlier homes have acknowledged and that the ledger still has.
     pub records: Vec<RecoveredRecord>,

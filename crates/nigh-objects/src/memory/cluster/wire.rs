@@ -62,7 +62,7 @@ pub(super) static METHODS: [&Method; 13] =
 pub(super) enum Want {
     /// The whole object, to be cached, if it is not too large for that.
     Whole,
-    /// The metadata.
+    /// Only the metadata.
     Known,
     /// These bytes, or all if none, to be passed on.
     Part(Option<RangeSpec>),

@@ -12,7 +12,7 @@ use crate::write_back::policy::WriteMode;
 pub enum ObjectState {
     /// An object with this metadata.
     Put(Arc<ObjectMeta>),
-    /// No object.
+    /// The write deletes the object.
     Gone,
     /// Unknown: the bytes are damaged in the journal, or were ephemeral and evicted. It is never pushed.
     Lost,
