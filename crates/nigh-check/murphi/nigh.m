@@ -58,7 +58,7 @@ const
   REFUSE_PUTS: 15;         -- and takes no put of it
   NEW_INCARNATION: 16;     -- with a new incarnation its counter and its shares begin anew
   REQUEST_IDS: 17;         -- a put that is asked for again is the same put
-  PUTS_OF_THIS_REIGN: 18;  -- a put sent in an earlier reign is not taken
+  PUTS_OF_THIS_EPOCH: 18;  -- a put sent in an earlier reign is not taken
   RECALL: 19;              -- a home that forgets an object recalls its copies
   ENDS_CARRY_READS: 20;    -- an end carries the whole token, reads included
   FATE_OF_PUTS: 21;        -- an end is told when no put of it can commit any more
@@ -67,7 +67,7 @@ const
   RESTART_BARRIER: 24;     -- a scheduler reads every home before its first dispatch
   HAND_OVER: 25;           -- a put from outside hands its token to the scheduler before it is acknowledged
   OUTSIDE_ASKS_HOME: 26;   -- a get from outside checks the version at the home
-  CHECK_REIGN: 27;         -- which answers such a check only if it still reigns
+  CHECK_EPOCH: 27;         -- which answers such a check only if it still reigns
   DURABLE_FIRST: 28;       -- a put is acknowledged when the ledger has it
   LEDGER_FENCE: 29;        -- the ledger refuses a deposed home
   TRIM_PUSHED: 30;         -- a record is trimmed when the store has the write
@@ -76,7 +76,7 @@ const
   NEW_HOME_SUMMARY: 33;    -- a new home's summary is the present sequence of every shard
   FORGOTTEN_MARK: 34;      -- what has no entry counts as the newest that was forgotten
   PUSH_FORWARD: 35;        -- a push never replaces a newer version in the store
-  STORE_TELLS_REIGN: 36;   -- a home does not answer by what a later reign put into the store
+  STORE_TELLS_EPOCH: 36;   -- a home does not answer by what a later reign put into the store
   END_AT_REJOIN: 37;       -- what ran on a node ends when it begins a new incarnation
   CALLS_CARRY: 38;         -- a call carries the caller's token
   ANSWERS_CARRY: 39;       -- an answer carries the callee's token
@@ -86,7 +86,7 @@ const
   RESEND: 43;              -- an invalidation is sent again until it is applied
   NEVER_WAIT: 44;          -- a put's acknowledgement waits for no sharer
   SHARE_ON_FETCH: 45;      -- who fetches to keep is a sharer
-  NEWEST_REIGN: 46;        -- a node hears no home of a reign older than one it has met
+  NEWEST_EPOCH: 46;        -- a node hears no home of a reign older than one it has met
   OMIT: 0;
 
 -- ---------------------------------------------------------------------------------------------- 3 types
@@ -337,7 +337,7 @@ function is_void(n: Node; m: Message): boolean;
 begin
   if m.kind = NoMsg | to_home(m.kind) then return false; end;
   if !node[n].alive | node[n].incarnation != m.incarnation then return true; end;
-  if keeps(NEWEST_REIGN) & m.epoch < node[n].epoch[m.shard] then return true; end;
+  if keeps(NEWEST_EPOCH) & m.epoch < node[n].epoch[m.shard] then return true; end;
   return keeps(MATCH_REPLIES) & answers_fetch(m.kind) & !m.current;
 end;
 
@@ -718,7 +718,7 @@ end;
 
 -- [36]
 function can_tell(s: Shard; e: Epoch; o: Object): boolean;
-begin return home[s][e].has[o] | epoch_of(store[o].version) <= e | !keeps(STORE_TELLS_REIGN); end;
+begin return home[s][e].has[o] | epoch_of(store[o].version) <= e | !keeps(STORE_TELLS_EPOCH); end;
 
 procedure home_asked(n: Node; m: Message; e: Epoch);
 begin
@@ -1076,7 +1076,7 @@ begin
   if refuses(s, e, n, m.incarnation, true) then send_refusal(n, m, e);
   else
     meet(s, e, n, m.incarnation);
-    if e > m.epoch & keeps(PUTS_OF_THIS_REIGN) then send_cover(n, m, e);
+    if e > m.epoch & keeps(PUTS_OF_THIS_EPOCH) then send_cover(n, m, e);
     elsif home[s][e].knows[m.write] & keeps(REQUEST_IDS) then answer_put(n, m, e);
     else
       home[s][e].sharer[m.object][n] := false;
@@ -1395,7 +1395,7 @@ ruleset n: Node; x: Slot do
     !calm & left.replaced > 0 & is(n, x, PutMsg) & reign[net[n][x].shard] < EPOCHS
     & reaches(net[n][x], reign[net[n][x].shard])
     & !refuses(net[n][x].shard, reign[net[n][x].shard], n, net[n][x].incarnation, true)
-    & (reign[net[n][x].shard] = net[n][x].epoch | !keeps(PUTS_OF_THIS_REIGN))
+    & (reign[net[n][x].shard] = net[n][x].epoch | !keeps(PUTS_OF_THIS_EPOCH))
     & !home[net[n][x].shard][reign[net[n][x].shard]].knows[net[n][x].write]
   ==>
   var m: Message; v: Version;
@@ -1527,7 +1527,7 @@ ruleset n: Node; o: Object; e: Epoch do
   rule "a get from outside"
     !calm & left.outside_reads > 0 & node[n].alive
     & node[n].epoch[shard_of(o)] <= e & e <= reign[shard_of(o)]
-    & (e = reign[shard_of(o)] | !keeps(CHECK_REIGN))
+    & (e = reign[shard_of(o)] | !keeps(CHECK_EPOCH))
     & can_tell(shard_of(o), e, o)
   ==>
   var w: Data;

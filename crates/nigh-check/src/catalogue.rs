@@ -2,13 +2,13 @@
 
 use crate::configuration::{Configuration, Faults, Origin, Program, Step, begun, invoked};
 
-/// Nodes that a program may run on.
+/// Sets of nodes that a program may run on, one bit each.
 pub(crate) const A: u8 = 0b001;
 pub(crate) const B: u8 = 0b010;
 pub(crate) const C: u8 = 0b100;
 pub(crate) const AB: u8 = A | B;
 
-/// Objects; the second is at the second home where there are two.
+/// The numbers of objects. With two homes, each has one object.
 pub(crate) const X: u8 = 0;
 pub(crate) const Y: u8 = 1;
 
@@ -18,7 +18,7 @@ pub(crate) const REWRITE: &[Step] = &[Step::Get(X), Step::Put(X)];
 pub(crate) const WRITE_BOTH: &[Step] = &[Step::Put(X), Step::Put(Y)];
 pub(crate) const READ_BOTH: &[Step] = &[Step::Get(Y), Step::Get(X)];
 
-/// No faults, to be filled in.
+/// No faults; the base of worlds with some.
 pub(crate) const NONE: Faults = Faults {
     drops: 0,
     doubles: 0,

@@ -1,4 +1,4 @@
-//! A world to explore: its nodes and homes, what runs on them, and which faults happen, all bounded.
+//! A bounded world to explore: its nodes and homes, the programs, and the faults.
 
 use nigh_protocol::{NodeNumber, Rule, Rules};
 use nigh_terms::{Epoch, ShardId};
@@ -6,7 +6,7 @@ use nigh_terms::{Epoch, ShardId};
 use crate::ghost::Object;
 
 /// The first epoch of each home.
-pub(crate) const FIRST_REIGN: Epoch = Epoch(1);
+pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
 
 /// All rules, or all but one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,11 +23,11 @@ impl Rules for MutatedRules {
 pub enum Step {
     /// Reads an object.
     Get(Object),
-    /// Writes it.
+    /// Writes an object.
     Put(Object),
-    /// Deletes it.
+    /// Deletes an object.
     Delete(Object),
-    /// Notices that it was written outside.
+    /// Learns of an outside write of an object.
     Notice(Object),
     /// Calls another invocation, which may be dispatched from then on.
     Call(u8),
@@ -36,11 +36,11 @@ pub enum Step {
 /// How a program starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// The scheduler dispatches it, whenever.
+    /// The scheduler may dispatch the program at any time.
     Client,
-    /// The scheduler dispatches it when the program of this number has ended.
+    /// The scheduler may dispatch the program after the program with this number has ended.
     After(u8),
-    /// Another program calls it.
+    /// Another program calls this program.
     Called,
     /// A client at a node's door, not an invocation.
     Outside,
@@ -49,69 +49,69 @@ pub enum Origin {
 /// One program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// How it starts.
+    /// How the program starts.
     pub origin: Origin,
     /// The nodes that it may run on, one bit each.
     pub nodes: u8,
-    /// What it does.
+    /// The operations, in order.
     pub steps: &'static [Step],
 }
 
 /// The most occurrences of each fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
-    /// Messages lost.
+    /// Number of lost messages.
     pub drops: u8,
-    /// Messages doubled.
+    /// Number of doubled messages.
     pub doubles: u8,
-    /// Copies evicted.
+    /// Number of evicted copies.
     pub evictions: u8,
-    /// Nodes that crash.
+    /// Number of node crashes.
     pub node_crashes: u8,
-    /// Homes replaced.
+    /// Number of replaced homes.
     pub failovers: u8,
-    /// Schedulers that crash.
+    /// Number of scheduler crashes.
     pub scheduler_crashes: u8,
-    /// Live incarnations that a home declares dead.
+    /// Number of live incarnations that a home declares dead.
     pub suspicions: u8,
-    /// Invocations killed.
+    /// Number of killed invocations.
     pub kills: u8,
-    /// Entries forgotten by a home.
+    /// Number of entries that a home forgets.
     pub forgets: u8,
-    /// Dispatches that wait too long at a gate.
+    /// Number of dispatches that wait too long at a gate.
     pub timeouts: u8,
 }
 
 /// A bounded world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// Its name.
+    /// The world's name.
     pub name: &'static str,
-    /// What it is about.
+    /// What the world tests.
     pub about: &'static str,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u8,
-    /// How many homes: object `o` is at home `o % homes`.
+    /// Number of homes: object `o` is at home `o % homes`.
     pub homes: u8,
-    /// What runs.
+    /// The programs that run.
     pub programs: Vec<Program>,
     /// The cached copies at the start: (node, object).
     pub warm: &'static [(u8, Object)],
-    /// What strikes.
+    /// The most faults of each kind.
     pub faults: Faults,
-    /// The store is written behind the ledger, and read apart from what reads it.
+    /// True if the store is written after the ledger, and a read of the store is an event of its own.
     pub pushes: bool,
-    /// The ledger and the home that called it are separate: each may stop while the other continues.
+    /// True if the ledger and the home that called it are separate: each may stop while the other continues.
     pub slow_ledger: bool,
-    /// Homes that were replaced go on as if they were not.
+    /// True if a replaced home may continue as a former home.
     pub zombies: bool,
-    /// Nodes that crash come back.
+    /// True if crashed nodes start again.
     pub restarts: bool,
-    /// Outstanding requests may be repeated even if the request or its response is still on its way.
+    /// True if unanswered requests may be repeated even if the request or its response is still on its way.
     pub impatient: bool,
-    /// The home of each shard is in the process of the node of its number.
+    /// True if the home of each shard is in the process of the node with its number.
     pub residents: bool,
-    /// The one rule that is left out.
+    /// The rules, perhaps without one.
     pub without: MutatedRules,
 }
 
@@ -137,21 +137,21 @@ impl Configuration {
         }
     }
 
-    /// True if what the scheduler and a node say to each other can be on its way when one of them is lost. Where
-    /// neither can be, a late arrival is no different from a late departure.
+    /// True if a message between the scheduler and a node can be on its way when one of them is lost. If neither can be
+    /// lost, a late arrival is no different from a late departure.
     #[must_use]
     pub const fn scheduler_is_far(&self) -> bool {
         let Faults { node_crashes, scheduler_crashes, suspicions, .. } = self.faults;
         node_crashes + scheduler_crashes + suspicions > 0
     }
 
-    /// Whether this node and the home of this shard, in its first epoch, are one process.
+    /// True if this node and the home of this shard, in its first epoch, are one process.
     #[must_use]
     pub fn is_resident(&self, node: NodeNumber, shard: ShardId, epoch: Epoch) -> bool {
-        self.residents && node.0 == u32::from(shard.0) && epoch == FIRST_REIGN
+        self.residents && node.0 == u32::from(shard.0) && epoch == FIRST_EPOCH
     }
 
-    /// Whether acknowledgements of invalidations matter: something may be resent or declared dead.
+    /// True if acknowledgements of invalidations matter, because something may be resent or declared dead.
     #[must_use]
     pub const fn repeats(&self) -> bool {
         let Faults { drops, node_crashes, failovers, scheduler_crashes, suspicions, .. } = self.faults;
@@ -165,7 +165,7 @@ pub(crate) const fn invoked(nodes: u8, steps: &'static [Step]) -> Program {
     Program { origin: Origin::Client, nodes, steps }
 }
 
-/// A program that begins as `origin` says.
+/// A program that starts as `origin` says.
 #[must_use]
 pub(crate) const fn begun(origin: Origin, nodes: u8, steps: &'static [Step]) -> Program {
     Program { origin, nodes, steps }

@@ -15,15 +15,15 @@ use crate::world_parts::{Life, Phase};
 pub enum Event {
     /// The packet with this index arrives.
     Deliver(usize),
-    /// It arrives at the former home with this index.
+    /// The packet with the first index arrives at the former home with the second.
     DeliverToZombie(usize, u8),
-    /// It is lost.
+    /// The packet with this index is lost.
     Drop(usize),
-    /// It is doubled.
+    /// The packet with this index is doubled.
     Double(usize),
     /// The scheduler sends a program to a node.
     Dispatch(u8, u8),
-    /// A client comes to a node's door.
+    /// A client sends a request to a node's door.
     Arrive(u8, u8),
     /// A program takes its next step.
     Step(u8),
@@ -37,7 +37,7 @@ pub enum Event {
     Crash(u8),
     /// A node that crashed or was declared dead starts a new incarnation.
     Join(u8),
-    /// A home gives a node up that may live.
+    /// A home declares a node dead that may be alive.
     Suspect(ShardId, u8),
     /// A home is replaced.
     FailOver(ShardId),
@@ -45,7 +45,7 @@ pub enum Event {
     CrashScheduler,
     /// The scheduler reads a home.
     ReadHome(ShardId),
-    /// The scheduler takes a node for lost.
+    /// The scheduler learns that a node is lost.
     Lose(Member),
     /// A home is told to fence a lost node.
     Fence(ShardId, Member),
@@ -62,7 +62,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// True if it is no fault and nothing new: what a world does to finish what it has begun.
+    /// True if it is neither a fault nor new work: a world must be able to finish with such events.
     #[must_use]
     pub const fn finishes(&self) -> bool {
         matches!(
@@ -81,7 +81,7 @@ impl Event {
 }
 
 impl World {
-    /// `event`, in words: what arrives, not only where it lay.
+    /// The event in words: it names the packet that arrives, not only its index.
     #[must_use]
     pub fn describe(&self, event: Event) -> String {
         match event {
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// `event` happens.
+    /// Applies `event`.
     pub(crate) fn happen(&mut self, config: &Configuration, event: Event) {
         match event {
             Event::Deliver(at) => self.deliver(config, at, None),
@@ -267,7 +267,7 @@ impl World {
                 let me = self.nodes[usize::from(node)].me;
                 let invocation = &mut self.invocations[usize::from(program)];
                 invocation.phase = Phase::Running(me);
-                // A client outside carries no token: what had been acknowledged is all that it can ask for.
+                // A client outside carries no token, so it must see only what was acknowledged.
                 invocation.seen.ended = self.ghost.ended.ended;
                 self.step(config, program);
             }

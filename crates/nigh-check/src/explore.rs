@@ -17,43 +17,43 @@ pub struct Counterexample {
     pub events: Vec<String>,
 }
 
-/// The states that cannot finish even without further faults: the formula AG EF.
+/// The states from which started work cannot finish even without further faults: the formula AG EF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StuckStates {
     /// States from which a live node's put cannot end (L1).
     pub writes: usize,
-    /// States from which what a live node has begun cannot end (L2).
+    /// States from which a live node's other started work cannot end (L2).
     pub work: usize,
-    /// The events that lead to the nearest of either.
+    /// The number of events that lead to the nearest stuck state; none if there is no such state.
     pub nearest: Option<usize>,
 }
 
 /// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct ExplorationResult {
-    /// Different states.
+    /// Number of different states.
     pub states: usize,
     /// The longest of the shortest paths to a state, in events.
     pub depth: usize,
-    /// Whether the whole bounded space was seen.
+    /// True if the whole bounded space was seen.
     pub complete: bool,
-    /// The limit that ended the search early.
+    /// The limit that ended the search early; none if no limit did.
     pub cut: Option<SearchLimit>,
     /// The broken promises that take the fewest events.
     pub violations: Vec<Counterexample>,
-    /// Which states cannot finish, if all were seen.
+    /// The states that cannot finish; none if not all states were seen.
     pub stuck: Option<StuckStates>,
     /// How long it took.
     pub took: Duration,
 }
 
-/// Explores `config` until all of it is seen, a promise is broken, or one of `limits` is met.
+/// Explores `config` until all states are seen, a promise is broken, or one of `limits` is reached.
 #[must_use]
 pub fn explore(config: &Configuration, limits: &Limits) -> ExplorationResult {
     explore_space::<World>(config, limits)
 }
 
-/// The same as `explore`, for any world.
+/// Explores `config` as `explore` does, for any type of world.
 pub(crate) fn explore_space<S: Space<Event: std::fmt::Debug>>(
     config: &S::Config,
     limits: &Limits,
@@ -75,7 +75,7 @@ pub(crate) fn explore_space<S: Space<Event: std::fmt::Debug>>(
     }
 }
 
-/// The events that led to the first broken promise, each with the world before it.
+/// The events that lead to the first broken promise, each with the world before it.
 #[must_use]
 pub fn retell(config: &Configuration, limits: &Limits) -> Option<Vec<(Event, World)>> {
     let found = search::<World>(config, limits);
@@ -91,10 +91,10 @@ fn stuck(found: &SearchResult) -> StuckStates {
     StuckStates { writes: writes.len(), work: work.len(), nearest }
 }
 
-/// For each state those that lead to it without a fault.
+/// For each state, the states that lead to it without a fault.
 struct Predecessors {
     states: Vec<Number>,
-    /// Where the states before each begin; one more at the end.
+    /// Where the predecessors of each state begin; one more at the end.
     begins: Vec<Number>,
 }
 
@@ -116,7 +116,7 @@ impl Predecessors {
         Self { states, begins }
     }
 
-    /// The states that do not reach one of `goals`, in the order of their numbers.
+    /// The states from which no state of `goals` can be reached, in the order of their numbers.
     fn cut_off(&self, goals: Vec<bool>) -> Vec<Number> {
         let all = 0..goals.len() as Number;
         let mut open: Vec<Number> = all.clone().filter(|at| goals[*at as usize]).collect();

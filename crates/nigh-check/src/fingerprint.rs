@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
-/// A state's name among those that were seen.
+/// The fingerprint of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Print(pub(crate) u128);
 
@@ -16,7 +16,7 @@ impl Hash for Print {
 }
 
 impl Print {
-    /// Of a value.
+    /// The fingerprint of a value.
     pub(crate) fn of<T: Hash + ?Sized>(value: &T) -> Self {
         let mut lanes = Lanes { first: 0x243f_6a88_85a3_08d3, second: 0x1319_8a2e_0370_7344 };
         value.hash(&mut lanes);
@@ -80,7 +80,7 @@ impl Hasher for Lanes {
     }
 }
 
-/// A print is as good as its own hash.
+/// Uses half of a fingerprint as its hash.
 #[derive(Default)]
 pub(crate) struct AsItIs(u64);
 
@@ -98,10 +98,10 @@ impl Hasher for AsItIs {
     }
 }
 
-/// Hashes prints.
+/// Hashes fingerprints.
 pub(crate) type OfPrints = BuildHasherDefault<AsItIs>;
 
-/// A part of a state that most events leave as it is: shared by the states that have it, and hashed once for all.
+/// A part of a state that most events do not change. States share it, and it is hashed once for all.
 pub(crate) struct Part<T>(Arc<FingerprintedValue<T>>);
 
 struct FingerprintedValue<T> {
@@ -116,20 +116,20 @@ impl<T: Clone> Clone for FingerprintedValue<T> {
 }
 
 impl<T> Part<T> {
-    /// A new one.
+    /// A new part.
     pub(crate) fn new(value: T) -> Self {
         Self(Arc::new(FingerprintedValue { print: OnceLock::new(), value }))
     }
 }
 
 impl<T: Clone> Part<T> {
-    /// What it holds.
+    /// The value of the part.
     pub(crate) fn into_inner(self) -> T {
         Arc::try_unwrap(self.0).map_or_else(|shared| shared.value.clone(), |known| known.value)
     }
 }
 
-/// For changes to this state only.
+/// A change copies the part, so that other states keep theirs.
 impl<T: Clone> DerefMut for Part<T> {
     fn deref_mut(&mut self) -> &mut T {
         let known = Arc::make_mut(&mut self.0);

@@ -1,15 +1,15 @@
-//! An observer that knows everything: what each reader must see, and whether it did.
+//! An observer that sees everything: it knows what each reader must see, and checks that it did.
 //!
-//! It never touches a machine. It measures by versions, since the ledger orders all writes.
+//! The observer never changes a machine. It compares versions, because the ledger orders all writes.
 
 use nigh_terms::Version;
 
-/// Objects that a configuration may have.
+/// The most objects of a configuration.
 pub(crate) const OBJECTS_MAX: usize = 2;
 
 /// An object, by its number.
 pub(crate) type Object = u8;
-/// A write, by the index of its operation in the program. The first content of every object has none.
+/// A write, by the index of its operation in the program. The first content of an object is `FIRST`.
 pub(crate) type Op = u8;
 
 /// The promises, as docs/design/coherence.md numbers them.
@@ -46,19 +46,19 @@ impl<const OBJECTS: usize> Default for Marks<OBJECTS> {
 }
 
 impl<const OBJECTS: usize> Marks<OBJECTS> {
-    /// Of one object.
+    /// The newest version of one object.
     #[must_use]
     pub(crate) fn of(&self, object: Object) -> Version {
         self.0[usize::from(object)]
     }
 
-    /// Adds one.
+    /// Adds a version of an object.
     pub(crate) fn see(&mut self, object: Object, version: Version) {
         let mark = &mut self.0[usize::from(object)];
         *mark = (*mark).max(version);
     }
 
-    /// Adds all of `other`.
+    /// Adds all versions of `other`.
     pub(crate) fn join(&mut self, other: &Self) {
         for (mark, seen) in self.0.iter_mut().zip(other.0) {
             *mark = (*mark).max(seen);
@@ -73,12 +73,12 @@ pub(crate) struct SeenMarks<const OBJECTS: usize = OBJECTS_MAX> {
     pub(crate) ended: Marks<OBJECTS>,
     /// Versions read or written along the chain (P4).
     pub(crate) chain: Marks<OBJECTS>,
-    /// Versions that the writers of those had seen (P6).
+    /// Versions that the writers of those versions had seen (P6).
     pub(crate) causes: Marks<OBJECTS>,
 }
 
 impl<const OBJECTS: usize> SeenMarks<OBJECTS> {
-    /// The newest of these, for any promise.
+    /// The newest of these versions, over all promises.
     #[must_use]
     pub(crate) fn all(&self) -> Marks<OBJECTS> {
         let mut all = self.ended;
@@ -105,22 +105,22 @@ impl<const OBJECTS: usize> SeenMarks<OBJECTS> {
 /// One write that took place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LoggedWrite {
-    /// Which object.
+    /// The object that was written.
     pub(crate) object: Object,
-    /// Its version.
+    /// The write's version.
     pub(crate) version: Version,
-    /// The write.
+    /// The operation.
     pub(crate) op: Op,
-    /// It deleted the object.
+    /// True if it deleted the object.
     pub(crate) delete: bool,
 }
 
-/// The observer's notes.
+/// The observer's records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ghost {
     /// All writes that took place, in any order.
     pub(crate) log: Vec<LoggedWrite>,
-    /// What the writer had seen before the write.
+    /// For each write, what its writer had seen before it.
     pub(crate) knew: Vec<(Op, Marks)>,
     /// What an invocation that is dispatched now must see.
     pub(crate) ended: SeenMarks,
@@ -136,19 +136,19 @@ impl Ghost {
         older.max_by_key(|one| one.version)
     }
 
-    /// What the writer of `op` had seen.
+    /// What the writer of `op` had seen before it.
     #[must_use]
     pub(crate) fn knowledge(&self, op: Op) -> Marks {
         self.knew.iter().find(|(known, _)| *known == op).map(|(_, marks)| *marks).unwrap_or_default()
     }
 
-    /// Notes that `op` begins.
+    /// Records that `op` begins.
     pub(crate) fn begins(&mut self, op: Op, marks: Marks) {
         self.knew.push((op, marks));
         self.knew.sort_unstable_by_key(|(op, _)| *op);
     }
 
-    /// Notes that a write took place. True if it had before.
+    /// Records that a write took place. True if it had taken place before.
     pub(crate) fn happens(&mut self, happened: LoggedWrite) -> bool {
         let again = self.log.iter().any(|one| one.op == happened.op);
         self.log.push(happened);

@@ -1,9 +1,9 @@
 //! Histories of real clients, checked: what was done to objects, when it began and ended, and what was seen.
 //!
 //! Two questions with two algorithms. `register`: for each object alone, is there one order of all operations that
-//! explains what each client saw (linearizability)? `promises`: did a read miss what it had to show, by the contract's
-//! promises P1, P4 and P6, and how? Each value is written once, so a value identifies its write. Pure: all times are of
-//! one clock. `mutations` breaks a history on purpose, to prove that the checker notices.
+//! explains what each client saw (linearizability)? `promises`: did a read miss a write that it had to show, by the
+//! contract's promises P1, P4 and P6, and how? Each value is written once, so a value identifies its write. Pure: all
+//! times are of one clock. `mutations` breaks a history on purpose, to prove that the checker notices.
 
 mod mutations;
 mod promises;
@@ -25,16 +25,16 @@ pub type State = Option<Value>;
 /// What an operation found, or the condition that held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationResult {
-    /// Whatever it was.
+    /// The result says nothing about the state.
     Anything,
-    /// Exactly this.
+    /// The object had this state.
     Is(State),
-    /// Not this.
+    /// The object did not have this state.
     IsNot(State),
 }
 
 impl OperationResult {
-    /// Whether an object in `state` matches.
+    /// True if an object in `state` matches.
     #[must_use]
     pub fn fits(self, state: State) -> bool {
         match self {
@@ -50,43 +50,43 @@ impl OperationResult {
 pub struct Operation {
     /// The object's name.
     pub object: String,
-    /// Of `History::invocations`, the one that did it; none: a client outside.
+    /// The index in `History::invocations` of the invocation that did it; none for a client outside.
     pub invocation: Option<usize>,
-    /// When it was sent.
+    /// When it was sent, in nanoseconds.
     pub begin: Moment,
-    /// The time of its response. None: the outcome is unknown.
+    /// When its answer came; none if the outcome is unknown.
     pub end: Option<Moment>,
-    /// What it found.
+    /// What the request found.
     pub found: OperationResult,
     /// The state that it left; none for a read.
     pub made: Option<State>,
-    /// A read when all faults were over: what it misses is lost.
+    /// True for a read after all faults: what it misses is lost.
     pub is_last: bool,
 }
 
-/// An invocation, as its caller saw it.
+/// An invocation, with the times that its caller measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invocation {
     /// When it was called.
     pub begin: Moment,
-    /// When its answer came, if it did.
+    /// When its answer came; none if no answer came.
     pub end: Option<Moment>,
-    /// The invocation that called it.
+    /// The invocation that called it; none if a client did.
     pub caller: Option<usize>,
 }
 
-/// All operations.
+/// The operations and invocations of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// By clients and invocations, in any order.
+    /// The operations of clients and invocations, in any order.
     pub operations: Vec<Operation>,
     /// Invocations that may have run.
     pub invocations: Vec<Invocation>,
 }
 
 impl History {
-    /// Each object's operations for the check of linearizability. Operations that decide nothing are left out, and a
-    /// read of an invocation starts as early as the contract allows.
+    /// The operations of each object for the check of linearizability. Operations that prove nothing are left out, and
+    /// a read in an invocation starts as early as the contract allows.
     #[must_use]
     pub fn by_object(&self) -> BTreeMap<&str, Vec<Operation>> {
         let mut objects: BTreeMap<&str, Vec<Operation>> = BTreeMap::new();
@@ -101,7 +101,7 @@ impl History {
     }
 
     /// An invocation may see the state at its call, or the state before the write of another invocation that had not
-    /// ended then. Its read counts from that time on.
+    /// ended then. So its read counts from that time on.
     fn widen(&self, operations: &mut [Operation]) {
         let mut unsettled: Vec<(Moment, Option<Moment>)> = Vec::new();
         for write in operations.iter().filter(|operation| operation.made.is_some()) {
@@ -120,7 +120,8 @@ impl History {
     }
 }
 
-/// Leaves out reads without an answer, and writes without one that nobody saw, unless a condition may have met them.
+/// Removes reads without an answer, and writes without an answer that nobody saw, unless a condition may have seen
+/// them.
 fn leave_out(operations: &mut Vec<Operation>) {
     let seen: BTreeSet<Value> = operations
         .iter()

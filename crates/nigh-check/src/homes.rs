@@ -1,4 +1,4 @@
-//! The shell of the homes: their ledger, their store, what becomes of their outputs, and their replacement.
+//! The shell of the homes: their ledger, their store, their outputs, and their replacement.
 
 use nigh_protocol::{
     FromHome, Home, HomeInput, HomeOutput, LedgerRecord, Member, ReplayedRecord, Reply, Takeover, Write,
@@ -66,8 +66,8 @@ impl World {
     ) {
         let again = matches!(input, HomeInput::Tick);
         let seat = &mut self.seats[usize::from(shard.0)];
-        let mut reigns = std::iter::once(&mut seat.home).chain(&mut seat.zombies);
-        let Some(home) = reigns.find(|home| home.epoch() == epoch) else { return };
+        let mut homes = std::iter::once(&mut seat.home).chain(&mut seat.zombies);
+        let Some(home) = homes.find(|home| home.epoch() == epoch) else { return };
         let mut out = Vec::new();
         home.step(NOW, input, &mut out);
         for output in out {
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Changes records. Unneeded records are trimmed; of an object the older before the newer.
+    /// Changes records, and trims the unneeded ones; of one object, the older before the newer.
     pub(crate) fn change_items(&mut self, shard: ShardId, change: impl FnMut(&mut Item)) {
         let items = &mut self.ledgers[usize::from(shard.0)].items;
         items.iter_mut().for_each(change);
@@ -129,7 +129,7 @@ impl World {
                 match written {
                     Some(item) if item.replayed.version >= stored.version => Some(item.op),
                     Some(_) | None if stored.version <= stamp.version && !stored.absent => Some(stored.op),
-                    // A home does not send what it does not have in this version.
+                    // The home does not have the bytes in this version, and does not send others.
                     Some(_) | None => return,
                 }
             }
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// A home has fenced a lost node; when each has, its invocations count as ended.
+    /// A home has fenced a lost node. When every home has, the node's invocations count as ended.
     pub(crate) fn fenced(&mut self, member: Member, shard: ShardId, through: Version) {
         if self.frontier.as_mut().is_some_and(|frontier| frontier.fenced(member, shard, through)) {
             for program in 0..self.invocations.len() as u8 {
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// An invocation of a lost node is declared ended; it may not know.
+    /// Declares an invocation of a lost node ended; the node may not know.
     fn declare(&mut self, program: u8) {
         let invocation = &mut self.invocations[usize::from(program)];
         let phase = invocation.phase;
@@ -198,7 +198,7 @@ impl World {
         self.check_nothing_is_lost(config);
     }
 
-    /// Each acknowledged write is known to its home or in the store.
+    /// Checks that each acknowledged write is known to its home or in the store.
     fn check_nothing_is_lost(&mut self, config: &Configuration) {
         for object in 0..OBJECTS_MAX as u8 {
             let home = &self.seats[usize::from(shard_of(config, object).0)].home;
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// The newest write of `object` that its home has applied goes to the store.
+    /// Pushes the newest write of `object` that its home has applied.
     pub(crate) fn push(&mut self, config: &Configuration, object: Object) {
         let shard = shard_of(config, object);
         let Some((version, absent)) = self.unpushed(config, object) else { return };
@@ -223,7 +223,7 @@ impl World {
         });
     }
 
-    /// The version of `object` that is to be pushed, and whether it is a tombstone.
+    /// The unpushed version of `object`, and whether it is a tombstone; none if the store has the newest.
     pub(crate) fn unpushed(&self, config: &Configuration, object: Object) -> Option<(Version, bool)> {
         let shard = shard_of(config, object);
         let known = self.seats[usize::from(shard.0)].home.version_of(&object)?;

@@ -1,10 +1,10 @@
 //! Checks the consistency contract exhaustively.
 //!
-//! Bounded worlds of nodes, homes, schedulers, clients and faults, in which every order of events is tried. The
-//! state machines in them are the production types of `nigh_protocol`. If a rule is left out, the check must find a
+//! It explores bounded worlds of nodes, homes, schedulers, clients and faults, in every order of events. The state
+//! machines in them are the production types of `nigh_protocol`. If a rule is left out, the check must find a
 //! violation.
-//! `murphi/` encodes the contract a second time, independently. `history` checks what clients of a real cluster wrote and
-//! read. docs/design/coherence.md has the promises and the rules.
+//! `murphi/` encodes the contract a second time, independently. `history` checks what clients of a real cluster wrote
+//! and read. docs/design/coherence.md has the promises and the rules.
 
 mod catalogue;
 mod configuration;

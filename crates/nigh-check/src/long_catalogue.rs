@@ -1,4 +1,4 @@
-//! The worlds of the long run.
+//! The worlds that are explored in the long run only.
 
 use crate::catalogue::{A, AB, B, C, NONE, READ, READ_BOTH, REWRITE, WRITE, WRITE_BOTH, X, Y, world};
 use crate::configuration::{Configuration, Faults, Step, invoked};

@@ -1,4 +1,4 @@
-//! The messages on their way: a multiset, from which any may be delivered next.
+//! The messages under way: a multiset, from which any may be delivered next.
 
 use nigh_protocol::{AppendId, Dispatch, FromHome, LedgerRecord, Member, Reply, Request, ToHome};
 use nigh_terms::{Epoch, ShardId, Token, Version};
@@ -6,26 +6,26 @@ use nigh_terms::{Epoch, ShardId, Token, Version};
 use crate::fingerprint::Part;
 use crate::ghost::{Object, Op};
 
-/// Something on its way.
+/// A message under way.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Packet {
-    /// From a node to the home of a shard; a put brings its bytes.
+    /// From a node to the home of a shard, with the bytes of a put.
     ToHome(ShardId, Request<Object>, Option<Op>),
-    /// From a home to a node; what was found brings its bytes.
+    /// From a home to a node, with the bytes of what was found.
     ToNode(Reply<Object>, Option<Op>),
-    /// From the scheduler to a node.
+    /// From the scheduler to a node: dispatch this program.
     Dispatch(u8, Dispatch),
-    /// Back to the scheduler: not admitted.
+    /// From a node to the scheduler: the program was not admitted.
     Returned(u8),
-    /// To the scheduler: an end.
+    /// From a node to the scheduler: the program has ended.
     Ended(u8, Token),
-    /// From a home of this epoch to the ledger.
+    /// From the home of this epoch to the ledger.
     Append(ShardId, Epoch, AppendId, LedgerRecord<Object>, Option<Op>),
-    /// The ledger's response; none for a former home.
+    /// From the ledger: the version; none for a former home.
     Appended(ShardId, Epoch, AppendId, Option<Version>),
-    /// From a home to the store.
+    /// From a home to the store: look up an object.
     Load(ShardId, Epoch, Object),
-    /// Whether the store had nothing.
+    /// From the store: true if it has no such object.
     Loaded(ShardId, Epoch, Object, bool),
 }
 
@@ -57,18 +57,18 @@ impl Packet {
     }
 }
 
-/// All that is on its way, sorted.
+/// All packets under way, sorted.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Network(Vec<Part<Packet>>);
 
 impl Network {
-    /// What there is.
+    /// The packets.
     #[must_use]
     pub(crate) fn packets(&self) -> &[Part<Packet>] {
         &self.0
     }
 
-    /// Adds one.
+    /// Adds a packet.
     pub(crate) fn send(&mut self, packet: Packet) {
         let at = self.0.partition_point(|one| **one < packet);
         self.0.insert(at, Part::new(packet));
@@ -81,18 +81,18 @@ impl Network {
         }
     }
 
-    /// Adds the one at `at` once more.
+    /// Doubles the packet at `at`.
     pub(crate) fn double(&mut self, at: usize) {
         let packet = self.0[at].clone();
         self.0.insert(at, packet);
     }
 
-    /// Takes the one at `at`.
+    /// Removes the packet at `at`.
     pub(crate) fn take(&mut self, at: usize) -> Packet {
         self.0.remove(at).into_inner()
     }
 
-    /// Drops all that `lost` picks.
+    /// Removes all packets that `lost` picks.
     pub(crate) fn lose(&mut self, mut lost: impl FnMut(&Packet) -> bool) {
         self.0.retain(|packet| !lost(packet));
     }

@@ -1,4 +1,4 @@
-//! The steps of programs, what they are shown, and the observer's judgement.
+//! The steps of programs, the versions that they see, and the observer's checks.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// A program is shown a version: the observer compares.
+    /// A program sees a version, and the observer checks it.
     pub(crate) fn has_read(
         &mut self,
         config: &Configuration,
@@ -50,7 +50,7 @@ impl World {
             self.breaks(Promise::P2);
         }
         let invocation = &mut self.invocations[usize::from(program)];
-        // A version may be named by a later one of its shard: what counts is the write that is shown.
+        // A later version of the shard may stand for the object: the write that was shown counts.
         let version = shown.map_or(Version::OUTSIDE, |shown| shown.version);
         let broken = invocation.seen.broken_by(object, version);
         invocation.seen.chain.see(object, version);
@@ -154,7 +154,7 @@ impl World {
         match life.cache.read(NOW, shard, &object, checked, &mut out) {
             ReadDecision::Hit(copy) => self.has_read(config, node, program, object, &copy.stamp, Some(copy.value)),
             ReadDecision::Shared(request) | ReadDecision::Private(request) => {
-                // Before anything is sent: a home in this node answers at once.
+                // Recorded before anything is sent, because a home in this node answers at once.
                 life.readers.push((request, program));
                 self.invocations[usize::from(program)].waits = Some(request);
             }
@@ -188,7 +188,7 @@ impl World {
         self.end(program);
     }
 
-    /// The observer notes an end.
+    /// The observer records an end.
     pub(crate) fn end(&mut self, program: u8) {
         let invocation = &mut self.invocations[usize::from(program)];
         if invocation.ended {
@@ -199,7 +199,7 @@ impl World {
         for happened in ghost.log.iter().filter(|one| one.op / STEPS_MAX == program) {
             ghost.ended.ended.see(happened.object, happened.version);
         }
-        // Nobody learned what a lost invocation has read.
+        // Nobody has learned what a lost invocation has read.
         if matches!(invocation.phase, Phase::Leaving(_)) {
             self.ghost.ended.chain.join(&invocation.seen.chain);
             self.ghost.ended.causes.join(&invocation.seen.causes);

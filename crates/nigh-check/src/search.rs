@@ -16,30 +16,30 @@ use nigh_terms::ByteSize;
 use crate::fingerprint::{OfPrints, Print};
 use crate::ghost::Promise;
 
-/// States that a thread takes at a time.
+/// The states that a thread takes at a time.
 const CHUNK: usize = 128;
-/// Chunks between two looks at the limits; what follows them is held beside the layers.
+/// The chunks between two checks of the limits. Their successors are in memory beside the layers.
 const BLOCK: usize = 64;
 
-/// When a search ends unfinished.
+/// The limits of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// After so long.
+    /// The longest duration.
     pub time: Duration,
-    /// When this process holds so much memory. Tables grow by doubling, so that it may come to hold somewhat more.
+    /// The most memory of this process. Tables grow by doubling, so it may take somewhat more.
     pub memory: ByteSize,
 }
 
 /// The limit that a search has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchLimit {
-    /// Its time.
+    /// The time limit.
     Time,
-    /// Its memory.
+    /// The memory limit.
     Memory,
 }
 
-/// The rest of a search's limits.
+/// What is left of a search's limits.
 struct RemainingBudget {
     until: Instant,
     /// The process's memory at the limit, in bytes.
@@ -49,7 +49,7 @@ struct RemainingBudget {
 impl RemainingBudget {
     fn of(limits: &Limits) -> Self {
         let memory = limits.memory.bytes();
-        // The allocator keeps the memory freed by an earlier search, and uses it before it asks for more.
+        // The allocator keeps the memory that an earlier search has freed, and reuses it before it asks for more.
         Self { until: Instant::now() + limits.time, resident: memory.max(resident() + memory / 16) }
     }
 
@@ -61,7 +61,7 @@ impl RemainingBudget {
     }
 }
 
-/// The memory that this process holds, bytes: `VmRSS` of proc(5). 0 where the system does not tell.
+/// The memory of this process in bytes: `VmRSS` of proc(5); 0 if the system does not tell.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib =
@@ -71,39 +71,39 @@ fn resident() -> u64 {
 
 /// A space to search: states and their events.
 pub(crate) trait Space: Clone + Hash + Send + Sync {
-    /// The bounds.
+    /// The bounds of the space.
     type Config: Sync;
-    /// What happens.
+    /// An event.
     type Event: Copy + Send;
-    /// How it begins.
+    /// The first state.
     fn begin(config: &Self::Config) -> Self;
     /// The possible events, always in the same order.
     fn events(&self, config: &Self::Config, events: &mut Vec<Self::Event>);
-    /// It happens.
+    /// Applies an event.
     fn happen(&mut self, config: &Self::Config, event: Self::Event);
-    /// True for what is no fault and nothing new: what finishes what was begun.
+    /// True for an event that is neither a fault nor new work.
     fn finishes(event: Self::Event) -> bool;
-    /// The promise that is broken.
+    /// The promise that is broken in this state; none if none is.
     fn broken(&self) -> Option<Promise>;
-    /// Whether all puts of live nodes are answered.
+    /// True if all puts of live nodes are answered.
     fn is_written(&self) -> bool;
-    /// Whether all started work is finished.
+    /// True if all started work is finished.
     fn is_finished(&self) -> bool;
 }
 
-/// The number of a state, in the order in which they were met.
+/// The number of a state, in the order of discovery.
 pub(crate) type Number = u32;
 
 /// The stored part of a state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReachedState {
-    /// The state it was first reached from.
+    /// The state from which it was first reached.
     from: Number,
-    /// Which of that state's events it was.
+    /// The index of the event among that state's events.
     event: u16,
-    /// No put of a live node is unanswered.
+    /// True if no put of a live node is unanswered.
     pub(crate) written: bool,
-    /// Nothing that a live node has begun is unfinished.
+    /// True if nothing that a live node has begun is unfinished.
     pub(crate) finished: bool,
 }
 
@@ -111,22 +111,22 @@ pub(crate) struct ReachedState {
 #[derive(Debug, Default)]
 pub(crate) struct SearchResult {
     pub(crate) states: Vec<ReachedState>,
-    /// Where each layer begins.
+    /// The number of the first state of each layer.
     pub(crate) layers: Vec<Number>,
     /// The transitions without a fault, by their first state.
     pub(crate) leads: Vec<(Number, Number)>,
-    /// The first state of the nearest layer in which a promise is broken, for each that is.
+    /// Each broken promise, with the first state of the nearest layer in which it is broken.
     pub(crate) broken: Vec<(Promise, Number)>,
-    /// Nothing was left out.
+    /// True if all states were seen.
     pub(crate) complete: bool,
-    /// Why something was, if not for a broken promise.
+    /// The limit that ended the search; none if a broken promise did, or nothing.
     pub(crate) cut: Option<SearchLimit>,
 }
 
-/// The successor of a state by an event.
+/// The successor of a state after an event.
 enum EventTarget {
     Known(Number),
-    /// Not seen before this block; the first time in its chunk, or again.
+    /// A state not seen before this block: the first time in its chunk, or again.
     New(Print),
     Again(Print),
 }
@@ -140,7 +140,7 @@ struct Step {
 
 struct Chunk<S> {
     steps: Vec<Step>,
-    /// The states of its new steps, in their order.
+    /// The states of the chunk's new steps, in order.
     fresh: Vec<S>,
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn search<S: Space>(config: &S::Config, limits: &Limits) -> SearchRes
     found
 }
 
-/// The successors of the states of a block, whose first state has the number `first`: one chunk after the other.
+/// The successors of the states of a block, one chunk after the other. The block's first state has the number `first`.
 fn follow<S: Space>(config: &S::Config, seen: &SeenStates, block: Vec<S>, first: Number) -> Vec<Chunk<S>> {
     let mut block = block.into_iter().peekable();
     let mut open: Vec<Mutex<Vec<S>>> = Vec::new();
@@ -252,7 +252,7 @@ impl SearchResult {
         self.states.push(ReachedState { from, event, written: world.is_written(), finished: world.is_finished() });
     }
 
-    /// Numbers what is new in a chunk.
+    /// Gives numbers to the new states of a chunk.
     fn admit<S: Space>(&mut self, chunk: Chunk<S>, seen: &mut SeenStates, next: &mut Vec<S>) {
         let mut fresh = chunk.fresh.into_iter();
         for Step { from, event, finishes, to } in chunk.steps {
@@ -279,7 +279,7 @@ impl SearchResult {
         self.layers.partition_point(|first| *first <= state) - 1
     }
 
-    /// The way to a state: its events, each with the state before it.
+    /// The shortest path to a state: its events, each with the state before it.
     pub(crate) fn way_to<S: Space>(&self, config: &S::Config, state: Number) -> Vec<(S::Event, S)> {
         let mut places = Vec::new();
         let mut at = state;

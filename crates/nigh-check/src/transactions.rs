@@ -42,25 +42,25 @@ struct Shard {
     applying: bool,
     trimming: bool,
     held: bool,
-    /// Whether the transaction's writes are in the ledger.
+    /// True if the transaction's writes are in the ledger.
     applied: bool,
-    /// Whether another client has written since the shard was prepared.
+    /// True if another client has written since the shard was prepared.
     overwritten: bool,
 }
 
-/// A state.
+/// A state of the world.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
     coordinator: Option<Coordinator>,
-    /// The call that the coordinator waits for: the shard, and whether it is the decision.
+    /// The call that the coordinator waits for: the shard, and true if it is the decision. None if it waits for none.
     waits: Option<(ShardId, bool)>,
-    /// The outcome that the client was told.
+    /// The outcome that the client was told; none if it was told none.
     told: Option<Outcome>,
     shards: Vec<Shard>,
     /// Ordered, without duplicates.
     packets: BTreeSet<Packet>,
     tickets: u64,
-    /// Whether a ledger has the decision.
+    /// True if a ledger has the decision.
     decided: bool,
     crashes: u8,
     lost: u8,
@@ -160,7 +160,7 @@ impl World {
     fn arrive(&mut self, packet: Packet) {
         match packet {
             Packet::Prepare(shard) => {
-                // A shard with the write lock taken lets a second request wait; one that was overwritten refuses.
+                // A second request waits for a taken write lock; an overwritten shard refuses.
                 let one = self.shard(shard);
                 if one.held {
                     return;

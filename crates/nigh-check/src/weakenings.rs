@@ -1,4 +1,4 @@
-//! For each rule, a world in which it is missed.
+//! For each rule, a world that notices its absence.
 
 use nigh_protocol::Rule;
 
@@ -8,20 +8,20 @@ use crate::configuration::{Configuration, Faults, MutatedRules, Origin, Step, be
 /// How a mutation is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MutationSymptom {
-    /// By a broken promise.
+    /// A promise is broken.
     Promise,
-    /// By work that cannot be finished.
+    /// Work cannot be finished.
     Stuck,
 }
 
-/// A rule, and a world in which it is missed.
+/// A rule, and a world that notices its absence.
 #[derive(Clone, Debug)]
 pub struct Weakening {
     /// The rule.
     pub rule: Rule,
     /// What goes wrong without it.
     pub about: &'static str,
-    /// How it shows.
+    /// How the world notices that the rule is absent.
     pub shows: MutationSymptom,
     /// The world, with the rule left out.
     pub configuration: Configuration,

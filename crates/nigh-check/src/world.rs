@@ -12,7 +12,7 @@ use nigh_protocol::{
 };
 use nigh_terms::{Incarnation, Monotonic, Sequence, ShardId, Token, Version};
 
-use crate::configuration::{Configuration, FIRST_REIGN, Faults, MutatedRules, Origin};
+use crate::configuration::{Configuration, FIRST_EPOCH, Faults, MutatedRules, Origin};
 use crate::fingerprint::Part;
 use crate::ghost::{Ghost, OBJECTS_MAX, Object, Op, Promise, SeenMarks};
 use crate::network::{Network, Packet};
@@ -22,7 +22,7 @@ use crate::world_parts::{Cache, Invocation, LATER, Ledger, Life, Node, Phase, Se
 pub(crate) const FIRST: Op = Op::MAX;
 /// The most operations of one program. A write is named by its program and its index there.
 pub(crate) const STEPS_MAX: u8 = 8;
-/// Time stands still: events of the model end all waits.
+/// Time does not pass: events of the model end all waits.
 pub(crate) const NOW: Monotonic = Monotonic(0);
 pub(crate) const HOME_LIMITS: HomeLimits = HomeLimits {
     resend: Duration::ZERO,
@@ -32,7 +32,7 @@ pub(crate) const HOME_LIMITS: HomeLimits = HomeLimits {
     loads_max: 8,
     directory_max: 8,
 };
-/// One state.
+/// A state of a bounded world.
 #[derive(Clone, Debug, Hash)]
 pub struct World {
     pub(crate) nodes: Vec<Node>,
@@ -45,10 +45,10 @@ pub struct World {
     /// Incarnations that a home has declared dead and that may be alive.
     pub(crate) suspected: Vec<Member>,
     pub(crate) left: Faults,
-    /// Whether something was lost, so that outstanding requests may be repeated.
+    /// True if something was lost, so that unanswered requests may be repeated.
     pub(crate) disturbed: bool,
     pub(crate) ghost: Part<Ghost>,
-    /// The first promise that was broken on the way to this state.
+    /// The first promise that was broken on the path to this state; none if none was.
     pub broken: Option<Promise>,
 }
 
@@ -57,10 +57,10 @@ pub(crate) fn shard_of(config: &Configuration, object: Object) -> ShardId {
 }
 
 impl World {
-    /// The beginning: every object in the store, the copies that `config` names at their nodes.
+    /// The first state: every object is in the store, and the copies that `config` names are at their nodes.
     pub(crate) fn begin(config: &Configuration) -> Self {
         let homes = 0..u16::from(config.homes);
-        let first = FIRST_REIGN;
+        let first = FIRST_EPOCH;
         let seats = homes.clone().map(|shard| {
             let node = NodeNumber(u32::from(shard));
             let resident = config.residents.then_some(Member { node, incarnation: Incarnation(1) });
@@ -193,7 +193,7 @@ impl World {
             match output {
                 CacheOutput::Send(shard, request) => {
                     if !config.repeats() && matches!(request.body, ToHome::Applied { .. }) {
-                        // Without resends nothing depends on it, so it counts as lost.
+                        // Without resends nothing depends on the message, so it counts as lost.
                         continue;
                     }
                     let bytes = match request.body {
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// Sends what the scheduler and a node say to each other.
+    /// Sends a packet between the scheduler and a node.
     pub(crate) fn send_far(&mut self, config: &Configuration, packet: Packet) {
         if config.scheduler_is_far() {
             self.network.send(packet);
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// The packet at `at` arrives; with `zombie`, at that former home.
+    /// Delivers the packet at `at`; with `zombie`, to that former home.
     pub(crate) fn deliver(&mut self, config: &Configuration, at: usize, zombie: Option<u8>) {
         let packet = self.network.take(at);
         self.arrive(config, packet, zombie);
@@ -316,7 +316,7 @@ impl World {
     fn receive(&mut self, config: &Configuration, reply: Reply<Object>, bytes: Option<Op>) {
         let node = reply.to.node.0 as u8;
         let value = match &reply.body {
-            // The node has what it wrote.
+            // The node has the bytes that it wrote.
             FromHome::Written { request, .. } => self
                 .life(reply.to)
                 .and_then(|life| life.writers.iter().find(|(put, ..)| put == request).map(|(_, _, op)| *op)),

@@ -9,7 +9,7 @@ use crate::configuration::{Configuration, MutatedRules};
 use crate::fingerprint::Part;
 use crate::ghost::{Object, Op, SeenMarks};
 
-/// The time at which all waits at a gate are over.
+/// A time at which all waits at a gate are over.
 pub(crate) const LATER: Monotonic = Monotonic(1);
 
 const CACHE_LIMITS: CacheLimits = CacheLimits { resend: Duration::ZERO, requests_max: 8 };
@@ -69,26 +69,26 @@ pub(crate) struct StoredState {
 /// The phase of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
-    /// It was not called yet.
+    /// The program was not called yet.
     Unborn,
-    /// It may be dispatched.
+    /// The program may be dispatched.
     Idle,
-    /// It is on its way to a node, or waits there.
+    /// The program is on its way to this node, or waits there.
     Sent(Member),
-    /// It runs.
+    /// The program runs on this node.
     Running(Member),
-    /// It has ended at its node. Its end waits for its puts, or is on its way.
+    /// The program has ended on this node. Its end waits for its puts, or is on its way.
     Leaving(Member),
     /// A put from outside is written and waits for its acknowledgement.
     Unacknowledged,
-    /// It has ended.
+    /// The program has ended.
     Over,
 }
 
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Invocation {
     pub(crate) phase: Phase,
-    /// Its end was reported or declared.
+    /// True if its end was reported or declared.
     pub(crate) ended: bool,
     pub(crate) at: u8,
     pub(crate) waits: Option<RequestId>,

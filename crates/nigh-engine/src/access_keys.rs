@@ -25,11 +25,11 @@ pub enum Holder {
     Client(Namespace),
     /// A sandbox of one function.
     Sandbox {
-        /// The tenant.
+        /// The sandbox's namespace.
         namespace: Namespace,
-        /// Its function.
+        /// The sandbox's function.
         function: FunctionName,
-        /// The sandbox.
+        /// The id of the sandbox.
         sandbox: SandboxId,
     },
 }
@@ -65,7 +65,7 @@ impl Calls {
 pub struct CallGuard(Option<(CancellationToken, TaskTrackerToken)>);
 
 impl CallGuard {
-    /// Whether the invocation has ended; never for a client of the namespace.
+    /// True if the invocation has ended; never for a client of the namespace.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.as_ref().is_some_and(|(ended, _)| ended.is_cancelled())
@@ -89,10 +89,10 @@ struct Entry {
     calls: Calls,
 }
 
-/// The format of a key's document that this build writes.
+/// The format version of a key's document that this build writes.
 const FORMAT: u32 = 1;
 
-/// The first documents had no number.
+/// The format version of documents without a number: the first ones had none.
 const fn first() -> u32 {
     1
 }
@@ -207,11 +207,11 @@ impl AccessKeys {
             // The calls of the last invocation stay, because `settled` may wait for them.
             if invocation.is_some() { std::mem::take(&mut entry.calls) } else { entry.calls.clone() }
         };
-        // Not under the lock: it wakes those that wait.
+        // Outside the lock, because this wakes waiting tasks.
         earlier.end();
     }
 
-    /// Whether objects that the sandbox reads from now on are cached. By default they are.
+    /// Sets whether objects that the sandbox reads from now on are cached. By default they are.
     pub fn set_admission(&self, id: &AccessKeyId, admission: Admission) {
         if let Some(entry) = self.entries.write().get_mut(id) {
             entry.admission = admission;
@@ -242,7 +242,7 @@ impl AccessKeys {
         self.entries.read().get(id).map(|entry| entry.secret.clone())
     }
 
-    /// The keys of `namespace`'s clients, oldest name first.
+    /// The keys of `namespace`'s clients, by id.
     #[must_use]
     pub fn of_namespace(&self, namespace: &Namespace) -> Vec<AccessKeyId> {
         let entries = self.entries.read();
@@ -264,12 +264,13 @@ impl AccessKeys {
         principal(id, entries.get(id))
     }
 
-    /// As `principal`, for a call that may have an effect. The call counts as under way until the guard is dropped.
+    /// The principal of a request that is signed with `id` and may have an effect. The call counts as in progress until
+    /// the guard is dropped.
     ///
     /// # Errors
-    /// As `principal`.
+    /// The same as for `principal`.
     pub fn enter(&self, id: &AccessKeyId) -> Result<(Principal, CallGuard), AccessDenied> {
-        // Under the lock, so that whoever sets the invocation sees the call or the call sees the change.
+        // Under the lock: either `set_invocation` sees the call, or the call sees the new invocation.
         let entries = self.entries.read();
         let entry = entries.get(id);
         let who = principal(id, entry)?;
@@ -297,7 +298,7 @@ fn decode(id: &str, document: &[u8]) -> Result<Option<StoredKey>, RegistryError>
     match serde_json::from_slice(document) {
         Ok(stored) => Ok(Some(stored)),
         Err(error) => {
-            // Not the document: it may hold the secret.
+            // The log must not have the document, because that may have the secret.
             tracing::warn!(
                 id,
                 line = error.line(),
@@ -392,7 +393,7 @@ mod tests {
         drop(call);
         settled.await;
 
-        // The next invocation's calls are its own.
+        // The next invocation has calls of its own.
         keys.set_invocation(&id, Some(InvocationId::now()));
         let (_, next) = keys.enter(&id).unwrap();
         assert!(!next.is_cancelled());

@@ -1,5 +1,5 @@
-//! The bytes of a write in a ledger's record: its version, its names, its pieces, and the writer's own data. All engines
-//! share this encoding, each within a format of its own. Pure.
+//! The encoding of a write in a ledger's record: its version, its names, its pieces, and the writer's own data. All
+//! engines share it, each within a format of its own. Pure.
 
 use bytes::Bytes;
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Version};
@@ -11,7 +11,7 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// How a commit names a piece.
+/// A piece, as a commit names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PieceRef {
     pub(crate) id: PieceId,
@@ -28,7 +28,7 @@ pub(crate) struct Commit {
     pub(crate) pieces: Vec<PieceRef>,
 }
 
-/// How a record's head calls a change.
+/// The code of a change in a record's head.
 pub(crate) const fn change_code(change: &Change) -> u8 {
     match change {
         Change::Put { .. } => 1,
@@ -73,7 +73,8 @@ pub(crate) fn encode_commit(out: &mut Vec<u8>, commit: &Commit) {
     out.extend_from_slice(record.change.about());
 }
 
-/// The commit that `own` begins with, of a change that the head calls `change`; none if it names more than `pieces_max`.
+/// Decodes the commit at the beginning of `own`; the head has the code `change`. None if it is damaged, or names more
+/// than `pieces_max` pieces.
 pub(crate) fn decode_commit(own: &[u8], change: u8, pieces_max: usize) -> Option<Commit> {
     let fixed = own.get(..48)?;
     let version = version_at(fixed, 0);

@@ -6,9 +6,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{RegistryError, StateFile};
 
-/// Jobs that may wait for the writer.
+/// The most jobs that wait for the writer.
 const QUEUE: usize = 1024;
-/// Jobs in one transaction.
+/// The most jobs in one transaction.
 const COMMIT_MAX: usize = 256;
 
 type Commit<C> = fn(&StateFile, &mut dyn Iterator<Item = &C>) -> Result<(), RegistryError>;
@@ -34,7 +34,7 @@ impl<C> Clone for GroupWriter<C> {
 pub struct PendingCommit(oneshot::Receiver<Result<(), String>>);
 
 impl PendingCommit {
-    /// Changes that the holder of the sender writes.
+    /// Changes whose outcome the holder of the sender reports.
     #[cfg(feature = "cluster")]
     pub(crate) fn promised() -> (oneshot::Sender<Result<(), String>>, Self) {
         let (done, written) = oneshot::channel();

@@ -27,14 +27,14 @@ pub type HistoryId = [u8; 16];
 pub enum HistoryChange {
     /// Sets a history's head, and creates the history if there is none.
     SetHead {
-        /// The history.
+        /// The id of the history.
         id: HistoryId,
         /// The head.
         head: Bytes,
     },
     /// Adds an event, or replaces the event at its place.
     Add {
-        /// The history.
+        /// The id of the history.
         id: HistoryId,
         /// The place of the event.
         place: u64,
@@ -43,7 +43,7 @@ pub enum HistoryChange {
     },
     /// Removes a history, if there is one, with all its events.
     Remove {
-        /// The history.
+        /// The id of the history.
         id: HistoryId,
     },
 }
@@ -80,7 +80,7 @@ pub trait Histories: Send + Sync {
     async fn lost(&self);
 }
 
-/// Changes of one call that are always written together.
+/// The most changes of one call that are always written together.
 pub const TOGETHER_MAX: usize = 16;
 
 /// Histories that the processes of a cluster share.
@@ -97,7 +97,7 @@ pub trait SharedHistories: Send + Sync {
 /// A stored head or event of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredHistory {
-    /// The history.
+    /// The id of the history.
     pub id: HistoryId,
     /// The event's place; none for a head.
     pub place: Option<u64>,

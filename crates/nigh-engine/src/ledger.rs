@@ -13,51 +13,51 @@ use bytes::Bytes;
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Version};
 use thiserror::Error;
 
-/// The longest body within its record, bytes; a longer one is staged in pieces.
+/// The most bytes of a body within its record; a longer one is staged in pieces.
 pub const INLINE_MAX_BYTES: usize = 64 << 10;
-/// The longest piece of a body, bytes.
+/// The most bytes of a piece of a body.
 pub const PIECE_MAX_BYTES: usize = 1 << 20;
 /// The most pieces that one record names.
 pub const PIECES_MAX: usize = 4096;
-/// The longest `about` of a change, bytes.
+/// The most bytes of the `about` of a change.
 pub const ABOUT_MAX_BYTES: usize = 64 << 10;
 
-/// The identifier of a write request: the same id on the same object is the same write, also from another sender.
+/// The identifier of a write request: the same id on the same object is the same write, even from another sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u128);
 
 /// What a write does to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It gets new bytes, the record's body.
+    /// The object gets new bytes: the record's body.
     Put {
-        /// The writer's own data on the object.
+        /// The writer's own data about the object.
         about: Bytes,
     },
-    /// It is deleted.
+    /// The object is deleted.
     Delete {
-        /// As above.
+        /// The writer's own data about the deletion.
         about: Bytes,
     },
-    /// Its bytes stay, and the data on it changes.
+    /// The object's bytes stay, and the data about it changes.
     Amend {
-        /// As above.
+        /// The writer's own data about the object.
         about: Bytes,
     },
-    /// A fence, of no object: a member of the cluster writes no more.
+    /// A fence, which is no object's: a member of the cluster writes no more.
     Fence {
-        /// As above.
+        /// The writer's own data about the fence.
         about: Bytes,
     },
     /// A part of a transaction over several objects; the record's body is what the transaction writes.
     Transaction {
-        /// As above.
+        /// The writer's own data about the transaction.
         about: Bytes,
     },
 }
 
 impl Change {
-    /// The writer's own encoding.
+    /// The writer's own data about the change.
     #[must_use]
     pub const fn about(&self) -> &Bytes {
         match self {
@@ -73,13 +73,13 @@ impl Change {
 /// One write, as the ledger orders it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The request that asks for it.
+    /// The request of the writer.
     pub request: RequestId,
-    /// The tenant.
+    /// The object's namespace.
     pub namespace: Namespace,
-    /// The bucket.
+    /// The object's bucket.
     pub bucket: BucketName,
-    /// The key.
+    /// The object's key.
     pub key: ObjectKey,
     /// The change.
     pub change: Change,
@@ -110,19 +110,19 @@ impl StagedPiece {
         Self { piece, bytes, crc, room: Some(room) }
     }
 
-    /// Its name.
+    /// The piece's id.
     #[must_use]
     pub const fn piece(&self) -> PieceId {
         self.piece
     }
 
-    /// Its length, bytes.
+    /// The piece's length in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u32 {
         self.bytes
     }
 
-    /// Its CRC-32C.
+    /// The piece's CRC-32C.
     #[must_use]
     pub const fn crc(&self) -> u32 {
         self.crc
@@ -160,21 +160,21 @@ pub enum Body {
 /// The outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendResult {
-    /// Its version.
+    /// The version of the write.
     pub version: Version,
     /// True if the request was carried out before: this is its first outcome, and nothing was written now.
     pub repeated: bool,
 }
 
-/// Why a ledger does not do what was asked.
+/// Why a ledger refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LedgerError {
     /// Another home has taken the shard.
     #[error("shard {shard} is fenced: epoch {held} was replaced; the request must go to the new home")]
     Fenced {
-        /// The shard.
+        /// The id of the shard.
         shard: ShardId,
-        /// The epoch this home held.
+        /// The epoch of this home.
         held: Epoch,
     },
     /// The ledger or its disk has no room until the store has more of its writes.
@@ -183,41 +183,41 @@ pub enum LedgerError {
     /// The servers of the ledger did not answer; nothing was written.
     #[error("the ledger cannot be reached ({0}); write again later")]
     Unavailable(String),
-    /// A version was assigned to the write, but the write is not in the ledger.
+    /// The write got a version, but is not in the ledger.
     #[error("the ledger did not take the write ({0}); write again later")]
     NotKept(String),
     /// A part of the record is too long.
     #[error("{what} of {bytes} bytes is too long for the ledger (limit {limit}); write it through to the store")]
     TooLarge {
-        /// The part.
+        /// The name of the part.
         what: &'static str,
-        /// Its length.
+        /// The part's length in bytes.
         bytes: u64,
-        /// The limit.
+        /// The most bytes allowed.
         limit: u64,
     },
     /// The ledger has no such piece without a record.
     #[error("piece {0} was not staged in this ledger, or a record names it already")]
     UnknownPiece(u64),
-    /// The ledger has no record of that version, or has it no more.
+    /// The ledger has no record of that version, or no longer has it.
     #[error("the ledger has no record of version {0}")]
     Unknown(Version),
-    /// The medium does not have what was written.
+    /// The record on the disk differs from what was written.
     #[error(
         "the ledger's record of version {version} is damaged in {file} at {offset}; `nigh journal verify` lists all"
     )]
     Damaged {
-        /// The record.
+        /// The version of the record.
         version: Version,
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// Where the record or its piece begins.
+        /// The offset of the record, or of its piece, in the file.
         offset: u64,
     },
-    /// A write or a sync failed: the content of the medium is unknown until it is read again.
+    /// A write or a sync failed: the content of the disk is unknown until it is read again.
     #[error("the ledger accepts no more writes after a failure: {0}; restart the node")]
     Failed(String),
-    /// The ledger orders writes and stores none.
+    /// The ledger orders writes and stores no bytes.
     #[error("this ledger stores nothing; the store makes each write durable")]
     KeepsNothing,
 }
@@ -229,7 +229,7 @@ pub(crate) fn at_most(what: &'static str, bytes: usize, limit: usize) -> Result<
 }
 
 impl LedgerError {
-    /// Whether an append that failed with this error may have used up a version.
+    /// True if an append that failed with this error may have used up a version.
     #[must_use]
     pub const fn may_have_taken_a_version(&self) -> bool {
         matches!(self, Self::Failed(_) | Self::Fenced { .. } | Self::NotKept(_))
@@ -238,9 +238,9 @@ impl LedgerError {
 
 /// The order of writes.
 ///
-/// Versions are dense: under one epoch `place` and `append` assign the sequences 1, 2, 3, ..., for each shard, or for all
-/// shards together if they share the epoch. A sequence that `append` assigned and did not return is lost, after an error
-/// that [`may_have_taken_a_version`](LedgerError::may_have_taken_a_version) or when its future is dropped.
+/// Versions are dense: under one epoch `place` and `append` assign the sequences 1, 2, 3, ..., for each shard, or for
+/// all shards together if they share the epoch. A sequence that `append` assigned and did not return is lost, after an
+/// error with [`may_have_taken_a_version`](LedgerError::may_have_taken_a_version) or when its future is dropped.
 #[async_trait]
 pub trait Ledger: Send + Sync {
     /// The epoch under which this home appends to `shard`.
@@ -252,8 +252,9 @@ pub trait Ledger: Send + Sync {
     /// [`LedgerError::Failed`] once a write or a sync has failed.
     fn check(&self, shard: ShardId) -> Result<(), LedgerError>;
 
-    /// Assigns a version to a write that the store itself makes durable; stores nothing. If the object has older records,
-    /// call `stored` for them and await [`settle`](Self::settle) before acknowledging the write: else a restart would push
+    /// Assigns a version to a write that the store itself makes durable; stores nothing. If the object has older
+    /// records, call `stored` for them and await [`settle`](Self::settle) before acknowledging the write; otherwise a
+    /// restart would push them over it. This does not check that the home still has the shard; `settle` does.
     /// them over it. This does not check that the home still has the shard; `settle` does.
     fn place(&self, shard: ShardId) -> Version;
 
@@ -271,9 +272,9 @@ pub trait Ledger: Send + Sync {
     /// outcome is unknown: the next start, or home, may find the record.
     async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<AppendResult, LedgerError>;
 
-    /// Tells that the store has `version`, or a newer one of its object: its record, and those of older versions of the
-    /// object, may be trimmed. This becomes durable later: after a crash, recovery may return such records again, but never
-    /// an older one of an object without the newer.
+    /// Tells the ledger that the store has `version`, or a newer one of its object: its record, and those of older
+    /// versions of the object, may be trimmed. This becomes durable later: after a crash, recovery may return such
+    /// records again, but never an older one of an object without the newer.
     ///
     /// # Errors
     /// If the ledger accepts no writes.
@@ -302,9 +303,9 @@ pub trait Ledger: Send + Sync {
     async fn read(&self, shard: ShardId, version: Version, offset: u64) -> Result<Bytes, LedgerError>;
 }
 
-/// Orders writes and stores none: each is in the store before it is acknowledged.
+/// Orders writes and stores none: each write is in the store before it is acknowledged.
 ///
-/// The epoch must be higher than in any earlier life; the node's incarnation is.
+/// The epoch must be higher than in any earlier incarnation; the node's incarnation number is.
 #[derive(Debug)]
 pub struct WriteThrough {
     epoch: Epoch,

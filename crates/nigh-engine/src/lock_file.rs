@@ -1,5 +1,5 @@
-//! A lock file: the process that has locked it uses the files beside it alone. The kernel releases the lock when the process
-//! ends.
+//! A lock file: only the process that has locked it uses the files beside it. The kernel releases the lock when the
+//! process ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -20,10 +20,10 @@ impl LockFile {
         locked(file.try_lock(), file)
     }
 
-    /// Whether a process has locked the file at `path`.
+    /// True if a process has locked the file at `path`.
     ///
     /// # Errors
-    /// As of `take`.
+    /// The same as for `take`.
     pub fn is_taken(path: &Path) -> io::Result<bool> {
         let file = match File::open(path) {
             Ok(file) => file,

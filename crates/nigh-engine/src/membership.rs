@@ -18,7 +18,7 @@ pub type Members = Vec<(NodeId, Incarnation)>;
 pub trait Membership: Send + Sync {
     /// This node.
     fn node(&self) -> &NodeId;
-    /// Its incarnation.
+    /// This node's incarnation.
     fn incarnation(&self) -> Incarnation;
     /// All members, as far as is known; this node is one of them, unless its membership has ended.
     async fn alive(&self) -> Result<Members, RegistryError>;
@@ -26,7 +26,7 @@ pub trait Membership: Send + Sync {
     fn watch(&self) -> watch::Receiver<Members>;
 }
 
-/// One machine alone.
+/// The membership of a node that is alone.
 #[derive(Debug)]
 pub struct LocalMembership {
     node: NodeId,

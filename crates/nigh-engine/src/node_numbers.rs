@@ -14,9 +14,9 @@ pub const NODE_NUMBERS_TABLE: &str = "node-numbers";
 /// The table of the counter, and its only key.
 const COUNTER_TABLE: &str = "node-numbers-next";
 const COUNTER: &str = "next";
-/// The format that this build writes.
+/// The format version that this build writes.
 const FORMAT: u32 = 1;
-/// Attempts to draw a number while other nodes draw.
+/// The most attempts to draw a number while other nodes draw.
 const DRAWS_MAX: usize = 64;
 
 #[derive(Serialize, Deserialize)]
@@ -46,10 +46,10 @@ pub async fn node_number(registry: &dyn Registry, node: &NodeId) -> Result<NodeN
     }
 }
 
-/// The number of `node`, if it ever had one.
+/// The number of `node`. None if the node never had one.
 ///
 /// # Errors
-/// As `node_number`.
+/// The same as for `node_number`.
 #[boxed]
 pub async fn known_number(registry: &dyn Registry, node: &NodeId) -> Result<Option<NodeNumber>, RegistryError> {
     let found = registry.get(NODE_NUMBERS_TABLE, &node.0).await?;
@@ -111,7 +111,7 @@ mod tests {
         for (number, name) in given {
             assert_eq!(node_number(&*registry, &name).await.unwrap(), number);
         }
-        // Removed by hand, the name gets another: its old number may still stand in messages.
+        // If the name's entry is removed by hand, the name gets another number: messages may still have the old one.
         let found = registry.get(NODE_NUMBERS_TABLE, "n0").await.unwrap().unwrap();
         registry.delete(NODE_NUMBERS_TABLE, "n0", found.revision).await.unwrap();
         assert!(!numbers.contains(&node_number(&*registry, &NodeId("n0".to_owned())).await.unwrap()));

@@ -21,7 +21,7 @@ pub type OutboxId = [u8; 16];
 pub enum OutboxChange {
     /// Adds or replaces a row.
     Put {
-        /// The row.
+        /// The id of the row.
         id: OutboxId,
         /// The head.
         head: Vec<u8>,
@@ -30,14 +30,14 @@ pub enum OutboxChange {
     },
     /// Replaces a row's head; its body stays.
     SetHead {
-        /// The row.
+        /// The id of the row.
         id: OutboxId,
         /// The new head.
         head: Vec<u8>,
     },
     /// Removes a row, if there is one.
     Remove {
-        /// The row.
+        /// The id of the row.
         id: OutboxId,
     },
 }
@@ -45,7 +45,7 @@ pub enum OutboxChange {
 /// A row of a copy of the outbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPromise {
-    /// The row.
+    /// The id of the row.
     pub id: OutboxId,
     /// The head.
     pub head: Vec<u8>,
@@ -185,7 +185,7 @@ mod tests {
             let later = OutboxChange::SetHead { id: [2; 16], head: b"later".to_vec() };
             outbox.apply(vec![later, OutboxChange::Remove { id: [1; 16] }]).await.unwrap();
         }
-        // The writer holds the file until it has seen that nobody is left.
+        // The writer has the file open until it notices that no handle is left.
         let mut tries = 0;
         let state = loop {
             match StateFile::open(&path) {

@@ -6,16 +6,16 @@ use std::fmt;
 use nigh_terms::{Incarnation, NodeId, NodeNumber};
 use serde::{Deserialize, Serialize};
 
-/// The format of a presence that this build writes.
+/// The format version of a presence that this build writes.
 const FORMAT: u32 = 1;
 
 /// The roles of a node in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeRole {
-    /// Runs sandboxes.
+    /// The node runs sandboxes.
     Run,
-    /// Is home of shards, and keeps objects in memory for others.
+    /// Is the home of shards, and caches objects for others.
     Memory,
     /// Takes invocations and places them.
     Controller,
@@ -35,11 +35,11 @@ impl fmt::Display for NodeRole {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
     format: u32,
-    /// Its number.
+    /// The node's number.
     pub number: NodeNumber,
     /// The address at which other nodes call it, `host:port`.
     pub address: String,
-    /// Its roles.
+    /// The node's roles.
     pub roles: BTreeSet<NodeRole>,
 }
 
@@ -70,16 +70,16 @@ impl Presence {
 /// A member with its presence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresentMember {
-    /// Its name.
+    /// The node's name.
     pub node: NodeId,
-    /// Its incarnation.
+    /// The node's incarnation.
     pub incarnation: Incarnation,
-    /// Its presence.
+    /// The node's presence.
     pub presence: Presence,
 }
 
 impl PresentMember {
-    /// Whether it has this role.
+    /// True if the member has this role.
     #[must_use]
     pub fn has(&self, role: NodeRole) -> bool {
         self.presence.roles.contains(&role)

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::state_tables::{RowsById, read_table, storage};
 use crate::{RegistryError, StateFile};
 
-/// Records that may wait for the writer.
+/// The most records that wait for the writer.
 const QUEUE: usize = 16_384;
 /// How long the writer waits for more records before it commits.
 const BATCH_WAIT: Duration = Duration::from_millis(50);
@@ -26,7 +26,7 @@ const RECORDS: &str = "records";
 /// How much the log keeps. The oldest records are removed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// The most records that are kept.
+    /// The most records in the log.
     pub records_max: u64,
 }
 
@@ -53,7 +53,7 @@ impl RecordLog {
         Self::open_named(state, RECORDS, retention)
     }
 
-    /// As `open`, in the table `name`, which holds nothing else.
+    /// Opens a log in the table `name`, which holds nothing else. Otherwise the same as `open`.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -102,7 +102,7 @@ impl RecordLog {
         .await
     }
 
-    /// What `keep` takes of the records older than `before`, newest first, up to `limit`.
+    /// Up to `limit` results of `keep` on the records older than `before`, newest first.
     ///
     /// # Errors
     /// If the file cannot be read.

@@ -1,6 +1,6 @@
 //! The registry: small documents by table and key, with compare-and-set.
 //!
-//! It has functions, namespaces, keys and models. On one machine they are in the state file.
+//! The registry holds functions, namespaces, keys and models. On one machine they are in the state file.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +21,14 @@ pub struct Revision(pub u64);
 pub struct RegistryDocument {
     /// The document.
     pub value: Vec<u8>,
-    /// Its revision.
+    /// The document's revision.
     pub revision: Revision,
 }
 
 /// A write of a document, or its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryChange {
-    /// Its key.
+    /// The document's key.
     pub key: String,
     /// The document; none if it was deleted.
     pub now: Option<RegistryDocument>,
@@ -40,9 +40,9 @@ pub enum RegistryError {
     /// Another writer was first.
     #[error("{table}/{key} was changed meanwhile (it is at revision {found:?}); read it again")]
     Conflict {
-        /// The table.
+        /// The name of the table.
         table: String,
-        /// The key.
+        /// The key of the document.
         key: String,
         /// The present revision.
         found: Option<Revision>,
@@ -71,8 +71,8 @@ pub trait Registry: Send + Sync {
     ) -> Result<Revision, RegistryError>;
     /// Removes the document if it is at `expected`, else `Conflict`.
     async fn delete(&self, table: &str, key: &str, expected: Revision) -> Result<(), RegistryError>;
-    /// Writes or removes all these documents or none, at whatever revision they are. For documents with a single writer, who
-    /// can make them again: many cost as much as one.
+    /// Writes or removes all these documents or none, at whatever revision they are. For documents of a single writer
+    /// that can write them again: many cost as much as one.
     async fn apply(&self, table: &str, changes: Vec<(String, Option<Vec<u8>>)>) -> Result<(), RegistryError>;
     /// The documents of `table` as they are now, then each change. Quick successive writes may be one change, and changes
     /// may be repeated. Ends when the receiver is dropped.
@@ -164,7 +164,7 @@ fn apply_all(state: &StateFile, table: &str, changes: &[(String, Option<Vec<u8>>
     write.commit().map_err(storage)
 }
 
-/// What `read` makes of the documents whose key begins with `prefix`, in the order of their keys.
+/// The results of `read` on the documents whose key begins with `prefix`, in the order of their keys.
 fn listed<T>(
     state: &StateFile,
     table: &str,

@@ -14,9 +14,9 @@ use crate::{LocalRegistry, RegistryDocument, RegistryError, StoredHistory, Store
 /// A document with its table and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDocument {
-    /// The table.
+    /// The name of the table.
     pub table: String,
-    /// The key.
+    /// The key of the document.
     pub key: String,
     /// The document and its revision.
     pub revised: RegistryDocument,
@@ -85,7 +85,7 @@ impl RegistrySnapshot {
     /// All rows of the outbox, oldest first.
     ///
     /// # Errors
-    /// As `documents`.
+    /// The same as for `documents`.
     pub fn promises(&self) -> Result<impl Iterator<Item = Result<StoredPromise, RegistryError>> + '_, RegistryError> {
         Ok(self.promises.as_ref().map(Promises::rows).transpose()?.into_iter().flatten())
     }
@@ -93,7 +93,7 @@ impl RegistrySnapshot {
     /// All heads of histories, then all their events, oldest first.
     ///
     /// # Errors
-    /// As `documents`.
+    /// The same as for `documents`.
     pub fn histories(&self) -> Result<impl Iterator<Item = Result<StoredHistory, RegistryError>> + '_, RegistryError> {
         Ok(self.histories.as_ref().map(HistoryRows::rows).transpose()?.into_iter().flatten())
     }

@@ -17,7 +17,7 @@ pub(crate) const REQUESTS_MAX: usize = 1 << 17;
 /// A request on an object: the id, and the object's hash.
 pub(crate) type RequestKey = (RequestId, u64);
 
-/// The table.
+/// The remembered requests with their results.
 #[derive(Default)]
 pub(crate) struct Requests {
     hasher: RandomState,

@@ -18,13 +18,13 @@ use redb::{
 use thiserror::Error;
 use tokio::sync::watch;
 
-/// The format that this build writes.
+/// The format version that this build writes.
 const FORMAT: u64 = 2;
-/// The first format: a file without a number has it, or is new.
+/// The first format version: a file without a number has it, or is new.
 const FIRST: u64 = 1;
-/// `format`: the number.
+/// Key `format`: the format version.
 const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
-/// `nigh`: the version that opened it last. Since format 2.
+/// Key `nigh`: the version of Nigh that opened the file last. Since format version 2.
 const WRITTEN_BY: TableDefinition<'static, &str, &str> = TableDefinition::new("written-by");
 /// The bytes that the disk must accept before a file is opened again after a failure.
 const PROBE_BYTES: usize = 1 << 20;
@@ -39,24 +39,24 @@ type Migration = fn(&WriteTransaction) -> Result<(), redb::Error>;
 /// Why the state file cannot be used.
 #[derive(Debug, Error)]
 pub enum StateError {
-    /// redb's own reason.
+    /// redb reported an error.
     #[error("state file {path}: {source}")]
     Database {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What redb said.
+        /// redb's error.
         #[source]
         source: Box<redb::Error>,
     },
-    /// Written by a newer Nigh.
+    /// The file was written by a newer Nigh.
     #[error(
         "state file {path} has format {found} and was written by nigh {nigh}; this build ({NIGH}) reads up to {FORMAT}: \
          start that nigh or a newer one, or restore a backup of before"
     )]
     Newer {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its format.
+        /// The file's format version.
         found: u64,
         /// The version of Nigh that wrote it.
         nigh: String,
@@ -67,7 +67,7 @@ pub enum StateError {
 #[derive(Clone, Debug)]
 pub struct StateFile {
     path: Arc<Path>,
-    /// None if it could not be opened again.
+    /// None after a failure, until the file is opened again.
     database: Arc<Mutex<Option<Arc<Database>>>>,
     /// Counts the writes of the registry, for watchers.
     writes: watch::Sender<u64>,
@@ -122,7 +122,7 @@ impl StateFile {
         {
             return Ok(Arc::clone(current));
         }
-        // Until then the old one stays open for reads.
+        // Until the disk accepts bytes, the old handle stays open for reads.
         takes_bytes(&self.path)?;
         *current = None;
         // The last handle releases its lock; if another thread has that handle, the next writer opens the file.
@@ -189,7 +189,7 @@ fn prepare(write: &WriteTransaction, from: u64) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// Format 2 names the version of Nigh that wrote the file.
+/// Format version 2 names the version of Nigh that wrote the file.
 fn v1_to_v2(write: &WriteTransaction) -> Result<(), redb::Error> {
     let mut written_by = write.open_table(WRITTEN_BY)?;
     if written_by.get("nigh")?.is_none() {
@@ -210,7 +210,8 @@ mod tests {
         state.database.lock().clone().unwrap()
     }
 
-    /// As the first builds wrote it: one number, the registry's table, a document with its revision before it.
+    /// A file of format version 1, as the first builds wrote it: one number, the registry's table, a document with its
+    /// revision before it.
     fn v1(path: &Path) {
         let database = Database::create(path).unwrap();
         let write = database.begin_write().unwrap();
@@ -283,7 +284,8 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), vec![7; 10_000]);
     }
 
-    /// A file system of 4 MiB in a mount namespace, as others see it, and who keeps it. None where this user can mount none.
+    /// A file system of 4 MiB in a mount namespace: its path as other processes see it, and the process that keeps it.
+    /// None if this user cannot mount.
     fn small_disk() -> Option<(PathBuf, Child)> {
         let script = "mount -t tmpfs -o size=4m tmpfs /mnt && echo mounted && exec sleep infinity";
         let mut keeper = Command::new("unshare");
@@ -320,7 +322,7 @@ mod tests {
             .status();
         assert!(resized.unwrap().success());
         same.put("table", "small", vec![1], None).await.unwrap();
-        // As if it could not have been opened: who comes next does it, also to read.
+        // As if the file could not be opened again: the next caller opens it, even to read.
         *state.database.lock() = None;
         assert_eq!(same.get("table", &name(0)).await.unwrap().unwrap().value, vec![7; 100_000]);
         registry.put("table", &name(kept), vec![8; 100_000], None).await.unwrap();

@@ -37,7 +37,7 @@ use crate::sandboxes::admission::{AdmittedRun, Sandboxes};
 use crate::sandboxes::cold_start::Init;
 use crate::sandboxes::failed_start::FailedStart;
 use crate::sandboxes::maker::SandboxMaker;
-pub use crate::sandboxes::prewarmer::RuntimeStems;
+pub use crate::sandboxes::prewarmer::RuntimePrewarmed;
 use crate::sandboxes::prewarmer::{Prewarmer, PrewarmerParts};
 
 /// Sandboxes that may end under one invocation before they took its input.
@@ -96,7 +96,7 @@ impl Invoker {
     #[must_use]
     pub fn new(parts: InvokerParts, settings: InvokerSettings) -> Self {
         let InvokerParts { functions, engine, data_door, keys, gate, accountant, clock, memory, .. } = parts;
-        let prewarm = settings.prewarm.clone().filter(|_| engine.makes_stems().is_ok());
+        let prewarm = settings.prewarm.clone().filter(|_| engine.makes_prewarmed().is_ok());
         let sandboxes = Arc::new(Sandboxes::new(
             SandboxPool::new(settings.limits, settings.keep_alive),
             Arc::clone(&clock),
@@ -155,7 +155,7 @@ impl Invoker {
 
     /// The pre-warmed sandboxes by runtime; none where sandboxes are not pre-warmed.
     #[must_use]
-    pub fn stems(&self) -> Vec<RuntimeStems> {
+    pub fn stems(&self) -> Vec<RuntimePrewarmed> {
         self.inner.prewarmer.as_ref().map(|prewarmer| prewarmer.stems()).unwrap_or_default()
     }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use nigh_schedule::memory::budget::{BudgetLimits, MemoryBudget};
 use nigh_schedule::memory::growth::HEADROOM;
-use nigh_schedule::prewarm::STEM_MEMORY;
+use nigh_schedule::prewarm::PREWARMED_MEMORY;
 use nigh_terms::{ByteSize, Clock, SandboxId};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ use self::threads::{start_keeper, start_watch};
 use crate::invocation::InvokeError;
 
 /// What a new sandbox has until its first invocation begins: what the least of functions books, and a headroom.
-const FIRST_GRANT: ByteSize = ByteSize(STEM_MEMORY.bytes() + HEADROOM.bytes());
+const FIRST_GRANT: ByteSize = ByteSize(PREWARMED_MEMORY.bytes() + HEADROOM.bytes());
 /// How long a new sandbox may wait for its first grant.
 const FIRST_GRANT_WAIT: Duration = Duration::from_secs(5);
 /// Idle sandboxes that may wait to be ended.
@@ -146,15 +146,15 @@ impl NodeMemory {
     }
 
     /// Memory for a pre-warmed sandbox, if it is free.
-    pub(crate) fn hold_stem(&self) -> Option<StemShare> {
+    pub(crate) fn hold_prewarmed(&self) -> Option<PrewarmedShare> {
         if let Some(inner) = &self.0 {
-            let fits = inner.budget.lock().hold_stem(STEM_MEMORY);
+            let fits = inner.budget.lock().hold_prewarmed(PREWARMED_MEMORY);
             inner.keeper.ring();
             if !fits {
                 return None;
             }
         }
-        Some(StemShare(self.clone()))
+        Some(PrewarmedShare(self.clone()))
     }
 
     /// The idle sandboxes that are to be ended so that others can grow, for the first caller.
@@ -178,12 +178,12 @@ impl NodeMemory {
 }
 
 /// The memory of a pre-warmed sandbox, until this is dropped.
-pub(crate) struct StemShare(NodeMemory);
+pub(crate) struct PrewarmedShare(NodeMemory);
 
-impl Drop for StemShare {
+impl Drop for PrewarmedShare {
     fn drop(&mut self) {
         if let NodeMemory(Some(inner)) = &self.0 {
-            inner.budget.lock().free_stem(STEM_MEMORY);
+            inner.budget.lock().free_prewarmed(PREWARMED_MEMORY);
             inner.keeper.ring();
         }
     }

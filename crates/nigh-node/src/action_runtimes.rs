@@ -1,5 +1,5 @@
-//! Runtimes of OpenWhisk's actions: the launchers, written into a folder that sandboxes see, and this machine's Node.js,
-//! which is probed at the start.
+//! The runtimes of OpenWhisk's actions: the launchers, written into a folder that sandboxes see, and this machine's
+//! Node.js, which is probed at the start.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

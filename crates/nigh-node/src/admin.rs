@@ -1,4 +1,5 @@
-//! The admin API: what a node is, has done, and why. It listens on a Unix socket, for this user and root only.
+//! The admin API: the node's status, history and explanations. It listens on a Unix socket, for this user and root
+//! only.
 //!
 //! | request | answer |
 //! |---|---|
@@ -65,20 +66,20 @@ use crate::status::{DrainStatus, Status};
 
 pub use self::activations::LogEntry;
 
-/// Records of one answer at most.
+/// The most records of one answer.
 const RECORDS_MAX: usize = 1000;
-/// How long a backup of objects waits until the store has what was written before.
+/// How long a backup of objects waits until the store has all earlier writes.
 const FLUSH_BEFORE_BACKUP: Duration = Duration::from_secs(120);
-/// Bytes of an imported training set at most.
+/// The most bytes of an imported training set.
 const ROWS_BYTES_MAX: usize = 16 << 20;
 
 /// What the admin API needs of a node.
 pub(crate) trait AdminSource: Send + Sync + 'static {
-    /// The node as it is now.
+    /// The node's status now.
     fn status(&self) -> Status;
-    /// The last-level cache as it is now.
+    /// The status of the last-level cache now.
     fn llc(&self) -> LlcStatus;
-    /// Profiles a function; `tell` gets a report after each run.
+    /// Profiles a function. `tell` gets a report after each run.
     fn profile(
         &self,
         request: ProfileRequest,
@@ -100,9 +101,9 @@ pub(crate) trait AdminSource: Send + Sync + 'static {
     fn backup(&self) -> (&BackupSource, Timestamp);
     /// The object memory.
     fn memory(&self) -> &ObjectMemory;
-    /// Records features of objects; none where headers are not read.
+    /// Records features of objects; none if headers are not read.
     fn features(&self) -> Option<&FeatureRecorder>;
-    /// Starts to drain; gives what the node waits for.
+    /// Begins to drain. Returns what the node waits for.
     fn shut_down(&self) -> DrainStatus;
     /// Cancelled when the node has drained and this API must end.
     fn stop(&self) -> &CancellationToken;
@@ -187,7 +188,7 @@ async fn shutdown<N: AdminSource>(State(node): State<Arc<N>>) -> Result<Response
     Ok((StatusCode::ACCEPTED, json(&node.shut_down())?).into_response())
 }
 
-/// Streams the backup while it is made: a failure after the first bytes breaks off the answer.
+/// Streams the backup while it is made. A failure after the first bytes breaks off the answer.
 async fn backup<N: AdminSource>(State(node): State<Arc<N>>, Query(scope): Query<BackupScope>) -> Response {
     let (source, now) = node.backup();
     if let Err(error) = source.check(scope) {

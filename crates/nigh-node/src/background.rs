@@ -11,13 +11,13 @@ use crate::llc::Llc;
 use crate::profiling::FunctionProfiler;
 use crate::telemetry::Telemetry;
 
-/// How often histograms are folded.
+/// How often histograms are folded, which frees their single values.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// The window of load after which the classes of service may change.
 const FOLLOW_LOAD_EVERY: Duration = Duration::from_secs(10);
 /// The least time between two fits of the classes of service to the running invocations.
 const FIT_CLASSES_EVERY: Duration = Duration::from_millis(20);
-/// The pause after a fit, in times of the fit's own length: fits take at most a twentieth of one core.
+/// The pause after a fit, as a multiple of the fit's duration: fits take at most a twentieth of one core.
 const FIT_CLASSES_REST: u32 = 19;
 /// How often functions' use of the last-level cache is read.
 const SAMPLE_USE_EVERY: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ fn every(period: Duration) -> Interval {
     ticks
 }
 
-/// Runs `work`, which blocks, on a thread of its own; a panic there is logged as `failed`.
+/// Runs `work`, which blocks, on a thread of its own. A panic there is logged as `failed`.
 async fn off_runtime(failed: &str, llc: &Arc<Llc>, work: impl FnOnce(&Llc) + Send + 'static) {
     let llc = Arc::clone(llc);
     if let Err(error) = tokio::task::spawn_blocking(move || work(&llc)).await {

@@ -11,21 +11,21 @@ use crate::state_folder::{StateFolderError, write_private};
 /// A key of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// The profile: the namespace's name.
+    /// The profile, which is the namespace's name.
     pub profile: String,
-    /// The public half.
+    /// The access key.
     pub access_key: AccessKeyId,
-    /// The secret half.
+    /// The secret key.
     pub secret_key: SecretKey,
 }
 
-/// Why there is no key.
+/// Why a profile has no key.
 #[derive(Debug, Error)]
 pub enum CredentialsError {
     /// The file cannot be read.
     #[error("{path}: {source}; the first start of `nigh up` writes this file")]
     Io {
-        /// The file.
+        /// The path of the file.
         path: std::path::PathBuf,
         /// The system's reason.
         #[source]
@@ -34,16 +34,16 @@ pub enum CredentialsError {
     /// The file has no such profile.
     #[error("{path} has no profile {profile:?}; it has {found}")]
     NoProfile {
-        /// The file.
+        /// The path of the file.
         path: std::path::PathBuf,
-        /// The profile.
+        /// The name of the profile.
         profile: String,
         /// The profiles in the file.
         found: String,
     },
 }
 
-/// Writes `profiles` to `path`, and replaces the file.
+/// Writes `profiles` to `path`, replacing the file.
 pub fn write(path: &Path, profiles: &[Credentials]) -> Result<(), StateFolderError> {
     let mut text = String::from("# Written by nigh. The keys of its clients, one profile a namespace.\n");
     for one in profiles {

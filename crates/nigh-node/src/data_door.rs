@@ -7,9 +7,9 @@ use nigh_sandbox::data_door::{DataDoor, DataListeners, HeldMemory};
 use nigh_terms::{AccessKeyId, ByteSize};
 use tokio_util::sync::CancellationToken;
 
-/// Serves S3 to one sandbox at a time, each with its own key only.
+/// Serves S3 in sandboxes, in each to that sandbox's own key only.
 pub(crate) struct SandboxDataDoor {
-    /// HTTP.
+    /// The S3 door over HTTP.
     pub(crate) http: S3Door,
     /// The fast path; none if it is off.
     pub(crate) fast: Option<FastPath>,

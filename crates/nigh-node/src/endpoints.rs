@@ -8,10 +8,10 @@ use thiserror::Error;
 
 use crate::state_folder::{StateFolderError, StatePaths, write_private};
 
-/// Where a node listens.
+/// The addresses of a running node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoints {
-    /// The node's process.
+    /// The id of the node's process.
     pub pid: u32,
     /// The S3 door: `http://127.0.0.1:9400`.
     pub s3: String,
@@ -24,12 +24,12 @@ pub struct Endpoints {
     /// The fast path's Unix socket; none if it is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fast_socket: Option<PathBuf>,
-    /// The door by which stores tell of outsiders; none if it is closed.
+    /// The door for stores' reports of outside writes; none if it is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<String>,
-    /// The region to sign for.
+    /// The AWS region for signatures.
     pub region: String,
-    /// The namespace made at the first start.
+    /// The namespace that the first start created.
     pub namespace: Namespace,
 }
 
@@ -45,9 +45,9 @@ pub enum EndpointsError {
     /// The file cannot be read.
     #[error("{path}: {reason}")]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// Why it cannot be read.
         reason: String,
     },
 }
@@ -114,13 +114,13 @@ mod tests {
         };
         endpoints.write(&paths).unwrap();
         assert_eq!(Endpoints::read(&paths).unwrap(), endpoints);
-        // It takes its file away when it begins to end.
+        // A node removes its file when it begins to end.
         std::fs::remove_file(paths.endpoints()).unwrap();
         assert!(matches!(Endpoints::read(&paths), Err(EndpointsError::Draining(_))));
         endpoints.write(&paths).unwrap();
         drop(listener);
-        // Gone as after a restart of the machine. (That the socket file alone is not enough cannot be shown here: a
-        // process that another test starts just now may hold a copy of the listener until it runs its program.)
+        // Removed, as after a restart of the machine. (That the socket file alone is not enough cannot be shown here: a
+        // process that another test starts just now may have a copy of the listener until it runs its program.)
         std::fs::remove_file(paths.admin_socket()).unwrap();
         let message = Endpoints::read(&paths).unwrap_err().to_string();
         assert!(message.contains("nigh up"), "{message}");

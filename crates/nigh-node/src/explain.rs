@@ -1,6 +1,6 @@
-//! Where an invocation's time went: its record as intervals. Pure.
+//! Explains where an invocation's time went: its record as intervals. Pure.
 //!
-//! Time counts from the request: waiting for a place, initialising a new sandbox, then the handler with each of its data
+//! Time counts from the request: waiting for a sandbox, initialising a new one, then the handler with each of its data
 //! calls. Phases are OFC's extract, transform and load (section 2.1).
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use nigh_schedule::activation::{Activation, DataCallRecord, Outcome, Phases};
 use nigh_ways::NOT_BOUND_HERE;
 use serde::{Deserialize, Serialize};
 
-/// What an interval of time was spent on.
+/// The kind of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
@@ -18,7 +18,7 @@ pub enum StepKind {
     Wait,
     /// Making and initialising a sandbox.
     Init,
-    /// The handler.
+    /// Running the handler.
     Run,
     /// A data call that reads.
     Read,
@@ -29,49 +29,49 @@ pub enum StepKind {
 /// An interval of the invocation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// What it was spent on.
+    /// The kind of the interval.
     pub kind: StepKind,
     /// Microseconds from the request to its begin.
     pub at_us: u64,
-    /// Its length in microseconds.
+    /// The interval's length in microseconds.
     pub took_us: u64,
-    /// The object and how it was served.
+    /// The object, and how the call was served.
     pub what: String,
     /// Bytes read or written.
     pub bytes: u64,
 }
 
-/// Shares of the handler's time, in percent; they add up to 100 unless it took none.
+/// The shares of the handler's time, in percent; they add up to 100 unless it took no time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
-    /// Reading inputs.
+    /// Time in which a read was under way.
     pub extract: f64,
-    /// Computing.
+    /// Time in which no call was under way.
     pub transform: f64,
-    /// Writing outputs.
+    /// Time in which only writes were under way.
     pub load: f64,
 }
 
 /// An invocation, explained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// Its record.
+    /// The invocation's record.
     pub activation: Activation,
-    /// From the request to the answer, in microseconds.
+    /// The time from the request to the response, in microseconds.
     pub total_us: u64,
-    /// The intervals, by their begin.
+    /// The intervals, in the order of their beginnings.
     pub steps: Vec<Step>,
-    /// Where the handler's time went.
+    /// The shares of the handler's time.
     pub shares: Shares,
-    /// Of the reads, the percentage served from memory; none if nothing was read.
+    /// The percentage of the reads that was served from memory; none if nothing was read.
     pub hit_percent: Option<f64>,
-    /// The percentage of the booked memory that was used at most, where it can be measured.
+    /// The peak as a percentage of the booked memory; none if not measured.
     pub memory_percent: Option<f64>,
-    /// What it costs its owner, and what it used.
+    /// The cost for the function's owner, and what the invocation used.
     pub cost: Cost,
 }
 
-/// Lays `activation` out.
+/// Explains `activation`.
 #[must_use]
 pub fn explain(activation: Activation) -> Explanation {
     let handler_at = activation.wait_us + activation.init_us;
@@ -90,7 +90,7 @@ pub fn explain(activation: Activation) -> Explanation {
     for call in &activation.data_calls {
         add(kind_of(call), handler_at + call.began_us, call.took_us, words(call), call.bytes);
     }
-    // The sort is stable: of intervals that begin together the outer stays before the inner.
+    // The sort is stable, so of intervals with the same beginning the outer stays before the inner.
     steps.sort_by_key(|step| step.at_us);
 
     let reads = activation.hits + activation.misses;
@@ -135,7 +135,7 @@ fn words(call: &DataCallRecord) -> String {
     }
 }
 
-/// `note` as a line of an explanation: of a decision on cache ways that this machine cannot carry out, the need alone.
+/// `note` as a line of an explanation. For a decision on cache ways that this machine cannot carry out, only the need.
 #[must_use]
 pub fn note_words(note: &str) -> Cow<'_, str> {
     match note.strip_suffix(NOT_BOUND_HERE) {

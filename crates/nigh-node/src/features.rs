@@ -23,9 +23,9 @@ const LOOK_WITHIN: Duration = Duration::from_secs(5);
 /// The features of an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShownFeatures {
-    /// The bucket.
+    /// The name of the bucket.
     pub bucket: BucketName,
-    /// The key.
+    /// The key of the object.
     pub key: ObjectKey,
     /// The version with these features; none if nothing is recorded.
     pub version: Option<Version>,
@@ -33,7 +33,8 @@ pub struct ShownFeatures {
     pub features: BTreeMap<String, FeatureValue>,
 }
 
-/// The admin API's path for an object's features; with `look` the node reads its header if nothing is recorded.
+/// The admin API's path for an object's features. With `look` the node reads the object's header if nothing is
+/// recorded.
 #[must_use]
 pub fn path(namespace: &Namespace, bucket: &BucketName, key: &ObjectKey, look: bool) -> String {
     let key = percent_encoding::utf8_percent_encode(key.as_str(), percent_encoding::NON_ALPHANUMERIC);
@@ -57,7 +58,8 @@ pub(crate) async fn shown(recorder: Option<&FeatureRecorder>, object: ObjectId, 
     ShownFeatures { bucket: object.bucket, key: object.key, version, features }
 }
 
-/// The recorder, if headers are read, and one line for the status. If Nigh runs as root, its processes run as `user`.
+/// Opens the recorder, if headers are read. Returns it and one line for the status. If Nigh runs as root, its processes
+/// run as `user`.
 pub(crate) async fn open(
     settings: &MemorySettings,
     registry: Arc<dyn Registry>,

@@ -9,7 +9,8 @@ use crate::status::Level;
 /// The program's name.
 const NAME: &str = "nigh-http-adapter";
 
-/// Copies the adapter from beside this program to `folder`. Gives one line for the status, and the adapter if it exists.
+/// Copies the adapter from beside this program to `folder`. Returns one line for the status, and the adapter if it
+/// exists.
 pub(crate) fn install(folder: &Path) -> (Level, Option<PathBuf>) {
     let level = |on, detail| Level { name: "http functions".to_owned(), on, detail };
     match copy(folder) {

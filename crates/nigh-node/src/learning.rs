@@ -1,5 +1,5 @@
-//! Memory models on this node: whether they size runs, and what `nigh learn` shows, imports and exports. A model belongs
-//! to the deployed code of a function.
+//! Memory models on this node: whether they set grants, and what `nigh learn` shows, imports and exports. A model
+//! belongs to the deployed code of a function.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::config::{MemorySettings, Sizing, Switch};
 use crate::status::Level;
 
-/// Functions in one answer at most.
+/// The most functions in one answer.
 pub(crate) const LISTED_MAX: usize = 1000;
 
 /// The memory models of a node's functions.
@@ -27,26 +27,26 @@ pub(crate) struct MemoryModels {
     functions: FunctionStore,
 }
 
-/// Rows for a function, as `nigh learn import` sends them.
+/// Training rows for a function, from `nigh learn import`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImportedRows {
-    /// A training set (docs/design/learning.md).
+    /// The rows as CSV (docs/design/learning.md).
     pub csv: String,
 }
 
 /// Why there is no model to show, or an import failed.
 #[derive(Debug, Error)]
 pub enum LearningError {
-    /// Off by the settings.
+    /// Models are off by the settings.
     #[error(
         "no memory model is learned because memory.sizing is off; set it to \"on\" or \"watch\" and restart the node"
     )]
     Off,
-    /// Not deployed.
+    /// The function is not deployed.
     #[error("there is no function {0}")]
     NoFunction(FunctionName),
-    /// The models reject it, or cannot be stored.
+    /// The models reject the request, or cannot be stored.
     #[error(transparent)]
     Sizing(#[from] MemorySizingError),
 }
@@ -60,7 +60,7 @@ impl MemoryModels {
         objects: Arc<dyn ObjectFeatures>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        // Without grants no run grows: a prediction that is too low would kill a function.
+        // Without grants no run can grow, so a prediction that is too low would kill a function.
         let mode = match (settings.sizing, settings.grants) {
             (Sizing::Off, _) => return Self { sizing: None, functions },
             (Sizing::On, Switch::On) => SizingMode::Grants,

@@ -1,6 +1,7 @@
-//! One worker process: its settings, what it is wired from, and what it shows of itself; and the clients of its doors.
+//! One worker process: its settings, the wiring of its parts, and its reports; and the clients of its doors.
 //!
-//! Nothing is decided here: each room decides, this one hands each what it needs, starts and ends them in order.
+//! Nothing is decided here: each other crate decides, and this one connects the parts, and starts and ends them in
+//! order.
 
 mod action_runtimes;
 pub mod admin;

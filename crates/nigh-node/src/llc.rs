@@ -28,9 +28,9 @@ use crate::status::Level;
 
 /// Where the kernel describes the first processor's third-level cache.
 const INDEX3: &str = "/sys/devices/system/cpu/cpu0/cache/index3";
-/// Classes that are assumed without resctrl: those of CASY's processor.
+/// The number of classes assumed without resctrl: that of CASY's processor.
 const CLASSES_ASSUMED: u8 = 8;
-/// The insensitive functions' share at the start: CASY's three ways of eleven.
+/// The insensitive functions' ways at the start, of eleven, as in CASY.
 const INSENSITIVE_OF_ELEVEN: u16 = 3;
 const LINE_BYTES: f64 = 64.0;
 
@@ -43,57 +43,57 @@ pub(crate) struct Llc {
     pub(crate) level: Level,
 }
 
-/// One class of service, as `nigh llc layout` shows it.
+/// One class of service, for `nigh llc layout`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClosStatus {
-    /// Its number; 0 is the default class.
+    /// The class's number; 0 is the default class.
     pub clos: ClosId,
-    /// Its purpose.
+    /// The class's kind.
     pub kind: ClosKind,
-    /// Its ways.
+    /// The class's ways.
     pub mask: WayMask,
-    /// Invocations in it now.
+    /// Number of invocations in it now.
     pub running: usize,
     /// The mean load of its ways (CASY equation 4).
     pub load: f64,
 }
 
-/// A function's model, as `nigh llc status` shows it.
+/// A function's model, for `nigh llc status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelStatus {
-    /// Whose.
+    /// The function's namespace.
     pub namespace: Namespace,
-    /// Which.
+    /// The name of the function.
     pub function: FunctionName,
     /// The version of its code.
     pub code_sha256: String,
     /// The kind of model.
     pub kind: String,
-    /// Inputs it was profiled with: bytes, ways, class.
+    /// The inputs that it was profiled with.
     pub rows: Vec<ModelRow>,
 }
 
 /// One profiled input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelRow {
-    /// Bytes of the input.
+    /// The input's size in bytes.
     pub bytes: u64,
-    /// Ways it needs.
+    /// The number of ways that it needs.
     pub ways: Ways,
-    /// Its class.
+    /// The input's class.
     pub class: String,
 }
 
-/// The cache, as `nigh llc status` shows it.
+/// The cache, for `nigh llc status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LlcStatus {
     /// On, or off with the reason.
     pub level: Level,
-    /// The policy that places.
+    /// The name of the policy; none if the cache is off.
     pub policy: Option<String>,
-    /// The cache's shape, and the part that Nigh may use.
+    /// The cache's shape, and the part that Nigh may use; none if unknown.
     pub shape: Option<CacheShape>,
-    /// Lines of 64 bytes in one of its ways.
+    /// Number of cache lines of 64 bytes in one way; none if unknown.
     pub lines_per_way: Option<f64>,
     /// The classes.
     pub classes: Vec<ClosStatus>,
@@ -101,7 +101,7 @@ pub struct LlcStatus {
     pub way_loads: Vec<f64>,
     /// The models of functions.
     pub models: Vec<ModelStatus>,
-    /// Each function's use of the cache now; none if the machine does not count it.
+    /// Each function's use of the cache now; none if the machine does not measure it.
     pub uses: Option<Vec<FunctionUse>>,
 }
 
@@ -118,10 +118,10 @@ fn off(detail: String) -> Level {
 }
 
 impl Llc {
-    /// Opens the cache. Groups that an earlier life left are taken over.
+    /// Opens the cache. Groups that an earlier incarnation left are taken over. `cpus` confines its sandboxes.
     ///
     /// # Errors
-    /// If the models cannot be read, or the machine cannot follow a setting. `cpus` confines its sandboxes.
+    /// If the models cannot be read, or the machine cannot apply a setting.
     pub(crate) async fn open(
         settings: &LlcSettings,
         registry: Arc<dyn Registry>,
@@ -175,7 +175,7 @@ impl Llc {
         Ok(Self { station: Some(Arc::new(station)), classes, profiles_by_itself, level })
     }
 
-    /// Returns when other invocations run than at the last fit; never with CASY's fixed classes.
+    /// Returns when other invocations run than at the last fit. Never returns with CASY's fixed classes.
     pub(crate) async fn changed(&self) {
         match &self.station {
             Some(station) => station.changed().await,
@@ -203,7 +203,7 @@ impl Llc {
         }
     }
 
-    /// Profiles a function, which has the cache to itself, if nothing runs.
+    /// Profiles a function, which has the cache to itself, if nothing else runs.
     pub(crate) async fn profile(
         &self,
         profiling: &FunctionProfiler,
@@ -325,7 +325,7 @@ impl Drop for Resumption<'_> {
     }
 }
 
-/// Lines of one way of CASY's processor (1.25 MiB).
+/// The cache lines in one way of CASY's processor (1.25 MiB).
 const LINES_OF_SILVER_4210R: f64 = 20_480.0;
 
 const fn assumed(ways: Ways) -> CacheShape {
@@ -337,7 +337,7 @@ fn insensitive(settings: &LlcSettings, shape: CacheShape) -> Ways {
     settings.insensitive_ways.map_or(Ways(share as u8), Ways)
 }
 
-/// The classes at the start, or why the machine has none.
+/// The classes at the start. The error is why the machine has none.
 fn lay_out(
     shape: CacheShape,
     insensitive: Ways,

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use nigh_terms::ByteSize;
 
-/// The facts.
+/// The facts of this machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Its name.
+    /// The host name.
     pub hostname: String,
     /// The memory that this process may use: the machine's, or its container's if that is less.
     pub memory: ByteSize,
-    /// The processors that this process may use.
+    /// The number of processors that this process may use.
     pub cpus: usize,
     /// The Python interpreter found first in `PATH`; `python3` if there is none.
     pub python: PathBuf,
@@ -19,11 +19,11 @@ pub struct Machine {
 
 /// The files with a container's memory limit, as seen from inside: cgroup v2, then v1.
 const CONTAINER_LIMITS: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-/// Assumed if the kernel gives no figure: small defaults do no harm.
+/// The memory that is assumed if the kernel gives no figure: small defaults do no harm.
 const MEMORY_UNKNOWN: ByteSize = ByteSize::gib(1);
 
 impl Machine {
-    /// Asks the kernel.
+    /// Reads the facts from the kernel.
     #[must_use]
     pub fn probe() -> Self {
         let limits = CONTAINER_LIMITS.iter().filter_map(|path| std::fs::read_to_string(path).ok());

@@ -1,11 +1,11 @@
 //! One node: its parts are opened in order, wired together, and ended in order.
 //!
-//! Start: state folder (locked), registry, a new incarnation, sandbox engine (sandboxes of an earlier life are ended),
-//! store, object memory, functions, doors. Then the first namespace's key is made and shown, once; everything that may
-//! fail has happened before. `endpoints.json` is written last: whoever reads it finds open doors.
-//! End: the doors take no new requests, running invocations and requests get `drain` to finish, records are flushed. The
-//! admin API answers until the invocations have ended.
-//! After a kill at any point a restart is enough: what was acknowledged is in the store and the registry.
+//! Start: state folder (locked), registry, a new incarnation, sandbox engine (which ends sandboxes of an earlier
+//! incarnation), store, object memory, functions, doors. Then the first namespace's key is made and shown, once; every
+//! step that may fail comes before. `endpoints.json` is written last, so whoever reads it finds open doors.
+//! End: the doors take no new requests, running invocations and requests get `drain` to finish, records are flushed.
+//! The admin API answers until the invocations have ended.
+//! After a kill at any point a restart is enough: acknowledged writes are in the store, the journal or the registry.
 
 mod doors;
 mod error;
@@ -60,7 +60,7 @@ use crate::telemetry::Telemetry;
 
 pub use self::error::NodeError;
 
-/// A running node. It ends by `stop`; if it is dropped instead, as by a kill, the next start tidies up.
+/// A running node. `stop` ends it. If it is dropped instead, like a killed one, the next start cleans up.
 pub struct Node {
     running: Arc<RunningNode>,
     doors: CancellationToken,
@@ -83,7 +83,7 @@ impl Node {
         let Configuration { settings, shown, .. } = configuration;
         raise_file_limit();
         let state = StateFolder::take(&settings.state)?;
-        // Nobody may find the doors of an earlier life.
+        // Nobody may find the doors of an earlier incarnation.
         remove_if_there(&state.paths().endpoints())?;
         let telemetry = Telemetry::install()?;
         let clock = Arc::new(SystemClock::new());
@@ -165,19 +165,19 @@ impl Node {
         Ok(Self { running, doors, tasks, first_key, state })
     }
 
-    /// Where it listens.
+    /// The addresses of its doors.
     #[must_use]
     pub fn endpoints(&self) -> &Endpoints {
         &self.running.endpoints
     }
 
-    /// What works here, and what does not.
+    /// The node's features, on or off with the reason.
     #[must_use]
     pub fn levels(&self) -> &[Level] {
         &self.running.levels
     }
 
-    /// The key that this start made, if it was the first: to be shown once.
+    /// The key that this start made, if it was the first. It is shown once.
     #[must_use]
     pub const fn first_key(&self) -> Option<&Credentials> {
         self.first_key.as_ref()
@@ -189,8 +189,8 @@ impl Node {
         &self.running.asked_to_stop
     }
 
-    /// Takes no new requests, lets running invocations finish within `drain`, ends those that still run, and writes all
-    /// that is not written.
+    /// Takes no new requests, lets running invocations finish within `drain`, ends those that still run, and writes
+    /// everything that is not written.
     pub fn stop(self) -> BoxFuture<'static, ()> {
         Box::pin(self.close())
     }
@@ -213,7 +213,7 @@ impl Node {
         if let Some(dispatcher) = &running.invocations.dispatcher {
             dispatcher.leave().await;
         }
-        // The doors are not closed yet: their last requests wait for invocations.
+        // The doors are not closed yet, because their last requests wait for invocations.
         running.invocations.invoker.drain(drain).await;
         sandboxes.engine.close().await;
         executions_written.await;
@@ -248,7 +248,8 @@ impl Node {
     }
 }
 
-/// Connections, segments and cgroup files take a descriptor each; the soft limit of 1024 is for `select`.
+/// Raises the limit of open files: connections, segments and cgroup files take a descriptor each, and the soft limit of
+/// 1024 exists only for `select`.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
@@ -265,7 +266,7 @@ fn remove_if_there(path: &Path) -> Result<(), StateFolderError> {
     }
 }
 
-/// From now on buckets notify the functions that their configuration names.
+/// From now on changes in buckets notify the functions in the buckets' configurations.
 async fn notify_functions(parts: &NodeParts, targets: FunctionTargets) -> Result<(), NodeError> {
     let foundation = &parts.foundation;
     let region = foundation.settings.region.clone();

@@ -1,4 +1,4 @@
-//! Bucket notifications invoke functions: from `nigh_objects` to `nigh_invoke`.
+//! Bucket notifications invoke functions: connects `nigh_objects` to `nigh_invoke`.
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -31,22 +31,22 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use self::message::{Invalidation, PushAsked, Target};
+use self::message::{Invalidation, PushRequest, Target};
 use self::s3_events::ChangedObject;
 pub(crate) use self::secrets::OutsideSecrets;
 pub(crate) use self::secrets::read_private;
 pub use self::secrets::{SecretFileError, read_secrets};
 use self::signature::Nonces;
 
-/// Connections at a time; further ones wait.
+/// The most connections at a time; further ones wait.
 const CONNECTIONS_MAX: usize = 256;
-/// The longest signed message.
+/// The most bytes of a signed message.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
-/// The longest page of events.
+/// The most bytes of a page of events.
 const EVENTS_BYTES_MAX: usize = 4 << 20;
-/// The longest time for reading a body.
+/// How long reading a body may take.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
-/// The longest time to an answer; the sender has a time limit of its own.
+/// How long an answer may take; the sender has a time limit of its own.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
 type OutsideResponse = Response<Full<Bytes>>;
@@ -56,7 +56,7 @@ type OutsideResponse = Response<Full<Bytes>>;
 enum Refusal {
     /// The sender is not authenticated, and learns no more.
     Unknown(&'static str),
-    /// The request is no valid message.
+    /// The request is not a valid message.
     Bad(String),
     TooLarge,
     NotFound,
@@ -96,12 +96,12 @@ pub(crate) struct OutsideDoor {
 }
 
 impl OutsideDoor {
-    /// A door that accepts dates of signatures within `skew`.
+    /// A door that accepts signatures whose dates are within `skew`.
     pub(crate) fn new(memory: ObjectMemory, secrets: OutsideSecrets, skew: Duration, clock: Arc<dyn Clock>) -> Self {
         Self { memory, secrets, skew, nonces: Mutex::default(), clock }
     }
 
-    /// Serves on `listener` until `until` is cancelled; returns when the requests that had begun are answered.
+    /// Serves on `listener` until `until` is cancelled. Returns when the requests that had begun are answered.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, until: CancellationToken) {
         nigh_http::listener::serve("outside door", listener, CONNECTIONS_MAX, until, move |request, _| {
             let door = Arc::clone(&self);
@@ -133,7 +133,7 @@ impl OutsideDoor {
 
     async fn push(&self, head: &Parts, body: Incoming) -> Result<Value, Refusal> {
         let body = self.signed(head, body).await?;
-        let PushAsked { target, version } = message::parse_push(&body).map_err(Refusal::Bad)?;
+        let PushRequest { target, version } = message::parse_push(&body).map_err(Refusal::Bad)?;
         let state = match self.object(&target)? {
             None => PushOutcome::Unknown,
             Some(object) => bounded(self.memory.push_now(&object, version)).await?,
@@ -172,7 +172,7 @@ impl OutsideDoor {
         let body = read(body, EVENTS_BYTES_MAX).await?;
         let mut dropped = 0_u64;
         for ChangedObject { bucket, key, etag } in s3_events::parse(&body).map_err(Refusal::Bad)? {
-            // An invalid key has no cached copy.
+            // No object with an invalid key is cached.
             let Ok(key) = ObjectKey::new(&key) else { continue };
             for (namespace, bucket) in self.memory.bucket_named(None, &bucket) {
                 let object = ObjectId { namespace, bucket, key: key.clone() };
@@ -183,7 +183,7 @@ impl OutsideDoor {
         Ok(json!({ "dropped": dropped }))
     }
 
-    /// The body of a message that the middleware signed, and has not sent before.
+    /// The body of a message that the middleware has signed, and has not sent before.
     async fn signed(&self, head: &Parts, body: Incoming) -> Result<Bytes, Refusal> {
         let body = read(body, MESSAGE_BYTES_MAX).await?;
         let now_s = self.clock.wall().millis() / 1000;
@@ -193,7 +193,7 @@ impl OutsideDoor {
         if is_new { Ok(body) } else { Err(Refusal::Unknown("the nonce was used before, or too many are remembered")) }
     }
 
-    /// The object that a message means; none if it is in no bucket of this node's.
+    /// The object of a message; none if it is in no bucket of this node.
     fn object(&self, target: &Target) -> Result<Option<ObjectId>, Refusal> {
         let named = self.memory.bucket_named(Some(&target.account), &target.container);
         let Some((namespace, bucket)) = named.into_iter().next() else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! A body that a blocking writer makes while it is sent. The writer is a few chunks ahead at most.
+//! A body that a blocking writer makes while it is sent. The writer is at most a few chunks ahead.
 
 use std::io::{self, BufWriter, Write};
 
@@ -6,9 +6,9 @@ use bytes::Bytes;
 use futures::Stream;
 use tokio::sync::mpsc;
 
-/// Bytes of a chunk.
+/// The bytes of a chunk.
 const CHUNK: usize = 256 * 1024;
-/// Chunks that wait for the reader.
+/// The most chunks that wait for the reader.
 const AHEAD: usize = 8;
 
 struct Pipe(mpsc::Sender<io::Result<Bytes>>);
@@ -25,7 +25,7 @@ impl Write for Pipe {
     }
 }
 
-/// The body that `write` writes, on a thread that may block. Its error cuts the body off.
+/// The body that `write` writes, on a thread that may block. An error of `write` cuts the body off.
 pub(crate) fn of_writer(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
 ) -> impl Stream<Item = io::Result<Bytes>> {

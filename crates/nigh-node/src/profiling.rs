@@ -1,8 +1,8 @@
-//! `nigh llc profile` on the node: times a function with fewer and fewer cache ways, and stores the model.
+//! `nigh llc profile` on the node: measures a function with fewer and fewer cache ways, and stores the model.
 //!
 //! The runs have their own invoker and sandboxes. They read the real objects and write into a scratch store that is
-//! dropped afterwards; they reach no triggers, records or other runs. A profile has the cache to itself: it begins only
-//! when nothing runs, and invocations meanwhile run in the default class.
+//! dropped afterwards; they affect no triggers, records or other runs. A profile has the cache to itself: it begins
+//! only when nothing runs, and invocations meanwhile run in the default class.
 
 mod report;
 
@@ -45,14 +45,14 @@ use crate::data_door::SandboxDataDoor;
 
 pub use self::report::{ModelRows, ProfileReport, ProfileRequest, ProfiledInput};
 
-/// What all runs of a profile may write together.
+/// The most bytes that all runs of a profile may write.
 const SCRATCH_MAX: ByteSize = ByteSize::gib(4);
-/// How long running invocations of a profile may take to end after it.
+/// How long invocations of a profile that still run may take to end after it.
 const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
-/// Data calls listed in the record of a run.
+/// The most data calls in the record of a run.
 const DATA_CALLS_MAX: usize = 1000;
 
-/// Why there is no profile.
+/// Why no profile can be made.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum ProfilingError {
@@ -85,7 +85,7 @@ pub enum ProfilingError {
     Io { what: String, reason: String },
 }
 
-/// What profiles need of the node.
+/// The parts of the node that profiles need.
 pub(crate) struct ProfilingParts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) engine: Arc<dyn SandboxEngine>,
@@ -97,7 +97,7 @@ pub(crate) struct ProfilingParts {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
     pub(crate) object_max: ByteSize,
-    /// The node's; none if the fast path is off.
+    /// The node's limits of the fast path; none if it is off.
     pub(crate) fast_path: Option<FastPathLimits>,
     /// Where unfinished profiles are stored.
     pub(crate) folder: PathBuf,
@@ -122,8 +122,8 @@ struct Bench {
     _scratch: tempfile::TempDir,
 }
 
-/// Whether the function may run once more: as its owner declares; else if it has no outbound network, since the scratch
-/// store undoes only writes to objects.
+/// True if the function may run once more: its owner declares it idempotent, or declares nothing and it has no outbound
+/// network. The scratch store undoes only writes to objects.
 fn may_run_again(environment: &BTreeMap<String, String>) -> bool {
     let says = idempotence::says(environment).ok().flatten();
     says.unwrap_or_else(|| FunctionNetwork::asked(environment) == Ok(FunctionNetwork::None))
@@ -202,7 +202,7 @@ impl FunctionProfiler {
         Ok((profiler, paths))
     }
 
-    /// The objects of an event that the handler reads: one run shows which.
+    /// The objects of an event that the handler reads; one run finds out which.
     async fn input(
         &self,
         bench: &Bench,
@@ -309,7 +309,7 @@ fn io(what: &str, reason: impl std::fmt::Display) -> ProfilingError {
     ProfilingError::Io { what: what.to_owned(), reason: reason.to_string() }
 }
 
-/// The profile that a crash interrupted, if it has the same inputs; else `fresh`.
+/// The profile that a crash interrupted, if it has the same inputs; otherwise `fresh`.
 fn taken_up(file: &std::path::Path, fresh: Profiler) -> Profiler {
     let same_inputs = |stored: &Profiler| {
         let inputs = |profiler: &Profiler| profiler.outcomes().map(|(input, _)| input.clone()).collect::<Vec<_>>();

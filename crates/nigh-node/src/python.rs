@@ -13,7 +13,8 @@ use thiserror::Error;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Folders that every sandbox has.
 const SYSTEM_FOLDERS: [&str; 5] = ["/usr", "/bin", "/lib", "/lib64", "/sbin"];
-/// The interpreter prints it: its path in a virtual environment differs from the resolved one.
+/// The program that the interpreter runs. It prints its own path, which in a virtual environment differs from the
+/// resolved one.
 const QUESTION: &str = "\
 import importlib.util, json, os, sys
 print(json.dumps({
@@ -32,18 +33,18 @@ pub enum PythonError {
          functions.python in the configuration file"
     )]
     NotAsked {
-        /// The interpreter.
+        /// The path of the interpreter.
         interpreter: PathBuf,
         /// What happened.
         reason: String,
     },
-    /// AWS's runtime client is missing.
+    /// The interpreter lacks AWS's runtime client.
     #[error(
         "{interpreter} has no awslambdaric; install it there, or start `nigh up --python PROGRAM` with an interpreter \
          that has it (in the configuration file: functions.python)"
     )]
     NoClient {
-        /// The interpreter.
+        /// The path of the interpreter.
         interpreter: PathBuf,
     },
 }
@@ -90,7 +91,7 @@ pub async fn probe(interpreter: &Path, further: &[PathBuf]) -> Result<PythonRunt
     Ok(PythonRuntime { minor: answer.minor, interpreter: answer.executable, folders })
 }
 
-/// Each folder once, without those inside another or that every sandbox has.
+/// Each folder once, without folders inside another one and without those that every sandbox has.
 fn outermost(folders: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let system = |folder: &PathBuf| SYSTEM_FOLDERS.iter().any(|system| folder.starts_with(system));
     let mut sorted: Vec<PathBuf> = folders.filter(|folder| folder.is_absolute() && !system(folder)).collect();

@@ -1,7 +1,7 @@
 //! Installs the Python package of the fast path in a folder of its own, which sandboxes see: the client, the hook for
 //! boto3, and the `sitecustomize` that loads it (`runtimes/python`).
-//!
-//! Nigh compiles the package once. Sandboxes see the folder read-only, and would compile it at each start of a function.
+//! Nigh compiles the package once. Sandboxes see the folder read-only, and would otherwise compile it at each start of
+//! a function.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::status::Level;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The file that marks a complete folder.
 const COMPLETE: &str = ".complete";
-/// Digits of the contents' hash in the folder's name.
+/// The bytes of the contents' hash in the folder's name.
 const NAME_BYTES: usize = 8;
 
 macro_rules! files {
@@ -46,7 +46,7 @@ const FILES: [(&str, &str); 14] = files![
     "nigh/wire.py",
 ];
 
-/// Installs the package for `python` below `folder`. Gives one line for the status, and the folder if that worked.
+/// Installs the package for `python` below `folder`. Returns one line for the status, and the folder if that worked.
 pub(crate) async fn install(folder: &Path, python: &PythonRuntime) -> (Level, Option<PathBuf>) {
     let level = |on, detail| Level { name: "python fast path".to_owned(), on, detail };
     match bring(folder, python).await {
@@ -60,7 +60,7 @@ async fn bring(folder: &Path, python: &PythonRuntime) -> io::Result<PathBuf> {
     if library.join(COMPLETE).exists() {
         return Ok(library);
     }
-    // Folders of other versions, or of an interrupted start.
+    // Removes folders of other versions, or of an interrupted start.
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -92,7 +92,7 @@ fn name_of(python: &PythonRuntime) -> String {
 
 async fn compile(library: &Path, interpreter: &Path) -> io::Result<()> {
     let compiler = tokio::process::Command::new(interpreter)
-        // Python then never compares the files' times.
+        // With this mode Python never compares the files' times.
         .args(["-E", "-s", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"])
         .arg(library)
         .stdin(Stdio::null())
@@ -108,7 +108,7 @@ async fn compile(library: &Path, interpreter: &Path) -> io::Result<()> {
     Err(io::Error::other(format!("not compiled: {}: {}", output.status, said.lines().last().unwrap_or("no word"))))
 }
 
-/// Sandboxes run as other users.
+/// Makes the folder readable for all users: sandboxes run as other users.
 fn open_to_all(path: &Path) -> io::Result<()> {
     let is_folder = path.is_dir();
     fs::set_permissions(path, fs::Permissions::from_mode(if is_folder { 0o755 } else { 0o644 }))?;

@@ -1,4 +1,5 @@
-//! The folder with all that Nigh keeps on a machine: only its user reads it, and one process at a time holds it.
+//! The folder for everything that Nigh stores on a machine: only its user can read it, and one process at a time holds
+//! it.
 //!
 //! ```text
 //! lock            held (flock) by the running node; the kernel releases it when the node dies
@@ -30,35 +31,35 @@ const SOCKET_PATH_MAX: usize = 107;
 /// Why the folder cannot be used.
 #[derive(Debug, Error)]
 pub enum StateFolderError {
-    /// Another node runs here.
+    /// Another node holds the folder.
     #[error("another Nigh is running at {0}; stop it first, or choose another folder with --state")]
     Held(PathBuf),
-    /// It belongs to another user.
+    /// The folder belongs to another user.
     #[error("{path} belongs to user {owner}, this is user {user}; choose another folder with --state")]
     Foreign {
-        /// The folder.
+        /// The path of the folder.
         path: PathBuf,
         /// Its owner's uid.
         owner: u32,
         /// This process's uid.
         user: u32,
     },
-    /// A socket in it cannot be bound.
+    /// The path of a socket in it is too long.
     #[error("{path} is too long for a Unix socket ({SOCKET_PATH_MAX} bytes); choose a shorter --state or s3.socket")]
     SocketPath {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
     },
-    /// The file with the node's number holds something else.
+    /// The file with the node's number has another content.
     #[error(
         "{path} does not hold the number that a node wrote there; put the number back, or remove the file: the node then \
          takes a new number, and does not end sandboxes that it left in a crash"
     )]
     Instance {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The system's own reason.
+    /// A system call failed.
     #[error("{path}: {source}")]
     Io {
         /// The file or folder.
@@ -73,7 +74,7 @@ fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> StateFolderError {
     move |source| StateFolderError::Io { path: path.to_owned(), source }
 }
 
-/// The paths in the folder; does not hold its lock.
+/// The paths in the folder. This does not hold the folder's lock.
 #[derive(Clone, Debug)]
 pub struct StatePaths(PathBuf);
 
@@ -90,49 +91,49 @@ impl StatePaths {
         &self.0
     }
 
-    /// Held by the running node.
+    /// The lock file, held by the running node.
     #[must_use]
     pub fn lock(&self) -> PathBuf {
         self.0.join("lock")
     }
 
-    /// Registry and records.
+    /// The file of registry and records.
     #[must_use]
     pub fn database(&self) -> PathBuf {
         self.0.join("state.redb")
     }
 
-    /// Acknowledged writes that the store does not hold yet.
+    /// The folder of acknowledged writes that the store does not have yet.
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.0.join("journal")
     }
 
-    /// Uploads that are not complete.
+    /// The folder of unfinished uploads.
     #[must_use]
     pub fn spool(&self) -> PathBuf {
         self.0.join("spool")
     }
 
-    /// Scratch of profiles that are being made.
+    /// The folder of unfinished profiles.
     #[must_use]
     pub fn profiles(&self) -> PathBuf {
         self.0.join("profiles")
     }
 
-    /// Code of the deployed functions.
+    /// The folder of the deployed functions' code.
     #[must_use]
     pub fn functions(&self) -> PathBuf {
         self.0.join("functions")
     }
 
-    /// The clients' keys.
+    /// The file of the clients' keys.
     #[must_use]
     pub fn credentials(&self) -> PathBuf {
         self.0.join("credentials")
     }
 
-    /// Where the running node listens.
+    /// The file with the addresses of the running node.
     #[must_use]
     pub fn endpoints(&self) -> PathBuf {
         self.0.join("endpoints.json")
@@ -150,14 +151,14 @@ impl StatePaths {
         self.0.join("fast.sock")
     }
 
-    /// The number that tells this node from others on the machine.
+    /// The file with the number that distinguishes this node from others on the machine.
     #[must_use]
     pub fn instance(&self) -> PathBuf {
         self.0.join("instance")
     }
 }
 
-/// The folder, held by this process until this is dropped.
+/// The folder, held by this process. Dropping this releases it.
 #[derive(Debug)]
 pub struct StateFolder {
     paths: StatePaths,
@@ -184,7 +185,7 @@ impl StateFolder {
         Ok(Self { paths, instance, _lock: lock })
     }
 
-    /// Its paths.
+    /// The folder's paths.
     #[must_use]
     pub const fn paths(&self) -> &StatePaths {
         &self.paths
@@ -226,7 +227,7 @@ pub fn bind_socket(path: &Path) -> Result<tokio::net::UnixListener, StateFolderE
     bind_socket_by(path, |path| tokio::net::UnixListener::bind(path))
 }
 
-/// The same for a socket of another kind, which `bind` opens.
+/// Listens on a Unix socket as `bind_socket` does, for another kind of socket, which `bind` opens.
 pub fn bind_socket_by<L>(path: &Path, bind: impl FnOnce(&Path) -> std::io::Result<L>) -> Result<L, StateFolderError> {
     use std::os::unix::fs::FileTypeExt;
 
@@ -241,7 +242,7 @@ pub fn bind_socket_by<L>(path: &Path, bind: impl FnOnce(&Path) -> std::io::Resul
     Ok(listener)
 }
 
-/// Writes a file that only this user can read, whole or not at all. The file is durable when this returns.
+/// Writes a file that only this user can read, completely or not at all. The file is durable when this returns.
 pub fn write_private(path: &Path, content: &[u8]) -> Result<(), StateFolderError> {
     use std::io::Write;
 

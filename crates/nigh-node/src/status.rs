@@ -1,7 +1,7 @@
-//! A node's status, as the admin API gives it and `nigh status` shows it.
+//! A node's status in the admin API, which `nigh status` shows.
 
 use nigh_engine::NodeRole;
-use nigh_invoke::invoker::RuntimeStems;
+use nigh_invoke::invoker::RuntimePrewarmed;
 pub use nigh_invoke::node_memory::MemoryStatus;
 pub use nigh_objects::cluster::CoherenceProtocol;
 use nigh_sizing::object_features::recorder::FeaturesStatus;
@@ -13,130 +13,131 @@ use crate::endpoints::Endpoints;
 /// A feature of Nigh on this machine: on, or off with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
-    /// Its name: `isolation`, `python`.
+    /// The feature's name: `isolation`, `python`.
     pub name: String,
-    /// True if it works here.
+    /// True if it is on.
     pub on: bool,
-    /// How it works, or why it does not work and how to mend that.
+    /// How the feature works, or why it does not and how to fix that.
     pub detail: String,
 }
 
 /// The memory for cached objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheStatus {
-    /// Bytes that cached copies may take.
+    /// The most bytes of cached copies.
     pub budget: ByteSize,
-    /// Bytes that they take.
+    /// The bytes of the cached copies.
     pub kept: ByteSize,
-    /// How many there are.
+    /// Number of cached objects.
     pub objects: u64,
-    /// Reads served from memory.
+    /// Number of reads served from memory.
     pub hits: u64,
-    /// Reads that fetched an object and cached it.
+    /// Number of reads that fetched an object and cached it.
     pub misses: u64,
-    /// Reads of objects that were not cached.
+    /// Number of reads of objects that were not cached.
     pub past: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Copies that were evicted.
+    /// Number of evicted copies.
     pub evictions: u64,
 }
 
 /// The sandboxes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxStatus {
-    /// How many there are.
+    /// Number of sandboxes.
     pub alive: usize,
-    /// How many of them are idle.
+    /// Number of idle sandboxes.
     pub idle: usize,
-    /// How many there may be.
+    /// The most sandboxes.
     pub max: usize,
-    /// The booking of sandboxes that start, run, or are not frozen yet.
+    /// The bookings of sandboxes that start, run, or are not frozen yet.
     pub booked: ByteSize,
-    /// Memory that idle sandboxes use.
+    /// The memory in use by idle sandboxes.
     #[serde(default)]
     pub idle_held: ByteSize,
-    /// The booking of idle sandboxes.
+    /// The bookings of idle sandboxes.
     #[serde(default)]
     pub idle_booked: ByteSize,
-    /// The most that may be booked at once.
+    /// The most memory that may be booked at a time.
     pub memory: ByteSize,
-    /// Pre-warmed sandboxes, not counted above.
+    /// Number of pre-warmed sandboxes, not counted above.
     #[serde(default)]
     pub prewarmed: usize,
-    /// The booking of pre-warmed sandboxes.
+    /// The bookings of pre-warmed sandboxes.
     #[serde(default)]
     pub prewarmed_booked: ByteSize,
-    /// Invocations that run.
+    /// Number of invocations that run.
     pub running: usize,
-    /// Invocations that wait.
+    /// Number of invocations that wait.
     pub waiting: usize,
 }
 
-/// Writes that were acknowledged before the store had them.
+/// Writes that are acknowledged before the store has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WritesStatus {
-    /// Objects and deletions that the store does not have yet.
+    /// Number of objects and deletions that the store does not have yet.
     pub waiting: usize,
-    /// Pushed objects and deletions that are watched, because an earlier push may still arrive and replace them.
+    /// Number of pushed objects and deletions that are watched, because an earlier push may still be carried out and
+    /// replace them.
     #[serde(default)]
     pub watched: usize,
-    /// Their bytes.
+    /// The bytes of the objects in `waiting`.
     #[serde(default)]
     pub waiting_bytes: ByteSize,
-    /// Bytes of all unpushed, watched and ephemeral objects.
+    /// The bytes of all unpushed, watched and ephemeral objects.
     pub bytes: ByteSize,
-    /// Objects that never go to the store.
+    /// Number of ephemeral objects, which never go to the store.
     pub ephemeral: usize,
-    /// Ephemeral objects that were dropped for room; reads of them fail.
+    /// Number of ephemeral objects that were evicted; reads of them fail.
     #[serde(default)]
     pub lost: usize,
-    /// Unpushed writes whose push has failed.
+    /// Number of unpushed writes whose push has failed.
     pub failing: usize,
-    /// How long the oldest has waited, in milliseconds.
+    /// How long the oldest unpushed write has waited, in milliseconds.
     pub oldest_ms: u64,
-    /// Writes stored under a conflict key since the start, because an outsider wrote the object.
+    /// Number of writes stored under a conflict key since the start, because the object was written from outside.
     pub conflicts: u64,
-    /// Unpushed writes whose bucket an outsider removed from the store (`nigh objects unpushed`).
+    /// Number of unpushed writes whose bucket was removed from the store from outside (`nigh objects unpushed`).
     #[serde(default)]
     pub homeless: usize,
-    /// Bytes of the journal on disk.
+    /// The bytes of the journal on disk.
     pub journal: ByteSize,
-    /// The most that it may take.
+    /// The most bytes of the journal.
     pub journal_max: ByteSize,
-    /// Commits since the start.
+    /// Number of commits since the start.
     pub commits: u64,
-    /// Syncs of the disk for commits.
+    /// Number of disk syncs for commits.
     pub syncs: u64,
 }
 
 /// The fast path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FastPathStatus {
-    /// Connections now.
+    /// Number of connections now.
     pub connections: u64,
-    /// Sandboxes, and keys outside of sandboxes, that hold bytes or are connected.
+    /// Number of sandboxes, and of keys outside of sandboxes, that hold bytes or are connected.
     pub holders: u64,
-    /// Held bytes.
+    /// Number of held bytes.
     pub held: ByteSize,
-    /// Held segments.
+    /// Number of held segments.
     pub held_segments: u64,
-    /// Holders whose last request exceeded their cap or their booking.
+    /// Number of holders whose last request exceeded their limit or their booking.
     pub over: u64,
-    /// Answers since the start by a segment.
+    /// Number of answers by a segment since the start.
     pub segments: u64,
-    /// Answers with a small object in the packet.
+    /// Number of answers with a small object in the packet.
     pub inline: u64,
-    /// Answers by copy of a large object.
+    /// Number of answers by copy of a large object.
     pub copies: u64,
-    /// Requests that the client had to send over HTTP.
+    /// Number of requests that the client had to send over HTTP.
     pub for_http: u64,
 }
 
 /// A draining node: it rejects new requests, and ends when its invocations have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainStatus {
-    /// Invocations that still run or wait.
+    /// Number of invocations that still run or wait.
     pub invocations: usize,
     /// Seconds until running invocations are stopped.
     pub left_s: u64,
@@ -153,51 +154,51 @@ impl std::fmt::Display for DrainStatus {
     }
 }
 
-/// A member of a cluster, as a node sees it.
+/// A member of a cluster, as this node sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
-    /// Its name.
+    /// The member's name.
     pub node: String,
-    /// Its number.
+    /// The member's number.
     pub number: u32,
-    /// Its incarnation.
+    /// The member's incarnation.
     pub incarnation: u64,
-    /// Where other nodes call it.
+    /// The address at which other nodes call it.
     pub address: String,
-    /// What it does.
+    /// The member's roles.
     pub roles: Vec<NodeRole>,
 }
 
 /// A shard that this node should serve and cannot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HomeTrouble {
-    /// The shard.
+    /// The id of the shard.
     pub shard: ShardId,
-    /// Why.
+    /// Why it cannot.
     pub why: String,
-    /// Attempts so far.
+    /// Number of attempts so far.
     pub attempts: u32,
 }
 
-/// The homes of a cluster, as one node sees them.
+/// The homes of a cluster, as this node sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HomesStatus {
-    /// The cluster's shards.
+    /// The number of the cluster's shards.
     pub shards: u16,
-    /// Shards that this node serves.
+    /// The shards that this node serves.
     pub own: Vec<ShardId>,
-    /// Shards that have no living home.
+    /// The shards without a living home.
     pub without: Vec<ShardId>,
-    /// Shards that this node should serve and cannot.
+    /// The shards that this node should serve and cannot.
     pub troubles: Vec<HomeTrouble>,
 }
 
 /// A node's cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterStatus {
-    /// Its name.
+    /// The cluster's name.
     pub name: String,
-    /// How its nodes keep copies coherent.
+    /// The coherence protocol of its nodes.
     #[serde(default)]
     pub coherence: CoherenceProtocol,
     /// The living members.
@@ -206,34 +207,34 @@ pub struct ClusterStatus {
     pub homes: Option<HomesStatus>,
 }
 
-/// A node.
+/// The status of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Its name.
+    /// The node's name.
     pub node: String,
-    /// Its incarnation.
+    /// The node's incarnation.
     pub incarnation: u64,
     /// The version of this program.
     pub version: String,
-    /// Its process.
+    /// The id of its process.
     pub pid: u32,
     /// When it started, RFC 3339.
     pub started: String,
-    /// For how many seconds it has run.
+    /// The seconds since it started.
     pub uptime_s: u64,
-    /// Where it listens.
+    /// The addresses of its doors.
     pub endpoints: Endpoints,
-    /// What it waits for, while it drains.
+    /// What the node waits for. None unless it drains.
     #[serde(default)]
     pub draining: Option<DrainStatus>,
     /// The features, on or off.
     pub levels: Vec<Level>,
-    /// Its cluster; none on one machine.
+    /// The node's cluster. None if the node is alone.
     #[serde(default)]
     pub cluster: Option<ClusterStatus>,
-    /// Functions of the namespace made at the first start.
+    /// Number of functions of the namespace that the first start created.
     pub functions: usize,
-    /// The memory kept for objects.
+    /// The cache of objects.
     pub cache: CacheStatus,
     /// Writes that the store does not have yet.
     #[serde(default)]
@@ -249,11 +250,11 @@ pub struct Status {
     /// How sandboxes and the cache share memory; none if they do not.
     #[serde(default)]
     pub memory: Option<MemoryStatus>,
-    /// Pre-warmed sandboxes by runtime.
+    /// The pre-warmed sandboxes of each runtime.
     #[serde(default)]
-    pub stems: Vec<RuntimeStems>,
-    /// Resident memory of the node's process, cached objects included where they are mapped.
+    pub stems: Vec<RuntimePrewarmed>,
+    /// The resident memory of the node's process, including cached objects where they are mapped.
     pub resident: ByteSize,
-    /// Activation records lost because the disk could not keep up.
+    /// Number of activation records lost because the disk could not keep up.
     pub records_dropped: u64,
 }

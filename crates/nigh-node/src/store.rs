@@ -25,7 +25,7 @@ use crate::status::Level;
 
 /// How long a start waits for a remote store's first answer; then the node starts without it.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
-/// The region of signatures for an S3 service if none is set.
+/// The region of an S3 service's signatures if none is set.
 const DEFAULT_REGION: &str = "us-east-1";
 
 /// Why a store cannot be opened.
@@ -59,7 +59,7 @@ pub enum StoreOpenError {
     Join(#[from] tokio::task::JoinError),
 }
 
-/// Opens the stores, and describes each in one line, the node's first.
+/// Opens the stores. Returns one line about each, the node's first.
 pub(crate) async fn open(
     settings: &Settings,
     clock: Arc<dyn Clock>,
@@ -80,7 +80,7 @@ pub(crate) async fn open(
     Ok((store, levels))
 }
 
-/// Rejects write mode `shadow` if Swift says that it lacks the middleware.
+/// Rejects write mode `shadow` if Swift reports that it lacks the middleware.
 fn check_modes(settings: &Settings, store: &dyn Store) -> Result<(), StoreOpenError> {
     let own = settings.namespaces.iter().map(|(name, own)| (name, own.write_mode));
     for (namespace, mode) in std::iter::once((&settings.namespace, None)).chain(own) {
@@ -101,7 +101,7 @@ struct StoreOpener<'a> {
 }
 
 impl StoreOpener<'_> {
-    /// Opens a store for buckets of `namespace`; a directory serves all namespaces. The level has no name yet.
+    /// Opens a store for buckets of `namespace`; a directory serves all namespaces. The returned level has no name yet.
     async fn open(
         &mut self,
         settings: &StoreSettings,
@@ -137,7 +137,7 @@ impl StoreOpener<'_> {
         Ok((store, level(on, format!("{name}{detail}"))))
     }
 
-    /// A Swift, and whether it has the middleware, if the settings name a shared secret.
+    /// Opens a Swift store. Returns whether it has the middleware, if the settings name a shared secret.
     async fn swift(
         &self,
         settings: &StoreSettings,
@@ -159,7 +159,7 @@ impl StoreOpener<'_> {
     }
 
     async fn directory(&mut self, path: &Path) -> Result<Arc<DirectoryStore>, StoreOpenError> {
-        // A folder that does not exist yet is no other namespace's.
+        // A folder that does not exist yet cannot be another namespace's.
         let known = path.canonicalize().ok().and_then(|folder| self.directories.get(&folder));
         if let Some(open) = known {
             return Ok(Arc::clone(open));
@@ -171,7 +171,7 @@ impl StoreOpener<'_> {
     }
 }
 
-/// A value whose presence `Settings::check` has checked.
+/// A value that `Settings::check` has required.
 fn needed<T: Clone>(value: &Option<T>, kind: StoreKind, missing: &'static str) -> Result<T, StoreOpenError> {
     value.clone().ok_or(StoreOpenError::Incomplete { kind: kind.as_str(), missing })
 }
@@ -238,7 +238,7 @@ fn cloud(store: &StoreSettings, namespace: Option<&Namespace>) -> Result<CloudCo
     Ok(CloudConfig { service, bucket_prefixes: prefixes(store, namespace), limits: store.limits() })
 }
 
-/// Asks the store once, so that a wrong key or address shows at the start.
+/// Sends the store one request, so that a wrong key or address shows at the start.
 async fn reach(store: &dyn Store, namespace: Option<&Namespace>) -> (bool, String) {
     let Some(namespace) = namespace else { return (true, ", not used: its namespace has its own".to_owned()) };
     match tokio::time::timeout(FIRST_ANSWER, store.list_buckets(namespace)).await {

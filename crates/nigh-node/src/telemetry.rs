@@ -1,6 +1,6 @@
 //! Metrics of this process, as Prometheus text.
 //!
-//! The crates record into the `metrics` facade; this is its one recorder, with the process's own figures.
+//! The crates record into the `metrics` facade. This is its only recorder; it adds the process's own figures.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ const SECONDS: [f64; 20] = [
 /// The kernel's clock tick in `/proc/[pid]/stat`, the same on all Linux that Nigh runs on (`sysconf(_SC_CLK_TCK)`).
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Why there are no metrics.
+/// Why metrics cannot be recorded.
 #[derive(Debug, Error)]
 #[error("metrics: {0}")]
 pub struct TelemetryError(String);
@@ -35,9 +35,9 @@ pub struct ProcessUse {
     pub resident_bytes: u64,
     /// Processor time in milliseconds, user and system.
     pub cpu_ms: u64,
-    /// Open files.
+    /// Number of open files.
     pub open_files: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
 }
 
@@ -85,7 +85,7 @@ impl Telemetry {
 }
 
 impl ProcessUse {
-    /// Asks the kernel; figures that it does not give are zero.
+    /// Reads the kernel's figures; missing ones are zero.
     #[must_use]
     pub fn now() -> Self {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -94,7 +94,7 @@ impl ProcessUse {
     }
 }
 
-/// proc_pid_stat(5): behind the name in parentheses, utime is field 14, stime 15, threads 20, rss 24 (in pages).
+/// proc_pid_stat(5): after the name in parentheses, utime is field 14, stime 15, threads 20, rss 24 (in pages).
 fn parse_stat(stat: &str, page_bytes: u64) -> Option<ProcessUse> {
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let field = |number: usize| fields.get(number - 3)?.trim().parse::<u64>().ok();

@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 /// An acknowledged write that is not in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnpushedRow {
-    /// Its name, for a drop.
+    /// The write's name, by which a client drops it.
     #[serde(flatten)]
     pub name: UnpushedName,
-    /// Its write mode.
+    /// The mode in which the object was written.
     pub mode: WriteMode,
-    /// Its bytes; none for a deletion and for a damaged write.
+    /// The object's size in bytes. None for a deletion and for a damaged write.
     pub bytes: Option<u64>,
-    /// It is damaged in the journal, and never pushed.
+    /// True if it is damaged in the journal, so that it is never pushed.
     pub damaged: bool,
-    /// How often its push has failed since the last success.
+    /// Number of failed pushes in a row.
     pub failures: u32,
-    /// An outsider has removed its bucket from the store.
+    /// True if its bucket was removed from the store from outside.
     pub homeless: bool,
 }
 
 /// The name of a write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnpushedName {
-    /// The bucket.
+    /// The name of the bucket.
     pub bucket: BucketName,
-    /// The key.
+    /// The key of the object.
     pub key: ObjectKey,
-    /// Its version.
+    /// The write's version.
     pub version: Version,
 }
 

@@ -1,4 +1,4 @@
-//! The journal as the settings ask for it, with the writes that it recovers.
+//! Opens the journal, by the settings, with the writes that it recovers.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use nigh_terms::{ByteSize, Epoch};
 use crate::config::{DamagedJournal, Settings};
 use crate::status::{Level, WritesStatus};
 
-/// A segment file of the journal: a sixteenth of it, within bounds.
+/// The size of a segment file of the journal: a sixteenth of the journal, within bounds.
 fn segment_bytes(journal: ByteSize) -> ByteSize {
     ByteSize((journal.bytes() / 16).clamp(16 << 20, 64 << 20).next_multiple_of(1 << 20))
 }
 
-/// Opens the journal, and describes the write mode in one line. `epoch` is higher than in any earlier life.
+/// Opens the journal, and describes the write mode in one line. `epoch` is higher than in any earlier incarnation.
 pub(crate) async fn open(
     settings: &Settings,
     registry: Arc<dyn Registry>,

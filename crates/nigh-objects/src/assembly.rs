@@ -1,7 +1,7 @@
-//! How the parts of an upload make one object: the rules of CompleteMultipartUpload, as AWS states them.
+//! Assembles an object from the parts of an upload, by the rules of CompleteMultipartUpload (AWS).
 //!
-//! It checks the parts named against those uploaded and computes the object's entity tag and checksum from
-//! theirs; no byte of the parts is read.
+//! The named parts are checked against the uploaded parts. The object's entity tag and checksum are computed from those
+//! of the parts, so no byte of the parts is read.
 
 use nigh_data::digest::Hasher;
 use nigh_data::md5::Md5;
@@ -15,19 +15,19 @@ pub(crate) const PART_MAX_BYTES: u64 = 5 << 30;
 /// The greatest part number.
 pub(crate) const PARTS_MAX: u32 = 10_000;
 
-/// Parts as the object will have them.
+/// The assembled object: its parts, entity tag and checksum.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AssembledObject {
     pub(crate) etag: ETag,
     pub(crate) checksum: Option<Checksum>,
     /// The numbers of the parts, in order.
     pub(crate) numbers: Vec<u32>,
-    /// Their lengths.
+    /// The lengths of the parts in bytes, in the same order.
     pub(crate) lengths: Vec<u64>,
     pub(crate) size: u64,
 }
 
-/// What the checksum of an object is taken over unless its upload says otherwise.
+/// The checksum's type if the upload does not name one.
 pub(crate) const fn default_type(algorithm: ChecksumAlgorithm) -> ChecksumType {
     match algorithm {
         ChecksumAlgorithm::Crc64Nvme => ChecksumType::FullObject,
@@ -35,7 +35,7 @@ pub(crate) const fn default_type(algorithm: ChecksumAlgorithm) -> ChecksumType {
     }
 }
 
-/// The checksum that an upload asks for.
+/// The checksum algorithm and type that an upload asks for.
 ///
 /// # Errors
 /// `InvalidRequest` for a combination that AWS does not have.
@@ -60,7 +60,7 @@ pub(crate) fn wanted_checksum(
     }
 }
 
-/// Refuses what is no part number.
+/// Refuses a number that no part can have.
 pub(crate) fn check_number(number: u32) -> Result<(), ObjectError> {
     if (1..=PARTS_MAX).contains(&number) {
         Ok(())
@@ -71,7 +71,7 @@ pub(crate) fn check_number(number: u32) -> Result<(), ObjectError> {
     }
 }
 
-/// Puts `named` together. `uploaded` finds a part by its number.
+/// Assembles the parts `named`. `uploaded` finds a part by its number.
 pub(crate) fn assemble(
     named: &[CompletedPart],
     uploaded: impl Fn(u32) -> Option<PartInfo>,
@@ -110,7 +110,7 @@ fn matching(named: &CompletedPart, uploaded: impl Fn(u32) -> Option<PartInfo>) -
     Ok(part)
 }
 
-/// The MD5 of the parts' MD5s, and how many they are.
+/// The MD5 of the parts' MD5s, and the number of parts.
 fn etag_of(parts: &[PartInfo]) -> Result<ETag, ObjectError> {
     let mut digest = Md5::new();
     for part in parts {

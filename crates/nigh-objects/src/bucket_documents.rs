@@ -1,7 +1,8 @@
-//! What is set of a bucket beyond what S3 keeps: one document a bucket, in the registry.
+//! Settings of buckets beyond S3's own: one document for each bucket, in the registry.
 //!
-//! All are kept in memory too: a bucket without a document costs one load of a counter. Where others write too, what
-//! they do is taken over soon after (`follow`); while the registry's servers cannot be reached nothing is, then all
+//! All documents are in memory too, so a bucket without one costs the load of one counter. Changes by other nodes
+//! arrive soon after (`follow`). While the registry's servers cannot be reached no change arrives; after that all
+//! missed ones do.
 //! that was missed.
 
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The document's form that this build writes.
+/// The format version that this build writes.
 const FORMAT: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -24,26 +25,26 @@ struct StoredConfig<T> {
     config: T,
 }
 
-/// A document, and the revision under which it stands in the registry.
+/// A document, and its revision in the registry.
 type RevisedDocument<T> = (Arc<T>, Revision);
 
-/// The bucket that a document is of.
+/// The bucket of a document.
 type Place = (Namespace, BucketName);
 
 /// The documents of one kind.
 pub(crate) struct BucketDocuments<T> {
     registry: Arc<dyn Registry>,
     table: &'static str,
-    /// What they are, for messages.
+    /// The name of this kind of document, for messages.
     what: &'static str,
     kept: Arc<KeptDocuments<T>>,
 }
 
-/// What is in memory of them.
+/// The documents in memory.
 struct KeptDocuments<T> {
     count: AtomicUsize,
     documents: RwLock<HashMap<Place, RevisedDocument<T>>>,
-    /// Held while one is changed, here or as others did.
+    /// Locked while a document is changed, by this node or as another node did.
     changing: tokio::sync::Mutex<()>,
 }
 
@@ -83,7 +84,7 @@ fn place_of(key: &str) -> Result<Place, String> {
     Ok((namespace, BucketName::new(bucket).map_err(|error| error.to_string())?))
 }
 
-/// Takes over what comes to be, until nobody has the documents any more.
+/// Applies other nodes' changes until the documents are dropped.
 async fn follow<T: DeserializeOwned>(
     what: &'static str,
     table: &'static str,
@@ -99,7 +100,7 @@ async fn follow<T: DeserializeOwned>(
         if now.as_ref().map(|now| now.revision) <= known && now.is_some() {
             continue;
         }
-        // What is told may be of before this node's own change.
+        // The notification may be older than this node's own change, so the registry is read.
         let found = match registry.get(table, &key).await {
             Ok(found) => found.map(|found| decode(what, &key, &found)).transpose(),
             Err(error) => Err(error),
@@ -112,10 +113,10 @@ async fn follow<T: DeserializeOwned>(
 }
 
 impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> BucketDocuments<T> {
-    /// Those kept in `registry`.
+    /// Reads the documents from `registry`.
     ///
     /// # Errors
-    /// If it cannot be read, or holds what this build does not know.
+    /// If the registry cannot be read, or holds a document that this build does not know.
     pub(crate) async fn open(
         registry: Arc<dyn Registry>,
         table: &'static str,
@@ -132,7 +133,7 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> BucketDocu
         Ok(Self { registry, table, what, kept })
     }
 
-    /// From now on what others write is taken over too.
+    /// Applies other nodes' changes from now on.
     ///
     /// # Errors
     /// If the registry cannot be watched.
@@ -150,7 +151,7 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> BucketDocu
         self.kept.documents.read().get(&(namespace.clone(), bucket.clone())).cloned()
     }
 
-    /// The bucket's document, if it has one.
+    /// The bucket's document; none if it has none.
     pub(crate) fn of(&self, namespace: &Namespace, bucket: &BucketName) -> Option<Arc<T>> {
         self.kept(namespace, bucket).map(|(document, _)| document)
     }
@@ -158,7 +159,7 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> BucketDocu
     /// Replaces a bucket's document; `None` removes it. Durable when it returns.
     ///
     /// # Errors
-    /// `ConditionalRequestConflict` if somebody else does so too; the registry's.
+    /// `ConditionalRequestConflict` if another node changes it at the same time; the registry's.
     pub(crate) async fn set(
         &self,
         namespace: &Namespace,

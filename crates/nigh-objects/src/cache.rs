@@ -1,14 +1,13 @@
-//! What the node keeps in memory: the shelf on which copies of objects are, without their bytes.
+//! The shelf: the cached copies of a node, without their bytes.
 //!
-//! It decides how much must go to make room; which copies these are, `eviction` says. Which copy may be kept and shown
-//! is the protocol's to decide (`nigh_protocol::NodeCache`, which has its copies here). It never fetches, allocates or
-//! waits.
+//! The shelf decides how many bytes must be evicted; `eviction` says which copies go. The protocol decides which copies
+//! may be cached and shown (`nigh_protocol::NodeCache`, which keeps its copies here). The shelf never fetches,
+//! allocates or waits.
 //!
-//! Room: `kept + reserved <= budget`, in bytes as the kernel counts them and in segments (each takes a file
-//! descriptor and a mapping). Only a budget lowered below what is reserved breaks it, until that is released;
-//! nothing is kept or reserved meanwhile. Bytes that readers still hold of evicted copies come in as
-//! `lingering` and count against the budget too; what copies take together beyond their own costs is `slack`, which
-//! counts as well and goes when they go.
+//! Room: `kept + reserved <= budget`, in bytes as the kernel counts them and in segments (each takes a file descriptor
+//! and a mapping). Only a budget lowered below what is reserved breaks this, until the reservations are released;
+//! meanwhile nothing is cached or reserved. Bytes of evicted copies that readers still hold are `lingering` and count
+//! against the budget too. So does `slack`: what copies take together beyond their own costs, and free when they go.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -28,9 +27,9 @@ use crate::shards::Shards;
 /// What counts against the budget beside copies and reservations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OverheadCost {
-    /// What readers hold of copies that are gone.
+    /// The cost of evicted copies that readers still hold.
     pub(crate) lingering: Cost,
-    /// What goes by itself when copies go.
+    /// The cost that goes by itself when copies go.
     pub(crate) slack: Cost,
 }
 
@@ -39,7 +38,7 @@ pub(crate) struct OverheadCost {
 pub(crate) struct CostedCopy {
     pub(crate) kept: CachedCopy,
     pub(crate) cost: Cost,
-    /// How it came here.
+    /// How the copy came here.
     pub(crate) origin: Origin,
 }
 
@@ -80,7 +79,7 @@ fn parts(object: &ObjectId) -> [&str; 3] {
     [object.namespace.as_str(), object.bucket.as_str(), object.key.as_str()]
 }
 
-/// Where each copy is, by its name, which the copy itself has.
+/// Finds a copy's slot by the object's name, which is stored in the copy.
 #[derive(Debug, Default)]
 struct Index {
     slots: HashTable<Slot>,
@@ -94,7 +93,7 @@ impl Index {
         self.slots.find(self.hasher.hash_one(name), is_it).copied()
     }
 
-    /// Enters `slot`; its name's hash is told.
+    /// Adds `slot`. Returns the hash of its name.
     fn insert<V>(&mut self, slot: Slot, slots: &Slots<CacheEntry<V>>) -> u64 {
         let hash = |slot: &Slot| slots.get(*slot).map_or(0, |kept| self.hasher.hash_one(kept.name.parts()));
         let name = hash(&slot);
@@ -109,7 +108,7 @@ impl Index {
     }
 }
 
-/// Copies `V` and what they take.
+/// The cached copies `V`, with their costs.
 #[derive(Debug)]
 pub(crate) struct Shelf<V> {
     shards: Shards,
@@ -119,13 +118,13 @@ pub(crate) struct Shelf<V> {
     index: Index,
     slots: Slots<CacheEntry<V>>,
     order: Order<DefaultPolicy>,
-    /// Copies that were evicted and had no other, until their owner is told.
+    /// Evicted ephemeral copies, whose objects have no other bytes, until `take_orphans`.
     orphans: Vec<(ObjectId, V)>,
-    /// What other processes are told of the copies.
+    /// The changes that other processes are told of.
     told: ChangeLog,
 }
 
-/// What left the shelf. It is handed out so that it can be freed without holding a lock.
+/// Values that left the shelf. The caller frees them without holding a lock.
 pub(crate) type DroppedCopies<V> = Vec<V>;
 
 impl<V: Clone> Shelf<V> {
@@ -143,33 +142,33 @@ impl<V: Clone> Shelf<V> {
         }
     }
 
-    /// What the copies take.
+    /// The cost of the copies.
     pub(crate) const fn kept(&self) -> Cost {
         self.kept
     }
 
-    /// What is set aside for copies in the making.
+    /// The cost reserved for copies that are being made.
     pub(crate) const fn reserved(&self) -> Cost {
         self.reserved
     }
 
-    /// What all of it may take.
+    /// The most that copies and reservations may cost.
     pub(crate) const fn budget(&self) -> Cost {
         self.budget
     }
 
-    /// True while no more than half of the budget is taken.
+    /// True while at most half of the budget is used.
     pub(crate) const fn is_spare(&self) -> bool {
         self.kept.plus(self.reserved).bytes <= self.budget.bytes / 2
     }
 
-    /// True if another copy would drive out nothing that is hot: there is room to spare, or what would go next was not
+    /// True if another copy would evict nothing hot: at most half of the budget is used, or the next victim was not
     /// read more than once.
     pub(crate) fn takes_guests(&mut self) -> bool {
         self.is_spare() || self.order.victim().is_none_or(|next| !self.order.is_hot(next))
     }
 
-    /// How many copies there are.
+    /// The number of copies.
     pub(crate) fn copies(&self) -> usize {
         self.index.slots.len()
     }
@@ -179,20 +178,20 @@ impl<V: Clone> Shelf<V> {
         Some(&self.slots.get(self.index.find(object, &self.slots)?)?.value)
     }
 
-    /// The copy of `object`, which is used now, and what it takes.
+    /// The copy of `object`, which counts as used now, and its cost.
     fn touch(&mut self, object: &ObjectId) -> Option<(&V, Cost)> {
         let slot = self.index.find(object, &self.slots)?;
         self.order.touch(slot);
         self.slots.get(slot).map(|placed| (&placed.value, placed.cost))
     }
 
-    /// The copy of `object` counts as used now, if there is one.
+    /// Counts the copy of `object` as used now, if there is one.
     pub(crate) fn used(&mut self, object: &ObjectId) {
         let _used_or_gone = self.touch(object);
     }
 
-    /// Sets `cost` aside, dropping copies for it. Refused, and nothing is dropped, if
-    /// not even an empty cache had the room.
+    /// Reserves `cost`, and evicts copies for it. Returns false, and evicts nothing, if even an empty cache had no
+    /// room.
     pub(crate) fn reserve(&mut self, cost: Cost, beyond: OverheadCost) -> (bool, DroppedCopies<V>) {
         let budget = self.budget.minus(beyond.lingering);
         if !self.reserved.plus(cost).fits(budget) {
@@ -203,7 +202,7 @@ impl<V: Clone> Shelf<V> {
         (true, dropped)
     }
 
-    /// Gives back what `reserve` set aside.
+    /// Releases a reservation.
     pub(crate) fn release(&mut self, cost: Cost) {
         self.reserved = self.reserved.minus(cost);
     }
@@ -214,10 +213,11 @@ impl<V: Clone> Shelf<V> {
         self.shrink(budget.minus(beyond.lingering).minus(beyond.slack).minus(self.reserved))
     }
 
-    /// Keeps a copy, whose room was reserved and released for it. Returns what it takes the place of, or itself.
+    /// Caches a copy whose room was reserved and released for it. Returns the values that leave: the former copy's, or
+    /// `value` itself if there is no room.
     pub(crate) fn keep(&mut self, object: &ObjectId, value: V, cost: Cost, origin: Origin) -> DroppedCopies<V> {
         let mut dropped: Vec<V> = self.forget(object).into_iter().collect();
-        // The room was there when it was reserved; the budget may have been lowered since.
+        // The room was there when it was reserved, but the budget may have been lowered since.
         if !self.kept.plus(self.reserved).plus(cost).fits(self.budget) {
             if origin == Origin::Ephemeral {
                 self.orphans.push((object.clone(), value.clone()));
@@ -234,13 +234,13 @@ impl<V: Clone> Shelf<V> {
         dropped
     }
 
-    /// Takes the copy of `object` out.
+    /// Removes the copy of `object`.
     pub(crate) fn forget(&mut self, object: &ObjectId) -> Option<V> {
         let slot = self.index.find(object, &self.slots)?;
         Some(self.take(slot)?.value)
     }
 
-    /// Takes a copy out.
+    /// Removes the copy at `slot`.
     fn take(&mut self, slot: Slot) -> Option<CacheEntry<V>> {
         let kept = self.slots.remove(slot)?;
         self.order.remove(slot);
@@ -250,7 +250,7 @@ impl<V: Clone> Shelf<V> {
         Some(kept)
     }
 
-    /// Takes a copy out to make room; one that has no other is an orphan.
+    /// Evicts a copy. An ephemeral one becomes an orphan.
     fn evict(&mut self, slot: Slot) -> Option<(V, PackedName)> {
         let is_ephemeral = self.order.is_ephemeral(slot);
         let CacheEntry { name, value, .. } = self.take(slot)?;
@@ -260,12 +260,12 @@ impl<V: Clone> Shelf<V> {
         Some((value, name))
     }
 
-    /// The copies without another that were evicted since this was asked last.
+    /// The ephemeral copies that were evicted since the last call.
     pub(crate) fn take_orphans(&mut self) -> Vec<(ObjectId, V)> {
         std::mem::take(&mut self.orphans)
     }
 
-    /// What one who stands at `cursor` is to be told of the copies: `max` changes, or as many places looked at.
+    /// The next changes for a listener at `cursor`: at most `max` changes, or `max` slots walked.
     pub(crate) fn holdings(&mut self, cursor: HoldingsCursor, max: u32) -> HoldingsPage {
         self.told.follow();
         let followed = match cursor.0 {
@@ -298,9 +298,9 @@ impl<V: Clone> Shelf<V> {
         dropped
     }
 
-    /// Drops copies that take `bytes`, but for those that `is_held` says would free nothing, and looks at `looks` of
-    /// them at most. Copies that have no other go last; who asks again is not shown first what was passed over. With
-    /// `named` it says which they were, but for those that had no other.
+    /// Evicts copies until `bytes` are freed, and looks at `looks` copies at most. Skips copies that `is_held` says
+    /// would free nothing; the next call does not look at these first. Ephemeral copies go last. With `named`, the
+    /// result names the evicted copies that are not ephemeral.
     pub(crate) fn give_back(
         &mut self,
         bytes: u64,
@@ -317,7 +317,7 @@ impl<V: Clone> Shelf<V> {
             let cost = kept.cost;
             wanted = if is_held(&kept.value) {
                 held += cost.bytes;
-                // As one that was read now: somebody reads it.
+                // A held copy moves as if it was read now, because somebody reads it.
                 let origin = if self.order.is_ephemeral(slot) { Origin::Ephemeral } else { Origin::Read };
                 let name = self.index.hasher.hash_one(kept.name.parts());
                 self.order.remove(slot);
@@ -369,7 +369,6 @@ impl CopyStore<ObjectId, CostedCopy> for Shelf<CachedCopy> {
         self.copies()
     }
 
-    /// All: there is one shard.
     fn objects_of(&self, shard: ShardId) -> Vec<ObjectId> {
         let names = self.index.slots.iter().filter_map(|slot| self.slots.get(*slot)?.name.object());
         let mut objects: Vec<ObjectId> = names.filter(|object| self.shards.of(object) == shard).collect();
@@ -378,14 +377,14 @@ impl CopyStore<ObjectId, CostedCopy> for Shelf<CachedCopy> {
     }
 }
 
-/// A copy that was given back.
+/// A copy that was evicted.
 #[derive(Debug)]
 pub(crate) struct EvictedCopy {
-    /// Its place among those that were dropped.
+    /// The copy's index in `GivenBack::dropped`.
     pub(crate) at: usize,
     pub(crate) name: PackedName,
     pub(crate) bytes: u64,
-    /// It was read more than once.
+    /// True if it was read more than once.
     pub(crate) is_hot: bool,
 }
 
@@ -393,15 +392,15 @@ pub(crate) struct EvictedCopy {
 #[derive(Debug)]
 pub(crate) struct GivenBack<V> {
     pub(crate) dropped: DroppedCopies<V>,
-    /// Which they were, where that is asked for.
+    /// The evicted copies, if they were to be named.
     pub(crate) gone: Vec<EvictedCopy>,
-    /// The bytes of copies that were passed over, as somebody holds them.
+    /// The bytes of copies that were skipped because somebody holds them.
     pub(crate) held: u64,
-    /// Copies that were looked at.
+    /// Number of copies that were looked at.
     pub(crate) looked: usize,
 }
 
-/// What the order is to know of a copy.
+/// What the eviction order needs to know of a copy.
 fn facts(cost: Cost, name: u64, origin: Origin) -> Facts {
     Facts { bytes: cost.bytes, fetch_us: fetch_us(cost.bytes), name, origin }
 }

@@ -1,7 +1,7 @@
-//! The answers of uploads completed lately: who did not get one asks again and is given the same.
+//! The answers of uploads completed lately: a client that did not get its answer asks again and gets the same.
 //!
-//! They are kept in memory and limited in number; an older one, or one before a restart, is forgotten, and the
-//! upload is one that does not exist.
+//! The answers are in memory and limited in number. After a restart, or when newer ones have replaced the answer, the
+//! upload no longer exists for the client.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use nigh_data::{CompletedPart, ObjectId, PutDone, UploadId};
 use nigh_terms::{BucketName, Namespace};
 use sha2::{Digest, Sha256};
 
-/// Answers kept; the oldest goes first.
+/// The most answers remembered; the oldest goes first.
 const COMPLETED_MAX: usize = 1000;
 
-/// What a list of parts comes to: the list itself may have 10,000.
+/// A hash of a list of parts: the list itself may have 10,000 entries.
 type Print = [u8; 32];
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ struct CompletionAnswer {
     done: PutDone,
 }
 
-/// The answers kept.
+/// The remembered answers, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct CompletedUploads(VecDeque<CompletionAnswer>);
 
@@ -31,14 +31,14 @@ fn print_of(parts: &[CompletedPart]) -> Print {
     let mut digest = Sha256::new();
     for CompletedPart { number, etag, checksum } in parts {
         let checksum = checksum.as_ref().map(|checksum| (checksum.algorithm, checksum.value.as_str()));
-        // Debug quotes the texts, so that no two lists read the same.
+        // `Debug` quotes the texts, so that no two lists give the same bytes.
         digest.update(format!("{number} {:?} {checksum:?};", etag.0));
     }
     digest.finalize().into()
 }
 
 impl CompletedUploads {
-    /// Keeps the answer to an upload's completion.
+    /// Remembers the answer to an upload's completion.
     pub(crate) fn keep(&mut self, upload: &UploadId, object: &ObjectId, parts: &[CompletedPart], done: &PutDone) {
         if self.0.len() >= COMPLETED_MAX {
             self.0.pop_front();
@@ -58,7 +58,7 @@ impl CompletedUploads {
         (answer.parts == print_of(parts)).then(|| answer.done.clone())
     }
 
-    /// The bucket is gone, and its objects with it.
+    /// Forgets the answers of a bucket that was removed.
     pub(crate) fn forget(&mut self, namespace: &Namespace, bucket: &BucketName) {
         self.0.retain(|answer| answer.object.namespace != *namespace || answer.object.bucket != *bucket);
     }

@@ -10,14 +10,14 @@ use std::time::Duration;
 use nigh_data::ObjectId;
 use nigh_terms::Monotonic;
 
-/// How long a push without an answer may be carried out: longer than servers, proxies and their queues keep a request
-/// whose client has gone.
+/// How long a push without an answer may still be carried out: longer than servers, proxies and their queues keep a
+/// request whose client has gone.
 pub(crate) const LANDS_WITHIN: Duration = Duration::from_secs(15 * 60);
-/// Objects told apart. With more, which takes a store that fails for long, every object counts as one of them for that
-/// time.
+/// The most such objects that are remembered. If a store fails for so long that there are more, every object counts as
+/// one of them for `LANDS_WITHIN`.
 const DOUBTS_MAX: usize = 10_000;
 
-/// The objects whose last write has an unknown outcome, each with the end of that time.
+/// The objects whose last write has an unknown outcome, each with the end of `LANDS_WITHIN`.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     until: HashMap<ObjectId, Monotonic>,
@@ -43,7 +43,7 @@ impl Doubts {
         self.until.remove(object);
     }
 
-    /// True if what the store shows of `object` may not be kept.
+    /// True if what the store shows of `object` must not be cached.
     pub(crate) fn hold(&mut self, object: &ObjectId, now: Monotonic) -> bool {
         if now < self.all_until {
             return true;

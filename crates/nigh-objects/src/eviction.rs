@@ -1,13 +1,13 @@
 //! Which copy goes when room is short: the order of copies, and the policies that make it.
 //!
-//! It decides the next victim and nothing else: no clock, no bytes, no locks. `cache` says how much has to go and takes
-//! the victims out; `nigh experiment eviction` replays a trace through the same code, and the default (`DefaultPolicy`)
-//! is what won there. Whatever the policy, two sorts of copies stand beside its order: those that are unlikely to be
-//! read again (written here and never read since) go first, ephemeral ones last: they are the only ones of their
-//! objects. What only functions read that gain nothing from the cache does not come into it (`memory`).
+//! It decides the next victim and nothing else: no clock, no bytes, no locks. `cache` says how much must go and evicts
+//! the victims; `nigh experiment eviction` replays a trace through the same code, and the default (`DefaultPolicy`) is
+//! what won there. Two kinds of copies are outside the policy's order. Copies that are unlikely to be read again
+//! (written here and never read since) go first. Ephemeral copies go last, because their objects have no other bytes.
+//! Objects that only functions without a benefit from caching read are not cached at all (`memory`).
 //!
-//! OFC (section 6.4) gives up all outputs before any input. An output that the next function is about to read would
-//! then not live in a full cache, so that a share of the bytes is left to such copies (`UnreadCopyRule`).
+//! OFC (section 6.4) evicts all outputs before any input. In a full cache an output that the next function is about to
+//! read would then be lost, so a share of the bytes is left to such copies (`UnreadCopyRule`).
 
 mod greedy_dual;
 mod lru;
@@ -25,7 +25,7 @@ pub use self::slots::{Nodes, Slot, Slots};
 /// The policy that the cache uses.
 pub type DefaultPolicy = S3Fifo;
 
-/// The lists beside the policy's own, which are numbered from 0.
+/// The lists beside the policy's own lists, which are numbered from 0.
 const DOUBTFUL: u8 = 254;
 const EPHEMERAL: u8 = 255;
 
@@ -34,71 +34,71 @@ const EPHEMERAL: u8 = 255;
 pub enum Origin {
     /// Read from the store or the journal.
     Read,
-    /// Written here; the store or the journal has it too.
+    /// Written here; the store or the journal has the bytes too.
     Written,
-    /// Written here, and nowhere else.
+    /// Written here; the bytes are nowhere else.
     Ephemeral,
 }
 
-/// What is known of a copy when it comes.
+/// What is known of a copy when it is inserted.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// What it takes.
+    /// The memory that the copy takes.
     pub bytes: u64,
-    /// What bringing it here again takes, microseconds.
+    /// The time to fetch the copy again, in microseconds.
     pub fetch_us: f64,
-    /// A number for its object's name, the same each time it comes.
+    /// A hash of the object's name, the same whenever the object is inserted.
     pub name: u64,
-    /// Where it comes from.
+    /// How the copy came here.
     pub origin: Origin,
 }
 
-/// An order of copies. Each call takes constant time, on average where several copies are looked at, but for `advance`.
-/// A slot is inserted before it is touched or removed, and removed once.
+/// An order of copies. Each call takes constant time (amortised where it looks at several copies), except `advance`. A
+/// slot is inserted before it is touched or removed, and removed once.
 pub trait EvictionPolicy {
-    /// A copy has come.
+    /// A copy is inserted.
     fn insert(&mut self, nodes: &mut Nodes, slot: Slot, facts: &Facts);
-    /// It was read.
+    /// The copy was read.
     fn touch(&mut self, nodes: &mut Nodes, slot: Slot);
-    /// It goes.
+    /// The copy is removed.
     fn remove(&mut self, nodes: &mut Nodes, slot: Slot);
-    /// The copy that is to go next; the caller removes it.
+    /// The next copy to evict; the caller removes it.
     fn victim(&mut self, nodes: &mut Nodes) -> Option<Slot>;
-    /// It has been read more than once, and would be missed.
+    /// True if the copy was read more than once, so that it would be missed.
     fn is_hot(&self, _nodes: &Nodes, _slot: Slot) -> bool {
         true
     }
-    /// It is `now_s` seconds since some beginning: what is to go for that alone. The caller removes it.
+    /// The copies that must go at `now_s`, in seconds since a fixed time, for their age alone. The caller removes them.
     fn advance(&mut self, _nodes: &mut Nodes, _now_s: f64) -> Vec<Slot> {
         Vec::new()
     }
 }
 
-/// What becomes of copies that are unlikely to be read again.
+/// How copies that are unlikely to be read again are evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadCopyRule {
-    /// Evicted by the policy, as every other copy.
+    /// In the policy's order, like every other copy.
     AsOthers,
-    /// They go first, but for this share of all bytes, in percent.
+    /// First, except for this share of all bytes, in percent.
     FirstBeyond(u8),
 }
 
-/// Where copies stand with the default policy. The share is that of S3-FIFO's small queue, which has the same purpose.
+/// The rule with the default policy. The share is that of S3-FIFO's small queue, which has the same purpose.
 pub const DEFAULT_DOUBTFUL: UnreadCopyRule = UnreadCopyRule::FirstBeyond(10);
 
-/// A copy's cost and the part of its name that policies use, in the room of a stamp.
+/// Packs a copy's fetch cost and the half of its name hash that policies use into the node's stamp.
 fn noted(facts: &Facts) -> f64 {
     f64::from_bits(u64::from((facts.fetch_us as f32).to_bits()) << 32 | u64::from(facts.name as u32))
 }
 
-/// What was noted of a copy that was read after all.
+/// Unpacks what `noted` has packed, for a copy that was read after all.
 fn recalled(note: f64, bytes: u64) -> Facts {
     let bits = note.to_bits();
     let (fetch_us, name) = (f64::from(f32::from_bits((bits >> 32) as u32)), u64::from(bits as u32));
     Facts { bytes, fetch_us, name, origin: Origin::Read }
 }
 
-/// Copies in the order in which they go.
+/// Copies in the order of their eviction.
 #[derive(Debug)]
 pub struct Order<P> {
     nodes: Nodes,
@@ -110,13 +110,13 @@ pub struct Order<P> {
 }
 
 impl<P: EvictionPolicy> Order<P> {
-    /// No copies.
+    /// An order without copies.
     pub fn new(policy: P, rule: UnreadCopyRule) -> Self {
         let (nodes, doubtful, ephemeral) = (Nodes::default(), List::default(), List::default());
         Self { nodes, policy, rule, doubtful, ephemeral, bytes: 0 }
     }
 
-    /// A copy has come.
+    /// Inserts a copy.
     pub fn insert(&mut self, slot: Slot, facts: &Facts) {
         let nodes = &mut self.nodes;
         nodes.begin(slot, facts.bytes);
@@ -128,7 +128,7 @@ impl<P: EvictionPolicy> Order<P> {
         } else if doubtful && self.rule != UnreadCopyRule::AsOthers {
             let node = nodes.at(slot);
             node.list = DOUBTFUL;
-            // What the policy is to know when it is read after all.
+            // The policy gets these facts if the copy is read after all.
             node.stamp = noted(facts);
             self.doubtful.add(nodes, slot);
         } else {
@@ -136,7 +136,7 @@ impl<P: EvictionPolicy> Order<P> {
         }
     }
 
-    /// It was read.
+    /// Counts a read of the copy.
     pub fn touch(&mut self, slot: Slot) {
         let nodes = &mut self.nodes;
         let node = *nodes.get(slot);
@@ -152,7 +152,7 @@ impl<P: EvictionPolicy> Order<P> {
         }
     }
 
-    /// It goes.
+    /// Removes the copy.
     pub fn remove(&mut self, slot: Slot) {
         let nodes = &mut self.nodes;
         self.bytes -= nodes.get(slot).bytes();
@@ -163,7 +163,7 @@ impl<P: EvictionPolicy> Order<P> {
         }
     }
 
-    /// The copy that is to go next, whatever it is; the caller removes it.
+    /// The next copy to evict, of any kind; the caller removes it.
     pub fn victim(&mut self) -> Option<Slot> {
         let spared = match self.rule {
             UnreadCopyRule::FirstBeyond(percent) => self.bytes * u64::from(percent) / 100,
@@ -176,19 +176,19 @@ impl<P: EvictionPolicy> Order<P> {
             .or_else(|| self.ephemeral.oldest())
     }
 
-    /// Whether a copy is the only one of its object.
+    /// True if the copy is its object's only one.
     #[must_use]
     pub fn is_ephemeral(&self, slot: Slot) -> bool {
         self.nodes.get(slot).list == EPHEMERAL
     }
 
-    /// Whether a copy has been read more than once, as far as the policy tells.
+    /// True if the copy was read more than once, as far as the policy knows.
     #[must_use]
     pub fn is_hot(&self, slot: Slot) -> bool {
         !matches!(self.nodes.get(slot).list, EPHEMERAL | DOUBTFUL) && self.policy.is_hot(&self.nodes, slot)
     }
 
-    /// It is `now_s`: what is to go for that alone. The caller removes it.
+    /// The copies that must go at `now_s` for their age alone. The caller removes them.
     pub fn advance(&mut self, now_s: f64) -> Vec<Slot> {
         self.policy.advance(&mut self.nodes, now_s)
     }
@@ -210,7 +210,7 @@ mod tests {
         Facts { bytes, fetch_us: fetch_us(bytes), name, origin }
     }
 
-    /// An order with its slots; a copy's value is its name.
+    /// An order with its slots; the value of a copy is its name.
     struct Copies<P>(Slots<u64>, Order<P>);
 
     impl<P: EvictionPolicy> Copies<P> {
@@ -274,7 +274,7 @@ mod tests {
         let used = copies.add(facts(3, 10 << 20, Origin::Read));
         (0..20).for_each(|_| copies.1.touch(used));
         assert_eq!(copies.evict(), Some(2));
-        // New copies of small size, each used once: in the end the age has passed the one that is not used any more.
+        // Small new copies, each used once: in the end the age exceeds that of the copy that is no longer used.
         for name in 10..10_000 {
             copies.add(facts(name, 100_000, Origin::Read));
             if copies.evict() == Some(3) {
@@ -296,7 +296,7 @@ mod tests {
             let gone = copies.evict().unwrap();
             assert!(gone >= 100, "{gone}");
         }
-        // What left the small queue and comes again goes to the main one.
+        // A copy whose name has left the small queue goes to the main queue.
         let back = copies.add(facts(100, 64, Origin::Read));
         assert_eq!(copies.1.nodes.get(back).list, 1);
     }
@@ -320,7 +320,7 @@ mod tests {
         copies.1.remove(slot);
     }
 
-    /// Whatever is done, each copy is a victim exactly once.
+    /// Whatever the steps, each copy is a victim exactly once.
     fn none_is_lost(
         policy: impl EvictionPolicy,
         rule: UnreadCopyRule,

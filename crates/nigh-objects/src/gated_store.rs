@@ -1,4 +1,4 @@
-//! A store in memory whose answers a test can hold back, to make races happen on purpose.
+//! A store in memory whose operations a test can hold up, to force races.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -17,12 +17,12 @@ use nigh_stores::{ListQuery, Payload, ShadowVersions, Shadows, Store};
 use nigh_terms::{BucketName, Namespace, Timestamp, Version};
 use tokio::sync::Semaphore;
 
-/// Where an operation can be held.
+/// Where an operation can be held up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Point {
-    /// A get has not seen anything yet.
+    /// A get has not looked at the object yet.
     GetAsked,
-    /// A get has seen what is stored, and its answer is on the way.
+    /// A get has read the object, and its answer is on the way.
     GetSeen,
     /// A put has not happened yet.
     PutAsked,
@@ -32,11 +32,11 @@ pub(crate) enum Point {
     DeleteAsked,
     /// A delete has happened, and its answer is on the way.
     DeleteDone,
-    /// A placeholder is not there yet.
+    /// A placeholder has not been placed yet.
     Placing,
 }
 
-/// A closed gate: `arrived` counts who came, `passes` lets them on.
+/// A closed gate: `arrived` counts the operations that came, `passes` lets them on.
 #[derive(Clone)]
 pub(crate) struct Gate {
     arrived: Arc<Semaphore>,
@@ -44,12 +44,12 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Waits until somebody stands at the gate.
+    /// Waits until an operation is at the gate.
     pub(crate) async fn arrival(&self) {
         self.arrived.acquire().await.unwrap().forget();
     }
 
-    /// Lets one on.
+    /// Lets one operation pass.
     pub(crate) fn let_one_on(&self) {
         self.passes.add_permits(1);
     }
@@ -60,39 +60,39 @@ pub(crate) struct GatedStore {
     buckets: Mutex<BTreeMap<(Namespace, BucketName), ()>>,
     objects: Mutex<BTreeMap<ObjectId, (ObjectMeta, Bytes)>>,
     gates: Mutex<HashMap<Point, Gate>>,
-    /// Gets asked so far.
+    /// The number of gets so far.
     pub(crate) gets: AtomicUsize,
-    /// Makes puts fail, after they happened.
+    /// Puts fail after they have happened.
     pub(crate) lose_puts: AtomicBool,
-    /// Makes puts fail before they happen; `land` makes them happen.
+    /// Puts fail before they have happened; `land` makes them happen.
     pub(crate) delay_puts: AtomicBool,
     delayed: Mutex<Vec<(ObjectId, ObjectMeta, Bytes)>>,
-    /// Times that it was asked whether a bucket is there.
+    /// How many times it was asked whether a bucket exists.
     pub(crate) bucket_looks: AtomicUsize,
-    /// Puts so far.
+    /// The number of puts so far.
     pub(crate) puts: AtomicUsize,
-    /// It refuses to overwrite what is not as the writer thinks.
+    /// The store refuses to overwrite an object that is not as the writer expects.
     pub(crate) has_conditions: AtomicBool,
-    /// Makes gets give one byte too few.
+    /// Gets return one byte too few.
     pub(crate) cut_gets: AtomicBool,
-    /// It shows what is coming.
+    /// The store shows placeholders.
     pub(crate) has_shadows: AtomicBool,
-    /// What it shows.
+    /// The placeholders that it shows.
     pub(crate) shadows: Mutex<BTreeMap<ObjectId, Version>>,
     /// How the next placeholder fails.
     pub(crate) placing_fails: Mutex<Option<PlaceholderFailure>>,
-    /// When what others wrote is said to have been written, seconds since 1970.
+    /// The time, in seconds since 1970, at which outside writes are said to have been made.
     pub(crate) others_at: AtomicUsize,
 }
 
 /// How a placeholder fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlaceholderFailure {
-    /// It is not sent.
+    /// The placeholder is not sent.
     NotSent,
-    /// It is not there, and nobody says so.
+    /// The placeholder is not placed, and the call gets no answer.
     Lost,
-    /// It is there, and nobody says so.
+    /// The placeholder is placed, but the call gets no answer.
     AnswerLost,
 }
 
@@ -144,13 +144,13 @@ impl Shadows for GatedStore {
 }
 
 impl GatedStore {
-    /// What somebody else puts there.
+    /// An outside write of the object.
     pub(crate) fn put_by_others(&self, object: &ObjectId, meta: ObjectMeta, bytes: Bytes) {
         self.shadows.lock().remove(object);
         self.objects.lock().insert(object.clone(), (meta, bytes));
     }
 
-    /// The object's bytes as they are stored.
+    /// The stored bytes of the object.
     pub(crate) fn holds(&self, object: &ObjectId) -> Option<Bytes> {
         self.objects.lock().get(object).map(|(_, bytes)| bytes.clone())
     }
@@ -161,12 +161,12 @@ impl GatedStore {
         gate
     }
 
-    /// Later operations pass; those that stand at the gate stay there.
+    /// Opens the gate: later operations pass; those at the gate stay there.
     pub(crate) fn open(&self, point: Point) {
         self.gates.lock().remove(&point);
     }
 
-    /// What was put and delayed happens.
+    /// Makes the delayed puts happen.
     pub(crate) fn land(&self) {
         for (object, meta, bytes) in self.delayed.lock().drain(..) {
             self.objects.lock().insert(object, (meta, bytes));
@@ -238,7 +238,8 @@ impl Store for GatedStore {
                 assert_eq!(files.len(), lengths.len());
                 let read = |(file, length): (&PathBuf, &u64)| std::fs::read(file).unwrap()[..*length as usize].to_vec();
                 let bytes = files.iter().zip(lengths).flat_map(read).collect();
-                // As a store does that makes the first file the object: it appends to it, and takes it if it succeeds.
+                // Like a store that makes the first file the object: it appends to the file, and takes it if it
+                // succeeds.
                 if self.lose_puts.load(Ordering::SeqCst) {
                     std::fs::OpenOptions::new().append(true).open(&files[0]).unwrap().write_all(b"tail").unwrap();
                 } else {

@@ -1,39 +1,39 @@
 //! What happens to a copy that a shrink drops. Pure.
 //!
-//! OFC (EuroSys 2021, section 6.4) moves a hot object to the backup that has its bytes already, for that moves none.
-//! Here the home knows who else has a current copy: one of them becomes the object's *holder*, whom the home asks
-//! before it asks the store. Where there is none, an object that was read more than once is brought into the memory of
-//! another node; any other is dropped, for the store has it.
+//! OFC (EuroSys 2021, section 6.4) moves a hot object to the backup that has its bytes already, because that moves no
+//! bytes. Here the home knows who else has a current copy: one of them becomes the object's *holder*, whom the home
+//! asks before it asks the store. If there is none, an object that was read more than once is fetched into the memory
+//! of another node; any other is dropped, because the store has it.
 //!
-//! The memory itself is free before any of this begins: whoever needs it waits for nothing here.
+//! The memory is freed before any of this begins: whoever needs it does not wait for the hand-over.
 
 use nigh_data::NamePrint;
 use nigh_protocol::{Member, NodeNumber};
 use nigh_terms::Version;
 use serde::{Deserialize, Serialize};
 
-/// Bytes that one shrink may have brought elsewhere: what a link of 10 Gbit/s carries in a tenth of a second.
+/// The most bytes of one shrink that other nodes fetch: what a link of 10 Gbit/s carries in a tenth of a second.
 pub(crate) const COPIED_MAX_BYTES: u64 = 128 << 20;
 
-/// What a home answers about a copy that was dropped.
+/// A home's answer about a dropped copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HolderElection {
     /// This node has a current copy, and is the holder from now on.
     At(NodeNumber),
-    /// Nobody else has one.
+    /// No other node has a copy.
     Nobody,
     /// The dropped copy was not of the newest version.
     Stale,
 }
 
-/// What becomes of a copy.
+/// What happens to a dropped copy's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Another holds it: nothing moves.
+    /// This node is the holder; no bytes move.
     ReElected(NodeNumber),
-    /// Another node is to bring it into its memory.
+    /// Another node fetches the object into its memory.
     Copied,
-    /// It is in the store, or not worth anything.
+    /// Nothing: the object is in the store, or not worth a fetch.
     Dropped,
 }
 
@@ -41,12 +41,12 @@ pub(crate) enum Fate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GivenUp {
     pub(crate) bytes: u64,
-    /// It was read more than once.
+    /// True if it was read more than once.
     pub(crate) is_hot: bool,
 }
 
-/// Who becomes the holder of an object at `version`, which `from` gives up: the home's own process if it has a copy,
-/// else one of those whom the directory names. Objects are spread over them by their names.
+/// Elects the holder of an object at `version`, which `from` has dropped: the home's own process if it has a copy, else
+/// one of the sharers in the directory. The objects' names spread the objects over the sharers.
 pub(crate) fn elect(
     object: NamePrint,
     (given_up, from): (Version, Member),
@@ -60,7 +60,7 @@ pub(crate) fn elect(
     if let Some((_, me)) = own_copy.filter(|(version, me)| *version == given_up && *me != from.node) {
         return HolderElection::At(me);
     }
-    // Without an entry in the directory nobody's copy is known to be current.
+    // Without an entry in the directory no copy is known to be current.
     let others: Vec<&Member> = sharers.iter().filter(|sharer| sharer.node != from.node && newest.is_some()).collect();
     match others.len() {
         0 => HolderElection::Nobody,
@@ -68,7 +68,8 @@ pub(crate) fn elect(
     }
 }
 
-/// What becomes of a copy of which the home has said so, where `copied_bytes` are to be brought elsewhere already.
+/// Decides what happens to a dropped copy after the home's answer, if `copied_bytes` are to be fetched elsewhere
+/// already.
 pub(crate) fn fate(given_up: &GivenUp, elected: HolderElection, copied_bytes: u64) -> Fate {
     match elected {
         HolderElection::At(node) => Fate::ReElected(node),

@@ -1,60 +1,61 @@
-//! What a node tells other processes about its copies: which came and which went, by the prints of their objects'
-//! names. Pure.
+//! What a node tells other processes about its copies: which came and which went, by hashes of the objects' names.
+//! Pure.
 //!
-//! Placement needs to know where bytes are without asking: each node tells what has changed since it told last. Changes
-//! are kept in a log of fixed length. Who follows it from the beginning, or has fallen behind it, is first told of all
-//! copies, page by page; what changes meanwhile comes after. What was told may be told again, and ends the same.
+//! Placement needs to know where bytes are without asking, so each node reports its changes since the last report. A
+//! log of fixed length keeps the changes. A listener that begins, or has fallen behind the log, is first told of all
+//! copies, page by page, and then of the changes meanwhile. Telling a change twice does no harm.
 
 use std::collections::VecDeque;
 
 use nigh_data::NamePrint;
 
-/// Changes that are remembered; who is further behind is told everything.
+/// The most changes remembered. A listener that is further behind is told of all copies.
 const CHANGES_MAX: usize = 16_384;
 
 /// A copy came, or went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldingChange {
-    /// Of which object.
+    /// The hash of the object's name.
     pub object: NamePrint,
-    /// What it takes in memory; none where there is no copy any more.
+    /// The bytes that the copy takes in memory; none if there is no copy any more.
     pub bytes: Option<u64>,
 }
 
-/// How far somebody has been told.
+/// How far a listener has been told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HoldingsCursor(pub(crate) CursorState);
 
-/// Where one who is told stands.
+/// The position of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CursorState {
-    /// Nothing was told.
+    /// The listener was told nothing.
     #[default]
     Begins,
-    /// Of the copies at places below `place` it was told; then come the changes from `then` on.
+    /// The listener was told of the copies in slots below `place`; after the other copies come the changes from number
+    /// `then` on.
     Walks { place: u32, then: u64 },
-    /// Of all changes before this one.
+    /// The listener was told of all changes before this number.
     Follows(u64),
 }
 
-/// What is told at a time.
+/// One page of changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoldingsPage {
-    /// What was told before counts no more: this begins from nothing.
+    /// True if the listener must discard everything that it was told before.
     pub anew: bool,
-    /// In this order.
+    /// The changes, in order.
     pub changes: Vec<HoldingChange>,
-    /// Where it goes on; it is to be kept when what stands here has arrived.
+    /// The position after this page; the listener stores it when the page has arrived.
     pub cursor: HoldingsCursor,
 }
 
-/// The changes that are remembered.
+/// The remembered changes.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLog {
     changes: VecDeque<HoldingChange>,
-    /// The number of the first that is remembered.
+    /// The number of the first remembered change.
     first: u64,
-    /// Somebody is told: until then nothing is remembered.
+    /// True if somebody listens; until then nothing is remembered.
     followed: bool,
 }
 
@@ -63,12 +64,12 @@ impl ChangeLog {
         self.followed = true;
     }
 
-    /// The number that the next change will have.
+    /// The number of the next change.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.changes.len() as u64
     }
 
-    /// Something changed; `print` is asked for only where somebody is told.
+    /// Adds a change. `print` is computed only if somebody listens.
     pub(crate) fn push(&mut self, print: impl FnOnce() -> NamePrint, bytes: Option<u64>) {
         if !self.followed {
             return;
@@ -80,7 +81,7 @@ impl ChangeLog {
         self.changes.push_back(HoldingChange { object: print(), bytes });
     }
 
-    /// Up to `max` changes from the one numbered `from` on; none if it is not remembered.
+    /// Up to `max` changes from number `from` on; none if that change is no longer remembered.
     pub(crate) fn since(&self, from: u64, max: usize) -> Option<Vec<HoldingChange>> {
         let at = usize::try_from(from.checked_sub(self.first)?).ok()?;
         (at <= self.changes.len()).then(|| self.changes.iter().skip(at).take(max).copied().collect())

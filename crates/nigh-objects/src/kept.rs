@@ -1,8 +1,7 @@
-//! What is kept of an object in memory, packed: a million small objects weigh more by what is known of them than by
-//! their bytes.
+//! The metadata of a cached copy, packed: the metadata of a million small objects takes more memory than their bytes.
 //!
-//! It packs and unpacks; nothing here is stored anywhere else, so that its form may change with any build. Numbers are
-//! little endian, an entity tag that is an MD5 is kept as its 16 bytes, and what most objects do not have takes a bit.
+//! The packed form is never stored, so any build may change it. Numbers are little endian, an entity tag that is an MD5
+//! takes 16 bytes, and an absent field takes a bit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use nigh_terms::{Epoch, Sequence, Timestamp, Token, Version};
 
 use crate::stamps::Stamped as _;
 
-/// A bit each: the entity tag is an MD5; there are attributes, tags, checksums, parts, a token.
+/// One bit each: the entity tag is an MD5; there are attributes, tags, checksums, parts, a token.
 const MD5: u8 = 1;
 const ATTRIBUTES: u8 = 2;
 const TAGS: u8 = 4;
@@ -22,7 +21,7 @@ const CHECKSUMS: u8 = 8;
 const PARTS: u8 = 16;
 const TOKEN: u8 = 32;
 
-/// Where the version stands: behind the bits, the size and the time.
+/// Where the version is: after the bits, the size and the time.
 const VERSION_AT: usize = 1 + 8 + 8;
 
 const ALGORITHMS: [ChecksumAlgorithm; 5] = [
@@ -33,15 +32,15 @@ const ALGORITHMS: [ChecksumAlgorithm; 5] = [
     ChecksumAlgorithm::Sha256,
 ];
 
-/// What is known of an object, in one piece of memory.
+/// An object's metadata, packed into one piece of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PackedMeta(Box<[u8]>);
 
-/// What is kept of an object.
+/// A cached copy.
 #[derive(Clone, Debug)]
 pub(crate) struct CachedCopy {
     pub(crate) meta: PackedMeta,
-    /// Its bytes; absent if it is larger than what is kept.
+    /// The object's bytes; none if the object is too large to be cached.
     pub(crate) segment: Option<Segment>,
 }
 
@@ -70,7 +69,7 @@ impl Packer {
     }
 }
 
-/// Reads what `Packer` wrote. What were cut would be read as nothing: it cannot be, for both are of this process.
+/// Reads what `Packer` wrote. Missing bytes read as zero; they cannot be missing, because this process wrote them.
 struct Unpacker<'p>(&'p [u8]);
 
 impl Unpacker<'_> {
@@ -100,7 +99,7 @@ impl Unpacker<'_> {
     }
 }
 
-/// The sixteen bytes of an entity tag that is an MD5 in lower-case hexadecimal.
+/// The 16 bytes of an entity tag that is an MD5 in lower-case hexadecimal; none for any other.
 fn md5_of(etag: &str) -> Option<[u8; 16]> {
     let digits = <[u8; 32]>::try_from(etag.as_bytes()).ok()?;
     let digit = |digit: u8| match digit {
@@ -115,7 +114,7 @@ fn md5_of(etag: &str) -> Option<[u8; 16]> {
     Some(md5)
 }
 
-/// The texts of attributes, in one order.
+/// The texts of attributes, in a fixed order.
 fn optional(attributes: &Attributes) -> [&Option<String>; 6] {
     let Attributes {
         content_type,
@@ -130,7 +129,7 @@ fn optional(attributes: &Attributes) -> [&Option<String>; 6] {
 }
 
 impl PackedMeta {
-    /// Packs what is known.
+    /// Packs `meta`.
     pub(crate) fn pack(meta: &ObjectMeta) -> Self {
         let ObjectMeta { size, etag, modified, attributes, tags, checksums, parts, version, token } = meta;
         let md5 = md5_of(&etag.0);
@@ -179,25 +178,25 @@ impl PackedMeta {
             }
         }
         if has(TOKEN) {
-            // A map of numbers: it has a text.
+            // This cannot fail: a map of numbers always has a JSON text.
             packer.text(&serde_json::to_string(token).unwrap_or_default());
         }
         Self(packer.0.into_boxed_slice())
     }
 
-    /// Its version, without unpacking the rest.
+    /// The version, without unpacking the rest.
     pub(crate) fn version(&self) -> Version {
         let mut packed = Unpacker(self.0.get(VERSION_AT..).unwrap_or_default());
         Version { epoch: Epoch(packed.number()), sequence: Sequence(packed.number()) }
     }
 
-    /// Its version and what goes with it.
+    /// The version and its token.
     pub(crate) fn stamp(&self) -> Stamp {
         let has_token = self.0.first().is_some_and(|bits| bits & TOKEN != 0);
         Stamp { version: self.version(), others: has_token.then(|| Arc::new(self.unpack().token.clone())) }
     }
 
-    /// The same under another stamp.
+    /// Returns the metadata with its stamp replaced by `stamp`.
     pub(crate) fn stamped(mut self, stamp: &Stamp) -> Self {
         if stamp.others.is_some() || self.0.first().is_some_and(|bits| bits & TOKEN != 0) {
             return Self::pack(&self.unpack().stamped(stamp));
@@ -210,7 +209,7 @@ impl PackedMeta {
         self
     }
 
-    /// What was packed.
+    /// Unpacks the metadata.
     pub(crate) fn unpack(&self) -> Arc<ObjectMeta> {
         let mut packed = Unpacker(&self.0);
         let [bits] = packed.bytes();
@@ -249,7 +248,7 @@ impl PackedMeta {
 }
 
 impl CachedCopy {
-    /// Packs what is kept.
+    /// Packs `meta` with the bytes.
     pub(crate) fn new(meta: &ObjectMeta, segment: Option<Segment>) -> Self {
         Self { meta: PackedMeta::pack(meta), segment }
     }

@@ -1,8 +1,8 @@
-//! Object memory: what functions read and write, kept near.
+//! The object memory: caches the objects that functions read and write.
 //!
-//! `ObjectMemory` is the one way in for every door. Behind it: what may be kept and shown (`nigh_protocol`), what room
-//! copies have (`cache` and `eviction`, pure), the order of writes (`nigh_engine::Ledger`), and the system of record
-//! (`nigh_stores`).
+//! Every door uses `ObjectMemory`. Behind it are the protocol, which decides what may be cached and shown
+//! (`nigh_protocol`), the room for copies (`cache` and `eviction`, pure), the order of writes (`nigh_engine::Ledger`),
+//! and the system of record (`nigh_stores`).
 
 mod assembly;
 mod bucket_documents;
@@ -48,8 +48,8 @@ pub use write_back::{
     WriteMode, WriteSettings, Writes,
 };
 
-/// Decisions behind the memory that do no I/O, so that whoever has a ledger and a store can drive them: the order in
-/// which a home hears of its writes, what is pushed to the store when, and what a listing has.
+/// Decisions of the memory that do no I/O, so that tests can drive them: the order in which a home is told of its
+/// writes, which writes are pushed when, and which keys a listing has.
 pub mod behind {
     pub use crate::memory::{AppendNumber, AppendOrder};
     pub use crate::write_back::{

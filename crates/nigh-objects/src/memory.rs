@@ -1,9 +1,9 @@
-//! The object memory: the one way to objects, for both doors and the runtime.
+//! The object memory: every door and the runtime reach objects through it.
 //!
 //! The shell around the decisions of the protocol (`coherence`) and of the cache: it authorises by `Principal`, orders
 //! the writes of an object, moves bytes between callers, segments and `write_back`, and emits an event for each data
-//! call. Here it is opened and looked at from outside; a file each has reads, writes, copies, buckets, tags and
-//! multipart uploads.
+//! call. This file opens the memory and reports on it; reads, writes, copies, buckets, tags and multipart uploads have
+//! a file each.
 
 mod append_order;
 mod buckets;
@@ -73,13 +73,13 @@ use crate::write_back::{Copies, WriteBack, Writes};
 use crate::write_order::WriteOrder;
 use crate::{DirtyUsage, MemoryUsage, UnpushedObject};
 
-/// Copies in one page of holdings, for which the cache is locked.
+/// The copies in one page of holdings, for which the cache is locked.
 const HOLDINGS_AT_ONCE: u32 = 4096;
 
 /// The limits of a memory.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryLimits {
-    /// The bytes that all segments together may take.
+    /// The most bytes of all segments together.
     pub cache: ByteSize,
     /// Larger objects are not cached.
     pub cached_object: ByteSize,
@@ -87,7 +87,7 @@ pub struct MemoryLimits {
     pub object: ByteSize,
 }
 
-/// Coherent object memory. A clone is another handle to the same.
+/// The coherent object memory. A clone is another handle to the same memory.
 #[derive(Clone)]
 pub struct ObjectMemory(Arc<ObjectMemoryState>);
 
@@ -97,11 +97,11 @@ struct ObjectMemoryState {
     observers: Arc<[Arc<dyn ObjectObserver>]>,
     limits: MemoryLimits,
     coherence: Coherence,
-    /// Locked within the lock of `coherence` or without it, never around it.
+    /// Locked inside the lock of `coherence` or without it, never around it.
     doubts: Mutex<Doubts>,
-    /// As `doubts`.
+    /// Locked like `doubts`.
     outside: Mutex<OutsideWrites>,
-    /// The objects that are being written here, and what the store said of each meanwhile. Locked around the cache's
+    /// The objects that are being written here, and the store's notice about each meanwhile. Locked around the cache's
     /// lock.
     writing: Mutex<HashMap<ObjectId, StoreNotice>>,
     account: Arc<Account>,
@@ -110,22 +110,22 @@ struct ObjectMemoryState {
     uploads: Uploads,
     completed: Mutex<CompletedUploads>,
     meter: Arc<Meter>,
-    /// The other processes of the cluster; none of a node alone.
+    /// The other processes of the cluster; none if the node is alone.
     neighbours: Option<Arc<Neighbours>>,
-    /// This life of this node, in a cluster.
+    /// This incarnation of the node; none if the node is alone.
     me: Option<Member>,
-    /// The holders of what other nodes have evicted.
+    /// The holders of objects that other nodes have evicted.
     holders: Holders,
-    /// Takes the copies that a shrink drops, in a cluster.
+    /// Receives the copies that a shrink drops; none if the node is alone.
     left: Option<mpsc::Sender<Vec<LeftCopy>>>,
     uses: HomeUses,
     transactions: Transactions,
     frontiers: OnceLock<Arc<dyn Frontiers>>,
-    /// Absent where nobody is told of changes.
+    /// Not set if no function is notified of changes.
     notifications: OnceLock<Notifications>,
 }
 
-/// Runs `work` to its end, also if the caller stops waiting: a client that hangs up leaves nothing half done.
+/// Runs `work` to its end, even if the caller stops waiting: a client that hangs up leaves nothing half done.
 async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
 ) -> Result<T, ObjectError> {
@@ -142,7 +142,7 @@ impl ObjectMemoryState {
         self.clock.monotonic()
     }
 
-    /// Refuses a bucket that is not there.
+    /// Refuses a bucket that does not exist.
     async fn find_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         self.back.find_bucket(&who.namespace, bucket).await
     }
@@ -152,8 +152,8 @@ fn object(who: &Principal, bucket: &BucketName, key: &ObjectKey) -> ObjectId {
     ObjectId { namespace: who.namespace.clone(), bucket: bucket.clone(), key: key.clone() }
 }
 
-/// The machines of a node alone: the node and the home of its one shard, under the journal's new epoch, which is the
-/// node's incarnation too. No message between the two is lost, so neither sends one again.
+/// The machines of a node that is alone: the node and the home of its one shard, under the journal's new epoch, which
+/// is the node's incarnation too. No message between the two is lost, so neither sends one again.
 fn alone(writes: &Writes, budget: Cost) -> Coherence {
     let (shard, ledger) = (ShardId(0), &writes.ledger);
     let epoch = ledger.epoch(shard);
@@ -162,9 +162,9 @@ fn alone(writes: &Writes, budget: Cost) -> Coherence {
     let coherence = Coherence::open((me, Shards::ONE), Arc::clone(ledger), limits, budget, None);
     let records = writes.recovered.iter().chain(&writes.lost).cloned().collect();
     let new = NewHome { shard, epoch, records, decided: ledger.place(shard), summary: Token::empty() };
-    // The node's limit holds for both.
+    // The node's limit bounds the home too.
     let limits = HomeLimits { puts_max: usize::MAX, ..HomeLimits::default() };
-    // There is nothing yet that could be dropped.
+    // The cache is empty, so nothing is dropped.
     let _ = coherence.take(Monotonic::default(), new, limits);
     coherence
 }
@@ -194,12 +194,12 @@ impl Copies for ObjectMemoryState {
 }
 
 impl ObjectMemory {
-    /// A memory in front of `store`. Unfinished uploads found in the spool live on, if they are not a week old.
+    /// A memory in front of `store`. Unfinished uploads found in the spool continue, if they are not a week old.
     ///
-    /// The spool is the store's own if it has one, so that a spooled file can be renamed into the store, and
-    /// `spool` else. One memory at a time may use it. The metrics recorder is to be installed before.
+    /// The spool is the store's own if it has one, so that a spooled file can be renamed into the store, and `spool`
+    /// otherwise. Only one memory at a time may use it. Install the metrics recorder before.
     ///
-    /// What `writes` has recovered is visible at once; it is pushed by `persist`.
+    /// The writes that `writes` has recovered are visible at once; `persist` pushes them.
     ///
     /// # Errors
     /// If the spool or the journal cannot be used, or the kernel makes no memfd.
@@ -214,11 +214,11 @@ impl ObjectMemory {
         Self::open_at(None, store, writes, clock, observers, spool, limits).await
     }
 
-    /// As `open`, of a member of a cluster: homes come by `take_home`, and what has its home elsewhere is asked for
-    /// there. `writes` has the ledger of the homes to come, and has recovered nothing.
+    /// Opens the object memory in a cluster: homes are added by `take_home`, and requests for other objects go to their
+    /// homes on other nodes. `writes` has the ledger of the homes that will be added, and has recovered nothing.
     ///
     /// # Errors
-    /// As `open`.
+    /// The same as for `open`.
     pub async fn open_in_cluster(
         place: Place,
         store: Arc<dyn Store>,
@@ -305,7 +305,7 @@ impl ObjectMemory {
         Ok(Self(inner))
     }
 
-    /// What the memory holds and has done.
+    /// What the memory holds, and counts since it was opened.
     #[must_use]
     pub fn usage(&self) -> MemoryUsage {
         let (kept, reserved, budget, objects) = {
@@ -324,27 +324,26 @@ impl ObjectMemory {
         })
     }
 
-    /// The changes among the copies here since `cursor`: a page at a time, so that readers of the cache do not wait
-    /// long.
+    /// The changes of the copies here since `cursor`, a page at a time, so that readers do not wait long for the cache.
     #[must_use]
     pub fn holdings(&self, cursor: HoldingsCursor) -> HoldingsPage {
         self.0.shelf().holdings(cursor, HOLDINGS_AT_ONCE)
     }
 
-    /// What was acknowledged and is not in the store.
+    /// The unpushed writes, counted.
     #[must_use]
     pub fn dirty(&self) -> DirtyUsage {
         self.0.back.usage()
     }
 
-    /// Pushes into the store what was acknowledged before it was there, until `stop`. To be run once, as long as the
-    /// memory lives; what waits when it ends is in the journal.
+    /// Pushes unpushed writes into the store until `stop`. Run it once, as long as the memory lives. The journal has
+    /// the writes that are unpushed at the end.
     pub async fn persist(self, stop: CancellationToken) {
         let copies = Arc::clone(&self.0) as Arc<dyn Copies>;
         Arc::clone(&self.0.back).persist(copies, stop).await;
     }
 
-    /// Waits until the store has what was acknowledged of an object.
+    /// Waits until the store has every acknowledged write of an object.
     ///
     /// # Errors
     /// `SlowDown` if it takes longer than a write may wait.
@@ -352,17 +351,16 @@ impl ObjectMemory {
         self.0.back.flush(&object(who, bucket, key)).await
     }
 
-    /// Waits, for so long, until the store has all that was acknowledged so far.
+    /// Waits until the store has every write acknowledged so far, at most `within`.
     ///
     /// # Errors
-    /// `SlowDown` if it takes longer; what is left waits on.
+    /// `SlowDown` if it takes longer; the remaining writes stay unpushed.
     pub async fn flush_all(&self, within: Duration) -> Result<(), ObjectError> {
         self.0.back.flush_all(within).await
     }
 
-    /// Up to `limit` objects and deletions of a namespace that the store does not have, by name; of one bucket if that
-    /// is named, and of keys that begin with `prefix`.
-    /// Ephemeral ones are not among them.
+    /// Up to `limit` unpushed objects and deletions of a namespace, by name; of `bucket` if it is given, and of keys
+    /// that begin with `prefix`. Ephemeral objects are not included.
     #[must_use]
     pub fn unpushed(
         &self,
@@ -374,8 +372,8 @@ impl ObjectMemory {
         self.0.back.unpushed(namespace, bucket, prefix, limit)
     }
 
-    /// Drops a write that was acknowledged, if it is still the newest of its object and is not being pushed. For
-    /// operators, when the write can never be pushed.
+    /// Drops an unpushed write, if it is the newest of its object and is not being pushed. For operators, when the
+    /// write can never be pushed.
     pub async fn drop_unpushed(&self, object: &ObjectId, version: Version) -> bool {
         let dropped = self.0.back.drop_unpushed(object, version).await;
         if dropped {
@@ -389,8 +387,8 @@ impl ObjectMemory {
         self.0.written_by_others(&object(who, bucket, key));
     }
 
-    /// Changes the bytes that segments may take. Copies beyond a lower budget are dropped before this returns;
-    /// what readers hold of them is freed when they let go.
+    /// Changes the bytes that segments may take. Copies beyond a lower budget are dropped before this returns; bytes
+    /// that readers hold of them are freed when the readers release them.
     pub fn set_cache_budget(&self, bytes: ByteSize) {
         let dropped = {
             let mut cache = self.0.shelf();
@@ -401,8 +399,8 @@ impl ObjectMemory {
         self.0.evict(dropped);
     }
 
-    /// The metadata of an object's copy, and its bytes if they are in memory, without a read: no event is emitted,
-    /// nothing is counted, and the copy does not become more recent.
+    /// The metadata of an object's cached copy, and its bytes if they are in memory. This is no read: it emits no
+    /// event, counts nothing, and does not make the copy more recent.
     #[must_use]
     pub fn peek(&self, object: &ObjectId) -> Option<(Arc<ObjectMeta>, Option<Segment>)> {
         let (meta, segment) = {

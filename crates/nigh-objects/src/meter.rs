@@ -12,7 +12,7 @@ use nigh_terms::ByteSize;
 
 use crate::DirtyUsage;
 
-/// Every way of serving, and its label.
+/// Every outcome of a read, with its label.
 const SERVED: [(ServeOutcome, &str); 7] = [
     (ServeOutcome::Hit, "hit"),
     (ServeOutcome::Miss, "miss"),
@@ -23,30 +23,30 @@ const SERVED: [(ServeOutcome, &str); 7] = [
     (ServeOutcome::Failed, "failed"),
 ];
 
-/// What a memory holds, and has done since it was opened.
+/// What a memory holds, and counts since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUsage {
-    /// What segments may take.
+    /// The bytes that segments may take.
     pub budget: ByteSize,
-    /// What the copies kept take.
+    /// The bytes of the cached copies.
     pub kept: ByteSize,
-    /// What is set aside for copies in the making.
+    /// The bytes reserved for copies that are being made.
     pub reserved: ByteSize,
-    /// What all living segments take, those included that only readers hold still.
+    /// The bytes of all living segments, including those that only readers still hold.
     pub living: ByteSize,
-    /// Objects of which there is a copy, or at least the metadata.
+    /// Number of cached objects, with bytes or with metadata only.
     pub objects: u64,
-    /// Segments kept.
+    /// Number of cached segments.
     pub segments: u64,
-    /// How many there may be.
+    /// The most cached segments.
     pub segments_max: u64,
-    /// Copies dropped to make room.
+    /// Number of copies evicted for room.
     pub evictions: u64,
-    /// Reads served from memory.
+    /// Number of reads served from memory.
     pub hits: u64,
-    /// Reads for which an object was brought into memory.
+    /// Number of reads that fetched an object into memory.
     pub misses: u64,
-    /// Reads past the cache.
+    /// Number of reads past the cache.
     pub past: u64,
     /// Bytes of hits.
     pub hit_bytes: u64,
@@ -54,7 +54,7 @@ pub struct MemoryUsage {
     pub miss_bytes: u64,
     /// Bytes of reads past the cache.
     pub past_bytes: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
     /// Bytes of writes.
     pub write_bytes: u64,
@@ -105,7 +105,7 @@ impl Meter {
         self.segments.set(kept.segments as f64);
     }
 
-    /// The counts, added to what the cache says of itself.
+    /// The counts, added to the cache's own figures.
     pub(crate) fn usage(&self, cache: MemoryUsage) -> MemoryUsage {
         let calls = |served| self.tally(served).calls.load(Ordering::Relaxed);
         let bytes = |served| self.tally(served).bytes.load(Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl ObjectObserver for Meter {
     }
 }
 
-/// Counts what becomes of writes that the store gets later.
+/// Counts what happens to the writes that the store gets later.
 pub(crate) struct WriteBackMeter {
     pushes: Counter,
     bytes: Counter,
@@ -197,7 +197,7 @@ impl WriteBackMeter {
         self.conflicts_seen.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many writes were kept under another key.
+    /// The number of writes that were stored under a conflict key.
     pub(crate) fn conflicts(&self) -> u64 {
         self.conflicts_seen.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! Bucket notifications: which changes of which objects concern which functions, and the document that tells of them.
+//! Bucket notifications: which changes of which objects are told to which functions, and the document that tells them.
 //! Pure.
 //!
-//! Rules, words and the document's form are S3's: API reference, `PutBucketNotificationConfiguration`; user guide,
+//! The rules, names and the document's form are S3's: API reference, `PutBucketNotificationConfiguration`; user guide,
 //! "Event notification types and destinations", "Event message structure" (version 2.1), "Configuring event
 //! notifications using object key name filtering".
 
@@ -16,13 +16,13 @@ use serde_json::json;
 use thiserror::Error;
 use uuid::Uuid;
 
-/// Rules of one bucket.
+/// The most rules of one bucket.
 pub(crate) const RULES_MAX: usize = 100;
-/// Characters of a rule's id.
+/// The most characters of a rule's id.
 const ID_CHARS_MAX: usize = 255;
-/// Bytes of a prefix or suffix: a key has no more.
+/// The most bytes of a prefix or suffix: a key has no more.
 const FILTER_BYTES_MAX: usize = 1024;
-/// What keys in documents keep as it is: form encoding, with `/` left readable as S3 does.
+/// The characters that keys keep in documents: form encoding, with `/` left readable as S3 does.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'*').remove(b'_').remove(b'/').remove(b' ');
 
 macro_rules! changes {
@@ -34,10 +34,10 @@ macro_rules! changes {
         }
 
         impl ObjectChange {
-            /// All of them.
+            /// Every change.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// As documents name it, without `s3:`.
+            /// The name in documents, without `s3:`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -49,27 +49,27 @@ macro_rules! changes {
 }
 
 changes! {
-    /// It was put.
+    /// The object was put.
     Put = "ObjectCreated:Put";
-    /// It was uploaded by a form, which this door does not take.
+    /// The object was uploaded by a form; Nigh's S3 door accepts none.
     Post = "ObjectCreated:Post";
-    /// It was copied to its key.
+    /// The object was copied to its key.
     Copy = "ObjectCreated:Copy";
-    /// It was uploaded in parts.
+    /// The object was uploaded in parts.
     CompleteMultipartUpload = "ObjectCreated:CompleteMultipartUpload";
-    /// It was deleted.
+    /// The object was deleted.
     Delete = "ObjectRemoved:Delete";
-    /// It was hidden by a marker, which only buckets with versions have.
+    /// The object was hidden by a delete marker; only versioned buckets have them.
     DeleteMarkerCreated = "ObjectRemoved:DeleteMarkerCreated";
 }
 
-/// What a rule names: one kind of change, or with `*` all of a group.
+/// The pattern of a rule: one kind of change, or all of a group with `*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EventPattern(String);
 
 impl EventPattern {
-    /// The pattern of `text`: `s3:ObjectCreated:*`.
+    /// Parses a pattern like `s3:ObjectCreated:*`.
     ///
     /// # Errors
     /// `Event` if there is no such event here.
@@ -82,7 +82,7 @@ impl EventPattern {
         }
     }
 
-    /// True if it names `change`.
+    /// True if the pattern matches `change`.
     #[must_use]
     pub fn names(&self, change: ObjectChange) -> bool {
         let Some(pattern) = self.0.strip_prefix("s3:") else { return false };
@@ -92,7 +92,7 @@ impl EventPattern {
         }
     }
 
-    /// The text.
+    /// The pattern as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -113,18 +113,18 @@ impl From<EventPattern> for String {
     }
 }
 
-/// One rule: these changes of these objects concern this function.
+/// One rule: these changes of these objects are told to this function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotificationRule {
-    /// Its name within the bucket.
+    /// The rule's id, unique in the bucket.
     pub id: String,
-    /// The function's ARN, as it was given.
+    /// The function's ARN, as the client gave it.
     pub function: String,
-    /// The changes.
+    /// The changes that match; one suffices.
     pub events: Vec<EventPattern>,
-    /// How the objects' keys begin.
+    /// The prefix of the objects' keys; empty for any.
     pub prefix: String,
-    /// How the objects' keys end.
+    /// The suffix of the objects' keys; empty for any.
     pub suffix: String,
 }
 
@@ -155,10 +155,10 @@ pub enum NotificationError {
 }
 
 impl NotificationRule {
-    /// True if `change` of the object at `key` concerns its function.
+    /// True if the rule matches `change` of the object at `key`.
     #[must_use]
     pub fn wants(&self, change: ObjectChange, key: &str) -> bool {
-        // Both at once need not fit into a short key: S3 asks for each by itself.
+        // In a short key prefix and suffix may overlap: S3 checks each by itself.
         key.starts_with(&self.prefix)
             && key.ends_with(&self.suffix)
             && self.events.iter().any(|pattern| pattern.names(change))
@@ -175,7 +175,7 @@ impl NotificationRule {
     }
 }
 
-/// The rules of a bucket; none is no configuration.
+/// The rules of a bucket. Without rules there is no configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotificationConfig {
     /// The rules.
@@ -212,41 +212,41 @@ impl NotificationConfig {
         Ok(())
     }
 
-    /// The rules that `change` of the object at `key` concerns.
+    /// The rules that match `change` of the object at `key`.
     pub fn wanting(&self, change: ObjectChange, key: &str) -> impl Iterator<Item = &NotificationRule> {
         self.rules.iter().filter(move |rule| rule.wants(change, key))
     }
 }
 
-/// A change, as its document tells it.
+/// A change, as the document describes it.
 #[derive(Debug)]
 pub(crate) struct ChangeNotice<'a> {
     /// The object.
     pub(crate) object: &'a ObjectId,
     /// What happened.
     pub(crate) change: ObjectChange,
-    /// On whose behalf.
+    /// The principal that made the change.
     pub(crate) who: &'a Principal,
-    /// Its size and entity tag, unless it was removed.
+    /// The new size in bytes and the entity tag; none if the object was removed.
     pub(crate) created: Option<(u64, &'a ETag)>,
-    /// The change's place in the order of changes.
+    /// The version of the change.
     pub(crate) version: Version,
-    /// When.
+    /// When the change was made.
     pub(crate) at: Timestamp,
     /// The node's region.
     pub(crate) region: &'a str,
 }
 
-/// A key as documents have it.
+/// A key, encoded as in documents.
 #[must_use]
 pub(crate) fn encoded_key(key: &str) -> String {
     utf8_percent_encode(key, KEPT).to_string().replace(' ', "+")
 }
 
-/// The most bytes that a document can have for an object and a rule, all else being short.
+/// The most bytes of the document for an object and a rule.
 #[must_use]
 pub(crate) fn document_bytes_max(object: &ObjectId, rule: &NotificationRule) -> usize {
-    /// What is neither key nor id: names, dates, an entity tag, a function's name.
+    /// The bytes of everything but key and id: names, dates, an entity tag, a function's name.
     const REST: usize = 1536;
     encoded_key(object.key.as_str()).len() + 6 * rule.id.len() + REST
 }
@@ -259,7 +259,7 @@ pub(crate) fn document(changed: &ChangeNotice<'_>, rule: &NotificationRule) -> B
     let actor = who.function.as_ref().map_or_else(|| who.namespace.to_string(), ToString::to_string);
     let mut described = json!({
         "key": encoded_key(object.key.as_str()),
-        // Of one key's events the one with the greater text is the later.
+        // Of two events of a key, the later has the greater text.
         "sequencer": format!("{:08X}{:016X}", version.epoch.0, version.sequence.0),
     });
     if let Some((size, etag)) = created {
@@ -273,7 +273,7 @@ pub(crate) fn document(changed: &ChangeNotice<'_>, rule: &NotificationRule) -> B
         "eventTime": at.rfc3339(),
         "eventName": change.name(),
         "userIdentity": { "principalId": format!("AWS:{actor}") },
-        // The doors listen on this machine; the client behind a proxy is not known here.
+        // The doors listen on this machine; a client behind a proxy is not known here.
         "requestParameters": { "sourceIPAddress": "127.0.0.1" },
         "responseElements": {
             "x-amz-request-id": Uuid::new_v4().simple().to_string().to_uppercase()[..16],

@@ -1,15 +1,15 @@
-//! Objects that somebody else is writing now, as the store tells this node: from its begin to its end, or for as long
-//! as its lease lasts.
+//! Objects that are being written from outside, as the store reports it: from the write's beginning to its end, or to
+//! the end of its lease.
 //!
-//! Meanwhile no copy of such an object is kept, readers go to the store, and writes of this node go through to it
-//! (`integrations/swift/README.md`). It decides which objects these are; it never asks a store or a clock.
+//! Meanwhile no copy of such an object is cached, readers go to the store, and writes of this node go through to it
+//! (`integrations/swift/README.md`). This module decides which objects these are; it never asks a store or a clock.
 
 use std::collections::HashMap;
 
 use nigh_data::{ETag, ObjectId};
 use nigh_terms::Monotonic;
 
-/// Writes from outside that may be under way at a time. One more is refused, and its writer does not make it.
+/// The most writes from outside at a time. One more is refused, and its writer does not make it.
 const TOKENS_MAX: usize = 10_000;
 
 /// The limit of writes under way is reached.
@@ -19,13 +19,14 @@ pub(crate) struct TooMany;
 /// The objects that are being written from outside.
 #[derive(Debug, Default)]
 pub(crate) struct OutsideWrites {
-    /// For each object the tokens of its writes, and when their leases end.
+    /// For each object the tokens of its outside writes, each with the end of its lease.
     under_way: HashMap<ObjectId, HashMap<String, Monotonic>>,
     tokens: usize,
 }
 
 impl OutsideWrites {
-    /// A write of `object` begins; it is over at `until`. Told again, it is the same write.
+    /// Begins a write of `object`, whose lease ends at `until`. Reported again with the same token, it is the same
+    /// write.
     pub(crate) fn begin(
         &mut self,
         object: &ObjectId,
@@ -46,7 +47,7 @@ impl OutsideWrites {
         Ok(())
     }
 
-    /// A write has ended.
+    /// Ends a write.
     pub(crate) fn end(&mut self, object: &ObjectId, token: &str) {
         let Some(tokens) = self.under_way.get_mut(object) else { return };
         if tokens.remove(token).is_some() {
@@ -57,7 +58,7 @@ impl OutsideWrites {
         }
     }
 
-    /// True if somebody else is writing `object` now.
+    /// True if `object` is being written from outside now.
     pub(crate) fn hold(&mut self, object: &ObjectId, now: Monotonic) -> bool {
         let Some(tokens) = self.under_way.get_mut(object) else { return false };
         let before = tokens.len();
@@ -79,20 +80,20 @@ impl OutsideWrites {
     }
 }
 
-/// What the store tells of an object while this node writes it: it may be of this write, or of one after it.
+/// The store's report about an object while this node writes it: it may be about this write, or a later one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StoreNotice {
-    /// Nothing.
+    /// The store has reported nothing.
     #[default]
     Nothing,
-    /// That it holds bytes with this entity tag.
+    /// The store has bytes with this entity tag.
     Holds(ETag),
-    /// Several things, or that it holds something else.
+    /// The store reported several things, or something other than bytes.
     Others,
 }
 
 impl StoreNotice {
-    /// The store tells that it holds `now`, or does not say what.
+    /// The store reports that it has `now`, or does not say what it has.
     pub(crate) fn note(&mut self, now: Option<&ETag>) {
         *self = match (&*self, now) {
             (Self::Nothing, Some(now)) => Self::Holds(now.clone()),
@@ -101,7 +102,7 @@ impl StoreNotice {
         };
     }
 
-    /// Whether it may all be of the write that `etag` is of.
+    /// True if the whole report may be about the write of `etag`.
     pub(crate) fn is_of(&self, etag: &ETag) -> bool {
         match self {
             Self::Nothing => true,

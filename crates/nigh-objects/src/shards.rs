@@ -1,6 +1,6 @@
-//! Which shard an object is of: one home orders all writes of a shard.
+//! The shard of an object: one home orders all writes of a shard.
 //!
-//! The number of shards is a cluster's for ever, as versions and tokens name shards. A node alone has one.
+//! A cluster never changes its number of shards, because versions and tokens name shards. A node that is alone has one.
 
 use std::num::NonZeroU16;
 
@@ -8,32 +8,32 @@ use nigh_data::NamePrint;
 use nigh_data::ObjectId;
 use nigh_terms::ShardId;
 
-/// How many shards there are.
+/// The number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shards(NonZeroU16);
 
 impl Shards {
-    /// Of a node alone.
+    /// The one shard of a node that is alone.
     pub const ONE: Self = Self(NonZeroU16::MIN);
 
-    /// So many.
+    /// A number of `count` shards.
     #[must_use]
     pub const fn new(count: NonZeroU16) -> Self {
         Self(count)
     }
 
-    /// How many.
+    /// The number.
     #[must_use]
     pub const fn count(self) -> u16 {
         self.0.get()
     }
 
-    /// Each of them.
+    /// The ids of all shards.
     pub fn all(self) -> impl Iterator<Item = ShardId> {
         (0..self.count()).map(ShardId)
     }
 
-    /// That of `object`: by the CRC-64/NVME of its full name, the same at every node and in every build.
+    /// The shard of `object`: by the CRC-64/NVME of its full name, the same at every node and in every build.
     #[must_use]
     pub fn of(self, object: &ObjectId) -> ShardId {
         if self == Self::ONE {
@@ -67,7 +67,7 @@ mod tests {
         }
         assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
         assert_eq!(Shards::ONE.of(&object("a")), ShardId(0));
-        // Stored versions name shards: these never change.
+        // Stored versions name shards, so these shards must never change.
         let of = |key| shards.of(&object(key)).0;
         assert_eq!([of("a"), of("b"), of("a/b.txt")], [3, 19, 3]);
     }

@@ -18,12 +18,12 @@ use nigh_stores::free_space::FreeSpace;
 
 use crate::sync::{TaskHandle, spawn_blocking};
 
-/// Bytes handed to the blocking thread at a time.
+/// The bytes handed to the blocking thread at a time.
 const BATCH_BYTES: usize = 1 << 20;
-/// Pieces in a batch; a client that sends tiny chunks costs no more than these.
+/// The most pieces in a batch: a client that sends tiny chunks costs no more than these.
 const BATCH_PIECES: usize = 1024;
 
-/// What the spool's file system said, as the caller is told.
+/// The error of a file operation, for the caller.
 pub(crate) fn failed(operation: &'static str) -> impl Fn(std::io::Error) -> ObjectError {
     move |error| match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ObjectError::SlowDown("the spool's file system is full"),
@@ -31,7 +31,7 @@ pub(crate) fn failed(operation: &'static str) -> impl Fn(std::io::Error) -> Obje
     }
 }
 
-/// Runs file work where it may block.
+/// Runs file work on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ObjectError> + Send + 'static,
 ) -> Result<T, ObjectError> {
@@ -43,13 +43,13 @@ pub(crate) async fn blocking<T: Send + 'static>(
 #[derive(Clone, Debug)]
 pub(crate) struct Spool {
     folder: Arc<Path>,
-    /// Tells the files of one opening from those of another, whose removal may come late.
+    /// Distinguishes this opening's files from those of an earlier one, whose removal may come late.
     opening: uuid::Uuid,
     files: Arc<AtomicU64>,
     space: FreeSpace,
 }
 
-/// One spooled file; removed when this is dropped, unless it was taken away.
+/// A spooled file. Dropping it removes the file, unless a store took it.
 #[derive(Debug)]
 pub(crate) struct SpoolFile {
     path: PathBuf,
@@ -60,7 +60,7 @@ impl SpoolFile {
         &self.path
     }
 
-    /// Makes its bytes durable. Blocks.
+    /// Makes the file's bytes durable. Blocks.
     pub(crate) fn sync(&self) -> std::io::Result<()> {
         File::open(&self.path)?.sync_data()
     }
@@ -69,7 +69,7 @@ impl SpoolFile {
 impl Drop for SpoolFile {
     fn drop(&mut self) {
         let path = std::mem::take(&mut self.path);
-        // Freeing a large file takes a while; a file that a store took is not here any more.
+        // Freeing a large file takes a while. A file that a store took no longer exists here.
         let remove = move || drop(std::fs::remove_file(path));
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(remove)),
@@ -78,7 +78,7 @@ impl Drop for SpoolFile {
     }
 }
 
-/// A body in the spool.
+/// A body in the spool, with its checksums.
 pub(crate) struct SpooledBody {
     pub(crate) file: SpoolFile,
     pub(crate) size: u64,
@@ -103,7 +103,7 @@ impl Writing {
 }
 
 impl Spool {
-    /// The spool in `folder`, emptied.
+    /// Opens the spool in `folder` and removes the files there.
     pub(crate) async fn open(folder: PathBuf) -> Result<Self, ObjectError> {
         let opened = folder.clone();
         blocking(move || {
@@ -131,8 +131,8 @@ impl Spool {
         Ok((SpoolFile { path }, file))
     }
 
-    /// Takes a whole body in, of which `announced` bytes are known to come. One longer than `limit` is refused with
-    /// what `too_long` says of its length so far, one that would fill the file system with `SlowDown`.
+    /// Receives a whole body, of which `announced` bytes are known to come. A body longer than `limit` is refused with
+    /// `too_long` of its length so far; a body that would fill the file system is refused with `SlowDown`.
     pub(crate) async fn take(
         &self,
         mut body: ByteStream,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     async fn files(folder: &Path) -> usize {
-        // Removal runs on another thread; an await of the blocking pool's work orders nothing, so ask until it is done.
+        // The removal runs on another thread, and awaiting the blocking pool orders nothing, so the test polls.
         for _ in 0..1000 {
             if std::fs::read_dir(folder).unwrap().count() == 0 {
                 return 0;
@@ -238,7 +238,7 @@ mod tests {
         let body = || stream(vec![Ok(Bytes::from_static(b"bytes"))]);
         let announced = spool.take(body(), Digest::new(None), u64::MAX / 2, u64::MAX, too_long).await;
         assert!(matches!(announced, Err(ObjectError::SlowDown(_))));
-        // It fills up while the body comes in.
+        // The file system fills up while the body arrives.
         let (file, open) = spool.create().unwrap();
         let writing = Writing { file: open, digest: Digest::new(None), space: FreeSpace::none(folder.path()) };
         assert!(matches!(writing.write(&[Bytes::from_static(b"bytes")]), Err(ObjectError::SlowDown(_))));

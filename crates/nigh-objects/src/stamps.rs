@@ -7,9 +7,9 @@ use nigh_protocol::Stamp;
 
 /// Reads a stamp from metadata and writes it there.
 pub(crate) trait Stamped {
-    /// The same under the version that its home names.
+    /// Returns the metadata with its stamp replaced by `stamp`, which the home gave.
     fn stamped(&self, stamp: &Stamp) -> Self;
-    /// The stamp of what it is known of.
+    /// The stamp in the metadata.
     fn stamp(&self) -> Stamp;
 }
 

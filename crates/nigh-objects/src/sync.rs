@@ -1,7 +1,7 @@
-//! Where the memory's tasks meet: a lock, tasks beside the caller's, and work that may block.
+//! The primitives of the memory's tasks: a lock, tasks, and work that may block.
 //!
-//! They are parking_lot's and tokio's. In unit tests they can be explored (`tests/interleaving`): then each lock and
-//! await is a point at which the schedule may change hands.
+//! They are parking_lot's and tokio's. In unit tests they can be explored (`tests/interleaving`): then the schedule may
+//! switch at each lock and await.
 
 #[cfg(test)]
 #[path = "../../../tests/interleaving/explore.rs"]
@@ -21,14 +21,14 @@ pub(crate) use tokio::{
     time::timeout,
 };
 
-/// Steps that a test can leave out, to see that exploring misses them.
+/// Steps that a test can leave out, to prove that exploring notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A write waits for its turn.
+    /// A write waits for the write lock.
     Turn,
 }
 
-/// Whether a step is left out: never, but in those tests.
+/// True if the step is left out: never, except in those tests.
 #[cfg(not(test))]
 pub(crate) const fn is_left_out(_: Step) -> bool {
     false

@@ -1,8 +1,8 @@
-//! What a transaction is at one shard: what it has seen there and what it writes; and the form in which a ledger keeps
-//! that. Pure.
+//! A transaction's part at one shard: what it has seen there and what it writes; and the form of that in the ledger.
+//! Pure.
 //!
-//! The record says in its `about` what it is; its body is the length of a head (4 bytes, little-endian), the head, and
-//! the bytes of the objects in their order. Both texts are JSON, so that people can read them.
+//! The record's `about` says that it is a transaction's. Its body is the length of a head (4 bytes, little-endian), the
+//! head, and the bytes of the objects in order. Both texts are JSON, so that people can read them.
 
 use bytes::Bytes;
 use nigh_data::{Attributes, Checksum, ETag, ObjectId, ObjectMeta, Tags};
@@ -11,23 +11,23 @@ use nigh_protocol::{TransactionId, TransactionRecord};
 use nigh_terms::{BucketName, Namespace, ObjectKey, Principal, Timestamp, Token, Version};
 use serde::{Deserialize, Serialize};
 
-/// The form that this build writes.
+/// The format version that this build writes.
 const FORMAT: u32 = 1;
-/// The names of a transaction's record, which is no object's.
+/// The bucket and key of a transaction's record, which is no object's.
 const TRANSACTIONS: (&str, &str) = ("nigh", "transactions");
 
-/// What a transaction has been shown of an object: as it was, or that there was none.
+/// What a transaction was shown of an object: its metadata, or none if there was no object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ObservedObject(Option<Box<ObjectMeta>>);
 
 impl ObservedObject {
-    /// An object as it was shown, or none.
+    /// The object as it was shown; none if there was none.
     pub(crate) fn of(meta: Option<&ObjectMeta>) -> Self {
         Self(meta.map(|meta| Box::new(ObjectMeta { token: Token::empty(), ..meta.clone() })))
     }
 
-    /// Whether it is so still. Homes name one and the same object by newer versions when they have forgotten it: what a
-    /// reader can tell apart counts.
+    /// True if the object is unchanged. A home that has forgotten an object may give it a newer version, so only what a
+    /// reader can tell apart is compared.
     pub(crate) fn holds(&self, now: Option<&ObjectMeta>) -> bool {
         match (&self.0, now) {
             (None, None) => true,
@@ -42,14 +42,14 @@ impl ObservedObject {
     }
 }
 
-/// What a transaction makes of an object.
+/// What a transaction does to an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PartBecomes {
     Put(Box<NewObject>),
     Gone,
 }
 
-/// What is known of an object that a transaction is to write.
+/// The metadata of an object that a transaction will write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NewObject {
     pub(crate) attributes: Attributes,
@@ -61,7 +61,7 @@ pub(crate) struct NewObject {
 }
 
 impl NewObject {
-    /// The same as it is shown before it has a version.
+    /// The metadata as it is shown before it has a version.
     pub(crate) fn meta(&self) -> ObjectMeta {
         ObjectMeta {
             size: self.size,
@@ -85,7 +85,7 @@ pub(crate) struct PartWrite {
 }
 
 impl PartWrite {
-    /// How many bytes the object has then.
+    /// The object's bytes after the write; 0 after a deletion.
     pub(crate) fn size(&self) -> u64 {
         match &self.becomes {
             PartBecomes::Put(new) => new.size,
@@ -94,21 +94,21 @@ impl PartWrite {
     }
 }
 
-/// A transaction at one shard.
+/// The part of a transaction at one shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) transaction: TransactionId,
-    /// On whose behalf, and what they had seen.
+    /// The writer, with the token of what it has seen.
     pub(crate) who: Principal,
     pub(crate) token: Token,
-    /// What it has been shown; a record keeps none of it.
+    /// What the transaction was shown; not in the record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reads: Vec<(ObjectId, ObservedObject)>,
     pub(crate) writes: Vec<PartWrite>,
 }
 
 impl Part {
-    /// All of its objects, in their order, each once.
+    /// The part's objects, in order, each once.
     pub(crate) fn objects(&self) -> Vec<ObjectId> {
         let reads = self.reads.iter().map(|(object, _)| object);
         let mut objects: Vec<ObjectId> = reads.chain(self.writes.iter().map(|write| &write.object)).cloned().collect();
@@ -117,12 +117,12 @@ impl Part {
         objects
     }
 
-    /// The bytes of all objects that it writes.
+    /// The sum of the bytes that the part writes.
     pub(crate) fn bytes(&self) -> u64 {
         self.writes.iter().map(PartWrite::size).sum()
     }
 
-    /// The bytes of each write, of those of all.
+    /// Splits the bytes of all writes into the bytes of each; none if they do not fit.
     pub(crate) fn split(&self, mut all: Bytes) -> Option<Vec<Bytes>> {
         let split = |write: &PartWrite| {
             let size = usize::try_from(write.size()).ok().filter(|size| *size <= all.len())?;
@@ -140,7 +140,7 @@ struct PartDescription {
     record: TransactionRecord,
 }
 
-/// The ledger's record of a part, and the body that goes with it.
+/// Encodes a part: the ledger's record and its body.
 pub(crate) fn encode(record: &TransactionRecord, part: &Part, bytes: &[Bytes]) -> Result<(Record, Vec<u8>), String> {
     let text = |error: serde_json::Error| error.to_string();
     let id = format!("{:032x}", part.transaction.0);
@@ -159,7 +159,7 @@ pub(crate) fn encode(record: &TransactionRecord, part: &Part, bytes: &[Bytes]) -
     Ok((Record { request, namespace, bucket, key, change: Change::Transaction { about } }, body))
 }
 
-/// What a record is.
+/// Decodes the `about` of a record.
 pub(crate) fn decode_about(about: &[u8]) -> Result<(TransactionId, TransactionRecord), String> {
     let about: PartDescription = serde_json::from_slice(about).map_err(|error| error.to_string())?;
     if about.format > FORMAT {
@@ -169,7 +169,7 @@ pub(crate) fn decode_about(about: &[u8]) -> Result<(TransactionId, TransactionRe
     Ok((TransactionId(id), about.record))
 }
 
-/// What its body holds.
+/// Decodes the body of a record.
 pub(crate) fn decode_body(mut body: Bytes) -> Result<(Part, Vec<Bytes>), String> {
     let length = body.get(..4).and_then(|length| length.try_into().ok()).map(u32::from_le_bytes);
     let length = length.ok_or("it has no head")? as usize;

@@ -29,20 +29,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::spool::{SpoolFile, failed};
 
-/// Uploads of one namespace that may be under way.
+/// The most uploads of one namespace.
 const UPLOADS_MAX: usize = 10_000;
-/// An upload that was begun longer ago is abandoned: its parts take space, and nobody may ever come back for them.
+/// After this time an upload is abandoned: its parts take space, and the client may never come back.
 pub(crate) const UPLOAD_LASTS: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The version of the files' format.
 const FORMAT: u32 = 1;
 
-/// What every form of a manifest has.
+/// The field that every version of the manifest has.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
 }
 
-/// What an upload will become.
+/// What the upload will become.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     format: u32,
@@ -110,7 +110,7 @@ pub(crate) struct Upload {
     pub(crate) manifest: Manifest,
     folder: PathBuf,
     parts: Mutex<BTreeMap<u32, Part>>,
-    /// Held while the parts are being changed or put together; true once the upload has ended.
+    /// Locked while the parts are changed or assembled; true once the upload has ended.
     pub(crate) ended: tokio::sync::Mutex<bool>,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Uploads {
     open: RwLock<HashMap<UploadId, Arc<Upload>>>,
 }
 
-/// Writes `value` to `folder/name` so that after a crash the file is whole or as it was. Blocks.
+/// Writes `value` to `folder/name` so that after a crash the file is whole or unchanged. Blocks.
 fn write_record(folder: &Path, name: &str, value: &impl Serialize) -> Result<(), ObjectError> {
     let text = serde_json::to_vec(value)
         .map_err(|error| ObjectError::Memory { operation: "write an upload's record", reason: error.to_string() })?;
@@ -141,7 +141,7 @@ fn read_record<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
 }
 
 impl Uploads {
-    /// The uploads in `folder`. One that cannot be read stays where it is and is named in the log. Blocks.
+    /// Reads the uploads in `folder`. One that cannot be read stays where it is and is named in the log. Blocks.
     pub(crate) fn open(folder: PathBuf) -> Result<Self, ObjectError> {
         fs::create_dir_all(&folder).map_err(failed("make the folder of uploads"))?;
         if let Some(parent) = folder.parent() {
@@ -151,7 +151,7 @@ impl Uploads {
         for entry in fs::read_dir(&folder).map_err(failed("read the folder of uploads"))? {
             let path = entry.map_err(failed("read the folder of uploads"))?.path();
             if !path.join("upload.json").exists() {
-                // It was being begun or removed when the process ended.
+                // The process ended while the upload was begun or removed.
                 fs::remove_dir_all(&path).map_err(failed("remove what is left of an upload"))?;
                 continue;
             }
@@ -166,7 +166,7 @@ impl Uploads {
         Ok(Self { folder, open: RwLock::new(open) })
     }
 
-    /// Begins an upload; it is durable then. Blocks.
+    /// Begins an upload, which is durable when this returns. Blocks.
     pub(crate) fn begin(&self, manifest: Manifest) -> Result<UploadId, ObjectError> {
         let of_namespace =
             self.open.read().values().filter(|upload| upload.manifest.namespace == manifest.namespace).count();
@@ -203,7 +203,7 @@ impl Uploads {
         uploads
     }
 
-    /// The uploads that are to be abandoned at `now`, but those that are being changed or completed.
+    /// The uploads that must be abandoned at `now`, except those that are being changed or completed.
     pub(crate) fn stale(&self, now: Timestamp) -> Vec<Arc<Upload>> {
         let is_stale = |upload: &&Arc<Upload>| {
             let age = Duration::from_millis(now.millis().saturating_sub(upload.manifest.initiated.millis()));
@@ -215,7 +215,7 @@ impl Uploads {
     /// Removes an upload that has ended. Blocks.
     pub(crate) fn remove(&self, upload: &Upload) -> Result<(), ObjectError> {
         self.open.write().remove(&upload.id);
-        // Without its manifest the folder is none of an upload, whatever else of it a crash leaves.
+        // Without its manifest the folder is no upload, whatever else a crash leaves of it.
         let remove = || {
             fs::remove_file(upload.folder.join("upload.json"))?;
             File::open(&upload.folder)?.sync_all()?;
@@ -230,7 +230,7 @@ fn sync_folder(folder: &Path) -> Result<(), ObjectError> {
 }
 
 impl Upload {
-    /// The upload in `folder`; nothing if it was completed.
+    /// Reads the upload in `folder`; none if it was completed.
     fn read(folder: &Path) -> Result<Option<Self>, String> {
         let path = folder.join("upload.json");
         let Format { format } = read_record(&path)?;
@@ -265,8 +265,8 @@ impl Upload {
         Ok(Some(Self { id, manifest, folder: folder.to_owned(), parts: Mutex::new(parts), ended: false.into() }))
     }
 
-    /// Takes `file`, already synced, as part `number`, in the place of an earlier one. The caller holds `ended`
-    /// and it is false. Blocks.
+    /// Adds `file`, already synced, as part `number`, in place of an earlier one. The caller has locked `ended`, which
+    /// is false. Blocks.
     pub(crate) fn add(&self, file: &SpoolFile, info: &PartInfo) -> Result<(), ObjectError> {
         let replaced = self.parts.lock().get(&info.number).cloned();
         let part = Part {
@@ -278,7 +278,7 @@ impl Upload {
             checksum: info.checksum.clone(),
         };
         fs::rename(file.path(), self.folder.join(part.data())).map_err(failed("keep a part"))?;
-        // The record must never be there without its file: that would read as a completed upload.
+        // The record must never exist without its file: that would read as a completed upload.
         sync_folder(&self.folder)?;
         write_record(&self.folder, &Part::record(part.number), &part)?;
         self.parts.lock().insert(part.number, part);
@@ -301,7 +301,7 @@ impl Upload {
         (page, above.next().is_some())
     }
 
-    /// The files of the parts `numbers`, each checked to be there whole. Blocks.
+    /// The files of the parts `numbers`, each checked to be complete. Blocks.
     pub(crate) fn files(&self, numbers: &[u32]) -> Result<Vec<PathBuf>, ObjectError> {
         let parts = self.parts.lock().clone();
         numbers
@@ -361,7 +361,7 @@ mod tests {
         add(&spool, &upload, 1, b"first");
         add(&spool, &upload, 2, b"replaced");
         add(&spool, &upload, 2, b"second");
-        // What a crash in the middle of each step leaves.
+        // The remains of a crash in the middle of each step.
         fs::write(path.join(&id.0).join("part-00003-1"), b"not acknowledged").unwrap();
         fs::write(path.join(&id.0).join("part-00003.json.new"), b"{").unwrap();
         fs::create_dir(path.join("begun")).unwrap();

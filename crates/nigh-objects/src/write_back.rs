@@ -1,9 +1,8 @@
 //! Write-back: the journal of acknowledged writes, those that the store does not have yet, and the store.
 //!
 //! A write is durable by its mode (`policy`) before it is acknowledged: in the store, or in the ledger with the store
-//! to follow (`persistor`). A read here sees every acknowledged write, in the journal or in the store. Writes of one
-//! object come one after the other: the memory orders them (`memory/write_modes.rs`). `dirty` decides what is pushed
-//! when.
+//! to follow (`persistor`). A read here sees every acknowledged write, in the journal or in the store. The memory
+//! orders the writes of one object, one after the other (`memory/write_modes.rs`). `dirty` decides what is pushed when.
 
 mod about;
 mod bucket_calls;
@@ -72,26 +71,26 @@ use crate::sync::Mutex;
 /// The registry's table of buckets' policies.
 const POLICIES: &str = "bucket-policies";
 
-/// How writes are kept where a bucket does not say otherwise, and what may wait.
+/// The mode of writes for buckets without their own, and the limits of unpushed writes.
 #[derive(Clone, Debug)]
 pub struct WriteSettings {
-    /// The mode.
+    /// The node's mode.
     pub mode: WriteMode,
-    /// The modes of namespaces.
+    /// The modes of namespaces that differ from the node's.
     pub modes: BTreeMap<Namespace, WriteMode>,
-    /// Bytes that may be acknowledged and not in the store.
+    /// The most bytes of unpushed writes.
     pub dirty_max: ByteSize,
-    /// Objects and deletions that may.
+    /// The most unpushed objects and deletions.
     pub dirty_objects_max: usize,
     /// How long a write waits for a newer one of its object before it is pushed.
     pub delay: Duration,
     /// The wait after the first failure of a push; it doubles up to `back_off_max`.
     pub back_off: Duration,
-    /// The longest such wait.
+    /// The longest wait after a failure.
     pub back_off_max: Duration,
-    /// Pushes under way at a time.
+    /// The most pushes under way at a time.
     pub pushes_max: usize,
-    /// How long a write waits for room, or for an earlier one of its object to be pushed, before it is told to come
+    /// How long a write waits for room, or for the push of an earlier one of its object, before its client must come
     /// back.
     pub wait: Duration,
 }
@@ -125,33 +124,33 @@ impl Default for WriteSettings {
     }
 }
 
-/// A write on its way.
+/// A write of an object.
 pub(crate) struct Write<'a> {
     pub(crate) object: &'a ObjectId,
-    /// What is known of it; its version is the ledger's to give.
+    /// The object's metadata. The ledger gives the version.
     pub(crate) meta: ObjectMeta,
     pub(crate) payload: Payload,
-    /// The bytes, if they went to the ledger as they came.
+    /// The pieces of the bytes in the ledger; none if they did not go there while they were received.
     pub(crate) staged: Option<Vec<StagedPiece>>,
     pub(crate) mode: WriteMode,
     pub(crate) request: Option<RequestId>,
-    /// In a bucket that is written from outside too: what the request's conditions were checked on, and all that the
-    /// write may replace.
+    /// In a bucket that is also written from outside: the state that the conditions were checked on, and everything
+    /// that the write may replace.
     pub(crate) below: Option<PossibleBases>,
-    /// It is too large for the journal.
+    /// True if the write is too large for the journal.
     pub(crate) past_journal: bool,
-    /// The writer, where homes move.
+    /// The writer; none if homes do not move.
     pub(crate) by: Option<WriteOrigin>,
 }
 
-/// A write that was kept.
+/// A write that is durable.
 pub(crate) struct CommittedWrite {
     pub(crate) meta: Arc<ObjectMeta>,
-    /// It was kept before: this is the answer of then, and there may be newer ones.
+    /// True if it was made before. This is the answer of then, and there may be newer writes.
     pub(crate) repeated: bool,
 }
 
-/// Everything behind the memory.
+/// Everything behind the cache: journal, unpushed writes, store.
 pub(crate) struct WriteBack {
     store: Arc<dyn Store>,
     ledger: Arc<dyn Ledger>,
@@ -160,22 +159,21 @@ pub(crate) struct WriteBack {
     settings: WriteSettings,
     policies: Option<BucketDocuments<BucketPolicy>>,
     dirty: Mutex<WriteBackQueue>,
-    /// The epoch of each home here, where homes move. Read and changed under the lock of `dirty`, whose writes are of
+    /// The epoch of each home here, if homes move. Read and changed under the lock of `dirty`, whose writes are of
     /// these epochs.
     epochs: Mutex<BTreeMap<ShardId, Epoch>>,
     unsettled: Mutex<UnconfirmedTrims>,
     trims: Mutex<Trims>,
-    /// This process, where homes move: the store is then written by pushes alone, for a former home may not know that
-    /// it is one.
+    /// This node, if homes move. Then only pushes write the store, because a former home may not know that it is one.
     member: Option<Member>,
-    /// Writes in mode `shadow` of which it is not known whether the store shows them.
+    /// Writes in mode `shadow` of which nobody knows whether the store shows them.
     unannounced: Mutex<UnannouncedWrites>,
     refused: Mutex<RefusedRequests>,
-    /// Objects whose placeholder is on its way.
+    /// Objects whose placeholder is on its way to the store.
     announcing: Mutex<HashSet<ObjectId>>,
-    /// Counts the pushes, and placeholders, that have ended.
+    /// The number of pushes and placeholders that have ended.
     pushes: watch::Sender<u64>,
-    /// There is something to push.
+    /// Notified when there is something to push.
     work: Notify,
     buckets: Buckets,
     ephemeral: EphemeralObjects,
@@ -183,22 +181,22 @@ pub(crate) struct WriteBack {
     meter: WriteBackMeter,
 }
 
-/// What a memory's writes stand on.
+/// What the memory needs for its writes.
 pub struct Writes {
-    /// Their order, and where they are durable before the store has them.
+    /// Orders the writes, and makes them durable before the store has them.
     pub ledger: Arc<dyn Ledger>,
-    /// What an earlier life has acknowledged and not pushed.
+    /// The writes that an earlier incarnation has acknowledged and not pushed.
     pub recovered: Vec<RecoveredRecord>,
-    /// What of it is damaged: reads of these objects fail until they are written anew.
+    /// The damaged ones of these: reads of their objects fail until they are written again.
     pub lost: Vec<RecoveredRecord>,
-    /// What holds where a bucket does not say otherwise.
+    /// The settings for buckets without their own.
     pub settings: WriteSettings,
-    /// Where the policies of buckets are kept; without it they have none.
+    /// The registry with the policies of buckets; with none, buckets have no policies.
     pub registry: Option<Arc<dyn Registry>>,
 }
 
 impl Writes {
-    /// Every write goes through to the store. `epoch` must be higher than in any earlier life of the memory.
+    /// Every write goes through to the store. `epoch` must be higher than in any earlier incarnation of the memory.
     #[must_use]
     pub fn through(epoch: Epoch) -> Self {
         let settings = WriteSettings { mode: WriteMode::Through, ..WriteSettings::default() };
@@ -213,7 +211,7 @@ impl Writes {
 }
 
 impl WriteBack {
-    /// In front of `store`.
+    /// Opens the write-back in front of `store`.
     ///
     /// # Errors
     /// Which record or policy cannot be read.
@@ -270,31 +268,31 @@ impl WriteBack {
         Ok(back)
     }
 
-    /// The system of record, for what is about buckets.
+    /// The store, for calls about buckets.
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.store
     }
 
-    /// The newest write of `object` that waits here.
+    /// The newest unpushed write of `object` here.
     pub(crate) fn newest_waiting(&self, object: &ObjectId) -> Option<UnpushedWrite> {
         self.dirty.lock().get(object).cloned()
     }
 
-    /// Whether the newest write of `object` is kept nowhere but in memory.
+    /// True if the newest write of `object` is only in memory.
     pub(crate) fn is_ephemeral(&self, object: &ObjectId) -> bool {
         self.dirty.lock().get(object).is_some_and(|newest| newest.mode == WriteMode::Ephemeral)
     }
 
-    /// The copy of `object` that `version` wrote is gone from memory: if it was the only one, it is lost.
+    /// The copy of `object` that `version` wrote has left memory. If it was the only one, the object is lost.
     pub(crate) fn gone_from_memory(&self, object: &ObjectId, version: Version) {
         if self.dirty.lock().lost(object, version) {
             tracing::debug!(%object, %version, "an ephemeral object is lost: its memory was needed");
-            // A write that waits for room looks again.
+            // Wakes writes that wait for room.
             self.pushes.send_modify(|_| {});
         }
     }
 
-    /// What waits.
+    /// The unpushed writes, counted.
     pub(crate) fn usage(&self) -> DirtyUsage {
         let usage = self.dirty.lock().usage(self.clock.monotonic());
         let missing = self.buckets.missing();
@@ -306,7 +304,7 @@ impl WriteBack {
     }
 }
 
-/// What the ledger's record of a write says about it: `meta` is the object's, none of a deletion.
+/// The `about` of a write's record: `meta` is the object's metadata, none for a deletion.
 pub(crate) fn about_write(
     object: &ObjectId,
     mode: WriteMode,
@@ -317,7 +315,7 @@ pub(crate) fn about_write(
     about::encode(mode, meta, below, by).map_err(|reason| unkept(object, &reason))
 }
 
-/// The ledger's record of a change of `object`; a request that its client did not name gets a name here.
+/// The ledger's record of a change of `object`. A request without a name from its client gets a name here.
 pub(crate) fn record_of(object: &ObjectId, request: Option<RequestId>, change: Change) -> Record {
     let ObjectId { namespace, bucket, key } = object.clone();
     let request = request.unwrap_or_else(|| RequestId(uuid::Uuid::new_v4().as_u128()));

@@ -1,6 +1,6 @@
-//! The order of writes of one object: one at a time, in the order they asked.
+//! Write locks of objects: one write of an object at a time, in the order of the requests.
 //!
-//! It says whose turn it is; it decides nothing else. Writes of different objects do not wait for each other.
+//! This module decides nothing else. Writes of different objects do not wait for each other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::sync::{Mutex, Step, is_left_out};
 
-/// Writes of one object that may wait; further ones are told to come back.
+/// The most waiting writes of one object; further ones must come back later.
 const WAITING_MAX: usize = 1024;
 
 type Turns = Mutex<HashMap<ObjectId, Arc<tokio::sync::Mutex<()>>>>;
 
-/// Whose turn it is, for every object that is being written.
+/// The write locks of all objects that are being written.
 #[derive(Debug, Default)]
 pub(crate) struct WriteOrder(Arc<Turns>);
 
-/// The right to write an object, until it is dropped.
+/// The write lock of an object; dropping it unlocks.
 #[derive(Debug)]
 pub(crate) struct Turn {
     turns: Arc<Turns>,
@@ -29,10 +29,10 @@ pub(crate) struct Turn {
 }
 
 impl WriteOrder {
-    /// Waits until every write of `object` that asked before has ended.
+    /// Waits until every earlier write of `object` has ended.
     pub(crate) async fn turn(&self, object: &ObjectId) -> Result<Turn, ObjectError> {
         let turn = Arc::clone(self.0.lock().entry(object.clone()).or_default());
-        // Each who waits holds two handles, and the map one.
+        // Each waiting write has two handles, and the map has one.
         let crowded = Arc::strong_count(&turn) > 2 * WAITING_MAX;
         let mut waiting = Turn { turns: Arc::clone(&self.0), object: object.clone(), turn: Some(turn), guard: None };
         if crowded {
@@ -104,7 +104,7 @@ mod tests {
         assert!(order.0.lock().is_empty());
     }
 
-    /// Three write in turn, and one gives up while it waits.
+    /// Three tasks write in turn, and one gives up while it waits.
     fn turns() {
         let (shared, written) = (Arc::new(WriteOrder::default()), Arc::new(AtomicUsize::new(0)));
         shuttle::future::block_on(async {

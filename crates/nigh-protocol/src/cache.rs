@@ -34,7 +34,7 @@ struct Shard {
     asked: Option<(Version, Monotonic)>,
 }
 
-/// The cache of one incarnation of a node. `V` is what the shell keeps of a copy: cheap to clone; `S` is where.
+/// The cache of one incarnation of a node. `V` is the shell's handle of a copy, cheap to clone; `S` stores the copies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeCache<O: Eq + std::hash::Hash, V, R = Contract, S = PlainCopies<O, V>> {
     me: Member,
@@ -42,12 +42,12 @@ pub struct NodeCache<O: Eq + std::hash::Hash, V, R = Contract, S = PlainCopies<O
     limits: CacheLimits,
     shards: BTreeMap<ShardId, Shard>,
     copies: S,
-    /// Objects on which something is outstanding.
+    /// Objects with fetches or writes under way.
     work: Table<O, Work>,
     requests: BTreeMap<RequestId, PendingRequest<O, V>>,
-    /// Those of `requests` whose answer waits for coverage.
+    /// The requests whose answer waits until the node covers it.
     landed: BTreeSet<RequestId>,
-    /// Those of `requests` that are writes.
+    /// The requests that are writes.
     puts: BTreeSet<RequestId>,
     next: RequestId,
     given_up: bool,
@@ -80,35 +80,35 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// Whose cache this is.
+    /// The incarnation that has this cache.
     #[must_use]
     pub const fn member(&self) -> Member {
         self.me
     }
 
-    /// The copies, which the cache decides about.
+    /// The cached copies.
     pub const fn copies(&self) -> &S {
         &self.copies
     }
 
-    /// The copies, to have some make room. No home is told.
+    /// The cached copies, so that the shell can evict some. No home is told.
     pub const fn copies_mut(&mut self) -> &mut S {
         &mut self.copies
     }
 
-    /// True if the shell is to begin no more fetches and puts.
+    /// True if the shell must begin no more fetches and puts.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.requests.len() >= self.limits.requests_max
     }
 
-    /// True if a home has given this incarnation up.
+    /// True if a home has declared this incarnation dead.
     #[must_use]
     pub const fn is_given_up(&self) -> bool {
         self.given_up
     }
 
-    /// True if the node has caught up with all of `token`.
+    /// True if the node covers all of `token`.
     #[must_use]
     pub fn covers(&self, token: &Token) -> bool {
         token.iter().all(|(shard, version)| self.covers_version(shard, version))
@@ -138,8 +138,8 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// Decides how a read of `object`, in `shard`, is served. A hit takes one look-up. `checked` asks the home
-    /// whatever copy there is.
+    /// Decides how a read of `object`, in `shard`, is served. A hit takes one look-up. With `checked`, the home is
+    /// asked even if there is a copy.
     pub fn read(
         &mut self,
         now: Monotonic,
@@ -167,7 +167,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         if shared { ReadDecision::Shared(request) } else { ReadDecision::Private(request) }
     }
 
-    /// Begins a write of `object`, in `shard`, by one who has seen `token`. Writes of one object may overlap; the
+    /// Begins a write of `object`, in `shard`, by a writer who has seen `token`. Writes of one object may overlap; the
     /// home orders them.
     pub fn write(
         &mut self,
@@ -196,7 +196,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         request
     }
 
-    /// Abandons a fetch whose bytes could not be had, and hands back what had come.
+    /// Abandons a fetch whose bytes could not be had. Returns what had arrived.
     pub fn give_up_fetch(&mut self, request: RequestId) -> Option<V> {
         if self.puts.contains(&request) {
             return None;
@@ -207,8 +207,8 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         pending.landed.and_then(|landed| landed.value)
     }
 
-    /// Abandons an own write whose home has ended: its outcome stays unknown, and the write is not sent again. The
-    /// writer is to be told a version of the next epoch, which covers the write.
+    /// Abandons an own write whose home has ended. The outcome stays unknown, and the write is not sent again. The
+    /// shell must tell the writer a version of the next epoch, which covers the write.
     pub fn abandon_put(&mut self, request: RequestId) {
         if self.puts.remove(&request)
             && let Some(pending) = self.requests.remove(&request)
@@ -217,14 +217,14 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// The newest version of `shard` that the node covers: nothing newer was shown by it.
+    /// The newest version of `shard` that the node covers. The node has shown nothing newer.
     #[must_use]
     pub fn covered(&self, shard: ShardId) -> Version {
         self.shards.get(&shard).map_or(Version::OUTSIDE, |shard| shard.coverage.covered())
     }
 
-    /// Asks the homes for what `token` needs and the node does not cover. They are asked once until they answer
-    /// or `tick` finds it long ago.
+    /// Asks the homes for what `token` needs and the node does not cover. A home is asked once, and again by `tick` if
+    /// it does not answer.
     pub fn ask(&mut self, now: Monotonic, token: &Token, out: &mut Vec<CacheOutput<O, V>>) {
         for (shard, need) in token.iter() {
             self.ask_shard(now, shard, need, out);
@@ -243,7 +243,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// Time has passed: what was asked for long ago is asked for again.
+    /// Sends again each request that has had no answer for `resend`.
     pub fn tick(&mut self, now: Monotonic, out: &mut Vec<CacheOutput<O, V>>) {
         let late =
             |pending: &PendingRequest<O, V>| pending.landed.is_none() && now.since(pending.sent) >= self.limits.resend;
@@ -253,7 +253,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
             self.ask_for(now, request, out);
         }
         for state in self.shards.values_mut() {
-            // Whoever still needs it asks again: what has landed here, what waits at the gate there.
+            // Whoever still needs coverage asks again: the answered fetches below, waiting dispatches at the gate.
             state.asked = state.asked.filter(|(_, at)| now.since(*at) < self.limits.resend);
         }
         for request in self.landed.clone() {
@@ -261,8 +261,8 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// Sends what `request` wants, for the first time or again. A node that was declared dead sends nothing: it would
-    /// ignore the answer, and a home in the same process, which had answered a put, would take the put for a new one.
+    /// Sends `request`, for the first time or again. A node that was declared dead sends nothing: it would ignore the
+    /// answer, and a home in the same process, which had answered a put, would take the put for a new one.
     fn ask_for(&mut self, now: Monotonic, request: RequestId, out: &mut Vec<CacheOutput<O, V>>) {
         if self.given_up {
             return;
@@ -319,7 +319,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         out.extend(self.copies.remove(object).map(CacheOutput::Dropped));
     }
 
-    /// One thing less is outstanding on `object`.
+    /// A request on `object` has ended.
     fn end_work(&mut self, object: &O, request: RequestId, write: bool) {
         let Some(work) = self.work.get_mut(object) else {
             broken_invariant(format_args!("{request:?} ended, and no floor of {object:?} was kept for it"))
@@ -327,7 +327,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         if work.end(request, write) {
             self.work.remove(object);
         }
-        // Each is a request that has not ended, and none is in both sets: one that is in neither is a fetch under way.
+        // No request is both an answered fetch and a put. A request that is neither is a fetch without an answer.
         let (puts, landed, requests) = (self.puts.len(), self.landed.len(), self.requests.len());
         invariant!(puts + landed <= requests, "{puts} puts and {landed} answered fetches of {requests} requests");
     }

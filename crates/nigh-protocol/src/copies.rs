@@ -1,6 +1,6 @@
-//! Where a node's copies are: what the cache asks of it, and the plain form that can be compared and hashed whole.
+//! The interface of the place where a node's copies are, and a plain table that can be compared and hashed whole.
 //!
-//! It holds and finds. What may be kept the cache decides, and what must make room whoever holds the store.
+//! A table stores and finds copies. The cache decides what may be stored; the shell decides what is evicted.
 
 use std::hash::Hash;
 
@@ -12,35 +12,35 @@ use super::table::Table;
 /// A copy of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Copy<V> {
-    /// Its version and that version's token.
+    /// The copy's version and that version's token.
     pub stamp: Stamp,
-    /// What the shell keeps of it.
+    /// The shell's handle of the bytes.
     pub value: V,
 }
 
 /// Copies by their objects.
 pub trait CopyStore<O, V> {
-    /// The copy of `object`, which is used now. One look-up.
+    /// The copy of `object`, which counts as used. One look-up.
     fn get(&mut self, object: &O) -> Option<Copy<V>>;
 
-    /// The version of the copy of `object`, which is not used by that.
+    /// The version of the copy of `object`, without counting as a use.
     fn version(&self, object: &O) -> Option<Version>;
 
-    /// Keeps a copy; returns what had to go for it, which may be the copy itself.
+    /// Stores a copy. Returns the values evicted for it, perhaps that of the copy itself.
     fn insert(&mut self, shard: ShardId, object: &O, copy: Copy<V>) -> Vec<V>;
 
-    /// Takes the copy of `object` out.
+    /// Removes the copy of `object`.
     fn remove(&mut self, object: &O) -> Option<V>;
 
-    /// How many there are.
+    /// The number of copies.
     fn len(&self) -> usize;
 
-    /// True if there are none.
+    /// True if there are no copies.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The objects of `shard` that have copies, in their order. It walks all.
+    /// The objects of `shard` that have copies, in their order. Walks all copies.
     fn objects_of(&self, shard: ShardId) -> Vec<O>;
 }
 

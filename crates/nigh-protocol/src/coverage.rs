@@ -1,4 +1,4 @@
-//! How far one node has come with one shard: which versions it covers.
+//! What one node covers of one shard.
 //!
 //! A node covers a version when the home has said that the node covers it after its k-th invalidation, and the node has
 //! applied all invalidations up to the k-th. Invalidations may come in any order; only the contiguous ones count. A
@@ -11,9 +11,9 @@ use nigh_terms::{Epoch, Sequence, Version, invariant};
 use super::message::{Counter, Cover};
 use super::rules::{Rule, Rules};
 
-/// Invalidations remembered that came before their turn. Further ones are left to be sent again.
+/// The most invalidations remembered that arrived before an earlier one. The home sends further ones again.
 const AHEAD_MAX: usize = 4096;
-/// Claims remembered that wait for invalidations. Of further ones the farthest is dropped: it is asked for again.
+/// The most claims remembered that wait for invalidations. Beyond it the farthest is dropped, and asked for again.
 const CLAIMS_MAX: usize = 64;
 
 /// One node's progress in one shard.
@@ -22,7 +22,7 @@ pub struct Coverage {
     epoch: Epoch,
     /// All invalidations up to here have been applied.
     applied: Counter,
-    /// Applied too, though one before them is missing.
+    /// Invalidations that were applied although one before them is missing.
     ahead: BTreeSet<Counter>,
     /// Claims whose counter has not been reached.
     claims: BTreeMap<Counter, Sequence>,
@@ -42,9 +42,9 @@ impl Coverage {
         self.applied
     }
 
-    /// A higher epoch has been met.
+    /// Begins a higher epoch.
     pub fn begin(&mut self, epoch: Epoch) {
-        // What is covered would be forgotten, and a token that was covered no longer be.
+        // Otherwise the node would forget its coverage, and a covered token would no longer be covered.
         invariant!(epoch > self.epoch, "the coverage of epoch {:?} begins anew under {epoch:?}", self.epoch);
         *self = Self { epoch, ..Self::default() };
     }
@@ -65,7 +65,7 @@ impl Coverage {
                 self.ahead.pop_first();
             }
         }
-        // The next contiguous one would never be reached.
+        // Otherwise `applied` would never advance past the next contiguous counter.
         let (applied, ahead) = (self.applied, self.ahead.first());
         invariant!(ahead.is_none_or(|ahead| ahead.0 > applied.0 + 1), "{ahead:?} is ahead of {applied:?}");
         self.redeem(rules)
@@ -85,13 +85,13 @@ impl Coverage {
         grown
     }
 
-    /// The newest version that the node has caught up with.
+    /// The newest version that the node covers.
     #[must_use]
     pub const fn covered(&self) -> Version {
         Version { epoch: self.epoch, sequence: self.covered }
     }
 
-    /// True if the node has caught up with `version`.
+    /// True if the node covers `version`.
     #[must_use]
     pub fn covers(&self, version: Version, rules: &impl Rules) -> bool {
         if rules.hold(Rule::EpochInTokens) {

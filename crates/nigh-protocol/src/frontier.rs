@@ -1,7 +1,7 @@
 //! The scheduler's part of the protocol: the token of what a namespace's invocations have seen, which its next dispatch
 //! carries.
 //!
-//! It decides when a scheduler may dispatch at all, with which token, and when the invocations of a lost node
+//! The frontier decides when a scheduler may dispatch at all, with which token, and when the invocations of a lost node
 //! count as ended. It chooses no node.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use super::rules::{Contract, Rule, Rules};
 /// An invocation on its way to a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dispatch {
-    /// The incarnation it is for; another refuses it.
+    /// The incarnation that may run it; any other refuses it.
     pub to: Member,
     /// The token of all that the scheduler has seen.
     pub token: Token,
@@ -25,9 +25,9 @@ pub struct Dispatch {
 pub struct Frontier<R = Contract> {
     rules: R,
     token: Token,
-    /// Homes that have not been read since the start, and the epoch that the engine says they have.
+    /// Homes that were not read since the start, each with the epoch that the engine names.
     unread: BTreeMap<ShardId, Epoch>,
-    /// Lost nodes, and the homes that have not fenced them.
+    /// Lost nodes, each with the homes that have not fenced it.
     lost: BTreeMap<Member, BTreeSet<ShardId>>,
 }
 
@@ -40,7 +40,7 @@ impl<R: Rules> Frontier<R> {
         Self { rules, token: Token::empty(), unread, lost: BTreeMap::new() }
     }
 
-    /// The homes that are still to be read.
+    /// The homes that must still be read.
     pub fn unread(&self) -> impl Iterator<Item = ShardId> + '_ {
         self.unread.keys().copied()
     }
@@ -91,7 +91,7 @@ impl<R: Rules> Frontier<R> {
         homes.is_empty() && self.lost.remove(&member).is_some()
     }
 
-    /// Which rules it follows.
+    /// The rules that the frontier follows.
     pub const fn rules(&self) -> &R {
         &self.rules
     }

@@ -1,4 +1,4 @@
-//! A node's gate: when a dispatched invocation may begin, what it has seen, and when its end may be told.
+//! A node's gate: when a dispatched invocation may begin, what it has seen, and when its end may be reported.
 //!
 //! A dispatch waits, bounded, until the node's cache covers its token. What an invocation reads and writes joins the
 //! invocation's token, and its end carries that token; an end waits until the outcome of each put is known. The gate
@@ -19,9 +19,9 @@ use super::rules::{Contract, Rule, Rules};
 /// The limits of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GateLimits {
-    /// A dispatch that the node does not cover by then is refused.
+    /// A dispatch is refused if the node does not cover it after this time.
     pub wait: Duration,
-    /// Dispatches that may wait; further ones are refused.
+    /// The most waiting dispatches; further ones are refused.
     pub waiting_max: usize,
 }
 
@@ -34,13 +34,13 @@ impl Default for GateLimits {
 /// Why a dispatch does not begin here. No byte of it has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error, Serialize, Deserialize)]
 pub enum GateRefusal {
-    /// It is for another life of the node.
+    /// The dispatch names another incarnation of the node.
     #[error("the dispatch names another incarnation of this node; it must be dispatched anew")]
     OtherIncarnation,
-    /// The node could not show in time that it has applied what the dispatch has seen.
+    /// The node does not cover the token of the dispatch in time.
     #[error("the node could not catch up with what the dispatch has seen; dispatch it to another node")]
     NotCovered,
-    /// Too many wait.
+    /// Too many dispatches wait.
     #[error("too many dispatches wait at this node; dispatch it to another node")]
     Crowded,
 }
@@ -50,9 +50,9 @@ pub enum GateRefusal {
 pub enum GateOutput<I> {
     /// The invocation may begin.
     Admitted(I),
-    /// It may not.
+    /// The invocation may not begin.
     Refused(I, GateRefusal),
-    /// It has ended: tell the scheduler, with all that it has seen.
+    /// The invocation has ended: report that to the scheduler, with the token of all that it has seen.
     Ended(I, Token),
 }
 
@@ -65,7 +65,7 @@ struct WaitingDispatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct RunningInvocation {
     token: Token,
-    /// Puts whose outcome is not known.
+    /// Number of puts whose outcome is not known.
     puts: u32,
     ending: bool,
 }
@@ -80,13 +80,13 @@ pub struct Gate<I, R = Contract> {
 }
 
 impl<I: Copy + Ord, R: Rules> Gate<I, R> {
-    /// A gate before which nobody waits.
+    /// A gate without waiting dispatches.
     #[must_use]
     pub const fn new(limits: GateLimits, rules: R) -> Self {
         Self { rules, limits, waiting: BTreeMap::new(), running: BTreeMap::new() }
     }
 
-    /// A dispatch has arrived. What `cache` wants sent for its sake is in `sent`.
+    /// A dispatch has arrived. `sent` receives the requests by which `cache` asks for missing coverage.
     pub fn dispatch<O: ObjectName, V: Clone, S: CopyStore<O, V>>(
         &mut self,
         now: Monotonic,
@@ -110,7 +110,8 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
         }
     }
 
-    /// The cache has grown, or time has passed: who is covered begins, who has waited too long is refused.
+    /// Called when the cache covers more, or time has passed. Covered dispatches begin; those that waited too long are
+    /// refused.
     pub fn look<O: ObjectName, V: Clone, S: CopyStore<O, V>>(
         &mut self,
         now: Monotonic,
@@ -148,7 +149,7 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
         out.push(GateOutput::Admitted(invocation));
     }
 
-    /// What a running invocation has seen: its next put's token, or that of a child it calls.
+    /// What a running invocation has seen. Its next put, and a child that it calls, carry this token.
     #[must_use]
     pub fn token(&self, invocation: I) -> Option<&Token> {
         self.running.get(&invocation).map(|running| &running.token)
@@ -183,7 +184,7 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
         out: &mut Vec<GateOutput<I>>,
     ) {
         let Some(running) = self.running.get_mut(&invocation) else { return };
-        // An end waits for `puts`: with one too few it would be told before a write is decided.
+        // An end waits for `puts`: if the number were too low, the end would be reported before a write is decided.
         invariant!(
             running.puts > 0,
             "a put of an invocation ended, and none was begun; it is ending: {}",
@@ -198,8 +199,8 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
         self.end_if_settled(invocation, out);
     }
 
-    /// The invocation has answered, failed, run out of time or been killed. It is told as ended when each of its
-    /// puts is acknowledged or can no longer take place.
+    /// The invocation has answered, failed, run out of time or been killed. Its end is reported when each of its puts
+    /// is acknowledged or can no longer take place.
     pub fn ends(&mut self, invocation: I, out: &mut Vec<GateOutput<I>>) {
         if let Some(running) = self.running.get_mut(&invocation) {
             running.ending = true;

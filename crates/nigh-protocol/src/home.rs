@@ -23,17 +23,17 @@ use super::rules::{Contract, Rule, Rules};
 use super::sharers::Sharers;
 use super::table::Table;
 
-/// What is known of one object.
+/// What the home knows of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Entry {
     version: Version,
     others: Option<Arc<Token>>,
     sharers: Sharers,
-    /// There is no object: the version is a tombstone's.
+    /// The version is a tombstone: there is no object.
     absent: bool,
     /// The store has this version.
     pushed: bool,
-    /// Its own token is part of the summary.
+    /// The summary contains `others`.
     summarised: bool,
 }
 
@@ -57,9 +57,9 @@ pub struct Home<O: Eq + std::hash::Hash, R = Contract> {
     limits: HomeLimits,
     shard: ShardId,
     epoch: Epoch,
-    /// The newest version that was applied, after all before it.
+    /// The newest version that was applied. All before it were applied too.
     newest: Version,
-    /// The version of an object without an entry: no older than any that was forgotten.
+    /// The version that an object without an entry gets: no older than any version that was forgotten.
     forgotten: Version,
     summary: Option<Arc<Token>>,
     directory: Table<O, Entry>,
@@ -72,7 +72,7 @@ pub struct Home<O: Eq + std::hash::Hash, R = Contract> {
 }
 
 impl<O: ObjectName, R: Rules> Home<O, R> {
-    /// A home that has taken its epoch.
+    /// A home that has taken its epoch in the ledger.
     #[must_use]
     pub fn begin(takeover: Takeover<O>, limits: HomeLimits, rules: R) -> Self {
         let Takeover { shard, epoch, records, summary, resident } = takeover;
@@ -140,13 +140,13 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         self.retired
     }
 
-    /// How many objects the directory knows.
+    /// The number of entries in the directory.
     #[must_use]
     pub fn objects(&self) -> usize {
         self.directory.len()
     }
 
-    /// Objects that may be forgotten, up to so many.
+    /// Objects whose entries may be forgotten, at most `most`.
     #[must_use]
     pub fn forgettable(&self, most: usize) -> Vec<O> {
         let mut objects = self.directory.keys_where(|entry| entry.pushed);
@@ -160,7 +160,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         self.directory.get(object).map(|entry| (entry.version, entry.absent))
     }
 
-    /// The sharers of `object` as it is now, without the local node.
+    /// The sharers of the newest version of `object`, without the local node.
     #[must_use]
     pub fn sharers(&self, object: &O) -> Vec<Member> {
         let sharers = self.directory.get(object).map_or(&[][..], |entry| entry.sharers.as_slice());
@@ -200,7 +200,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             }
             HomeInput::Fence(member) => {
                 self.peers.give_up(member);
-                // A fence that is asked for twice before the ledger has answered is one fence.
+                // A fence that is requested again before the ledger has answered is not appended twice.
                 if !self.appending.values().any(|one| *one == PendingAppend::Fence(member)) {
                     self.append(PendingAppend::Fence(member), out);
                 }

@@ -1,13 +1,13 @@
 //! The consistency contract as state machines: home, node cache, gate, and the scheduler's frontier.
 //!
-//! It decides which copy may be served, what is invalidated where, which request shares which fetch, when a node
-//! has caught up with a token, and when an invocation may begin and has ended. It never waits, sends, stores,
-//! fetches bytes or reads a clock: inputs come in, outputs go out, time is an argument. The same types run in a
-//! node, under `nigh check`, and wherever else a shell drives them. The text they follow is docs/design/coherence.md.
+//! The machines decide which copy may be served, which copies are invalidated, which requests share a fetch, when a
+//! node covers a token, and when an invocation may begin and has ended. They never wait, send, store, fetch bytes or
+//! read a clock: inputs come in, outputs go out, and time is an argument. The same types run in a node, under `nigh
+//! check`, and in any other shell. The design is docs/design/coherence.md.
 //!
-//! A shell owes them: messages of either direction may be lost, doubled and reordered, but not altered; a
-//! message reaches the machine of the shard or node it names; what the ledger has appended is reported to the
-//! home in the order of the versions.
+//! What the shell must guarantee: messages may be lost, doubled and reordered, but not altered; a message reaches the
+//! machine of the shard or node that it names; appended records are reported to the home in the order of their
+//! versions.
 
 mod cache;
 mod copies;

@@ -1,8 +1,8 @@
 //! What homes and nodes say to each other.
 //!
-//! A message may be lost, doubled and overtaken; nothing here relies on order. Each names the sender's epoch or
-//! the receiver's incarnation, so that what is meant for another life is recognised. Bytes of objects travel
-//! beside the messages, in the shell's hands.
+//! A message may be lost, doubled and overtaken; nothing here relies on order. Each names the sender's epoch or the
+//! receiver's incarnation, so that a message for another epoch or incarnation is recognised. The shell carries the
+//! objects' bytes beside the messages.
 
 use std::fmt;
 use std::hash::Hash;
@@ -12,31 +12,31 @@ pub use nigh_terms::NodeNumber;
 use nigh_terms::{Epoch, Incarnation, ShardId, Token, Version};
 use serde::{Deserialize, Serialize};
 
-/// What names an object: cheap to clone, totally ordered.
+/// The name of an object: cheap to clone, totally ordered.
 pub trait ObjectName: Clone + Ord + Hash + fmt::Debug {}
 
 impl<T: Clone + Ord + Hash + fmt::Debug> ObjectName for T {}
 
-/// One life of a node.
+/// One incarnation of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Member {
-    /// The node.
+    /// The number of the node.
     pub node: NodeNumber,
-    /// Its life.
+    /// The incarnation.
     pub incarnation: Incarnation,
 }
 
-/// What a node asked for; never reused by one incarnation.
+/// Names a node's request. One incarnation never uses a number twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 
-/// One attempt of a request. A later attempt is for an answer that the earlier one can no longer give; a message that
-/// is sent again because it may be lost is the same attempt.
+/// One attempt of a request. A node begins a new attempt when the answer to the earlier one is of no use any more. A
+/// message that is sent again because it may be lost is the same attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt {
-    /// The request.
+    /// The id of the request.
     pub request: RequestId,
-    /// Which attempt, from 0.
+    /// The attempt's number, from 0.
     pub number: u32,
 }
 
@@ -47,18 +47,19 @@ pub struct Counter(pub u64);
 /// A home's claim: a node that has applied the invalidations up to `counter` covers all versions up to `through`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cover {
-    /// The invalidations sent so far.
+    /// The number of invalidations sent so far.
     pub counter: Counter,
     /// The newest version the home has applied.
     pub through: Version,
 }
 
-/// A version with its token: itself in its own shard, and what its writer had seen of the others.
+/// A version with its token. The token is the version itself in its own shard, and what the writer had seen of the
+/// others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Stamp {
     /// The version.
     pub version: Version,
-    /// What goes beyond it; absent if nothing does, as always where there is one shard.
+    /// The token's part of other shards. None if it is empty, as it always is with one shard.
     pub others: Option<Arc<Token>>,
 }
 
@@ -70,7 +71,7 @@ impl Stamp {
         Self { version, others: (!beyond.is_empty()).then(|| Arc::new(beyond)) }
     }
 
-    /// Adds all that the stamp says, as a version of `shard`, to `token`.
+    /// Adds the token of this stamp, whose version is of `shard`, to `token`.
     pub fn join_into(&self, shard: ShardId, token: &mut Token) {
         token.see(shard, self.version);
         if let Some(others) = &self.others {
@@ -82,58 +83,58 @@ impl Stamp {
 /// What a write does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Write {
-    /// It gives the object new bytes.
+    /// The object gets new bytes.
     Put,
-    /// It takes the object away; its version stays as a tombstone until the store has none of it.
+    /// The object is deleted. The version stays as a tombstone until the store has deleted the object.
     Delete,
-    /// Somebody else has given the object in the store new bytes: what they are is asked of the store.
+    /// Somebody outside has written the object in the store; the bytes must be read from the store.
     Outside,
 }
 
 /// A node's message to the home of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Request<O> {
-    /// Who asks.
+    /// The sender.
     pub from: Member,
     /// The highest epoch of the shard that the node has met. A home below it is a former home.
     pub epoch: Epoch,
-    /// What it wants.
+    /// What the node asks or reports.
     pub body: ToHome<O>,
 }
 
 /// What a node tells a home.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ToHome<O> {
-    /// Give me the object.
+    /// Fetch the object.
     Fetch {
-        /// To be matched by the answer.
+        /// The answer names this attempt.
         attempt: Attempt,
-        /// Which.
+        /// The object.
         object: O,
-        /// The answer may be kept or shared: from here on the node is told of newer versions.
+        /// True if the node may cache or share the answer: from here on it is told of newer versions.
         shared: bool,
     },
     /// Write the object.
     Put {
-        /// To be matched by the answer, and recognised when it comes again.
+        /// The answer names this request; the home recognises it when it is sent again.
         request: RequestId,
-        /// Which.
+        /// The object.
         object: O,
-        /// How.
+        /// What happens to the object.
         write: Write,
         /// What the writer had seen.
         token: Arc<Token>,
-        /// Every put below this one has been answered: its answer need not be remembered.
+        /// The node has the answers to all puts below this one, so the home may forget them.
         settled: RequestId,
     },
-    /// How far must I have come to have caught up?
+    /// Asks which invalidations the node must apply to cover `need`.
     Ask {
-        /// What is to be covered.
+        /// The version to be covered.
         need: Version,
     },
-    /// I have applied every invalidation up to this one.
+    /// The node has applied every invalidation up to this one.
     Applied {
-        /// The last of the contiguous ones.
+        /// The last of the contiguous invalidations.
         counter: Counter,
     },
 }
@@ -145,60 +146,60 @@ pub struct Reply<O> {
     pub shard: ShardId,
     /// The home's epoch.
     pub epoch: Epoch,
-    /// Whom it is for: another incarnation ignores it.
+    /// The receiver; another incarnation ignores the message.
     pub to: Member,
-    /// What it says.
+    /// The answer, or the invalidation.
     pub body: FromHome<O>,
 }
 
 /// What a home tells a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum FromHome<O> {
-    /// The object as it is now.
+    /// The object's current state.
     Found {
-        /// What is answered.
+        /// The attempt that this answers.
         attempt: Attempt,
-        /// Which object.
+        /// The object.
         object: O,
-        /// Its newest version.
+        /// The object's newest version.
         stamp: Stamp,
-        /// There is none: the version is a tombstone's, or none was ever written.
+        /// True if there is no object: the version is a tombstone's, or the object was never written.
         absent: bool,
-        /// How far the node must have come.
+        /// What the node must apply before it shows the version.
         cover: Cover,
     },
-    /// The write is durable and in its place.
+    /// The write is durable and has its version.
     Written {
-        /// What is answered.
+        /// The request that this answers.
         request: RequestId,
-        /// What was written.
+        /// The version written, with its token.
         stamp: Stamp,
-        /// As in `Found`; the acknowledgement does not wait for it.
+        /// What the node must apply before it shows the version. The acknowledgement does not wait for it.
         cover: Cover,
     },
     /// The answer to `Ask`.
     Covers {
-        /// The claim.
+        /// What the node must apply to cover `through`.
         cover: Cover,
     },
     /// Copies of the object older than `version` are stale.
     Invalidate {
-        /// The place of this message among those sent to the node.
+        /// This message's number among the invalidations sent to the node.
         counter: Counter,
-        /// Which object.
+        /// The object.
         object: O,
-        /// Its new version.
+        /// The object's new version.
         version: Version,
-        /// The home forgets who has copies: any copy goes, also one of `version` itself.
+        /// True if the home forgets who has copies: the node drops any copy, also one of `version` itself.
         recall: bool,
     },
-    /// No.
+    /// The request is refused.
     Refused {
-        /// The put that is refused; absent for all else.
+        /// The put that is refused; none for any other request.
         request: Option<RequestId>,
-        /// Why.
+        /// Why the home refuses.
         reason: Refusal,
-        /// What the put may have become, if it did happen under an earlier asking, is at most this.
+        /// If an earlier attempt of the put did happen, its version is at most this.
         through: Version,
     },
 }
@@ -206,10 +207,10 @@ pub enum FromHome<O> {
 /// Why a home refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
-    /// The incarnation was given up, or a later one has been met.
+    /// The incarnation was declared dead, or a later one has been met.
     #[error("the home has given this incarnation of the node up; the node must join again")]
     GivenUp,
-    /// The ledger did not take it; it did not happen.
+    /// The ledger did not append the write; it did not happen.
     #[error("the ledger did not take the write; write again later")]
     NotTaken,
 }

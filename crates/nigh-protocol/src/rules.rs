@@ -1,4 +1,4 @@
-//! The rules of the contract by name, so that each can be taken away and be seen to be missed.
+//! The rules of the contract, each with a name, so that a test can leave one out and prove that it is needed.
 //!
 //! Machines ask `Rules` before they apply a rule. In production that is `Contract`, a type without fields that always
 //! says yes, so that the question costs nothing. The model checker has a type that leaves one rule out, and must then

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SharerId(pub(super) u32);
 
-/// Those who are named without an allocation.
+/// This many sharers need no allocation.
 const FEW: usize = 3;
 
 /// A set of sharers, in the order of their names.
@@ -33,7 +33,7 @@ impl Sharers {
         }
     }
 
-    /// Adds one. Those who are gone by `lives` are left out when a list must grow, so that it does not grow for
+    /// Adds one. Sharers that `lives` says are gone are removed when the list would grow, so that it does not grow for
     /// ever.
     pub(super) fn add(&mut self, sharer: SharerId, lives: impl Fn(SharerId) -> bool) {
         let Err(at) = self.as_slice().binary_search(&sharer) else { return };

@@ -1,9 +1,9 @@
-//! A hash map that can be compared and hashed whole, and whose order nobody can come to depend on.
+//! A hash map that can be compared and hashed whole, and whose iteration order nobody can depend on.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A map by hash, without iteration but in the order of its keys.
+/// A hash map that iterates only in the order of its keys.
 #[derive(Clone, Debug)]
 pub struct Table<K, V>(HashMap<K, V>);
 
@@ -19,17 +19,17 @@ impl<K: Eq + Hash, V> Table<K, V> {
         self.0.get(key)
     }
 
-    /// The value at `key`, to be changed.
+    /// The value at `key`, mutable.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.0.get_mut(key)
     }
 
-    /// Sets the value at `key`; returns the one before.
+    /// Sets the value at `key`. Returns the former value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         self.0.insert(key, value)
     }
 
-    /// Takes the value at `key` out.
+    /// Removes the value at `key`.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         self.0.remove(key)
     }
@@ -53,7 +53,7 @@ impl<K: Eq + Hash + Clone, V> Table<K, V> {
 }
 
 impl<K: Eq + Hash + Clone + Ord, V> Table<K, V> {
-    /// The keys whose values `wanted` picks, in order. It walks the whole table.
+    /// The keys whose values `wanted` picks, in order. Walks the whole table.
     pub fn keys_where(&self, mut wanted: impl FnMut(&V) -> bool) -> Vec<K> {
         let mut keys: Vec<K> = self.0.iter().filter(|(_, value)| wanted(value)).map(|(key, _)| key.clone()).collect();
         keys.sort_unstable();

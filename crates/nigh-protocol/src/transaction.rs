@@ -1,11 +1,12 @@
 //! A transaction over several objects: what its coordinator and the homes of its shards decide.
 //!
-//! Two-phase commit with presumed abort. The first of a transaction's shards decides: its home holds the objects' turns
-//! in memory until it is told that all others are prepared; its record of that is the commit point. Every other home
-//! keeps a record when it is prepared, and holds the turns until it knows how it ended. Who recovers such a record asks
-//! the deciding shard, which answers that it was aborted if it knows nothing of it, and forgets what it held when it is
-//! asked: what it has told can never become untrue. Nothing is acknowledged before every shard has applied its writes.
-//! It holds no turns, writes no records and sends nothing: the shell does. docs/design/transactions.md.
+//! Two-phase commit with presumed abort. The first of the transaction's shards decides. Its home holds the write locks
+//! of its objects in memory until the coordinator reports that all other homes are prepared; its record of that is the
+//! commit point. Every other home appends a record when it is prepared, and holds its write locks until it knows the
+//! outcome. A home that recovers such a record asks the deciding home. If the deciding home has no decision, it answers
+//! "aborted" and forgets what it held, so that the answer stays true. No commit is acknowledged before every shard has
+//! applied its writes. This module only decides: the shell holds the locks, appends the records and sends the messages.
+//! See docs/design/transactions.md.
 
 mod coordinator;
 
@@ -20,7 +21,7 @@ pub use self::coordinator::{Coordinator, CoordinatorInput, CoordinatorOutput};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TransactionId(pub u128);
 
-/// Drawn for one holding of turns at the deciding shard: a decision is of that holding, or of none.
+/// Names one period in which the deciding home holds the write locks. A decision with another ticket is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ticket(pub u64);
 
@@ -29,47 +30,47 @@ pub struct Ticket(pub u64);
 pub enum Outcome {
     /// All of its writes take place.
     Committed,
-    /// None does.
+    /// None of its writes takes place.
     Aborted,
 }
 
-/// What a shard's ledger says of a transaction.
+/// What a shard's ledger records of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransactionRecord {
-    /// It is prepared here; that shard decides.
+    /// This shard is prepared; `decider` decides.
     Prepared {
-        /// Which.
+        /// The deciding shard.
         decider: ShardId,
     },
-    /// It is committed; these shards are prepared.
+    /// The transaction is committed.
     Decided {
-        /// Which.
+        /// The prepared shards.
         participants: BTreeSet<ShardId>,
     },
 }
 
-/// Rules that a test can leave out, to see that they are missed.
+/// Rules that a test can leave out, to prove that they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum TransactionRule {
-    /// Who is prepared says so when its record is durable.
+    /// A home reports that it is prepared only when its record is durable.
     RecordBeforePrepared,
-    /// A deciding home that is asked about what it only holds forgets it: it has answered that it was aborted.
+    /// A deciding home that is asked about an undecided transaction forgets it: it has answered "aborted".
     AskedForgets,
-    /// A decision is taken for the holding that it names only.
+    /// A decision counts only with the ticket that the deciding home gave out.
     DecisionNamesItsHolding,
-    /// Nothing is acknowledged before all have applied their writes.
+    /// No commit is acknowledged before all shards have applied their writes.
     AllApplyBeforeAnswer,
     /// A decision is kept until every participant has applied it.
     DecisionOutlivesParticipants,
-    /// Who is prepared does nothing of its own accord.
+    /// A prepared home waits for the decision and never decides itself.
     PreparedWaits,
-    /// Turns are held until it is durable that the record is needed no more.
+    /// Write locks are held until the ledger durably says that the record is no longer needed.
     TurnsOutlastTheRecord,
 }
 
 impl TransactionRule {
-    /// All of them.
+    /// Every rule.
     pub const ALL: [Self; 7] = [
         Self::RecordBeforePrepared,
         Self::AskedForgets,
@@ -81,25 +82,26 @@ impl TransactionRule {
     ];
 }
 
-/// How far a transaction is at a home.
+/// The state of a transaction at a home.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
-    /// Of the deciding shard: in memory only.
+    /// The deciding home holds the write locks, in memory only.
     Held(Ticket),
-    /// The record that it is prepared is on its way.
+    /// The record that this home is prepared is being appended.
     Preparing { decider: ShardId },
-    /// The record stands; the deciding shard knows how it ends.
+    /// The record is durable; the deciding home knows the outcome.
     Prepared { decider: ShardId },
-    /// The record of the decision is on its way.
+    /// The record of the decision is being appended.
     Deciding { participants: BTreeSet<ShardId> },
-    /// It is committed: its writes take place here, and those that the deciding shard has `open` are told.
+    /// The transaction is committed and its writes take place here. At the deciding home, `open` are the participants
+    /// that have not applied theirs.
     Applying { open: BTreeSet<ShardId>, decides: bool, applied: bool },
-    /// The record is needed no more, and that is being made durable.
+    /// The record is no longer needed, and that is being made durable.
     Ending { decides: bool },
 }
 
 impl Phase {
-    /// How near its end a transaction is. It comes nearer, or is over.
+    /// How near its end a transaction is. A transaction never moves to a lower rank.
     const fn rank(&self) -> u8 {
         match self {
             Self::Held(_) | Self::Preparing { .. } => 0,
@@ -109,71 +111,71 @@ impl Phase {
         }
     }
 
-    /// Whether its outcome is known to be that it is committed, and others have yet to hear so.
+    /// True if the transaction is committed and its home may not forget it yet.
     const fn is_applying(&self) -> bool {
         matches!(self, Self::Applying { .. })
     }
 }
 
-/// What a home of transactions hears.
+/// What a home's transaction machine takes in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TransactionInput {
-    /// The turns of its objects here are held, and what it has seen of them is so.
+    /// The write locks of the transaction's objects here are held, and their preconditions hold.
     Prepare {
-        /// The shard that decides.
+        /// The deciding shard.
         decider: ShardId,
-        /// Drawn for this.
+        /// A new random ticket.
         ticket: Ticket,
     },
-    /// The ledger has its record.
+    /// The ledger has the transaction's record.
     Appended,
-    /// The ledger does not have its record, and never will.
+    /// The ledger does not have the record, and never will.
     NotAppended,
-    /// Its coordinator says that all of `participants` are prepared.
+    /// The coordinator reports that all of `participants` are prepared.
     Decide {
-        /// What the deciding home answered when it was prepared.
+        /// The ticket that the deciding home answered with.
         ticket: Ticket,
-        /// All shards but this one.
+        /// All shards but the deciding one.
         participants: BTreeSet<ShardId>,
     },
-    /// A participant asks how it ended.
+    /// A participant asks for the outcome.
     Ask,
-    /// It ended so.
+    /// The outcome.
     Ended(Outcome),
-    /// Its writes stand in the ledger.
+    /// The ledger has the transaction's writes.
     Applied,
-    /// That its record is needed no more is durable.
+    /// The ledger durably says that the record is no longer needed.
     Trimmed,
-    /// A participant has applied its writes for good.
+    /// This participant has applied its writes for good.
     Done(ShardId),
-    /// Nothing was heard of it for long.
+    /// Nothing was heard of the transaction for a long time.
     Overdue,
 }
 
-/// What is to be done for a transaction at a home.
+/// What the shell must do for a transaction at a home.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TransactionOutput {
-    /// Keep this in the ledger, with its writes here.
+    /// Append this record, with the transaction's writes here.
     Append(TransactionRecord),
-    /// Tell the coordinator that it is prepared, and with which ticket.
+    /// Tell the coordinator that this home is prepared, with the ticket.
     Prepared(Ticket),
-    /// Tell the coordinator that it is not prepared, or not decided: nothing of it takes place.
+    /// Tell the coordinator that this home is not prepared, or has not decided: none of the writes takes place.
     Refused,
-    /// Tell the coordinator that it is committed, and seen by whoever reads from now on.
+    /// Tell the coordinator that the transaction is committed and visible to every later read.
     Committed,
-    /// Carry its writes out, in their turns.
+    /// Carry out the transaction's writes, under their locks.
     Apply,
-    /// Tell a participant.
+    /// Tell a participant the outcome.
     Tell(ShardId, Outcome),
-    /// Ask the deciding shard.
+    /// Ask the deciding shard for the outcome.
     Ask(ShardId),
-    /// Answer who asked; with nothing if it is to ask again.
+    /// Answer the participant that asked; with none it must ask again.
     Answer(Option<Outcome>),
-    /// Answer the deciding shard that the writes are applied for good.
+    /// Tell the deciding shard that the writes are applied for good.
     Done,
-    /// Its record is needed no more: say so in the ledger, durably.
+    /// Record durably in the ledger that the record is no longer needed.
     Trim,
-    /// Let its turns go.
+    /// Release the transaction's write locks.
     Release,
 }
 
@@ -186,8 +188,8 @@ pub struct TransactionHome {
 }
 
 impl TransactionHome {
-    /// The home of `shard` begins, with the records that the ledger has: what is to be done for each is what `resume`
-    /// says.
+    /// The transactions of a new home of `shard`, with the records that the ledger has. `resume` says what to do for
+    /// each.
     #[must_use]
     pub fn begin(
         shard: ShardId,
@@ -204,21 +206,21 @@ impl TransactionHome {
         Self { shard, without, open }
     }
 
-    /// What a home that begins does for what it has found; the turns of its objects are held.
+    /// What a new home does for a recovered transaction. The write locks of its objects are held.
     #[must_use]
     pub fn resume(&self, id: TransactionId) -> Vec<TransactionOutput> {
         match self.open.get(&id) {
             Some(Phase::Prepared { decider }) => vec![TransactionOutput::Ask(*decider)],
             Some(Phase::Applying { open, .. }) => {
                 let tell = open.iter().map(|shard| TransactionOutput::Tell(*shard, Outcome::Committed));
-                // Who is told does its part meanwhile.
+                // The participants apply their writes at the same time.
                 tell.chain([TransactionOutput::Apply]).collect()
             }
             _ => Vec::new(),
         }
     }
 
-    /// Which are not over.
+    /// The transactions that have not ended.
     pub fn open(&self) -> impl Iterator<Item = TransactionId> + '_ {
         self.open.keys().copied()
     }
@@ -227,7 +229,7 @@ impl TransactionHome {
         self.without != Some(rule)
     }
 
-    /// Takes in what is heard of `id`.
+    /// Takes one input for `id`.
     #[must_use]
     pub fn step(&mut self, id: TransactionId, input: TransactionInput) -> Vec<TransactionOutput> {
         use TransactionOutput as Out;
@@ -261,7 +263,7 @@ impl TransactionHome {
                 let record = TransactionRecord::Decided { participants: participants.clone() };
                 (Some(Phase::Deciding { participants }), vec![Out::Append(record)])
             }
-            // Of another holding, or none: whoever says so has been answered, or never will be.
+            // The decision is for other locks, or for none: its coordinator has an answer already, or never gets one.
             (phase @ (None | Some(Phase::Held(_))), TransactionInput::Decide { .. }) => (phase, vec![Out::Refused]),
             (Some(Phase::Deciding { participants }), TransactionInput::Appended) => {
                 let tell = participants.iter().map(|shard| Out::Tell(*shard, Outcome::Committed));
@@ -286,9 +288,10 @@ impl TransactionHome {
             (Some(Phase::Prepared { .. }), TransactionInput::Ended(Outcome::Aborted)) => {
                 (None, vec![Out::Trim, Out::Release])
             }
-            // Its coordinator gives up what it has only asked to be held.
+            // The coordinator aborts before it has asked for a decision.
             (Some(Phase::Held(_)), TransactionInput::Ended(Outcome::Aborted)) => (None, vec![Out::Release]),
-            // It was applied for good: only such a one is forgotten before it is told.
+            // This participant has applied the outcome for good: it forgets an unapplied transaction only when it is
+            // told the outcome.
             (None, TransactionInput::Ended(_)) => (None, vec![Out::Done]),
             (Some(Phase::Applying { open, decides, .. }), TransactionInput::Applied) => {
                 self.look(Phase::Applying { open, decides, applied: true })
@@ -308,19 +311,19 @@ impl TransactionHome {
                     (None, vec![Out::Trim, Out::Release])
                 }
             }
-            // Whoever holds the ticket finds nothing any more.
+            // The locks are released, so a decision with this ticket will be refused.
             (Some(Phase::Held(_)), TransactionInput::Overdue) => (None, vec![Out::Release]),
             (Some(Phase::Applying { open, decides, applied }), TransactionInput::Overdue) => {
                 let tell = open.iter().map(|shard| Out::Tell(*shard, Outcome::Committed)).collect();
                 (Some(Phase::Applying { open, decides, applied }), tell)
             }
-            // Doubled, or late.
+            // A doubled or late message.
             (phase, _) => (phase, Vec::new()),
         };
-        // What was promised to the deciding shard, or decided, is not taken back.
+        // A promise to the deciding shard, or a decision, is never taken back.
         let goes_back = next.as_ref().is_some_and(|next| next.rank() < rank);
         invariant!(!goes_back, "{id:?} goes back to {next:?} at {:?}", self.shard);
-        // A participant that asks about what is unknown is told that it was aborted.
+        // A participant that asks about an unknown transaction gets the answer "aborted".
         invariant!(!is_applying || next.is_some(), "{id:?} is committed and is forgotten at {:?}", self.shard);
         if let Some(phase) = next {
             self.open.insert(id, phase);
@@ -328,7 +331,7 @@ impl TransactionHome {
         out
     }
 
-    /// What is committed ends when all have applied it.
+    /// Ends a committed transaction when all shards have applied it.
     fn look(&self, phase: Phase) -> (Option<Phase>, Vec<TransactionOutput>) {
         let Phase::Applying { open, decides, applied } = phase else { return (Some(phase), Vec::new()) };
         let waits = !open.is_empty() && self.holds(TransactionRule::DecisionOutlivesParticipants);
@@ -344,7 +347,7 @@ impl TransactionHome {
 }
 
 impl Default for Ticket {
-    /// That of a home that does not decide.
+    /// The ticket of a home that does not decide.
     fn default() -> Self {
         Self(0)
     }

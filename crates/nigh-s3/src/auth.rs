@@ -1,4 +1,4 @@
-//! Signatures: the secret with which `s3s` checks one, and the operation that the request turned out to be.
+//! Signature checks: gives `s3s` the secret of a key, and notes the operation that a request is for.
 
 use async_trait::async_trait;
 use nigh_engine::AccessKeys;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 use crate::notes::RequestNotes;
 use crate::telemetry::Operation;
 
-/// The secrets of the node's keys, or of one only.
+/// The secrets of all keys of the node, or of one key only.
 pub(crate) struct Secrets {
     keys: AccessKeys,
-    /// The only key that is known, where the door is served in one sandbox's network.
+    /// The only key that is accepted, for a door that serves one sandbox. None if all keys are accepted.
     only: Option<AccessKeyId>,
 }
 
 impl Secrets {
-    /// All keys, or `only` one.
+    /// The secrets of all keys, or of `only` one.
     pub(crate) const fn new(keys: AccessKeys, only: Option<AccessKeyId>) -> Self {
         Self { keys, only }
     }
@@ -42,7 +42,8 @@ impl S3Auth for Secrets {
     }
 }
 
-/// Denies a request without a signature, and notes its operation. Each handler checks what the signer may do.
+/// Denies a request without a signature, and notes the operation of a request. Each handler checks what the signer may
+/// do.
 pub(crate) struct Signers;
 
 #[async_trait]

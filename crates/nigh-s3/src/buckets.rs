@@ -12,12 +12,12 @@ use crate::error::{invalid_argument, not_implemented, s3_error};
 use crate::handlers::{Handlers, bucket_name, owner, wire_date};
 use crate::listing::{decode_token, encode_token};
 
-/// The region that every bucket is in. S3 writes this one as an empty location constraint.
+/// The region that every bucket is in. S3 writes `us-east-1` as an empty location constraint.
 const REGION: &str = "us-east-1";
-/// API reference, ListBuckets, `max-buckets`.
+/// The most buckets of one page of ListBuckets (API reference, ListBuckets, `max-buckets`).
 const BUCKETS_PAGE_MAX: i32 = 10_000;
 
-/// Answers CreateBucket. Any location is taken, since SDKs send their region's.
+/// Answers CreateBucket. Any location is accepted, because SDKs send the location of their region.
 pub(crate) async fn create(
     handlers: &Handlers,
     request: S3Request<CreateBucketInput>,
@@ -62,7 +62,7 @@ pub(crate) async fn location(
     Ok(S3Response::new(GetBucketLocationOutput { location_constraint: None }))
 }
 
-/// Answers GetBucketVersioning: as S3 does for a bucket that never had it.
+/// Answers GetBucketVersioning as S3 does for a bucket on which versioning was never enabled.
 pub(crate) async fn versioning(
     handlers: &Handlers,
     request: S3Request<GetBucketVersioningInput>,

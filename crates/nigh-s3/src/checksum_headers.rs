@@ -1,4 +1,4 @@
-//! The additional checksums as headers, trailers and document fields carry them.
+//! S3's additional checksums, as headers, trailers and document fields carry them.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -19,12 +19,12 @@ const ALGORITHMS: [ChecksumAlgorithm; 5] = [
 static SDK_ALGORITHM: HeaderName = HeaderName::from_static("x-amz-sdk-checksum-algorithm");
 static TRAILER: HeaderName = HeaderName::from_static("x-amz-trailer");
 
-/// The header, or trailer, that carries a value of `algorithm`.
+/// The header or trailer that carries a checksum of `algorithm`.
 pub(crate) const fn header_name(algorithm: ChecksumAlgorithm) -> HeaderName {
     HeaderName::from_static(algorithm.header())
 }
 
-/// As S3's documents name it.
+/// The name of `algorithm` in S3's documents and headers.
 pub(crate) const fn wire_name(algorithm: ChecksumAlgorithm) -> &'static str {
     match algorithm {
         ChecksumAlgorithm::Crc32 => "CRC32",
@@ -35,7 +35,7 @@ pub(crate) const fn wire_name(algorithm: ChecksumAlgorithm) -> &'static str {
     }
 }
 
-/// The algorithm of that name.
+/// The algorithm that S3 calls `name`. An unknown name is an error.
 pub(crate) fn algorithm(name: &str) -> S3Result<ChecksumAlgorithm> {
     ALGORITHMS.into_iter().find(|&algorithm| wire_name(algorithm).eq_ignore_ascii_case(name)).ok_or_else(|| {
         invalid_request(format!(
@@ -44,7 +44,7 @@ pub(crate) fn algorithm(name: &str) -> S3Result<ChecksumAlgorithm> {
     })
 }
 
-/// The bytes of a value.
+/// The length of a checksum of `algorithm`, in bytes.
 const fn value_length(algorithm: ChecksumAlgorithm) -> usize {
     match algorithm {
         ChecksumAlgorithm::Crc32 | ChecksumAlgorithm::Crc32c => 4,
@@ -54,7 +54,7 @@ const fn value_length(algorithm: ChecksumAlgorithm) -> usize {
     }
 }
 
-/// What an upload claims its bytes' checksum to be: a header's value, a trailer's, or nothing.
+/// The checksum that an upload claims for its bytes, in a header or in a trailer. None if it claims no checksum.
 pub(crate) fn claim(headers: &HeaderMap, trailers: Option<TrailingHeaders>) -> S3Result<Option<ChecksumClaim>> {
     let mut given =
         ALGORITHMS.into_iter().filter_map(|algorithm| Some((algorithm, headers.get(header_name(algorithm))?)));
@@ -82,7 +82,8 @@ pub(crate) fn claim(headers: &HeaderMap, trailers: Option<TrailingHeaders>) -> S
     Ok(None)
 }
 
-/// Which checksum `claim` will be about if it is a header's, to be computed while the bytes come in.
+/// The algorithm of the checksum that a header claims, so that the checksum is computed while the bytes arrive. None if
+/// no header claims one.
 pub(crate) fn claimed_algorithm(headers: &HeaderMap) -> Option<ChecksumAlgorithm> {
     ALGORITHMS.into_iter().find(|&algorithm| headers.contains_key(header_name(algorithm)))
 }
@@ -99,7 +100,7 @@ fn trailer_claim(announced: &str, trailers: Option<TrailingHeaders>) -> S3Result
     Ok(ChecksumClaim { algorithm, value: ClaimedValue::Trailer(Box::new(value)) })
 }
 
-/// How headers and documents name what a checksum covers.
+/// The name of `covers` in headers and documents.
 pub(crate) const fn type_name(covers: ChecksumType) -> &'static str {
     match covers {
         ChecksumType::Composite => "COMPOSITE",
@@ -107,12 +108,12 @@ pub(crate) const fn type_name(covers: ChecksumType) -> &'static str {
     }
 }
 
-/// The same for `checksum`.
+/// The name, in headers and documents, of what `checksum` covers.
 pub(crate) fn kind(checksum: &Checksum) -> &'static str {
     type_name(checksum.covers())
 }
 
-/// Writes a checksum into the five fields that each of `s3s`'s documents has for it.
+/// Writes a checksum into one of the five checksum fields of a document of `s3s`.
 macro_rules! fill_checksum {
     ($document:expr, $checksum:expr) => {
         if let Some(checksum) = $checksum {
@@ -129,7 +130,7 @@ macro_rules! fill_checksum {
 }
 pub(crate) use fill_checksum;
 
-/// The checksum among the five fields of one of `s3s`'s documents: one at most.
+/// Reads the checksum from the five checksum fields of a document of `s3s`. At most one field may have a value.
 macro_rules! stated_checksum {
     ($document:expr) => {
         $crate::checksum_headers::one_of([
@@ -143,7 +144,7 @@ macro_rules! stated_checksum {
 }
 pub(crate) use stated_checksum;
 
-/// The one that has a value; two are refused.
+/// The checksum of the only field that has a value. None if no field has one; two values are an error.
 pub(crate) fn one_of(fields: [(ChecksumAlgorithm, &Option<String>); 5]) -> S3Result<Option<Checksum>> {
     let mut stated =
         fields.into_iter().filter_map(|(algorithm, value)| Some(Checksum { algorithm, value: value.clone()? }));

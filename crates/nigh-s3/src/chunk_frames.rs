@@ -1,41 +1,42 @@
-//! Re-frames an aws-chunked body on its way to `s3s`, which keeps each chunk in memory until it is complete. Pure.
+//! Re-frames an aws-chunked body before `s3s` reads it, because `s3s` keeps each chunk in memory until the chunk is
+//! complete. Pure.
 //!
-//! An unsigned chunk may be as large as the object (some SDKs send one chunk): it is passed on as one chunk a network
-//! read, so that nothing is buffered. A signed chunk stays whole, since its signature covers all of it: a chunk above
-//! `SIGNED_CHUNK_MAX` is refused. What follows the last chunk, the trailer, passes as it is.
-//! Format: S3 API reference, "Signature calculations: transferring payload in multiple chunks".
+//! An unsigned chunk may be as large as the object, because some SDKs send one chunk. Each network read of an unsigned
+//! chunk is passed on as a chunk of its own, so nothing is buffered. A signed chunk is passed on whole, because its
+//! signature covers all of it; a signed chunk above `SIGNED_CHUNK_MAX` is refused. The trailer after the last chunk is
+//! passed on unchanged. Format: S3 API reference, "Signature calculations: transferring payload in multiple chunks".
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// The largest chunk with a signature of its own. SDKs send 64 KiB to 1 MiB.
+/// The largest chunk that has its own signature, in bytes. SDKs send chunks of 64 KiB to 1 MiB.
 pub(crate) const SIGNED_CHUNK_MAX: u64 = 16 << 20;
-/// A chunk's head: its size in hexadecimal digits and its signature.
+/// The longest head of a chunk, in bytes: the size in hexadecimal digits and the signature.
 const HEAD_MAX: usize = 256;
 
 /// Why a body is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameError {
-    /// It is not aws-chunked.
+    /// The body is not aws-chunked.
     Malformed,
-    /// A signed chunk is above the limit.
+    /// A signed chunk is larger than `SIGNED_CHUNK_MAX`.
     ChunkTooLarge,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum State {
-    /// In a chunk's head.
+    /// The next byte belongs to the head of a chunk.
     Head,
-    /// In a chunk's bytes; the number of bytes still to come.
+    /// The next byte belongs to the data of a chunk. The number of data bytes that are still to come.
     Data(u64),
-    /// After a chunk's bytes; the number of bytes of CRLF still to come.
+    /// The next byte belongs to the CRLF after a chunk's data. The number of CRLF bytes that are still to come.
     Edge(u8),
-    /// After the last chunk's head.
+    /// The head of the last chunk has been read; everything that follows is the trailer.
     Trailer,
 }
 
-/// The state of a body of which bytes still come.
+/// The state of a body that is still arriving.
 #[derive(Debug)]
 pub(crate) struct ChunkFrames {
     signed: bool,
@@ -45,17 +46,17 @@ pub(crate) struct ChunkFrames {
 }
 
 impl ChunkFrames {
-    /// The beginning of a body whose chunks are each signed, or not.
+    /// The state before the first byte. `signed` is true if each chunk has a signature.
     pub(crate) fn new(signed: bool) -> Self {
         Self { signed, state: State::Head, head: Vec::with_capacity(96), out: VecDeque::with_capacity(4) }
     }
 
-    /// The next bytes to pass on.
+    /// Returns the next bytes to pass on. None until more of the body arrives.
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
         self.out.pop_front()
     }
 
-    /// Takes the next bytes of the body.
+    /// Accepts the next bytes of the body.
     pub(crate) fn push(&mut self, mut bytes: Bytes) -> Result<(), FrameError> {
         while !bytes.is_empty() {
             match self.state {
@@ -115,7 +116,7 @@ impl ChunkFrames {
     }
 }
 
-/// The size in a chunk's head; CRLF or an extension follows it.
+/// The size that a chunk's head states, in bytes. CRLF or an extension follows the size.
 fn chunk_size(head: &[u8]) -> Result<u64, FrameError> {
     let line = head.strip_suffix(b"\r\n").ok_or(FrameError::Malformed)?;
     let digits = line.split(|&byte| byte == b';').next().unwrap_or_default();
@@ -130,7 +131,7 @@ fn chunk_size(head: &[u8]) -> Result<u64, FrameError> {
 mod tests {
     use super::*;
 
-    /// Feeds `body` cut at `cuts`; gives what comes out, piece by piece.
+    /// Feeds `body` to the frames in pieces of `piece` bytes, and returns the bytes that come out, piece by piece.
     fn reframe(signed: bool, body: &[u8], piece: usize) -> Result<Vec<Bytes>, FrameError> {
         let mut frames = ChunkFrames::new(signed);
         let mut out = Vec::new();
@@ -141,7 +142,8 @@ mod tests {
         Ok(out)
     }
 
-    /// The payload and what follows the last chunk's head, by the book.
+    /// Decodes an aws-chunked body as the format says. Returns the payload, and what follows the head of the last
+    /// chunk.
     fn decode(mut body: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let mut payload = Vec::new();
         loop {

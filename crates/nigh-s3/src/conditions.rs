@@ -1,7 +1,7 @@
-//! Conditions and ranges as requests state them (RFC 9110 sections 13 and 14). Pure.
+//! Conditions and ranges of requests (RFC 9110 sections 13 and 14). Pure.
 //!
-//! Reads are parsed from the headers themselves: S3 ignores a `Range` or a date it does not understand, as the RFC
-//! demands, where `s3s` would refuse the request.
+//! The conditions of reads are parsed from the headers themselves. As the RFC demands, S3 ignores a `Range` or a date
+//! that it does not understand, but `s3s` would refuse the request.
 
 use http::{HeaderMap, header};
 use nigh_data::{ByteRange, ETag, ObjectMeta, RangeSpec, ReadConditions, WriteConditions};
@@ -12,10 +12,10 @@ use s3s::dto::{ETagCondition, Timestamp as WireTimestamp};
 use crate::error::{invalid_argument, not_implemented};
 use crate::http_date;
 
-/// A condition that names more tags than this is refused; RFC 9110 sets no limit.
+/// The most entity tags that a condition may name; a condition with more is refused. RFC 9110 sets no limit.
 const CONDITION_TAGS_MAX: usize = 64;
 
-/// The text of a header that occurs once.
+/// The text of the first header called `name`. None if there is no such header or if its value is not text.
 pub(crate) fn text<'h>(headers: &'h HeaderMap, name: &header::HeaderName) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
 }
@@ -30,7 +30,7 @@ pub(crate) fn of_read(headers: &HeaderMap) -> S3Result<ReadConditions> {
     })
 }
 
-/// The conditions on a copy's source.
+/// The conditions on the source of a copy.
 pub(crate) fn of_source(
     if_match: Option<ETagCondition>,
     if_none_match: Option<ETagCondition>,
@@ -58,7 +58,7 @@ pub(crate) fn of_write(
     let if_absent = match if_none_match {
         None => false,
         Some(ETagCondition::Any) => true,
-        // S3 itself has only `*` here.
+        // S3 itself accepts only `*` here.
         Some(ETagCondition::ETag(_)) => return Err(not_implemented("If-None-Match with an entity tag on a write")),
     };
     Ok(WriteConditions { if_match: if_match.map(entity_tag), if_absent })
@@ -71,8 +71,8 @@ fn entity_tag(condition: ETagCondition) -> ETag {
     }
 }
 
-/// The tags of `list`, without quotes and without the mark of weakness; S3's tags are all strong, and S3 takes tags
-/// without quotes too.
+/// The entity tags of `list`, without quotes and without the weak prefix `W/`. All tags of S3 are strong, and S3
+/// accepts tags without quotes too.
 fn entity_tags(list: &str) -> S3Result<Vec<ETag>> {
     let mut tags = Vec::with_capacity(1);
     let mut rest = list.trim_start();
@@ -98,7 +98,8 @@ fn entity_tags(list: &str) -> S3Result<Vec<ETag>> {
     Ok(tags)
 }
 
-/// The range that a `Range` header states; none, that is all of the object, if it is not one range of bytes.
+/// The range that a `Range` header states. None if the header does not state exactly one range of bytes; then the whole
+/// object is meant.
 pub(crate) fn range(header: &str) -> Option<RangeSpec> {
     let spec = header.strip_prefix("bytes=")?.trim();
     let (first, last) = spec.split_once('-')?;
@@ -106,7 +107,7 @@ pub(crate) fn range(header: &str) -> Option<RangeSpec> {
         if text.is_empty() || !text.bytes().all(|digit| digit.is_ascii_digit()) {
             return None;
         }
-        // RFC 9110 section 14.1.2: numbers of any length; one that does not fit stands for the end.
+        // RFC 9110 section 14.1.2 allows numbers of any length. A number that does not fit means the end of the object.
         Some(text.parse().unwrap_or(u64::MAX))
     };
     if first.is_empty() {
@@ -120,7 +121,7 @@ pub(crate) fn range(header: &str) -> Option<RangeSpec> {
     (first <= last).then_some(RangeSpec::From { first, last: Some(last) })
 }
 
-/// The range of a part copy, which has one form only: `bytes=first-last`.
+/// The range of an UploadPartCopy, which must have the form `bytes=first-last`.
 pub(crate) fn copy_range(header: &str) -> S3Result<RangeSpec> {
     match range(header) {
         Some(spec @ RangeSpec::From { last: Some(_), .. }) => Ok(spec),
@@ -128,7 +129,7 @@ pub(crate) fn copy_range(header: &str) -> S3Result<RangeSpec> {
     }
 }
 
-/// The bytes that `spec` names of the object, which has been found to have them.
+/// The bytes of the object that `spec` names. The caller has checked that the object has these bytes.
 pub(crate) fn resolve(spec: RangeSpec, meta: &ObjectMeta) -> ByteRange {
     let size = meta.size;
     match spec {
@@ -143,11 +144,11 @@ pub(crate) fn resolve(spec: RangeSpec, meta: &ObjectMeta) -> ByteRange {
     }
 }
 
-/// Whether the object is the one that an `If-Range` header names; if not, its range is ignored.
+/// Returns true if the object is the one that an `If-Range` header names. If false, the range is ignored.
 pub(crate) fn is_in_if_range(header: &str, etag: &ETag, modified: Timestamp) -> bool {
     match http_date::parse(header) {
         Some(date) => modified.whole_second() == date,
-        // A weak tag never matches here (RFC 9110 section 13.1.5).
+        // A weak tag never matches an `If-Range` header (RFC 9110 section 13.1.5).
         None => header.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')) == Some(etag.0.as_str()),
     }
 }

@@ -1,7 +1,7 @@
-//! One request, from the connection to `s3s` and back.
+//! The path of one request from the connection to `s3s` and back.
 //!
-//! Before `s3s`: the screen, and the guard around the body. After it: the request's name on every answer, the client's
-//! errors that `s3s` reports as faults of the server, and the meters.
+//! Before `s3s`, the request is screened and its body is guarded. After `s3s`, every answer gets the request id, client
+//! errors that `s3s` reports as server faults are corrected, and the meters are updated.
 
 use std::io;
 use std::sync::Arc;
@@ -38,9 +38,9 @@ use crate::{checksum_headers, payload, query};
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 static CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 
-/// The S3 API onto one node's object memory. Cheap to clone.
+/// The S3 API of one node's object memory. Cheap to clone.
 ///
-/// Its meters belong to the `metrics` recorder that is installed when it is made.
+/// Its meters belong to the `metrics` recorder that is installed when the door is created.
 #[derive(Clone)]
 pub struct S3Door {
     handlers: Arc<Handlers>,
@@ -53,10 +53,11 @@ pub struct S3Door {
 }
 
 impl S3Door {
-    /// A door for all of the node's keys. Tasks that its requests start run in the runtime in which this is called.
+    /// Creates a door for all keys of the node. Tasks that its requests start run in the runtime in which this function
+    /// is called.
     ///
     /// # Errors
-    /// If there is no such runtime, or the system gives no thread to serve connections on.
+    /// If the caller is in no runtime, or if the system cannot start a thread for connections.
     pub fn new(memory: Arc<ObjectMemory>, keys: AccessKeys, limits: DoorLimits) -> io::Result<Self> {
         let handlers = Arc::new(Handlers::new(memory, keys.clone()));
         let service = service(&handlers, &keys, None, limits);
@@ -66,7 +67,7 @@ impl S3Door {
         Ok(Self { handlers, keys, telemetry, service, limits, connections, lanes })
     }
 
-    /// The same door for one sandbox's key only, with connections of its own: to be served in that sandbox's network.
+    /// The same door with its own connections, for the key of one sandbox only. Serve it in that sandbox's network.
     #[must_use]
     pub fn for_sandbox(&self, key: AccessKeyId) -> Self {
         let service = service(&self.handlers, &self.keys, Some(key), self.limits);
@@ -74,23 +75,23 @@ impl S3Door {
         Self { service, connections, ..self.clone() }
     }
 
-    /// The reads of objects, for the fast path.
+    /// The handlers of object reads, for the fast path.
     pub(crate) fn reads(&self) -> Reads {
         Reads(Arc::clone(&self.handlers))
     }
 
-    /// The keys that it knows.
+    /// The access keys that this door knows.
     pub(crate) const fn keys(&self) -> &AccessKeys {
         &self.keys
     }
 
-    /// Its meters.
+    /// The meters of this door.
     pub(crate) const fn telemetry(&self) -> &Arc<Telemetry> {
         &self.telemetry
     }
 
-    /// Answers one request. A write that goes on after its connection has closed keeps the `place`: no client can have
-    /// more requests under way than connections.
+    /// Answers one request. A write that continues after its connection has closed keeps `place`, so that a client
+    /// never has more requests in progress than it may have connections.
     pub(crate) async fn answer(
         &self,
         request: http::Request<Incoming>,
@@ -144,7 +145,7 @@ impl S3Door {
         response
     }
 
-    /// The request's body, watched and re-framed.
+    /// The request's body, guarded against silence and re-framed if it is aws-chunked.
     fn guarded(
         &self,
         parts: &http::request::Parts,
@@ -162,11 +163,11 @@ impl S3Door {
             _ => None,
         };
         match (chunks, carries_document(parts)) {
-            // `s3s` takes no such document: it compares the length with the encoding's.
+            // `s3s` does not accept such a document: it compares the decoded length with the encoded length.
             (Some(_), true) => return Err(not_implemented("the aws-chunked encoding of a document")),
             (Some(signed), false) => body = body.chunked(signed),
             (None, true) => {
-                // A malformed value is refused before the body is read.
+                // A malformed `Content-MD5` is refused before the body is read.
                 payload::content_md5(&parts.headers)?;
                 let digest = Digest::new(checksum_headers::claimed_algorithm(&parts.headers));
                 body = body.document(self.limits.document_bytes, digest);
@@ -177,7 +178,8 @@ impl S3Door {
     }
 }
 
-/// True if the body is a document: for every request but puts of objects and parts, whose digests the memory checks.
+/// Returns true if the body is a document. The bodies of PutObject and UploadPart are not: the object memory checks
+/// their digests.
 fn carries_document(parts: &http::request::Parts) -> bool {
     let has_key = parts.uri.path().trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty());
     let query = parts.uri.query().unwrap_or_default();
@@ -196,7 +198,8 @@ fn service(handlers: &Arc<Handlers>, keys: &AccessKeys, only: Option<AccessKeyId
     builder.build()
 }
 
-/// The right error where `s3s` has reported a fault of the server, and the request's document could not be read.
+/// The correct error if `s3s` reported a server fault although the request's document could not be read. None if
+/// `s3s`'s own answer is right.
 fn correction(notes: &RequestNotes, status: StatusCode) -> Option<S3Error> {
     if notes.handled() || status.is_success() {
         return None;
@@ -204,7 +207,7 @@ fn correction(notes: &RequestNotes, status: StatusCode) -> Option<S3Error> {
     if let Some(error) = fate_error(notes.fate()) {
         return Some(error);
     }
-    // The body came whole, and no handler was called: the SHA-256 that the signature covers must be wrong.
+    // The body arrived whole, but no handler was called: the signed SHA-256 must be wrong.
     (status == StatusCode::INTERNAL_SERVER_ERROR && notes.operation().has_document())
         .then(|| crate::error::s3_error(nigh_data::ObjectError::BadDigest { claim: payload::PAYLOAD_SHA256 }))
 }
@@ -217,7 +220,7 @@ fn error_response(error: S3Error) -> Response<Body> {
     })
 }
 
-/// Names the request in its answer, and takes the body from answers that must not have one.
+/// Adds the request id to an answer, and removes the body from answers that must not have one.
 fn finish(response: &mut Response<Body>, id: RequestId, is_head: bool) {
     let status = response.status();
     if status == StatusCode::NOT_MODIFIED {
@@ -238,7 +241,7 @@ fn remove_lengths(headers: &mut HeaderMap) {
     headers.remove(header::CONTENT_LENGTH);
 }
 
-/// An error document with the request's name in it.
+/// Returns the error document with the request id added. None if `document` is not an error document.
 fn with_request_id(document: &Bytes, id: RequestId) -> Option<Bytes> {
     let head = document.strip_suffix(b"</Error>")?;
     Some([head, b"<RequestId>", id.as_str().as_bytes(), b"</RequestId></Error>"].concat().into())

@@ -1,4 +1,4 @@
-//! The object memory's refusals as errors of the S3 API (API reference, "Error responses").
+//! Turns errors of the object memory into errors of the S3 API (API reference, "Error responses").
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 use nigh_data::ObjectError;
@@ -8,23 +8,23 @@ use s3s::{S3Error, S3ErrorCode};
 use crate::http_date;
 use crate::notes::{Fate, RequestNotes};
 
-/// What a client sees of an internal fault; the details go to the log.
+/// The message that a client receives for an internal fault; the log has the details.
 const INTERNAL: &str = "an internal error occurred; the server's log has the details";
-/// What it sees of a journal that took nothing.
+/// The message that a client receives if the journal did not accept a write.
 const NOT_TAKEN: &str = "the write was not taken; write again later";
-/// What it sees of a store that is down.
+/// The message that a client receives if the store cannot be reached.
 const UNREACHED: &str = "the store behind cannot be reached, and nothing was changed there; try again later";
-/// What a client sees if a service behind the door does not answer.
+/// The message that a client receives if the store does not answer.
 const SILENT: &str = "the store behind gave no answer; a write may or may not have taken place; try again later";
 
-/// An error of the S3 API that `s3s` has no name for.
+/// Builds an error of the S3 API that `s3s` has no constant for.
 fn named(code: &'static str, status: StatusCode, message: String) -> S3Error {
     let mut error = S3Error::with_message(S3ErrorCode::Custom(code.into()), message);
     error.set_status_code(status);
     error
 }
 
-/// The S3 error that says what `error` says.
+/// The S3 error that corresponds to `error`.
 pub(crate) fn s3_error(error: ObjectError) -> S3Error {
     use S3ErrorCode as Code;
     let message = error.to_string();
@@ -34,7 +34,7 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
         ObjectError::BucketNotEmpty(_) => S3Error::with_message(Code::BucketNotEmpty, message),
         ObjectError::NoSuchKey(_) => S3Error::with_message(Code::NoSuchKey, message),
         ObjectError::NoSuchUpload(_) => S3Error::with_message(Code::NoSuchUpload, message),
-        // s3fs tells a file that was replaced while it was read from other faults by AWS's word for it.
+        // s3fs compares the text of AWS's message to tell a file that was replaced during a read from other faults.
         ObjectError::PreconditionFailed(condition) => S3Error::with_message(
             Code::PreconditionFailed,
             format!("one of the pre-conditions given does not hold: {condition}"),
@@ -62,7 +62,7 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
             error
         }
         ObjectError::InvalidPartNumber(_) => named("InvalidPartNumber", StatusCode::RANGE_NOT_SATISFIABLE, message),
-        // AWS has an error of its own for each of the three ways in which a body can differ from its announcement.
+        // AWS has a separate error for each of the three ways in which a body can differ from its announced digest.
         ObjectError::BadDigest { claim: crate::payload::PAYLOAD_SHA256 } => {
             named("XAmzContentSHA256Mismatch", StatusCode::BAD_REQUEST, message)
         }
@@ -109,7 +109,8 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
     }
 }
 
-/// The same, for a request with a body: an error while the body was read explains more than the error that followed.
+/// The S3 error for `error` on a request with a body. An error that occurred while the body was read takes precedence,
+/// because it explains the error that followed.
 pub(crate) fn upload_error(error: ObjectError, notes: Option<&RequestNotes>) -> S3Error {
     match (&error, notes.map_or(Fate::Whole, RequestNotes::fate)) {
         (ObjectError::Body(_) | ObjectError::IncompleteBody { .. }, fate) => {
@@ -119,7 +120,7 @@ pub(crate) fn upload_error(error: ObjectError, notes: Option<&RequestNotes>) -> 
     }
 }
 
-/// The error of a body that ended so.
+/// The S3 error for a body that ended with `fate`. None if the body is whole.
 pub(crate) fn fate_error(fate: Fate) -> Option<S3Error> {
     match fate {
         Fate::Whole => None,
@@ -142,7 +143,7 @@ pub(crate) fn fate_error(fate: Fate) -> Option<S3Error> {
     }
 }
 
-/// The error of a call whose invocation has ended meanwhile.
+/// The S3 error for a call whose invocation has ended.
 pub(crate) fn invocation_ended() -> S3Error {
     S3Error::with_message(
         S3ErrorCode::AccessDenied,
@@ -150,12 +151,12 @@ pub(crate) fn invocation_ended() -> S3Error {
     )
 }
 
-/// What S3 could do, and this door does not.
+/// The error for a feature that S3 has and this door does not support.
 pub(crate) fn not_implemented(what: &str) -> S3Error {
     S3Error::with_message(S3ErrorCode::NotImplemented, format!("{what} is not supported here"))
 }
 
-/// A value that is out of its range or shape.
+/// The error for a value that is out of range or malformed.
 pub(crate) fn invalid_argument(message: impl Into<String>) -> S3Error {
     S3Error::with_message(S3ErrorCode::InvalidArgument, message.into())
 }

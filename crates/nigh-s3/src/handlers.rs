@@ -1,4 +1,5 @@
-//! What every operation starts from: the memory, on whose behalf a request acts, and the names in it, checked.
+//! What every operation starts with: the object memory, the principal of a request, and the checked names in the
+//! request.
 
 use std::sync::Arc;
 
@@ -14,38 +15,39 @@ use crate::error::s3_error;
 use crate::notes::RequestNotes;
 use crate::{checksum_headers, payload};
 
-/// What the handlers stand on.
+/// The state that all handlers use.
 pub(crate) struct Handlers {
     memory: Arc<ObjectMemory>,
     keys: AccessKeys,
 }
 
 impl Handlers {
-    /// Handlers of one node.
+    /// The handlers of one node.
     pub(crate) const fn new(memory: Arc<ObjectMemory>, keys: AccessKeys) -> Self {
         Self { memory, keys }
     }
 
-    /// The objects.
+    /// The node's object memory.
     pub(crate) fn memory(&self) -> &ObjectMemory {
         &self.memory
     }
 
-    /// The principal of a request: no other place decides it. The call counts as under way until the guard is dropped.
+    /// The principal of a request; only this function decides it. The call counts as in progress until the guard is
+    /// dropped.
     pub(crate) fn principal(&self, credentials: Option<&Credentials>) -> S3Result<(Principal, CallGuard)> {
         let unsigned = || S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed");
         let credentials = credentials.ok_or_else(unsigned)?;
         self.principal_of(&AccessKeyId::new(&*credentials.access_key))
     }
 
-    /// The principal of a key, on the fast path.
+    /// The principal of a key, for the fast path.
     pub(crate) fn principal_of(&self, key: &AccessKeyId) -> S3Result<(Principal, CallGuard)> {
         self.keys.enter(key).map_err(|why| S3Error::with_message(S3ErrorCode::AccessDenied, why.to_string()))
     }
 
-    /// Begins to handle a request: notes that its document was read, and resolves its principal.
+    /// Begins to handle a request: notes that the request's document was read, and returns the principal.
     pub(crate) fn enter<T>(&self, request: &S3Request<T>) -> S3Result<Principal> {
-        // The door gives notes to all requests that are not reads of objects.
+        // Every request has notes, except reads of objects.
         let notes = notes(request).ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))?;
         notes.set_handled();
         let (who, call) = self.principal(request.credentials.as_ref())?;
@@ -53,8 +55,8 @@ impl Handlers {
         Ok(who)
     }
 
-    /// The same, for a request with a document, which must match `Content-MD5` and the checksum that the request
-    /// states.
+    /// Begins to handle a request that has a document. The document must match `Content-MD5` and the checksum that the
+    /// request states.
     pub(crate) fn enter_with_document<T>(&self, request: &S3Request<T>) -> S3Result<Principal> {
         let who = self.enter(request)?;
         check_document(request, checksum_headers::claim(&request.headers, None)?)?;
@@ -69,17 +71,17 @@ pub(crate) fn check_document<T>(request: &S3Request<T>, claim: Option<ChecksumCl
     digest.check(payload::content_md5(&request.headers)?, claim).map_err(s3_error)
 }
 
-/// The notes of a request.
+/// The notes of a request. None if the request is a read of an object.
 pub(crate) fn notes<T>(request: &S3Request<T>) -> Option<&Arc<RequestNotes>> {
     request.extensions.get()
 }
 
-/// A bucket's name, checked.
+/// Parses the name of a bucket.
 pub(crate) fn bucket_name(name: &str) -> S3Result<BucketName> {
     BucketName::new(name).map_err(|error| S3Error::with_message(S3ErrorCode::InvalidBucketName, error.to_string()))
 }
 
-/// A key, checked.
+/// Parses an object's key.
 pub(crate) fn object_key(key: &str) -> S3Result<ObjectKey> {
     ObjectKey::new(key).map_err(|error| {
         let code = if key.is_empty() { S3ErrorCode::InvalidArgument } else { S3ErrorCode::KeyTooLongError };
@@ -87,12 +89,12 @@ pub(crate) fn object_key(key: &str) -> S3Result<ObjectKey> {
     })
 }
 
-/// A date as documents have it.
+/// `when` in the form that documents use.
 pub(crate) fn wire_date(when: Timestamp) -> WireTimestamp {
     when.date().into()
 }
 
-/// How documents name a namespace.
+/// The owner by which documents name a namespace.
 pub(crate) fn owner(namespace: &Namespace) -> Owner {
     Owner { display_name: Some(namespace.to_string()), id: Some(namespace.to_string()) }
 }

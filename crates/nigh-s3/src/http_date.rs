@@ -1,4 +1,4 @@
-//! Dates as HTTP writes them (RFC 9110, section 5.6.7), and the moments that they name.
+//! HTTP's dates (RFC 9110, section 5.6.7).
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -6,26 +6,26 @@ use http::HeaderValue;
 use nigh_terms::Timestamp;
 use time::OffsetDateTime;
 
-/// Written for a moment whose year has more than four digits.
+/// Written instead of a date that cannot be a header's value.
 const EPOCH: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
-/// The last second of the year 9999, behind which HTTP has no form.
+/// The last second of the year 9999, in seconds since 1970. HTTP cannot express a later date.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// `when` in the form that must be sent.
+/// `when` in the form that must be sent. A date after the year 9999 becomes the last second of 9999.
 pub(crate) fn header(when: Timestamp) -> HeaderValue {
     let second = Duration::from_secs((when.0 / 1000).min(LAST_SECOND));
     let text = httpdate::fmt_http_date(UNIX_EPOCH + second);
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(EPOCH))
 }
 
-/// The date that `text` states in one of HTTP's three forms; none if it is in no form (a condition is then ignored,
-/// RFC 9110 section 13.1.3) or before 1970.
+/// The date that `text` states in one of HTTP's three forms. None if it has none of these forms or is before 1970; a
+/// condition with such a date is ignored (RFC 9110 section 13.1.3).
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let since = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_millis()).ok().map(Timestamp)
 }
 
-/// The same moment as milliseconds since 1970; none if before.
+/// `date` in milliseconds since 1970. None if it is before 1970.
 pub(crate) fn timestamp(date: OffsetDateTime) -> Option<Timestamp> {
     u64::try_from(date.unix_timestamp_nanos() / 1_000_000).ok().map(Timestamp)
 }

@@ -1,7 +1,8 @@
-//! Where connections live: one thread a core, each with a runtime of its own, so that a connection stays on its thread.
+//! The threads that serve connections: one thread per core, each with its own runtime, so that a connection stays on
+//! its thread.
 //!
-//! A request that is answered from memory is read, answered and written without waking another thread. In the node's
-//! own runtime, another worker may take over the wait for sockets at each of these steps.
+//! A request that memory can answer is read, answered and written without waking another thread. In the node's own
+//! runtime, another worker could take over the socket at each of these steps.
 //!
 //! A lane's runtime has sockets only, and no timers. Tasks, timers and store clients that a request starts belong to
 //! the node's runtime, whose context is entered while the request is answered. `watch` closes silent connections.
@@ -14,10 +15,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Lanes at most, whatever the number of cores.
+/// The most lanes, whatever the number of cores.
 const LANES_MAX: usize = 64;
 
-/// The lanes of a door. Dropped, they end with the connections on them.
+/// The lanes of a door. If this is dropped, the lanes and the connections on them end.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
@@ -29,11 +30,11 @@ pub(crate) struct Lanes {
 struct Lane {
     runtime: Handle,
     connections: Arc<AtomicUsize>,
-    /// Dropped, it ends the thread.
+    /// Ends the lane's thread when it is dropped.
     _open: oneshot::Sender<()>,
 }
 
-/// A connection's place in its lane's count.
+/// Counts one connection on its lane. If this is dropped, the connection no longer counts.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
@@ -50,10 +51,11 @@ impl Drop for Place {
 }
 
 impl Lanes {
-    /// A lane for each core that this process may use. What requests start belongs to the runtime this is called in.
+    /// Opens one lane per core that this process may use. What requests start belongs to the runtime in which this
+    /// function is called.
     ///
     /// # Errors
-    /// If there is no such runtime, or the system gives no thread or descriptor.
+    /// If the caller is in no runtime, or if the system cannot give a thread or a descriptor.
     pub(crate) fn open() -> io::Result<Self> {
         let home = Handle::try_current().map_err(io::Error::other)?;
         let cores = std::thread::available_parallelism()?.get();
@@ -66,7 +68,7 @@ impl Lanes {
         &self.home
     }
 
-    /// Runs `connection` on the lane that has the fewest.
+    /// Runs `connection` on the lane that has the fewest connections.
     pub(crate) fn run(&self, connection: impl Future<Output = ()> + Send + 'static) {
         if let Some(lane) = self.lanes.iter().min_by_key(|lane| lane.connections.load(Ordering::Relaxed)) {
             let place = Place::take(&lane.connections);
@@ -84,7 +86,7 @@ impl Lane {
         let handle = runtime.handle().clone();
         let (open, closed) = oneshot::channel::<()>();
         std::thread::Builder::new().name(format!("nigh-s3-{number}")).spawn(move || {
-            // An error says that the other end is gone: the lane ends.
+            // An error means that the sender was dropped; either way the lane ends.
             let _ = runtime.block_on(closed);
         })?;
         Ok(Self { runtime: handle, connections: Arc::default(), _open: open })

@@ -1,10 +1,11 @@
 //! The S3 door: the S3 REST API onto the object memory, over TCP and Unix sockets.
 //!
-//! `s3s` parses, routes and checks signatures; `nigh_objects::ObjectMemory` keeps the objects. This crate decides what
-//! stands between: who asks (`auth`), what is refused because it would change meaning and is not supported (`screen`),
-//! how headers become requests (`conditions`, `payload`) and results become answers (`read`, `error`), which threads
-//! connections live on (`lanes`) and how long their clients may be silent (`watch`). Beside HTTP there is a way to the
-//! same answers without it (`fast_path`). It never touches a store and never decides where an object's bytes are.
+//! `s3s` parses and routes requests and checks signatures; `nigh_objects::ObjectMemory` keeps the objects. This crate
+//! does the rest: it identifies the signer (`auth`), refuses unsupported requests whose meaning would change if they
+//! were ignored (`screen`), turns headers into requests (`conditions`, `payload`) and results into answers (`read`,
+//! `error`), gives each connection a thread (`lanes`) and closes silent connections (`watch`). The fast path
+//! (`fast_path`) gives the same answers without HTTP. This crate never accesses a store, and never decides where an
+//! object's bytes are.
 //!
 //! The reference is the Amazon S3 API reference, API version 2006-03-01.
 

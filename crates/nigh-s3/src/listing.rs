@@ -1,4 +1,4 @@
-//! ListObjectsV2 and ListObjects: pages of a bucket.
+//! ListObjectsV2 and ListObjects, which list a bucket page by page.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -13,21 +13,21 @@ use s3s::{S3Request, S3Response, S3Result};
 use crate::error::{invalid_argument, s3_error};
 use crate::handlers::{Handlers, bucket_name, owner, wire_date};
 
-/// Entries of a page: S3's limit and its default.
+/// The most entries of a page: S3's limit and default.
 pub(crate) const PAGE_MAX: usize = 1000;
-/// A longer token is not one of Nigh's, which hold one key.
+/// The longest continuation token, in characters. Nigh's tokens hold one key and are never longer.
 const TOKEN_MAX: usize = 2048;
 
-/// What `encoding-type=url` leaves as it is.
+/// The characters that `encoding-type=url` leaves unencoded.
 const URL_SAFE: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/').remove(b'*');
 
-/// A token that continues behind `key`.
+/// The continuation token of a list that continues after `key`.
 pub(crate) fn encode_token(key: &str) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(key)
 }
 
-/// The key that `token` continues behind.
+/// The key after which a list with `token` continues.
 pub(crate) fn decode_token(token: &str) -> S3Result<String> {
     let decoded = if token.len() <= TOKEN_MAX { BASE64_URL_SAFE_NO_PAD.decode(token).ok() } else { None };
     decoded
@@ -35,7 +35,8 @@ pub(crate) fn decode_token(token: &str) -> S3Result<String> {
         .ok_or_else(|| invalid_argument("The continuation token provided is incorrect"))
 }
 
-/// The entries that a page may have.
+/// The most entries that a page may have: `asked` or S3's limit, whichever is smaller. `name` is the parameter's name
+/// for the error.
 pub(crate) fn page_size(asked: Option<i32>, name: &str) -> S3Result<usize> {
     match asked {
         None => Ok(PAGE_MAX),
@@ -45,17 +46,17 @@ pub(crate) fn page_size(asked: Option<i32>, name: &str) -> S3Result<usize> {
     }
 }
 
-/// Whether names in a document are to be encoded.
+/// Whether names in a document are encoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Names {
-    /// As they are.
+    /// Names are written as they are.
     Plain,
-    /// As in a URL, since XML cannot carry all characters.
+    /// Names are percent-encoded as in a URL, because XML cannot express all characters.
     Encoded,
 }
 
 impl Names {
-    /// As `encoding-type` asks.
+    /// The encoding that `encoding-type` asks for.
     pub(crate) fn of(encoding: Option<&EncodingType>) -> S3Result<Self> {
         match encoding.map(EncodingType::as_str) {
             None => Ok(Self::Plain),
@@ -64,7 +65,7 @@ impl Names {
         }
     }
 
-    /// `name` as it is to be written.
+    /// `name` as it must be written.
     pub(crate) fn write(self, name: &str) -> String {
         match self {
             Self::Plain => name.to_owned(),
@@ -72,13 +73,13 @@ impl Names {
         }
     }
 
-    /// The same, if there is a name.
+    /// `name` as it must be written. None if there is no name.
     pub(crate) fn write_some(self, name: Option<&str>) -> Option<String> {
         name.map(|name| self.write(name))
     }
 }
 
-/// The entries of a page, as documents have them.
+/// The objects and common prefixes of a page, in the form that documents use.
 fn entries(page: &ListPage, names: Names, owner: Option<&Owner>) -> (Vec<Object>, Vec<CommonPrefix>) {
     let objects = page
         .objects
@@ -142,7 +143,7 @@ pub(crate) async fn v2(
     }))
 }
 
-/// Answers ListObjects, whose markers are keys and are encoded as keys are.
+/// Answers ListObjects. Its markers are keys, and are encoded as keys are.
 pub(crate) async fn v1(
     handlers: &Handlers,
     request: S3Request<ListObjectsInput>,
@@ -161,7 +162,7 @@ pub(crate) async fn v1(
     };
     let page = page(handlers, &who, &bucket, wanted).await?;
     let (objects, prefixes) = entries(&page, names, Some(&owner(&who.namespace)));
-    // S3 names the next marker only if there is a delimiter; else it is the last key.
+    // S3 gives the next marker only if the request has a delimiter; otherwise the next marker is the last key.
     let next_marker = page.next.as_deref().filter(|_| delimiter.is_some());
     Ok(S3Response::new(ListObjectsOutput {
         name: Some(input.bucket),
@@ -185,7 +186,7 @@ async fn page(
     wanted: ListRequest,
 ) -> S3Result<ListPage> {
     if wanted.limit == 0 {
-        // An empty page still says whether the bucket exists.
+        // An empty page must still report a missing bucket.
         handlers.memory().head_bucket(who, bucket).await.map_err(s3_error)?;
         return Ok(ListPage::default());
     }

@@ -1,4 +1,4 @@
-//! What a writer says of an object, as headers: in requests, and given back in answers.
+//! The attributes of an object as headers: read from requests, and written into answers.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -9,10 +9,10 @@ use s3s::dto::Metadata;
 use crate::conditions::text;
 
 const META: &str = "x-amz-meta-";
-/// What S3 answers for an object whose writer named no type.
+/// The content type that S3 answers if the writer of an object gave none.
 const DEFAULT_TYPE: HeaderValue = HeaderValue::from_static("binary/octet-stream");
 
-/// The attributes that a request states. `user` comes from `s3s`, which has decoded its values (RFC 2047).
+/// The attributes that a request states. `user` is the user metadata, whose values `s3s` has decoded (RFC 2047).
 pub(crate) fn attributes(headers: &HeaderMap, user: Option<Metadata>) -> Attributes {
     let owned = |name| text(headers, name).map(str::to_owned);
     Attributes {
@@ -26,7 +26,8 @@ pub(crate) fn attributes(headers: &HeaderMap, user: Option<Metadata>) -> Attribu
     }
 }
 
-/// `aws-chunked` is how the body came, not what the object is.
+/// Removes `aws-chunked` from a content encoding, because it describes the request's body and not the object. None if
+/// no encoding is left.
 fn without_aws_chunked(codings: &str) -> Option<String> {
     let kept: Vec<_> = codings
         .split(',')
@@ -36,7 +37,7 @@ fn without_aws_chunked(codings: &str) -> Option<String> {
     if kept.is_empty() { None } else { Some(kept.join(",")) }
 }
 
-/// Gives the attributes back in an answer's headers.
+/// Writes the attributes into the headers of an answer.
 pub(crate) fn answer(attributes: &Attributes, headers: &mut HeaderMap) {
     let type_given = attributes.content_type.as_deref().and_then(header_value);
     headers.insert(header::CONTENT_TYPE, type_given.unwrap_or(DEFAULT_TYPE));

@@ -1,8 +1,7 @@
-//! What is learnt of one request on its way through `s3s`: its operation, how the reading of its body ended, and
-//! the digest of a document.
+//! The notes of a request: the operation, how the reading of the body ended, and the digest of a document.
 //!
-//! `s3s` gives none of them to the code around it; the notes travel in the request's extensions. Reads of objects, the
-//! hot path, have none.
+//! `s3s` does not pass these on to the code around it, so the notes travel in the request's extensions. Reads of
+//! objects, which are the most frequent requests, have no notes.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,23 +15,23 @@ use crate::telemetry::Operation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Fate {
-    /// Nothing is wrong with it so far.
+    /// The body is not known to be bad.
     Whole = 0,
-    /// The client sent nothing for too long.
+    /// The client sent no byte for too long.
     Stalled = 1,
     /// The connection or its framing broke.
     Broken = 2,
-    /// Its aws-chunked encoding is broken.
+    /// The body's aws-chunked encoding is malformed.
     Malformed = 3,
-    /// It has a signed chunk above the limit.
+    /// The body has a signed chunk above the limit.
     ChunkTooLarge = 4,
-    /// It is a document above the limit.
+    /// The body is a document above the limit.
     DocumentTooLarge = 5,
-    /// The invocation that sent it has ended.
+    /// The invocation that sent the body has ended.
     InvocationEnded = 6,
 }
 
-/// The notes.
+/// The notes of one request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestNotes {
     operation: OnceLock<Operation>,
@@ -43,23 +42,23 @@ pub(crate) struct RequestNotes {
 }
 
 impl RequestNotes {
-    /// The request is this operation.
+    /// Records the operation that the request is for.
     pub(crate) fn set_operation(&self, operation: Operation) {
-        // A request is routed once; a second attempt would say the same.
+        // A request is routed once, and a second routing would give the same operation.
         let _ = self.operation.set(operation);
     }
 
-    /// What the request turned out to be.
+    /// The operation that the request is for; `Unknown` until it is recorded.
     pub(crate) fn operation(&self) -> Operation {
         self.operation.get().copied().unwrap_or(Operation::Unknown)
     }
 
-    /// The body ended so.
+    /// Records how the body ended.
     pub(crate) fn set_fate(&self, fate: Fate) {
         self.fate.store(fate as u8, Ordering::Release);
     }
 
-    /// How the body ended.
+    /// How the body ended, or `Whole` so far.
     pub(crate) fn fate(&self) -> Fate {
         match self.fate.load(Ordering::Acquire) {
             1 => Fate::Stalled,
@@ -76,40 +75,41 @@ impl RequestNotes {
         self.digest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The body is a document: `digest` is to be taken of it.
+    /// Records that the body is a document; `digest` is computed over it.
     pub(crate) fn set_digest(&self, digest: Digest) {
         *self.digest() = Some(digest);
     }
 
-    /// The next bytes of the document have come.
+    /// Adds the next bytes of the document to its digest.
     pub(crate) fn update_digest(&self, bytes: &[u8]) {
         if let Some(digest) = self.digest().as_mut() {
             digest.update(bytes);
         }
     }
 
-    /// The digest of the document, once it was read; none if it has no bytes.
+    /// Takes the digest of the document out. None if the request has no body, or if the body is not a document.
     pub(crate) fn take_digest(&self) -> Option<Digest> {
         self.digest().take()
     }
 
-    /// A handler has the request: its body, if it is a document, was read and understood.
+    /// Records that a handler has the request: a document, if there is one, was read and parsed.
     pub(crate) fn set_handled(&self) {
         self.handled.store(true, Ordering::Release);
     }
 
-    /// The request may act: the call is under way as long as these notes are held, by the request and by its body.
+    /// Records that the request may act. The call counts as in progress as long as the request or its body holds these
+    /// notes.
     pub(crate) fn set_call(&self, call: CallGuard) {
         // A request is handled once.
         let _ = self.call.set(call);
     }
 
-    /// The call, once the request may act.
+    /// The request's call. None until the request may act.
     pub(crate) fn call(&self) -> Option<&CallGuard> {
         self.call.get()
     }
 
-    /// Whether a handler got the request.
+    /// Returns true if a handler has received the request.
     pub(crate) fn handled(&self) -> bool {
         self.handled.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! A bucket's notification configuration, between S3's document and the object memory's rules.
+//! A bucket's notification configuration: converts between S3's document and the object memory's rules.
 
 use std::str::FromStr;
 
@@ -48,7 +48,7 @@ pub(crate) async fn get(
     }))
 }
 
-/// The rules of a document.
+/// The rules that a document states.
 pub(crate) fn config(document: NotificationConfiguration) -> S3Result<NotificationConfig> {
     let NotificationConfiguration {
         event_bridge_configuration,
@@ -78,7 +78,7 @@ fn read_rule(at: usize, rule: LambdaFunctionConfiguration) -> S3Result<Notificat
     let (mut prefix, mut suffix) = (None, None);
     let filters = rule.filter.and_then(|filter| filter.key).and_then(|key| key.filter_rules).unwrap_or_default();
     for FilterRule { name, value } in filters {
-        // S3 takes the names in any case.
+        // S3 accepts the names in any case.
         let name = name.map(|name| name.as_str().to_ascii_lowercase()).unwrap_or_default();
         let place = match name.as_str() {
             "prefix" => &mut prefix,
@@ -90,7 +90,7 @@ fn read_rule(at: usize, rule: LambdaFunctionConfiguration) -> S3Result<Notificat
         }
     }
     Ok(NotificationRule {
-        // As S3 names those that have no name: by something of their own.
+        // A rule without an id gets one, as in S3.
         id: rule.id.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("rule-{}", at + 1)),
         function: rule.lambda_function_arn,
         events,

@@ -21,14 +21,14 @@ use crate::listing::page_size;
 use crate::transaction_header::transaction_of;
 use crate::{conditions, metadata, payload, repeated, tagging};
 
-/// Objects of one DeleteObjects (API reference).
+/// The most objects of one DeleteObjects request (API reference).
 const DELETE_MAX: usize = 1000;
-/// Objects of one DeleteObjects that are removed at a time: each waits for a disk.
+/// The most objects of one DeleteObjects request that are removed at a time; each removal waits for a disk.
 const DELETES_AT_ONCE: usize = 16;
 
 static TAGGING: HeaderName = HeaderName::from_static("x-amz-tagging");
 
-/// What a writer says of an object in its request's headers.
+/// The attributes and tags that a writer gives an object in the request's headers.
 pub(crate) fn described<T>(request: &S3Request<T>, user: Option<s3s::dto::Metadata>) -> S3Result<(Attributes, Tags)> {
     let tags = tagging::of_header(request.headers.get(&TAGGING).map(|value| value.to_str().unwrap_or_default()))?;
     Ok((metadata::attributes(&request.headers, user), tags))
@@ -65,7 +65,7 @@ pub(crate) async fn put(
     Ok(S3Response::new(output))
 }
 
-/// Where a copy comes from.
+/// The source of a copy.
 pub(crate) fn source(source: &CopySource) -> S3Result<(nigh_terms::BucketName, nigh_terms::ObjectKey)> {
     match source {
         CopySource::Bucket { bucket, key, version_id: None } => Ok((bucket_name(bucket)?, object_key(key)?)),
@@ -77,7 +77,8 @@ pub(crate) fn source(source: &CopySource) -> S3Result<(nigh_terms::BucketName, n
     }
 }
 
-/// The errors of a copy: a condition that a read answers with 304 has failed here.
+/// The S3 error of a copy that failed. If the source's condition would be answered with 304 on a read, a copy fails
+/// with 412.
 pub(crate) fn copy_error(error: ObjectError) -> S3Error {
     match error {
         ObjectError::NotModified { .. } => {
@@ -246,7 +247,7 @@ pub(crate) async fn attributes(
     let input = request.input;
     let (bucket, key) = (bucket_name(&input.bucket)?, object_key(&input.key)?);
     let meta = handlers.memory().head(&who, &bucket, &key, GetRequest::default()).await.map_err(s3_error)?;
-    // One header may carry several, which `s3s` leaves in one piece.
+    // One header may list several attributes, and `s3s` does not split the list.
     let asked: Vec<_> = input.object_attributes.iter().flat_map(|list| list.as_str().split(',')).collect();
     let asks = |attribute: &str| asked.iter().any(|asked| asked.trim() == attribute);
     let mut output = GetObjectAttributesOutput { last_modified: Some(wire_date(meta.modified)), ..Default::default() };

@@ -1,7 +1,7 @@
-//! The operations of the S3 API that are answered, each by the file of its concept; all others are `NotImplemented`.
+//! The S3 operations that are answered, each by the module of its concept. All other operations are `NotImplemented`.
 //!
 //! `s3s` calls an operation in one of two ways: with a typed request (`SharedHandlers`), or, for reads of objects and
-//! for transactions, with the request as it came (`Routes`).
+//! for transactions, with the unparsed request (`Routes`).
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::read::{ReadExtension, Reads};
 use crate::transactions::{self, TransactionRequest};
 use crate::{buckets, listing, notifications, objects, tagging, uploads};
 
-/// The requests that `s3s` does not parse: reads of objects, and those that begin and end transactions.
+/// The handlers of requests that `s3s` does not parse: reads of objects, and requests that begin or end a transaction.
 pub(crate) struct Routes(pub(crate) Reads);
 
 #[async_trait]
@@ -39,7 +39,7 @@ impl S3Route for Routes {
         extensions.get::<TransactionRequest>().is_some() || extensions.get::<ReadExtension>().is_some()
     }
 
-    /// Left to `call`, which resolves the principal.
+    /// Allows every request here: `call` resolves the principal.
     async fn check_access(&self, _: &mut S3Request<Body>) -> S3Result<()> {
         Ok(())
     }
@@ -50,7 +50,7 @@ impl S3Route for Routes {
         }
         let (who, call) = self.0.handlers().principal(request.credentials.as_ref())?;
         let read = self.0.read(&who, request);
-        // A read has no effect: the invocation's end does not wait for it, and the read does not outlive that end.
+        // A read has no effect, so the end of the invocation does not wait for it; the read ends with the invocation.
         match call.cancelled() {
             None => read.await,
             Some(ended) => tokio::select! {
@@ -68,7 +68,8 @@ macro_rules! answered_by {
         impl S3 for SharedHandlers {
             $(async fn $operation(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
                 let handlers = Arc::clone(&self.0);
-                // Runs to its end also when the client hangs up: a commit goes on, and its call stays under way.
+                // The handler runs to its end even if the client disconnects: a commit continues, and its call stays in
+                // progress.
                 let handled = tokio::spawn(async move { $handler(&handlers, request).await });
                 handled.await.unwrap_or_else(|lost| {
                     tracing::error!(error = %lost, "an S3 request was lost");
@@ -79,7 +80,7 @@ macro_rules! answered_by {
     };
 }
 
-/// The handlers as `s3s` takes them.
+/// The handlers in the form that `s3s` needs.
 pub(crate) struct SharedHandlers(pub(crate) Arc<Handlers>);
 
 answered_by! {

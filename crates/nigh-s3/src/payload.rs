@@ -1,4 +1,4 @@
-//! An upload's bytes and the digests that the request states for them.
+//! The bytes of an upload, and the digests that the request states for them.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -8,14 +8,14 @@ use nigh_data::{ByteStream, ObjectError};
 use s3s::dto::StreamingBlob;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-/// The claim that `x-amz-content-sha256` makes of a body signed as a whole.
+/// The name of the claim that is the SHA-256 of a body signed as a whole.
 pub(crate) const PAYLOAD_SHA256: &str = "x-amz-content-sha256";
-/// The claim that a chunk's or a trailer's signature makes.
+/// The name of the claim that is the signature of a chunk or of a trailer.
 pub(crate) const CHUNK_SIGNATURE: &str = "chunk signature";
 
 static CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 
-/// The bytes of `blob`; what `s3s` finds wrong with them ends the stream with the matching error.
+/// The bytes of `blob`. If `s3s` finds a fault in them, the stream ends with the matching error.
 pub(crate) fn byte_stream(blob: Option<StreamingBlob>) -> ByteStream {
     match blob {
         Some(blob) => blob.map(|item| item.map_err(|error| broken_off(&error.to_string()))).boxed(),
@@ -23,8 +23,8 @@ pub(crate) fn byte_stream(blob: Option<StreamingBlob>) -> ByteStream {
     }
 }
 
-/// `s3s` keeps the types of these errors to itself and tells only their text (0.14.1, which the workspace pins; the
-/// tests of this crate send each of these bodies).
+/// The error that `s3s` reports as `reason`. `s3s` does not export the types of these errors, so only their text can be
+/// compared (0.14.1, which the workspace pins; the tests of this crate send each of these bodies).
 fn broken_off(reason: &str) -> ObjectError {
     if reason.contains("Sha256Mismatch") {
         ObjectError::BadDigest { claim: PAYLOAD_SHA256 }
@@ -35,7 +35,7 @@ fn broken_off(reason: &str) -> ObjectError {
     }
 }
 
-/// `Content-MD5`, if given.
+/// The value of `Content-MD5`. None if the header is absent.
 pub(crate) fn content_md5(headers: &HeaderMap) -> S3Result<Option<[u8; 16]>> {
     let Some(value) = headers.get(&CONTENT_MD5) else { return Ok(None) };
     let decoded = BASE64_STANDARD.decode(value.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
@@ -44,7 +44,7 @@ pub(crate) fn content_md5(headers: &HeaderMap) -> S3Result<Option<[u8; 16]>> {
     })
 }
 
-/// The length of the bytes themselves, without any encoding.
+/// The length of the decoded bytes. None if it is unknown.
 pub(crate) fn length(content_length: Option<i64>) -> Option<u64> {
     content_length.and_then(|length| u64::try_from(length).ok())
 }

@@ -1,17 +1,18 @@
-//! Query strings, read where `s3s` does not read them for us.
+//! Parses query strings that `s3s` does not parse for this crate.
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-/// A value as it stands in a query: decoded only where it is needed, since most are of a signature.
+/// The undecoded value of a query parameter. It is decoded only when it is needed, because most values belong to a
+/// signature.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryValue<'q>(&'q str);
 
 impl<'q> QueryValue<'q> {
-    /// Reads it as a form would: `+` is a space, `%xx` a byte. None if that is no UTF-8.
+    /// Decodes the value as an HTML form does: `+` is a space, `%xx` a byte. None if the result is not UTF-8.
     pub(crate) fn decode(self) -> Option<Cow<'q, str>> {
-        // Nearly all stand for themselves, and every name of every request is asked for.
+        // Nearly all values need no decoding, and this runs for every name of every request.
         if !self.0.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
             return Some(Cow::Borrowed(self.0));
         }
@@ -23,7 +24,7 @@ impl<'q> QueryValue<'q> {
     }
 }
 
-/// The names and values of `query`, in order; those whose name is no UTF-8 are left out.
+/// The names and values of `query`, in order. Parameters whose name is not UTF-8 are left out.
 pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, QueryValue<'_>)> {
     query.split('&').filter(|pair| !pair.is_empty()).filter_map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

@@ -1,8 +1,8 @@
-//! GetObject and HeadObject: the hot path, read from and answered in headers directly.
+//! GetObject and HeadObject, the most frequent requests: their headers are read and answered directly.
 //!
-//! Both go past `s3s`'s typed requests: S3 ignores a `Range` or date that it does not understand where `s3s` refuses,
-//! takes lists of entity tags where `s3s` takes one, and this way an answer costs no intermediate document.
-//! `s3s` has checked the signature before.
+//! Both bypass the typed requests of `s3s`. S3 ignores a `Range` or a date that it does not understand, but `s3s`
+//! refuses the request; S3 accepts lists of entity tags, but `s3s` accepts one tag. Bypassing also saves an
+//! intermediate document per answer. `s3s` has checked the signature before.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,9 +25,10 @@ use crate::telemetry::Operation;
 use crate::transaction_header::transaction_of;
 use crate::{conditions, http_date, metadata, query};
 
-/// A body up to this length counts as sent when it is handed to the connection: it fits the socket's buffer.
+/// A body up to this length, in bytes, counts as sent when it is handed to the connection, because it fits the socket's
+/// buffer.
 const SENT_AT_ONCE_MAX: u64 = 64 * 1024;
-/// Parts of an object are numbered from 1 to this.
+/// The largest part number; the smallest is 1.
 pub(crate) const PART_NUMBER_MAX: u32 = 10_000;
 
 static ACCEPT_RANGES_BYTES: HeaderValue = HeaderValue::from_static("bytes");
@@ -36,19 +37,19 @@ static CHECKSUM_TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type"
 static PARTS_COUNT: HeaderName = HeaderName::from_static("x-amz-mp-parts-count");
 static TAGGING_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 
-/// A read, as its method and address say: parsed once, and passed on in the request's extensions.
+/// A read, as its method and URI state it. Parsed once, and passed on in the request's extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReadExtension {
-    /// GetObject or HeadObject.
+    /// Either GetObject or HeadObject.
     pub(crate) operation: Operation,
-    /// The decoded path; it has a bucket and a key.
+    /// The decoded path. It has a bucket and a key.
     path: String,
-    /// The query has parameters of `ReadQuery`: most queries have a signature only.
+    /// True if the query has parameters of `ReadQuery`. Most queries have a signature only.
     has_parameters: bool,
 }
 
 impl ReadExtension {
-    /// The read that a request is, if it is one.
+    /// Parses a request as a read. None if it is not a read.
     pub(crate) fn of(method: &Method, uri: &Uri) -> Option<Self> {
         let operation = match *method {
             Method::GET => Operation::GetObject,
@@ -74,7 +75,8 @@ impl ReadExtension {
     }
 }
 
-/// The parts of an object that have a door of their own: with one of these in the query it is another operation.
+/// Returns true if `name` is a subresource of an object. A query with a subresource makes the request another
+/// operation.
 fn is_subresource(name: &str) -> bool {
     matches!(
         name,
@@ -92,12 +94,12 @@ fn is_subresource(name: &str) -> bool {
     )
 }
 
-/// The bucket and the key of a path, which has both.
+/// Splits a path into bucket and key. None if one of them is missing.
 fn split(path: &str) -> Option<(&str, &str)> {
     path.strip_prefix('/')?.split_once('/').filter(|(_, key)| !key.is_empty())
 }
 
-/// The part of a read that stands in its query.
+/// The parameters of a read in its query.
 #[derive(Debug, Default)]
 struct ReadQuery {
     part: Option<u32>,
@@ -131,7 +133,7 @@ impl ReadQuery {
     }
 }
 
-/// What S3 says of a part number out of its range.
+/// The error that S3 gives for a part number that is out of range.
 pub(crate) fn part_number_error() -> S3Error {
     invalid_argument("Part number must be an integer between 1 and 10000, inclusive")
 }
@@ -140,7 +142,7 @@ pub(crate) fn part_number_error() -> S3Error {
 pub(crate) struct Reads(pub(crate) Arc<Handlers>);
 
 impl Reads {
-    /// What all operations stand on.
+    /// The handlers that all operations share.
     pub(crate) fn handlers(&self) -> &Handlers {
         &self.0
     }
@@ -199,7 +201,7 @@ impl Reads {
         Ok(answer(&meta, range, with_checksum, Vec::new(), body(got)))
     }
 
-    /// The object, and the range that counts.
+    /// Reads the object. Also returns the range that applies, or None if the answer is the whole object.
     pub(crate) async fn get(
         &self,
         who: &Principal,
@@ -213,7 +215,7 @@ impl Reads {
         let Some(if_range) = if_range.filter(|_| range.is_some()) else {
             return Ok((memory.get(who, bucket, key, wanted).await.map_err(s3_error)?, range));
         };
-        // The range counts only for the object that the client has a part of; which one is there, the answer says.
+        // The range applies only if the client has a part of this very object, which is known once the answer is there.
         let whole = GetRequest { conditions: wanted.conditions.clone(), range: None };
         match memory.get(who, bucket, key, wanted).await {
             Ok(got) if conditions::is_in_if_range(if_range, &got.meta.etag, got.meta.modified) => Ok((got, range)),
@@ -224,7 +226,7 @@ impl Reads {
         }
     }
 
-    /// What is known of the object, and the range that counts.
+    /// Reads what is known of the object. Also returns the range that applies, or None if it is the whole object.
     pub(crate) async fn head(
         &self,
         who: &Principal,
@@ -233,7 +235,7 @@ impl Reads {
         mut wanted: GetRequest,
         if_range: Option<&str>,
     ) -> S3Result<(Arc<ObjectMeta>, Option<RangeSpec>)> {
-        // A range is defined for GET; S3 answers HEAD with it too, but never with the condition.
+        // HTTP defines ranges for GET only. S3 applies a range to HEAD too, but never together with `If-Range`.
         if if_range.is_some() {
             wanted.range = None;
         }
@@ -260,7 +262,7 @@ pub(crate) fn answer(
     if !meta.tags.is_empty() {
         headers.insert(TAGGING_COUNT.clone(), meta.tags.len().into());
     }
-    // A checksum is of the whole object, so that it says nothing of a part.
+    // A checksum covers the whole object, so it does not apply to a part of it.
     if with_checksum && range.is_none() {
         for checksum in &meta.checksums {
             if let Ok(value) = HeaderValue::try_from(&checksum.value) {
@@ -293,10 +295,11 @@ pub(crate) fn answer(
     S3Response { output: body, status: Some(status), headers, extensions: Extensions::default() }
 }
 
-/// The bytes read, as the connection takes them.
+/// Turns the body of a read into the body of an answer.
 ///
-/// The read's event is emitted when `got.body` is dropped: for a short body when it is handed over, so that it is
-/// known before the client has the bytes; for a long one when its last byte is written, since sending takes time.
+/// The read's event is emitted when `got.body` is dropped. A short body is dropped when it is handed to the connection,
+/// so the event is there before the client has the bytes. A long body is dropped when its last byte is written, because
+/// sending takes time.
 fn body(got: GetReply) -> Body {
     let length = got.range.end - got.range.start;
     let mut body = got.body;
@@ -310,12 +313,12 @@ fn body(got: GetReply) -> Body {
     match Pin::new(&mut body).poll_next(&mut context) {
         Poll::Ready(Some(Ok(bytes))) if length <= SENT_AT_ONCE_MAX => Body::from(bytes),
         Poll::Ready(Some(Ok(bytes))) => Body::from(Bytes::from_owner(OutgoingBytes { bytes, _read: body })),
-        // A segment is there at once and whole; were it not, the rest of the stream would say so.
+        // A segment's bytes are ready at once and complete. If they were not, this stream would still report the error.
         _ => Body::http_body_unsync(StreamedBody { body, left: length }),
     }
 }
 
-/// Bytes on their way out, and the read that ends with them.
+/// Bytes that are being sent, and the read that ends when they are dropped.
 struct OutgoingBytes {
     bytes: Bytes,
     _read: nigh_data::Body,
@@ -327,7 +330,7 @@ impl AsRef<[u8]> for OutgoingBytes {
     }
 }
 
-/// A body that comes in pieces; its length is known.
+/// A body that arrives in pieces. Its length is known.
 struct StreamedBody {
     body: nigh_data::Body,
     left: u64,

@@ -1,16 +1,16 @@
-//! By what a client names a request that it repeats.
+//! Identifies requests that a client repeats.
 //!
-//! AWS SDKs send `amz-sdk-invocation-id`, a UUID that all attempts of one call share; what a lost answer makes them
-//! repeat is carried out once.
+//! AWS SDKs send `amz-sdk-invocation-id`, a UUID that all attempts of one call share. A request that is repeated
+//! because its answer was lost is carried out only once.
 
 use http::HeaderMap;
 use nigh_engine::RequestId;
 
 const INVOCATION_ID: &str = "amz-sdk-invocation-id";
-/// Hexadecimal digits of a UUID.
+/// Number of hexadecimal digits of a UUID.
 const DIGITS: usize = 32;
 
-/// The request's name, if it has one.
+/// The id that all attempts of this request share. None if the client sent no valid id.
 pub(crate) fn request(headers: &HeaderMap) -> Option<RequestId> {
     let text = headers.get(INVOCATION_ID)?.to_str().ok()?;
     let digits: String = text.chars().filter(|c| *c != '-').collect();

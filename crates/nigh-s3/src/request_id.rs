@@ -1,4 +1,4 @@
-//! Names one request: in each answer's `x-amz-request-id`, and in error documents.
+//! The id of one request, for the answer's `x-amz-request-id` and for error documents.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
@@ -8,17 +8,18 @@ use http::HeaderValue;
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
-/// Where this process began to count: names of two processes do not meet, nor tell how many requests there were.
+/// The counter behind the ids. It starts at a random number, so that two processes give different ids and an id does
+/// not tell how many requests there were.
 static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one("request id")));
 
-/// Sixteen upper-case hexadecimal digits, as AWS has them.
+/// Sixteen upper-case hexadecimal digits, as in AWS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RequestId([u8; 16]);
 
 impl RequestId {
-    /// The next one.
+    /// Returns a new id.
     pub(crate) fn next() -> Self {
-        // splitmix64: a bijection, so that no name comes twice.
+        // This is splitmix64. It is a bijection, so no id is returned twice.
         let mut z = NEXT.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -26,12 +27,12 @@ impl RequestId {
         Self(std::array::from_fn(|digit| HEX[(z >> (60 - 4 * digit)) as usize & 15]))
     }
 
-    /// As a header's value.
+    /// The id as a header's value.
     pub(crate) fn header(&self) -> HeaderValue {
         HeaderValue::from_bytes(&self.0).unwrap_or(HeaderValue::from_static("0000000000000000"))
     }
 
-    /// As text.
+    /// The id as text.
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }

@@ -1,8 +1,10 @@
-//! Requests that are refused before anything else looks at them. Pure.
+//! Refuses requests before anything else handles them. Pure.
 //!
-//! Two kinds: what the signature must cover and does not (`s3s` leaves that check out, and without it whoever holds a
-//! presigned URL for a put could turn it into a copy by adding a header), and what would change the meaning of a
-//! request if it were ignored: encryption, locks, grants, storage classes, versions. Those answer `NotImplemented`.
+//! Two kinds of requests are refused. First, requests with headers that the signature must cover and does not: `s3s`
+//! does not check this, and without the check the holder of a presigned URL for a put could turn the put into a copy by
+//! adding a header. Second, requests with options that are not supported and that would change the request's meaning if
+//! they were ignored: encryption, locks, grants, storage classes, versions. The second kind is answered with
+//! `NotImplemented`.
 
 use http::{HeaderMap, Method, Uri, header};
 use s3s::{S3Error, S3ErrorCode, S3Result};
@@ -11,20 +13,20 @@ use crate::error::{invalid_request, not_implemented};
 use crate::query;
 use crate::transaction_header::TRANSACTION;
 
-/// All header names and values of a request together, in bytes.
+/// The most bytes that all header names and values of a request may have together.
 pub(crate) const HEADERS_MAX: usize = 16 * 1024;
-/// A presigned URL lives a week at most (API reference, "Authenticating requests: using query parameters").
+/// The longest life of a presigned URL, in seconds (API reference, "Authenticating requests: using query parameters").
 const PRESIGNED_SECONDS_MAX: u64 = 7 * 24 * 3600;
 
-/// Where a request says which of its headers it has signed.
+/// The headers that a request says it has signed.
 enum SignedHeaderNames<'r> {
-    /// Separated by `;`.
+    /// Header names separated by `;`.
     Names(std::borrow::Cow<'r, str>),
-    /// It brings no credentials; `s3s` denies it later.
+    /// The request has no credentials; `s3s` denies it later.
     Nothing,
 }
 
-/// Lets the request pass, or says why not.
+/// Returns an error if the request is refused.
 pub(crate) fn screen(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Result<()> {
     let query = ScreenedQuery::read(uri.query().unwrap_or_default());
     let signed = signed_headers(&query, headers)?;
@@ -65,10 +67,12 @@ pub(crate) fn screen(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Resul
     query.refused.map_or(Ok(()), Err)
 }
 
-/// Asks in the order in which `s3s` looks for credentials, and reads names as it does: decoded. Credentials of which
-/// this finds no signed headers are refused, so that none can be good for `s3s` and unseen here.
+/// Finds the list of signed headers. Looks for credentials in the same order as `s3s`, and decodes names as `s3s` does.
+/// Credentials without signed headers are refused, so that `s3s` never accepts credentials that this function does not
+/// see.
 fn signed_headers<'r>(query: &ScreenedQuery<'r>, headers: &'r HeaderMap) -> S3Result<SignedHeaderNames<'r>> {
-    // Version 2 does not cover all of the query: a client with a presigned URL could change its operation.
+    // A signature of version 2 does not cover the whole query: a client with a presigned URL could change its
+    // operation.
     if query.is_version_2 {
         return Err(version_2());
     }
@@ -100,7 +104,7 @@ fn is_signed(names: &str, name: &str) -> bool {
     names.split(';').any(|signed| signed.eq_ignore_ascii_case(name))
 }
 
-/// Headers that say something of the payload or the client only.
+/// Returns true for a header that describes only the payload or the client.
 fn may_be_unsigned(amazon: &str) -> bool {
     matches!(amazon, "content-sha256" | "user-agent" | "request-payer")
 }
@@ -111,7 +115,7 @@ fn is_form(headers: &HeaderMap) -> bool {
         .is_some_and(|kind| kind.as_bytes().trim_ascii().to_ascii_lowercase().starts_with(b"multipart/form-data"))
 }
 
-/// Lets a header pass, or says why not. `name` without its `x-amz-`.
+/// Returns an error if a header is refused. `name` is the header's name without `x-amz-`.
 pub(crate) fn screen_header(name: &str, value: &str) -> S3Result<()> {
     let refused = match name {
         "acl" => !matches!(value, "private" | "bucket-owner-full-control"),
@@ -140,16 +144,16 @@ pub(crate) fn screen_header(name: &str, value: &str) -> S3Result<()> {
     if refused { Err(not_implemented(&format!("x-amz-{name}: {value}"))) } else { Ok(()) }
 }
 
-/// What of a query the screen asks for, found in one pass.
+/// The parameters of a query that the screen needs, found in one pass.
 #[derive(Default)]
 struct ScreenedQuery<'q> {
-    /// It brings a signature of version 2.
+    /// True if the query has a signature of version 2.
     is_version_2: bool,
-    /// It brings a signature of version 4.
+    /// True if the query has a signature of version 4.
     is_presigned: bool,
-    /// The first list of signed headers.
+    /// The first list of signed headers. None if the query has none.
     signed_headers: Option<query::QueryValue<'q>>,
-    /// Why its first parameter that may not stand so is refused.
+    /// The refusal of the first parameter that is refused. None if no parameter is refused.
     refused: Option<S3Error>,
 }
 
@@ -161,7 +165,7 @@ impl<'q> ScreenedQuery<'q> {
                 "Signature" => read.is_version_2 = true,
                 "X-Amz-Signature" => read.is_presigned = true,
                 "X-Amz-SignedHeaders" => read.signed_headers = read.signed_headers.or(Some(value)),
-                // Objects have no versions; S3 names the only one `null`.
+                // Objects have no versions; S3 calls the only one `null`.
                 "versionId" if value.decode().as_deref() != Some("null") => {
                     read.refuse(|| not_implemented("versionId"))
                 }
@@ -185,7 +189,7 @@ fn expires_too_late() -> S3Error {
     )
 }
 
-/// A text that is no number is left to `s3s`.
+/// Returns true if a presigned URL's life is too long. A text that is not a number is left to `s3s`.
 fn is_too_long(expires: query::QueryValue<'_>) -> bool {
     let seconds = expires.decode().and_then(|text| text.parse::<u64>().ok());
     seconds.is_some_and(|seconds| seconds > PRESIGNED_SECONDS_MAX)

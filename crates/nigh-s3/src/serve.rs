@@ -1,4 +1,5 @@
-//! Listening: connections over TCP and Unix sockets, each served by hyper on a lane, all bounded, drained at the end.
+//! Listens for connections over TCP and Unix sockets. hyper serves each connection on a lane; the number of connections
+//! is bounded, and connections are drained when the door stops.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -28,33 +29,35 @@ use crate::S3Door;
 use crate::send_guard::SendGuard;
 use crate::watch::{AnsweringGuard, Order, Patience, Pulse, Watch};
 
-/// A connection reads up to this at a time; a request's head must fit too (`screen` allows less).
+/// The most bytes that a connection buffers while it reads. A request's head must fit too; `screen` allows less.
 const READ_BUFFER_MAX: usize = 256 * 1024;
-/// Headers of one request.
+/// The most headers of one request.
 const HEADERS_MAX: usize = 100;
-/// The default for how long a client may send nothing of what it has begun, or take nothing of what it has asked for.
+/// The default time that a client may be silent in the middle of an upload or of an answer.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Bytes that may wait in the kernel for a client on this machine (the kernel doubles the number, for its own
-/// accounts). By default the buffer grows to 4 MiB, and each byte has left the processor's cache when the client reads
-/// it; a connection within one machine needs no such buffer.
+/// The most bytes that may wait in the kernel for a client on this machine; the kernel doubles this number for its own
+/// data. By default, the buffer grows to 4 MiB, and a byte has left the processor's cache when the client reads it. A
+/// connection within one machine needs no such buffer.
 const LOCAL_SEND_BUFFER: usize = 256 * 1024;
 
-/// What the door allows.
+/// The limits of the door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoorLimits {
-    /// Connections at a time; further ones wait in the listener's backlog.
+    /// The most connections at a time; further ones wait in the listener's backlog.
     pub connections: usize,
-    /// The same, for the door of one sandbox.
+    /// The most connections at a time of the door of one sandbox.
     pub sandbox_connections: usize,
-    /// A connection is closed if no whole request head comes for so long; idle ones too.
+    /// A connection that sends no whole request head within this time is closed, also if it is idle.
     pub head_timeout: Duration,
-    /// An upload fails with `RequestTimeout` if none of its bytes comes for so long.
+    /// An upload of which no byte arrives within this time fails with `RequestTimeout`.
     pub body_silence: Duration,
-    /// A connection is closed if its client takes no byte of an answer for so long: the answer holds memory.
+    /// A connection whose client takes no byte of an answer within this time is closed, because the answer occupies
+    /// memory.
     pub send_silence: Duration,
-    /// At the end, requests under way have so long to finish.
+    /// How long requests in progress may take to finish after the door has stopped.
     pub drain: Duration,
-    /// The largest XML document taken, in bytes: DeleteObjects with 1000 long keys needs about 3 MiB at worst.
+    /// The largest XML document that is accepted, in bytes. DeleteObjects with 1000 long keys needs about 3 MiB at
+    /// worst.
     pub document_bytes: usize,
 }
 
@@ -72,17 +75,17 @@ impl Default for DoorLimits {
     }
 }
 
-/// Where connections come from.
+/// A socket that listens for connections.
 trait Listener: Send + Sync + 'static {
-    /// A connection that no runtime knows yet.
+    /// A connection that is not registered in any runtime yet.
     type RawStream: Send + 'static;
-    /// The same, known to a runtime.
+    /// A connection that is registered in a runtime.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// The next one.
+    /// Accepts the next connection.
     fn next(&self) -> impl Future<Output = io::Result<Self::RawStream>> + Send;
 
-    /// Gives it to the runtime that this is called in.
+    /// Registers `accepted` in the runtime in which this function is called.
     fn adopt(accepted: Self::RawStream) -> io::Result<Self::Stream>;
 }
 
@@ -92,7 +95,7 @@ impl Listener for TcpListener {
 
     async fn next(&self) -> io::Result<Self::RawStream> {
         let (stream, client) = self.accept().await?;
-        // Without it a small answer waits for the acknowledgement of the one before it: 40 ms.
+        // Without this, a small answer waits 40 ms for the acknowledgement of the answer before it.
         stream.set_nodelay(true)?;
         if client.ip().to_canonical().is_loopback() {
             set_socket_send_buffer_size(&stream, LOCAL_SEND_BUFFER)?;
@@ -119,14 +122,16 @@ impl Listener for UnixListener {
 }
 
 impl S3Door {
-    /// Serves connections of `listener` until `stop`, then lets requests under way finish, for `limits.drain` at most.
+    /// Serves connections of `listener` until `stop`, then lets requests in progress finish, for `limits.drain` at
+    /// most.
     ///
-    /// Boxed, as all that serves: the compiler would else make the door once more in each crate that awaits this.
+    /// The future is boxed, as in all serve functions; otherwise every crate that awaits this would compile the door
+    /// again.
     pub fn serve_tcp(self, listener: TcpListener, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.serve(listener, stop))
     }
 
-    /// The same, over a Unix socket.
+    /// Serves connections over a Unix socket, as `serve_tcp` does over TCP.
     pub fn serve_unix(self, listener: UnixListener, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.serve(listener, stop))
     }
@@ -139,7 +144,7 @@ impl S3Door {
             () = self.accept(&listener, &tracker, &watch) => {}
             never = watch.keep() => match never {},
         }
-        // From here on connections are refused, and not left in a backlog that nobody reads.
+        // From here on, connections are refused, and not left in a backlog that nobody reads.
         drop(listener);
         tracker.close();
         watch.tell(Order::Drain);
@@ -159,7 +164,7 @@ impl S3Door {
         }
     }
 
-    /// Accepts connections; ends only if the door's places are closed.
+    /// Accepts connections. Ends only if `connections` is closed.
     async fn accept<L: Listener>(&self, listener: &L, tracker: &TaskTracker, watch: &Watch) {
         let start = |accepted, permit| {
             let connection = self.clone().connection::<L>(accepted, permit, watch.add());
@@ -183,14 +188,14 @@ impl S3Door {
             async move {
                 let mut answer = pin!(door.answer(request, place));
                 let response = poll_fn(|context| {
-                    // What the request starts does not belong to the lane.
+                    // What the request starts must run in the node's runtime and not on the lane.
                     let _home = home.enter();
                     answer.as_mut().poll(context)
                 });
                 Ok::<_, Infallible>(until_sent(response.await, answering, home))
             }
         });
-        // The watch finds silent clients: hyper gets no timer, and so sets none.
+        // hyper gets no timer and so sets no timeouts: the watch finds silent clients.
         let mut http = http1::Builder::new();
         http.max_headers(HEADERS_MAX).max_buf_size(READ_BUFFER_MAX);
         let stream = SendGuard::new(stream, Arc::clone(&pulse));
@@ -209,13 +214,13 @@ impl S3Door {
             connection.as_mut().poll(context)
         });
         if let Err(error) = ended.await {
-            // Clients go away, and send garbage: no fault of the node.
+            // Clients disconnect and send garbage: not a fault of the node.
             tracing::debug!(%error, "a connection to the S3 door broke");
         }
     }
 }
 
-/// `response`; if its body is not ready yet, the request counts as being answered until the body is sent.
+/// Returns `response`. If its body is not ready yet, the client counts as waiting until the body is sent.
 fn until_sent(response: Response<Body>, answering: AnsweringGuard, home: &Handle) -> Response<Body> {
     if response.body().bytes().is_some() {
         return response;
@@ -223,7 +228,7 @@ fn until_sent(response: Response<Body>, answering: AnsweringGuard, home: &Handle
     response.map(|body| Body::http_body_unsync(BodyFromHome { body, home: home.clone(), _answering: answering }))
 }
 
-/// A body that is made while it is sent, in the node's runtime.
+/// A body that is produced in the node's runtime while it is sent.
 struct BodyFromHome {
     body: Body,
     home: Handle,

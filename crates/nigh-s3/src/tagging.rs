@@ -11,7 +11,7 @@ use crate::error::{invalid_argument, s3_error};
 use crate::handlers::{Handlers, bucket_name, object_key};
 use crate::query;
 
-/// Tags with their keys unique; the object memory checks the rest.
+/// Collects tags, and refuses two tags with the same key. The object memory checks the rest.
 fn unique(tags: impl Iterator<Item = (String, String)>) -> S3Result<Tags> {
     let mut unique = Tags::new();
     for (key, value) in tags {

@@ -1,7 +1,7 @@
-//! What the door counts: requests by operation and status class, bytes, and the time to an answer's head.
+//! Counts requests by operation and status class, bytes, and the time until the head of an answer.
 //!
-//! Handles are made once, so that a request costs a few atomic additions. They belong to the recorder that is
-//! installed when the door is made.
+//! The meters are created once, so that a request costs a few atomic additions. They belong to the recorder that is
+//! installed when the door is created.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ macro_rules! operations {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Operation {
             $($name,)+
-            /// Refused before, or answered with `NotImplemented`.
+            /// A request that was refused before it was routed, or that is answered with `NotImplemented`.
             Unknown,
         }
 
         impl Operation {
             const ALL: &[Self] = &[$(Self::$name,)+ Self::Unknown];
 
-            /// As the API reference names it.
+            /// The operation's name in the API reference.
             pub(crate) const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($name),)+
@@ -28,7 +28,7 @@ macro_rules! operations {
                 }
             }
 
-            /// The operation of that name.
+            /// The operation that the API reference calls `name`.
             pub(crate) fn of(name: &str) -> Self {
                 match name {
                     $(stringify!($name) => Self::$name,)+
@@ -73,7 +73,7 @@ operations! {
 }
 
 impl Operation {
-    /// True if its body is a document, which is read whole, and not an object's bytes.
+    /// True if the request's body is a document, which is read whole, and not an object's bytes.
     pub(crate) const fn has_document(self) -> bool {
         matches!(
             self,
@@ -101,7 +101,7 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Meters of the recorder that is installed now.
+    /// Creates meters that belong to the recorder that is installed now.
     pub(crate) fn new() -> Self {
         describe_counter!("nigh_s3_requests_total", "S3 requests answered");
         describe_counter!("nigh_s3_received_bytes_total", Unit::Bytes, "Bytes of S3 request bodies received");
@@ -128,7 +128,7 @@ impl Telemetry {
         &self.bytes_in
     }
 
-    /// Counts one answer: its status, its body's length if that is known, and the time it took.
+    /// Counts one answer with `bytes` bytes of body; `took` is the time until its head was ready.
     pub(crate) fn answered(&self, operation: Operation, status: http::StatusCode, bytes: u64, took: Duration) {
         let Some(meters) = self.operations.get(operation as usize) else { return };
         let class = usize::from(status.as_u16() / 100).clamp(2, 5) - 2;

@@ -1,5 +1,5 @@
-//! Transactions over several objects, an extension of Nigh's: they begin and end by requests of their own on `/`, and a
-//! header puts an operation on one object into a transaction. docs/design/transactions.md.
+//! Transactions over several objects, an extension of S3. They begin and end with requests on `/`, and a header puts an
+//! operation on one object into a transaction. docs/design/transactions.md.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::transaction_header::TRANSACTION;
 static COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 static XML: HeaderValue = HeaderValue::from_static("application/xml");
 
-/// What a request asks of a transaction as a whole: parsed once, and passed on in the request's extensions.
+/// A request to begin, commit or abort a transaction. Parsed once, and passed on in the request's extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionRequest {
-    /// Begin one.
+    /// Begins a transaction.
     Begin,
-    /// Commit the one of this name.
+    /// Commits the transaction with this name.
     Commit(String),
-    /// Abort the one of this name.
+    /// Aborts the transaction with this name.
     Abort(String),
 }
 
 impl TransactionRequest {
-    /// What a request asks, if it is about a transaction as a whole.
+    /// Parses a request. None if it does not begin, commit or abort a transaction.
     pub(crate) fn of(method: &Method, uri: &Uri) -> Option<Self> {
         if uri.path() != "/" {
             return None;
@@ -52,14 +52,14 @@ impl TransactionRequest {
     }
 }
 
-/// Refuses a request that names a transaction and cannot be in one: if Nigh ignored the header, the client would rely
-/// on a transaction that there is not. `is_read` says that the request is GetObject or HeadObject.
+/// Refuses a request that names a transaction but cannot be in one: if Nigh ignored the header, the client would rely
+/// on a transaction that does not apply. `is_read` is true for GetObject and HeadObject.
 pub(crate) fn check(method: &Method, uri: &Uri, headers: &HeaderMap, is_read: bool) -> S3Result<()> {
     if !headers.contains_key(&TRANSACTION) {
         return Ok(());
     }
     let has_key = uri.path().trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty());
-    // Parameters that name no part of an object: a signature, and the operation's name by an SDK.
+    // Parameters that name no part of an object: those of a signature, and the operation's name that some SDKs send.
     let is_plain = |name: &str| name == "x-id" || name.to_ascii_lowercase().starts_with("x-amz-");
     let names_object = || uri.query().into_iter().flat_map(query::pairs).all(|(name, _)| is_plain(&name));
     let writes = matches!(*method, Method::PUT | Method::DELETE) && has_key && names_object();
@@ -69,7 +69,7 @@ pub(crate) fn check(method: &Method, uri: &Uri, headers: &HeaderMap, is_read: bo
     Err(invalid_request("only GetObject, HeadObject, PutObject and DeleteObject can be in a transaction"))
 }
 
-/// Answers what a request asks of a transaction as a whole.
+/// Begins, commits or aborts a transaction.
 pub(crate) async fn answer(
     handlers: &Handlers,
     asked: TransactionRequest,

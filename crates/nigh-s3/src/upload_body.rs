@@ -1,7 +1,7 @@
-//! A request's body on its way from the connection to `s3s`: guarded against silence and against the end of the
-//! invocation that sends it, re-framed, counted.
+//! The body of a request on its way from the connection to `s3s`. It fails if the client is silent for too long or if
+//! the invocation that sends it ends; it is re-framed and counted.
 //!
-//! The request's notes say how the body ended, since `s3s` hands on the error's text only.
+//! The request's notes record how the body ended, because `s3s` passes on only the text of an error.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use crate::chunk_frames::{ChunkFrames, FrameError};
 use crate::notes::{Fate, RequestNotes};
 
-/// Why a body ends early. The notes say it too.
+/// Why a body ended early. The request's notes record it too.
 #[derive(Debug, Error)]
 pub(crate) enum UploadBodyError {
     #[error("nothing came for {0:?}")]
@@ -35,22 +35,22 @@ pub(crate) enum UploadBodyError {
     InvocationEnded,
 }
 
-/// The body.
+/// The body of one request.
 pub(crate) struct UploadBody {
     inner: Incoming,
     notes: Arc<RequestNotes>,
     bytes_in: Counter,
     silence_max: Duration,
     silence: Option<Pin<Box<Sleep>>>,
-    /// Ends with the invocation; made when the body is first waited for.
+    /// Completes when the invocation ends. None until the body is first waited for.
     invocation: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     frames: Option<ChunkFrames>,
-    /// So many bytes may still come; for a document only.
+    /// How many bytes of a document may still arrive. None if the body is not a document.
     left: Option<usize>,
 }
 
 impl UploadBody {
-    /// A body that fails if nothing comes for `silence_max`.
+    /// A body that fails if no byte arrives for `silence_max`.
     pub(crate) const fn new(
         inner: Incoming,
         notes: Arc<RequestNotes>,
@@ -60,13 +60,13 @@ impl UploadBody {
         Self { inner, notes, bytes_in, silence_max, silence: None, invocation: None, frames: None, left: None }
     }
 
-    /// The same, for a body that is aws-chunked.
+    /// Makes this an aws-chunked body; `signed` is true if each chunk has a signature.
     pub(crate) fn chunked(mut self, signed: bool) -> Self {
         self.frames = Some(ChunkFrames::new(signed));
         self
     }
 
-    /// The same, for a document of at most so many bytes, of which the notes get `digest`.
+    /// Makes this a document of at most `bytes_max` bytes, over which `digest` is computed in the notes.
     pub(crate) fn document(mut self, bytes_max: usize, digest: Digest) -> Self {
         self.notes.set_digest(digest);
         self.left = Some(bytes_max);
@@ -78,14 +78,14 @@ impl UploadBody {
         Poll::Ready(Some(Err(error)))
     }
 
-    /// Waits for bytes, but not for ever.
+    /// Ready when no byte has arrived for `silence_max`.
     fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let deadline = Instant::now() + self.silence_max;
         let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         silence.as_mut().poll(context)
     }
 
-    /// Waits for the end of the invocation that sends the body, if one does.
+    /// Ready when the invocation that sends the body ends. Never ready if no invocation sends it.
     fn poll_invocation(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(call) = self.notes.call() else { return Poll::Pending };
         if self.invocation.is_none() {
@@ -95,7 +95,7 @@ impl UploadBody {
     }
 
     fn poll_inner(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadBodyError>>> {
-        // Polled first: bytes may come as fast as they are taken.
+        // This is polled first, because the client may send bytes as fast as they are read.
         if self.poll_invocation(context).is_ready() {
             return self.fail(Fate::InvocationEnded, UploadBodyError::InvocationEnded);
         }

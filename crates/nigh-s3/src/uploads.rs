@@ -25,8 +25,9 @@ fn part_number(number: i32) -> S3Result<u32> {
     u32::try_from(number).ok().filter(|number| (1..=PART_NUMBER_MAX).contains(number)).ok_or_else(part_number_error)
 }
 
-/// What the checksum of an upload covers: what its beginning asks for, or what S3 takes for `algorithm` (S3 User
-/// Guide, "Checking object integrity"). The memory refuses what does not go together.
+/// What the checksum of an upload covers: what the request asks for, or S3's default for `algorithm` (S3 User Guide,
+/// "Checking object integrity"). None without an algorithm. The object memory refuses combinations that S3 does not
+/// have.
 fn covers(algorithm: Option<ChecksumAlgorithm>, asked: Option<&str>) -> S3Result<Option<Covers>> {
     match (algorithm, asked) {
         (None, None) => Ok(None),
@@ -141,7 +142,7 @@ pub(crate) async fn list_parts(
     let upload = UploadId(input.upload_id);
     let (parts, more) =
         handlers.memory().list_parts(&who, &bucket, &key, &upload, after, limit).await.map_err(s3_error)?;
-    // What the upload was begun with stands in the list of uploads only.
+    // Only the list of uploads has the checksum settings with which the upload was begun.
     let uploads = handlers.memory().list_uploads(&who, &bucket, key.as_str()).await.map_err(s3_error)?;
     let begun = uploads.into_iter().find(|begun| begun.upload == upload);
     let checksum = begun.as_ref().and_then(|begun| begun.checksum);
@@ -184,7 +185,8 @@ enum Entry {
     Prefix(String),
 }
 
-/// The entries behind the markers, with common prefixes rolled up, at most `limit`; and whether there are more. Pure.
+/// Returns the entries after the markers, `limit` at most, with common prefixes rolled up, and true if there are more
+/// entries. Pure.
 fn page(
     uploads: Vec<UploadInfo>,
     prefix: &str,
@@ -193,8 +195,8 @@ fn page(
     upload_marker: Option<&str>,
     limit: usize,
 ) -> (Vec<Entry>, bool) {
-    // The order of the API: by key, then by the time of their beginning, which the memory gives. An upload marker
-    // that is gone, or stands alone, leaves the key marker.
+    // The API orders uploads by key and then by the time at which they began; the object memory gives them in this
+    // order. An upload marker that no longer exists, or that has no key marker, is ignored.
     let mut passed_marker = upload_marker.is_none_or(|marker| {
         !uploads.iter().any(|upload| upload.key.as_str() == key_marker && upload.upload.0 == marker)
     });
@@ -290,7 +292,7 @@ pub(crate) async fn list(
     }))
 }
 
-/// The parts that a completion names, in its order.
+/// The parts that a completion lists, in the given order.
 fn completed_parts(parts: &[WirePart]) -> S3Result<Vec<CompletedPart>> {
     let malformed = || {
         S3Error::with_message(
@@ -317,7 +319,7 @@ pub(crate) async fn complete(
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
     let who = handlers.enter(&request)?;
-    // A checksum in the headers is the object's: the memory compares it with the parts'.
+    // A checksum in the headers is that of the object; the object memory compares it with the checksums of the parts.
     check_document(&request, None)?;
     let input = request.input;
     let (bucket, key) = (bucket_name(&input.bucket)?, object_key(&input.key)?);

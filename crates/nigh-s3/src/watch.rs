@@ -1,12 +1,12 @@
-//! Watching connections for silence, and telling them when to end.
+//! Watches connections for silence, and tells them when to end.
 //!
-//! A client may be silent in two ways that cost the node: it keeps a connection without asking anything (or stops in
-//! the middle of a request's head), or it asks and does not take the answer, which holds the object's bytes in memory.
-//! A slow client is tolerated: each byte taken, each request and each answer begins the time anew; a head must
-//! come whole within its time.
+//! Two kinds of silence cost the node: a client keeps a connection without sending a request (or stops in the middle of
+//! a request's head), or a client asks for an object and does not take the answer, which keeps the object's bytes in
+//! memory. A slow client is tolerated: each byte taken, each request and each answer restarts the time. A request's
+//! head must arrive whole within its time.
 //!
-//! A connection only notes what it does, in a few words of memory (`Pulse`); no clock is read and no timer set for it.
-//! One timer a listener looks at all of them now and then, so that a silence is found a look or two late.
+//! A connection only records what it does, in a few words of memory (`Pulse`); it reads no clock and sets no timer. One
+//! timer per listener checks all connections periodically, so a silence is noticed one or two checks late.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -17,26 +17,27 @@ use std::time::Duration;
 use futures::task::AtomicWaker;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// How often the timer looks at the connections within the shorter of the two limits.
+/// How often the timer checks the connections within the shorter of the two limits.
 const LOOKS_A_LIMIT: u32 = 4;
-/// However short the limits are.
+/// The shortest pause between two checks, however short the limits are.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(5);
-/// So many entries are kept before those of ended connections are looked for; then twice as many as are alive.
+/// The number of entries at which entries of ended connections are removed for the first time. Afterwards they are
+/// removed at twice the number of live connections.
 const ENTRIES_MIN: usize = 64;
 
-/// What a connection is to do.
+/// What a connection must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Order {
-    /// Go on.
+    /// Continue.
     Serve = 0,
-    /// Finish what is under way.
+    /// Finish the requests in progress, then end.
     Drain = 1,
     /// End at once.
     Close = 2,
 }
 
-/// How long a client may be silent.
+/// The longest times that a client may be silent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// Until a whole request head has arrived.
@@ -45,10 +46,10 @@ pub(crate) struct Patience {
     pub(crate) send: Duration,
 }
 
-/// What one connection records of itself, and the order that it gets.
+/// What one connection records of itself, and the order that it was given.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
-    /// Grows with everything that shows life.
+    /// Increases with every sign of life.
     beats: AtomicU32,
     answering: AtomicBool,
     sending: AtomicBool,
@@ -61,18 +62,18 @@ impl Pulse {
         self.beats.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A write has gone on.
+    /// Records that a write made progress.
     pub(crate) fn sent(&self) {
         self.sending.store(false, Ordering::Relaxed);
         self.beat();
     }
 
-    /// A write waits for the client to take something.
+    /// Records that a write waits for the client.
     pub(crate) fn waits_to_send(&self) {
         self.sending.store(true, Ordering::Relaxed);
     }
 
-    /// What the connection is to do; a later order wakes the task of `context`.
+    /// What the connection must do. A new order wakes the task of `context`.
     pub(crate) fn order(&self, context: &Context<'_>) -> Order {
         self.task.register(context.waker());
         match self.order.load(Ordering::Acquire) {
@@ -87,7 +88,7 @@ impl Pulse {
         self.task.wake();
     }
 
-    /// How long the client may be silent in this state; none if the node has to act.
+    /// How long the client may be silent in this state. None if the client waits for the node.
     fn limit(&self, patience: Patience) -> Option<Duration> {
         if self.sending.load(Ordering::Relaxed) {
             Some(patience.send)
@@ -117,17 +118,17 @@ impl Drop for AnsweringGuard {
     }
 }
 
-/// A connection as it was when last looked at.
+/// A connection, and its state at the last check.
 #[derive(Debug)]
 struct Entry {
     pulse: Weak<Pulse>,
-    /// None before the first look, from which on its silence counts.
+    /// The value of `Pulse::beats` at the last check. None before the first check; silence counts from then on.
     beats: Option<u32>,
     silent: Duration,
 }
 
 impl Entry {
-    /// Whether it has been silent for too long, `passed` after the last look.
+    /// Returns true if the connection has been silent for too long. `passed` is the time since the last check.
     fn is_too_silent(&mut self, beats: u32, limit: Option<Duration>, passed: Duration) -> bool {
         let Some(limit) = limit.filter(|_| self.beats == Some(beats)) else {
             (self.beats, self.silent) = (Some(beats), Duration::ZERO);
@@ -146,7 +147,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// A watch over no connection yet.
+    /// A watch that has no connections yet.
     pub(crate) const fn new(patience: Patience) -> Self {
         Self { patience, entries: Mutex::new(Vec::new()) }
     }
@@ -155,12 +156,12 @@ impl Watch {
         f(&mut self.entries.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A further connection, which is watched as long as it holds this.
+    /// Adds a connection, which is watched for as long as it holds the returned pulse.
     pub(crate) fn add(&self) -> Arc<Pulse> {
         let pulse = Arc::new(Pulse::default());
         self.with_entries(|entries| {
-            // Connections may end much faster than they are looked at. The vector grows by doubling, so that this
-            // is done once in as many connections as are alive.
+            // Connections may end much faster than they are checked. The vector grows by doubling, so entries are
+            // removed only once per as many connections as are alive.
             if entries.len() >= ENTRIES_MIN && entries.len() == entries.capacity() {
                 entries.retain(|entry| entry.pulse.strong_count() > 0);
             }
@@ -169,14 +170,14 @@ impl Watch {
         pulse
     }
 
-    /// Tells all connections.
+    /// Gives all connections an order.
     pub(crate) fn tell(&self, order: Order) {
         self.with_entries(|entries| {
             entries.iter().filter_map(|entry| entry.pulse.upgrade()).for_each(|p| p.tell(order))
         });
     }
 
-    /// Closes connections that are silent for too long, as long as this is polled.
+    /// Closes connections that are silent for too long. Works only while it is polled.
     pub(crate) async fn keep(&self) -> Infallible {
         let every = (self.patience.head.min(self.patience.send) / LOOKS_A_LIMIT).max(LOOK_EVERY_MIN);
         let mut looks = tokio::time::interval(every);
@@ -206,7 +207,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // No timer is left that could look at it.
+        // No timer is left that could check the connections.
         self.tell(Order::Close);
     }
 }

@@ -18,7 +18,7 @@ use crate::sandbox::Sandbox;
 /// A sandbox that gets a segment keeps at least one part in `LEFT_SHARE` of its booking free.
 const LEFT_SHARE: u64 = 8;
 
-/// The use of a booking. Pure.
+/// What the grant, the booking and the held bytes allow. Pure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Books {
     /// The grant and the booking.
@@ -38,7 +38,8 @@ impl Books {
         self.grant.memory.min(self.ceiling())
     }
 
-    /// With `bytes` more held; none if too little stays free beside the `used` bytes of the sandbox's own memory.
+    /// The books with `bytes` more held; none if too little stays free beside the `used` bytes of the sandbox's own
+    /// memory.
     fn with(&self, bytes: ByteSize, used: ByteSize) -> Option<Self> {
         let held = self.held.bytes().checked_add(bytes.bytes())?;
         let left = self.grant.booked.bytes() / LEFT_SHARE;
@@ -46,7 +47,7 @@ impl Books {
         (needed <= self.grant.booked.bytes()).then_some(Self { held: ByteSize(held), ..*self })
     }
 
-    /// With `bytes` less held.
+    /// The books with `bytes` less held.
     const fn without(&self, bytes: ByteSize) -> Self {
         Self { held: ByteSize(self.held.bytes().saturating_sub(bytes.bytes())), ..*self }
     }

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 /// The listeners of the data door in one sandbox's network.
 #[derive(Debug)]
 pub struct DataListeners {
-    /// For HTTP.
+    /// The listener of the S3 door.
     pub http: TcpListener,
-    /// For the fast path: a non-blocking listening Unix socket; none if the sandbox shares the host's network.
+    /// The listener of the fast path: a non-blocking Unix socket. None if the sandbox shares the host's network.
     pub fast: Option<OwnedFd>,
 }
 

@@ -17,14 +17,14 @@ pub const TAIL_BYTES: usize = 4096;
 /// The log of one invocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedLog {
-    /// The end of it.
+    /// The last bytes of the log.
     pub bytes: Vec<u8>,
-    /// Bytes before the kept end.
+    /// Number of bytes before `bytes` that were dropped.
     pub omitted: u64,
 }
 
 impl CapturedLog {
-    /// As text. Invalid UTF-8 is replaced.
+    /// The log as text. Invalid UTF-8 is replaced.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
@@ -36,11 +36,11 @@ impl CapturedLog {
 pub struct ReportLine {
     /// From the handler's start to its response.
     pub duration: Duration,
-    /// The booking.
+    /// The function's booking.
     pub booked: ByteSize,
-    /// The most memory used, if it was measured.
+    /// The most memory used; none if it was not measured.
     pub peak: Option<ByteSize>,
-    /// The time to make the sandbox in a cold start.
+    /// The time to make the sandbox; none if the start was not cold.
     pub init: Option<Duration>,
 }
 
@@ -86,12 +86,12 @@ impl LogCapture {
         self.write(format!("START RequestId: {id} Version: $LATEST").as_bytes());
     }
 
-    /// The platform adds a line between START and END.
+    /// Adds a line of the platform between START and END.
     pub fn say(&self, line: &str) {
         self.write(line.as_bytes());
     }
 
-    /// The invocation has ended: its log, and an empty one for the next.
+    /// Ends the log of the invocation and returns it; an empty log begins.
     pub fn finish(&self, id: InvocationId, report: &ReportLine) -> CapturedLog {
         let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
         let mut line = format!(

@@ -1,6 +1,6 @@
 //! The Lambda Runtime API server of one sandbox (Lambda developer guide, "Runtime API", version 2018-06-01).
 //!
-//! It serves HTTP and passes inputs and responses on; `runtime_protocol` decides what is allowed when. The client is
+//! The server passes inputs and responses on over HTTP; `runtime_protocol` decides what is allowed when. The client is
 //! the function's own process and is not trusted: connections and bodies are bounded, and an invalid request is refused
 //! without any effect on the invocation, other sandboxes or Nigh.
 
@@ -29,7 +29,7 @@ use self::input::Input;
 use crate::runtime_protocol::{Protocol, State};
 use crate::sandbox::SandboxEnd;
 
-/// The largest answer (Lambda's 6 MB and what its own emulator adds for the frame).
+/// The largest response: Lambda's 6 MB and the 100 bytes that its own emulator adds for the frame.
 pub const RESPONSE_BYTES_MAX: usize = 6 * 1024 * 1024 + 100;
 /// The time that connections of an ended sandbox have to deliver what the sandbox sent.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -39,28 +39,28 @@ const SETTLE: Duration = Duration::from_millis(50);
 pub enum Reply {
     /// The handler's answer.
     Response(Bytes),
-    /// The handler failed. The runtime client's error object, unchanged.
+    /// The handler failed, and the runtime client sent an error object.
     Error {
-        /// The object, unchecked.
+        /// The error object, unchanged and unchecked.
         payload: Bytes,
-        /// The error's type, from the header.
+        /// The error's type, from the header; none without the header.
         error_type: Option<String>,
     },
     /// The answer is larger than `RESPONSE_BYTES_MAX`.
     TooLarge,
-    /// The sandbox ended before its response.
+    /// The sandbox ended before it responded.
     Ended {
-        /// How.
+        /// How the sandbox ended.
         end: SandboxEnd,
         /// False if the sandbox had not received the input: nothing of the invocation has run.
         taken: bool,
     },
 }
 
-/// A reply and the time it was complete.
+/// A reply and the time at which it was complete.
 #[derive(Debug)]
 pub struct TimedReply {
-    /// The time of its last byte.
+    /// When its last byte arrived.
     pub at: Monotonic,
     /// The reply.
     pub reply: Reply,
@@ -71,14 +71,14 @@ pub struct TimedReply {
 pub enum InitOutcome {
     /// The sandbox asked for its first input.
     Ready,
-    /// It reported a failure. The runtime client's error object, unchanged.
+    /// The runtime client reported a failure with an error object.
     Failed {
-        /// The object, not checked.
+        /// The error object, unchanged and unchecked.
         payload: Bytes,
-        /// The error's type, from the header.
+        /// The error's type, from the header; none without the header.
         error_type: Option<String>,
     },
-    /// It ended.
+    /// The sandbox ended.
     Ended(SandboxEnd),
 }
 
@@ -93,7 +93,7 @@ struct Seats {
     assigned: Option<Dispatch>,
     init: Option<oneshot::Sender<InitOutcome>>,
     reply: Option<oneshot::Sender<TimedReply>>,
-    /// Ends the reading of the present response. A later response replaces it.
+    /// Cancels the reading of the present response. A later response replaces it.
     reading: CancellationToken,
 }
 
@@ -108,7 +108,7 @@ struct RuntimeApiState {
 }
 
 impl RuntimeApiState {
-    /// `dispatch`, on its way to the request that asked for an input.
+    /// Makes the body for the request that asked for an input.
     fn input(self: &Arc<Self>, dispatch: Dispatch) -> Input {
         let shared = Arc::clone(self);
         Input::new(dispatch, Box::new(move |dispatch| shared.give_back(dispatch)))
@@ -193,7 +193,7 @@ impl RuntimeApi {
         match seats.poll.take() {
             Some(poll) => match poll.send(self.shared.input(dispatch)) {
                 Ok(()) => drop(seats.protocol.next()),
-                // Taken while the seats are locked: its drop must not lock them again.
+                // The input is taken while the seats are locked: its drop would lock them again.
                 Err(mut input) => seats.assigned = input.take(),
             },
             None => seats.assigned = Some(dispatch),
@@ -207,10 +207,10 @@ impl RuntimeApi {
         self.shared.seats.lock().protocol.state() == State::Ended
     }
 
-    /// The sandbox's process has ended. What it sent before still counts.
+    /// The sandbox's process has ended. What it sent before its end still counts.
     #[boxed]
     pub async fn ended(&self, end: SandboxEnd) {
-        // Its sockets are closed, so the connections' tasks end soon.
+        // The sandbox's sockets are closed, so the connections' tasks end soon.
         tokio::task::yield_now().await;
         self.shared.connections.close();
         let _ = tokio::time::timeout(SETTLE, self.shared.connections.wait()).await;

@@ -15,8 +15,8 @@ use thiserror::Error;
 use crate::sandbox::root_tree::{CODE, LAYERS};
 use crate::sandbox::{DATA_PORT, RUNTIME_PORT};
 
-/// The stem of Python, as a program in one argument.
-const STEM: &str = include_str!("../../../runtimes/python/nigh_stem.py");
+/// The pre-warmed runtime of Python, as a program in one argument.
+const PYTHON_PREWARM: &str = include_str!("../../../runtimes/python/nigh_stem.py");
 /// The place of Lambda's own runtimes; empty in Nigh's sandboxes.
 const RUNTIME_DIR: &str = "/var/runtime";
 /// The folder of Nigh's Python package that is first in the path. Its `sitecustomize` loads the hook for boto3 and puts
@@ -54,90 +54,91 @@ pub const RESERVED_NAMES: [&str; 18] = [
 /// A Python that functions may run on, with the vendor's runtime interface client among its packages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PythonRuntime {
-    /// The `x` of 3.x.
+    /// The minor version: the `x` of 3.x.
     pub minor: u8,
     /// The interpreter: a virtual environment's, or one whose packages hold `awslambdaric`.
     pub interpreter: PathBuf,
-    /// Folders that it needs beyond the system's own: the virtual environment, its base installation.
+    /// Folders that the interpreter needs beyond the system's own: the virtual environment, its base installation.
     pub folders: Vec<PathBuf>,
 }
 
 /// A Node.js that actions may run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRuntime {
-    /// Its major version.
+    /// The major version.
     pub major: u8,
-    /// The program.
+    /// The path of the program.
     pub program: PathBuf,
-    /// Folders that it needs beyond the system's own.
+    /// Folders that the program needs beyond the system's own.
     pub folders: Vec<PathBuf>,
 }
 
 /// The values that all functions of a node share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeSettings {
-    /// The region in functions' environment.
+    /// The AWS region that functions see in their environment.
     pub region: String,
-    /// The Pythons that are installed.
+    /// The installed Pythons.
     pub pythons: Vec<PythonRuntime>,
-    /// The program that runs functions which are HTTP servers, alone in its folder.
+    /// The program that connects functions which are HTTP servers; none if it is not installed. It is alone in its
+    /// folder.
     pub http_adapter: Option<PathBuf>,
-    /// The folder of Nigh's Python package, if functions get it (`runtimes/python`).
+    /// The folder of Nigh's Python package (`runtimes/python`); none if functions do not get it.
     pub python_library: Option<PathBuf>,
-    /// The Node.js that are installed.
+    /// The installed versions of Node.js.
     pub nodes: Vec<NodeRuntime>,
-    /// The folder of what calls OpenWhisk's actions, if it could be brought (`runtimes/openwhisk`).
+    /// The folder of the launchers of OpenWhisk actions (`runtimes/openwhisk`); none if they could not be unpacked.
     pub launchers: Option<PathBuf>,
 }
 
 /// The values of one sandbox's environment.
 pub struct SandboxIdentity<'a> {
-    /// The sandbox.
+    /// The id of the sandbox.
     pub id: SandboxId,
-    /// Its key.
+    /// The access key of the sandbox.
     pub key: &'a AccessKeyId,
-    /// Its key's secret.
+    /// The secret of the sandbox's access key.
     pub secret: &'a SecretKey,
-    /// When it is made: a part of its log stream's name.
+    /// When the sandbox is made: a part of its log stream's name.
     pub made: Timestamp,
 }
 
-/// A process to be.
+/// A command to start as a process.
 pub struct RuntimeCommand {
     /// The program and its arguments, as seen inside.
     pub command: Vec<OsString>,
-    /// Its whole environment.
+    /// The whole environment.
     pub environment: BTreeMap<OsString, OsString>,
-    /// Folders of the host that it needs.
+    /// Folders of the host that the process needs.
     pub folders: Vec<PathBuf>,
 }
 
 /// Why a function cannot have a process.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuntimeCommandError {
-    /// The node has no such Python.
+    /// The node lacks the Python that the function wants.
     #[error("python3.{asked} is not installed here (there is: {there}); deploy the function for one that is")]
     NoPython {
-        /// The minor version asked for.
+        /// The minor version that the function wants.
         asked: u8,
-        /// The installed ones.
+        /// The installed versions.
         there: String,
     },
     /// The node has no adapter for HTTP servers.
     #[error("{0} is not installed here: nigh-http-adapter was not found beside nigh")]
     NoHttpAdapter(&'static str),
-    /// The node has no such Node.js.
+    /// The node lacks the Node.js that the action wants: its major version.
     #[error("nodejs:{0} is not installed here; set functions.node to one, or deploy the action for another kind")]
     NoNode(u8),
-    /// The launchers of actions could not be brought.
+    /// The launchers of actions could not be unpacked.
     #[error("OpenWhisk's actions cannot be called here: `nigh status` says why their launchers are missing")]
     NoLaunchers,
 }
 
-/// The process of `function`.
+/// The command of `function`.
 ///
 /// # Errors
-/// If its runtime is not installed.
+/// If the function's runtime is not installed.
 pub fn runtime_command(
     function: &Function,
     settings: &RuntimeSettings,
@@ -189,13 +190,13 @@ pub fn runtime_command(
     Ok(RuntimeCommand { command, environment, folders })
 }
 
-/// The stem of `runtime`: a process that imports `imports` and then waits to become any function's of this runtime.
-/// None if the runtime has no stem or is not installed.
+/// The command of a pre-warmed `runtime`: a process that imports `imports` and then waits to become any function's of
+/// this runtime. None if the runtime cannot be pre-warmed or is not installed.
 #[must_use]
-pub fn stem_command(runtime: &Runtime, settings: &RuntimeSettings, imports: &[String]) -> Option<RuntimeCommand> {
+pub fn prewarm_command(runtime: &Runtime, settings: &RuntimeSettings, imports: &[String]) -> Option<RuntimeCommand> {
     let Runtime::Python { minor } = runtime else { return None };
     let python = settings.pythons.iter().find(|python| python.minor == *minor)?;
-    let command = [python.interpreter.clone().into(), "-c".into(), STEM.into()];
+    let command = [python.interpreter.clone().into(), "-c".into(), PYTHON_PREWARM.into()];
     let command = command.into_iter().chain(imports.iter().map(Into::into)).collect();
     let mut environment = defaults(runtime, false);
     environment.extend(fixed_by_runtime(runtime));
@@ -204,12 +205,12 @@ pub fn stem_command(runtime: &Runtime, settings: &RuntimeSettings, imports: &[St
     Some(RuntimeCommand { command, environment, folders: python_folders(python, settings) })
 }
 
-/// The folders that `python` needs, and the package's.
+/// The folders of `python` and of Nigh's package.
 fn python_folders(python: &PythonRuntime, settings: &RuntimeSettings) -> Vec<PathBuf> {
     python.folders.iter().chain(&settings.python_library).chain(&settings.launchers).cloned().collect()
 }
 
-/// The adapter of functions that do not speak the Runtime API, and its folder; `runtime` wants it.
+/// The adapter for functions that do not speak the Runtime API, and its folder. `runtime` is named in the error.
 fn adapter(settings: &RuntimeSettings, runtime: &'static str) -> Result<(PathBuf, PathBuf), RuntimeCommandError> {
     let adapter = settings.http_adapter.clone().ok_or(RuntimeCommandError::NoHttpAdapter(runtime))?;
     let folder = adapter.parent().map(Path::to_owned).ok_or(RuntimeCommandError::NoHttpAdapter(runtime))?;
@@ -391,7 +392,7 @@ mod tests {
             function.environment.insert("PYTHONPATH".to_owned(), own.to_owned());
             assert_eq!(path_of(&function), expected);
         }
-        let stem = stem_command(&function.runtime, &settings, &[]).unwrap();
+        let stem = prewarm_command(&function.runtime, &settings, &[]).unwrap();
         assert_eq!(stem.environment[&OsString::from("PYTHONPATH")], "/library/site:/var/task");
         assert_eq!(stem.folders, [PathBuf::from("/venv"), PathBuf::from("/library")]);
         function.runtime = Runtime::Provided;
@@ -420,7 +421,7 @@ mod tests {
     #[test]
     fn a_stem_has_what_all_functions_of_its_runtime_have_and_no_secret() {
         let (minor, imports) = (11, ["boto3".to_owned()]);
-        let stem = stem_command(&Runtime::Python { minor }, &settings(), &imports).unwrap();
+        let stem = prewarm_command(&Runtime::Python { minor }, &settings(), &imports).unwrap();
         assert_eq!((stem.command.len(), stem.command.last()), (4, Some(&"boto3".into())));
         let mut function = function("thumbnail");
         function.runtime = Runtime::Python { minor };
@@ -428,8 +429,8 @@ mod tests {
         assert_eq!((&stem.command[0], stem.folders), (&fresh.command[0], fresh.folders));
         assert!(stem.environment.iter().all(|(name, value)| fresh.environment.get(name) == Some(value)));
         assert!(stem.environment.keys().all(|name| !name.to_string_lossy().contains("KEY")));
-        assert!(stem_command(&Runtime::Provided, &settings(), &imports).is_none());
-        assert!(stem_command(&Runtime::Python { minor: 8 }, &settings(), &imports).is_none());
+        assert!(prewarm_command(&Runtime::Provided, &settings(), &imports).is_none());
+        assert!(prewarm_command(&Runtime::Python { minor: 8 }, &settings(), &imports).is_none());
     }
 
     #[test]

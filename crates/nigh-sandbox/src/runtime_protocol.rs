@@ -11,28 +11,28 @@ use thiserror::Error;
 /// The state of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has not asked for an input yet.
+    /// The sandbox has not asked for an input yet.
     Initialising,
-    /// It has no invocation.
+    /// The sandbox has no invocation.
     Idle,
-    /// It gets this invocation when it asks.
+    /// The sandbox gets this invocation when it asks for an input.
     Assigned(InvocationId),
-    /// It has this invocation.
+    /// The sandbox runs this invocation.
     Running(InvocationId),
-    /// Its process has ended, or its initialisation failed.
+    /// The sandbox's process has ended, or its initialisation failed.
     Ended,
 }
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// It names an invocation that the sandbox does not run.
+    /// The request names an invocation that the sandbox does not run.
     #[error("Invalid request ID")]
     InvalidRequestId,
     /// The request is not allowed in the sandbox's state.
     #[error("Transition from {from} to {to} is not allowed.")]
     InvalidStateTransition {
-        /// Where the sandbox is.
+        /// The sandbox's state.
         from: &'static str,
         /// The state that the request would lead to.
         to: &'static str,
@@ -47,7 +47,7 @@ pub enum NextReply {
         /// True if the sandbox is initialised by this request.
         initialised: bool,
     },
-    /// This invocation.
+    /// The request takes this invocation.
     Take(InvocationId),
 }
 
@@ -64,7 +64,7 @@ impl Default for Protocol {
 }
 
 impl Protocol {
-    /// Where the sandbox is.
+    /// The sandbox's state.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
@@ -131,7 +131,7 @@ impl Protocol {
         }
     }
 
-    /// The sandbox has answered the invocation called `id`, well or with an error.
+    /// The sandbox has answered the invocation called `id`, with a response or an error.
     ///
     /// # Errors
     /// The same as for `check_answer`.
@@ -144,7 +144,7 @@ impl Protocol {
     /// The sandbox reports that its initialisation failed. This is final.
     ///
     /// # Errors
-    /// If it is initialised already.
+    /// If the sandbox is initialised already.
     pub const fn init_error(&mut self) -> Result<(), Refusal> {
         match self.state {
             State::Initialising => {
@@ -155,7 +155,7 @@ impl Protocol {
         }
     }
 
-    /// The sandbox has ended. Returns where it was.
+    /// The sandbox has ended. Returns its former state.
     pub const fn end(&mut self) -> State {
         let was = self.state;
         self.state = State::Ended;

@@ -1,9 +1,9 @@
-//! A sandbox: one process tree that runs one function's code, apart from all others.
+//! A sandbox: one process tree that runs one function's code, isolated from all others.
 //!
-//! The trait is mechanism only; which sandbox lives how long is decided in `nigh_schedule::keep_alive`.
-//! Inside, the function finds: its code read-only at `/var/task`, a private `/tmp`, the Runtime API at
-//! `127.0.0.1:9001`, the data door at `127.0.0.1:9000`, the fast path at the abstract socket `@nigh-fast`, and nothing
-//! else of the network, unless it is given a way out.
+//! The trait is mechanism only; `nigh_schedule::keep_alive` decides which sandbox lives how long. Inside, the function
+//! finds its code read-only at `/var/task`, a private `/tmp`, the Runtime API at `127.0.0.1:9001`, the data door at
+//! `127.0.0.1:9000` and the fast path at the abstract socket `@nigh-fast`. It reaches no other network unless it has an
+//! outbound network.
 
 mod as_seen_outside;
 mod blank;
@@ -46,38 +46,38 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 
 pub use self::outbound::OutboundSettings;
-pub use self::stem::Stem;
+pub use self::stem::PrewarmedSandbox;
 
-/// Where the Runtime API listens inside a sandbox.
+/// The port of the Runtime API inside a sandbox.
 pub const RUNTIME_PORT: u16 = 9001;
-/// Where the data door listens inside a sandbox.
+/// The port of the data door inside a sandbox.
 pub const DATA_PORT: u16 = 9000;
 
-/// The fast path's abstract socket inside a sandbox whose network is its own (unix(7)); docs/design/fast-path.md.
+/// The fast path's abstract socket inside a sandbox with its own network (unix(7)); docs/design/fast-path.md.
 pub const FAST_PATH: &str = "nigh-fast";
-/// The variable that names it to the function, with the `@` that abstract names are written with.
+/// The environment variable that tells the function the socket's name, with the `@` of abstract names.
 pub const FAST_PATH_VARIABLE: &str = "NIGH_FAST_PATH";
 
-/// Why a sandbox cannot be made or driven.
+/// Why a sandbox cannot be made or controlled.
 #[derive(Debug, Error)]
 pub enum SandboxError {
-    /// A step of its making failed.
+    /// A step of making the sandbox failed.
     #[error("sandbox {id}: {step}: {reason}")]
     Start {
-        /// The sandbox.
+        /// The id of the sandbox.
         id: SandboxId,
         /// What was tried.
         step: String,
         /// The system's reason, with a hint.
         reason: String,
     },
-    /// It has ended already.
+    /// The sandbox has ended already.
     #[error("sandbox {0} has ended")]
     Ended(SandboxId),
-    /// This machine lacks something.
+    /// This machine lacks what the text names.
     #[error("sandboxes cannot be isolated here: {0}")]
     Unsupported(String),
-    /// The system's reason.
+    /// A system call failed.
     #[error("sandbox: {what}: {source}")]
     Io {
         /// What was tried.
@@ -88,139 +88,140 @@ pub enum SandboxError {
     },
 }
 
-/// Takes what a sandbox prints, line by line as it comes, without the newline. It must not block.
+/// Receives what a sandbox prints, line by line, without the newline. It must not block.
 pub trait LogSink: Send + Sync {
     /// One line, or a piece of one that is longer than the engine's line limit.
     fn line(&self, line: &[u8]);
 }
 
-/// What a sandbox shall be.
+/// What sandbox to make.
 pub struct SandboxSpec {
-    /// Its name.
+    /// The sandbox's id.
     pub id: SandboxId,
     /// The program and its arguments; the program's path is as seen inside.
     pub command: Vec<OsString>,
-    /// Its whole environment.
+    /// The whole environment.
     pub environment: BTreeMap<OsString, OsString>,
     /// The folder that appears read-only at `/var/task`.
     pub code: PathBuf,
-    /// The folder that appears read-only at `/opt`, if there is one.
+    /// The folder that appears read-only at `/opt`; none if the function has no layers.
     pub layers: Option<PathBuf>,
     /// Folders of the host that appear read-only at the same path: the interpreter, its packages.
     pub runtime_folders: Vec<PathBuf>,
-    /// Its memory.
+    /// The booking, and the memory that the first run may use.
     pub grant: Grant,
-    /// The size of its /tmp.
+    /// The size of the sandbox's /tmp.
     pub tmp: ByteSize,
-    /// Processes and threads it may have.
+    /// The most processes and threads.
     pub pids_max: u32,
-    /// What of the network it has beside the two doors.
+    /// The outbound network that the function may use beside the two doors.
     pub network: FunctionNetwork,
-    /// Takes its standard output and error.
+    /// Receives the standard output and error.
     pub log: Arc<dyn LogSink>,
 }
 
-/// What a stem shall be: a sandbox without a function, in which a runtime has its imports behind it.
+/// What pre-warmed sandbox to make: it has no function, and its runtime has done its imports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StemSpec {
-    /// The runtime's program; it is told on a descriptor, whose number is added as the last argument, what to become.
+pub struct PrewarmedSpec {
+    /// The runtime's program. It learns from a descriptor what to become; the descriptor's number is appended as the
+    /// last argument.
     pub command: Vec<OsString>,
-    /// Its whole environment: what is the same for all functions.
+    /// The whole environment: the part that is the same for all functions.
     pub environment: BTreeMap<OsString, OsString>,
     /// Folders of the host that appear read-only at the same path.
     pub runtime_folders: Vec<PathBuf>,
-    /// What it may use until it is a function's.
+    /// The memory that it may use until it is a function's.
     pub memory: ByteSize,
-    /// The size of /tmp that functions mostly have; another is set when it is a function's.
+    /// The size of /tmp. If the function's is another, it is set when the sandbox becomes the function's.
     pub tmp: ByteSize,
-    /// Processes and threads that a function may have.
+    /// The most processes and threads of the function.
     pub pids_max: u32,
 }
 
 /// How a sandbox ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxEnd {
-    /// Its first process exited with this code.
+    /// The sandbox's first process exited with this code.
     Exited(i32),
-    /// Its first process was ended by this signal.
+    /// The sandbox's first process was ended by this signal.
     Signalled(i32),
-    /// The kernel ended a process of it for want of memory.
+    /// The kernel killed one of the sandbox's processes because memory ran out.
     OutOfMemory,
-    /// `destroy` was called.
+    /// The sandbox was destroyed by `destroy`.
     Destroyed,
 }
 
-/// A sandbox that has begun: the listeners stand in its network, nobody serves them yet.
+/// A started sandbox. The listeners exist in its network; nobody serves them yet.
 pub struct StartedSandbox {
     /// The sandbox.
     pub sandbox: Arc<dyn Sandbox>,
-    /// Where its runtime client will ask.
+    /// The listener of the Runtime API.
     pub runtime: TcpListener,
-    /// Where its S3 clients will ask.
+    /// The listener of the S3 door.
     pub data: TcpListener,
-    /// Where its clients will ask without HTTP; none where its network is not its own.
+    /// The listener of the fast path; none if the sandbox shares the host's network.
     pub fast: Option<OwnedFd>,
-    /// How it came to be.
+    /// How the sandbox was made, and how long each step took.
     pub steps: Steps,
 }
 
 /// Makes sandboxes of one kind.
 #[async_trait]
 pub trait SandboxEngine: Send + Sync {
-    /// Its kind: `runc`, `process`.
+    /// The name of the kind: `runc` or `process`.
     fn kind(&self) -> &'static str;
-    /// How its sandboxes are kept apart, in one line for people: what is on, what is off and why.
+    /// The isolation of its sandboxes in one line for people: what is on, what is off and why.
     fn isolation(&self) -> String;
-    /// What keeps it from making sandboxes now; nothing, where it can.
+    /// Why no sandbox can be made now; none if one can.
     fn trouble(&self) -> Option<String> {
         None
     }
-    /// How it gives sandboxes a way out to the network, in one line for people.
+    /// The outbound network of its sandboxes, in one line for people.
     ///
     /// # Errors
-    /// Why it does not.
+    /// Why its sandboxes have none.
     fn outbound(&self) -> Result<String, String> {
         Err("the engine has no way out".to_owned())
     }
     /// Makes a sandbox and starts its command.
     async fn start(&self, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError>;
-    /// Whether it makes stems here.
+    /// Succeeds if pre-warmed sandboxes can be made here.
     ///
     /// # Errors
-    /// Why it does not.
-    fn makes_stems(&self) -> Result<(), String>;
-    /// Makes a stem.
-    async fn warm(&self, spec: &StemSpec) -> Result<Stem, SandboxError>;
-    /// Makes a sandbox out of a stem whose runtime is the command's; out of another if that one cannot be it.
-    async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError>;
-    /// Ends whatever an earlier process of this Nigh left: sandboxes and their cgroups. Returns how many.
+    /// Why they cannot.
+    fn makes_prewarmed(&self) -> Result<(), String>;
+    /// Makes a pre-warmed sandbox.
+    async fn warm(&self, spec: &PrewarmedSpec) -> Result<PrewarmedSandbox, SandboxError>;
+    /// Makes a sandbox from a pre-warmed one of the command's runtime. If that fails, it makes a new sandbox.
+    async fn start_from(&self, stem: PrewarmedSandbox, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError>;
+    /// Ends the sandboxes and cgroups that an earlier process of this Nigh left. Returns the number of sandboxes.
     async fn sweep(&self) -> Result<usize, SandboxError>;
 }
 
-/// A running sandbox. No call does harm after its end. Dropping the last handle destroys it.
+/// A running sandbox. Every call is harmless after its end. Dropping the last handle destroys it.
 #[async_trait]
 pub trait Sandbox: Send + Sync {
-    /// Its name.
+    /// The sandbox's id.
     fn id(&self) -> SandboxId;
-    /// Its memory.
+    /// The sandbox's memory.
     fn memory(&self) -> &dyn SandboxMemory;
-    /// Where its tasks are found; nothing, where the engine cannot say.
+    /// Where the sandbox's tasks are found; none if the engine cannot tell.
     fn tasks(&self) -> Option<Members> {
         None
     }
-    /// An invocation begins: only what the kernel ends for want of memory from here on makes its end `OutOfMemory`.
-    /// Engines that cannot tell need not do anything.
+    /// An invocation begins. Only an out-of-memory kill from now on makes the sandbox's end `OutOfMemory`. Engines that
+    /// cannot tell need not implement this.
     fn begin_run(&self) {}
-    /// Stops all its processes until `thaw`.
+    /// Stops all processes until `thaw`.
     async fn freeze(&self) -> Result<(), SandboxError>;
-    /// Lets them run on.
+    /// Lets all processes continue.
     async fn thaw(&self) -> Result<(), SandboxError>;
-    /// Returns when what it printed before this call has come to the log sink, an unfinished line as a line; bounded,
-    /// so that a sandbox which never stops printing holds nobody up. Engines that hand lines over at once need not do
-    /// anything.
+    /// Returns when everything printed before this call has reached the log sink, an unfinished line as a line. The
+    /// wait is bounded, so a sandbox that never stops printing delays nobody. Engines that pass lines on at once need
+    /// not implement this.
     async fn flush_log(&self) {}
-    /// Ends all its processes and removes what was made for it. Returns when both are done.
+    /// Ends all processes and removes everything made for the sandbox. Returns when both are done.
     async fn destroy(&self);
-    /// Returns when it has ended, with the first reason.
+    /// Returns when the sandbox has ended, with the first reason.
     async fn ended(&self) -> SandboxEnd;
 }

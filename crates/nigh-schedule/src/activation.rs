@@ -23,16 +23,16 @@ pub enum SandboxStart {
     Warm,
 }
 
-/// How a sandbox was made, and how long each step took.
+/// The steps of making a sandbox, with their durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// What it was made from; never `Warm`.
+    /// What the sandbox was made from; never `Warm`.
     pub start: SandboxStart,
-    /// How long its isolation took; zero for a blank or pre-warmed sandbox.
+    /// The time to set up the isolation; zero for a blank or pre-warmed sandbox.
     pub walls: Duration,
-    /// How long mounting the code took; zero if it was part of the root.
+    /// The time to mount the code; zero if the code was part of the root.
     pub mount: Duration,
-    /// From then until its command ran.
+    /// The time from then until the command ran.
     pub launch: Duration,
 }
 
@@ -42,25 +42,25 @@ pub struct Steps {
 pub enum Outcome {
     /// The handler answered.
     Answered,
-    /// The handler raised; Lambda's `Unhandled`.
+    /// The handler raised an error; Lambda's `Unhandled`.
     HandlerError {
         /// The error's type.
         error_type: String,
-        /// Its message.
+        /// The error's message.
         message: String,
     },
     /// The code could not be loaded, or the process ended before its first request.
     InitError {
         /// The error's type.
         error_type: String,
-        /// Its message.
+        /// The error's message.
         message: String,
     },
-    /// It ran longer than its function may.
+    /// The invocation ran longer than its function's timeout.
     TimedOut,
-    /// The sandbox needed more memory than it may have.
+    /// The sandbox exceeded its booking.
     OutOfMemory,
-    /// The sandbox's process ended before it answered.
+    /// The sandbox's process ended before it responded.
     Crashed {
         /// How, as a sentence without its subject: `exited with status 3`.
         reason: String,
@@ -72,17 +72,17 @@ pub enum Outcome {
 /// One S3 call of an invocation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataCallRecord {
-    /// How it was served: `hit`, `miss`, `past`, `metadata`, `write`, `delete`, `failed`.
+    /// The outcome: `hit`, `miss`, `past`, `metadata`, `write`, `delete`, `failed`.
     pub served: String,
-    /// The bucket.
+    /// The name of the bucket.
     pub bucket: String,
-    /// The key, if it has one.
+    /// The key; none for a call without one.
     pub key: Option<String>,
     /// Bytes read or written.
     pub bytes: u64,
-    /// Microseconds from the handler's start to the call's.
+    /// Microseconds from the handler's start to the call's begin.
     pub began_us: u64,
-    /// Its length in microseconds.
+    /// The call's length in microseconds.
     pub took_us: u64,
 }
 
@@ -98,11 +98,11 @@ impl DataCallRecord {
 /// calls that overlap count once (OFC section 2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phases {
-    /// Reading inputs.
+    /// Time in which a read was under way.
     pub extract_us: u64,
-    /// Neither reading nor writing.
+    /// Time in which no call was under way.
     pub transform_us: u64,
-    /// Writing outputs.
+    /// Time in which only writes were under way.
     pub load_us: u64,
 }
 
@@ -113,7 +113,7 @@ pub struct MakingTimes {
     pub walls_us: u64,
     /// Mounting the code.
     pub mount_us: u64,
-    /// From then until its process ran.
+    /// The time from then until its process ran.
     pub launch_us: u64,
 }
 
@@ -125,22 +125,23 @@ impl From<Steps> for MakingTimes {
     }
 }
 
-/// How the memory of an invocation behaved, beside its peak.
+/// The memory of an invocation beside its peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
-    /// The page cache at the end, which the kernel reclaims when memory is short: it is no need.
+    /// The page cache at the end, which the kernel reclaims when memory is short, so it is not needed. None if not
+    /// measured.
     pub page_cache: Option<ByteSize>,
-    /// How often the grant was raised while it ran.
+    /// Number of times that the grant was raised during the run.
     pub grown: u32,
-    /// It reached what was booked: it needs at least its peak.
+    /// True if the run reached the booking: it needs at least its peak.
     pub reached_booked: bool,
-    /// It reached a limit below what was booked.
+    /// True if the run reached a limit below the booking.
     #[serde(default)]
     pub came_short: bool,
-    /// Microseconds that setting its limit took before it ran.
+    /// Microseconds to set the limit before the run.
     #[serde(default)]
     pub step_us: u64,
-    /// Microseconds that it waited after that for the cache to shrink.
+    /// Microseconds that the run then waited for the cache to shrink.
     #[serde(default)]
     pub waited_us: u64,
 }
@@ -148,31 +149,31 @@ pub struct MemoryUse {
 /// One invocation's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activation {
-    /// The invocation.
+    /// The id of the invocation.
     pub id: InvocationId,
     /// The number of the attempt to run an event, from 1; all attempts have the event's id.
     #[serde(default = "first")]
     pub attempt: u32,
     /// The namespace.
     pub namespace: Namespace,
-    /// The function.
+    /// The name of the function.
     pub function: FunctionName,
-    /// The version of its code.
+    /// The SHA-256 of its code.
     pub code_sha256: String,
-    /// The sandbox that it ran in, if it had one.
+    /// The sandbox that it ran in; none if it had none.
     pub sandbox: Option<SandboxId>,
     /// True if the sandbox was made for it.
     pub cold: bool,
-    /// What the sandbox was made from: memory peaks differ by that. None in records of earlier versions.
+    /// What the sandbox was made from: memory peaks depend on that. None in records of earlier versions.
     #[serde(default)]
     pub sandbox_start: Option<SandboxStart>,
-    /// When the caller asked for it.
+    /// When the caller sent it.
     pub start: Timestamp,
     /// Microseconds until it had a sandbox.
     pub wait_us: u64,
-    /// Microseconds of making and initialising the sandbox, zero if warm.
+    /// Microseconds to make and initialise the sandbox; zero if warm.
     pub init_us: u64,
-    /// The parts of `init_us` before the handler's module was loaded, zero if warm.
+    /// The parts of `init_us` before the handler's module was loaded; zero if warm.
     #[serde(default)]
     pub making: MakingTimes,
     /// The data calls of the sandbox's initialisation, up to a limit; `began_us` counts from its start.
@@ -180,7 +181,7 @@ pub struct Activation {
     pub init_data_calls: Vec<DataCallRecord>,
     /// Microseconds from the handler's start to its answer.
     pub duration_us: u64,
-    /// Where the duration went.
+    /// The parts of the duration.
     pub phases: Phases,
     /// Each data call, up to a limit; `data_calls_omitted` counts the others.
     pub data_calls: Vec<DataCallRecord>,
@@ -190,30 +191,30 @@ pub struct Activation {
     pub hits: u64,
     /// Data calls served by the store.
     pub misses: u64,
-    /// The memory booked.
+    /// The memory that the function booked.
     pub booked: ByteSize,
     /// The memory granted for this run.
     pub granted: ByteSize,
-    /// The most memory used, where it can be measured.
+    /// The most memory used; none if not measured.
     pub peak_memory: Option<ByteSize>,
-    /// What else is known of its memory.
+    /// Further facts about its memory.
     #[serde(default)]
     pub memory: MemoryUse,
-    /// How it ended.
+    /// How the invocation ended.
     pub outcome: Outcome,
-    /// What the hooks said.
+    /// The notes of the hooks.
     pub notes: Vec<String>,
-    /// Why this sandbox: the scheduler's decision.
+    /// Why it got this sandbox: the scheduler's decision.
     pub placement: String,
-    /// What it had seen at its end.
+    /// The token of what it had seen at its end.
     pub token: Token,
-    /// The end of what it printed.
+    /// The end of its output.
     pub log: String,
-    /// Bytes it printed beyond the limit.
+    /// Bytes of output before `log`, beyond the limit.
     pub log_omitted: u64,
 }
 
-/// For records written before there were events.
+/// The attempt in records written before there were events.
 const fn first() -> u32 {
     1
 }

@@ -1,14 +1,15 @@
-//! The queue of asynchronous invocations: which event runs when, how often, and what becomes of it. Pure.
+//! The queue of asynchronous invocations: which event runs when, how often, and what happens to it afterwards. Pure.
 //!
-//! Time and ends come in, commands go out; the shell carries them out and tells how they went. The rules are Lambda's
-//! (developer guide, "How Lambda handles errors and retries with asynchronous invocation"): an error of the function is
-//! retried after one wait, then after two, as often as its configuration says; a throttle or a fault of the node is retried
-//! after a wait that doubles, until the event is too old. Waits are counted on the monotonic clock. The age of an event is
-//! taken from the date only at a restart, and grows with the monotonic clock, so that a jump of the date expires nothing.
+//! Time and ends come in, commands go out; the shell carries them out and reports the results. The rules are Lambda's
+//! (developer guide, "How Lambda handles errors and retries with asynchronous invocation"): after an error of the
+//! function, an event is retried after one wait, then after two, as often as its configuration says; after a throttle
+//! or a fault of the node, it is retried after a wait that doubles, until the event is too old. Waits use the monotonic
+//! clock. The age of an event is taken from the date only at a restart, and then grows with the monotonic clock, so a
+//! jump of the date expires nothing.
 //!
-//! A namespace's events run in turn with other namespaces', and a function's with other functions', so that a long line
-//! delays no other. An event that failed for good and has no destination becomes a dead letter; the list is bounded, and the
-//! oldest goes first. This module never reads a payload, never touches a disk and has no clock.
+//! Namespaces take turns to run events, and so do the functions of a namespace, so a long line delays no other. An
+//! event that failed for good and has no destination becomes a dead letter; the list is bounded, and the oldest goes
+//! first. This module never reads a payload, never touches a disk and has no clock.
 
 mod command;
 mod dead_letters;
@@ -33,10 +34,10 @@ pub use self::limits::{QueueFull, QueueLimits};
 use self::line::Line;
 pub use self::listing::PendingEvent;
 
-/// Deliveries of one record that may fail before it is a dead letter.
+/// The failed deliveries after which a record becomes a dead letter.
 const DELIVERIES_MAX: u32 = 5;
 
-/// The events of a namespace that are not done.
+/// The unfinished events of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Load {
     events: usize,
@@ -51,7 +52,7 @@ pub struct EventQueue {
     limits: QueueLimits,
     events: HashMap<InvocationId, Event>,
     lines: BTreeMap<FunctionKey, Line>,
-    /// Records to deliver, by when.
+    /// Records to deliver, by the time when they are due.
     deliveries: Line,
     loads: BTreeMap<Namespace, Load>,
     running: usize,
@@ -73,10 +74,10 @@ impl EventQueue {
         }
     }
 
-    /// Takes a new event. The shell stores it: `stored` or `not_stored` follows.
+    /// Adds a new event. The shell stores it, and then calls `stored` or `not_stored`.
     ///
     /// # Errors
-    /// If the namespace has as many events as it may.
+    /// If the namespace has its most events already.
     pub fn admit(&mut self, id: InvocationId, facts: EventFacts, now: ClockReading) -> Result<(), QueueFull> {
         let load = self.loads.get(&facts.namespace).copied().unwrap_or_default();
         if load.events >= self.limits.events_max {
@@ -99,14 +100,15 @@ impl EventQueue {
         self.remove(id);
     }
 
-    /// Restores an event after a restart, which has begun `attempts` times. It is not refused: it was admitted once.
+    /// Restores an event after a restart. It began `attempts` times before. It is never refused, because it was
+    /// admitted once.
     pub fn restore(&mut self, id: InvocationId, facts: EventFacts, attempts: u32, now: ClockReading) {
         let age = Duration::from_millis(now.wall.millis().saturating_sub(facts.accepted.millis()));
         self.enter(id, facts, age, attempts, now);
         self.wait_in_line(id, now.monotonic);
     }
 
-    /// Restores a record that was to be delivered before a restart.
+    /// Restores a record that must still be delivered after a restart.
     pub fn restore_delivery(&mut self, id: InvocationId, facts: EventFacts, to: Destination, now: ClockReading) {
         self.enter(id, facts, Duration::ZERO, 0, now);
         self.to_deliver(id, to, now);
@@ -117,7 +119,8 @@ impl EventQueue {
         self.dead.add(letter)
     }
 
-    /// All commands for now. `policy` is that of a function's events; None if there is no such function.
+    /// All commands that are due now. `policy` gives the event policy of a function; None if the function does not
+    /// exist.
     pub fn next(
         &mut self,
         now: ClockReading,
@@ -149,26 +152,26 @@ impl EventQueue {
             event.stage = Stage::Running;
             event.attempts += 1;
             self.running += 1;
-            // `whose_turn` gives no turn when as many run as may.
+            // `whose_turn` gives no turn when the most events run.
             invariant!(self.running <= self.limits.running_max, "{} events run: {:?}", self.running, self.limits);
             commands.push(Command::Run { id, facts: event.facts.clone(), attempt: event.attempts });
             self.loads.entry(which.0.clone()).or_default().running += 1;
-            // The next in line may not be worth a try.
+            // The next events in line may not be worth a try.
             let policy = policies.get(&which).and_then(Option::as_ref);
             commands.extend(self.conclude_hopeless(&which, policy, now));
         }
         commands
     }
 
-    /// When to call `next` again if nothing happens before.
+    /// When to call `next` if nothing happens before; None if nothing waits.
     #[must_use]
     pub fn wake_at(&self, now: Monotonic) -> Option<Monotonic> {
-        // An event that is due and has not run waits for another to end.
+        // An event that is due and does not run waits for the end of another.
         let lines = self.lines.values().chain([&self.deliveries]);
         lines.filter_map(|line| line.first_due_after(now)).min()
     }
 
-    /// An attempt has ended. If the event is done, the command that concludes it.
+    /// An attempt has ended. Returns the command that finishes the event, if it is done.
     pub fn ended(
         &mut self,
         id: InvocationId,
@@ -195,7 +198,7 @@ impl EventQueue {
                 limits.after_throttles(event.throttles)
             }
         };
-        // If it will be too old before that, it is looked at then.
+        // If the event will be too old before that, `next` looks at it when it is.
         let left = policy.map_or(Duration::ZERO, |policy| policy.age_max.saturating_sub(event.age(now)));
         self.wait_in_line(id, now.monotonic.after(wait.min(left)));
         None
@@ -206,7 +209,7 @@ impl EventQueue {
         self.remove(id);
     }
 
-    /// An event is done; its record, on the disk now, is to be delivered to `to`.
+    /// An event is done, and its record, which is on the disk now, must be delivered to `to`.
     pub fn to_deliver(&mut self, id: InvocationId, to: Destination, now: ClockReading) {
         if let Some(event) = self.events.get_mut(&id) {
             event.stage = Stage::ToDeliver(to);
@@ -221,7 +224,8 @@ impl EventQueue {
         self.remove(id);
     }
 
-    /// The destination did not take the record. It is tried again after a wait that doubles, and given up at last.
+    /// The destination did not accept the record. The delivery is retried after a wait that doubles. Returns the
+    /// command that gives it up, after the last try.
     pub fn not_delivered(&mut self, id: InvocationId, reason: &str, now: ClockReading) -> Option<Command> {
         let limits = self.limits;
         let event = self.events.get_mut(&id)?;
@@ -238,18 +242,20 @@ impl EventQueue {
         None
     }
 
-    /// A done event is a dead letter on the disk now. Returns the dead letters beyond the limit, to be removed from the disk.
+    /// A done event is a dead letter on the disk now. Returns the dead letters beyond the limit; the shell removes them
+    /// from the disk.
     #[must_use]
     pub fn buried(&mut self, letter: DeadLetter) -> Vec<InvocationId> {
         self.remove(letter.id);
         self.dead.add(letter)
     }
 
-    /// Takes a dead letter back into the queue as if it were accepted now: its event is tried from the beginning, or its record is
-    /// delivered. The shell stores that first: `stored` or `to_deliver` follows; if it cannot be stored, `restore_dead`.
+    /// Moves a dead letter back into the queue as if it were accepted now: its event is tried from the beginning, or
+    /// its record is delivered. The shell stores that first, and then calls `stored` or `to_deliver`; if it cannot
+    /// store it, `restore_dead`.
     ///
     /// # Errors
-    /// If the namespace has as many events as it may.
+    /// If the namespace has its most events already.
     pub fn revive(
         &mut self,
         namespace: &Namespace,
@@ -263,7 +269,8 @@ impl EventQueue {
         Ok(Some(letter))
     }
 
-    /// Takes out a waiting event or a dead letter, to be removed from the disk. False if there is none, or it runs.
+    /// Removes a waiting event or a dead letter; the shell then removes it from the disk. False if there is none, or it
+    /// runs.
     pub fn drop_event(&mut self, namespace: &Namespace, id: InvocationId) -> bool {
         if self.dead.take(namespace, id).is_some() {
             return true;
@@ -297,11 +304,11 @@ impl EventQueue {
         }
     }
 
-    /// None if it does not run.
+    /// Ends the running state of an event. None if it does not run.
     fn stop_running(&mut self, id: InvocationId) -> Option<()> {
         let event = self.events.get(&id).filter(|event| event.stage == Stage::Running)?;
         let which = (event.facts.namespace.clone(), event.facts.function.clone());
-        // `next` has counted the event in all three; a line or load with a running event is not removed.
+        // `next` has counted the event in all three. A line or load with a running event is never removed.
         let (line, load) = (self.lines.get_mut(&which), self.loads.get_mut(&which.0));
         let counts = (line.as_ref().map(|line| line.running), load.as_ref().map(|load| load.running), self.running);
         invariant!(counts.0 > Some(0) && counts.1 > Some(0) && counts.2 > 0, "event {id} ends, and {counts:?} run");
@@ -356,7 +363,7 @@ impl EventQueue {
         Some(Command::Finish { id, facts: event.facts.clone(), attempts: event.attempts, condition, fate })
     }
 
-    /// Takes events that must not be tried again out of the front of a line.
+    /// Takes events that must not be tried again from the front of a line.
     fn conclude_hopeless(
         &mut self,
         which: &FunctionKey,
@@ -376,7 +383,8 @@ impl EventQueue {
         hopeless.into_iter().filter_map(|(id, condition)| self.finish(id, condition, policy)).collect()
     }
 
-    /// The function whose first event runs next: of the namespace that runs fewest, the function that runs fewest, the oldest.
+    /// The function whose first event runs next: in the namespace that runs fewest, the function that runs fewest, the
+    /// oldest.
     fn whose_turn(
         &self,
         now: ClockReading,

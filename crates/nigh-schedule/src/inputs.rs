@@ -1,5 +1,5 @@
-//! What is known of an invocation's data before it runs: the objects that its input names, the objects that it will
-//! probably read, and what is prefetched for it. Pure.
+//! Knowledge of an invocation's data before it runs: the objects that its input names, the objects that it will
+//! probably read, and which of them are prefetched. Pure.
 
 pub mod application_objects;
 pub mod latest_inputs;

@@ -1,8 +1,8 @@
 //! Which idle sandboxes end, and when: pure.
 //!
-//! An idle sandbox lives for `idle_for` after its last answer; if more than `idle_max` are idle, the longest idle end first. A
-//! frozen sandbox takes only what it uses, so it is kept longer than elsewhere (Lambda and OpenWhisk: about ten minutes).
-//! Which sandboxes end because others need their room, `sandbox_pool` decides.
+//! An idle sandbox lives for `idle_for` after its last response; if more than `idle_max` are idle, the longest idle end
+//! first. A frozen sandbox takes only the memory that it uses, so it is kept longer than elsewhere (Lambda and
+//! OpenWhisk: about ten minutes). `sandbox_pool` decides which sandboxes end because others need their room.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use nigh_terms::Monotonic;
 /// How long idle sandboxes live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// How long after its last answer.
+    /// How long after its last response an idle sandbox ends.
     pub idle_for: Duration,
-    /// How many at most.
+    /// The most idle sandboxes.
     pub idle_max: usize,
 }
 
@@ -23,15 +23,15 @@ impl Default for KeepAlive {
     }
 }
 
-/// An idle sandbox, as these decisions see it.
+/// An idle sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleSince {
-    /// Since when.
+    /// When it became idle.
     pub since: Monotonic,
 }
 
 impl KeepAlive {
-    /// How many of `idle`, the one idle longest first, end at `now`: always a prefix.
+    /// How many of `idle`, which is sorted by the longest idle first, end at `now`: always a prefix.
     #[must_use]
     pub fn expired(&self, idle: &[IdleSince], now: Monotonic) -> usize {
         let surplus = idle.len().saturating_sub(self.idle_max);

@@ -3,13 +3,13 @@
 
 /// The record of an ended invocation, and what follows from the record: phases, cost, touched objects, a second run.
 pub mod activation;
-/// Orders asynchronous invocations: which event runs when, how often, and what becomes of it.
+/// Orders asynchronous invocations: which event runs when, how often, and what happens to it afterwards.
 pub mod event_queue;
-/// What an invocation's input says, what the invocation will probably read, and what is prefetched for it.
+/// What an invocation's input contains, what the invocation will probably read, and what is prefetched for it.
 pub mod inputs;
 /// How long idle sandboxes live.
 pub mod keep_alive;
-/// Shares a node's memory out between sandboxes and the cache.
+/// Divides a node's memory between sandboxes and the cache.
 pub mod memory;
 /// How many pre-warmed sandboxes of each runtime are kept ready.
 pub mod prewarm;

@@ -1,4 +1,4 @@
-//! A node's memory, shared out between sandboxes and the cache: who has how much (`budget`), how far a sandbox grows
+//! A node's memory, divided between sandboxes and the cache: who has how much (`budget`), how far a sandbox grows
 //! (`growth`), what is kept free for growth (`slack`), and what a byte is worth to each (`value`). Pure.
 
 pub mod budget;

@@ -1,9 +1,9 @@
-//! How many pre-warmed sandboxes (stems) of each runtime are kept ready: pure.
+//! How many pre-warmed sandboxes of each runtime are kept ready: pure.
 //!
-//! In a pre-warmed sandbox a runtime waits with its imports done (SOCK, Catalyzer and Lambda's own pools have the like). Their
-//! number follows demand: as many as cold starts came within one burst, with a half-life. A runtime that a deployed function
-//! uses has at least one, any other none. Within the bounds of number and memory each runtime gets its first one, then each
-//! its second, and so on.
+//! In a pre-warmed sandbox a runtime waits with its imports done (SOCK, Catalyzer and Lambda's own pools have the
+//! like). Their number follows demand: as many as cold starts came within one burst, with a half-life. A runtime that a
+//! deployed function uses has at least one, any other none. Within the bounds of number and memory each runtime gets
+//! its first one, then each its second, and so on.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,31 +11,31 @@ use std::time::Duration;
 use nigh_functions::function::Runtime;
 use nigh_terms::{ByteSize, Monotonic};
 
-/// What a pre-warmed sandbox may use and books: the least that a function can book, so that it fits every function.
-pub const STEM_MEMORY: ByteSize = ByteSize::mib(128);
-/// Cold starts within this time want one each: making a few takes about as long.
+/// The grant and booking of a pre-warmed sandbox: the least that a function can book, so that it fits every function.
+pub const PREWARMED_MEMORY: ByteSize = ByteSize::mib(128);
+/// Each cold start within this time wants a sandbox of its own, because making a few takes about as long.
 const BURST: Duration = Duration::from_secs(5);
 /// After this time a burst counts half.
 const HALF_LIFE: Duration = Duration::from_secs(120);
-/// The longest pause after one of a runtime could not be made.
+/// The longest pause after a failure to make one of a runtime.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// How many pre-warmed sandboxes a node keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrewarmSettings {
-    /// What all of them may book together, within what sandboxes may.
+    /// The most memory that all of them may book, within the sandboxes' part.
     pub memory_max: ByteSize,
-    /// How many there may be.
+    /// The most pre-warmed sandboxes.
     pub stems_max: usize,
-    /// Modules that Python's import.
+    /// The modules that pre-warmed Pythons import.
     pub imports: Vec<String>,
 }
 
 impl PrewarmSettings {
-    /// How many fit both bounds.
+    /// The most sandboxes within both bounds.
     #[must_use]
     pub fn most(&self) -> usize {
-        let fit = usize::try_from(self.memory_max.bytes() / STEM_MEMORY.bytes()).unwrap_or(usize::MAX);
+        let fit = usize::try_from(self.memory_max.bytes() / PREWARMED_MEMORY.bytes()).unwrap_or(usize::MAX);
         fit.min(self.stems_max)
     }
 }
@@ -49,7 +49,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// A function of this runtime started cold. A burst counts at most `most`.
+    /// A function of this runtime started cold. A burst counts as at most `most`.
     pub fn cold_start(&mut self, now: Monotonic, most: usize) {
         self.recent.push_back(now);
         while self.recent.len() > most || self.recent.front().is_some_and(|first| now.since(*first) > BURST) {
@@ -59,7 +59,7 @@ impl Demand {
         self.since = now;
     }
 
-    /// How many pre-warmed sandboxes the cold starts until `now` ask for.
+    /// The number of pre-warmed sandboxes that the cold starts until `now` ask for.
     #[must_use]
     pub fn wanted(&self, now: Monotonic) -> usize {
         self.level(now).ceil() as usize
@@ -70,8 +70,8 @@ impl Demand {
     }
 }
 
-/// How many pre-warmed sandboxes each runtime should have, at most `most` together. `wanted`: the runtimes of deployed functions,
-/// and how many each wants by its cold starts.
+/// The target number of pre-warmed sandboxes of each runtime, at most `most` together. `wanted` are the runtimes of
+/// deployed functions, each with the number that its cold starts ask for.
 #[must_use]
 pub fn targets(wanted: &BTreeMap<Runtime, usize>, most: usize) -> BTreeMap<Runtime, usize> {
     let mut targets = BTreeMap::new();
@@ -87,7 +87,7 @@ pub fn targets(wanted: &BTreeMap<Runtime, usize>, most: usize) -> BTreeMap<Runti
     targets
 }
 
-/// How long to wait after so many failures in a row.
+/// The pause after this many failures in a row.
 #[must_use]
 pub fn pause(failures: u32) -> Duration {
     Duration::from_secs(1 << failures.min(6)).min(PAUSE_MAX)

@@ -1,12 +1,12 @@
 //! Which sandbox an invocation gets, and when one is made or ended: pure (`docs/design/scheduling.md`, "One node").
 //!
-//! Every invocation waits in the queue of its function until the pool gives it a sandbox, perhaps at once. Namespaces and
-//! their functions have turns (`dispatch_queue`). When an invocation ends, its sandbox goes to the next one of the function.
-//! A further sandbox is made where waiting costs more (`start_rule`): at most as many at once as there are processors, in
-//! memory that is free, that the cache lends, or that the idle sandboxes have which are worth least for each MiB. A busy
-//! sandbox takes what its function books, a frozen one what it uses (`room`). Sandboxes that will be needed again are ended
-//! within a budget of processor time (`restart_budget`): an overloaded node slows down and never thrashes. No invocation
-//! waits longer than `wait_max`.
+//! Every invocation waits in the queue of its function until the pool gives it a sandbox, perhaps at once. Namespaces
+//! and their functions take turns (`dispatch_queue`). When an invocation ends, its sandbox goes to the next one of the
+//! function. A further sandbox is made if waiting costs more (`start_rule`): at most as many at once as there are
+//! processors, in memory that is free, that the cache lends, or that idle sandboxes have, those worth least for each
+//! MiB. A busy sandbox takes its function's booking, a frozen one what it uses (`room`). Sandboxes that will be needed
+//! again are ended only within a budget of processor time (`restart_budget`): an overloaded node slows down and never
+//! thrashes. No invocation waits longer than `wait_max`.
 
 mod command;
 mod concurrency;
@@ -46,9 +46,11 @@ use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, 
 
 pub use self::restart_budget::{BUSY_SHARE, IDLE_SHARE, SAVED_MAX_S};
 
-/// When a function without a sandbox has waited for so long, sandboxes that others wait for may end for it, within the budget.
+/// When a function without a sandbox has waited this long, sandboxes that others wait for may end for it, within the
+/// budget.
 const STARVES_AFTER: Duration = Duration::from_secs(1);
-/// The pool has limits of its own, and gathers memory for an invocation that fits nowhere: the queue holds nobody up for it.
+/// The pool has limits of its own, and gathers memory for an invocation that fits nowhere, so the queue makes nobody
+/// wait for it.
 const QUEUE: DispatchLimits = DispatchLimits {
     entries_max: usize::MAX,
     tenant_entries_max: usize::MAX,
@@ -62,7 +64,7 @@ struct Waiter {
     since: Monotonic,
 }
 
-/// The sandboxes of a node and the invocations that wait for them; `S` is a handle of a sandbox.
+/// The sandboxes of a node and the invocations that wait for them; `S` is a handle to a sandbox.
 pub struct SandboxPool<S> {
     state: PoolState<S>,
     queue: DispatchQueue<Waiter>,
@@ -99,13 +101,14 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         self.queue.set_weight(namespace, share);
     }
 
-    /// `idle` processors have nothing to do now, as measured.
+    /// Sets the number of processors that are idle now, as measured.
     pub fn set_idle_processors(&mut self, idle: f64, now: Monotonic) {
         let at_work = self.state.running.all() + self.state.starts.len();
         self.state.idle_processors = Some((idle, at_work, now));
     }
 
-    /// Reserves `concurrency` invocations for this function; None: it shares what no function has reserved.
+    /// Reserves `concurrency` invocations for this function; None: the function uses the part that no function has
+    /// reserved.
     pub fn set_reserved(&mut self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>) {
         self.state.running.set_reserved(namespace, function, concurrency);
     }
@@ -132,7 +135,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         // Invocations that may run wait too, until their sandboxes are made.
         let here = self.queue.len() + self.state.running.all();
         let most = limits.invocations_max.saturating_add(limits.waiting_max);
-        // A namespace that has filled the queue does not keep others out.
+        // A namespace that fills the queue does not keep others out.
         let own = self.queue.waiting_of(&function.namespace);
         let is_full = here >= most && (own >= most / 2 || here >= most.saturating_mul(2));
         if is_full && !is_next {
@@ -159,7 +162,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         }
     }
 
-    /// What is to be done now. Ask after every change, and now and then while an invocation waits.
+    /// The commands for now. Ask after every change, and from time to time while an invocation waits.
     pub fn serve(&mut self, now: Monotonic) -> Vec<Command<S>> {
         let mut commands = Vec::new();
         if self.queue.is_empty() {
@@ -199,8 +202,8 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         }
     }
 
-    /// Starts sandboxes for waiting invocations. `starving`: only for functions that have none and have waited long; sandboxes
-    /// that others wait for may end for them.
+    /// Starts sandboxes for waiting invocations. `starving`: only for functions that have none and have waited long;
+    /// sandboxes that others wait for may end for these.
     fn start_for_those(&mut self, starving: bool, now: Monotonic, commands: &mut Vec<Command<S>>) {
         let Self { state, queue, .. } = self;
         if self.closed {
@@ -219,7 +222,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
             wanted.sort_unstable_by_key(|(ticket, _)| *ticket);
         }
         for (ticket, function) in wanted {
-            // One function may want several.
+            // One function may need several.
             while let Some((victims, lack)) = started_for(state, &function, starving, now) {
                 let reason = cold_reason(state, &function, now);
                 state.end(&victims.sandboxes, lack, &SandboxEndReason::To(function.name.clone()));
@@ -239,13 +242,13 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         }
     }
 
-    /// What an invocation of `function` waits for, or would.
+    /// What an invocation of `function` waits for now, or would wait for.
     #[must_use]
     pub fn waits_for(&self, function: &Function, now: Monotonic) -> WaitsFor {
         waits_for(&self.state, function, now)
     }
 
-    /// The invocation of `ticket` waits no longer. What it waited for, if it did.
+    /// The invocation of `ticket` no longer waits. Returns what it waited for, if it did.
     pub fn leave(&mut self, ticket: Ticket, now: Monotonic) -> Option<WaitsFor> {
         let waiter = self.queue.leave(ticket)?;
         let waits_for = waits_for(&self.state, &waiter.function, now);
@@ -253,7 +256,8 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         Some(waits_for)
     }
 
-    /// The sandbox of this start is made, and idle. If the pool does not keep it, it comes back and is to be ended.
+    /// The sandbox of this start is made, and idle. If the pool does not keep it, it is returned, and the caller ends
+    /// it.
     #[must_use]
     pub fn started(&mut self, start: StartId, sandbox: S, took: Duration, now: Monotonic) -> Option<S> {
         let Some(PendingStart { function, .. }) = self.state.starts.remove(&start) else { return Some(sandbox) };
@@ -265,7 +269,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         let takes = function.memory;
         let record = Record { function, state: State::Idle(now), takes, made: now, began: now, is_hurried: false };
         let before = state.records.insert(sandbox.clone(), record);
-        // A start makes one sandbox: each has one record, and so is in one state.
+        // A start makes one sandbox, which has one record and so is in one state.
         invariant!(before.is_none(), "a sandbox of {before:?} was made twice");
         self.closed.then_some(sandbox)
     }
@@ -286,8 +290,8 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         self.state.running.ended(function);
     }
 
-    /// `sandbox` is idle from `now` on; an invocation had it for `took`. If the pool does not keep it, it comes back and is to be
-    /// ended.
+    /// `sandbox` is idle from `now` on, after an invocation had it for `took`. If the pool does not keep it, it is
+    /// returned, and the caller ends it.
     #[must_use]
     pub fn give_back(&mut self, sandbox: S, took: Option<Duration>, now: Monotonic) -> Option<S> {
         let Some(record) = self.state.records.get_mut(&sandbox).filter(|_| !self.closed) else { return Some(sandbox) };
@@ -304,7 +308,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         self.state.rest(sandbox, held);
     }
 
-    /// Takes an idle sandbox out, to be ended. False if it is not idle.
+    /// Removes an idle sandbox, which the caller ends. False if it is not idle.
     pub fn take(&mut self, sandbox: &S, why: &SandboxEndReason) -> bool {
         let is_idle = self.state.records.get(sandbox).is_some_and(|record| record.idle_since().is_some());
         if is_idle {
@@ -313,7 +317,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         is_idle
     }
 
-    /// Nothing is left of `sandbox`.
+    /// `sandbox` has ended.
     pub fn gone(&mut self, sandbox: &S) {
         self.state.gone(sandbox);
     }
@@ -332,7 +336,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         idle
     }
 
-    /// Takes out the sandboxes that have been idle for long enough or whose function has changed (`is_stale`), each with the
+    /// Removes the sandboxes that have been idle for too long or whose function has changed (`is_stale`), each with the
     /// reason.
     #[must_use]
     pub fn take_expired(&mut self, now: Monotonic, is_stale: impl Fn(&Function) -> bool) -> Vec<(S, SandboxEndReason)> {
@@ -353,7 +357,8 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         taken
     }
 
-    /// Admits and keeps nothing more. Forgets those who wait; returns the idle sandboxes, to be ended.
+    /// Closes the pool: it admits nothing more, and drops the waiting invocations. Returns the idle sandboxes, which
+    /// the caller ends.
     #[must_use]
     pub fn close(&mut self) -> Vec<S> {
         self.closed = true;

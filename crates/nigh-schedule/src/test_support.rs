@@ -1,4 +1,4 @@
-//! What tests of other crates make records of.
+//! Activation records for the tests of other crates.
 
 #![expect(clippy::unwrap_used, reason = "tests end by panicking")]
 
@@ -6,7 +6,7 @@ use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, Timestamp, Tok
 
 use crate::activation::{Activation, MakingTimes, MemoryUse, Outcome, Phases, SandboxStart};
 
-/// The record of an invocation that ended so.
+/// The record of an invocation with this outcome.
 ///
 /// # Panics
 /// If `namespace` or `function` is no such name.

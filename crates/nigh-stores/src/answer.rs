@@ -15,9 +15,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::wire_error::{WireError, chain};
 
-/// The longest answer that is read into memory: a page of 1000 encoded keys of 1024 bytes fits.
+/// The longest answer that is read into memory, in bytes. A page of 1000 encoded keys of 1024 bytes fits.
 const ANSWER_MAX: usize = 8 << 20;
-/// The slowest accepted transfer: a request may take its time-out plus the time for its bytes at this rate.
+/// The slowest accepted transfer, in bytes per second. A request may take its time-out plus the time for its bytes at
+/// this rate.
 pub(super) const BYTES_PER_SECOND_MIN: u64 = 1024 * 1024;
 
 /// A successful answer. It counts against the limit of requests until its body is read or dropped.
@@ -34,9 +35,9 @@ pub(super) struct StoreResponse {
 /// The part of the object that is in an answer's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// The bytes of the body.
+    /// The length of the body, in bytes.
     pub(super) length: u64,
-    /// The bytes of the whole object.
+    /// The size of the whole object, in bytes.
     pub(super) size: u64,
 }
 
@@ -44,13 +45,13 @@ pub(super) fn length_of(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The length of the object, from `bytes 0-9/100`.
+/// The size of the object, from a header such as `bytes 0-9/100`. None if no header states it.
 fn total_of(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_RANGE)?.to_str().ok()?.rsplit_once('/')?.1.parse().ok()
 }
 
 impl StoreResponse {
-    /// The answer to `operation` of `store`. A read of its body fails after `idle` without a byte.
+    /// The answer of `store` to `operation`. Reading the body fails if no byte arrives for `idle`.
     pub(super) fn new(
         answer: Response<Incoming>,
         (store, operation): (&'static str, &'static str),
@@ -82,13 +83,13 @@ impl StoreResponse {
         Ok(Extent { length, size })
     }
 
-    /// The whole body, or an error of the store.
+    /// Reads the whole body. A failure is an error of the store.
     pub(super) async fn text(self) -> Result<Bytes, ObjectError> {
         let (store, operation) = (self.store, self.operation);
         self.read().await.map_err(|error| error.into_object_error(store, operation))
     }
 
-    /// The whole body.
+    /// Reads the whole body. A failure is a `WireError`.
     pub(super) async fn read(self) -> Result<Bytes, WireError> {
         let body = Limited::new(self.body, ANSWER_MAX).collect();
         match tokio::time::timeout(self.idle + Duration::from_secs((ANSWER_MAX as u64) / BYTES_PER_SECOND_MIN), body)
@@ -106,7 +107,7 @@ impl StoreResponse {
         Box::pin(self.into_pieces(Some(length), move |reason| ObjectError::Store { store, operation, reason }))
     }
 
-    /// The body as a stream, of `length` bytes if that is known; `broken` makes errors of reasons.
+    /// The body as a stream, of `length` bytes if that is known. `broken` turns the reason of a failure into an error.
     pub(super) fn into_pieces<E>(
         self,
         length: Option<u64>,

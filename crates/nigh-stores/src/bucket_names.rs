@@ -9,7 +9,7 @@ use nigh_data::ObjectError;
 use nigh_terms::{BucketName, Namespace};
 use thiserror::Error;
 
-/// Two namespaces could have the same bucket.
+/// Two namespaces could have the same bucket on the store.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "buckets of {one} ({one_prefix:?}) and of {other} ({other_prefix:?}) could be the same; give prefixes of which none \
@@ -46,12 +46,12 @@ impl BucketNames {
         Ok(Self(prefixes.clone()))
     }
 
-    /// The prefix of `namespace`, if it may have buckets.
+    /// The prefix of `namespace`. None if the namespace may have no buckets.
     pub(crate) fn prefix(&self, namespace: &Namespace) -> Option<&str> {
         self.0.get(namespace).map(String::as_str)
     }
 
-    /// The bucket's name on the store; a namespace without a prefix has no buckets.
+    /// The bucket's name on the store. A namespace without a prefix has no buckets, which is an error.
     pub(crate) fn on_store(&self, namespace: &Namespace, bucket: &BucketName) -> Result<String, ObjectError> {
         let prefix = self.prefix(namespace).ok_or_else(|| ObjectError::NoSuchBucket(bucket.clone()))?;
         let name = format!("{prefix}{bucket}");
@@ -61,9 +61,9 @@ impl BucketNames {
         Ok(name)
     }
 
-    /// The namespace and the bucket of the store's bucket `name`.
+    /// The namespace and the bucket that the store calls `name`. None if the bucket belongs to no namespace.
     pub(crate) fn of_store(&self, name: &str) -> Option<(Namespace, BucketName)> {
-        // No prefix begins with another: at most one fits.
+        // No prefix begins with another one, so at most one prefix matches.
         let (namespace, rest) =
             self.0.iter().find_map(|(namespace, prefix)| Some((namespace, name.strip_prefix(prefix.as_str())?)))?;
         Some((namespace.clone(), BucketName::new(rest).ok()?))

@@ -27,14 +27,14 @@ pub(super) struct Dialect {
     pub(super) store: &'static str,
     /// The prefix of headers with user metadata.
     pub(super) meta: &'static str,
-    /// The separator in names: `-` or `_`.
+    /// The separator within names of user metadata: `-` or `_`.
     pub(super) joint: char,
-    /// The attributes that have a header of their own.
+    /// Returns true for an attribute that the store keeps in its own header.
     pub(super) system: fn(&HeaderName) -> bool,
 }
 
 impl Dialect {
-    /// The dialect of a store whose user metadata are headers: S3, Swift.
+    /// The dialect of a store that keeps user metadata in headers: S3, Swift.
     pub(super) const fn of_headers(store: &'static str, meta: &'static str) -> Self {
         Self { store, meta, joint: '-', system: |_| true }
     }
@@ -46,7 +46,8 @@ impl Dialect {
 
     fn is_plain_name(self, name: &str) -> bool {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == self.joint;
-        // A name with `_` is an identifier of C#'s: Azure's rule.
+        // If the separator is `_`, a name must be an identifier of C#, which is Azure's rule, so it must not begin with
+        // a digit.
         let begins = self.joint == '-' || !name.starts_with(|c: char| c.is_ascii_digit());
         !name.is_empty()
             && name.len() <= NAME_MAX
@@ -56,22 +57,22 @@ impl Dialect {
     }
 }
 
-/// The bytes of one value: Swift's limit is 256.
+/// The longest value that is sent, in bytes. Swift's limit is 256.
 const VALUE_MAX: usize = 250;
-/// The longest name sent as it is: Swift's limit is 128.
+/// The longest name that is sent as it is, in bytes. Swift's limit is 128.
 const NAME_MAX: usize = 100;
-/// The most user metadata. S3 allows 2 KiB, Swift 4 KiB; a strict S3 service rejects more.
+/// The most user metadata of one object, in bytes. S3 allows 2 KiB, Swift 4 KiB; a strict S3 service rejects more.
 const CARRIED_MAX: usize = 3000;
 /// ASCII characters that are encoded. (A blank at the end of a piece would be lost in transfer.)
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%').add(b' ');
 const HTTP_DATE: &[BorrowedFormatItem<'_>] =
     format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
 
-/// Metadata without a header. The names are short because space is.
+/// Metadata for which the store has no header. The field names are short to save space.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct ExtraMetadata {
-    /// The key it belongs to.
+    /// The key of the object that this metadata belongs to.
     #[serde(rename = "k")]
     key: String,
     #[serde(rename = "v")]
@@ -80,20 +81,20 @@ struct ExtraMetadata {
     token: Token,
     #[serde(rename = "m")]
     modified: Timestamp,
-    /// Absent in objects of older versions of Nigh.
+    /// None in objects that older versions of Nigh wrote.
     #[serde(rename = "e", skip_serializing_if = "Option::is_none")]
     etag: Option<ETag>,
     #[serde(rename = "g", skip_serializing_if = "BTreeMap::is_empty")]
     tags: Tags,
     #[serde(rename = "c", skip_serializing_if = "Vec::is_empty")]
     checksums: Vec<Checksum>,
-    /// Part lengths as (length, how many in a row).
+    /// The lengths of the parts in bytes, each with the number of consecutive parts of this length.
     #[serde(rename = "p", skip_serializing_if = "Vec::is_empty")]
     parts: Vec<(u64, u32)>,
-    /// The attributes without a header.
+    /// The attributes for which the store has no header.
     #[serde(rename = "a", skip_serializing_if = "is_default")]
     attributes: Attributes,
-    /// The object has no content type, even if the remote shows a default.
+    /// True if the object has no content type, even if the remote shows a default.
     #[serde(rename = "u", skip_serializing_if = "std::ops::Not::not")]
     untyped: bool,
 }
@@ -102,12 +103,12 @@ fn is_default(attributes: &Attributes) -> bool {
     *attributes == Attributes::default()
 }
 
-/// A short mark of a key.
+/// A short checksum that identifies a key.
 fn mark(key: &ObjectKey) -> String {
     format!("{:016x}", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_str().as_bytes()))
 }
 
-/// Whether Nigh and Swift send the text and return it unchanged.
+/// Returns true if Nigh and Swift transmit the text unchanged.
 fn is_plain(text: &str) -> bool {
     text.len() <= VALUE_MAX && text.trim() == text && !text.is_empty() && text.bytes().all(|b| matches!(b, b' '..=b'~'))
 }
@@ -126,8 +127,8 @@ fn system_headers(attributes: &mut Attributes) -> [(HeaderName, &mut Option<Stri
 /// The headers that store `meta` with the object `key`.
 ///
 /// # Errors
-/// `MetadataTooLarge` if the remote has no room for all of it. Part lengths are left behind before that: without
-/// them the object can still be read, if not by the number of a part.
+/// `MetadataTooLarge` if the remote has no room for all of the metadata. Part lengths are left out before that: the
+/// object can be read without them, but not by part number.
 pub(super) fn to_headers(
     dialect: Dialect,
     key: &ObjectKey,
@@ -203,7 +204,8 @@ impl ExtraMetadata {
     }
 }
 
-/// The metadata of the object `key` of `size` bytes, from the remote's answer, and the remote's own entity tag.
+/// Reads the metadata of the object `key` of `size` bytes, and the remote's own entity tag, from the headers of the
+/// remote's answer.
 pub(super) fn from_headers(dialect: Dialect, key: &ObjectKey, size: u64, headers: &HeaderMap) -> (ObjectMeta, ETag) {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let remote_etag = ETag(text(ETAG).unwrap_or_default().trim_matches('"').to_owned());
@@ -238,7 +240,7 @@ pub(super) fn from_headers(dialect: Dialect, key: &ObjectKey, size: u64, headers
     (meta, remote_etag)
 }
 
-/// An HTTP date; the beginning of 1970 if it is none.
+/// Parses an HTTP date. Returns the beginning of 1970 if `text` is not an HTTP date.
 pub(super) fn http_date(text: &str) -> Timestamp {
     PrimitiveDateTime::parse(text, HTTP_DATE)
         .ok()
@@ -246,7 +248,7 @@ pub(super) fn http_date(text: &str) -> Timestamp {
         .map_or(Timestamp(0), |seconds| Timestamp(seconds * 1000))
 }
 
-/// Whether the remote computes this checksum itself.
+/// Returns true if the remote computes this entity tag itself, because it is an MD5.
 pub(super) fn is_md5(etag: &ETag) -> bool {
     etag.0.len() == 32 && etag.0.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -307,7 +309,7 @@ mod tests {
         }
     }
 
-    /// The headers as the remote gives them back, with what it adds.
+    /// The headers as the remote returns them, with those that the remote adds.
     fn answered(headers: Vec<(HeaderName, HeaderValue)>) -> HeaderMap {
         let mut all: HeaderMap = headers.into_iter().collect();
         all.insert(ETAG, HeaderValue::from_static("\"ffffffffffffffffffffffffffffffff\""));

@@ -36,11 +36,11 @@ use super::payload::pieces;
 use super::{ListQuery, Payload, Store, check_pin};
 use crate::StoreAbilities;
 
-/// The prefix of names of user metadata, between opendal and `carried`.
+/// The prefix of user metadata names that opendal and `carried` exchange.
 const META: &str = "x-nigh-";
-/// A read is retried at most this often when the object changes between its metadata and its bytes.
+/// How often a read is attempted at most, if the object changes between its metadata and its bytes.
 const PIN_ATTEMPTS: usize = 4;
-/// Clients of buckets that are kept; above this number all are dropped and made again.
+/// The most clients of buckets that are kept. Above this number all of them are dropped and created again.
 const BUCKETS_MAX: usize = 1000;
 
 /// A store in a cloud service.
@@ -49,15 +49,15 @@ pub struct CloudStore {
     dialect: Dialect,
     names: BucketNames,
     transport: HttpTransporter,
-    /// A client for each bucket, with its login.
+    /// A client for each bucket, by the bucket's name on the service.
     operators: Mutex<HashMap<String, Operator>>,
 }
 
 impl CloudStore {
-    /// A store as `config` says. Nothing is sent yet.
+    /// Creates a store from its settings. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the endpoint is no URL, or one prefix begins with another.
+    /// If the endpoint is not a URL, or if one prefix begins with another.
     pub fn new(config: &CloudConfig) -> Result<Self, CloudError> {
         let store = match config.service {
             CloudService::Gcs { .. } => "gcs",
@@ -92,7 +92,7 @@ impl CloudStore {
             _ if std::error::Error::source(error).is_some_and(|source| source.is::<NotReached>()) => {
                 ObjectError::StoreUnreached { store: self.dialect.store, operation, reason: error.message().to_owned() }
             }
-            // The request was sent, and may be sent again.
+            // The service received the request, but asks for another attempt.
             _ if error.is_temporary() => {
                 ObjectError::StoreSilent { store: self.dialect.store, operation, reason: error.message().to_owned() }
             }
@@ -195,14 +195,14 @@ impl CloudStore {
         match operator.write_options(key, bytes, options).await {
             Ok(_) => Ok(()),
             Err(error) => Err(match self.missing(object, "put", &error).await {
-                // The bucket exists and did not take the object.
+                // The bucket exists, but the service rejected the object.
                 ObjectError::NoSuchKey(_) => self.error("put", &error),
                 other => other,
             }),
         }
     }
 
-    /// The error, which says whether the key or the bucket is missing.
+    /// Returns the error that says whether the key or the bucket is missing.
     async fn missing(&self, object: &ObjectId, operation: &'static str, error: &opendal::Error) -> ObjectError {
         if error.kind() != ErrorKind::NotFound {
             return self.error(operation, error);
@@ -241,7 +241,8 @@ impl Store for CloudStore {
         to_headers(self.dialect, &object.key, meta).map(drop)
     }
 
-    /// A bucket that is there is the namespace's; one that is not is made by the service's own tools.
+    /// Reports an existing bucket as already owned by the namespace. A missing bucket must be created with the
+    /// service's own tools.
     async fn create_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
         match self.find_bucket(namespace, bucket).await {
             Ok(()) => Err(ObjectError::BucketAlreadyOwnedByYou(bucket.clone())),
@@ -256,7 +257,7 @@ impl Store for CloudStore {
         Err(self.unable("remove buckets; use the service's own tools"))
     }
 
-    /// When it was made is not known.
+    /// The creation date of the bucket is unknown.
     async fn head_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
         self.find_bucket(namespace, bucket).await?;
         Ok(BucketInfo { name: bucket.clone(), created: Timestamp(0) })
@@ -311,7 +312,7 @@ impl Store for CloudStore {
             let reader = reader.map_err(|error| self.error("get", &error))?;
             let bytes = reader.into_bytes_stream(range).await.map_err(|error| self.error("get", &error))?;
             let mut bytes = Box::pin(bytes.peekable());
-            // The request goes out with the first look.
+            // The request is only sent when the stream is first polled.
             let changed = match bytes.as_mut().peek().await {
                 Some(Err(error)) => match error.get_ref().and_then(|inner| inner.downcast_ref::<opendal::Error>()) {
                     Some(inner) if matches!(inner.kind(), ErrorKind::ConditionNotMatch | ErrorKind::NotFound) => true,

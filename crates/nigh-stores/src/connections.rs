@@ -26,13 +26,13 @@ const UNUSED: Duration = Duration::from_secs(20);
 /// The limits of requests to a store on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkLimits {
-    /// Requests at a time; further requests wait, for `answer` at most, and then fail.
+    /// The most requests at a time. Further requests wait for `answer` at most, and then fail.
     pub concurrency: usize,
-    /// The time for making a connection.
+    /// The longest time for opening a connection.
     pub connect: Duration,
-    /// The wait for the first byte of an answer, beyond the time for the request's own bytes.
+    /// The longest wait for the first byte of an answer, in addition to the time for sending the request.
     pub answer: Duration,
-    /// The wait for the next bytes of an answer.
+    /// The longest wait for the next bytes of an answer.
     pub idle: Duration,
     /// Which requests are sent again.
     pub retry: RetryPolicy,
@@ -58,7 +58,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Makes no connection yet.
+    /// Creates the connections of a store. No connection is opened yet.
     pub(super) fn new(limits: NetworkLimits) -> Result<Self, String> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -82,7 +82,8 @@ impl Connections {
         &self.limits
     }
 
-    /// Sends a whole request once and returns any answer. `asked` is the store and the operation, for messages.
+    /// Sends a whole request once and returns any answer. `asked` is the store and the operation, for messages; `work`
+    /// is added to the time limit.
     pub(super) async fn ask(
         &self,
         (mut head, body): (Parts, Vec<Bytes>),
@@ -92,7 +93,7 @@ impl Connections {
         let body = Pieces::new(body);
         let length = body.length;
         if matches!(head.method, Method::PUT | Method::POST) {
-            // HTTP allows a request without a length of 0; stores reject writes without a length.
+            // HTTP allows leaving out a length of 0, but stores reject writes without a length.
             head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         let patience = self.limits.answer + work + Duration::from_secs(length / BYTES_PER_SECOND_MIN);
@@ -107,7 +108,8 @@ impl Connections {
     }
 }
 
-/// Checks that an endpoint is `http://host:port` or `https://host`, and has a path only if `path`. Returns it without a
+/// Checks that an endpoint is `http://host:port` or `https://host`. A path is only allowed if `path` is true. Returns
+/// the endpoint without a slash at its end.
 /// slash at its end.
 pub(super) fn check_endpoint(endpoint: &str, path: bool) -> Result<String, String> {
     let endpoint = endpoint.trim_end_matches('/').to_owned();

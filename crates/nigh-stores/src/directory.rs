@@ -83,7 +83,7 @@ struct DirectoryState {
     /// The buckets in use. Locked while one is opened or created, so that each has one index; never locked while this
     /// process waits for a bucket's writers.
     buckets: Mutex<HashMap<(Namespace, BucketName), Arc<Bucket>>>,
-    /// Locked until the store is dropped.
+    /// The lock on the store's folder, held until the store is dropped.
     _lock: LockFile,
 }
 
@@ -169,7 +169,8 @@ fn check_format(root: &Path) -> Result<(), DirectoryError> {
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // The format is written last: after a crash before that, the folder has our entries but no objects.
+            // The format is written last. After a crash before that, the folder has entries of the store but no
+            // objects.
             for entry in fs::read_dir(root).map_err(failed)? {
                 let name = entry.map_err(failed)?.file_name();
                 if ![LOCK_FILE, STAGING, SPOOL, NAMESPACES, "lost+found"].iter().any(|ours| name == *ours) {

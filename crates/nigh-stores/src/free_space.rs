@@ -1,19 +1,19 @@
 //! The free space that writes must leave, because a full file system would stop the node's other writers too.
 //!
-//! It is checked before bytes are written and while a body arrives. Concurrent writes may leave a little less, which is
-//! harmless.
+//! The free space is checked before bytes are written and while a body arrives. Concurrent writes may leave a little
+//! less, which is harmless.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use nigh_data::ObjectError;
 
-/// The share of a file system that stays free is one in this number.
+/// The share of a file system that must stay free is one divided by this number.
 const FLOOR_SHARE: u64 = 20;
-/// The most space that must stay free.
+/// The most space that must stay free, in bytes.
 const FLOOR_MAX: u64 = 1 << 30;
 
-/// The space that must stay free on a file system of `total` bytes.
+/// The space that must stay free on a file system of `total` bytes, in bytes.
 const fn floor(total: u64) -> u64 {
     let share = total / FLOOR_SHARE;
     if share < FLOOR_MAX { share } else { FLOOR_MAX }

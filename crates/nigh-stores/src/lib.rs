@@ -1,4 +1,5 @@
-//! The system of record behind the object memory: one trait, and a file for each implementation.
+//! Stores, which hold the objects permanently behind the object memory: one trait, and a module for each
+//! implementation.
 
 mod answer;
 mod bucket_names;
@@ -34,23 +35,24 @@ pub use shadows::{ShadowVersions, Shadows};
 /// A complete, verified object on its way into a store.
 #[derive(Clone, Debug)]
 pub enum Payload {
-    /// In memory.
+    /// The bytes are in memory.
     Segment(Segment),
-    /// In files of the spool, in this order; their lengths are `ObjectMeta::parts`, or `size` of a single file. The store
-    /// may rename the first file, and append to it before that: bytes behind its length are ignored.
+    /// The bytes are in spool files, in this order. The lengths of the files are `ObjectMeta::parts`, or `size` if
+    /// there is one file. The store may rename the first file, and may append to it before that: bytes after the file's
+    /// length are ignored.
     Files(Vec<std::path::PathBuf>),
 }
 
 /// The abilities of a store that write-back needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreAbilities {
-    /// Its kind, for messages.
+    /// The store's kind, for messages.
     pub kind: &'static str,
-    /// It rejects a write whose condition on the stored object fails.
+    /// True if the store rejects a write whose condition on the stored object fails.
     pub conditions: bool,
-    /// It shows outsiders a placeholder of an unpushed object, and asks for its push.
+    /// True if the store shows outsiders a placeholder of an unpushed object, and asks this node to push the object.
     pub shadows: bool,
-    /// It may carry out a write that got no answer later, even after its sender has ended.
+    /// True if a write that got no answer may still be carried out later, even after its sender has ended.
     pub lands_late: bool,
 }
 
@@ -59,17 +61,17 @@ pub struct StoreAbilities {
 /// The object memory orders the writes of a key: a store gets one write or deletion of a key at a time.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Its kind, for messages: `directory`, `s3`.
+    /// The store's kind, for messages: `directory`, `s3`.
     fn kind(&self) -> &'static str;
-    /// A folder on the store's file system where payloads may be spooled, if it has one.
+    /// A folder on the store's file system where payloads may be spooled. None if the store has no such folder.
     fn spool(&self) -> Option<&Path> {
         None
     }
-    /// Its abilities for write-back.
+    /// The abilities that write-back needs, for the buckets of a namespace.
     fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
         StoreAbilities { kind: self.kind(), conditions: false, shadows: false, lands_late: true }
     }
-    /// Whether it keeps conditions of writes in this bucket.
+    /// Returns true if the store obeys the conditions of writes in this bucket.
     async fn keeps_conditions(&self, namespace: &Namespace, _bucket: &BucketName) -> Result<bool, ObjectError> {
         Ok(self.abilities(namespace).conditions)
     }
@@ -77,16 +79,17 @@ pub trait Store: Send + Sync {
     fn check(&self, _object: &ObjectId, _meta: &ObjectMeta) -> Result<(), ObjectError> {
         Ok(())
     }
-    /// Its placeholders; none if `abilities` has no `shadows`.
+    /// The interface to the store's placeholders. None if `abilities` has no `shadows`.
     fn shadows(&self, _namespace: &Namespace) -> Option<&dyn Shadows> {
         None
     }
-    /// The buckets of Nigh that the store calls `name`, in `account` if the store has accounts. Empty for a store that only
-    /// Nigh writes, of which no outsider reports a write.
+    /// The buckets of Nigh that the store calls `name`, in `account` if the store has accounts. Empty for a store that
+    /// only Nigh writes, because nobody reports outside writes to it.
     fn bucket_named(&self, _account: Option<&str>, _name: &str) -> Vec<(Namespace, BucketName)> {
         Vec::new()
     }
-    /// This node ends and has no unpushed write: the store need not report outsiders' writes to it any more.
+    /// Called when this node ends and has no unpushed write. The store need not report outside writes to this node any
+    /// more.
     async fn let_go(&self) {}
     /// Creates a bucket; `BucketAlreadyOwnedByYou` if it exists.
     async fn create_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError>;
@@ -98,8 +101,8 @@ pub trait Store: Send + Sync {
     async fn list_buckets(&self, namespace: &Namespace) -> Result<Vec<BucketInfo>, ObjectError>;
     /// Writes the object, whole or not at all.
     async fn put(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ObjectError>;
-    /// As `put`, if the stored object meets `condition`, in one step; else `PreconditionFailed`. Called only if the
-    /// abilities have `conditions`.
+    /// Writes the object if the stored object meets `condition`, in one step; otherwise `PreconditionFailed`. Called only
+    /// if the abilities have `conditions`.
     async fn put_if(
         &self,
         object: &ObjectId,
@@ -111,8 +114,8 @@ pub trait Store: Send + Sync {
     }
     /// The object's metadata.
     async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError>;
-    /// The object's bytes in `range` (all if absent), all of one version; `PreconditionFailed` if `pinned` is the tag of
-    /// another version.
+    /// Reads the object's bytes in `range`, or all bytes if `range` is None. All bytes are of one version.
+    /// `PreconditionFailed` if the object's entity tag is not `pinned`.
     async fn get(
         &self,
         object: &ObjectId,
@@ -121,8 +124,9 @@ pub trait Store: Send + Sync {
     ) -> Result<(ObjectMeta, ByteStream), ObjectError>;
     /// Removes the object, if there is one.
     async fn delete(&self, object: &ObjectId) -> Result<(), ObjectError>;
-    /// As `delete`, if the object has the entity tag `expected`; else `PreconditionFailed`. This default reads the object
-    /// first, so an outsider's write may come in between; a store that can delete conditionally in one step overrides it.
+    /// Removes the object if its entity tag is `expected`; otherwise `PreconditionFailed`. Does nothing if there is no
+    /// object. This default reads the object first, so an outside write may come in between; a store that can delete
+    /// conditionally in one step overrides this.
     async fn delete_if(&self, object: &ObjectId, expected: &ETag) -> Result<(), ObjectError> {
         match self.head(object).await {
             Ok(meta) => check_pin(&meta, Some(expected))?,
@@ -133,11 +137,11 @@ pub trait Store: Send + Sync {
     }
     /// Replaces the object's tags.
     async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError>;
-    /// The objects that `query` asks for, in the order of the keys' bytes.
+    /// Lists the objects that `query` asks for, in the order of the keys' bytes.
     async fn list(&self, query: ListQuery<'_>) -> Result<Vec<ListedObject>, ObjectError>;
 }
 
-/// Asks for up to `limit` objects of a bucket whose keys begin with `prefix` and sort behind `after`.
+/// Asks for up to `limit` objects of a bucket whose keys begin with `prefix` and sort after `after`.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the type's line names each field")]
 pub struct ListQuery<'a> {
@@ -156,10 +160,10 @@ impl<'a> ListQuery<'a> {
     }
 }
 
-/// The prefix of keys of probes.
+/// The prefix of the keys of objects that test a store.
 const PROBE: &str = ".nigh-probe-";
 
-/// An object with an unused name, to test what a store does.
+/// An object with an unused key, to test how a store behaves.
 fn probe_in(namespace: &Namespace, bucket: &BucketName) -> Result<ObjectId, ObjectError> {
     let key = ObjectKey::new(&format!("{PROBE}{}", uuid::Uuid::new_v4().simple()));
     let key = key.map_err(|error| ObjectError::InvalidArgument(error.to_string()))?;

@@ -35,7 +35,7 @@ pub(super) fn pieces(store: &'static str, payload: &Payload, meta: &ObjectMeta) 
         Payload::Segment(segment) => {
             Err(failed(format!("the payload has {} bytes, not {}", segment.as_slice().len(), meta.size)))
         }
-        // A single file of an object with parts is cut as a segment is.
+        // A single file of an object with parts is cut into the parts, as a segment is.
         Payload::Files(files) if files.len() == 1 => Ok(cut(map(&files[0], meta.size)?)),
         Payload::Files(files) if files.len() == lengths.len() => {
             files.iter().zip(lengths).map(|(path, length)| map(path, *length)).collect()

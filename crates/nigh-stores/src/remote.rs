@@ -38,9 +38,9 @@ use crate::StoreAbilities;
 
 const STORE: &str = "s3";
 const DIALECT: Dialect = Dialect::of_headers(STORE, "x-amz-meta-");
-/// The entries of a page.
+/// The most entries of a page.
 const PAGE: usize = 1000;
-/// The region that a request to create a bucket does not name.
+/// The default region. A request to create a bucket in this region must not name it.
 const DEFAULT_REGION: &str = "us-east-1";
 
 /// A store behind an S3 endpoint.
@@ -48,11 +48,11 @@ pub struct RemoteStore {
     wire: Wire<Signing>,
     region: String,
     names: BucketNames,
-    /// The known creation dates of buckets: only the list of all buckets shows them.
+    /// The known creation dates of buckets. Only the list of all buckets shows them.
     created: Mutex<HashMap<String, Timestamp>>,
 }
 
-/// Signature Version 4 over each request.
+/// Signs each request with Signature Version 4.
 struct Signing {
     signer: Signer,
     endpoint: String,
@@ -71,7 +71,7 @@ impl Access for Signing {
         Ok(Pass(0))
     }
 
-    /// There is no other key.
+    /// Returns false, because there is only one key.
     async fn is_renewed(&self, _: Pass) -> bool {
         false
     }
@@ -95,10 +95,10 @@ fn header(name: &'static str, value: &str) -> Result<(HeaderName, HeaderValue), 
 }
 
 impl RemoteStore {
-    /// A store as `config` says. Nothing is sent yet.
+    /// Creates a store from its settings. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the endpoint is no URL, or one prefix begins with another.
+    /// If the endpoint is not a URL, or if one prefix begins with another.
     pub fn new(config: &RemoteConfig) -> Result<Self, RemoteError> {
         let endpoint = check_endpoint(&config.endpoint, false).map_err(RemoteError::Client)?;
         let signer = Signer::new(config.access_key.clone(), config.secret_key.clone(), "s3", &config.region);
@@ -199,7 +199,7 @@ impl Store for RemoteStore {
             None => {
                 let all = self.list_buckets(namespace).await?;
                 let found = all.into_iter().find(|info| info.name == *bucket);
-                // The list lacks buckets of other accounts that this account may use.
+                // The list lacks buckets that belong to other accounts but that this account may use.
                 found.map_or(Timestamp(0), |info| info.created)
             }
         };
@@ -231,7 +231,7 @@ impl Store for RemoteStore {
         self.names.of_store(name).into_iter().collect()
     }
 
-    /// Some services that speak S3 ignore `If-Match` and `If-None-Match` of a PutObject: this tries both.
+    /// Tests the conditions, because some S3 services ignore `If-Match` and `If-None-Match` of a PutObject.
     async fn keeps_conditions(&self, namespace: &Namespace, bucket: &BucketName) -> Result<bool, ObjectError> {
         let probe = probe_in(namespace, bucket)?;
         let target = self.target(&probe)?;
@@ -271,7 +271,7 @@ impl Store for RemoteStore {
             headers.push((http::header::IF_NONE_MATCH, HeaderValue::from_static("*")));
         }
         if let Some(expected) = &condition.if_match {
-            // Nigh's tag may differ from the store's own.
+            // Nigh's entity tag may differ from the store's own.
             let (now, own) = match self.head_answer(object).await {
                 Err(ObjectError::NoSuchKey(_)) => return Err(ObjectError::PreconditionFailed("If-Match")),
                 other => other?,
@@ -326,7 +326,8 @@ impl Store for RemoteStore {
         }
     }
 
-    /// The request carries the condition. Some services ignore conditions of deletions, so this checks it first, too.
+    /// Sends the condition with the request, and also checks it first, because some services ignore conditions of
+    /// deletions.
     async fn delete_if(&self, object: &ObjectId, expected: &ETag) -> Result<(), ObjectError> {
         let (now, own) = match self.head_answer(object).await {
             Err(ObjectError::NoSuchKey(_)) => return Ok(()),
@@ -341,7 +342,7 @@ impl Store for RemoteStore {
         }
     }
 
-    /// Has the remote copy the object onto itself with the new headers, if it has not changed.
+    /// Makes the remote copy the object onto itself with the new headers, unless the object has changed.
     async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {
         let (mut meta, remote_etag) = self.head_answer(object).await?;
         meta.tags = tags.clone();

@@ -12,7 +12,7 @@ use http::StatusCode;
 /// The number of attempts and the waits between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Attempts at one request; at least one is made.
+    /// The most attempts at one request. At least one attempt is made.
     pub attempts: u32,
     /// The wait before the second attempt, doubled before each further one.
     pub backoff: Duration,
@@ -29,7 +29,7 @@ impl Default for RetryPolicy {
 /// Swift's own status for "too many requests" (`swift.common.middleware.ratelimit`).
 const RATE_LIMITED: u16 = 498;
 
-/// Whether a status asks the client to try again later.
+/// Returns true if a status asks the client to try again later.
 pub(crate) fn is_busy(status: StatusCode) -> bool {
     matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) || status.as_u16() == RATE_LIMITED
 }
@@ -39,7 +39,8 @@ pub(crate) fn is_busy(status: StatusCode) -> bool {
 pub(crate) enum Failure {
     /// The request was not sent.
     NotSent,
-    /// The store answered with this status. `busy`: its error code asks for another attempt.
+    /// The store answered with this status. `busy` is true if the error code asks for another attempt; `retry_after` is
+    /// None if the store named no wait.
     Refused { status: StatusCode, busy: bool, retry_after: Option<Duration> },
     /// The request was sent and got no answer that can be read.
     NoAnswer,
@@ -55,7 +56,7 @@ pub(crate) enum RetryDecision {
 }
 
 impl Failure {
-    /// Whether the store rejected the request before doing anything.
+    /// Returns true if the store rejected the request before it did anything.
     pub(crate) fn is_for_now(self) -> bool {
         match self {
             Self::NotSent => true,
@@ -64,7 +65,7 @@ impl Failure {
         }
     }
 
-    /// Whether the outcome is unknown: no answer, or an internal error of a proxy or server.
+    /// Returns true if the outcome is unknown: there was no answer, or a proxy or server had an internal error.
     pub(crate) fn is_in_doubt(self) -> bool {
         match self {
             Self::NotSent => false,
@@ -77,8 +78,8 @@ impl Failure {
 }
 
 impl RetryPolicy {
-    /// The decision after attempt `attempt` (from 1) failed. `repeatable`: the request changes no object. `chance` is drawn
-    /// evenly from 0 to 1.
+    /// Decides what to do after attempt number `attempt` (from 1) failed. `repeatable` is true if the request changes
+    /// no object. `chance` is a random number, evenly distributed from 0 to 1.
     pub(crate) fn next(&self, attempt: u32, failure: Failure, repeatable: bool, chance: f64) -> RetryDecision {
         let may = failure.is_for_now() || repeatable && failure.is_in_doubt();
         if attempt >= self.attempts || !may {
@@ -94,7 +95,7 @@ impl RetryPolicy {
     }
 }
 
-/// `Retry-After` in seconds; its other form, a date, is ignored.
+/// The wait that `Retry-After` states in seconds. None if the header is absent or states a date.
 pub(crate) fn retry_after(value: Option<&http::HeaderValue>) -> Option<Duration> {
     value?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }

@@ -14,22 +14,22 @@ use super::swift::shadow::{ShadowError, SwiftTimestamp};
 /// Nigh's versions of an object in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShadowVersions {
-    /// The version of the placeholder, if there is one.
+    /// The version of the placeholder. None if there is no placeholder.
     pub shadow: Option<Version>,
-    /// The version of the payload, if Nigh wrote it.
+    /// The version of the payload. None if Nigh did not write the payload.
     pub payload: Option<Version>,
 }
 
 /// Placeholders and their pushes. The object memory orders the writes of an object, as for a `Store`.
 #[async_trait]
 pub trait Shadows: Send + Sync {
-    /// Whether an object can be a shadow; if not, write it through.
+    /// Returns true if an object can be a shadow. If false, the caller must write the object through.
     fn fits(&self, object: &ObjectId, meta: &ObjectMeta) -> bool;
-    /// Writes the placeholder of `meta` over any object. May be repeated.
+    /// Writes the placeholder of `meta`, whatever object the store has. May be repeated.
     ///
     /// # Errors
-    /// `Newer` if the store has a newer version of Nigh's; `NotSent` if the request was not sent; after others the outcome is
-    /// unknown.
+    /// `Newer` if the store has a newer version that Nigh wrote, `NotSent` if the request was not sent. After any other
+    /// error the outcome is unknown.
     async fn place(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ShadowError>;
     /// Replaces the placeholder of `meta`'s version, and nothing else, by its payload. May be repeated.
     ///
@@ -41,6 +41,7 @@ pub trait Shadows: Send + Sync {
     /// # Errors
     /// If the store cannot be read.
     async fn standing(&self, object: &ObjectId) -> Result<ShadowVersions, ObjectError>;
-    /// The place, in the store's order, of this node's newest write since it started; later writes must be above it.
+    /// The position of this node's newest write since its start, in the store's order; later writes must have a higher
+    /// position. None if this node has not written yet.
     fn newest(&self) -> Option<SwiftTimestamp>;
 }

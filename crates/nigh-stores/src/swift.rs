@@ -40,12 +40,12 @@ use crate::StoreAbilities;
 
 const STORE: &str = "swift";
 const DIALECT: Dialect = Dialect::of_headers(STORE, "x-object-meta-");
-/// Objects on one page.
+/// The most objects on one page.
 const PAGE: usize = 1000;
-/// The most containers that are remembered to have no segments.
+/// The most containers that are remembered as having no segments.
 const CONTAINERS_MAX: usize = 10_000;
 
-/// Where a Swift is, and the account that Nigh uses.
+/// The settings of a Swift store.
 #[derive(Clone, Debug)]
 pub struct SwiftConfig {
     /// The URL for the login: TempAuth's `http://host:port/auth/v1.0`, or Keystone's `https://host:5000/v3`.
@@ -60,7 +60,7 @@ pub struct SwiftConfig {
     pub limits: NetworkLimits,
 }
 
-/// Why a Swift cannot be used.
+/// Why a Swift store cannot be used.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum SwiftError {
@@ -74,9 +74,9 @@ pub enum SwiftError {
 pub struct SwiftStore {
     wire: Wire<Session>,
     names: BucketNames,
-    /// Containers without a container of segments.
+    /// Containers that have no container of segments.
     unsegmented: Mutex<HashSet<String>>,
-    /// The state between this node and Swift's middleware, if the store has shadows.
+    /// The state of the middleware. None if the store has no shadows.
     shadowing: Option<MiddlewareState>,
 }
 
@@ -84,7 +84,7 @@ fn store_error(operation: &'static str, reason: impl ToString) -> ObjectError {
     ObjectError::Store { store: STORE, operation, reason: reason.to_string() }
 }
 
-/// The object's metadata in an answer.
+/// Reads the object's metadata from an answer.
 fn meta_of(object: &ObjectId, size: u64, answer: &mut StoreResponse) -> Result<ObjectMeta, ObjectError> {
     shadow::refuse_shadow(&answer.headers)?;
     content_type::drop_tag(&mut answer.headers);
@@ -106,10 +106,10 @@ fn put_headers(object: &ObjectId, meta: &ObjectMeta) -> Result<Vec<(HeaderName, 
 }
 
 impl SwiftStore {
-    /// A store as `config` says. Nothing is sent yet.
+    /// Creates a store from its settings. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the URL is invalid, or one prefix begins with another.
+    /// If the URL is invalid, or if one prefix begins with another.
     pub fn new(config: &SwiftConfig) -> Result<Self, SwiftError> {
         let auth_url = check_endpoint(&config.auth_url, true).map_err(SwiftError::Client)?;
         let connections = Connections::new(config.limits).map_err(SwiftError::Client)?;
@@ -192,7 +192,7 @@ impl Store for SwiftStore {
         let call = Call::new("create bucket", Method::PUT, format!("/{name}"));
         match self.wire.send_or_fail(&call).await?.status {
             StatusCode::ACCEPTED => Err(ObjectError::BucketAlreadyOwnedByYou(bucket.clone())),
-            // Marked before anybody else knows the bucket.
+            // The bucket is marked before anyone else knows it.
             _ => self.mark_used(namespace, bucket).await,
         }
     }
@@ -287,7 +287,7 @@ impl Store for SwiftStore {
         range: Option<Range<u64>>,
         pinned: Option<&ETag>,
     ) -> Result<(ObjectMeta, ByteStream), ObjectError> {
-        // A cached copy needs the mark, because of which Swift reports outsiders' writes.
+        // A bucket with cached copies must be marked, so that Swift reports outside writes to it.
         self.mark_used(&object.namespace, &object.bucket).await?;
         // HTTP cannot ask for an empty range.
         if range.as_ref().is_some_and(Range::is_empty) {
@@ -341,7 +341,7 @@ impl Store for SwiftStore {
         };
         let parse = |text: &[u8], page: usize| {
             let objects = listing::parse_objects(text)?;
-            // A page that is not full is the last: Swift refuses a limit that it would not keep.
+            // A page that is not full is the last one, because Swift refuses a limit that it would not honour.
             let is_last = objects.len() < page;
             Ok((objects, is_last))
         };

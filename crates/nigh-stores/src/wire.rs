@@ -23,17 +23,17 @@ use super::connections::{Connections, head_of};
 use super::retry::{Failure, RetryDecision, retry_after};
 use super::wire_error::{WireError, not_sent};
 
-/// Characters that a path has unencoded (RFC 3986, unreserved, and the slash).
+/// Characters that are not encoded in a path: the unreserved characters of RFC 3986, and the slash.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
-/// Characters that a query's value has unencoded.
+/// Characters that are not encoded in a query's value.
 const QUERY: &AsciiSet = &PATH.add(b'/');
 
-/// A key as a part of a path.
+/// Encodes a key as a part of a path.
 pub(super) fn encode_path(text: &str) -> String {
     utf8_percent_encode(text, PATH).to_string()
 }
 
-/// A text as a query's value.
+/// Encodes a text as a query's value.
 pub(super) fn encode_query(text: &str) -> String {
     utf8_percent_encode(text, QUERY).to_string()
 }
@@ -44,13 +44,13 @@ pub(super) struct Call {
     /// The name of the operation, for messages.
     pub(super) operation: &'static str,
     pub(super) method: Method,
-    /// Path below the store's URL, and query, encoded; empty or begins with a slash or `?`.
+    /// The path below the store's URL and the query, both encoded. Empty, or begins with a slash or `?`.
     pub(super) target: String,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) body: Vec<Bytes>,
-    /// It changes no object, so it may be carried out twice, or late.
+    /// True if the request changes no object, so that it may be carried out twice or late.
     repeatable: bool,
-    /// The time that the store needs beyond the usual time to an answer.
+    /// The time that the store needs for its answer, in addition to the usual time.
     pub(super) work: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Call {
         Self { operation, method, target, headers: Vec::new(), body: Vec::new(), repeatable, work: Duration::ZERO }
     }
 
-    /// Marks a request that writes, but changes no object.
+    /// Marks a request as repeatable: it writes, but changes no object.
     pub(super) fn repeatable(mut self) -> Self {
         self.repeatable = true;
         self
@@ -76,7 +76,7 @@ impl Call {
         self
     }
 
-    /// Asks for `range`, which is not empty.
+    /// Limits a read to `range`, which must not be empty.
     pub(super) fn range(self, range: &Range<u64>) -> Result<Self, WireError> {
         let text = HeaderValue::try_from(format!("bytes={}-{}", range.start, range.end.saturating_sub(1)));
         let text = text.map_err(|error| WireError::NotSent(format!("the range: {error}")))?;
@@ -84,22 +84,22 @@ impl Call {
     }
 }
 
-/// The number of an authorisation, which changes when it is renewed.
+/// Numbers the authorisations of a store. A renewed authorisation has another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pass(pub(super) u64);
 
-/// How requests to a store are authorised, and what its refusals say.
+/// Authorises the requests to a store, and explains its refusals.
 #[async_trait]
 pub(super) trait Access: Send + Sync {
     /// The store's kind, for messages.
     fn store(&self) -> &'static str;
     /// Adds the URL of `target` and the authorisation to `head`.
     async fn authorise(&self, head: &mut Parts, target: &str) -> Result<Pass, WireError>;
-    /// Renews an authorisation that the store rejected; false if there is no other.
+    /// Renews an authorisation that the store rejected. Returns false if there is no other.
     async fn is_renewed(&self, pass: Pass) -> bool;
-    /// Code and message of a refusal's body.
+    /// The code and the message in the body of a refusal.
     fn explain(&self, body: &[u8]) -> (String, String);
-    /// Whether an answer of 503 says that nothing was written, not even a part.
+    /// Returns true if an answer of 503 means that nothing was written, not even a part.
     fn busy_wrote_nothing(&self) -> bool;
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Wire<A> {
 }
 
 impl<A: Access> Wire<A> {
-    /// A client that asks through `access`.
+    /// Creates a client that authorises its requests with `access`.
     pub(super) fn new(connections: Connections, access: A) -> Self {
         let requests = Arc::new(Semaphore::new(connections.limits().concurrency.max(1)));
         Self { connections, access, requests }
@@ -175,7 +175,7 @@ impl<A: Access> Wire<A> {
         Err((WireError::Refused { status, code, message, retry_after }, Some(pass)))
     }
 
-    /// As `send`, with the general error of the store.
+    /// Sends `call` as `send` does, but fails with the general error of the store.
     pub(super) async fn send_or_fail(&self, call: &Call) -> Result<StoreResponse, ObjectError> {
         self.send(call).await.map_err(|error| self.error(error, call))
     }
@@ -217,8 +217,8 @@ impl<A: Access> Wire<A> {
         Ok(listed)
     }
 
-    /// The general error of the store. A store that is busy may have written a part of an object, unless its `Access`
-    /// says otherwise.
+    /// The general error of the store. A busy store may have written a part of an object, unless its `Access` says
+    /// otherwise.
     pub(super) fn error(&self, error: WireError, call: &Call) -> ObjectError {
         let store = self.access.store();
         match error {
@@ -248,7 +248,7 @@ mod tests {
     const UNKNOWN: &str = "HTTP/1.1 401 Who\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     const DONE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-    /// Lets everything through, to one place.
+    /// Sends every request to one endpoint, without authorisation.
     struct OpenAccess {
         endpoint: String,
         renewals: AtomicUsize,
@@ -283,7 +283,7 @@ mod tests {
         Wire::new(Connections::new(limits).unwrap(), OpenAccess { endpoint, renewals: AtomicUsize::new(0) })
     }
 
-    /// A server that takes whole requests with a body of one byte or none, and gives `answers` in turn, then `DONE`.
+    /// A server that accepts requests with a body of at most one byte, and gives `answers` in turn, then `DONE`.
     async fn serve(answers: &'static [&'static str]) -> (Wire<OpenAccess>, Arc<AtomicUsize>) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let wire = wire(format!("http://{}", listener.local_addr().unwrap()), NetworkLimits::default());

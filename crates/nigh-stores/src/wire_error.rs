@@ -10,20 +10,20 @@ use super::retry::{Failure, is_busy};
 /// Why a request got no successful answer.
 #[derive(Clone, Debug)]
 pub(super) enum WireError {
-    /// The store refused it.
+    /// The store refused the request. `retry_after` is None if the store named no wait.
     Refused { status: StatusCode, code: String, message: String, retry_after: Option<Duration> },
-    /// It was not sent.
+    /// The request was not sent.
     NotSent(String),
-    /// It was not sent, and another attempt would not help: the login was refused.
+    /// The request was not sent, and another attempt would not help, because the login was refused.
     NotAllowed(String),
-    /// Too many requests were under way.
+    /// The request was not sent, because too many requests were in progress.
     Queued,
-    /// It was sent and got no answer that can be read: its outcome is unknown.
+    /// The request was sent, but no readable answer came: the outcome is unknown.
     Failed(String),
 }
 
 impl WireError {
-    /// The failure that `retry` judges; none if the request must not be sent again.
+    /// The failure that `retry` judges. None if the request must not be sent again.
     pub(super) fn failure(&self) -> Option<Failure> {
         match self {
             Self::Refused { status, code, retry_after, .. } => Some(Failure::Refused {
@@ -48,7 +48,7 @@ impl WireError {
         self.status() == Some(StatusCode::NOT_FOUND)
     }
 
-    /// The general error of the store.
+    /// Turns this into the general error of the store.
     pub(super) fn into_object_error(self, store: &'static str, operation: &'static str) -> ObjectError {
         let because = |reason| ObjectError::Store { store, operation, reason };
         match self {
@@ -56,7 +56,7 @@ impl WireError {
                 ObjectError::SlowDown("the store behind asks for fewer requests")
             }
             Self::Queued => ObjectError::SlowDown("too many requests to the store behind are under way"),
-            // A gateway answers so when the store does not answer the gateway.
+            // A gateway answers with these statuses if the store does not answer the gateway.
             Self::Refused {
                 status: status @ (StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT), message, ..
             } => ObjectError::StoreSilent { store, operation, reason: format!("{status} {message}") },
@@ -83,7 +83,7 @@ pub(super) fn not_sent(what: &str, error: &dyn std::error::Error) -> WireError {
     WireError::NotSent(format!("{what}: {}", chain(error)))
 }
 
-/// An error with its causes.
+/// The text of an error and of its causes.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

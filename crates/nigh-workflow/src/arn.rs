@@ -9,7 +9,7 @@ use thiserror::Error;
 /// The longest name of a state machine or an execution.
 const NAME_MAX: usize = 80;
 
-/// A text is no such name.
+/// The text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "Invalid Name: '{0}': a name has 1 to 80 characters, without blanks, brackets, wildcards and control characters"
@@ -22,12 +22,12 @@ pub struct WorkflowNameError(String);
 pub struct WorkflowName(String);
 
 impl WorkflowName {
-    /// Checks `text` and takes it as a name (Step Functions API reference, `CreateStateMachine`).
+    /// Checks that `text` is a valid name (Step Functions API reference, `CreateStateMachine`).
     ///
     /// # Errors
-    /// If it has a letter that no name has, or is too long.
+    /// If it has a character that names cannot have, or is too long.
     pub fn new(text: &str) -> Result<Self, WorkflowNameError> {
-        // What ARNs, patterns and paths are made of.
+        // The characters that have a meaning in ARNs, patterns and paths.
         let refused =
             |letter: char| letter.is_whitespace() || letter.is_control() || "<>{}[]?*\"#%\\^|~`$&,;:/".contains(letter);
         if text.is_empty() || text.chars().count() > NAME_MAX || text.contains(refused) {
@@ -69,13 +69,13 @@ pub fn machine_arn(region: &str, name: &WorkflowName) -> String {
     format!("arn:aws:states:{region}:{ACCOUNT}:stateMachine:{name}")
 }
 
-/// The ARN of an execution that is kept.
+/// The ARN of an execution that is stored.
 #[must_use]
 pub fn execution_arn(region: &str, machine: &WorkflowName, name: &WorkflowName) -> String {
     format!("arn:aws:states:{region}:{ACCOUNT}:execution:{machine}:{name}")
 }
 
-/// The ARN of an execution of an express machine, which is not kept.
+/// The ARN of an execution of an express machine, which is not stored.
 #[must_use]
 pub fn express_arn(region: &str, machine: &WorkflowName, name: &WorkflowName, id: &str) -> String {
     format!("arn:aws:states:{region}:{ACCOUNT}:express:{machine}:{name}:{id}")
@@ -89,7 +89,7 @@ fn parts(arn: &str) -> Option<Vec<&str>> {
     }
 }
 
-/// The name in a state machine's ARN.
+/// The name in a state machine's ARN; none if it is no such ARN.
 #[must_use]
 pub fn machine_of(arn: &str) -> Option<WorkflowName> {
     match parts(arn)?.get(5..)? {
@@ -98,7 +98,7 @@ pub fn machine_of(arn: &str) -> Option<WorkflowName> {
     }
 }
 
-/// The names in an execution's ARN: of the machine, and its own.
+/// The names in an execution's ARN: of the machine, and of the execution; none if it is no such ARN.
 #[must_use]
 pub fn execution_of(arn: &str) -> Option<(WorkflowName, WorkflowName)> {
     match parts(arn)?.get(5..)? {

@@ -1,4 +1,4 @@
-//! Events of an execution and the commands that follow from them: pure. Events are stored, commands are not.
+//! Events of an execution, and the commands that follow from them: pure. Events are stored, commands are not.
 
 use nigh_terms::{FunctionName, InvocationId, Timestamp, Token};
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use serde_json::Value;
 /// The facts of an execution, which never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Its id: sixteen bytes that sort by time.
+    /// The execution's id: sixteen bytes that sort by time.
     pub id: [u8; 16],
-    /// Its ARN.
+    /// The execution's ARN.
     pub arn: String,
-    /// Its name.
+    /// The execution's name.
     pub name: String,
     /// The state machine's ARN.
     pub machine_arn: String,
@@ -28,49 +28,49 @@ pub struct Facts {
 #[serde(transparent)]
 pub struct TaskId(pub u64);
 
-/// How a task ended.
+/// The outcome of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskEnd {
-    /// Its function answered.
+    /// The task's function answered.
     Answered(Value),
-    /// It failed, or could not be run.
+    /// The task failed, or could not be run.
     Failed {
         /// The error's name.
         error: String,
-        /// What is known of it.
+        /// The error's description.
         cause: String,
     },
 }
 
-/// What happened.
+/// The kind of an event, with its data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionEvent {
     /// A task has ended.
     Ended {
-        /// Which.
+        /// The id of the task.
         task: TaskId,
-        /// How.
+        /// The task's outcome.
         end: TaskEnd,
-        /// What it had seen.
+        /// The token of what it had seen.
         token: Token,
     },
     /// A timer is due.
     Time,
     /// Somebody stopped the execution.
     Stopped {
-        /// The given error name.
+        /// The given error name; none if none was given.
         error: Option<String>,
-        /// The given cause.
+        /// The given cause; none if none was given.
         cause: Option<String>,
     },
 }
 
-/// Something that happened, and when.
+/// An event with its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When; never earlier than the previous event.
+    /// When it happened; never earlier than the previous event.
     pub at: Timestamp,
     /// What happened. Neither flattened nor internally tagged: serde cannot read tokens back that way.
     pub what: ExecutionEvent,
@@ -79,23 +79,23 @@ pub struct Event {
 /// An invocation to make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRun {
-    /// The task.
+    /// The id of the task.
     pub task: TaskId,
     /// The invocation's request id: a replay gives the same.
     pub invocation: InvocationId,
-    /// The function.
+    /// The name of the function.
     pub function: FunctionName,
-    /// Its input.
+    /// The function's input.
     pub payload: Value,
-    /// Lambda's `ClientContext`: JSON.
+    /// Lambda's `ClientContext`, as JSON; none if the task sets none.
     pub client_context: Option<String>,
-    /// It is queued as an event, and its end is not awaited.
+    /// True if it is queued as an event, so that its end is not awaited.
     pub later: bool,
-    /// What the tasks before it had seen.
+    /// The token of what the tasks before it had seen.
     pub token: Token,
 }
 
-/// What an execution has its shell do.
+/// What the shell must do for an execution.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Invoke a function.
@@ -106,35 +106,35 @@ pub enum Command {
     Finish(Outcome),
 }
 
-/// How an execution ended.
+/// The outcome of an execution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Outcome {
-    /// To its end.
+    /// The execution reached its end.
     Succeeded {
-        /// What came out.
+        /// The output.
         output: Value,
     },
-    /// By an error that nothing caught.
+    /// The execution failed with an error that nothing caught.
     Failed {
         /// The error's name.
         error: Option<String>,
-        /// What is known of it.
+        /// The error's description.
         cause: Option<String>,
     },
-    /// It ran longer than its machine lets it.
+    /// The execution ran longer than its machine allows.
     TimedOut,
-    /// Somebody stopped it.
+    /// A client stopped the execution.
     Aborted {
-        /// The given error name.
+        /// The given error name; none if none was given.
         error: Option<String>,
-        /// The given cause.
+        /// The given cause; none if none was given.
         cause: Option<String>,
     },
 }
 
 impl Outcome {
-    /// As the API says it.
+    /// The status in the API.
     #[must_use]
     pub const fn status(&self) -> &'static str {
         match self {

@@ -1,11 +1,11 @@
 //! Runs executions: the shell around `run`, which decides. Here are the tasks, the clock and the disk.
 //!
-//! Each execution has a task that leads it (`leading`): it takes events, writes them, and carries out the commands that follow.
-//! A function that is not idempotent is invoked only when all events before it are on the disk: after a crash it is known that
-//! it may have run, and its task fails with `Nigh.OutcomeUnknown` instead of running again. An idempotent function is invoked
-//! at once, while the events are being written. The end of an execution is on the disk before anybody hears of it. Executions
-//! of express machines are in memory only. In a cluster the dispatch owner of a namespace leads its executions (`owned`), and
-//! their histories are on the cluster's servers instead of a disk.
+//! Each execution has a driver task (`leading`): it takes events, stores them, and carries out the commands that
+//! follow. A function that is not idempotent is invoked only when all events before it are on the disk: after a crash
+//! it is known that it may have run, and its task fails with `Nigh.OutcomeUnknown` instead of running again. An
+//! idempotent function is invoked at once, while the events are being stored. The end of an execution is on the disk
+//! before anybody is told. Executions of express machines are in memory only. In a cluster the dispatch owner of a
+//! namespace runs its executions (`owned`), and their histories are on the cluster's servers instead of a disk.
 
 mod describing;
 mod index;
@@ -41,7 +41,7 @@ use crate::run::{DATA_BYTES_MAX, Run};
 use crate::scratch::{ScratchFolder, ScratchObjects};
 use crate::{Problem, read};
 
-/// How long ends may take to be written at the end of the node.
+/// How long the node waits at its end until the ends of executions are stored.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 /// How long a synchronous execution may take (Step Functions quotas, express).
 const SYNC_MAX: Duration = Duration::from_secs(300);
@@ -49,11 +49,11 @@ const SYNC_MAX: Duration = Duration::from_secs(300);
 /// The limits of executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutionLimits {
-    /// Executions that run at a time.
+    /// The most executions that run at a time.
     pub running_max: usize,
-    /// Ended executions that are kept; beyond that, the oldest are removed.
+    /// The most ended executions that are stored; beyond it the oldest are removed.
     pub kept_max: usize,
-    /// The bytes of all histories that are kept.
+    /// The most bytes of all stored histories.
     pub kept_bytes: u64,
 }
 
@@ -62,19 +62,19 @@ pub struct ExecutionLimits {
 pub struct ExecutionParts {
     /// The functions.
     pub functions: FunctionStore,
-    /// Runs them.
+    /// Invokes functions.
     pub invoke: Arc<dyn Invoke>,
-    /// Runs them asynchronously.
+    /// Invokes functions asynchronously.
     pub events: EventInvoker,
-    /// Keeps the histories.
+    /// Stores the histories.
     pub histories: Arc<dyn Histories>,
-    /// Their scratch folders.
+    /// The objects of scratch folders.
     pub scratch: Arc<dyn ScratchObjects>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The region in ARNs.
     pub region: String,
-    /// Permits for tasks: as many run at a time.
+    /// Permits for tasks; their number limits the tasks that run at a time.
     pub turns: Arc<Semaphore>,
     /// Cancelled when these executions continue in another process or after a restart: this process does nothing more for them.
     pub over: CancellationToken,
@@ -83,13 +83,13 @@ pub struct ExecutionParts {
 /// A new execution.
 #[derive(Clone, Debug)]
 pub struct NewExecution {
-    /// Its id: a second start with the same id is the same execution.
+    /// The execution's id: a second start with the same id is the same execution.
     pub id: InvocationId,
-    /// Its name; by default its id.
+    /// The execution's name. None if its id is the name.
     pub name: Option<WorkflowName>,
-    /// Its input.
+    /// The execution's input.
     pub input: Value,
-    /// What its caller has seen.
+    /// The token of what its caller has seen.
     pub seen: Token,
 }
 
@@ -126,11 +126,11 @@ pub(super) struct ExecutionsState {
     limits: ExecutionLimits,
     index: Mutex<Index>,
     tracker: TaskTracker,
-    /// For a date that never jumps: the date at the start, and the monotonic clock then.
+    /// The date and the monotonic clock at the start: the base of a date that never jumps.
     origin: (Timestamp, Monotonic),
 }
 
-/// The executions. A clone is another handle to the same.
+/// The executions of this process. A clone is another handle to them.
 #[derive(Clone)]
 pub struct Executions(Arc<ExecutionsState>);
 
@@ -162,7 +162,7 @@ impl Executions {
         Ok(Self(inner))
     }
 
-    /// Declares a scratch folder: its objects are kept in memory only.
+    /// Declares a scratch folder, whose objects are in memory only.
     ///
     /// # Errors
     /// Why the bucket refuses that.
@@ -171,10 +171,11 @@ impl Executions {
         self.0.parts.scratch.declare(namespace, folder).await
     }
 
-    /// Stops an execution; its running tasks go on to their end and count no more. Returns when it ended.
+    /// Stops an execution; its running tasks continue to their end, and their results are ignored. Returns when it
+    /// ended.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such execution.
     #[boxed]
     pub async fn stop(
         &self,
@@ -191,7 +192,7 @@ impl Executions {
         if let Some(inbox) = &entry.inbox {
             let (done, stopped) = oneshot::channel();
             if inbox.send(Message::Stop { error, cause, done }).await.is_ok() {
-                // If nobody answers, it has just ended by itself.
+                // The channel closes if the execution has just ended by itself.
                 let _ = stopped.await;
             }
         }
@@ -199,8 +200,8 @@ impl Executions {
         entry.head.end.map(|end| end.stopped).ok_or(ExecutionError::ShuttingDown)
     }
 
-    /// Starts nothing more, and waits until all ends are written. Running executions continue after a restart. Call it before the
-    /// invoker drains, and await it afterwards.
+    /// Starts no more executions, and waits until all ends are stored. Running executions continue after a restart.
+    /// Call it before the invoker drains, and await it afterwards.
     pub fn close(&self) -> impl Future<Output = ()> + use<> {
         self.0.parts.over.cancel();
         self.0.tracker.close();
@@ -294,7 +295,7 @@ impl ExecutionsState {
     async fn forget_oldest(&self) -> Result<(), RegistryError> {
         let gone = self.index.lock().take_surplus(self.limits.kept_max, self.limits.kept_bytes);
         if !gone.is_empty() {
-            // If the removal is lost in a crash, they are found and removed again after the next start.
+            // If a crash loses the removal, the next start removes them again.
             drop(self.parts.histories.queue(gone.into_iter().map(|id| HistoryChange::Remove { id }).collect()).await?);
         }
         Ok(())

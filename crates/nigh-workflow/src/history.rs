@@ -1,30 +1,30 @@
-//! The history of an execution as `GetExecutionHistory` shows it. Pure.
+//! The history of an execution for `GetExecutionHistory`. Pure.
 //!
 //! These events are made while the stored events are applied, and are not stored themselves: a replay makes them again.
 
 use nigh_terms::Timestamp;
 use serde_json::{Value, json};
 
-/// History events of one execution; at this limit it fails (Step Functions quotas).
+/// The most history events of one execution; beyond it the execution fails (Step Functions quotas).
 pub const HISTORY_MAX: u64 = 25_000;
 
 /// An event of the history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryEvent {
-    /// Its place, from 1.
+    /// The event's number, from 1.
     pub id: u64,
     /// The event that it follows; 0 for none.
     pub previous: u64,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// Its type, as AWS names it.
+    /// The event's type, as AWS names it.
     pub kind: String,
-    /// Its details: the member's name and what it holds.
+    /// The name of its details' member, and the details; none if it has none.
     pub details: Option<(&'static str, Value)>,
 }
 
 impl HistoryEvent {
-    /// As the API returns it; without inputs and outputs, unless `data`.
+    /// The event in the API's form; without inputs and outputs, unless `data`.
     #[must_use]
     pub fn value(&self, data: bool) -> Value {
         let mut value = json!({
@@ -50,7 +50,7 @@ impl HistoryEvent {
     }
 }
 
-/// Counts history events, and keeps them if somebody may ask.
+/// Counts history events, and stores them if somebody may ask for them.
 #[derive(Debug)]
 pub(super) struct HistoryCollector {
     count: u64,
@@ -62,7 +62,7 @@ impl HistoryCollector {
         Self { count: 0, kept: keeps.then(Vec::new) }
     }
 
-    /// Adds an event that follows `previous`. Returns its place.
+    /// Adds an event that follows `previous`. Returns its number.
     pub(super) fn show(
         &mut self,
         previous: u64,

@@ -1,7 +1,7 @@
 //! The Amazon States Language, version 1.0, with JSONPath. Pure.
 //!
-//! `read` makes a `Definition` of a text, or names each problem with its place. A definition's parts evaluate themselves:
-//! `path` and `template` find and make values, `choice` and `retry` choose what follows.
+//! `read` makes a `Definition` from a text, or names each problem with its place. A definition's parts evaluate
+//! themselves: `path` and `template` find and make values, `choice` and `retry` choose the next state.
 
 pub(crate) mod chance;
 pub(crate) mod choice;

@@ -1,12 +1,12 @@
 //! Workflows: state machines in the Amazon States Language whose tasks are functions (docs/workflows.md).
 //!
-//! The pure part decides: `read` makes a `Definition` of a text, and `run` is an execution that takes `Event`s and gives
-//! `Command`s. It has no clock, no chance and no I/O of its own: the same events give the same commands, so that an
-//! execution is kept by keeping its events.
+//! The pure part decides: `read` makes a `Definition` from a text, and `run` is an execution that takes `Event`s and
+//! returns `Command`s. It has no clock, no randomness and no I/O of its own: the same events give the same commands, so
+//! storing its events stores an execution.
 
 /// Names and ARNs of state machines and executions.
 pub mod arn;
-/// What happens to an execution, and what is to be done for it.
+/// The events of an execution, and the commands that follow.
 pub mod event;
 /// Runs executions: the shell around `run`.
 pub mod executions;
@@ -14,13 +14,13 @@ pub mod executions;
 pub mod history;
 /// The Amazon States Language: definitions, paths, templates, rules.
 mod language;
-/// Keeps the definitions of state machines.
+/// Stores the definitions of state machines.
 pub mod machine_store;
-/// In a cluster: which process leads a namespace's executions.
+/// In a cluster: which process runs a namespace's executions.
 pub mod owned;
 /// An execution as a pure state machine.
 pub mod run;
-/// Folders of objects that live as long as their execution.
+/// Folders of objects that exist as long as their execution.
 pub mod scratch;
 
 pub use self::language::definition::Definition;

@@ -1,7 +1,7 @@
-//! The deployed state machines: in the registry, and in memory for whoever starts an execution.
+//! The deployed state machines: in the registry, and in memory for starts of executions.
 //!
-//! The store follows what other nodes of a cluster deploy. If this build cannot read a document, the start fails: a machine is
-//! never skipped.
+//! The store follows what other nodes of a cluster deploy. If this build cannot read a document, the start fails: a
+//! machine is never skipped.
 
 mod machine;
 
@@ -20,9 +20,9 @@ pub use self::machine::{Machine, MachineKind, NewMachine};
 use crate::arn::WorkflowName;
 use crate::{Problem, read};
 
-/// The table of the registry.
+/// The registry's table of state machines.
 pub const MACHINES_TABLE: &str = "state-machines";
-/// State machines of one namespace (Step Functions quotas: 10,000).
+/// The most state machines of one namespace (Step Functions quotas: 10,000).
 const MACHINES_MAX: usize = 10_000;
 
 /// Why a request about a state machine fails.
@@ -67,7 +67,7 @@ struct MachineStoreState {
     index: RwLock<Index>,
 }
 
-/// The state machines. A clone is another handle to the same.
+/// The state machines. A clone is another handle to them.
 #[derive(Clone)]
 pub struct MachineStore(Arc<MachineStoreState>);
 
@@ -84,7 +84,7 @@ impl MachineStore {
     /// Reads all state machines of the registry.
     ///
     /// # Errors
-    /// If it cannot be read, or has one that this build cannot read.
+    /// If the registry cannot be read, or has a machine that this build cannot read.
     #[boxed]
     pub async fn open(registry: Arc<dyn Registry>, clock: Arc<dyn Clock>) -> Result<Self, MachineError> {
         let mut index = Index::new();
@@ -97,7 +97,7 @@ impl MachineStore {
         Ok(Self(Arc::new(MachineStoreState { registry, clock, index: RwLock::new(index) })))
     }
 
-    /// Follows what other nodes deploy.
+    /// Follows the changes by other nodes.
     ///
     /// # Errors
     /// If the registry cannot be watched.
@@ -130,10 +130,10 @@ impl MachineStore {
         self.0.index.read().get(namespace)?.get(name).cloned()
     }
 
-    /// Reads the machine of this name again, unless it is known here in `revision` or a later one.
+    /// Reads the machine with this name again, unless this store has `revision` or a later one.
     ///
     /// # Errors
-    /// If the registry cannot be read, or has one that this build cannot read.
+    /// If the registry cannot be read, or has a machine that this build cannot read.
     #[boxed]
     pub async fn catch_up(&self, namespace: &Namespace, name: &str, revision: Revision) -> Result<(), MachineError> {
         let known = |name: &WorkflowName| self.get(namespace, name).is_some_and(|known| known.revision >= revision);
@@ -148,7 +148,7 @@ impl MachineStore {
         Ok(())
     }
 
-    /// At most `limit` machines of `namespace` behind `after`, and whether there are more.
+    /// At most `limit` machines of `namespace` after `after`, and whether there are more.
     #[must_use]
     pub fn list(&self, namespace: &Namespace, after: Option<&WorkflowName>, limit: usize) -> (Vec<Arc<Machine>>, bool) {
         let index = self.0.index.read();
@@ -207,7 +207,7 @@ impl MachineStore {
     /// Changes the definition or the role of a machine; running executions keep theirs.
     ///
     /// # Errors
-    /// If there is none, the definition is wrong, or the registry refuses.
+    /// If there is no such machine, the definition is wrong, or the registry refuses.
     #[boxed]
     pub async fn update(
         &self,
@@ -242,7 +242,7 @@ impl MachineStore {
         Ok(machine)
     }
 
-    /// Deletes a machine, if there is one; running executions go on.
+    /// Deletes a machine, if there is one; running executions continue.
     ///
     /// # Errors
     /// If the registry refuses.
@@ -258,7 +258,7 @@ impl MachineStore {
 }
 
 impl MachineStoreState {
-    /// Takes `machine` into the index, unless a newer revision is there.
+    /// Adds `machine` to the index, unless a newer revision is there.
     fn take(&self, namespace: &Namespace, machine: Machine) {
         let mut index = self.index.write();
         let machines = index.entry(namespace.clone()).or_default();

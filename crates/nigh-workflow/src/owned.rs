@@ -1,9 +1,10 @@
-//! Executions of a cluster: the dispatch owner of a namespace leads its executions, in its owner epoch (`term`).
+//! Executions of a cluster: the dispatch owner of a namespace runs its executions, under its owner epoch (`term`).
 //!
-//! Their histories are on the cluster's servers. An owner takes the histories of its namespace, which fences the former owner,
-//! replays them and continues; it asks the nodes how tasks ended. It dispatches only in its own term, which nodes refuse once
-//! there is a higher one. The ownership document of a namespace says that it has executions: when its owner has expired,
-//! another controller takes the namespace unasked (`owner_command`, pure).
+//! Their histories are on the cluster's servers. An owner takes the histories of its namespace, which fences the former
+//! owner, replays them and continues; it asks the nodes for the outcomes of tasks. It dispatches only under its own
+//! epoch, which nodes refuse once there is a higher one. The ownership document of a namespace says that the namespace
+//! has executions: when its owner has expired, another controller takes the namespace by itself (`owner_command`,
+//! pure).
 
 mod owner_command;
 
@@ -26,34 +27,34 @@ use tokio_util::sync::CancellationToken;
 use self::owner_command::{OwnerCommand, owner_command};
 use crate::executions::{ExecutionError, ExecutionLimits, ExecutionParts, Executions};
 
-/// How often it is looked after namespaces that have lost their owner.
+/// How often namespaces that have lost their owner are looked for.
 const LOOKED_EVERY: Duration = Duration::from_millis(250);
 
-/// What leads the executions of the namespaces that this process owns.
+/// The parts for the executions of the namespaces that this process owns.
 pub struct OwnedParts {
-    /// Whose namespaces are, and what runs tasks.
+    /// Owns namespaces, and runs tasks.
     pub dispatcher: Dispatcher,
-    /// Where executions are kept.
+    /// Stores the histories of executions.
     pub histories: Arc<dyn SharedHistories>,
-    /// Where the owners stand.
+    /// Has the ownership documents.
     pub registry: Arc<dyn Registry>,
-    /// Who lives.
+    /// The members that are present.
     pub present: watch::Receiver<Vec<PresentMember>>,
-    /// What executions stand on. Those of a namespace have histories, invocations and an end of their own.
+    /// The parts of each namespace's executions. Each namespace has its own histories, invocations and end.
     pub like: ExecutionParts,
-    /// How much there may be, of each namespace.
+    /// The limits of each namespace.
     pub limits: ExecutionLimits,
 }
 
-/// Where the executions of a namespace are led.
+/// The process that runs the executions of a namespace.
 pub enum ExecutionsLocation {
-    /// In this process.
+    /// This process runs the executions.
     Here(Executions),
-    /// In another.
+    /// Another process runs the executions.
     There(PresentMember),
 }
 
-/// Why it cannot be said, or done, now.
+/// Why the request fails now.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each source says what happened")]
 pub enum OwnedError {
@@ -69,7 +70,7 @@ pub enum OwnedError {
     Silent(String),
 }
 
-/// The executions of a namespace, in one term.
+/// The executions of a namespace, under one owner epoch.
 struct Tenure {
     term: u64,
     executions: OnceCell<Executions>,
@@ -79,27 +80,27 @@ struct Tenure {
 struct OwnedExecutionsState {
     parts: OwnedParts,
     tenures: Mutex<HashMap<Namespace, Arc<Tenure>>>,
-    /// Namespaces that are being taken, or taken up.
+    /// Namespaces whose executions are being taken or started.
     busy: Mutex<HashSet<Namespace>>,
     closed: CancellationToken,
 }
 
-/// See the module. A clone is another handle to the same.
+/// The executions of this process's namespaces. A clone is another handle to them.
 #[derive(Clone)]
 pub struct OwnedExecutions(Arc<OwnedExecutionsState>);
 
 impl OwnedExecutions {
-    /// Leads none yet; `look_after` takes up what others have left.
+    /// Runs none yet; `look_after` starts those that others have left.
     #[must_use]
     pub fn new(parts: OwnedParts) -> Self {
         let (tenures, busy, closed) = (Mutex::default(), Mutex::default(), CancellationToken::new());
         Self(Arc::new(OwnedExecutionsState { parts, tenures, busy, closed }))
     }
 
-    /// Where the executions of `namespace` are led. This process takes them if nobody does, and it may.
+    /// The process that runs the executions of `namespace`. This process takes them if no process has them, and it may.
     ///
     /// # Errors
-    /// Why that cannot be said now.
+    /// Why that is unknown now.
     #[boxed]
     pub async fn at(&self, namespace: &Namespace) -> Result<ExecutionsLocation, OwnedError> {
         match self.0.parts.dispatcher.owner_of(namespace).await? {
@@ -108,10 +109,10 @@ impl OwnedExecutions {
         }
     }
 
-    /// Hands a request to `owner`: the status and the body of its answer.
+    /// Sends a request to `owner`. Returns the status and the body of its answer.
     ///
     /// # Errors
-    /// If it does not answer, or is the owner no more.
+    /// If it does not answer, or is no longer the owner.
     #[boxed]
     pub async fn ask(
         &self,
@@ -123,7 +124,7 @@ impl OwnedExecutions {
         answered.ok_or(OwnedError::NotOwner)
     }
 
-    /// Leads what there is to lead, until `close`.
+    /// Runs the executions of namespaces that this process owns or must take, until `close`.
     ///
     /// # Errors
     /// If the owners of namespaces cannot be followed.
@@ -146,7 +147,7 @@ impl OwnedExecutions {
                         Err(why) => tracing::error!(%namespace, why, "it cannot be read who owns the namespace"),
                     }
                 }
-                // Its sender lives as long as the process.
+                // The sender lives as long as the process.
                 Ok(()) = present.changed() => {}
                 () = tokio::time::sleep(LOOKED_EVERY) => {}
             }
@@ -172,7 +173,7 @@ impl OwnedExecutions {
         }
     }
 
-    /// Takes up the executions of `namespace`, in the background; what fails is tried again when it is looked again.
+    /// Starts the executions of `namespace`, in the background. After a failure the next look tries again.
     fn take_up(&self, namespace: &Namespace) {
         if !self.0.busy.lock().insert(namespace.clone()) {
             return;
@@ -186,7 +187,7 @@ impl OwnedExecutions {
         });
     }
 
-    /// Leads none any more: they go on elsewhere, or in the node's next life.
+    /// Stops all executions: they continue in another process, or after a restart of this node.
     pub fn close(&self) {
         self.0.closed.cancel();
         for (_, tenure) in self.0.tenures.lock().drain() {
@@ -202,10 +203,10 @@ impl OwnedExecutionsState {
         tenure.is_some_and(|tenure| tenure.executions.initialized())
     }
 
-    /// The namespace is another's, in `term`, or nobody's.
+    /// Stops the executions of a namespace that another process owns in `term`, or no process.
     fn let_go(&self, namespace: &Namespace, term: u64) {
         let mut tenures = self.tenures.lock();
-        // The owner of a later one has not been told yet.
+        // A tenure of a later epoch stays: this notice is older.
         if tenures.get(namespace).is_some_and(|tenure| tenure.term <= term)
             && let Some(tenure) = tenures.remove(namespace)
         {
@@ -234,7 +235,7 @@ impl OwnedExecutionsState {
         };
         let opened = tenure.executions.get_or_try_init(|| self.open(namespace, &tenure)).await;
         if opened.is_err() {
-            // The next one begins anew.
+            // The next tenure opens the executions again.
             tenure.over.cancel();
         }
         opened.cloned()

@@ -1,9 +1,9 @@
-//! An execution: a state machine of threads, of which each is in one state of one scope. Pure.
+//! An execution: a state machine of threads, each in one state of one scope. Pure.
 //!
-//! The execution itself is a thread; a `Parallel` has one more for each branch, a `Map` for each iteration. `apply` takes an
-//! event and returns commands. Time comes with events, chance from the execution's id: a replay of the same events gives the
-//! same commands, the same request ids and the same end. A timer fires before an event that comes at or after its time: an
-//! answer after its task's timeout is late, however they raced.
+//! The execution itself is a thread; a `Parallel` has one more for each branch, a `Map` for each iteration. `apply`
+//! takes an event and returns commands. Time comes with events, randomness from the execution's id: a replay of the
+//! same events gives the same commands, the same request ids and the same end. A timer fires before an event at or
+//! after its time: an answer after its task's timeout is late, even if it arrived first.
 
 mod ahead;
 mod children;
@@ -25,18 +25,18 @@ use crate::language::definition::{Definition, Kind, Resource, StateName};
 use crate::language::error_names;
 use crate::language::retry;
 
-/// The most that may pass from state to state: bytes of JSON.
+/// The most bytes of JSON that pass from state to state.
 pub const DATA_BYTES_MAX: usize = 1 << 20;
 
 /// The execution's own thread.
 const ROOT: ThreadId = ThreadId(0);
 
-/// An error on its way to whoever retries or catches it.
+/// An error on its way to a rule that retries or catches it.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     error: String,
     cause: String,
-    /// Another name that rules may have for it.
+    /// A second name by which rules may match it.
     also: Option<&'static str>,
 }
 
@@ -46,7 +46,7 @@ impl Failure {
     }
 }
 
-/// How a state went on.
+/// The result of a step of a state.
 type Step = Result<(), Failure>;
 
 /// An execution.
@@ -62,7 +62,7 @@ pub struct Run {
     timers: BTreeSet<(Timestamp, ThreadId)>,
     deadline: Option<Timestamp>,
     outcome: Option<Outcome>,
-    /// What its caller and all its tasks had seen.
+    /// The token of what its caller and all its tasks had seen.
     seen: Token,
     chance: Chance,
     showing: HistoryCollector,
@@ -72,8 +72,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Starts an execution: the execution, and its first commands. `seen`: what its caller had seen. `shows`: somebody may ask for
-    /// its history.
+    /// Starts an execution. Returns it and its first commands. `seen`: what its caller had seen. `shows`: somebody may
+    /// ask for its history.
     #[must_use]
     pub fn start(
         definition: Arc<Definition>,
@@ -115,7 +115,7 @@ impl Run {
         (run, commands)
     }
 
-    /// Applies an event: the commands that follow.
+    /// Applies an event. Returns the commands that follow.
     pub fn apply(&mut self, event: &Event) -> Vec<Command> {
         if self.outcome.is_some() {
             return Vec::new();
@@ -147,7 +147,7 @@ impl Run {
         first.into_iter().chain(self.deadline).min().filter(|_| self.outcome.is_none())
     }
 
-    /// How it ended, if it has.
+    /// The execution's outcome. None while it runs.
     #[must_use]
     pub const fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
@@ -158,19 +158,19 @@ impl Run {
         self.tasks.values().map(|(_, task)| task)
     }
 
-    /// What its caller and all its tasks so far had seen.
+    /// The token of what its caller and all its tasks so far had seen.
     #[must_use]
     pub const fn seen(&self) -> &Token {
         &self.seen
     }
 
-    /// What never changes.
+    /// The facts that never change.
     #[must_use]
     pub const fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// Its history so far, oldest first; empty unless `shows`.
+    /// The execution's history so far, oldest first; empty unless `shows`.
     #[must_use]
     pub fn shown(&self) -> &[HistoryEvent] {
         self.showing.all()
@@ -269,7 +269,7 @@ impl Run {
         self.result(id, result)
     }
 
-    /// What becomes of a state that failed: it is tried again, or caught, or its scope fails.
+    /// Handles a failed state: it is tried again, or its error is caught, or its scope fails.
     fn fail_state(&mut self, id: ThreadId, failure: Failure) {
         self.take_children(id);
         let Some(thread) = self.threads.get_mut(&id) else { return };
@@ -303,7 +303,7 @@ impl Run {
         self.fail_scope(id, &failure);
     }
 
-    /// The scope of this thread has failed.
+    /// Handles a failed scope of this thread.
     fn fail_scope(&mut self, id: ThreadId, failure: &Failure) {
         let Some(thread) = self.threads.get(&id) else { return };
         match thread.parent {
@@ -315,7 +315,7 @@ impl Run {
         }
     }
 
-    /// The state of this thread is done with `output`: on to `next`, or to the end of its scope.
+    /// The state of this thread has ended with `output`: continues at `next`, or ends its scope.
     fn move_on(&mut self, id: ThreadId, output: Value, next: Option<&StateName>) {
         self.show_state(id, "Exited", &output);
         let Some(thread) = self.threads.get_mut(&id) else { return };
@@ -343,7 +343,7 @@ impl Run {
         }
     }
 
-    /// The execution is over.
+    /// Ends the execution.
     fn finish(&mut self, outcome: Outcome) {
         let last = self.threads.get(&ROOT).map_or(0, |thread| thread.shown);
         self.commands.extend(self.tasks.keys().map(|task| Command::Forget(*task)));

@@ -1,8 +1,8 @@
-//! Scratch folders: objects of one execution, kept in memory only and dropped when the execution ends.
+//! Scratch folders: objects of one execution, in memory only, which are dropped when the execution ends.
 //!
-//! A state machine declares them by its tag `nigh:scratch`: `bucket/folder/`, several separated by blanks. Each execution uses
-//! the folder of its own name below; tasks get that name as `$$.Execution.Name`. An OpenWhisk sequence declares them by an
-//! annotation of the same name.
+//! A state machine declares them by its tag `nigh:scratch`: `bucket/folder/`, several separated by blanks. Each
+//! execution uses a folder of its own name below; tasks get that name as `$$.Execution.Name`. An OpenWhisk sequence
+//! declares them by an annotation of the same name.
 
 mod objects;
 
@@ -13,7 +13,7 @@ use thiserror::Error;
 
 /// The tag that declares scratch folders.
 pub const SCRATCH_TAG: &str = "nigh:scratch";
-/// Folders that one machine may have.
+/// The most folders of one machine.
 const FOLDERS_MAX: usize = 8;
 
 /// The value of the tag is wrong.
@@ -24,17 +24,17 @@ pub struct ScratchTagError(String);
 /// A folder of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScratchFolder {
-    /// The bucket.
+    /// The name of the bucket.
     pub bucket: BucketName,
-    /// What its keys begin with; it ends in `/`.
+    /// The prefix of its keys, which ends in `/`.
     pub prefix: String,
 }
 
 impl ScratchFolder {
-    /// Those that a tag's value names.
+    /// The folders in a tag's value.
     ///
     /// # Errors
-    /// If one is no folder.
+    /// If a part of the value is no folder.
     pub fn of_tag(value: &str) -> Result<Vec<Self>, ScratchTagError> {
         let wrong = || ScratchTagError(value.to_owned());
         let folders: Result<Vec<Self>, ScratchTagError> = value
@@ -50,7 +50,7 @@ impl ScratchFolder {
         folders.and_then(|folders| if folders.len() <= FOLDERS_MAX { Ok(folders) } else { Err(wrong()) })
     }
 
-    /// The folder below this one of what runs under `name`.
+    /// The subfolder of the execution `name`.
     #[must_use]
     pub fn of_run(&self, name: &str) -> Self {
         Self { bucket: self.bucket.clone(), prefix: format!("{}{name}/", self.prefix) }
@@ -66,16 +66,16 @@ impl std::fmt::Display for ScratchFolder {
 /// The objects in such folders.
 #[async_trait]
 pub trait ScratchObjects: Send + Sync {
-    /// Has objects of `folder` kept in memory alone from now on.
+    /// Keeps the objects of `folder` in memory only from now on.
     ///
     /// # Errors
-    /// Why the bucket does not take that.
+    /// Why the bucket refuses that.
     async fn declare(&self, namespace: &Namespace, folder: &ScratchFolder) -> Result<(), String>;
 
-    /// Removes all objects of `folder`; gives how many there were.
+    /// Removes all objects of `folder`. Returns their number.
     ///
     /// # Errors
-    /// Why some are left.
+    /// Why some objects remain.
     async fn drop_all(&self, namespace: &Namespace, folder: &ScratchFolder) -> Result<usize, String>;
 }
 

@@ -1,23 +1,23 @@
-//! Histories broken on purpose, from one that was real: what a checker must not accept.
+//! Breaks recorded histories on purpose, in ways that a checker must notice.
 
 use super::{History, Operation, OperationResult, State};
 
 /// The mutations of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// A read shows what had been overwritten before it began.
+    /// A read shows a value that was overwritten before the read began.
     StaleRead,
     /// After an acknowledged write, all reads show the state before it.
     LostWrite,
-    /// Two reads, one after the other, show each what the other did.
+    /// Two successive reads show each other's value.
     SwappedValues,
 }
 
 impl Mutation {
-    /// All of them.
+    /// Every mutation.
     pub const ALL: [Self; 3] = [Self::StaleRead, Self::LostWrite, Self::SwappedValues];
 
-    /// Its name.
+    /// The mutation's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl Mutation {
     }
 }
 
-/// A read of a client outside that got a value.
+/// The value that a client outside read; none for any other operation.
 fn told(operation: &Operation) -> Option<State> {
     match operation.found {
         OperationResult::Is(state @ Some(_)) if operation.made.is_none() && operation.invocation.is_none() => {
@@ -45,7 +45,7 @@ pub fn mutated(history: &History, mutation: Mutation) -> Option<History> {
     let mut changed = history.clone();
     for (at, write) in operations.iter().enumerate() {
         let (Some(Some(_)), Some(end)) = (write.made, write.end) else { continue };
-        // A write that had ended before this one began.
+        // A write that had ended before the read's write began.
         let before = operations.iter().find(|other| {
             other.object == write.object
                 && matches!(other.made, Some(Some(_)))

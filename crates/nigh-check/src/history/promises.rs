@@ -1,45 +1,45 @@
-//! Checks the contract's promises on a recorded history: finds reads that did not show what they had to.
+//! Checks the contract's promises on a recorded history: finds reads that did not show a write that they had to.
 //!
 //! A write is *older* than another if its effect was known before the other began: by its own answer, or by a reader's.
-//! A read of a client outside must be of nothing older than what was known before it began. A read in an invocation
-//! must be of nothing older than
-//! - what was settled before the invocation was called: written by clients outside, or seen or written by an invocation that
-//!   had ended (P1);
-//! - what the invocation had seen, its caller's and its callees' part among it (P4);
+//! A read of a client outside must show nothing older than what was known before it began. A read in an invocation must
+//! show nothing older than
+//! - what was settled before the invocation was called: written by clients outside, or seen or written by an invocation
+//! that had ended (P1);
+//! - what the invocation had seen, including its part of what its caller and callees had seen (P4);
 //! - what the writer of anything that it saw had seen (P6), two writers deep.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{History, Moment, Operation, OperationResult, State, Value};
 
-/// How many steps from writer to writer are followed.
+/// How many writers are followed, one after the other.
 const DEPTH: u32 = 2;
 
 /// How a read misses a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MissedKind {
-    /// A client outside was shown less than was known.
+    /// A client outside read less than was known.
     Outside,
-    /// P1.
+    /// The read breaks promise P1.
     Ended,
-    /// P4.
+    /// The read breaks promise P4.
     Seen,
-    /// P6.
+    /// The read breaks promise P6.
     WriterSeen,
-    /// A read when all was over: an acknowledged write is lost.
+    /// A read after all faults: an acknowledged write is lost.
     Lost,
 }
 
 /// A read, and the write that it had to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// Which promise the read broke.
+    /// The kind of promise that the read broke.
     pub kind: MissedKind,
     /// The read, by its index in the history.
     pub read: usize,
-    /// The state that it got.
+    /// The state that it showed.
     pub shown: State,
-    /// The oldest state that it could show.
+    /// The oldest state that it was allowed to show.
     pub instead: State,
 }
 
@@ -48,9 +48,9 @@ pub struct Missed {
 struct Write {
     state: State,
     begin: Moment,
-    /// When it was known to have taken place.
+    /// When the write was known to have taken place; none if it never was.
     known: Option<Moment>,
-    /// When an invocation that is called later has to see it.
+    /// From when on a called invocation must see the write; none if from no time on.
     settled: Option<Moment>,
     index: usize,
 }
@@ -59,7 +59,7 @@ fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
     [one, other].into_iter().flatten().min()
 }
 
-/// What an operation saw or wrote.
+/// The state that an operation saw or wrote; none if unknown.
 fn saw(operation: &Operation) -> Option<State> {
     match (operation.made, operation.found) {
         (Some(made), _) => Some(made),
@@ -71,7 +71,7 @@ fn saw(operation: &Operation) -> Option<State> {
 struct HistoryIndex<'h> {
     history: &'h History,
     writes: BTreeMap<&'h str, Vec<Write>>,
-    /// The write of a value.
+    /// The index of the write of each value.
     by_value: BTreeMap<Value, usize>,
     /// The operations of each invocation, by time.
     by_invocation: Vec<Vec<usize>>,
@@ -95,7 +95,7 @@ impl<'h> HistoryIndex<'h> {
             if let Some(Some(value)) = saw(operation).filter(|_| operation.end.is_some()) {
                 let entry = shown.entry(value).or_default();
                 entry.0 = earlier(entry.0, operation.end);
-                // A client outside hands on what it has written, and nothing that it has read.
+                // A client outside passes on what it has written, and nothing that it has read.
                 let settles = match ends {
                     Some(end) => end,
                     None => operation.end.filter(|_| operation.made.is_some()),
@@ -127,8 +127,8 @@ impl<'h> HistoryIndex<'h> {
         known
     }
 
-    /// The latest moment at which the shown state can have become known, over all writes that can have caused it: writes that
-    /// began later are newer. None if that is unknown.
+    /// The latest moment at which the shown state can have become known, over all writes that can have caused it:
+    /// writes that began later are newer. None if unknown.
     fn known(&self, object: &str, shown: State, shown_by: Moment) -> Option<Moment> {
         let writes = self.writes.get(object).map_or(&[][..], Vec::as_slice);
         match shown {
@@ -144,7 +144,8 @@ impl<'h> HistoryIndex<'h> {
         }
     }
 
-    /// The operations whose outcome an invocation knows at `moment`: its own, its callees', its caller's.
+    /// Adds to `part` the operations whose outcome an invocation knows at `moment`: its own, its callees', its
+    /// caller's.
     fn part(&self, invocation: usize, moment: Moment, part: &mut BTreeSet<usize>) {
         self.own_part(invocation, moment, part);
         let called = self.history.invocations[invocation];
@@ -163,7 +164,7 @@ impl<'h> HistoryIndex<'h> {
         }
     }
 
-    /// What the writers of what `part` saw had seen, without `part` itself.
+    /// The operations known to the writers of what `part` saw, without `part` itself.
     fn writers_part(&self, part: &BTreeSet<usize>) -> BTreeSet<usize> {
         let (mut all, mut ahead) = (part.clone(), part.clone());
         for _ in 0..DEPTH {
@@ -189,7 +190,7 @@ impl<'h> HistoryIndex<'h> {
         let state = saw(operation).filter(|_| operation.end.is_some())?;
         let begin = match state {
             Some(value) => self.history.operations[*self.by_value.get(&value)?].begin,
-            // Which deletion was seen is unknown, unless it is the client's own.
+            // It is unknown which deletion was seen, unless the client itself deleted.
             None => operation.made.map(|_| operation.begin)?,
         };
         Some(Write { state, begin, known: operation.end, settled: None, index })
@@ -272,7 +273,7 @@ mod tests {
         let delete = done(2, 3, OperationResult::Anything, Some(None));
         assert_eq!(kinds(vec![put(0, 1, 1), delete.clone(), get(4, 5, None)], vec![]), []);
         assert_eq!(kinds(vec![delete, put(4, 5, 1), get(6, 7, None)], vec![]), [MissedKind::Outside]);
-        // A write without an answer that somebody saw has taken place.
+        // A write without an answer has taken place if somebody saw it.
         let unknown = Operation { end: None, ..put(2, 0, 2) };
         let seen = vec![put(0, 1, 1), unknown, get(4, 5, Some(2)), get(6, 7, Some(1))];
         assert_eq!(kinds(seen, vec![]), [MissedKind::Outside]);
@@ -286,7 +287,7 @@ mod tests {
         assert_eq!(kinds(operations, wrote(25)), [], "the writer had not ended");
         let outside = vec![put(0, 1, 1), put(5, 6, 2), by(1, get(30, 31, Some(1)))];
         assert_eq!(kinds(outside, wrote(10)), [MissedKind::Ended]);
-        // Who read it has seen it as well.
+        // A reader of the value has seen the write too.
         let read = vec![put(0, 1, 1), by(2, put(2, 3, 2)), by(0, get(5, 6, Some(2))), by(1, get(30, 31, Some(1)))];
         let invocations = vec![invocation(0, 10), invocation(20, 40), Invocation { begin: 0, end: None, caller: None }];
         assert_eq!(kinds(read, invocations), [MissedKind::Ended]);
@@ -294,7 +295,7 @@ mod tests {
 
     #[test]
     fn an_invocation_does_not_go_back_and_sees_what_its_callees_and_caller_saw() {
-        // The writer runs on, so that only what was seen counts.
+        // The writer continues to run, so that only seen writes count.
         let writer = Invocation { begin: 0, end: None, caller: None };
         let base = [put(0, 1, 1), by(0, put(2, 3, 2))];
         let with = |more: Vec<Operation>| base.iter().cloned().chain(more).collect::<Vec<_>>();
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn who_reads_a_version_sees_what_its_writer_had_seen() {
-        // The writer overwrites x, then writes y, and runs on; who sees y must see x.
+        // The writer overwrites x, then writes y, and continues to run; a reader that sees y must see x.
         let writer = Invocation { begin: 0, end: None, caller: None };
         let operations = vec![
             put(0, 1, 1),

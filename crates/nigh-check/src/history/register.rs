@@ -10,24 +10,24 @@ use super::{Operation, State};
 
 /// The most orders at a time. Above it the object has no verdict.
 const WAYS_MAX: usize = 400_000;
-/// Operations that may be open at a time, those without an answer among them.
+/// The most operations that are open at a time, including those without an answer.
 const OPEN_MAX: u32 = 128;
 
-/// What is known of one object's operations.
+/// The verdict on one object's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// One order explains them all.
     Fits,
-    /// None does, as soon as this one (by its index) has ended.
+    /// No order explains the operations up to the end of this one.
     Broken {
-        /// The operation.
+        /// The operation's index.
         at: usize,
     },
-    /// Too many orders to tell.
+    /// Undecided: there are too many orders.
     Undecided,
 }
 
-/// The object's state, and the open operations that have taken place, a bit each.
+/// The object's state, and one bit for each open operation that has taken place.
 type Way = (State, u128);
 
 /// An operation that has begun and has not ended.
@@ -38,7 +38,7 @@ struct OpenOperation<'o> {
     operation: &'o Operation,
 }
 
-/// Whether one order of `operations` explains what each found. All are of one object that is absent at first.
+/// Checks whether one order of `operations` explains what each found. All are of one object that is absent at first.
 #[must_use]
 pub fn judge(operations: &[Operation]) -> Judgement {
     let mut events: Vec<(u64, bool, usize)> = Vec::new();
@@ -46,7 +46,7 @@ pub fn judge(operations: &[Operation]) -> Judgement {
         events.push((operation.begin, false, index));
         events.extend(operation.end.map(|end| (end, true, index)));
     }
-    // Beginnings first: what ends as another begins was beside it.
+    // Beginnings first: an operation that ends as another begins is concurrent with it.
     events.sort_unstable();
     let mut open: Vec<OpenOperation<'_>> = Vec::new();
     let mut ways: HashSet<Way> = HashSet::from([(None, 0)]);
@@ -146,7 +146,7 @@ mod tests {
         let mut operations: Vec<Operation> = (0..40).map(|n| put(n, 100 + n, n)).collect();
         operations.push(get(200, 201, Some(7)));
         operations.push(get(202, 203, Some(8)));
-        // Forty open writes have more orders than can be followed: it is said, and not guessed.
+        // Forty open writes have more orders than can be followed, so the checker must not guess.
         assert_eq!(judge(&operations), Judgement::Undecided);
         let few: Vec<Operation> =
             (0..8).map(|n| put(n, 100 + n, n)).chain([get(200, 201, Some(7)), get(202, 203, Some(8))]).collect();

@@ -1,6 +1,6 @@
-//! The worlds in which the two files are run, and what each must show.
+//! The worlds in which the two files are run, and their expected results.
 //!
-//! A rule is left out in the smallest world that was found to miss it.
+//! Each rule is left out in the smallest world that was found to notice.
 
 use super::{ExpectedVerdict, MurphiModel, MurphiSource};
 
@@ -23,7 +23,7 @@ fn long(models: Vec<MurphiModel>) -> Vec<MurphiModel> {
     models.into_iter().map(|model| MurphiModel { long: true, ..model }).collect()
 }
 
-/// All: the worlds of the contract, each of its rules left out, and Apta's rules.
+/// Every model: the worlds of the contract, each of its rules left out, and Apta's rules.
 #[must_use]
 pub fn murphi_models() -> Vec<MurphiModel> {
     [
@@ -33,7 +33,7 @@ pub fn murphi_models() -> Vec<MurphiModel> {
         long(two_objects()),
         long(two_homes()),
         long(calls_and_parts()),
-        long(lives_and_reigns()),
+        long(incarnations_and_epochs()),
     ]
     .concat()
 }
@@ -75,7 +75,7 @@ fn published() -> Vec<MurphiModel> {
     ]
 }
 
-/// One home and one object, one step an invocation: what every run does.
+/// Worlds of one home and one object, with one step in each invocation.
 fn small() -> Vec<MurphiModel> {
     vec![
         world("one-object", "three invocations of one step on two nodes", &[("STEPS", 1)]),
@@ -117,7 +117,7 @@ fn small() -> Vec<MurphiModel> {
     ]
 }
 
-/// The same, where a search takes long.
+/// The same worlds in larger sizes, for searches that may take long.
 fn larger() -> Vec<MurphiModel> {
     vec![
         world("one-object-two-steps", "three invocations of two steps on two nodes", &[]),
@@ -178,7 +178,7 @@ fn two_objects() -> Vec<MurphiModel> {
     ]
 }
 
-/// Two homes, an object each.
+/// Two homes with one object each.
 fn two_homes() -> Vec<MurphiModel> {
     vec![
         world(
@@ -230,7 +230,7 @@ fn calls_and_parts() -> Vec<MurphiModel> {
 }
 
 /// A home that is replaced, and nodes that are lost and start again.
-fn lives_and_reigns() -> Vec<MurphiModel> {
+fn incarnations_and_epochs() -> Vec<MurphiModel> {
     let of = |rule, breaks, about, constants| {
         let size: &[(&str, u32)] = &[("EPOCHS", 2), ("INCARNATIONS", 2), ("STEPS", 1)];
         MurphiModel { size, ..without(rule, breaks, about, constants) }
@@ -267,14 +267,14 @@ fn lives_and_reigns() -> Vec<MurphiModel> {
         of("DURABLE_FIRST", "P5", "a put is acknowledged and not in the ledger", replaced),
         of("LEDGER_FENCE", "P5", "a home that was replaced acknowledges a put", replaced),
         of(
-            "CHECK_REIGN",
+            "CHECK_EPOCH",
             "P1",
             "a home that was replaced answers a get from outside",
             &[("WRITES", 1), ("REPLACED", 1), ("OUTSIDE_READS", 1)],
         ),
-        of("NEWEST_REIGN", "P1", "a node hears a home of an older reign", &[("REPLACED", 1)]),
+        of("NEWEST_EPOCH", "P1", "a node hears a home of an older reign", &[("REPLACED", 1)]),
         of(
-            "PUTS_OF_THIS_REIGN",
+            "PUTS_OF_THIS_EPOCH",
             "P3",
             "a doubled put of the old reign takes place again",
             &[("WRITES", 1), ("REPLACED", 1), ("DUPLICATES", 1), ("PUSHES", 1), ("TRIMS", 1)],

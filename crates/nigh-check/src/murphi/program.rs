@@ -1,8 +1,8 @@
-//! Models that differ only in what can be chosen at the start, as one program.
+//! One program for all models that differ only in choices at the start.
 
 use super::{MurphiModel, MurphiSource};
 
-/// Constants of `nigh.m` that bound events, not sizes; the start state sets them. Each is a field of `given` or `left`
+/// Constants of `nigh.m` that bound events, not sizes; the start state sets them. Each is a field of `given` or `left`,
 /// with the same name in lower case.
 const CHOSEN: [&str; 19] = [
     "STEPS",
@@ -25,13 +25,13 @@ const CHOSEN: [&str; 19] = [
     "OUTSIDE_WRITES",
     "OUTSIDE_READS",
 ];
-/// And the rule that is left out.
+/// The constant that names the rule that is left out.
 const OMITTED: &str = "omitted";
 
 /// Where the verifier's program sets its start state.
 const START: &str = "static bool startstate0(";
 
-/// A function of the verifier's program: a number out of its environment, else the file's own.
+/// A function for the verifier's program: reads a number from the environment, or takes the file's own.
 const CHOICE: &str = "static value_t chosen(const char *name, value_t usual) {
   const char *text = getenv(name);
   return text != NULL ? (value_t)strtol(text, NULL, 10) : usual;
@@ -42,7 +42,7 @@ const CHOICE: &str = "static value_t chosen(const char *name, value_t usual) {
 /// A program, and the models that it can be run for.
 #[derive(Clone, Debug)]
 pub struct MurphiProgram {
-    /// The file with the constants of their size.
+    /// The text of the file, with the constants of their size.
     pub text: String,
     /// The models.
     pub models: Vec<MurphiModel>,
@@ -52,7 +52,7 @@ fn is_chosen(model: &MurphiModel, constant: &str) -> bool {
     model.source == MurphiSource::Nigh && CHOSEN.contains(&constant)
 }
 
-/// The programs for these models, as few as there can be.
+/// The programs for these models, as few as possible.
 #[must_use]
 pub fn murphi_programs(models: &[MurphiModel]) -> Vec<MurphiProgram> {
     let mut programs: Vec<Vec<MurphiModel>> = Vec::new();
@@ -65,7 +65,8 @@ pub fn murphi_programs(models: &[MurphiModel]) -> Vec<MurphiProgram> {
     programs.into_iter().map(|models| MurphiProgram { text: text_for(&models), models }).collect()
 }
 
-/// The file with the constants of these models; of those that are chosen the largest.
+/// The text of the file with the constants of these models. A constant that is chosen at the start gets its largest
+/// value.
 fn text_for(models: &[MurphiModel]) -> String {
     let mut text = models[0].source.text().to_owned();
     let mut largest: Vec<(&str, u32)> = Vec::new();
@@ -98,7 +99,7 @@ impl MurphiModel {
         self.source == other.source && size(self) == size(other)
     }
 
-    /// The environment of its program: names and numbers.
+    /// The environment of the program for its model: names and numbers.
     #[must_use]
     pub fn chosen(&self) -> Vec<(String, String)> {
         let text = self.source.text();
@@ -136,7 +137,7 @@ pub fn with_choices(program: &str) -> Option<String> {
     (found == CHOSEN.len() + 1 && program.contains(START)).then_some(text)
 }
 
-/// Of a line that sets a field of `given` or `left` to a number: what is before the number, the field, the number.
+/// Splits a line that sets a field of `given` or `left` to a number: the text before the number, the field, the number.
 fn choice(line: &str) -> Option<(&str, &str, &str)> {
     let (_, set) = line.trim_start().strip_prefix("handle_write(")?.split_once('"')?.1.split_once("rule_name, \"")?;
     let name = set.strip_prefix("given.").or_else(|| set.strip_prefix("left."))?.split('"').next()?;
@@ -145,7 +146,7 @@ fn choice(line: &str) -> Option<(&str, &str, &str)> {
     (known && value.bytes().all(|digit| digit.is_ascii_digit())).then_some((before, name, value))
 }
 
-/// The number that a file gives a constant.
+/// The value of a constant in a file.
 fn constant(text: &str, name: &str) -> Option<u32> {
     let line = text.lines().find(|line| declares(line, name))?;
     line.split_once(": ")?.1.split(';').next()?.parse().ok()
@@ -155,10 +156,10 @@ fn declares(line: &str, name: &str) -> bool {
     line.strip_prefix("  ").and_then(|line| line.strip_prefix(name)).is_some_and(|line| line.starts_with(": "))
 }
 
-/// The file with another number for a constant.
+/// The text of a file with another value of a constant.
 ///
 /// # Panics
-/// If the file has no such constant: the catalogue and the files are one program, and a test reads them all.
+/// If the file has no such constant: the catalogue and the files belong together, and a test reads them all.
 fn with_constant(text: &str, name: &str, value: u32) -> String {
     let mut found = 0;
     let lines = text.lines().map(|line| match line.split_once(';') {

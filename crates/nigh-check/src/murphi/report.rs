@@ -5,18 +5,18 @@
 pub struct BrokenProperty {
     /// The name before the colon, or the verifier's message for an error without a property.
     pub property: String,
-    /// The rules that were taken on the way to it, in order. The shortest way, if one thread went it.
+    /// The rules that were applied on the path to it, in order. The path is the shortest if one thread searched.
     pub steps: Vec<String>,
 }
 
-/// What a verifier found.
+/// The result of a verifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MurphiReport {
-    /// Different states; of a search that was cut, those of its last word.
+    /// Number of different states; if the search was cut, of its last report.
     pub states: u64,
-    /// Whether the search was completed.
+    /// True if the search was completed.
     pub complete: bool,
-    /// The first property that failed.
+    /// The first property that failed; none if none did.
     pub broken: Option<BrokenProperty>,
 }
 

@@ -2,25 +2,25 @@
 
 use nigh_terms::Monotonic;
 
-/// Nanoseconds of a millisecond.
+/// The nanoseconds in a millisecond.
 pub(super) const MS: u64 = 1_000_000;
-/// Parts of a million.
+/// The rate of an exact clock, in millionths.
 const WHOLE: u64 = 1_000_000;
 
 /// The clock of one machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostClock {
-    /// The time of the last setting, in the storm's time, and the value set; nanoseconds.
+    /// The storm's time when the clock was last set, in nanoseconds.
     set_at: u64,
     said: u64,
-    /// Its drift, in millionths.
+    /// The clock's rate, in millionths.
     rate: u64,
 }
 
 impl HostClock {
     pub(super) const TRUE: Self = Self { set_at: 0, said: 0, rate: WHOLE };
 
-    /// Its value at `now` of the storm's time.
+    /// The clock's value at `now` of the storm's time, in nanoseconds.
     pub(super) const fn read(&self, now: u64) -> Monotonic {
         Monotonic(self.said + (now - self.set_at) / 1000 * self.rate / 1000)
     }
@@ -29,7 +29,7 @@ impl HostClock {
         *self = Self { set_at: now, said: self.read(now).0 + ahead, rate: self.rate };
     }
 
-    /// Sets the drift: positive runs fast.
+    /// Sets the drift in millionths: a positive one runs fast.
     pub(super) const fn run(&mut self, now: u64, gains: i64) {
         *self = Self { set_at: now, said: self.read(now).0, rate: WHOLE.saturating_add_signed(gains) };
     }

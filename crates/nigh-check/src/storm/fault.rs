@@ -1,4 +1,4 @@
-//! The faults of a storm: what may strike, and how often it did.
+//! The faults of a storm: their kinds, their times, and how often each occurred.
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -7,11 +7,11 @@ pub enum FaultKind {
     MessageLost,
     /// Messages arrive twice, the second one late.
     MessageDoubled,
-    /// Messages are overtaken by those of seconds later.
+    /// Messages are late, so that messages sent seconds later overtake them.
     MessageLate,
-    /// Two groups of machines do not reach each other.
+    /// Two groups of machines cannot reach each other.
     Partition,
-    /// One group does not reach the other, which reaches it.
+    /// One group cannot reach the other, which can reach it.
     OneWayPartition,
     /// A machine pauses, and handles all received messages when it continues.
     Pause,
@@ -19,23 +19,23 @@ pub enum FaultKind {
     ClockJump,
     /// A clock runs up to a tenth too fast or too slowly.
     ClockSkew,
-    /// A node crashes, with the homes in it; it comes back.
+    /// A node crashes, with the homes in it, and starts again.
     NodeCrash,
     /// A home crashes and is replaced.
     HomeCrash,
-    /// A home is replaced and goes on as if it were not.
+    /// A home is replaced and continues as a former home.
     ZombieHome,
     /// A scheduler crashes, and its successor takes over.
     SchedulerCrash,
     /// A home declares a live node dead.
     Suspicion,
-    /// A node that lives is taken for lost: it is fenced, and what it runs is declared ended.
+    /// A live node is taken for lost: it is fenced, and its invocations are declared ended.
     FalseLoss,
     /// An invocation is killed.
     Kill,
     /// Copies are evicted.
     Eviction,
-    /// A home forgets what it may forget.
+    /// A home forgets some of its forgettable objects.
     Forgetting,
     /// The ledger crashes; a prefix of the unsynced records survives.
     LedgerTorn,
@@ -43,7 +43,7 @@ pub enum FaultKind {
     LedgerSilent,
     /// The ledger has no room.
     LedgerFull,
-    /// The store refuses, and does nothing.
+    /// The store refuses calls and executes nothing.
     StoreRefuses,
     /// The store executes a call and does not respond.
     StoreSilent,
@@ -51,7 +51,7 @@ pub enum FaultKind {
     StoreLate,
     /// The store is down.
     StoreDown,
-    /// An outsider writes into the store.
+    /// Somebody outside writes into the store.
     OutsideWrite,
 }
 
@@ -85,7 +85,7 @@ impl FaultKind {
         Self::OutsideWrite,
     ];
 
-    /// Its name in reports.
+    /// The kind's name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -121,13 +121,13 @@ impl FaultKind {
 /// One fault of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// When it begins, milliseconds.
+    /// When it begins, in milliseconds of the storm's time.
     pub at_ms: u64,
-    /// Its duration in milliseconds; 0 for an instant fault.
+    /// The fault's duration in milliseconds; 0 for an instant fault.
     pub lasts_ms: u64,
-    /// What it is.
+    /// The kind of the fault.
     pub kind: FaultKind,
-    /// Its target and strength, drawn with the plan.
+    /// The fault's target and strength, drawn with the plan.
     pub pick: u64,
 }
 
@@ -136,25 +136,25 @@ pub struct Fault {
 pub struct Strikes([u64; FaultKind::ALL.len()]);
 
 impl Strikes {
-    /// One more.
+    /// Counts one fault of `kind`.
     pub(super) const fn add(&mut self, kind: FaultKind) {
         self.0[kind as usize] += 1;
     }
 
-    /// Adds all of `other`.
+    /// Adds all counts of `other`.
     pub fn join(&mut self, other: &Self) {
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             *sum += more;
         }
     }
 
-    /// Of all kinds.
+    /// The sum over all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Kind by kind.
+    /// The count of each kind.
     pub fn iter(&self) -> impl Iterator<Item = (FaultKind, u64)> + '_ {
         FaultKind::ALL.into_iter().zip(self.0)
     }

@@ -1,5 +1,5 @@
 //! After the faults: all started work must finish, each node must see the newest state of everything, the store must
-//! hold it, and nothing unneeded may be kept.
+//! have it, and nothing unneeded may remain.
 
 use std::rc::Rc;
 
@@ -52,7 +52,7 @@ impl Storm {
         left.join("; ")
     }
 
-    /// Each node is asked for all objects.
+    /// Reads all objects at each node.
     pub(super) fn verify(&mut self) {
         for namespace in 0..self.plan.namespaces {
             let reads = self.plan.objects_of(namespace).into_iter().map(Step::Get);
@@ -88,8 +88,8 @@ impl Storm {
             let mut held = Vec::new();
             for item in self.ledgers[usize::from(at.shard.0)].records() {
                 let LedgerRecord::Write { object, writer, .. } = &item.replayed.record else { continue };
-                // A live node confirms the response to its last put with its next put; until then newer records of the
-                // object stay, too.
+                // A live node confirms the answer to its last put only with its next put. Until then newer records of
+                // the object stay too.
                 if self.life(*writer).is_some() {
                     held.push(*object);
                 } else if !held.contains(object) {

@@ -14,14 +14,14 @@ use crate::ghost::Object;
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) replayed: ReplayedRecord<Object>,
-    /// The bytes of a put; the write, of a delete.
+    /// The bytes of a put, or the write of a delete.
     pub(super) op: Option<Op>,
     pub(super) append: AppendId,
     stored: bool,
     settled: bool,
 }
 
-/// A record of the ledger.
+/// A record that a home wants appended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Turn {
     pub(super) append: AppendId,
@@ -32,11 +32,11 @@ pub(super) struct Turn {
 /// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AppendReply {
-    /// It is durable already.
+    /// The record is durable already.
     Before(Version),
-    /// It waits for the sync.
+    /// The record waits for the sync.
     Waits,
-    /// One before it has not come.
+    /// An earlier request of the home has not arrived.
     Early,
     /// The ledger is full: the request is not executed, and never will be.
     Refused,
@@ -44,17 +44,17 @@ pub(super) enum AppendReply {
     Fenced,
 }
 
-/// A ledger.
+/// The model of a ledger.
 #[derive(Debug, Default)]
 pub(super) struct VirtualLedger {
     pub(super) epoch: Epoch,
     last: Sequence,
     items: Vec<Item>,
-    /// Written and not synced.
+    /// Records that are written and not synced.
     buffered: Vec<Item>,
     /// The results of this epoch's requests, in order; none for a refused request.
     answered: Vec<Option<Version>>,
-    /// No response until then, in nanoseconds.
+    /// The time in nanoseconds until which the ledger does not answer.
     pub(super) down_until: u64,
 }
 
@@ -64,7 +64,8 @@ impl VirtualLedger {
         Version { epoch: self.epoch, sequence: Sequence(self.last.0 - self.buffered.len() as u64) }
     }
 
-    /// The request of this place, from 0, among those of its home; refused if `is_full` and nothing was decided of it.
+    /// Handles the request with index `place`, from 0, among those of its home. Refuses it if `is_full` and the request
+    /// was not decided before.
     pub(super) fn append(&mut self, epoch: Epoch, place: usize, asked: Turn, is_full: bool) -> AppendReply {
         let (decided, taken) = (self.answered.len(), self.answered.len() + self.buffered.len());
         if epoch != self.epoch {
@@ -90,7 +91,7 @@ impl VirtualLedger {
         AppendReply::Waits
     }
 
-    /// The disk has the first `most` of what was written: those that are durable now.
+    /// Syncs the first `most` written records. Returns those that became durable.
     pub(super) fn sync(&mut self, most: usize) -> Vec<Item> {
         let synced: Vec<Item> = self.buffered.drain(..most.min(self.buffered.len())).collect();
         self.answered.extend(synced.iter().map(|item| Some(item.replayed.version)));
@@ -103,7 +104,7 @@ impl VirtualLedger {
         self.buffered.len()
     }
 
-    /// A crash: what was not synced is gone.
+    /// A crash: unsynced records are gone.
     pub(super) fn tear(&mut self) {
         self.last = self.end().sequence;
         self.buffered.clear();
@@ -118,13 +119,13 @@ impl VirtualLedger {
         self.epoch
     }
 
-    /// What a new home finds.
+    /// The records that a new home finds.
     pub(super) fn records(&self) -> &[Item] {
         &self.items
     }
 
-    /// The store holds these versions or newer ones, so they are not read again. Records that are in both are removed,
-    /// of an object the older before the newer: a home that found only the older one would take it for the newest.
+    /// The store has the versions in `stored`, or newer ones. Records that are in both lists are removed, of one object
+    /// the older before the newer: a home that found only the older one would take it for the newest.
     pub(super) fn trim(&mut self, stored: &[Version], settled: &[Version]) {
         for version in stored {
             let object = self.items.iter().find(|item| item.replayed.version == *version).and_then(Item::object);
@@ -145,7 +146,7 @@ impl VirtualLedger {
 }
 
 impl Item {
-    /// The object of a write.
+    /// The object of a write; none for any other record.
     pub(super) const fn object(&self) -> Option<Object> {
         match self.replayed.record {
             LedgerRecord::Write { object, .. } => Some(object),
@@ -153,7 +154,7 @@ impl Item {
         }
     }
 
-    /// How its object is written.
+    /// What the write does to its object; none for any other record.
     pub(super) const fn write(&self) -> Option<Write> {
         match self.replayed.record {
             LedgerRecord::Write { write, .. } => Some(write),

@@ -1,4 +1,4 @@
-//! Listings at a node: each home reports its objects, and the listing is shown when the node covers the reports.
+//! Listings at a node: each home reports its objects, and the node shows the listing when it covers the reports.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::packet::{HomeProcess, ListId, ListPart, Packet, Requester};
 use super::world::Storm;
 use crate::ghost::Object;
 
-/// Whether the node knows an epoch of `shard` above `epoch`.
+/// True if the node knows an epoch of `shard` above `epoch`.
 fn has_met_more(cache: &Cache, shard: ShardId, epoch: Epoch) -> bool {
     let mut next = Token::empty();
     next.see(shard, Version { epoch: epoch.next(), sequence: Sequence(0) });
@@ -62,7 +62,7 @@ impl Storm {
         self.look_at_what_waits(to);
     }
 
-    /// Shows what the node covers now: listings, and the responses of children.
+    /// Shows the listings and the answers of children that the node covers now.
     pub(super) fn look_at_what_waits(&mut self, me: Member) {
         let (shards, now) = (usize::from(self.plan.shards), self.clock(host(me)));
         let mut out = CacheOutputs::new();

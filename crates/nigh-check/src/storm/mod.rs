@@ -1,4 +1,4 @@
-//! Storms: whole clusters in virtual time, under many faults at once, all determined by one seed.
+//! Storms: whole clusters in virtual time, under many faults at once. One seed determines everything.
 //!
 //! The machines are the production types: home, node cache, gate and frontier of the protocol, and the production code
 //! for the order of appends, the queue of pushes and the pages of listings. Network, ledger, store, clocks and
@@ -34,26 +34,27 @@ use self::plan::Plan;
 pub use self::shrink::{ShrunkStorm, shrink};
 use self::world::Storm;
 
-/// Duties of the shell around the machines in a cluster; leaving one out is noticed.
+/// Rules of the shell around the machines in a cluster. A test leaves each out, and must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Duty {
     /// A result from the store counts only if the home's epoch is still valid afterwards.
     LookStands,
-    /// A request for any copy is answered only if the home's epoch is still valid after the request.
+    /// A fetch that asks the home even if there is a copy is answered only if the home's epoch is still valid after the
+    /// fetch.
     CheckedAnswerStands,
     /// A push starts only after the home's epoch is confirmed.
     PushStands,
 }
 
 impl Duty {
-    /// All of them.
+    /// Every duty.
     pub const ALL: [Self; 3] = [Self::LookStands, Self::CheckedAnswerStands, Self::PushStands];
 }
 
 /// The duty or rule that is left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeftOut {
-    /// Nothing.
+    /// No duty or rule is left out.
     #[default]
     Nothing,
     /// A rule of the machines.
@@ -73,13 +74,13 @@ impl LeftOut {
 pub struct StormEnd {
     /// The first broken promise.
     pub violation: Option<Violation>,
-    /// The count of each fault.
+    /// The count of each kind of fault.
     pub strikes: Strikes,
-    /// Reads, writes, listings and invocations that came to their end.
+    /// Number of reads, writes, listings and invocations that ended.
     pub operations: u64,
-    /// Events of any kind.
+    /// Number of events of any kind.
     pub events: u64,
-    /// Its duration in virtual time.
+    /// The duration in virtual seconds.
     pub virtual_seconds: f64,
     /// The digest of all events; the same for the same seed.
     pub trace_hash: u64,
@@ -87,13 +88,13 @@ pub struct StormEnd {
     pub trace: Vec<String>,
 }
 
-/// Plays the storm of `seed`.
+/// Runs the storm of `seed`.
 #[must_use]
 pub fn storm(seed: u64, left_out: LeftOut) -> StormEnd {
     Storm::new(Plan::of(seed), left_out, false).play()
 }
 
-/// The same as [`storm`], with all events in the result.
+/// Runs the storm of `seed` and returns all of its events too.
 #[must_use]
 pub fn traced(seed: u64, left_out: LeftOut) -> StormEnd {
     Storm::new(Plan::of(seed), left_out, true).play()

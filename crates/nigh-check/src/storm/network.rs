@@ -1,15 +1,15 @@
-//! The network: every message may be lost, doubled, late or cut off, each as far as the faults that last say so.
+//! The network: a message may be lost, doubled, late or cut off, as the present faults say.
 
 use super::clock::MS;
 use super::fault::FaultKind;
 use super::packet::{Event, Host, Packet};
 use super::world::Storm;
 
-/// Between processes of one machine, nanoseconds.
+/// The delay between processes of one machine, in nanoseconds.
 const NEAR: u64 = 20_000;
 
 impl Storm {
-    /// Puts a packet on its way.
+    /// Sends a packet.
     pub(super) fn send(&mut self, from: Host, to: Host, packet: Packet) {
         if from == to {
             return self.after(NEAR, Event::Arrive(to, packet));
@@ -35,7 +35,7 @@ impl Storm {
         self.after(wait, Event::Arrive(to, packet));
     }
 
-    /// The reason why packets cannot pass between two machines, if any.
+    /// The fault that keeps packets from passing between two machines; none if they pass.
     fn cut(&self, from: Host, to: Host) -> Option<FaultKind> {
         let faults = self.active.iter().map(|index| self.plan.faults[*index]);
         let mut cuts = faults.filter(|fault| {

@@ -19,25 +19,25 @@ use crate::ghost::Object;
 pub(super) type Cache = NodeCache<Object, Op, MutatedRules>;
 pub(super) type CacheOutputs = Vec<CacheOutput<Object, Op>>;
 
-/// Ticks between two tellings of the same.
+/// The ticks between two repeats of a message.
 const TELL_EVERY: u64 = 4;
 
 /// The state of an attempt at its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AttemptState {
-    /// It waits at the gate, or runs.
+    /// The attempt waits at the gate, or runs.
     Here,
     Refused,
-    /// It has ended; the scheduler may not know.
+    /// The attempt has ended; the scheduler may not know.
     Ended(Token),
-    /// The scheduler knows.
+    /// The scheduler knows that the attempt has ended.
     Told,
 }
 
-/// An attempt that runs.
+/// A running attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Run {
-    /// The step that is next, or waits.
+    /// The index of the step that is next, or that waits.
     pub(super) at: usize,
     pub(super) waits: bool,
 }
@@ -61,7 +61,7 @@ pub(super) struct HandingOver {
     pub(super) token: Token,
 }
 
-/// A child's answer that waits until the node covers what it had seen.
+/// The answer of a child, until the node covers what the child had seen.
 #[derive(Clone, Debug)]
 pub(super) struct ChildAnswer {
     pub(super) parent: Author,
@@ -70,7 +70,7 @@ pub(super) struct ChildAnswer {
     pub(super) token: Token,
 }
 
-/// What a node's process holds.
+/// The state of a node's process.
 pub(super) struct Life {
     pub(super) me: Member,
     pub(super) cache: Cache,
@@ -83,7 +83,7 @@ pub(super) struct Life {
     pub(super) handing: BTreeMap<Op, HandingOver>,
     pub(super) answers: Vec<ChildAnswer>,
     ticks: u64,
-    /// It was declared dead and starts again.
+    /// True if it was declared dead and will start again.
     pub(super) leaving: bool,
 }
 
@@ -178,7 +178,7 @@ impl Storm {
         }
     }
 
-    /// No message is lost between a node and a home in the same process.
+    /// Sends a packet to a home. No message between a node and a home in the same process is lost.
     fn say_to_home(&mut self, me: Member, at: HomeProcess, to: Host, packet: Packet) {
         if self.seat_of(at).is_some_and(|seat| seat.resident == Some(me)) {
             self.say_within(to, packet);
@@ -187,7 +187,7 @@ impl Storm {
         }
     }
 
-    /// The node was declared dead, and starts again soon.
+    /// The node learns that it was declared dead, and starts again soon.
     pub(super) fn leaves(&mut self, me: Member) {
         let wait = self.chance.between(1, 50) * MS;
         let Some(life) = self.life_mut(me) else { return };
@@ -245,7 +245,7 @@ impl Storm {
         self.tell_scheduler(me, namespace, packet);
     }
 
-    /// The scheduler has the token of a put from outside: it is acknowledged.
+    /// The scheduler has the token of a put from outside, so the put is acknowledged.
     pub(super) fn handed_over(&mut self, put: Op, to: Member) {
         let handing = self.life_mut(to).and_then(|life| life.handing.remove(&put));
         if let Some(handing) = handing {

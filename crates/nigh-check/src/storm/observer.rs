@@ -1,7 +1,7 @@
-//! The checker of a storm's history: it gets all reads and writes and reports broken promises. It sees no machine.
+//! The checker of a storm's history: it receives all reads and writes and reports broken promises. It sees no machine.
 //!
-//! It measures by versions, since the ledger orders all writes of an object. For an object that outsiders write, it
-//! knows the order of their writes, and which of these Nigh has learned of by which version.
+//! The observer compares versions, because the ledger orders all writes of an object. For an object that is written
+//! from outside, the observer knows the order of the outside writes, and by which version Nigh has learned of each.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use nigh_terms::Version;
 
 use crate::ghost::{Marks, Object, Promise, SeenMarks};
 
-/// Objects that a storm may have.
+/// The most objects of a storm.
 pub(super) const OBJECTS_MAX: usize = 20;
 
 /// A write, with a unique number.
@@ -21,16 +21,16 @@ pub(super) struct Op(pub(super) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Author(pub(super) u32);
 
-/// What a storm may break.
+/// What a storm can reveal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Breach {
     /// A promise of the contract.
     Promise(Promise),
-    /// A listing that is of no state of the object.
+    /// A listing shows a state that the object never had.
     Listing,
     /// Work that was not finished after the faults had ended.
     Stuck,
-    /// The store differs from the newest writes when all is pushed.
+    /// The store differs from the newest writes when everything is pushed.
     Store,
     /// Unneeded records or entries are never removed.
     Kept,
@@ -39,7 +39,7 @@ pub enum Breach {
 /// What was broken, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
+    /// The kind.
     pub breach: Breach,
     /// The shown and the expected state.
     pub what: String,
@@ -50,7 +50,7 @@ type Knowledge = SeenMarks<OBJECTS_MAX>;
 
 struct StartedOperation {
     object: Object,
-    /// None if nobody's: outsiders.
+    /// The writer; none for a write from outside.
     author: Option<Author>,
     knew: ObjectMarks,
 }
@@ -64,20 +64,20 @@ struct ObservedWrite {
 #[derive(Default)]
 struct AuthorRecord {
     namespace: usize,
-    /// A client at a door: it carries no token.
+    /// True for a client at a door, which carries no token.
     from_outside: bool,
     seen: Knowledge,
     ended: bool,
     writes: Vec<(Object, Version)>,
 }
 
-/// The observer.
+/// The observer of a storm.
 #[derive(Default)]
 pub(super) struct Observer {
     begun: Vec<StartedOperation>,
     log: Vec<BTreeMap<Version, ObservedWrite>>,
     happened: BTreeMap<Op, Version>,
-    /// The place of an outsider's write among those of its object.
+    /// The index of an outside write among those of its object.
     outside: BTreeMap<Op, usize>,
     outsiders: BTreeMap<Object, usize>,
     authors: Vec<AuthorRecord>,
@@ -102,7 +102,7 @@ impl Observer {
         }
     }
 
-    /// An author is dispatched, or comes to a door. Clients outside carry no token.
+    /// Adds an author: an attempt is dispatched, or a client sends a request to a door. Clients outside carry no token.
     pub(super) fn author(&mut self, namespace: u8, from_outside: bool) -> Author {
         let namespace = usize::from(namespace);
         let mut seen = self.ended[namespace];
@@ -117,8 +117,8 @@ impl Observer {
         &mut self.authors[author.0 as usize]
     }
 
-    /// A write starts. The reads of a client outside do not go with its write: a reader of the write need not see them
-    /// (P6).
+    /// A write begins. What a client outside has read does not count as seen by its write: a reader of the write need
+    /// not see it (P6).
     pub(super) fn begins(&mut self, author: Author, object: Object) -> Op {
         let AuthorRecord { from_outside, seen, .. } = self.known(author);
         let knew = if *from_outside { ObjectMarks::default() } else { seen.all() };
@@ -126,7 +126,7 @@ impl Observer {
         Op(self.begun.len() as u32 - 1)
     }
 
-    /// An outsider has written in the store.
+    /// Somebody outside has written in the store.
     pub(super) fn outsider_wrote(&mut self, object: Object) -> Op {
         self.begun.push(StartedOperation { object, author: None, knew: ObjectMarks::default() });
         let op = Op(self.begun.len() as u32 - 1);
@@ -136,7 +136,7 @@ impl Observer {
         op
     }
 
-    /// The ledger holds a write durably: it has taken place.
+    /// The ledger has a write durably, so the write has taken place.
     pub(super) fn happens(&mut self, object: Object, version: Version, op: Op, delete: bool) {
         self.log[usize::from(object)].insert(version, ObservedWrite { op, delete });
         if self.outside.contains_key(&op) {
@@ -249,14 +249,14 @@ impl Observer {
         }
     }
 
-    /// `author` calls another invocation: later dispatches have seen what `author` has.
+    /// `author` calls another invocation: later dispatches must see what `author` has seen.
     pub(super) fn calls(&mut self, author: Author) {
         let AuthorRecord { namespace, seen, .. } = *self.known(author);
         self.ended[namespace].chain.join(&seen.chain);
         self.ended[namespace].causes.join(&seen.causes);
     }
 
-    /// `author` is answered by `callee`, which has ended.
+    /// `author` gets the answer of `callee`, which has ended.
     pub(super) fn answered(&mut self, author: Author, callee: Author) {
         let seen = self.known(callee).seen;
         let own = &mut self.known(author).seen;
@@ -264,7 +264,7 @@ impl Observer {
         own.causes.join(&seen.causes);
     }
 
-    /// `author` has ended; `declared` if it was lost: what it read nobody has heard of.
+    /// `author` has ended. With `declared` it was lost, and nobody has learned what it has read.
     pub(super) fn ends(&mut self, author: Author, declared: bool) {
         let known = self.known(author);
         if std::mem::replace(&mut known.ended, true) {
@@ -282,7 +282,7 @@ impl Observer {
         }
     }
 
-    /// The state of an object that the store must hold in the end; none if it must not exist.
+    /// The state of an object that the store must have in the end; none if the object must not exist.
     pub(super) fn newest(&self, object: Object) -> Option<Op> {
         let (_, happened) = self.log[usize::from(object)].last_key_value()?;
         (!happened.delete).then_some(happened.op)

@@ -13,7 +13,7 @@ pub(super) type Host = u8;
 
 pub(super) const SCHEDULERS: Host = 8;
 pub(super) const HOMES: Host = 12;
-/// How many machines there are for homes that are not in a node.
+/// The number of machines for homes that are not in a node.
 pub(super) const HOMES_MAX: Host = 6;
 pub(super) const LEDGERS: Host = 20;
 pub(super) const STORE: Host = 24;
@@ -34,11 +34,11 @@ pub(super) struct Ticket(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ListId(pub(super) u32);
 
-/// A part of a listing: the objects of one shard, as its home has them.
+/// One home's part of a listing: the objects of its shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ListPart {
     pub(super) present: Vec<Object>,
-    /// The newest version that the listing may show, and what all its writers had seen.
+    /// The newest version of the listing, and what all its writers had seen.
     pub(super) seen: Token,
 }
 
@@ -157,7 +157,7 @@ pub(super) enum Packet {
         at: HomeProcess,
         ticket: Ticket,
     },
-    /// Another home has the shard.
+    /// The sender is a former home: another home has the shard.
     Deposed {
         at: HomeProcess,
     },
@@ -180,7 +180,7 @@ impl Packet {
     }
 }
 
-/// What happens next.
+/// An event without a message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Event {
     Arrive(Host, Packet),
@@ -200,23 +200,23 @@ pub(super) enum Event {
     Seat(HomeProcess, Host),
     /// A node learns which home a shard has.
     MapNews(u8, ShardId),
-    /// The engine takes an incarnation for lost.
+    /// The engine reports an incarnation as lost.
     Lost(Member),
     Sync(ShardId),
-    /// A write that the store has not answered lands.
+    /// The store executes a write that it has not answered.
     Land(StoreCall),
-    /// A node is notified of an outsider's write.
+    /// A node is notified of an outside write.
     Notice(u8, Object, Op),
     /// The final reads begin.
     Verify,
 }
 
-/// What waits for a request of a node's cache.
+/// Who waits for a request of a node's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Requester {
     Attempt(Author),
     Client(u8, Author),
-    /// The node was told of an outsider's write.
+    /// The node, which was notified of an outside write.
     Notice,
 }
 

@@ -1,7 +1,7 @@
 //! The plan of a seed: the size of the cluster, the machines' time-outs, the load, and the faults with their times.
 //!
-//! Seeds differ widely on purpose: each storm has some kinds of faults and not others, so that rare sequences are not
-//! always broken up by something else.
+//! Seeds differ widely on purpose: each storm has some kinds of faults and lacks others, so that frequent faults do not
+//! always interrupt rare sequences.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::fault::{Fault, FaultKind};
 use super::observer::OBJECTS_MAX;
 use crate::ghost::Object;
 
-/// The time after which a put without a response can have no more effect: two time-outs, each on a paused machine, the
-/// longest transfer, the latest landing, and clocks that run fast and jump meanwhile.
+/// The time after which a push without an answer can have no more effect: two time-outs, each on a paused machine, the
+/// longest transfer, the latest execution, and clocks that run fast and jump meanwhile.
 const LANDS_WITHIN: Duration = Duration::from_secs(40);
-/// The same without faults: only the time-outs.
+/// The time after which a push without an answer can have no more effect, if there are no faults: only the time-outs.
 const LANDS_PROMPTLY: Duration = Duration::from_secs(5);
-/// The faults that cannot happen if writes land promptly.
+/// The faults that cannot happen if pushes are executed promptly.
 const DELAYS: [FaultKind; 5] =
     [FaultKind::Pause, FaultKind::ClockJump, FaultKind::ClockSkew, FaultKind::StoreLate, FaultKind::MessageLate];
 
-/// A storm.
+/// The plan of a storm.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
@@ -30,19 +30,19 @@ pub(super) struct Plan {
     pub(super) shards: u16,
     pub(super) namespaces: u8,
     pub(super) objects: u8,
-    /// Every fourth object is written only by outsiders.
+    /// True if every fourth object is written only from outside.
     pub(super) outsiders: bool,
-    /// Clients that have one request under way at a time.
+    /// Number of clients, with one request under way each.
     pub(super) actors: u8,
     /// The longest pause of a client between requests, in milliseconds.
     pub(super) think_ms: u64,
-    /// Homes are within nodes.
+    /// True if homes are within nodes.
     pub(super) residents: bool,
     /// The longest transfer of a message without faults, in milliseconds.
     pub(super) jitter_ms: u64,
     /// The longest time until a node knows the home of a shard, in milliseconds.
     pub(super) news_ms: u64,
-    /// Writes that got no answer land soon or never.
+    /// True if pushes without an answer are executed soon or never.
     pub(super) prompt: bool,
     /// The end of the last fault, after which no new work starts.
     pub(super) storm_ms: u64,
@@ -145,17 +145,17 @@ impl Plan {
         self.faults.sort_by_key(|fault| fault.at_ms);
     }
 
-    /// True if outsiders alone write `object`.
+    /// True if `object` is written only from outside.
     pub(super) const fn is_theirs(&self, object: Object) -> bool {
         self.outsiders && object % 4 == 3
     }
 
-    /// The objects that outsiders alone write.
+    /// The objects that are written only from outside.
     pub(super) fn theirs(&self) -> Vec<Object> {
         (0..self.objects).filter(|object| self.is_theirs(*object)).collect()
     }
 
-    /// Whose `object` is.
+    /// The namespace of `object`.
     pub(super) const fn namespace_of(&self, object: Object) -> u8 {
         (object as u16 / self.shards) as u8 % self.namespaces
     }

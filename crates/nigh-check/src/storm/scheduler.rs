@@ -1,5 +1,5 @@
-//! The schedulers: one a namespace at a time. Each dispatches what is ready, hears of ends, and has the homes fence
-//! what is lost before it declares anything ended.
+//! The schedulers: one for each namespace at a time. Each dispatches what is ready, learns of ends, and makes the homes
+//! fence lost members before it declares anything ended.
 
 use nigh_protocol::{Frontier, Member, Rule};
 use nigh_terms::{Epoch, ShardId, Token, Version};
@@ -11,12 +11,12 @@ use super::work::{Attempt, Outcome};
 use super::world::Storm;
 use crate::configuration::MutatedRules;
 
-/// Ticks between two tellings of the same.
+/// The ticks between two repeats of a message.
 const TELL_EVERY: u64 = 4;
 
 /// The scheduler of a namespace.
 pub(super) struct Scheduler {
-    /// How many there were before.
+    /// The number of earlier schedulers of the namespace.
     pub(super) term: u64,
     pub(super) host: Host,
     pub(super) frontier: Frontier<MutatedRules>,
@@ -39,7 +39,7 @@ impl Storm {
         &mut self.schedulers[usize::from(namespace)]
     }
 
-    /// True if the namespace's scheduler is not on this machine any more.
+    /// True if the namespace's scheduler is no longer on this machine.
     pub(super) fn has_moved(&self, at: Host, packet: &Packet) -> bool {
         let is_one = at >= SCHEDULERS && usize::from((at - SCHEDULERS) / 2) < self.schedulers.len();
         let for_one = matches!(
@@ -138,7 +138,7 @@ impl Storm {
         }
     }
 
-    /// An end is told.
+    /// The scheduler learns of an end.
     pub(super) fn end_told(&mut self, attempt: Author, token: &Token) {
         let Some(Attempt { namespace, dispatch, .. }) = self.work.attempts.get(&attempt) else { return };
         let (namespace, to) = (*namespace, dispatch.to);
@@ -192,7 +192,7 @@ impl Storm {
         }
     }
 
-    /// A put from outside hands its token over.
+    /// The scheduler receives the token of a put from outside.
     pub(super) fn hand_over(&mut self, at: Host, put: Op, from: Member, namespace: u8, token: &Token) {
         self.scheduler(namespace).frontier.see(token);
         self.send(at, host(from), Packet::HandedOver { put, to: from });

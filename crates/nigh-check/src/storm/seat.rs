@@ -1,4 +1,4 @@
-//! The shell of a home: its ledger, the order in which it hears of its writes, and what becomes of its outputs.
+//! The shell of a home: its ledger, the order in which the home is told of its writes, and its outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,15 +21,15 @@ use super::world::Storm;
 use crate::configuration::MutatedRules;
 use crate::ghost::Object;
 
-/// The bytes of every object.
+/// The bytes of each object.
 pub(super) const SIZE: u64 = 100;
-/// The ledger is asked again after this time without a response.
+/// How long a home waits for the ledger's answer before it asks again.
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// A record on its way to the ledger.
 #[derive(Clone)]
 struct PendingRecord {
-    /// Its index among this home's requests.
+    /// The record's index among this home's requests.
     place: usize,
     turn: Turn,
     asked: AppendNumber,
@@ -45,15 +45,15 @@ pub(super) struct Seat {
     pub(super) dirty: WriteBackQueue,
     order: AppendOrder<Turn>,
     asking: BTreeMap<AppendId, PendingRecord>,
-    /// How many records were asked for.
+    /// The number of requested records.
     places: usize,
     /// What the writers of all listed writes had seen.
     pub(super) seen: Token,
-    /// Fetches of those who ask the home whatever they have.
+    /// Fetches of readers that ask the home even if they have a copy.
     pub(super) checked: BTreeSet<(Member, Attempt)>,
     pub(super) tickets: BTreeMap<Ticket, (Monotonic, PendingQuestion)>,
     pub(super) pushing: usize,
-    /// What the ledger has not confirmed.
+    /// Versions that the store has and whose trim the ledger has not confirmed.
     pub(super) stored: BTreeSet<Version>,
     settled: BTreeSet<Version>,
     pub(super) heard: Monotonic,
@@ -132,7 +132,7 @@ impl Storm {
         }
     }
 
-    /// A home that has taken its epoch begins.
+    /// Starts a home that has taken its epoch.
     pub(super) fn seat(&mut self, at: HomeProcess, on: Host) {
         let HomeProcess { shard, epoch } = at;
         let ledger = &self.ledgers[usize::from(shard.0)];
@@ -202,7 +202,7 @@ impl Storm {
         self.after(MS, Event::TickSeat(at));
     }
 
-    /// A home's process is no more.
+    /// Ends the process of a home.
     pub(super) fn unseat(&mut self, at: HomeProcess) {
         self.seats.retain(|seat| seat.at != at);
         if self.map[usize::from(at.shard.0)].0 == at {
@@ -211,7 +211,7 @@ impl Storm {
         }
     }
 
-    /// A node's request arrives; where the home that it was for is no more, at the one that has the shard now.
+    /// A node's request arrives. If its home has ended, it goes to the one that has the shard now.
     pub(super) fn home_request(&mut self, at: HomeProcess, request: Request<Object>, op: Option<Op>) {
         let at = if self.seat_of(at).is_some() { at } else { self.map[usize::from(at.shard.0)].0 };
         let Some(seat) = self.seat_mut(at) else { return };
@@ -229,7 +229,7 @@ impl Storm {
         self.run_home(at, HomeInput::Deposed, None);
     }
 
-    /// Lets a home take an input in, and carries out what comes of it.
+    /// Gives a home an input, and carries out its outputs.
     pub(super) fn run_home(&mut self, at: HomeProcess, input: HomeInput<Object>, op: Option<Op>) {
         let Some(now) = self.seat_of(at).map(|seat| self.clock(seat.host)) else { return };
         let mut out = Vec::new();
@@ -385,7 +385,7 @@ impl Storm {
     }
 }
 
-/// The object that a record gives something to be pushed.
+/// The object that must be pushed after this record; none if none must.
 fn written(record: &LedgerRecord<Object>) -> Option<Object> {
     match record {
         LedgerRecord::Write { object, write: Write::Put | Write::Delete, .. } => Some(*object),

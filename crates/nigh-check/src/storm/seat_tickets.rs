@@ -1,8 +1,9 @@
-//! A home's requests to the store and the ledger other than appends: look-ups, bytes, listings, pushes, and whether its
-//! epoch is valid.
+//! A home's requests to the store and the ledger other than appends: look-ups, bytes, listings, pushes, and checks of
+//! its epoch.
 //!
-//! A result from the store counts only if the ledger confirms the home's epoch afterwards: the store may show the next
-//! home's writes. The same holds for requests for any copy, and for the right to push.
+//! A result from the store counts only if the ledger confirms the home's epoch afterwards, because the store may show
+//! the next home's writes. The same holds for fetches that ask the home even if there is a copy, and for the right to
+//! push.
 
 use nigh_data::{ETag, ListedObject};
 use nigh_objects::behind::{
@@ -19,16 +20,16 @@ use super::store::{StoreAnswer, StoreCall, StoredObject};
 use super::world::Storm;
 use crate::ghost::Object;
 
-/// After so long without an answer a home goes on without.
+/// How long a home waits for an answer; then it continues without.
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(1_500);
-/// Pushes under way at a time.
+/// The most pushes under way at a time.
 const PUSHES_MAX: usize = 4;
-/// From this share of the limit on, unpushed writes are pushed before they are due.
+/// From this part of the limit on, unpushed writes are pushed before they are due.
 const HURRY: f64 = 0.5;
-/// Objects of a page.
+/// The most objects of a page.
 const PAGE: usize = 3;
 
-/// A request that continues with its response.
+/// A request that continues when its answer arrives.
 #[derive(Clone, Debug)]
 pub(super) enum PendingQuestion {
     Look(Object),
@@ -43,7 +44,7 @@ pub(super) enum PendingQuestion {
     Heartbeat,
 }
 
-/// A listing under way: what it has, and what waited when the store was asked.
+/// A listing under way: its objects so far, and the unpushed ones when the store was asked.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     present: Vec<Object>,
@@ -91,7 +92,7 @@ impl Storm {
         }
     }
 
-    /// The home's epoch is valid: what waited for that continues.
+    /// The home's epoch is valid, so what waited for that continues.
     fn standing(&mut self, at: HomeProcess, ask: PendingQuestion) {
         match ask {
             PendingQuestion::LookStands(object, absent) => {
@@ -125,7 +126,7 @@ impl Storm {
         }
     }
 
-    /// The home asks for an object that it does not know.
+    /// Asks the store for an object that the home does not know.
     pub(super) fn look_up(&mut self, at: HomeProcess, object: Object) {
         let waits = self.seat_of(at).and_then(|seat| seat.dirty.get(&self.names[usize::from(object)]));
         match waits.map(|newest| newest.becomes == ObjectState::Gone) {
@@ -134,7 +135,7 @@ impl Storm {
         }
     }
 
-    /// The bytes of what a home has found are fetched, from what waits or from the store.
+    /// Fetches the bytes that belong to a home's answer, from an unpushed write or from the store.
     pub(super) fn bring(&mut self, at: HomeProcess, reply: Reply<Object>) {
         let FromHome::Found { attempt, object, stamp, absent, .. } = &reply.body else { return };
         let (attempt, object, version, absent) = (*attempt, *object, stamp.version, *absent);
@@ -146,7 +147,7 @@ impl Storm {
             Some(UnpushedWrite { version: newest, becomes: ObjectState::Put(meta), .. }) if *newest <= version => {
                 op_of(&meta.etag)
             }
-            // The store is newer than the result, so it is asked again.
+            // The store has a newer state than the result, so it is asked again.
             Some(_) => return,
             None => {
                 let noted = seat.home.version_of(&object);
@@ -249,7 +250,7 @@ impl Storm {
         }
     }
 
-    /// No response, or a refusal; `attempted` if the request may have been executed, or may still be.
+    /// There was no answer, or a refusal. `attempted` is true if the request may have been executed, or may still be.
     fn unanswered(&mut self, at: HomeProcess, ask: PendingQuestion, attempted: bool) {
         match ask {
             PendingQuestion::Look(object) | PendingQuestion::LookStands(object, _) => {
@@ -279,7 +280,7 @@ impl Storm {
         }
     }
 
-    /// A home that has heard nothing of the ledger asks whether it still is one.
+    /// A home that has long had no answer from the ledger asks whether its epoch is valid.
     pub(super) fn beat(&mut self, at: HomeProcess, now: Monotonic) {
         let heartbeat = self.plan.heartbeat;
         let Some(seat) = self.seat_mut(at) else { return };

@@ -1,4 +1,4 @@
-//! Ledgers and store as machines of the cluster: what homes ask of them, and what faults make of the answers.
+//! Ledgers and store as machines of the cluster: the homes' requests to them, and the effect of faults on the answers.
 
 use nigh_protocol::Write;
 use nigh_terms::{ShardId, Version};
@@ -50,7 +50,7 @@ impl Storm {
         self.answer_seat(Self::ledger_host(at.shard), at, answer);
     }
 
-    /// The ledger's disk has the first `most` of what was written.
+    /// Syncs the first `most` written records of the ledger.
     pub(super) fn sync(&mut self, shard: ShardId, most: usize, answers: bool) {
         let ledger = &mut self.ledgers[usize::from(shard.0)];
         if ledger.down_until > self.now {
@@ -73,7 +73,7 @@ impl Storm {
         }
     }
 
-    /// A home asks whether its epoch stands.
+    /// A home asks whether its epoch is valid.
     pub(super) fn ledger_stand(&mut self, at: HomeProcess, ticket: Ticket) {
         let (here, ledger) = (Self::ledger_host(at.shard), &self.ledgers[usize::from(at.shard.0)]);
         if ledger.down_until > self.now {
@@ -84,14 +84,14 @@ impl Storm {
         self.answer_seat(here, at, packet);
     }
 
-    /// Delivers responses of stores and ledgers to a home, where it is now.
+    /// Delivers an answer of the store or a ledger to a home, wherever the home is now.
     pub(super) fn answer_seat(&mut self, from: Host, at: HomeProcess, packet: Packet) {
         if let Some(host) = self.seat_of(at).map(|seat| seat.host) {
             self.send(from, host, packet);
         }
     }
 
-    /// A home asks the store.
+    /// A home sends a call to the store.
     pub(super) fn store_asked(&mut self, at: HomeProcess, ticket: Ticket, call: &StoreCall) {
         let refuses = self.lasting(FaultKind::StoreRefuses).is_some() && self.chance.chance(500);
         let (down, kind) = match self.lasting(FaultKind::StoreDown) {

@@ -1,16 +1,16 @@
-//! A storm that breaks a promise, made small: faults are left out by halves as long as one is still broken.
+//! Shrinks a storm that breaks a promise: faults are left out by halves as long as a promise is still broken.
 
 use super::plan::Plan;
 use super::world::Storm;
 use super::{Fault, LeftOut, StormEnd};
 
-/// Storms played to make one small.
+/// The most storms that are run to shrink one.
 const TRIES_MAX: usize = 200;
 
-/// A storm made small.
+/// A storm that was shrunk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShrunkStorm {
-    /// The faults that are left.
+    /// The remaining faults.
     pub faults: Vec<Fault>,
     /// The result with its trace.
     pub end: StormEnd,

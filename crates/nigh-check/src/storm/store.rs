@@ -1,5 +1,5 @@
-//! The system of record, by its contract: it holds one state of each object, executes a call completely or not at all,
-//! and may do so late or without a response. It neither orders nor fences.
+//! The model of the store, by its contract: it has one state of each object, executes a call completely or not at all,
+//! and may do so late or without an answer. It neither orders nor fences.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use nigh_terms::Version;
 use super::observer::Op;
 use crate::ghost::Object;
 
-/// An object in the store, with the version that its metadata say.
+/// An object in the store, with the version in its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StoredObject {
     pub(super) op: Op,
     pub(super) version: Version,
 }
 
-/// What a home asks.
+/// A home's call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum StoreCall {
     Read(Object),
     Put(Object, StoredObject),
     Delete(Object),
-    /// The objects of a bucket behind one, so many at most.
+    /// The objects of a bucket after one, at most this many.
     List {
         namespace: u8,
         shard: u16,
@@ -30,7 +30,7 @@ pub(super) enum StoreCall {
     },
 }
 
-/// What it is answered.
+/// The store's answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum StoreAnswer {
     Holds(Option<StoredObject>),
@@ -41,18 +41,18 @@ pub(super) enum StoreAnswer {
 }
 
 impl StoreCall {
-    /// True if it changes the store.
+    /// True if the call changes the store.
     pub(super) const fn writes(&self) -> bool {
         matches!(self, Self::Put(..) | Self::Delete(_))
     }
 }
 
-/// The store.
+/// The objects of the store.
 #[derive(Debug, Default)]
 pub(super) struct VirtualStore(BTreeMap<Object, StoredObject>);
 
 impl VirtualStore {
-    /// Carries `call` out; `is_in` says which objects a bucket has.
+    /// Executes `call`. `is_in` says which objects a bucket has.
     pub(super) fn carry_out(&mut self, call: &StoreCall, is_in: impl Fn(Object, u8, u16) -> bool) -> StoreAnswer {
         match *call {
             StoreCall::Read(object) => StoreAnswer::Holds(self.0.get(&object).copied()),
@@ -72,7 +72,7 @@ impl VirtualStore {
         }
     }
 
-    /// What there is of an object.
+    /// The stored object; none if there is none.
     pub(super) fn get(&self, object: Object) -> Option<StoredObject> {
         self.0.get(&object).copied()
     }

@@ -1,4 +1,4 @@
-//! The faults strike: what each does to the cluster, and how what lasts comes to its end.
+//! Injects the faults: the effect of each on the cluster, and the end of those that last.
 
 use nigh_protocol::{CopyStore as _, HomeInput, Member};
 use nigh_terms::ShardId;
@@ -12,7 +12,7 @@ use super::store::{StoreCall, StoredObject};
 use super::world::Storm;
 use crate::ghost::Object;
 
-/// The farthest that a clock jumps ahead, milliseconds.
+/// The farthest that a clock jumps ahead, in milliseconds.
 const JUMP_MAX: u64 = 2_000;
 
 impl Storm {
@@ -25,14 +25,14 @@ impl Storm {
         self.nodes.iter().filter_map(|node| node.life.as_ref()).map(|life| life.me).collect()
     }
 
-    /// A machine of a node or of a home.
+    /// The machine of a node or of a home, chosen by `pick`.
     fn some_host(&self, pick: u64) -> Option<Host> {
         let nodes = self.nodes.iter().map(|node| host(node.me));
         let homes = self.seats.iter().map(|seat| seat.host);
         Self::one_of(&nodes.chain(homes).collect::<Vec<Host>>(), pick)
     }
 
-    /// The fault of this place strikes.
+    /// Injects the fault with this index in the plan.
     pub(super) fn strike(&mut self, index: usize) {
         let Fault { lasts_ms, kind, pick, .. } = self.plan.faults[index];
         let shard = ShardId((pick % u64::from(self.plan.shards)) as u16);
@@ -135,7 +135,7 @@ impl Storm {
 
     fn crash_home(&mut self, shard: ShardId) -> bool {
         let at = self.map[usize::from(shard.0)].0;
-        // One within a node dies with that.
+        // A home in a node dies with the node.
         let alone = self.seat_of(at).is_some_and(|seat| seat.resident.is_none());
         if alone {
             self.unseat(at);
@@ -150,7 +150,7 @@ impl Storm {
         true
     }
 
-    /// The engine takes an incarnation for lost; if it lives it hears of that.
+    /// The engine reports an incarnation as lost. If it is alive, it learns that.
     pub(super) fn lose(&mut self, me: Member) {
         self.lost.insert(me);
         let wait = self.chance.between(100, 2_000) * MS;
@@ -205,7 +205,7 @@ impl Storm {
         true
     }
 
-    /// An outsider writes into the store; a node hears of it later.
+    /// Somebody outside writes into the store, and a node learns it later.
     pub(super) fn outsider_writes(&mut self, object: Object) {
         let op = self.observer.outsider_wrote(object);
         let stored = StoredObject { op, version: nigh_terms::Version::OUTSIDE };

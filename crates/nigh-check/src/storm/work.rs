@@ -1,4 +1,4 @@
-//! The work: what clients ask for, what invocations do step by step, and how far each has come.
+//! The work: the clients' requests, the steps of invocations, and the progress of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -31,10 +31,10 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Actor {
     pub(super) namespace: u8,
-    /// Whether it is a client at the nodes' doors; if not, it invokes.
+    /// True if it is a client at the nodes' doors; if not, it invokes functions.
     is_outside: bool,
     pub(super) waits: bool,
-    /// At whose door it is.
+    /// The node whose door it uses now; none if it waits for none.
     at: Option<Member>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Outcome {
     pub(super) token: Token,
 }
 
-/// A request to invoke.
+/// A request for an invocation.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) namespace: u8,
@@ -72,7 +72,7 @@ pub(super) struct Attempt {
     pub(super) over: bool,
 }
 
-/// All of it.
+/// The work of a storm.
 pub(super) struct Work {
     dice: Dice,
     pub(super) actors: Vec<Actor>,
@@ -103,13 +103,13 @@ impl Work {
         self.attempts.get(&attempt).map_or(0, |attempt| attempt.namespace)
     }
 
-    /// Attempts that are not over, and where they are.
+    /// The attempts that are not over, with their members.
     pub(super) fn under_way(&self, namespace: u8) -> Vec<(Author, Member)> {
         let of_it = self.outstanding[usize::from(namespace)].iter();
         of_it.filter_map(|attempt| Some((*attempt, self.attempts.get(attempt)?.dispatch.to))).collect()
     }
 
-    /// The members where attempts are that are not over.
+    /// The members with attempts that are not over.
     pub(super) fn members(&self, namespace: u8) -> BTreeSet<Member> {
         self.under_way(namespace).into_iter().map(|(_, to)| to).collect()
     }
@@ -126,7 +126,7 @@ impl Work {
         Some(&self.requests[self.attempts.get(&attempt)?.request].program)
     }
 
-    /// A request for what `parent` calls in that place.
+    /// Creates the request that `parent` calls in step `place`.
     pub(super) fn call(&mut self, parent: Author, from: Member, place: u32) -> Option<usize> {
         let Some(Step::Call(program)) = self.program_of(parent)?.get(place as usize) else { return None };
         let (program, namespace) = (Rc::clone(program), self.namespace_of(parent));
@@ -145,7 +145,7 @@ impl Work {
         Some(self.requests.len() - 1)
     }
 
-    /// The work of an invocation: one in three builds on what it reads, or reads twice; the others do anything.
+    /// The steps of an invocation: one in three builds on what it reads, or reads twice; the others are random.
     fn program(&mut self, plan: &Plan, namespace: u8, deep: u32) -> Rc<[Step]> {
         let objects = plan.objects_of(namespace);
         let (Some(cause), Some(effect)) = (self.dice.pick(&objects), self.dice.pick(&objects)) else {
@@ -178,7 +178,7 @@ impl Work {
 }
 
 impl Storm {
-    /// A client begins something.
+    /// A client begins an operation.
     pub(super) fn act(&mut self, number: u8) {
         if self.over || self.now > self.plan.storm_ms * MS {
             return;
@@ -238,7 +238,7 @@ impl Storm {
         }
     }
 
-    /// The node is no more at whose door clients wait.
+    /// Clients at the door of this member fail, because the member is gone.
     pub(super) fn clients_fail(&mut self, me: Member) {
         let there: Vec<u8> = (0u8..)
             .zip(&self.work.actors)
@@ -317,7 +317,7 @@ impl Storm {
         self.tell_scheduler(me, namespace, Packet::Call { parent: attempt, from: me, place: place as u32, token });
     }
 
-    /// The answer of a call arrives at the caller's node; it is shown when the node covers it.
+    /// The answer of a call arrives at the caller's node, which shows it when it covers it.
     pub(super) fn answered(&mut self, parent: Author, to: Member, place: u32, callee: Option<Author>, token: Token) {
         let Some(life) = self.life_mut(to) else { return };
         let waits = life.runs.get(&parent).is_some_and(|run| run.waits && run.at == place as usize);
@@ -334,7 +334,7 @@ impl Storm {
         let Some(life) = self.life_mut(me) else { return };
         match life.cache.read(now, shard, &object, checked, &mut out) {
             ReadDecision::Hit(copy) => self.shown(me, who, object, &copy.stamp, Some(copy.value)),
-            // Before anything is sent: a home in this node answers at once.
+            // Recorded before anything is sent, because a home in this node answers at once.
             ReadDecision::Shared(request) | ReadDecision::Private(request) => {
                 life.readers.push(Reader { request, who })
             }
@@ -348,7 +348,7 @@ impl Storm {
         self.write(me, who, object, op, write);
     }
 
-    /// A node hears of what an outsider wrote.
+    /// A node learns of an outside write.
     pub(super) fn notice(&mut self, node: u8, object: Object, op: Op) {
         match self.nodes[usize::from(node)].life.as_ref().map(|life| life.me) {
             Some(me) => self.write(me, Requester::Notice, object, op, Write::Outside),
@@ -373,13 +373,13 @@ impl Storm {
         self.carry_out(me, out);
     }
 
-    /// An author is shown a version.
+    /// An author sees a version.
     pub(super) fn shown(&mut self, me: Member, who: Requester, object: Object, stamp: &Stamp, value: Option<Op>) {
         let shard = ShardId(self.plan.shard_of(object));
         match who {
             Requester::Attempt(attempt) => {
                 let Some(life) = self.life_mut(me) else { return };
-                // A killed attempt is shown nothing.
+                // A killed attempt sees nothing.
                 if life.runs.contains_key(&attempt) {
                     life.gate.has_read(attempt, shard, stamp);
                     self.operations += 1;

@@ -1,4 +1,4 @@
-//! One storm: the cluster, its time, and what happens in it, event by event.
+//! One storm: the cluster, its time, and its events one by one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -26,10 +26,10 @@ use crate::ghost::Object;
 
 /// How often a machine checks its time-outs.
 const TICK: u64 = 100 * MS;
-/// After the last fault all that was begun must be finished within this: what the patience of all, the doubts about
-/// unanswered writes and the clocks that lag ask for, with room to spare.
+/// How long after the last fault all started work must be finished, in nanoseconds: the sum of all waits, the watch of
+/// unanswered pushes and the clocks' lag, with room to spare.
 const HEALING: u64 = 240_000 * MS;
-/// Events of any kind after which a storm that has not ended never will: some twenty times what one has.
+/// The most events of a storm: some twenty times the usual number. With more, it will never end.
 const STEPS_MAX: u64 = 200_000;
 /// How often the end of all work is checked.
 const LOOK: u64 = 500 * MS;
@@ -70,7 +70,7 @@ pub(super) struct Storm {
     pub(super) chance: Dice,
     pub(super) clocks: [HostClock; HOSTS],
     pub(super) paused: [u64; HOSTS],
-    /// The faults that last, by their places in the plan.
+    /// The present faults, by their indexes in the plan.
     pub(super) active: Vec<usize>,
     pub(super) nodes: Vec<Node>,
     pub(super) seats: Vec<Seat>,
@@ -211,7 +211,7 @@ impl Storm {
         self.observer.breaks(breach, || what);
     }
 
-    /// The first fault of this kind that lasts now.
+    /// The first present fault of this kind.
     pub(super) fn lasting(&self, kind: FaultKind) -> Option<u64> {
         let of_kind = self.active.iter().map(|index| self.plan.faults[*index]).find(|fault| fault.kind == kind);
         of_kind.map(|fault| fault.pick)
@@ -226,7 +226,7 @@ impl Storm {
         Ticket(self.tickets)
     }
 
-    /// Plays the storm to its end, or to the first broken promise.
+    /// Runs the storm to its end, or to the first broken promise.
     pub(super) fn play(mut self) -> StormEnd {
         let storm_end = self.plan.storm_ms * MS;
         let mut look_at = storm_end;
@@ -296,7 +296,7 @@ impl Storm {
         }
     }
 
-    /// Whose process does it; none if the storm itself does.
+    /// The machine whose process handles the event; none if the storm itself does.
     fn host_of(&self, event: &Event) -> Option<Host> {
         match event {
             Event::Arrive(host, _) => Some(*host),

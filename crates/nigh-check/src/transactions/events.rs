@@ -35,9 +35,9 @@ impl Packet {
 pub(crate) enum Event {
     /// The packet with this index arrives.
     Deliver(u8),
-    /// It arrives now and again later.
+    /// The packet with this index arrives now and again later.
     Double(u8),
-    /// It is lost.
+    /// The packet with this index is lost.
     Lose(u8),
     /// The coordinator stops waiting.
     GiveUp,
@@ -45,11 +45,11 @@ pub(crate) enum Event {
     Vanish,
     /// The ledger appends a home's record.
     Append(u8),
-    /// The ledger rejects it.
+    /// The ledger rejects a home's record.
     Refuse(u8),
-    /// The writes are applied.
+    /// A home applies the writes.
     Apply(u8),
-    /// It is durable that the record is no longer needed.
+    /// The ledger durably says that a home's record is no longer needed.
     Trim(u8),
     /// A timeout at a home.
     Overdue(u8),

@@ -5,9 +5,9 @@ use nigh_protocol::TransactionRule;
 /// The bounds of a world.
 #[derive(Clone, Copy, Debug)]
 pub struct TransactionWorldConfig {
-    /// Its name.
+    /// The world's name.
     pub name: &'static str,
-    /// What it explores.
+    /// What the world tests.
     pub about: &'static str,
     pub(super) shards: u16,
     pub(super) crashes: u8,

@@ -87,15 +87,15 @@ impl FunctionSource for Functions {
 /// The homes, asked by the memory that runs nothing.
 struct Homes {
     memory: ObjectMemory,
-    reigns: Arc<Mutex<Vec<(ShardId, Epoch)>>>,
+    epochs: Arc<Mutex<Vec<(ShardId, Epoch)>>>,
     fenced: Arc<Mutex<Vec<Member>>>,
 }
 
 #[async_trait]
 impl DispatchHomes for Homes {
     async fn newest_of_all(&self) -> Result<Token, ObjectError> {
-        let reigns = self.reigns.lock().clone();
-        self.memory.newest_of_all(&reigns).await
+        let epochs = self.epochs.lock().clone();
+        self.memory.newest_of_all(&epochs).await
     }
 
     async fn fence(&self, member: Member) -> Result<Token, ObjectError> {
@@ -247,7 +247,7 @@ pub(crate) struct Processes {
     pub(crate) fenced: Arc<Mutex<Vec<Member>>>,
     present: watch::Sender<Vec<PresentMember>>,
     registry: Arc<dyn Registry>,
-    reigns: Arc<Mutex<Vec<(ShardId, Epoch)>>>,
+    epochs: Arc<Mutex<Vec<(ShardId, Epoch)>>>,
     _state: TempDir,
 }
 
@@ -257,7 +257,7 @@ impl Processes {
         let world = World::start(test, MEMORIES).await?;
         let state = tempfile::tempdir().unwrap();
         let registry = LocalRegistry::new(StateFile::open(&state.path().join("state.redb")).unwrap());
-        let reigns = Arc::new(Mutex::new(world.reigns()));
+        let epochs = Arc::new(Mutex::new(world.epochs()));
         let mut processes = Self {
             world,
             all: BTreeMap::new(),
@@ -265,7 +265,7 @@ impl Processes {
             fenced: Arc::default(),
             present: watch::Sender::new(Vec::new()),
             registry: Arc::new(registry),
-            reigns,
+            epochs,
             _state: state,
         };
         for controller in ["c1", "c2"] {
@@ -291,7 +291,7 @@ impl Processes {
         let peers = Peers::new(own.clone(), Security::Plain, settings);
         let homes = Homes {
             memory: self.world.nodes[&NODES].memory.clone(),
-            reigns: Arc::clone(&self.reigns),
+            epochs: Arc::clone(&self.epochs),
             fenced: Arc::clone(&self.fenced),
         };
         let dispatcher = Dispatcher::new(
@@ -362,7 +362,7 @@ impl Processes {
     /// The homes that a node had are given to others.
     pub(crate) async fn lose_homes(&mut self, node: u32) {
         self.world.lose(node).await;
-        *self.reigns.lock() = self.world.reigns();
+        *self.epochs.lock() = self.world.epochs();
     }
 
     /// Invokes `function` at `process`.

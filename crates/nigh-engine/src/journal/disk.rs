@@ -11,16 +11,16 @@ use rustix::fs::{Advice, FallocateFlags};
 
 use crate::LockFile;
 
-/// Parts of one `pwritev` (`IOV_MAX`).
+/// The most parts of one `pwritev` (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
-/// Bytes zeroed and synced at a time, so that no commit waits for a whole segment of zeros.
+/// The bytes zeroed and synced at a time, so that no commit waits for a whole segment of zeros.
 const ZEROES: usize = 1 << 20;
-/// Held by the process that has the journal open.
+/// The lock file of the process that has the journal open.
 const LOCK: &str = "lock";
 
 /// One segment's file.
 pub(super) trait SegmentFile: Send + Sync {
-    /// Its length.
+    /// The file's length in bytes.
     fn bytes(&self) -> io::Result<u64>;
     /// Fills `to` from `offset`; fails if the file is too short.
     fn read_at(&self, to: &mut [u8], offset: u64) -> io::Result<()>;
@@ -38,7 +38,7 @@ pub(super) trait SegmentFile: Send + Sync {
 
 /// The folder of the segments.
 pub(super) trait Folder: Send + Sync {
-    /// All names in it.
+    /// All names in the folder.
     fn names(&self) -> io::Result<Vec<String>>;
     /// Opens a file.
     fn open(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>>;
@@ -77,7 +77,7 @@ impl Folder for DiskFolder {
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
-            // A name that is no text is none of ours.
+            // A name that is not UTF-8 is none of the journal's.
             names.extend(entry?.file_name().into_string());
         }
         Ok(names)
@@ -126,7 +126,7 @@ impl SegmentFile for DiskFile {
             let whole: usize = parts.iter().map(|part| part.len()).sum();
             let mut written = rustix::io::retry_on_intr(|| rustix::io::pwritev(&self.0, parts, offset))?;
             if written < whole {
-                // A signal, or the end of the disk, which the next write then says.
+                // A short write: a signal came, or the disk is full, which the next write reports.
                 let mut at = 0;
                 for part in parts {
                     let left = part.get(written.saturating_sub(at)..).unwrap_or_default();
@@ -146,20 +146,20 @@ impl SegmentFile for DiskFile {
 
     fn begin_writing(&self, offset: u64, bytes: u64) {
         let (Ok(offset), Ok(bytes)) = (i64::try_from(offset), i64::try_from(bytes)) else { return };
-        // SAFETY: the descriptor is open as long as `self`, and the call takes no pointer. It only starts what the sync
-        // will wait for, so its failure needs no answer: the sync reports it.
+        // SAFETY: the descriptor is open as long as `self`, and the call takes no pointer. It only starts the writing
+        // that the sync will wait for, so its failure needs no handling: the sync reports it.
         unsafe { libc::sync_file_range(self.0.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WRITE) };
     }
 
     fn drop_cache(&self) {
-        // A file system that takes no advice has nothing to drop that we could know of.
+        // A file system that takes no advice has no cache that could be dropped.
         let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::DontNeed);
     }
 
     fn extend(&self, bytes: u64) -> io::Result<()> {
         let old = self.bytes()?;
-        // Asked for at once, so that a full disk is known before anything is written; then written, so that no later
-        // sync has extents to convert. Not every file system can be asked.
+        // Allocated at once, so that a full disk is noticed before anything is written; then zeroed, so that no later
+        // sync has extents to convert. Not every file system can allocate ahead.
         match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, bytes) {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(errno) => return Err(errno.into()),

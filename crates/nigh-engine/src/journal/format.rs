@@ -1,8 +1,8 @@
 //! The bytes of a segment: its header and its records, as docs/design/journal.md draws them. Pure.
 //!
-//! A record's head (with its names and lists) and its body have a CRC-32C each: of a damaged body the object is still known.
-//! Every head names the use of its file (generation, salt), its place, the record written before it, and the place up to
-//! which all was on the disk at that time: recovery needs no other source.
+//! A record's head (with its names and lists) and its body have a CRC-32C each, so a record with a damaged body still
+//! names its object. Every head names the use of its file (generation, salt), its place, the record written before it,
+//! and the place up to which everything was on the disk at that time: recovery needs no other source.
 
 use nigh_terms::{Epoch, Version};
 
@@ -12,9 +12,9 @@ use crate::commit_format::{
 };
 use crate::ledger::{ABOUT_MAX_BYTES, PIECES_MAX, PieceId, Record};
 
-/// The format that this build writes; format 2 added records of transactions.
+/// The format version that this build writes; version 2 added records of transactions.
 pub(super) const FORMAT: u32 = 2;
-/// The oldest format that this build reads. It writes only into segments of its own format.
+/// The oldest format version that this build reads. It writes only into segments of its own version.
 const OLDEST_FORMAT: u32 = 1;
 pub(super) const MAGIC: [u8; 8] = *b"NIGHJRNL";
 /// The bytes that a disk writes atomically.
@@ -74,7 +74,7 @@ pub(super) struct SegmentHeader {
     pub(super) generation: u64,
     /// A random number of this use, so that a client's bytes cannot pass for a record.
     pub(super) salt: u64,
-    /// The oldest generation in use when this one began.
+    /// The oldest generation in use when this use began.
     pub(super) oldest: u64,
     /// The epoch at that time.
     pub(super) epoch: Epoch,
@@ -125,7 +125,7 @@ impl SegmentHeader {
         if possible { Ok(header) } else { Err(BadHeader::Damaged) }
     }
 
-    /// Whether the header is of an older format.
+    /// True if the header has an older format version.
     pub(super) fn is_older(bytes: &[u8]) -> bool {
         bytes.len() >= HEADER_BYTES && u32_at(bytes, 8) < FORMAT
     }
@@ -141,11 +141,11 @@ impl SegmentHeader {
 pub(super) struct Frame {
     pub(super) salt: u64,
     pub(super) position: Position,
-    /// The epoch that wrote it.
+    /// The epoch that wrote the record.
     pub(super) life: Epoch,
     /// The record written before it.
     pub(super) previous: Position,
-    /// The place up to which all was on the disk when it was written.
+    /// The place up to which everything was on the disk when the record was written.
     pub(super) durable: Position,
 }
 
@@ -247,7 +247,7 @@ fn set_frame(head: &mut [u8], frame: &Frame) {
     head[..4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// True if `head` is the whole head of the record at `position`.
+/// True if `head` is the complete head of the record at `position`.
 pub(super) fn is_head(head: &[u8], position: Position) -> bool {
     head.len() >= HEAD_BYTES as usize
         && u64_at(head, 8) == position.generation()
@@ -270,7 +270,7 @@ pub(super) fn begins(segment: &[u8], header: &SegmentHeader, offset: u32) -> boo
         && (u64_at(segment, at + 16) == header.salt || u64_at(segment, at + 8) == header.generation)
 }
 
-/// The record at `offset` of `segment`, if its head is whole and belongs there.
+/// The record at `offset` of `segment`; none if its head is damaged or belongs elsewhere.
 pub(super) fn decode(segment: &[u8], header: &SegmentHeader, offset: u32) -> Option<DecodedRecord> {
     let end = segment.len().min(header.records_end() as usize);
     let head = segment.get(offset as usize..end)?;
@@ -286,7 +286,7 @@ pub(super) fn decode(segment: &[u8], header: &SegmentHeader, offset: u32) -> Opt
         return None;
     }
     let body = BodyRef { bytes: u32_at(head, 40), crc: u32_at(head, 44) };
-    // A body that a truncated file lacks is damaged; a body beyond the segment's end means that there is no record.
+    // A body that a truncated file lacks is damaged. A body beyond the segment's end means that there is no record.
     if u64::from(offset) + u64::from(bytes) + u64::from(body.bytes) > u64::from(header.records_end()) {
         return None;
     }

@@ -19,20 +19,20 @@ pub(super) struct FoundFile {
     pub(super) number: u32,
     pub(super) file: Arc<dyn SegmentFile>,
     pub(super) header: SegmentHeader,
-    /// The file is shorter than it was.
+    /// True if the file is shorter than it was.
     pub(super) truncated: bool,
-    /// A copy of its header is damaged or of an older format.
+    /// True if a copy of its header is damaged or of an older format version.
     pub(super) uneven: bool,
 }
 
 /// The content of a journal's folder.
 #[derive(Default)]
 pub(super) struct FoundFiles {
-    /// In the order of their generations.
+    /// The files, in the order of their generations.
     pub(super) files: Vec<FoundFile>,
-    /// Their records, in the same order.
+    /// The records of the files, in the same order.
     pub(super) segments: Vec<SegmentFound>,
-    /// Damage, except of records.
+    /// All damage except that of records.
     pub(super) damage: Vec<Damage>,
     /// Segment files that cannot be read.
     pub(super) unusable: Vec<String>,
@@ -51,7 +51,7 @@ pub(super) fn number_of(name: &str) -> Option<u32> {
     digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// Reads all segments. `fresh`: from the disk, so that all that it reads is durable.
+/// Reads all segments. With `fresh` it reads from the disk, so that everything read is durable.
 pub(super) fn read(folder: &dyn Folder, fresh: bool) -> Result<FoundFiles, JournalError> {
     let io = |name: &str| {
         let name = name.to_owned();
@@ -130,7 +130,7 @@ fn headers(file: &dyn SegmentFile, length: u64) -> io::Result<Headers> {
     let second = at(end)?;
     Ok(match (first, second) {
         (Ok(first), Ok(second)) => {
-            // A crash came while the segment was begun again, so its old records were not needed.
+            // A crash came while the segment was reused, so its old records were not needed.
             let header = if second.generation > first.generation { second } else { first };
             Headers::Whole { header, uneven: is_older || first != second, damaged: None }
         }

@@ -27,15 +27,15 @@ pub struct InspectedRecord {
 pub struct JournalInspection {
     /// The highest epoch in it.
     pub epoch: Epoch,
-    /// Its undamaged records, in the order of versions.
+    /// The journal's undamaged records, in the order of versions.
     pub records: Vec<InspectedRecord>,
     /// What is damaged.
     pub damage: Vec<Damage>,
     /// The place where a crash cut off a write.
     pub torn: Option<TornTail>,
-    /// Segments read.
+    /// Number of segments read.
     pub segments: usize,
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes: u64,
 }
 
@@ -54,7 +54,7 @@ pub fn inspect(folder: &Path) -> Result<JournalInspection, JournalError> {
     inspect_in(&held)
 }
 
-/// The same, of any folder.
+/// Inspects the journal in any kind of folder.
 pub(super) fn inspect_in(folder: &dyn Folder) -> Result<JournalInspection, JournalError> {
     let mut found = read(folder, false)?;
     let mut inspected = weigh(&mut found.segments);
@@ -75,8 +75,8 @@ fn weigh(segments: &mut [SegmentFound]) -> JournalInspection {
     JournalInspection { epoch, records: records.collect(), damage, torn, ..JournalInspection::default() }
 }
 
-/// What recovery makes of segment files with these bytes; for the fuzz target. Those without a header, and all but one of
-/// a generation, are left out as `found` does it. None if nothing is left.
+/// The result of recovery for segment files with these bytes; for the fuzz target. Files without a header, and all but
+/// one of a generation, are left out, as in `found`. None if nothing is left.
 #[doc(hidden)]
 #[must_use]
 pub fn fuzz(files: &[&[u8]]) -> Option<JournalInspection> {

@@ -1,5 +1,5 @@
-//! The index of what is still needed in the journal: unpushed records, pieces that a record may still name, and their share
-//! of each segment. No I/O; callers hold a lock around it.
+//! The index of what the journal still needs: unpushed records, pieces that a record may still name, and their bytes in
+//! each segment. No I/O; callers hold a lock around it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -28,12 +28,12 @@ impl Place {
         Self { position: found.frame.position, head_bytes: found.head_bytes, body: found.body }
     }
 
-    /// The room it takes.
+    /// The bytes that the record takes.
     pub(super) fn room(&self) -> u64 {
         u64::from(aligned(self.head_bytes + self.body.bytes))
     }
 
-    /// Where its body begins.
+    /// The offset of the record's body.
     pub(super) fn body_at(&self) -> u64 {
         u64::from(self.position.offset()) + u64::from(self.head_bytes)
     }
@@ -58,31 +58,31 @@ pub(super) struct Segment {
     pub(super) generation: u64,
     pub(super) name: String,
     pub(super) file: Arc<dyn SegmentFile>,
-    /// Its file's length.
+    /// The file's length in bytes.
     pub(super) bytes: u32,
     pub(super) needed_bytes: u64,
-    /// True once a record could not be copied out of it: it waits for the store.
+    /// True once a record could not be copied out of the segment, which then waits for the store.
     pub(super) unmovable: bool,
 }
 
-/// What can be copied forward.
+/// A record or piece that can be copied forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     Piece(PieceId),
     Record(Version),
 }
 
-/// The index.
+/// The index of needed records and pieces.
 #[derive(Default)]
 pub(super) struct LiveIndex {
-    /// Oldest first; the last one is being written.
+    /// Oldest first; the last segment is being written.
     pub(super) segments: VecDeque<Segment>,
     records: BTreeMap<Version, LiveRecord>,
     pieces: HashMap<PieceId, LivePiece>,
     objects: HashMap<Arc<ObjectName>, Vec<Version>>,
     body_bytes: u64,
-    /// Stored versions that no notice records yet. Under the same lock as the rest: a reader that sees that a segment is not
-    /// needed also sees these.
+    /// Stored versions that no notice records yet. They share the lock with the rest: a reader that finds a segment
+    /// unneeded also finds these.
     pub(super) notices: VecDeque<Version>,
 }
 
@@ -138,7 +138,7 @@ impl LiveIndex {
         self.pieces.insert(id, LivePiece { place, named: false });
     }
 
-    /// Whether `piece` is in the journal and no record names it.
+    /// True if `piece` is in the journal and no record names it.
     pub(super) fn is_unnamed(&self, piece: &PieceRef) -> bool {
         let fits =
             |found: &LivePiece| !found.named && found.place.body == BodyRef { bytes: piece.bytes, crc: piece.crc };
@@ -180,8 +180,8 @@ impl LiveIndex {
         self.records.insert(version, record);
     }
 
-    /// Notes that the store has `version`: it and older versions of its object are not needed any more. Adds the notices
-    /// oldest first, so that a notice of a newer version is never alone.
+    /// The store has `version`: it and older versions of its object are not needed any more. Adds the notices oldest
+    /// first, so that a notice of a newer version is never alone.
     pub(super) fn stored(&mut self, version: Version) -> Vec<Version> {
         let Some(object) = self.records.get(&version).map(|record| Arc::clone(&record.object)) else {
             return Vec::new();
@@ -217,7 +217,7 @@ impl LiveIndex {
             Item::Piece(id) => self.pieces.get_mut(&id).map(|piece| &mut piece.place),
             Item::Record(version) => self.records.get_mut(&version).map(|record| &mut record.place),
         };
-        // If it is not needed any more neither is the copy.
+        // If the record is no longer needed, neither is its copy.
         if let Some(place) = place {
             let from = std::mem::replace(place, to);
             self.free_room(&from);
@@ -241,7 +241,7 @@ impl Segment {
 }
 
 impl LiveRecord {
-    /// The length of its body.
+    /// The length of the record's body in bytes.
     pub(super) fn body_bytes(&self) -> u64 {
         u64::from(self.place.body.bytes) + self.pieces.iter().map(|piece| u64::from(piece.bytes)).sum::<u64>()
     }

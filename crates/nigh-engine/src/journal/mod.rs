@@ -52,30 +52,30 @@ use crate::sync::{JoinHandle, spawn_thread};
 pub use self::inspect::{InspectedRecord, JournalInspection, fuzz, inspect};
 pub use self::report::{Damage, DamageKind, JournalRecovery, RecoveredRecord, TornTail};
 
-/// The least bytes of a segment: the longest record, its copies and notices find their place in it.
+/// The least bytes of a segment: the longest record, its copies and its notices fit in it.
 pub const SEGMENT_MIN: ByteSize = ByteSize::mib(16);
 /// The most bytes of a segment.
 pub const SEGMENT_MAX: ByteSize = ByteSize::gib(1);
 
-/// What to do when acknowledged bytes are damaged.
+/// What to do if acknowledged bytes are damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDamage {
-    /// Do not open; change nothing.
+    /// Do not open the journal; change nothing.
     Refuse,
-    /// Keep copies of the damaged files aside, and open with what is whole.
+    /// Keep copies of the damaged files, and open with the undamaged records.
     KeepAside,
 }
 
-/// How a journal is kept.
+/// The settings of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSettings {
-    /// The bytes of all its files together, in whole segments; three segments at least.
+    /// The most bytes of all segment files, in whole segments; at least three.
     pub limit: ByteSize,
     /// The bytes of a segment file.
     pub segment: ByteSize,
-    /// The epoch to take at least; higher than any under which versions were given out elsewhere.
+    /// The least epoch to take: higher than any under which versions were assigned elsewhere.
     pub epoch_min: Epoch,
-    /// What to do when acknowledged bytes are damaged.
+    /// What to do if acknowledged bytes are damaged.
     pub on_damage: OnDamage,
 }
 
@@ -88,7 +88,7 @@ impl Default for JournalSettings {
 /// Why a journal does not open.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    /// Another process has it.
+    /// Another process has the journal open.
     #[error("the journal {0} is in use by another process; stop that node first")]
     Held(PathBuf),
     /// Written by a newer Nigh.
@@ -96,38 +96,38 @@ pub enum JournalError {
         "the journal's {file} has format {found}, this build reads up to {known}: start the Nigh that wrote it, or a newer one"
     )]
     Newer {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// Its format.
+        /// The file's format version.
         found: u32,
-        /// The newest that this build knows.
+        /// The newest format version that this build knows.
         known: u32,
     },
-    /// Acknowledged bytes are not what was written.
+    /// Acknowledged bytes are damaged.
     #[error("the journal is damaged: {}; `nigh journal verify` lists all", first_of(.0))]
     Damaged(Vec<Damage>),
-    /// There is no place for another damaged file.
+    /// There are too many damaged files already.
     #[error("{kept} damaged files of the journal are kept aside already; move those named damaged-* to another place")]
     TooMuchDamage {
-        /// Those there are.
+        /// The number of damaged files that are kept.
         kept: usize,
     },
-    /// Settings that cannot work.
+    /// The settings cannot work.
     #[error(
         "a journal of {limit} in segments of {segment} is not possible: a segment has {SEGMENT_MIN} to {SEGMENT_MAX}, in whole sectors, and a journal three of them at least"
     )]
     Settings {
-        /// All files.
+        /// The bytes of all files.
         limit: ByteSize,
-        /// One file.
+        /// The bytes of one file.
         segment: ByteSize,
     },
-    /// The system's own reason.
+    /// A system call failed.
     #[error("journal: {what} {file}: {source}")]
     Io {
         /// What was tried.
         what: &'static str,
-        /// On what.
+        /// The name of the file.
         file: String,
         /// The system's reason.
         #[source]
@@ -141,35 +141,35 @@ fn first_of(damage: &[Damage]) -> String {
     if more == 0 { first } else { format!("{first}, and {more} more") }
 }
 
-/// What a journal holds and has done since it was opened.
+/// The content of a journal, and counts since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalUsage {
-    /// Records that the store is not known to hold.
+    /// Number of records that the store is not known to have.
     pub records: u64,
     /// The bytes of their bodies.
     pub body_bytes: u64,
-    /// Segment files there are.
+    /// Number of segment files.
     pub files: u64,
-    /// Segment files there may be.
+    /// The most segment files.
     pub files_max: u64,
-    /// The bytes of a new one.
+    /// The bytes of a new segment file.
     pub segment_bytes: u64,
-    /// Commits since it was opened.
+    /// Number of commits since it was opened.
     pub commits: u64,
-    /// Times that the disk was synced for them.
+    /// Number of disk syncs for these commits.
     pub syncs: u64,
     /// Bytes written since it was opened, heads included.
     pub written_bytes: u64,
-    /// Segments that hold, or may hold, what the store is not known to have.
+    /// Number of segments with records that the store is not known to have.
     pub segments: u64,
-    /// Segments that were used again since it was opened, as the store had all that was in them.
+    /// Number of segments reused since it was opened, because the store had all of their records.
     pub trims: u64,
 }
 
-/// An open journal. When it is dropped what waits is still written, and its folder is free.
+/// An open journal. Dropping it writes the waiting jobs and releases its folder.
 pub struct Journal {
     shared: Arc<JournalState>,
-    /// From the asking for a commit to its answer.
+    /// The time from the request for a commit to its answer.
     commit_seconds: Histogram,
     writer: Option<JoinHandle<()>>,
 }
@@ -181,11 +181,12 @@ impl std::fmt::Debug for Journal {
 }
 
 impl Journal {
-    /// Opens the journal in `folder`, made if it is not there. Blocks: it reads all that is there.
+    /// Opens the journal in `folder`, and creates it if there is none. Blocks: it reads all records.
     ///
     /// # Errors
-    /// If another process has it, its format is newer, the settings are not possible, acknowledged bytes are damaged and
-    /// that is to be refused, or the system refuses. Nothing is changed then but for damaged files put aside.
+    /// If another process has it open, its format is newer, the settings are impossible, acknowledged bytes are damaged
+    /// and `OnDamage::Refuse` is set, or the system refuses. Nothing is changed then, except that damaged files may
+    /// have been moved aside.
     pub fn open(folder: &Path, settings: &JournalSettings) -> Result<(Self, JournalRecovery), JournalError> {
         let JournalSettings { limit, segment, epoch_min, on_damage } = *settings;
         let files_max = u32::try_from(limit.bytes() / segment.bytes().max(1)).unwrap_or(u32::MAX);
@@ -213,13 +214,13 @@ impl Journal {
         Ok((Self { shared, commit_seconds, writer: Some(thread) }, recovered))
     }
 
-    /// The epoch of the versions given out.
+    /// The epoch of the versions that it assigns.
     #[must_use]
     pub fn life(&self) -> Epoch {
         self.shared.life
     }
 
-    /// What it holds and has done.
+    /// The content of the journal, and its counts.
     #[must_use]
     pub fn usage(&self) -> JournalUsage {
         let JournalState { live, limits, counters, .. } = &*self.shared;
@@ -248,7 +249,7 @@ impl Journal {
         answer.await.unwrap_or_else(|_| Err(self.shared.failure()))
     }
 
-    /// Refuses a record of so many bytes if no segment holds it.
+    /// Refuses a record of `bytes` bytes if it does not fit a segment.
     fn check_length(&self, what: &'static str, bytes: u64) -> Result<(), LedgerError> {
         let limit = u64::from(self.shared.limits.record_max_bytes);
         if bytes > limit { Err(LedgerError::TooLarge { what, bytes, limit }) } else { Ok(()) }
@@ -315,7 +316,7 @@ impl Ledger for Journal {
         loop {
             let Some((place, skip, name, file)) = self.locate(version, offset)? else { return Ok(Bytes::new()) };
             if tried == Some(place) {
-                // It is still there, and still not what was written.
+                // The record is still there, and still damaged.
                 let offset = u64::from(place.position.offset());
                 return Err(LedgerError::Damaged { version, file: name, offset });
             }
@@ -334,7 +335,7 @@ impl Ledger for Journal {
 type RecordLocation = (Place, usize, String, Arc<dyn disk::SegmentFile>);
 
 impl Journal {
-    /// Where `offset` of a body stands; none at its end.
+    /// The record and file at `offset` of a body; none at the body's end.
     fn locate(&self, version: Version, offset: u64) -> Result<Option<RecordLocation>, LedgerError> {
         let live = self.shared.live.lock();
         let record = live.record(version).ok_or(LedgerError::Unknown(version))?;

@@ -30,7 +30,7 @@ const ASIDE: &str = "damaged-";
 /// The most files kept aside; with more, the journal does not open.
 const ASIDE_MAX: usize = 16;
 
-/// What opening is told.
+/// The inputs of opening a journal.
 pub(super) struct JournalOpenOptions {
     pub(super) limits: Limits,
     pub(super) epoch_min: Epoch,
@@ -188,7 +188,7 @@ fn begin(
                         let mut live = shared.live.lock();
                         let is_free = live.segments.len() > 1
                             && live.segments.front().is_some_and(|oldest| oldest.needed_bytes == 0);
-                        // Why it is free is on the disk: that is where it was read.
+                        // The disk has the proof that it is free, because recovery read it there.
                         if is_free { live.segments.pop_front() } else { None }
                     };
                     let mut bytes = opening.limits.segment_bytes;
@@ -197,7 +197,7 @@ fn begin(
                             bytes = bytes.max(free.bytes);
                             (free.name, Some(free.file))
                         }
-                        // Beyond the limit if need be: a full journal must open, to be emptied.
+                        // Beyond the limit if necessary: a full journal must open, so that it can be emptied.
                         None => {
                             files += 1;
                             last_number += 1;

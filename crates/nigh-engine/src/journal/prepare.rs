@@ -31,9 +31,9 @@ pub(super) struct SegmentRequest {
 /// Why a segment could not be prepared.
 #[derive(Debug)]
 pub(super) enum NotReady {
-    /// There is no room for a new one; nothing is lost.
+    /// There is no room for a new segment; nothing is lost.
     New(io::Error),
-    /// An old one could not be used again: the content of the disk is unknown.
+    /// An old segment could not be reused: the content of the disk is unknown.
     Again(io::Error),
 }
 
@@ -54,7 +54,7 @@ pub(super) fn prepare(folder: &dyn Folder, wanted: SegmentRequest) -> Result<Pre
                 Ok(file)
             })();
             let file = made.map_err(|error| {
-                // The next start removes it, if this does not.
+                // If this fails, the next start removes the file.
                 let _ = folder.remove(&unfinished);
                 NotReady::New(error)
             })?;
@@ -82,7 +82,7 @@ pub(super) struct Preparer {
     jobs: Option<Sender<SegmentRequest>>,
     thread: Option<JoinHandle<()>>,
     done: Receiver<Result<PreparedSegment, NotReady>>,
-    /// One is under way.
+    /// True while a segment is being prepared.
     busy: bool,
 }
 
@@ -104,22 +104,22 @@ impl Preparer {
         self.busy
     }
 
-    /// Begins to prepare a segment; none may be under way.
+    /// Begins to prepare a segment. No other one may be under way.
     pub(super) fn begin(&mut self, wanted: SegmentRequest) {
         debug_assert!(!self.busy, "one at a time");
-        // If the thread is gone `wait` says so.
+        // If the thread has ended, `wait` reports that.
         self.busy = true;
         drop(self.jobs.as_ref().map(|jobs| jobs.send(wanted)));
     }
 
-    /// The outcome of the one under way, if it is known.
+    /// The result of the segment under way; none if it is not ready.
     pub(super) fn poll(&mut self) -> Option<Result<PreparedSegment, NotReady>> {
         let done = self.done.try_recv().ok()?;
         self.busy = false;
         Some(done)
     }
 
-    /// Waits for the one under way.
+    /// Waits for the segment under way.
     pub(super) fn wait(&mut self) -> Result<PreparedSegment, NotReady> {
         self.busy = false;
         let gone = |RecvError| NotReady::Again(io::Error::other("the thread that prepares segments has ended"));

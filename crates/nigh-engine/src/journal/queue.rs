@@ -13,7 +13,7 @@ use crate::sync::{Condvar, Mutex};
 /// Slots of the queue: a job takes one, and another for each `SLOT_BYTES` of its body.
 const SLOTS: usize = 4096;
 const SLOT_BYTES: usize = 16 << 10;
-/// How long a notice of a stored write waits for a commit to be written with.
+/// How long a notice of a stored write waits to be written with a commit.
 const NOTICE_DELAY: Duration = Duration::from_millis(250);
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
@@ -39,7 +39,7 @@ pub(super) enum Job {
 }
 
 impl Job {
-    /// The bytes of its body.
+    /// The bytes of the job's body.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Stage { piece, .. } => piece.len(),
@@ -53,7 +53,7 @@ impl Job {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WakeReason {
     Jobs,
-    /// Notices have waited long enough.
+    /// The notices have waited long enough.
     Notices,
     Closed,
 }

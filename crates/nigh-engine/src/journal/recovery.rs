@@ -1,10 +1,10 @@
 //! Decides which of the records in all segments are valid. Pure.
 //!
 //! Each record names the one written before it, so the records form a chain; a gap in the chain is a hole, whatever its
-//! bytes are. Each record also names the place up to which all was on the disk when it was written. A hole or a damaged
-//! body before the highest such place is damage, because it was durable once: the records after it are still valid. After
-//! that place nothing was acknowledged: the journal ends at the first hole. The first record of an epoch names the last
-//! record that its recovery kept, so that a cut-off part never returns.
+//! bytes are. Each record also names the place up to which everything was on the disk when it was written. A hole or a
+//! damaged body before the highest such place is damage, because it was durable once: the records after it are still
+//! valid. After that place nothing was acknowledged: the journal ends at the first hole. The first record of an epoch
+//! names the last record that its recovery kept, so a cut-off part never returns.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,7 +28,7 @@ pub(super) struct SegmentFound {
 #[derive(Debug)]
 pub(super) struct KeptCommit {
     pub(super) commit: Commit,
-    /// The newest copy of its record.
+    /// The newest copy of the write's record.
     pub(super) found: DecodedRecord,
     pub(super) stored: bool,
     pub(super) body_bytes: u64,
@@ -52,7 +52,7 @@ pub(super) struct Outcome {
 }
 
 struct Hole {
-    /// The records before it.
+    /// The number of records before it.
     index: usize,
     start: Position,
 }
@@ -63,7 +63,7 @@ pub(super) fn recover(segments: &mut [SegmentFound]) -> Outcome {
     let mut outcome = Outcome { epoch, ..Outcome::default() };
     let files: HashMap<u64, String> =
         segments.iter().map(|segment| (segment.header.generation, segment.file.clone())).collect();
-    // A place whose segment is gone is named by its generation.
+    // The file name of a position. If the segment is gone, its generation is the name.
     let file = |position: Position| {
         files
             .get(&position.generation())
@@ -116,7 +116,7 @@ fn missing(segments: &[SegmentFound], damage: &mut Vec<Damage>) {
     }
 }
 
-/// The chain and its holes.
+/// Links the records to a chain, and finds its holes.
 fn link(all: impl Iterator<Item = ScannedRecord>, oldest: Position) -> (Vec<ScannedRecord>, Vec<Hole>) {
     let mut chain: Vec<ScannedRecord> = Vec::new();
     let mut holes: Vec<Hole> = Vec::new();
@@ -134,7 +134,7 @@ fn link(all: impl Iterator<Item = ScannedRecord>, oldest: Position) -> (Vec<Scan
                 let position = last.found.frame.position;
                 (frame.previous == position, Position::new(position.generation(), last.found.end()))
             }
-            // Nothing is missing before the first if the record before it stood in a segment that is used again.
+            // If the record before the first was in a reused segment, nothing is missing before the first.
             None => (frame.previous < oldest, Position::new(oldest.generation(), super::format::FIRST_RECORD)),
         };
         if !follows {
@@ -145,7 +145,7 @@ fn link(all: impl Iterator<Item = ScannedRecord>, oldest: Position) -> (Vec<Scan
     (chain, holes)
 }
 
-/// The combined content of the chain's records.
+/// Combines the records of the chain.
 fn weigh(chain: Vec<ScannedRecord>, outcome: &mut Outcome, damaged: impl Fn(Position, DamageKind) -> Damage) {
     let mut stored: HashSet<Version> = HashSet::new();
     let mut commits: BTreeMap<Version, Vec<(Commit, DecodedRecord, bool)>> = BTreeMap::new();
@@ -171,7 +171,7 @@ fn weigh(chain: Vec<ScannedRecord>, outcome: &mut Outcome, damaged: impl Fn(Posi
     }
     for (version, mut copies) in commits {
         let stored = stored.contains(&version);
-        // The last of them, unless another is better.
+        // The last undamaged copy, else the last one.
         let best = copies.iter().rposition(|(.., whole)| *whole).unwrap_or(copies.len() - 1);
         let (commit, found, whole) = copies.swap_remove(best);
         let body_bytes =
@@ -185,7 +185,7 @@ fn weigh(chain: Vec<ScannedRecord>, outcome: &mut Outcome, damaged: impl Fn(Posi
             })?;
             Some(broken.remove(&bad.id).unwrap_or(found.frame.position))
         });
-        // Of what is stored the pieces may have gone with the segment that held them.
+        // The pieces of a stored write may have gone with their segment.
         let gone = stored && whole && bad == Some(found.frame.position);
         match bad.filter(|_| !gone) {
             None => drop(outcome.commits.insert(version, KeptCommit { commit, found, stored, body_bytes })),

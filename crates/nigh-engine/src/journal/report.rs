@@ -9,13 +9,13 @@ use crate::ledger::Record;
 /// An unpushed record. Its body stays in the journal, where [`read`](crate::Ledger::read) finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredRecord {
-    /// Its shard.
+    /// The record's shard.
     pub shard: ShardId,
-    /// Its version.
+    /// The record's version.
     pub version: Version,
     /// The write.
     pub record: Record,
-    /// The length of its body, bytes.
+    /// The length of the record's body, in bytes.
     pub body_bytes: u64,
 }
 
@@ -26,16 +26,16 @@ pub enum DamageKind {
     Record {
         /// The write.
         record: Box<RecoveredRecord>,
-        /// True if the store is known to have it, so that nothing is lost.
+        /// True if the store is known to have the write, so that nothing is lost.
         stored: bool,
     },
     /// Unknown records with damaged heads. They may be writes of any object, or notices of stored writes.
     Unknown,
     /// A piece that no write names.
     Piece,
-    /// One of the two copies of a segment's header; the other is used.
+    /// One of the two copies of a segment's header is damaged; the other is used.
     HeaderCopy,
-    /// Both copies: all records of the segment are unknown.
+    /// Both copies of a segment's header are damaged: all of its records are unknown.
     Header,
     /// The file is shorter than it was.
     Truncated,
@@ -50,7 +50,7 @@ pub enum DamageKind {
 pub struct Damage {
     /// The segment file.
     pub file: String,
-    /// The begin of the damage in the file.
+    /// The offset of the damage in the file.
     pub offset: u64,
     /// What is damaged.
     pub kind: DamageKind,
@@ -81,7 +81,7 @@ impl fmt::Display for Damage {
 pub struct TornTail {
     /// The segment file.
     pub file: String,
-    /// The begin of the cut-off part.
+    /// The offset of the cut-off part.
     pub offset: u64,
 }
 
@@ -98,8 +98,8 @@ pub struct JournalRecovery {
     pub damage: Vec<Damage>,
     /// The place where an unacknowledged write was cut off.
     pub torn: Option<TornTail>,
-    /// Segments read.
+    /// Number of segments read.
     pub segments: usize,
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes: u64,
 }

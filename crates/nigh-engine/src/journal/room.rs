@@ -1,10 +1,10 @@
-//! Finds room for the next record: in the current segment, in a new one, or in an old one that is used again.
+//! Finds room for the next record: in the current segment, in a new one, or in a reused old one.
 //!
-//! Segments are used again strictly oldest first. If a younger one were used before an older one, a record in the older one
-//! could outlive a newer record of the same object, and a crash would push it over what the store has. So a few needed
-//! records in the oldest segment are copied forward with their versions, and notices of stored writes are durable before
-//! any segment is used again. Recovery then never finds an older write of an object without the newer ones, unless those
-//! are known to be stored.
+//! Segments are reused strictly oldest first. If a younger one were reused before an older one, a record in the older
+//! one could outlive a newer record of the same object, and a crash would push it over what the store has. So a few
+//! needed records in the oldest segment are copied forward with their versions, and notices of stored writes are
+//! durable before any segment is reused. Recovery then never finds an older write of an object without the newer ones,
+//! unless those are known to be stored.
 //!
 //! While no segment is ready, the end of the current one is reserved for these copies and notices, so that a full journal
 //! can always make room.
@@ -61,13 +61,13 @@ pub(super) struct Room {
     /// Segments younger than the tail's, oldest first.
     pub(super) ready: VecDeque<PreparedSegment>,
     pub(super) next_generation: u64,
-    /// Files there are.
+    /// Number of segment files.
     pub(super) files: u32,
-    /// The number in the name of the newest of them.
+    /// The number in the name of the newest file.
     pub(super) last_number: u32,
-    /// Where the salt of a segment comes from.
+    /// Draws the salt of a segment.
     pub(super) salt: fn() -> u64,
-    /// The time before which no new segment is attempted.
+    /// The time before which no new segment is tried; none if the disk was not full.
     pub(super) full_until: Option<Instant>,
 }
 
@@ -79,7 +79,7 @@ impl Room {
             let left = self.tail.left();
             let fits = bytes <= left;
             let limits = &self.shared.limits;
-            // One file more than the limit was made to open a full journal, not to be filled.
+            // The file beyond the limit was made to open a full journal, not to be filled.
             let spares = self.files <= limits.files_max && left.saturating_sub(bytes) >= limits.reserve_bytes();
             if fits && (vital || !self.ready.is_empty() || spares) {
                 return Ok(());
@@ -151,7 +151,7 @@ impl Room {
             live.segments.len() > 1 && live.segments.front().is_some_and(|oldest| oldest.needed_bytes == 0)
         };
         let (name, file, bytes) = if oldest_is_free {
-            // Why it is free must be durable before it is gone.
+            // The notices that make it free must be durable before it is reused.
             match self.notices(true) {
                 Ok(()) => {}
                 Err(NoRoom::Full) => return Ok(false),
@@ -198,7 +198,7 @@ impl Room {
                 return Ok(());
             }
             self.make(HEAD_BYTES + 16 * count as u32, vital)?;
-            // Making room may have written some.
+            // Making room may have written some notices.
             let versions: Vec<Version> = {
                 let mut live = self.shared.live.lock();
                 let count = count.min(live.notices.len());
@@ -210,7 +210,7 @@ impl Room {
         }
     }
 
-    /// Makes all that was appended durable.
+    /// Makes all appended records durable.
     pub(super) fn sync(&mut self) -> Result<(), Fault> {
         let synced = self.tail.sync()?;
         let counters = &self.shared.counters;

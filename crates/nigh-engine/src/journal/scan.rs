@@ -1,6 +1,6 @@
 //! Finds the records of one segment, also after damage. Pure.
 //!
-//! A segment is used again without being zeroed, and a process may end in the middle of a batch. So after the valid records
+//! A segment is reused without being zeroed, and a process may end in the middle of a batch. So after the valid records
 //! there may be records of an earlier use, which have another generation and salt and are ignored, and records of an
 //! earlier epoch, which `recovery` distinguishes. A partly overwritten record has a damaged body, whose length is not
 //! trusted: newer records may be within it.
@@ -18,9 +18,9 @@ pub(super) struct ScannedRecord {
 /// The records of a segment.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// In the order of their places.
+    /// The records, in the order of their places.
     pub(super) records: Vec<ScannedRecord>,
-    /// The begin of a damaged record that no undamaged one follows.
+    /// The offset of a damaged record that no undamaged one follows.
     pub(super) begun: Option<u32>,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Limits {
     pub(super) segment_bytes: u32,
     pub(super) files_max: u32,
     pub(super) records_max: usize,
-    /// The longest record, head and body.
+    /// The bytes of the longest record, head and body.
     pub(super) record_max_bytes: u32,
 }
 
@@ -38,7 +38,7 @@ impl Limits {
         }
     }
 
-    /// Whether a journal with these limits can work.
+    /// True if a journal with these limits can work.
     pub(super) const fn are_possible(&self) -> bool {
         self.files_max >= 3 && self.segment_bytes >= 4 * FIRST_RECORD && self.segment_bytes.is_multiple_of(SECTOR)
     }
@@ -52,7 +52,7 @@ pub(super) struct Counters {
     pub(super) files: AtomicU64,
     /// The written bytes, with heads, copies and notices.
     pub(super) bytes: AtomicU64,
-    /// Segments that were used again.
+    /// Number of reused segments.
     pub(super) trims: AtomicU64,
 }
 
@@ -91,12 +91,12 @@ impl JournalState {
         let _ = self.failed.set(reason);
     }
 
-    /// Why the journal accepts no writes, if it does not.
+    /// Fails with the reason why the journal accepts no writes, if there is one.
     pub(super) fn check(&self) -> Result<(), LedgerError> {
         self.failed.get().map_or(Ok(()), |reason| Err(LedgerError::Failed(reason.clone())))
     }
 
-    /// Why a job got no answer.
+    /// The error of a job that got no answer.
     pub(super) fn failure(&self) -> LedgerError {
         self.check().err().unwrap_or_else(|| LedgerError::Failed("the journal was closed".to_owned()))
     }

@@ -1,5 +1,5 @@
-//! The end of the journal: gathers records, writes them by one call, and syncs them. Records are written in the order of
-//! `append`. Each head names the place up to which all is durable, on which recovery relies.
+//! The end of the journal: gathers records, writes them by one call, and syncs them. Records are written in the order
+//! of `append`. Each head names the place up to which everything is durable; recovery relies on that.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -43,22 +43,22 @@ pub(super) struct ActiveSegment {
     pub(super) name: String,
     pub(super) file: Arc<dyn SegmentFile>,
     pub(super) header: SegmentHeader,
-    /// Where the next record begins.
+    /// The offset of the next record.
     pub(super) at: u32,
 }
 
 pub(super) struct Tail {
     active: ActiveSegment,
     life: Epoch,
-    /// The record written last.
+    /// The position of the last written record.
     last: Position,
-    /// Its end.
+    /// The end of that record.
     end: Position,
-    /// The place up to which all is on the disk.
+    /// The position up to which everything is on the disk.
     durable: Position,
     heads: Vec<u8>,
     parts: Vec<Part>,
-    /// The place for `parts`.
+    /// The offset at which `parts` begin.
     parts_at: u32,
     /// Former segments that are not synced yet.
     behind: Vec<(String, Arc<dyn SegmentFile>)>,
@@ -68,7 +68,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// The tail in `active`, behind `last`; all of that is on the disk.
+    /// A tail in `active`, after `last`; everything up to `last` is on the disk.
     pub(super) fn new(active: ActiveSegment, life: Epoch, last: Position) -> Self {
         let here = Position::new(active.header.generation, active.at);
         Self {
@@ -96,7 +96,7 @@ impl Tail {
         Position::new(self.active.header.generation, self.active.at)
     }
 
-    /// The room left in the segment.
+    /// The bytes left in the segment.
     pub(super) const fn left(&self) -> u32 {
         self.active.header.records_end().saturating_sub(self.active.at)
     }

@@ -36,24 +36,24 @@ impl From<NoRoom> for JobRefusal {
     }
 }
 
-/// A commit that is written and not yet synced.
+/// A commit that is written but not synced.
 struct UnsyncedCommit {
     reply: Reply<AppendResult>,
     appended: AppendResult,
-    /// None if the request was carried out before.
+    /// The new commit; none if the request was carried out before.
     added: Option<(Commit, Place)>,
 }
 
-/// What waits for the end of a batch.
+/// The jobs that wait for the end of a batch.
 #[derive(Default)]
 struct Batch {
     commits: Vec<UnsyncedCommit>,
     settles: Vec<Reply<()>>,
-    /// All notices that were taken before these jobs are synced with them.
+    /// True if these jobs are answered by a sync that includes all notices taken before them.
     settled: bool,
 }
 
-/// Tells whoever asked; if nobody waits any more nobody need be told, and a piece is dropped.
+/// Answers a caller. If the caller has gone, nobody needs the answer, and a piece is dropped.
 fn answer<T>(reply: Reply<T>, with: Result<T, LedgerError>) {
     drop(reply.send(with));
 }
@@ -62,7 +62,7 @@ pub(super) struct Writer {
     shared: Arc<JournalState>,
     room: Room,
     requests: Requests,
-    /// Records that this batch may add to the needed ones.
+    /// The number of records that this batch may add to the needed ones.
     free_records: usize,
 }
 
@@ -156,8 +156,8 @@ impl Writer {
     fn take(&mut self, job: Job, batch: &mut Batch) -> Result<(), Fault> {
         match job {
             Job::Stage { piece, crc, reply } => match self.stage(piece, crc) {
-                // It has its place; that it is written there is for the sync to see to that its commit waits for. Who brings
-                // the next piece, or the commit, need not be waited for after this one's write.
+                // The piece has its place. The sync of its commit makes sure that it is written, so the caller can
+                // bring the next piece, or the commit, at once.
                 Ok(staged) => answer(reply, Ok(staged)),
                 Err(NoRoom::Full) => answer(reply, Err(LedgerError::Full)),
                 Err(NoRoom::Fault(fault)) => {
@@ -185,7 +185,7 @@ impl Writer {
         if batch.commits.is_empty() && batch.settles.is_empty() {
             return self.room.tail.write_out();
         }
-        // Notices that find no room now wait for another time.
+        // Notices that find no room now are written later.
         match self.room.notices(false) {
             Err(NoRoom::Fault(fault)) => return Err(fault),
             Err(NoRoom::Full) => {}
@@ -205,7 +205,7 @@ impl Writer {
     fn stage(&mut self, piece: Bytes, crc: u32) -> Result<StagedPiece, NoRoom> {
         let bytes = piece.len() as u32;
         self.room.make(head_bytes(ContentRef::Piece(PieceId(0))) + bytes, false)?;
-        // Its first place is its name: no other piece ever stands there.
+        // The first place of a piece is its id: no other piece is ever there.
         let id = PieceId(self.room.tail.next().0);
         let place = self.room.tail.append(ContentRef::Piece(id), &piece, crc);
         self.shared.live.lock().add_piece(id, place);
@@ -239,7 +239,7 @@ impl Writer {
         let no_version = Version { epoch: Epoch(0), sequence: Sequence(0) };
         let mut commit = Commit { shard, version: no_version, record, pieces };
         self.room.make(head_bytes(ContentRef::Commit(&commit)) + inline.len() as u32, false)?;
-        // Only now: a version that is given out is in the order of the records.
+        // Assigned only now, so that versions have the order of the records.
         let version = self.shared.next_version();
         commit.version = version;
         let place = self.room.tail.append(ContentRef::Commit(&commit), inline, crc);

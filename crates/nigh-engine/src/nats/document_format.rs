@@ -4,13 +4,13 @@ use bytes::Bytes;
 
 use crate::commit_format::{crc32c, u16_at, u32_at, u64_at};
 
-/// The format that this build writes.
+/// The format version that this build writes.
 const FORMAT: u16 = 1;
 const MAGIC: [u8; 4] = *b"NGDC";
 const HEAD_BYTES: usize = 40;
-/// The longest value in a document's own message, and the longest chunk of a longer value, bytes.
+/// The most bytes of a value in a document's own message, and of a chunk of a longer value.
 pub(super) const CHUNK_MAX_BYTES: usize = 512 << 10;
-/// The longest value, bytes; a document with a longer length is damaged.
+/// The most bytes of a value; a document with a longer length is damaged.
 pub(super) const VALUE_MAX_BYTES: usize = 64 << 20;
 
 const INLINE: u16 = 1;
@@ -26,13 +26,13 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Whether a value of this length is written in this number of chunks.
+    /// True if a value of this length has this number of chunks.
     const fn is_possible(&self) -> bool {
         let (chunk, most) = (CHUNK_MAX_BYTES as u64, VALUE_MAX_BYTES as u64);
         chunk < self.bytes && self.bytes <= most && self.bytes.div_ceil(chunk) == self.chunks as u64
     }
 
-    /// Whether `value` has the described length and checksum.
+    /// True if `value` has the described length and checksum.
     pub(super) fn is_of(&self, value: &[u8]) -> bool {
         value.len() as u64 == self.bytes && crc32c(value) == self.crc
     }
@@ -78,7 +78,7 @@ pub(super) fn encode(value: Option<&[u8]>, nonce: u64) -> (Bytes, Vec<Bytes>) {
 /// # Errors
 /// Why it cannot be read.
 pub(super) fn decode(message: &Bytes) -> Result<Document, String> {
-    // An operator's `nats kv del`.
+    // An empty message is a deletion by an operator's `nats kv del`.
     if message.is_empty() {
         return Ok(Document::Deleted);
     }

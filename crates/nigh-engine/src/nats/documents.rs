@@ -1,8 +1,8 @@
-//! Small documents by name in a stream that keeps the newest of each: the layout of NATS' own key-value buckets, so that
-//! `nats kv` lists them.
+//! Small documents by name in a stream that keeps the newest of each: the layout of NATS' own key-value buckets, so
+//! that `nats kv` lists them.
 //!
-//! A write names the place of the document's last message, and the server rejects the write if the place is another. The
-//! chunks of a long value are published right before its document, in one atomic batch.
+//! A write names the place of the document's last message, and the server rejects the write if the last message is
+//! elsewhere. The chunks of a long value are published right before its document, in one atomic batch.
 
 mod watch;
 
@@ -20,11 +20,11 @@ use super::document_names::push_encoded;
 use super::link::NotPublished;
 use super::{Cluster, ClusterError};
 
-/// Messages of one batch at most (the servers' own limit).
+/// The most messages of one batch (the servers' own limit).
 const BATCH_MAX: usize = 1000;
 /// A read is retried at most this often when the document is written meanwhile.
 const READS_MAX: usize = 16;
-/// The longest subject: it is a part of a protocol line, of which servers accept 4096 bytes.
+/// The most bytes of a subject: it is a part of a protocol line, of which servers accept 4096 bytes.
 const SUBJECT_MAX_BYTES: usize = 3500;
 
 /// Why a document was not written.
@@ -32,17 +32,17 @@ const SUBJECT_MAX_BYTES: usize = 3500;
 pub(super) enum NotWritten {
     /// The document has another last message.
     Conflict,
-    /// Another reason.
+    /// Another reason prevented the write.
     Other(ClusterError),
 }
 
-/// A document that was found: its place, and its value unless it was deleted.
+/// A document that was found: its place, and its value; none if it was deleted.
 pub(super) struct FoundDocument {
     pub(super) place: u64,
     pub(super) value: Option<Vec<u8>>,
 }
 
-/// A document to write: its subject, and its value unless it is to be deleted.
+/// A document to write: its subject, and its value; none to delete it.
 pub(super) type Change = (String, Option<Vec<u8>>);
 
 /// The documents of a bucket.
@@ -158,7 +158,7 @@ impl Documents {
         Ok(place)
     }
 
-    /// Writes all documents or none, at whatever place they are.
+    /// Writes all documents or none, wherever their last messages are.
     pub(super) async fn write_all(&self, changes: Vec<Change>) -> Result<(), ClusterError> {
         if changes.is_empty() {
             return Ok(());
@@ -187,7 +187,7 @@ impl Documents {
         written.await?.map_err(|reason| self.refused(of, &reason))
     }
 
-    /// Writes a short document at whatever place it is. Returns its place.
+    /// Writes a short document, wherever its last message is. Returns its place.
     pub(super) async fn write_over(&self, subject: &str, value: &[u8]) -> Result<u64, ClusterError> {
         let nonce: u64 = rand::random();
         let (message, _) = encode(Some(value), nonce);
@@ -216,7 +216,7 @@ impl Documents {
             Err(reason) => reason,
         };
         match (self.cluster.last_message(&self.stream, subject).await.map_err(NotWritten::Other)?, reason) {
-            // The answer was lost.
+            // The write succeeded, and its answer was lost.
             (Some((place, last)), _) if last == *message => Ok(place),
             (_, NotPublished::Condition) => Err(NotWritten::Conflict),
             (_, other) => Err(NotWritten::Other(self.refused(subject, &format!("{other:?}")))),
@@ -232,7 +232,7 @@ impl Documents {
 
     /// Removes all messages of the document and of the documents below it.
     pub(super) async fn drop_with_all_below(&self, subject: &str) -> Result<(), ClusterError> {
-        // The documents below first: the document shows that there may be some.
+        // The documents below go first, because the document itself shows that there may be some.
         self.cluster.purge_all(&self.stream, &format!("{subject}.>")).await?;
         self.cluster.purge_all(&self.stream, subject).await
     }

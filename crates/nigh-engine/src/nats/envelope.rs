@@ -1,7 +1,7 @@
 //! The bytes of a message in a shard's stream, as docs/design/cluster-engine.md draws them. Pure.
 //!
-//! A record has a head and a body, each with a CRC-32C: of a damaged body the object is still known. Nigh's own checksums
-//! detect damage; those of the server are not needed.
+//! A record has a head and a body, each with a CRC-32C, so a record with a damaged body still names its object. Nigh's
+//! own checksums detect damage; those of the server are not needed.
 
 use bytes::Bytes;
 use nigh_terms::{Epoch, Incarnation, NodeId, ShardId, Version};
@@ -19,7 +19,7 @@ const FIRST_FORMAT: u16 = 1;
 const MAGIC: [u8; 4] = *b"NGLG";
 /// The length of the common part of all heads.
 pub(super) const HEAD_BYTES: usize = 56;
-/// The longest part of a piece in one message, bytes: with its head it is shorter than a server's default limit.
+/// The most bytes of a piece in one message. With its head it is below a server's default limit.
 pub(super) const CHUNK_MAX_BYTES: usize = 512 << 10;
 /// The most chunks of one write: those of the most pieces, each of full length.
 const CHUNKS_NAMED_MAX: usize = PIECES_MAX * PIECE_MAX_BYTES.div_ceil(CHUNK_MAX_BYTES);
@@ -38,7 +38,7 @@ const TRANSACTION: u8 = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) shard: ShardId,
-    /// The epoch of the home that wrote it; 0 in the record that makes an epoch.
+    /// The epoch of the home that wrote the message; 0 in an epoch record.
     pub(super) epoch: Epoch,
     /// The number of the message within its epoch; a copy of a message has the same number.
     pub(super) number: u64,
@@ -46,10 +46,10 @@ pub(super) struct Frame {
     pub(super) trimmed: u64,
 }
 
-/// The home that takes a shard.
+/// A home that takes a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EpochRecord {
-    /// Its claim: a home with a lower claim cannot fence a home with a higher one.
+    /// The home's claim: a home with a lower claim cannot fence a home with a higher one.
     pub(super) claim: u64,
     /// A random number, by which the writer recognises its own record.
     pub(super) nonce: u64,

@@ -7,8 +7,8 @@ use super::document_format::{self, Document};
 use super::recovery::{Outcome, Recovery};
 use crate::journal::{Damage, RecoveredRecord};
 
-/// Recovers shard 0 from a stream with these messages from place 1 on, and the record of the new epoch behind them. None if
-/// a message has a newer format.
+/// Recovers shard 0 from a stream with these messages from place 1 on, and the record of the new epoch after them. None
+/// if a message has a newer format version.
 #[must_use]
 pub fn recover(messages: &[Bytes]) -> Option<(Vec<RecoveredRecord>, Vec<Damage>)> {
     let mut recovery = Recovery::new(ShardId(0), "stream", 1);

@@ -26,11 +26,12 @@ use crate::group_writer::{PendingCommit, ended};
 use crate::histories::{Histories, HistoryChange, HistoryId, SharedHistories};
 use crate::{RegistryError, Revision};
 
-/// The format of the guard.
+/// The format version of the guard.
 const FORMAT: u32 = 1;
-/// Jobs that may wait for a writer.
+/// The most jobs that wait for a writer.
 const QUEUE: usize = 1024;
-/// Limits of one batch beside the guard: messages (servers accept 1000), and bytes of values after which it is closed.
+/// The limits of one batch beside the guard: messages (servers accept 1000), and bytes of values after which it is
+/// closed.
 const BATCH_MESSAGES: usize = 900;
 const BATCH_BYTES: usize = 4 << 20;
 /// The first and the longest wait between two attempts to write.
@@ -63,7 +64,7 @@ impl NatsHistories {
         Ok(Self { documents: Documents::open(cluster, "histories", Duration::ZERO).await? })
     }
 
-    /// Writes the guard of `namespace`, at whatever place it is, and returns its place. If a writer of a lower term writes its
+    /// Writes the guard of `namespace`, wherever it is, and returns its place. If a writer of a lower term writes its
     /// guard later, this one loses the namespace and takes it again.
     async fn take_guard(&self, namespace: &Namespace, subject: &str, guard: &Guard) -> Result<u64, RegistryError> {
         let unreadable = |why: String| RegistryError::Storage(format!("histories/{namespace}: {why}"));
@@ -134,7 +135,7 @@ impl Names {
 /// The histories of a namespace, for the writer that has taken them.
 struct OwnedHistories {
     names: Names,
-    /// The guard's place when they were taken.
+    /// The guard's place when the histories were taken.
     since: u64,
     jobs: mpsc::Sender<Job>,
     lost: CancellationToken,
@@ -184,14 +185,14 @@ impl Histories for OwnedHistories {
     }
 }
 
-/// Another has taken the namespace, or nobody waits any more.
+/// Another writer has taken the namespace, or nobody waits any more.
 struct NamespaceLost;
 
 /// Writes the changes of a namespace batch by batch: while one is under way the next gathers.
 struct Writer {
     names: Names,
     term: u64,
-    /// The guard's place.
+    /// The guard's present place.
     place: u64,
     lost: CancellationToken,
 }
@@ -236,7 +237,7 @@ impl Writer {
                 batch.extend(messages);
             }
         }
-        // Also for what only goes: whoever has taken the namespace says what does.
+        // Also if the batch only removes: the guard's write proves that this is still the writer.
         self.commit(&batch, queue).await?;
         for change in group.iter().flat_map(|job| &job.changes) {
             if let HistoryChange::Remove { id } = change
@@ -261,7 +262,7 @@ impl Writer {
     async fn commit(&mut self, batch: &[(String, Bytes)], queue: &mpsc::Receiver<Job>) -> Result<(), NamespaceLost> {
         let Names { documents, namespace, guard, .. } = &self.names;
         let value = serde_json::to_vec(&Guard { format: FORMAT, term: self.term }).unwrap_or_default();
-        // The same message each time, so that it is written once.
+        // Each attempt sends the same message, so that it is written once.
         let (message, _) = encode(Some(&value), rand::random());
         let mut wait = AGAIN;
         loop {

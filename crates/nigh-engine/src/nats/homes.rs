@@ -13,25 +13,25 @@ use super::documents::{Documents, NotWritten};
 use super::{Claim, Cluster, ClusterError};
 use crate::{RegistryError, Revision};
 
-/// The format of an entry that this build writes.
+/// The format version of an entry that this build writes.
 const FORMAT: u32 = 1;
 
 /// A shard's entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardHome {
     format: u32,
-    /// The home.
+    /// The node that is the home.
     pub node: NodeId,
-    /// Its number.
+    /// The home's number.
     pub number: NodeNumber,
-    /// Its incarnation.
+    /// The home's incarnation.
     pub incarnation: Incarnation,
-    /// The epoch that it has taken, if it has.
+    /// The epoch that the home has taken; none if it has not yet.
     pub epoch: Option<Epoch>,
-    /// The highest epoch of the former homes.
+    /// The highest epoch of the former homes; none if there were none.
     #[serde(default)]
     pub before: Option<Epoch>,
-    /// It has released the shard: it appends nothing more, and another node must claim the shard.
+    /// True if the home has released the shard: it appends nothing more, and another node must claim the shard.
     #[serde(default)]
     pub free: bool,
 }
@@ -56,7 +56,7 @@ impl ShardHome {
         self.epoch.max(self.before)
     }
 
-    /// Whether this incarnation of this node is the home, or has claimed the shard.
+    /// True if this incarnation of this node is the home, or has claimed the shard.
     #[must_use]
     pub fn is_of(&self, node: &NodeId, incarnation: Incarnation) -> bool {
         !self.free && self.node == *node && self.incarnation == incarnation
@@ -66,20 +66,20 @@ impl ShardHome {
 /// A node that claims shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
-    /// Its name.
+    /// The node's name.
     pub node: NodeId,
-    /// Its number.
+    /// The node's number.
     pub number: NodeNumber,
-    /// Its incarnation.
+    /// The node's incarnation.
     pub incarnation: Incarnation,
 }
 
 /// A change of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeEntry {
-    /// The shard.
+    /// The id of the shard.
     pub shard: ShardId,
-    /// Its home.
+    /// The home that the entry names.
     pub home: ShardHome,
     /// The revision of the entry, which grows with each write of any entry.
     pub revision: Revision,

@@ -20,7 +20,7 @@ use crate::ledger::{
     StagedPiece, at_most,
 };
 
-/// The journals of the shards of this home.
+/// The journals of the shards whose homes are here.
 #[derive(Clone)]
 pub struct NatsLedger {
     cluster: Cluster,

@@ -17,44 +17,44 @@ use tokio::time::sleep;
 use super::ClusterError;
 use super::settings::ClusterSettings;
 
-/// The client changes the server after this many unanswered pings, at this distance.
+/// The distance between pings. The client changes the server after some unanswered ones.
 const PING_EVERY: Duration = Duration::from_secs(2);
-/// The wait for one answer, after which the request is repeated.
+/// How long one answer may take; then the request is repeated.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// The waits between one request and its repeat.
+/// The shortest and the longest wait before a request is repeated.
 const RETRY_MIN: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_millis(500);
 /// The least time for creating a stream: new servers first elect a leader.
 const OPENED_WITHIN: Duration = Duration::from_secs(45);
-/// Another conditional publish is under way, so the server cannot decide yet (JetStream's error 10164).
+/// The server cannot decide yet, because another conditional publish is under way (JetStream's error 10164).
 const CONDITION_UNDECIDED: u64 = 10164;
 /// Too many publishes, or batches, are under way in the server (10167, 10210).
 const TOO_MANY_UNDER_WAY: [u64; 2] = [10167, 10210];
-/// A message of the same id is under way (10158).
+/// A message with the same id is under way (10158).
 const SAME_UNDER_WAY: u64 = 10158;
-/// Parts of a batch are missing, and none of it is written (10176).
+/// Parts of a batch are missing, and none of the batch is written (10176).
 const BATCH_INCOMPLETE: u64 = 10176;
 
 /// The place of a published message in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessagePlace {
     pub(super) place: u64,
-    /// It was sent more than once, and a second copy may be written.
+    /// True if the message was sent more than once, so that a second copy may be written.
     pub(super) again: bool,
 }
 
 /// Why a message is not in its stream, or may not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotPublished {
-    /// Its condition failed.
+    /// The condition of the message failed.
     Condition,
     /// The stream or its disks are full.
     Full,
-    /// No server accepted it.
+    /// No server accepted the message.
     NotTaken(String),
-    /// It may be in the stream, now or later.
+    /// The message may be in the stream, now or later.
     Unknown(String),
-    /// The server rejected it for this reason.
+    /// The server rejected the message for this reason.
     Refused(String),
 }
 
@@ -186,7 +186,7 @@ impl Cluster {
         loop {
             let reason = match self.attempt(subject, headers, payload).await {
                 Attempt::Stands(place) => return Ok(MessagePlace { place, again }),
-                // Servers check for room before they check whether they have the message.
+                // Servers check for room before they check whether they already have the message.
                 Attempt::Never(NotPublished::Full) if again => "there is no room to take it again".to_owned(),
                 Attempt::Never(never) => return Err(never),
                 Attempt::NotTaken(reason) => reason,
@@ -310,7 +310,7 @@ impl Cluster {
         purged.map(|_| ()).map_err(|error| self.unreachable("trim the stream", name)(&error))
     }
 
-    /// The settings of the stream that is `wanted`, which is created if there is none and `make` allows it.
+    /// Returns the settings of the stream `wanted`, which is created if there is none and `make` allows it.
     pub(super) async fn stream_as(&self, wanted: &Config, make: bool) -> Result<Config, ClusterError> {
         let name = &wanted.name;
         let answer_within = self.settings.answer_within;
@@ -340,7 +340,7 @@ impl Cluster {
     }
 }
 
-/// "Not found" is an answer.
+/// Turns "not found" into none: it is an answer.
 fn found<T>(answer: Result<T, RawMessageError>) -> Result<Option<T>, RawMessageError> {
     match answer {
         Ok(message) => Ok(Some(message)),

@@ -26,13 +26,13 @@ pub const TTL: Duration = Duration::from_secs(3);
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
 /// How often expired members are looked for.
 const LOOKED_EVERY: Duration = Duration::from_millis(250);
-/// Attempts to create the entry while other incarnations write it.
+/// The most attempts to create the entry while other incarnations write it.
 const JOINS_MAX: usize = 16;
 
 /// This node's entry.
 struct Entry {
     subject: String,
-    /// Its place; none once it is of another incarnation.
+    /// The entry's place; none once it is another incarnation's.
     place: Option<u64>,
 }
 
@@ -108,7 +108,7 @@ impl NatsMembership {
         self.present.clone()
     }
 
-    /// Whether this process would know an incarnation: it began before the newest known write of any member.
+    /// True if this process would know an incarnation, because it began before the newest known write of any member.
     #[must_use]
     pub fn can_know_of(&self, incarnation: Incarnation) -> bool {
         incarnation.0 <= self.heard.load(Ordering::Acquire)
@@ -160,7 +160,7 @@ impl Membership for NatsMembership {
 }
 
 fn encoded(presence: &Presence) -> Arc<[u8]> {
-    // Numbers, texts and a list: they always have a form.
+    // This cannot fail: numbers, texts and a list always have a JSON form.
     serde_json::to_vec(presence).unwrap_or_default().into()
 }
 
@@ -187,7 +187,7 @@ async fn enter(documents: &Documents, subject: &str, told: &[u8]) -> Result<u64,
     Err(ClusterError::Unreachable { what: "join as", of: subject.to_owned(), reason })
 }
 
-/// Renews the entry until it is of another incarnation.
+/// Renews the entry until it is another incarnation's.
 async fn renew(
     documents: Documents,
     Incarnation(life): Incarnation,
@@ -299,7 +299,7 @@ async fn listen(
             *known = alive;
             changed
         });
-        // After what it stands for.
+        // Set after the members that it stands for.
         said.heard.fetch_max(told_up_to, Ordering::Release);
     }
 }

@@ -1,9 +1,9 @@
 //! The cluster's engine: JetStream streams of a NATS cluster behind the traits of this crate.
 //!
-//! It relies on one operation, compare-and-append: a message is accepted if the last message of a named subject is the one
-//! that its writer expects, and acknowledged when a majority of the servers has it on the disk. No read decides anything,
-//! because servers may answer with old data. Every message has our checksum. docs/design/cluster-engine.md has the settings
-//! and formats, and the effects of faults.
+//! This engine relies on one operation, compare-and-append: a message is accepted if the last message of a named
+//! subject is the one that its writer expects, and acknowledged when a majority of the servers has it on the disk. No
+//! read decides anything, because servers may answer with old data. Every message has a checksum that Nigh computes.
+//! docs/design/cluster-engine.md has the settings and formats, and the effects of faults.
 
 mod document_format;
 mod document_names;
@@ -62,19 +62,19 @@ pub enum ClusterError {
     /// The servers do not answer.
     #[error("could not {what} {of}: {reason}; check that most of the NATS servers run and reach each other")]
     Unreachable {
-        /// The operation.
+        /// The operation, as a verb.
         what: &'static str,
-        /// Its object.
+        /// The object of the operation.
         of: String,
         /// The last reason.
         reason: String,
     },
-    /// A stream of this name has other settings.
+    /// The stream has other settings than Nigh needs.
     #[error(
         "the stream {stream} has {found}, but Nigh needs {wanted}; change it with `nats stream edit`, or use another name"
     )]
     Settings {
-        /// The stream.
+        /// The name of the stream.
         stream: String,
         /// The present setting.
         found: String,
@@ -84,7 +84,7 @@ pub enum ClusterError {
     /// A stream is missing that existed before.
     #[error("the stream {stream} is lost with its acknowledged writes; restore it: docs/design/cluster-engine.md")]
     Gone {
-        /// The stream.
+        /// The name of the stream.
         stream: String,
     },
     /// A stream is shorter than before.
@@ -93,47 +93,47 @@ pub enum ClusterError {
          docs/design/cluster-engine.md"
     )]
     WentBack {
-        /// The stream.
+        /// The name of the stream.
         stream: String,
-        /// Its last place.
+        /// The stream's last place.
         found: u64,
-        /// Its former last place.
+        /// The stream's former last place.
         known: u64,
     },
     /// Another home with a higher claim has the shard.
     #[error("shard {shard} belongs to {home}, by claim {claim}")]
     Superseded {
-        /// The shard.
+        /// The id of the shard.
         shard: ShardId,
-        /// Its home.
+        /// The home that has the shard.
         home: NodeId,
         /// That home's claim.
         claim: u64,
     },
-    /// Written by a newer Nigh.
+    /// A message was written by a newer Nigh.
     #[error("{stream} has messages of format {found}; this build reads up to {known}: start the newer Nigh")]
     Newer {
-        /// The stream.
+        /// The name of the stream.
         stream: String,
-        /// The format.
+        /// The format version.
         found: u16,
-        /// The newest that this build knows.
+        /// The newest format version that this build knows.
         known: u16,
     },
     /// Acknowledged messages are damaged.
     #[error("{stream} is damaged in {} places, the first: {first}; with `keep_damaged` a home takes the undamaged rest", .damage.len())]
     Damaged {
-        /// The stream.
+        /// The name of the stream.
         stream: String,
-        /// The first of them.
+        /// The first damaged message.
         first: Box<Damage>,
-        /// All of them.
+        /// All damage.
         damage: Vec<Damage>,
     },
     /// A damaged message could not be saved.
     #[error("a damaged message cannot be saved in {}: {source}", .path.display())]
     Keep {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The system's reason.
         source: std::io::Error,

@@ -1,8 +1,7 @@
 //! Recovers a shard for a new home: from the messages of the stream, in any order, it finds the writes that the store may
 //! lack, and all damage. Pure.
-//!
-//! After the new epoch's record no other home can append, so the stream up to that record is complete. A stream has holes
-//! only before the place that its last message names as trimmed; any other hole is a lost message.
+//! After the new epoch's record no other home can append, so the stream up to that record is complete. A stream has
+//! holes only before the place up to which its last message says that it was trimmed; any other hole is a lost message.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +34,7 @@ pub(super) struct Recovery {
     stored: BTreeSet<Version>,
     places: BTreeMap<u64, u64>,
     unreadable: BTreeSet<u64>,
-    /// Messages with a damaged body.
+    /// The places of messages with a damaged body.
     spoiled: BTreeSet<u64>,
     trimmed: u64,
 }
@@ -102,8 +101,8 @@ impl Recovery {
                 let (message, whole) = ((frame.epoch, frame.number), body.is_some());
                 let found = FoundCommit { place, message, commit: *commit, inline_bytes: body_bytes, whole };
                 let version = found.commit.version;
-                // Of a write that was copied forward the last copy counts: its chunks are the ones that are kept. Of a message
-                // that came to stand twice a whole one does.
+                // If a write was copied forward, its last copy counts, because that copy's chunks are kept. If a
+                // message is in the stream twice, an undamaged one counts.
                 if self.commits.get(&version).is_none_or(|known| (known.message, known.whole) < (message, whole)) {
                     self.commits.insert(version, found);
                 }
@@ -111,7 +110,7 @@ impl Recovery {
         }
     }
 
-    /// The known trim: messages before this place are not needed.
+    /// The place before which messages were trimmed or are not needed.
     pub(super) const fn trimmed(&self) -> u64 {
         self.trimmed
     }
@@ -130,7 +129,7 @@ impl Recovery {
         damage.extend(unreadable.map(|&place| damaged(place, DamageKind::Unknown)));
         let mut index = StreamIndex::new(self.trimmed);
         for place in self.trimmed..=end {
-            // A missing message counts as known.
+            // A missing message gets a length of 0.
             index.add(place, self.places.get(&place).copied().unwrap_or(0));
         }
         let (mut records, mut answered) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! The registry of a cluster. A document's revision is the place of its message: it grows with each write of any document,
-//! also over deletions.
+//! The registry of a cluster. A document's revision is the place of its message: it grows with each write of any
+//! document, even across deletions.
 
 use async_recursion::async_recursion as boxed;
 use async_trait::async_trait;
@@ -10,7 +10,7 @@ use super::documents::{Documents, NotWritten};
 use super::{Cluster, ClusterError};
 use crate::{Registry, RegistryChange, RegistryDocument, RegistryError, Revision};
 
-/// The longest document, bytes.
+/// The most bytes of a document.
 pub const VALUE_MAX_BYTES: usize = document_format::VALUE_MAX_BYTES;
 
 /// Documents in a bucket of the cluster.

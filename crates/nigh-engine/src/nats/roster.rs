@@ -14,10 +14,10 @@ use crate::PresentMember;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RosterEntry {
     member: PresentMember,
-    /// The revision of its entry.
+    /// The revision of the node's entry.
     revision: u64,
     at: Monotonic,
-    /// Its time was extended since, because all members were silent.
+    /// True if its time was extended because all members were silent.
     is_spared: bool,
 }
 
@@ -25,7 +25,7 @@ struct RosterEntry {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roster {
     heard: BTreeMap<NodeId, RosterEntry>,
-    /// The last renewal of any node at the last check.
+    /// The time of the last renewal of any node at the last check.
     news: Monotonic,
 }
 
@@ -48,8 +48,8 @@ impl Roster {
     pub(super) fn alive(&mut self, now: Monotonic, ttl: Duration) -> Vec<PresentMember> {
         let (news, half) = (self.heard.values().map(|heard| heard.at).max().unwrap_or_default(), ttl / 2);
         if news.since(self.news) > half {
-            // All were silent: those not heard of yet get half of their time to be heard of, too. Once, for servers that are
-            // slow are silent again and again.
+            // All members were silent, so those that are late get half of their time more, too. Only once, because slow
+            // servers are silent again and again.
             let least = Monotonic(news.0.saturating_sub(half.as_nanos() as u64));
             for heard in self.heard.values_mut().filter(|heard| heard.at < least && !heard.is_spared) {
                 (heard.at, heard.is_spared) = (least, true);
@@ -65,7 +65,7 @@ impl Roster {
         self.heard.values().map(|heard| heard.member.clone()).collect()
     }
 
-    /// Whether `node` has not renewed for `ttl`.
+    /// True if `node` has not renewed for `ttl`.
     pub(super) fn is_late(&self, node: &NodeId, now: Monotonic, ttl: Duration) -> bool {
         self.heard.get(node).is_none_or(|heard| now.since(heard.at) > ttl)
     }
@@ -138,7 +138,7 @@ mod tests {
         for now in 10..41 {
             assert_eq!(roster.alive(tenths(now), TTL).len(), 2, "the servers went away after both, at {now}");
         }
-        // They are back, and one is heard of first.
+        // The servers are back, and one member is heard first.
         roster.heard(member("own", 4), 7, tenths(41));
         for now in 41..56 {
             assert_eq!(roster.alive(tenths(now), TTL).len(), 2, "the other has time to be heard of, at {now}");

@@ -9,7 +9,7 @@ use nigh_terms::{ByteSize, SecretKey, ShardId};
 
 use super::ClusterError;
 
-/// The longest message, bytes: a chunk of a body with its head, or the longest record.
+/// The most bytes of a message: a chunk of a body with its head, or the longest record.
 pub const MESSAGE_MAX_BYTES: usize = 1 << 20;
 /// How long servers remember the ids of messages: longer than any message is repeated.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(600);
@@ -19,17 +19,17 @@ pub(super) const REMEMBERED: Duration = Duration::from_secs(600);
 pub struct ClusterSettings {
     /// Addresses of some of its servers, `nats://host:port` or `tls://host:port`.
     pub servers: Vec<String>,
-    /// The token for the servers.
+    /// The token for the servers; none if they need none.
     pub token: Option<SecretKey>,
-    /// The file of the authorities that sign the servers' certificates; with it, TLS is required.
+    /// The file of the authorities that sign the servers' certificates; if given, TLS is required.
     pub root_certificates: Option<PathBuf>,
-    /// The files of this client's certificate and its key.
+    /// The files of this client's certificate and its key; none if the servers need none.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
     /// The prefix of this cluster's streams and subjects: letters, digits and hyphens.
     pub name: String,
-    /// Copies of each stream, each on another server.
+    /// The number of copies of each stream, each on another server.
     pub replicas: usize,
-    /// The wait for an answer, including repeats, after which the outcome counts as unknown.
+    /// How long an answer may take, including repeats; then the outcome counts as unknown.
     pub answer_within: Duration,
 }
 
@@ -100,15 +100,15 @@ pub struct LedgerSettings {
     /// The most bytes of a shard's messages, with their heads; above this writes are rejected. The stream accepts a little
     /// more, so that a full journal can record which writes are stored.
     pub limit: ByteSize,
-    /// Writes of a shard that wait or are being sent.
+    /// The most writes of a shard that wait or are being sent.
     pub under_way_max: usize,
-    /// Pieces of bodies, of up to 1 MiB each, that wait or are being sent.
+    /// The most pieces of bodies, of up to 1 MiB each, that wait or are being sent.
     pub pieces_under_way_max: usize,
     /// How long a write waits for its turn before it fails.
     pub wait: Duration,
-    /// How often the stored writes are recorded, and the stream trimmed.
+    /// How often stored writes are recorded, and the stream is trimmed.
     pub settle_every: Duration,
-    /// A folder for the damaged messages of a taken shard. Without it a damaged shard is not taken.
+    /// A folder for the damaged messages of a taken shard. With none, a damaged shard is not taken.
     pub keep_damaged: Option<PathBuf>,
     /// The place of the first message of a new stream: higher than any epoch of earlier versions elsewhere.
     pub first_place: u64,
@@ -135,22 +135,22 @@ impl LedgerSettings {
     }
 }
 
-/// One server of a cluster, as its configuration says.
+/// One server of a cluster, for its configuration.
 #[derive(Clone, Debug)]
 pub struct ServerSettings<'a> {
-    /// Its name, which no other server has.
+    /// The server's name, which no other server has.
     pub name: &'a str,
     /// The address for clients, `host:port`.
     pub listen: &'a str,
-    /// The address for health checks, `host:port`.
+    /// The address for health checks, `host:port`; none: it has none.
     pub monitor: Option<&'a str>,
     /// The cluster's name, and the address for the other servers, `host:port`; none for a single server.
     pub cluster: Option<(&'a str, &'a str)>,
     /// The addresses of all servers, maybe including this one.
     pub routes: &'a [String],
-    /// The folder of its streams.
+    /// The folder of the server's streams.
     pub folder: &'a Path,
-    /// The token of clients.
+    /// The token that clients must give; none if they need none.
     pub token: Option<&'a SecretKey>,
 }
 

@@ -1,8 +1,8 @@
-//! What of a shard's stream is still needed: writes that the store does not hold, parts of bodies that somebody may yet
-//! name, and up to where all before may go. Pure; callers hold a lock around it.
+//! The index of what a shard's stream still needs: writes that the store does not have, chunks of bodies that a write
+//! may name, and the place up to which all messages may be trimmed. Pure; callers hold a lock around it.
 //!
-//! A stream has no holes but where it was trimmed, so that a place which is not known here holds the trim back: it may be
-//! a second copy of a message that was sent again.
+//! A stream has no holes except where it was trimmed. So a place that the index does not know blocks the trim: it may
+//! be a second copy of a repeated message.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::ledger::{PieceId, Record};
 /// An object of the shard.
 pub(super) type ObjectName = (Namespace, BucketName, ObjectKey);
 
-/// The places that are told to hold the trim back, at a time.
+/// The most unknown places that are reported at a time.
 const UNKNOWN_MAX: usize = 64;
 
-/// The name of `record`'s object.
+/// The object of `record`.
 pub(super) fn object_of(record: &Record) -> ObjectName {
     (record.namespace.clone(), record.bucket.clone(), record.key.clone())
 }
@@ -27,32 +27,32 @@ pub(super) fn object_of(record: &Record) -> ObjectName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     bytes: u64,
-    /// The writes and chunks in it that somebody needs.
+    /// Number of writes and chunks in the message that are needed.
     needed: u32,
 }
 
-/// A write that the store is not known to hold.
+/// A write that the store is not known to have.
 #[derive(Debug)]
 pub(super) struct LiveRecord {
     object: Arc<ObjectName>,
-    /// Where it stands in the stream.
+    /// The place of its message in the stream.
     pub(super) place: u64,
-    /// The length of the body in the message itself.
+    /// The bytes of the body in the message itself.
     pub(super) inline_bytes: u32,
-    /// The chunks of its body, by their places in the stream.
+    /// The chunks of its body.
     pub(super) chunks: Box<[PieceRef]>,
 }
 
-/// Where a part of a body stands.
+/// The location of a part of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// In the message of the write itself.
     Inline,
-    /// In a chunk.
+    /// In this chunk.
     Chunk(PieceRef),
 }
 
-/// The index.
+/// The index of a shard's stream.
 #[derive(Debug, Default)]
 pub(super) struct StreamIndex {
     trimmed: u64,
@@ -61,10 +61,10 @@ pub(super) struct StreamIndex {
     records: BTreeMap<Version, LiveRecord>,
     objects: HashMap<Arc<ObjectName>, Vec<Version>>,
     pieces: HashMap<PieceId, Box<[PieceRef]>>,
-    /// What no message says to be stored yet, though it is.
+    /// Stored versions that no message records yet.
     pub(super) notices: VecDeque<Version>,
-    /// Writes that were sent more than once and are stored: a second copy may come to stand behind the message that said
-    /// so, and is named again each time the stream is trimmed.
+    /// Writes that were sent more than once and are stored. A second copy may appear after the message that recorded
+    /// them, so they are named again at each trim.
     resent: BTreeSet<Version>,
 }
 
@@ -74,17 +74,17 @@ impl StreamIndex {
         Self { trimmed, ..Self::default() }
     }
 
-    /// All before this place is gone, or may be.
+    /// The place before which all messages are removed, or may be.
     pub(super) const fn trimmed(&self) -> u64 {
         self.trimmed
     }
 
-    /// What the messages take in the stream.
+    /// The bytes of the messages in the stream.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The last place that is known.
+    /// The last known place.
     pub(super) fn last(&self) -> Option<u64> {
         self.slots.last_key_value().map(|(&place, _)| place)
     }
@@ -93,7 +93,7 @@ impl StreamIndex {
         self.records.len()
     }
 
-    /// A message stands at `place`. False if that place was known already.
+    /// Adds the message at `place`. False if the place was known already.
     pub(super) fn add(&mut self, place: u64, bytes: u64) -> bool {
         if place < self.trimmed || self.slots.contains_key(&place) {
             return false;
@@ -115,18 +115,18 @@ impl StreamIndex {
         }
     }
 
-    /// Somebody may name these chunks, or names them.
+    /// Marks these chunks as needed: a write may name them.
     pub(super) fn need_chunks(&mut self, chunks: &[PieceRef]) {
         chunks.iter().for_each(|chunk| self.need(chunk.id.0));
     }
 
-    /// A piece stands in these chunks, which are needed, and nobody names it yet.
+    /// Adds a piece in these chunks, which are needed, although no write names the piece yet.
     pub(super) fn add_piece(&mut self, id: PieceId, chunks: Vec<PieceRef>) {
         self.pieces.insert(id, chunks.into_boxed_slice());
     }
 
-    /// The chunks of these pieces in their order, named from now on; or the first that is not there with so
-    /// many bytes.
+    /// The chunks of these pieces in order, which a write names from now on. The error is the first piece that is not
+    /// there with this length.
     pub(super) fn name_pieces(&mut self, pieces: &[(PieceId, u64)]) -> Result<Vec<PieceRef>, PieceId> {
         let bytes = |chunks: &[PieceRef]| chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum::<u64>();
         for (id, expected) in pieces {
@@ -139,21 +139,21 @@ impl StreamIndex {
         Ok(named)
     }
 
-    /// Nobody will name this piece.
+    /// Releases a piece that no write will name.
     pub(super) fn release(&mut self, id: PieceId) {
         if let Some(chunks) = self.pieces.remove(&id) {
             self.release_chunks(&chunks);
         }
     }
 
-    /// Nobody needs these chunks.
+    /// Releases these chunks.
     pub(super) fn release_chunks(&mut self, chunks: &[PieceRef]) {
         for chunk in chunks {
             self.done(chunk.id.0);
         }
     }
 
-    /// A write stands at `place`. It is there once, however often it was sent.
+    /// Adds the write at `place`. It is added once, however often it was sent.
     pub(super) fn add_record(
         &mut self,
         version: Version,
@@ -170,10 +170,10 @@ impl StreamIndex {
         self.records.insert(version, LiveRecord { object, place, inline_bytes, chunks: chunks.into_boxed_slice() });
     }
 
-    /// A copy of a write, and of its chunks, stands at `place`: the older is not needed.
+    /// A copy of a write, and of its chunks, is at `place`: the older copy is not needed.
     pub(super) fn moved(&mut self, version: Version, place: u64, chunks: Vec<PieceRef>) {
         let Some(record) = self.records.get_mut(&version) else {
-            // The store has it meanwhile.
+            // The store has got the write meanwhile.
             self.release_chunks(&chunks);
             return;
         };
@@ -184,7 +184,7 @@ impl StreamIndex {
         self.release_chunks(&old);
     }
 
-    /// This write was sent more than once.
+    /// Records that this write was sent more than once.
     pub(super) fn sent_again(&mut self, version: Version) {
         self.resent.insert(version);
     }
@@ -193,7 +193,8 @@ impl StreamIndex {
         self.records.get(&version)
     }
 
-    /// The store holds `version`: it and the older ones of its object are not needed any more, oldest first.
+    /// The store has `version`: it and the older ones of its object are not needed any more. Adds the notices oldest
+    /// first.
     pub(super) fn stored(&mut self, version: Version) -> bool {
         let Some(object) = self.records.get(&version).map(|record| Arc::clone(&record.object)) else { return false };
         let Some(versions) = self.objects.get_mut(&object) else { return false };
@@ -212,7 +213,7 @@ impl StreamIndex {
         true
     }
 
-    /// Up to where all messages are known and none is needed, and the bytes that they take.
+    /// The place up to which all messages are known and not needed, and their bytes.
     pub(super) fn trimmable(&self) -> (u64, u64) {
         let (mut end, mut bytes) = (self.trimmed, 0);
         for (&place, slot) in &self.slots {
@@ -225,17 +226,17 @@ impl StreamIndex {
         (end, bytes)
     }
 
-    /// The bytes of messages that nobody needs.
+    /// The bytes of messages that are not needed.
     pub(super) fn idle_bytes(&self) -> u64 {
         self.slots.values().filter(|slot| slot.needed == 0).map(|slot| slot.bytes).sum()
     }
 
-    /// The versions that a message must name before the stream is trimmed, beside the notices.
+    /// The versions that a message must name before the stream is trimmed, in addition to the notices.
     pub(super) fn resent_and_stored(&self) -> impl Iterator<Item = Version> + '_ {
         self.resent.iter().copied().filter(|version| !self.records.contains_key(version))
     }
 
-    /// All before `place` goes.
+    /// Removes everything before `place`.
     pub(super) fn trim(&mut self, place: u64) {
         let kept = self.slots.split_off(&place);
         let gone = std::mem::replace(&mut self.slots, kept);
@@ -243,7 +244,7 @@ impl StreamIndex {
         self.trimmed = self.trimmed.max(place);
     }
 
-    /// Places before the last known one that are not known.
+    /// The unknown places before the last known one.
     pub(super) fn unknown(&self) -> Vec<u64> {
         let mut expected = self.trimmed;
         let mut unknown = Vec::new();
@@ -257,7 +258,7 @@ impl StreamIndex {
         unknown
     }
 
-    /// The write that holds the trim back: where the first needed message is one's, or a chunk of one's.
+    /// The write that blocks the trim: the first needed message is its own, or a chunk of it.
     pub(super) fn oldest_needed(&self) -> Option<Version> {
         let place = self.slots.iter().find(|(_, slot)| slot.needed > 0).map(|(&place, _)| place)?;
         let stands = |record: &LiveRecord| record.place == place || record.chunks.iter().any(|one| one.id.0 == place);
@@ -266,12 +267,12 @@ impl StreamIndex {
 }
 
 impl LiveRecord {
-    /// The length of its body.
+    /// The length of the write's body in bytes.
     pub(super) fn body_bytes(&self) -> u64 {
         u64::from(self.inline_bytes) + self.chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum::<u64>()
     }
 
-    /// The part of its body in which `offset` lies, and how much of it is before that; none at its end.
+    /// The part of the body at `offset`, and the bytes of that part before `offset`; none at the body's end.
     pub(super) fn part_at(&self, offset: u64) -> Option<(Part, u64)> {
         if self.chunks.is_empty() {
             return (offset < u64::from(self.inline_bytes)).then_some((Part::Inline, offset));

@@ -1,5 +1,6 @@
-//! How a home takes a shard: it writes an epoch's record on condition that the last such record is the one it knows, and
-//! only then reads the stream. From its place on nobody of an earlier epoch can append; that place is the new epoch.
+//! How a home takes a shard: it writes an epoch record on condition that the last epoch record is the one that it
+//! knows, and only then reads the stream. After that record no home of an earlier epoch can append; the record's place
+//! is the new epoch.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,24 +20,25 @@ use super::witness::{HighWaterMark, Witness};
 use super::{Cluster, ClusterError};
 use crate::journal::DamageKind;
 
-/// Messages that are read at a time.
+/// The most messages that are read at a time.
 const READ_AT_ONCE: u64 = 64;
-/// How often a message that is not there is asked for again: who answered may have led before.
+/// How often a missing message is asked for again: the server that answered may have been the leader only before.
 const ASKED_AGAIN: usize = 5;
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// What a message takes in a stream beside its subject and itself: its record's head and its headers, bytes.
+/// The bytes of a message in a stream beside its subject and payload: the stream's record head, and the headers.
 const HEADERS_BYTES: usize = 256;
 
-/// Who is to be a shard's home, and by what right.
+/// A home that takes a shard, and its right to do so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The shard.
+    /// The id of the shard.
     pub shard: ShardId,
-    /// Grows from home to home: the revision of the shard's entry in the map of homes. A lower one yields.
+    /// The revision of the shard's entry in the map of homes, which grows from home to home. A home with a lower claim
+    /// gives way.
     pub claim: u64,
-    /// The home.
+    /// The node that is the home.
     pub node: NodeId,
-    /// Which life of it.
+    /// The home's incarnation.
     pub incarnation: Incarnation,
 }
 
@@ -49,7 +51,7 @@ pub(super) struct ShardTakeover {
     pub(super) bytes: u64,
 }
 
-/// What a message takes in its stream, bytes.
+/// The bytes that a message takes in its stream.
 pub(super) fn room_of(subject: &str, message: usize) -> u64 {
     (HEADERS_BYTES + subject.len() + message) as u64
 }
@@ -90,7 +92,7 @@ pub(super) async fn take(
     Ok(ShardTakeover { epoch, outcome, witness, messages, bytes })
 }
 
-/// Writes an epoch's record; its place is the epoch.
+/// Writes an epoch record. Returns its place, which is the epoch.
 async fn take_epoch(cluster: &Cluster, stream: &str, claim: &Claim) -> Result<Epoch, ClusterError> {
     let [subject, _] = cluster.settings().ledger_subjects(claim.shard);
     let nonce = rand::random();
@@ -103,7 +105,7 @@ async fn take_epoch(cluster: &Cluster, stream: &str, claim: &Claim) -> Result<Ep
         let mut last_place = 0;
         if let Some((place, last)) = cluster.last_message(stream, &subject).await? {
             last_place = place;
-            // Who cannot be read had no better claim that anybody knows of.
+            // An unreadable epoch record had no higher claim that anybody knows of.
             if let Some(Ok(Content::Epoch(last))) = decode(shard, &last).pop().map(|found| found.map(|one| one.content))
             {
                 if last.nonce == nonce {
@@ -129,12 +131,12 @@ async fn take_epoch(cluster: &Cluster, stream: &str, claim: &Claim) -> Result<Ep
         if begun.elapsed() > cluster.settings().answer_within {
             return Err(cluster.unreachable("take the shard of", stream)(&reason));
         }
-        // An earlier home's append that is under way makes the server undecided: soon it is not.
+        // The server cannot decide while an earlier home's append is under way, which ends soon.
         sleep(Duration::from_millis(2 + u64::from(rand::random::<u8>() / 8))).await;
     }
 }
 
-/// Reads a stream from its end, the epoch's record, to where it was trimmed.
+/// Reads a stream backwards, from the epoch record at its end to the place where it was trimmed.
 async fn read(
     cluster: &Cluster,
     stream: &str,
@@ -180,7 +182,7 @@ async fn read(
     }
 }
 
-/// Copies what is damaged into files, before the stream is trimmed.
+/// Copies the damaged messages into files, before the stream is trimmed.
 async fn keep(cluster: &Cluster, stream: &str, folder: &Path, outcome: &Outcome) -> Result<(), ClusterError> {
     for damage in outcome.damage.iter().filter(|damage| damage.kind != DamageKind::Missing) {
         let Some(message) = cluster.message(stream, damage.offset).await? else { continue };

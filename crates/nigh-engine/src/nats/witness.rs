@@ -1,7 +1,8 @@
-//! How far a shard's stream had come, told in another stream: one that comes back shorter, or not at all, is found out.
+//! The high-water mark of a shard's stream, stored in another stream: it reveals a stream that comes back shorter, or
+//! not at all.
 //!
-//! It is told when a shard is taken and then about once a second, so that what was acknowledged since is not covered. A
-//! read of it that is out of date finds less and accuses nobody.
+//! The mark is written when a shard is taken and then about once a second, so it does not cover the acknowledged writes
+//! of the last second. An outdated read of the mark finds a lower value and raises no false alarm.
 
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use tokio::sync::Mutex;
 use super::documents::{Documents, NotWritten};
 use super::{Cluster, ClusterError};
 
-/// How far a stream had come.
+/// The last known position of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HighWaterMark {
-    /// The furthest place that was told.
+    /// The highest place that was written to the mark.
     pub(super) place: u64,
-    /// Where it was once found to end before that; 0 if it never was. It stays so until an operator deletes the entry: each
-    /// attempt to take the shard makes the stream longer.
+    /// The place where the stream was once found to end before `place`; 0 if never. It stays until an operator deletes
+    /// the entry, because each attempt to take the shard makes the stream longer.
     pub(super) went_back_to: u64,
 }
 
@@ -32,16 +33,16 @@ impl HighWaterMark {
     }
 }
 
-/// What is told of one shard.
+/// Stores the high-water mark of one shard.
 pub(super) struct Witness {
     documents: Documents,
     subject: String,
-    /// Where the document stands, and what it tells; none once another home tells it.
+    /// The place of the mark's document, and the mark; none once another home writes it.
     told: Mutex<Option<(u64, HighWaterMark)>>,
 }
 
 impl Witness {
-    /// The witness of `shard`, and how far its stream had come, if there ever was one.
+    /// Opens the high-water mark of `shard`. Returns it too, if there was one.
     pub(super) async fn open(cluster: Cluster, shard: ShardId) -> Result<(Self, Option<HighWaterMark>), ClusterError> {
         let documents = Documents::open(cluster, "reached", Duration::ZERO).await?;
         let subject = documents.subject(&[&shard.to_string()])?;
@@ -52,12 +53,12 @@ impl Witness {
         Ok((Self { documents, subject, told }, reached))
     }
 
-    /// The stream has come to `place`.
+    /// Records that the stream has reached `place`.
     pub(super) async fn tell(&self, place: u64) -> Result<(), ClusterError> {
         self.write(|known| (known.place < place).then_some(HighWaterMark { place, ..known })).await
     }
 
-    /// The stream ends at `place`, and had come further.
+    /// Records that the stream ends at `place`, before its mark.
     pub(super) async fn went_back(&self, place: u64) -> Result<(), ClusterError> {
         self.write(|known| Some(HighWaterMark { went_back_to: place, ..known })).await
     }
@@ -68,7 +69,7 @@ impl Witness {
         let Some(reached) = change(known) else { return Ok(()) };
         match self.documents.write(&self.subject, Some(&reached.encode()), revision).await {
             Ok(revision) => *told = Some((revision, reached)),
-            // Another home tells it now.
+            // Another home writes the mark now.
             Err(NotWritten::Conflict) => *told = None,
             Err(NotWritten::Other(error)) => return Err(error),
         }

@@ -1,4 +1,4 @@
-//! A condition and threads that are shuttle's while a scenario is explored.
+//! A condition variable and threads of shuttle while a scenario is explored.
 
 use std::cell::Cell;
 use std::io;
@@ -11,8 +11,7 @@ thread_local! {
     static WAKE_UPS_ARE_LOST: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes notifications of conditions have no effect from now on, in scenarios that this thread explores: a fault that a test
-/// injects.
+/// From now on wake-ups are lost in scenarios that this thread explores: a fault that a test injects.
 pub(crate) fn lose_wake_ups() {
     WAKE_UPS_ARE_LOST.set(true);
 }
@@ -23,7 +22,7 @@ pub(crate) struct Condvar {
     explored: shuttle::sync::Condvar,
 }
 
-/// Whether a wait timed out.
+/// True if a wait timed out.
 pub(crate) struct TimedOut(bool);
 
 impl TimedOut {
@@ -47,7 +46,7 @@ impl Condvar {
         }
     }
 
-    /// Waits until `until`; in an explored scenario no time passes.
+    /// Waits until `until`. No time passes in an explored scenario.
     pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> TimedOut {
         if guard.gate.is_some() {
             self.wait(guard);

@@ -20,11 +20,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 pub(crate) use self::leases::{Lease, RunGuard, StartGuard};
-pub(crate) use self::stems::{HeldStem, SpareStem, StemRoom};
+pub(crate) use self::stems::{HeldPrewarmed, PrewarmedRoom, SparePrewarmed};
 use super::failed_start::FailedStart;
 use super::idle_processors::IdleProcessors;
 use super::live_sandbox::LiveSandbox;
-use super::stem_stock::StemStock;
+use super::stem_stock::PrewarmedStock;
 use crate::invocation::InvokeError;
 use crate::invocation::gate::Entrance;
 use crate::node_memory::NodeMemory;
@@ -50,7 +50,7 @@ pub(crate) struct Sandboxes {
 
 struct PoolState {
     pool: SandboxPool<Arc<LiveSandbox>>,
-    stems: StemStock<HeldStem>,
+    stems: PrewarmedStock<HeldPrewarmed>,
     waiting: HashMap<Ticket, Waiter>,
     alive: HashMap<SandboxId, Arc<LiveSandbox>>,
     idle_processors: IdleProcessors,
@@ -85,14 +85,15 @@ pub(crate) struct AdmittedRun {
 #[derive(Default)]
 pub(crate) struct InTheWay {
     pub(crate) sandboxes: Vec<Lease>,
-    stems: Vec<SpareStem>,
+    stems: Vec<SparePrewarmed>,
 }
 
 impl InTheWay {
     /// Ends the sandboxes; when this returns, their room is free.
     pub(crate) async fn end(self) {
         let sandboxes = futures::future::join_all(self.sandboxes.into_iter().map(Lease::end));
-        futures::future::join(sandboxes, futures::future::join_all(self.stems.into_iter().map(SpareStem::end))).await;
+        futures::future::join(sandboxes, futures::future::join_all(self.stems.into_iter().map(SparePrewarmed::end)))
+            .await;
     }
 }
 
@@ -104,7 +105,7 @@ pub(crate) struct ColdStart {
     pub(crate) entrance: Entrance,
     /// The invocation that is told if the sandbox cannot be made.
     pub(crate) ticket: Option<Ticket>,
-    pub(crate) stem: Option<HeldStem>,
+    pub(crate) stem: Option<HeldPrewarmed>,
     pub(crate) in_the_way: InTheWay,
     pub(crate) reason: ColdReason,
 }
@@ -133,7 +134,7 @@ impl Sandboxes {
         let processors = pool.limits().processors;
         let state = Mutex::new(PoolState {
             pool,
-            stems: StemStock::new(stems_max),
+            stems: PrewarmedStock::new(stems_max),
             waiting: HashMap::new(),
             alive: HashMap::new(),
             idle_processors: IdleProcessors::new(processors),
@@ -353,11 +354,11 @@ impl Sandboxes {
     }
 
     /// The runtimes in `usable` that lack pre-warmed sandboxes, once for each that is missing; and those that are to end.
-    pub(crate) fn plan_stems(self: &Arc<Self>, usable: &BTreeSet<Runtime>) -> (Vec<Runtime>, Vec<SpareStem>) {
+    pub(crate) fn plan_prewarmed(self: &Arc<Self>, usable: &BTreeSet<Runtime>) -> (Vec<Runtime>, Vec<SparePrewarmed>) {
         let now = self.now();
         let (missing, surplus) = {
             let mut state = self.state.lock();
-            let mut ended = state.stems.take_those(HeldStem::has_ended);
+            let mut ended = state.stems.take_those(HeldPrewarmed::has_ended);
             let (missing, surplus) = state.stems.plan(usable, now);
             ended.extend(surplus);
             (missing, ended)

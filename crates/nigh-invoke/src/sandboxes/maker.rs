@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{ColdStart, HeldStem, Sandboxes, StartGuard};
+use super::admission::{ColdStart, HeldPrewarmed, Sandboxes, StartGuard};
 use super::cold_start::{Init, init_limit};
 use super::failed_start::{FailedInit, FailedStart};
 use super::live_sandbox::{LiveSandbox, SandboxKey, SandboxParts};
@@ -85,7 +85,7 @@ impl SandboxMaker {
         making: &mut StartGuard,
         function: &Arc<Function>,
         entrance: &Entrance,
-        stem: Option<HeldStem>,
+        stem: Option<HeldPrewarmed>,
         reason: ColdReason,
     ) -> Result<Duration, FailedStart> {
         let began = self.clock.monotonic();
@@ -131,7 +131,7 @@ impl SandboxMaker {
         &self,
         function: &Arc<Function>,
         init_id: InvocationId,
-        stem: Option<HeldStem>,
+        stem: Option<HeldPrewarmed>,
     ) -> Result<(Arc<LiveSandbox>, oneshot::Receiver<InitOutcome>, Steps), InvokeError> {
         let id = SandboxId::random();
         let memory = self.memory.admit(id, function.memory).await?;
@@ -164,7 +164,7 @@ impl SandboxMaker {
         };
         let started = match stem {
             // The memory of the pre-warmed sandbox is freed once the new sandbox has taken it over.
-            Some(HeldStem { stem, memory: _held }) => self.engine.start_from(stem, spec).await,
+            Some(HeldPrewarmed { stem, memory: _held }) => self.engine.start_from(stem, spec).await,
             None => self.engine.start(spec).await,
         };
         let StartedSandbox { sandbox, runtime: runtime_listener, data, fast, steps } = started.map_err(internal)?;

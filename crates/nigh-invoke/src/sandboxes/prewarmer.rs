@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use nigh_functions::function::{FunctionSource, Runtime};
-use nigh_sandbox::runtime_command::{RuntimeSettings, stem_command};
-use nigh_sandbox::sandbox::{SandboxEngine, Stem, StemSpec};
-use nigh_schedule::prewarm::{PrewarmSettings, STEM_MEMORY, pause};
+use nigh_sandbox::runtime_command::{RuntimeSettings, prewarm_command};
+use nigh_sandbox::sandbox::{PrewarmedSandbox, PrewarmedSpec, SandboxEngine};
+use nigh_schedule::prewarm::{PREWARMED_MEMORY, PrewarmSettings, pause};
 use nigh_terms::{ByteSize, Clock, Monotonic};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio_util::task::TaskTracker;
 
-use super::admission::{Sandboxes, SpareStem, StemRoom};
-use super::stem_stock::PendingStem;
+use super::admission::{PrewarmedRoom, Sandboxes, SparePrewarmed};
+use super::stem_stock::PendingPrewarmed;
 
 /// How often the prewarmer checks whether there are enough pre-warmed sandboxes; it also checks when one is taken.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ const TMP: ByteSize = ByteSize::mib(512);
 
 /// The pre-warmed sandboxes of one runtime, as the status shows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuntimeStems {
+pub struct RuntimePrewarmed {
     /// The runtime.
     pub runtime: String,
     /// How many are ready.
@@ -108,25 +108,25 @@ impl Prewarmer {
     /// The runtimes of deployed functions that can be pre-warmed.
     fn usable(&self) -> BTreeSet<Runtime> {
         let mut runtimes = self.functions.runtimes();
-        runtimes.retain(|runtime| stem_command(runtime, &self.runtime, &[]).is_some());
+        runtimes.retain(|runtime| prewarm_command(runtime, &self.runtime, &[]).is_some());
         runtimes
     }
 
     async fn look(self: &Arc<Self>, tasks: &TaskTracker) {
-        let (missing, surplus) = self.sandboxes.plan_stems(&self.usable());
-        join_all(surplus.into_iter().map(SpareStem::end)).await;
+        let (missing, surplus) = self.sandboxes.plan_prewarmed(&self.usable());
+        join_all(surplus.into_iter().map(SparePrewarmed::end)).await;
         let now = self.clock.monotonic();
         for runtime in missing {
             if self.last.lock().get(&runtime).is_some_and(|last| now < last.not_before) {
                 continue;
             }
-            let Some((room, coming)) = self.sandboxes.room_for_stem(&runtime, self.at_once) else { return };
+            let Some((room, coming)) = self.sandboxes.room_for_prewarmed(&runtime, self.at_once) else { return };
             let this = Arc::clone(self);
             tasks.spawn(async move { this.make(&coming, room).await });
         }
     }
 
-    async fn make(&self, coming: &PendingStem, room: StemRoom) {
+    async fn make(&self, coming: &PendingPrewarmed, room: PrewarmedRoom) {
         let runtime = &coming.runtime;
         let made = tokio::select! {
             made = self.warm(runtime) => Some(made),
@@ -158,14 +158,14 @@ impl Prewarmer {
         self.sandboxes.stems_changed().notify_one();
     }
 
-    async fn warm(&self, runtime: &Runtime) -> Result<Stem, String> {
-        let command = stem_command(runtime, &self.runtime, &self.settings.imports);
+    async fn warm(&self, runtime: &Runtime) -> Result<PrewarmedSandbox, String> {
+        let command = prewarm_command(runtime, &self.runtime, &self.settings.imports);
         let command = command.ok_or_else(|| format!("{runtime} is not installed"))?;
-        let spec = StemSpec {
+        let spec = PrewarmedSpec {
             command: command.command,
             environment: command.environment,
             runtime_folders: command.folders,
-            memory: STEM_MEMORY,
+            memory: PREWARMED_MEMORY,
             tmp: TMP,
             pids_max: self.pids_max,
         };
@@ -173,10 +173,10 @@ impl Prewarmer {
     }
 
     /// The pre-warmed sandboxes by runtime.
-    pub(crate) fn stems(&self) -> Vec<RuntimeStems> {
-        let counts = self.sandboxes.count_stems(&self.usable());
+    pub(crate) fn stems(&self) -> Vec<RuntimePrewarmed> {
+        let counts = self.sandboxes.count_prewarmed(&self.usable());
         let last = self.last.lock();
-        let shown = counts.into_iter().map(|(runtime, count)| RuntimeStems {
+        let shown = counts.into_iter().map(|(runtime, count)| RuntimePrewarmed {
             ready: count.ready,
             coming: count.coming,
             wanted: count.wanted,

@@ -9,11 +9,11 @@ use nigh_terms::Monotonic;
 use tokio_util::sync::CancellationToken;
 
 /// The pre-warmed sandboxes of a node.
-pub(crate) struct StemStock<S> {
+pub(crate) struct PrewarmedStock<S> {
     /// How many there may be, those being made included.
     most: usize,
     ready: Vec<(Runtime, S)>,
-    coming: Vec<PendingStem>,
+    coming: Vec<PendingPrewarmed>,
     /// The number of the last one.
     last: u64,
     demand: BTreeMap<Runtime, Demand>,
@@ -21,7 +21,7 @@ pub(crate) struct StemStock<S> {
 
 /// A pre-warmed sandbox that is being made.
 #[derive(Clone, Debug)]
-pub(crate) struct PendingStem {
+pub(crate) struct PendingPrewarmed {
     number: u64,
     pub(crate) runtime: Runtime,
     /// Cancelled when it is not wanted any more.
@@ -36,7 +36,7 @@ pub(crate) struct Count {
     pub(crate) wanted: usize,
 }
 
-impl<S> StemStock<S> {
+impl<S> PrewarmedStock<S> {
     /// An empty stock of at most `most`.
     pub(crate) const fn new(most: usize) -> Self {
         Self { most, ready: Vec::new(), coming: Vec::new(), last: 0, demand: BTreeMap::new() }
@@ -93,15 +93,15 @@ impl<S> StemStock<S> {
     }
 
     /// A stem of `runtime` is being made.
-    pub(crate) fn comes(&mut self, runtime: Runtime) -> PendingStem {
+    pub(crate) fn comes(&mut self, runtime: Runtime) -> PendingPrewarmed {
         self.last += 1;
-        let coming = PendingStem { number: self.last, runtime, cancel: CancellationToken::new() };
+        let coming = PendingPrewarmed { number: self.last, runtime, cancel: CancellationToken::new() };
         self.coming.push(coming.clone());
         coming
     }
 
     /// The stem is made, or could not be. It is ready from now on; if it was cancelled meanwhile, it comes back.
-    pub(crate) fn came(&mut self, coming: &PendingStem, stem: Option<S>) -> Option<S> {
+    pub(crate) fn came(&mut self, coming: &PendingPrewarmed, stem: Option<S>) -> Option<S> {
         self.coming.retain(|one| one.number != coming.number);
         if coming.cancel.is_cancelled() {
             return stem;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     /// Makes all that is missing; each is called by `names` in turn.
-    fn fill(stock: &mut StemStock<u32>, runtimes: &[Runtime], names: &mut impl Iterator<Item = u32>) -> Vec<u32> {
+    fn fill(stock: &mut PrewarmedStock<u32>, runtimes: &[Runtime], names: &mut impl Iterator<Item = u32>) -> Vec<u32> {
         let (missing, surplus) = stock.plan(&usable(runtimes), NOW);
         for runtime in missing {
             let coming = stock.comes(runtime);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_deployed_runtime_has_one_and_a_stem_becomes_one_functions_only() {
-        let (mut stock, mut names) = (StemStock::new(4), 1..);
+        let (mut stock, mut names) = (PrewarmedStock::new(4), 1..);
         assert!(fill(&mut stock, &[A], &mut names).is_empty());
         assert_eq!((stock.take(&B, NOW), stock.take(&A, NOW), stock.take(&A, NOW)), (None, Some(1), None));
         // Two were wanted within a moment: two are kept from here on.
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn stems_of_a_runtime_that_nobody_uses_any_more_end() {
-        let (mut stock, mut names) = (StemStock::new(4), 1..);
+        let (mut stock, mut names) = (PrewarmedStock::new(4), 1..);
         fill(&mut stock, &[A, B], &mut names);
         assert_eq!(fill(&mut stock, &[B], &mut names), [1]);
         assert_eq!(fill(&mut stock, &[], &mut names), [2]);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_is_coming_is_not_made_twice_and_gives_way_too() {
-        let mut stock = StemStock::<u32>::new(4);
+        let mut stock = PrewarmedStock::<u32>::new(4);
         let (missing, _) = stock.plan(&usable(&[A]), NOW);
         assert_eq!(missing, [A]);
         let coming = stock.comes(A);
@@ -184,11 +184,11 @@ mod tests {
 
     #[test]
     fn those_that_ended_come_out_and_a_stock_of_nothing_keeps_nothing() {
-        let (mut stock, mut names) = (StemStock::new(4), 1..);
+        let (mut stock, mut names) = (PrewarmedStock::new(4), 1..);
         fill(&mut stock, &[A, B], &mut names);
         assert_eq!(stock.take_those(|stem| *stem == 1), [1]);
         assert_eq!((stock.give_way(9), stock.take(&B, NOW)), (vec![2], None));
-        let mut off = StemStock::<u32>::new(0);
+        let mut off = PrewarmedStock::<u32>::new(0);
         assert_eq!((off.take(&A, NOW), off.plan(&usable(&[A]), NOW)), (None, (Vec::new(), Vec::new())));
     }
 }

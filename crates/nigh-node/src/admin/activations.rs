@@ -22,25 +22,25 @@ use super::refusal::Refusal;
 use super::{AdminSource, RECORDS_MAX, json};
 use crate::explain::{explain, outcome_words};
 
-/// Records of one answer, if the request names no limit.
+/// The records of one answer, if the request names no limit.
 const RECORDS: usize = 20;
 
-/// What one invocation printed.
+/// The output of one invocation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {
-    /// The invocation.
+    /// The id of the invocation.
     pub id: InvocationId,
-    /// Its function.
+    /// The invocation's function.
     pub function: FunctionName,
     /// When it was requested, RFC 3339.
     pub start: String,
-    /// How long the handler took, in microseconds.
+    /// The handler's duration in microseconds.
     pub duration_us: u64,
-    /// How it ended.
+    /// The outcome in words.
     pub outcome: String,
-    /// What it printed.
+    /// The end of the output.
     pub log: String,
-    /// Bytes it printed beyond the limit.
+    /// Bytes of output before `log`, beyond the limit.
     pub log_omitted: u64,
 }
 
@@ -116,7 +116,7 @@ pub(super) async fn logs<N: AdminSource>(
     State(node): State<Arc<N>>,
     Query(asked): Query<ActivationParams>,
 ) -> Result<Response, Refusal> {
-    // Followed before the listing: an invocation that ends in between comes twice, and its id tells.
+    // Followed before the listing: an invocation that ends in between is sent twice, with the same id.
     let live = asked.follow.then(|| node.activations().follow());
     let mut past = node.activations().list(asked.query(), asked.limit()).await?;
     past.reverse();

@@ -18,12 +18,12 @@ use super::{AdminSource, json, no_content};
 use crate::learning::{ImportedRows, LISTED_MAX};
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 
-/// The profile goes on if its client leaves.
+/// Profiles a function. The profile continues if its client leaves.
 pub(super) async fn profile<N: AdminSource>(
     State(node): State<Arc<N>>,
     Json(request): Json<ProfileRequest>,
 ) -> Response {
-    // There is one report a run, and the number of runs is bounded.
+    // Each run sends one report, and the number of runs is bounded.
     let (tell, reports) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         let last = node.profile(request, tell.clone()).await;

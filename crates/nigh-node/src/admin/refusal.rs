@@ -11,7 +11,7 @@ use nigh_sizing::memory_sizing::MemorySizingError;
 
 use crate::learning::LearningError;
 
-/// The status and the words of the answer.
+/// The status and the text of the answer.
 pub(super) struct Refusal(StatusCode, String);
 
 impl Refusal {

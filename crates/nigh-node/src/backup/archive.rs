@@ -26,27 +26,28 @@ use nigh_terms::{BucketName, FunctionName, Namespace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The format that this build writes, and the newest that it reads. The first had no events, the second no executions.
+/// The format version that this build writes, and the newest that it reads. Version 1 had no events, version 2 no
+/// executions.
 pub const FORMAT: u32 = 3;
-/// Entries between two entries of sums.
+/// The most entries between two entries of sums.
 pub(super) const SUMS_EVERY: usize = 1000;
-/// The largest entry of each kind that is read into memory.
+/// The most bytes of each kind of entry that is read into memory.
 pub(super) const HEADER_MAX: u64 = 64 << 10;
 pub(super) const SUMS_MAX: u64 = 1 << 20;
 pub(super) const END_MAX: u64 = 1 << 20;
 pub(super) const FILE_MAX: u64 = 1 << 20;
 pub(super) const BUCKET_MAX: u64 = 1 << 20;
-/// The largest model (8 MiB) and the largest document of a function, in base64, with a margin.
+/// The bytes of the largest model (8 MiB) or function document, in base64, with a margin.
 pub(super) const REGISTRY_MAX: u64 = 32 << 20;
-/// An event or its record, of some megabytes at most, in base64, with a margin.
+/// The bytes of an event or its record, some megabytes at most, in base64, with a margin.
 pub(super) const EVENTS_MAX: u64 = 32 << 20;
-/// An event of an execution, of some megabytes at most, in base64, with a margin.
+/// The bytes of an event of an execution, some megabytes at most, in base64, with a margin.
 pub(super) const EXECUTIONS_MAX: u64 = 32 << 20;
-/// The largest archive is 256 MiB (`ArchiveLimits::LAMBDA`).
+/// The bytes of the largest code archive (`ArchiveLimits::LAMBDA`).
 pub(super) const CODE_MAX: u64 = 256 << 20;
-/// Bytes of documents in one piece of the registry; a larger document is a piece alone.
+/// The bytes of documents in one piece of the registry; a larger document is a piece of its own.
 pub(super) const PIECE: usize = 2 << 20;
-/// Damaged files that are named; further ones are only counted.
+/// The most damaged files that are named; further ones are only counted.
 pub(super) const DAMAGED_MAX: usize = 100;
 
 /// Why an archive is rejected.
@@ -73,19 +74,19 @@ pub enum ArchiveError {
 /// The first entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// `FORMAT` of the build that wrote it.
+    /// The format version that the build wrote.
     pub format: u32,
-    /// That build's version.
+    /// The version of Nigh that wrote it.
     pub nigh: String,
     /// When the backup began, RFC 3339.
     pub created: String,
-    /// Whether the clients' keys are in it.
+    /// True if it has the clients' keys.
     pub keys: bool,
-    /// Whether the directory store's objects are in it.
+    /// True if it has the directory store's objects.
     pub objects: bool,
 }
 
-/// The fields that the header has in every format.
+/// The fields that the header has in every format version.
 #[derive(Deserialize)]
 pub(super) struct AnyHeader {
     pub(super) format: u32,
@@ -96,48 +97,48 @@ pub(super) struct AnyHeader {
 /// A file that could not be backed up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DamagedFile {
-    /// Which.
+    /// The file's path.
     pub path: String,
-    /// Why.
+    /// Why it could not be backed up.
     pub reason: String,
 }
 
-/// The last entry: it counts the entries before it.
+/// The last entry, which counts the entries before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// Entries, without those of sums.
+    /// Number of entries, without those of sums.
     pub entries: u64,
-    /// Their bytes.
+    /// The bytes of these entries.
     pub bytes: u64,
-    /// SHA-256 of all sums, in hexadecimal digits.
+    /// The SHA-256 of all sums, in hexadecimal digits.
     pub sums: String,
-    /// Documents of the registry.
+    /// Number of documents of the registry.
     pub documents: u64,
-    /// Events that are not done, and those that failed for good.
+    /// Number of unfinished events and of dead letters.
     #[serde(default)]
     pub events: u64,
-    /// Heads and events of executions.
+    /// Number of heads and events of executions.
     #[serde(default)]
     pub executions: u64,
-    /// Archives of code.
+    /// Number of code archives.
     pub code: u64,
-    /// Buckets.
+    /// Number of buckets.
     pub buckets: u64,
-    /// Objects.
+    /// Number of objects.
     pub objects: u64,
-    /// Files that were left out because they were damaged: the first hundred.
+    /// The files that were left out because they were damaged: the first hundred.
     pub damaged: Vec<DamagedFile>,
-    /// How many files were left out.
+    /// Number of files that were left out.
     pub damaged_total: u64,
 }
 
-/// A document of the registry as the archive has it.
+/// A document of the registry, as JSON.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DocumentText {
     table: String,
     key: String,
     revision: u64,
-    /// Base64.
+    /// The document in base64.
     value: String,
 }
 
@@ -163,14 +164,14 @@ impl DocumentText {
     }
 }
 
-/// A row of the outbox as the archive has it.
+/// A row of the outbox, as JSON.
 #[derive(Serialize, Deserialize)]
 pub(super) struct EventText {
-    /// Base64, as the others.
+    /// The row's id in base64.
     id: String,
-    /// Base64.
+    /// The head in base64.
     head: String,
-    /// Base64.
+    /// The body in base64.
     body: String,
 }
 
@@ -189,14 +190,14 @@ impl EventText {
     }
 }
 
-/// A row of the histories of executions as the archive has it.
+/// A row of the histories of executions, as JSON.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ExecutionText {
-    /// Base64.
+    /// The execution's id in base64.
     id: String,
-    /// None of a head.
+    /// The event's place; none for a head.
     place: Option<u64>,
-    /// Base64.
+    /// The head or the event in base64.
     value: String,
 }
 
@@ -214,7 +215,7 @@ impl ExecutionText {
     }
 }
 
-/// The files of the state folder that are in it.
+/// The files of the state folder that an archive can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateFile {
     /// The clients' keys.
@@ -224,7 +225,7 @@ pub enum StateFile {
 }
 
 impl StateFile {
-    /// Its name in the state folder and in the archive.
+    /// The file's name in the state folder and in the archive.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -237,9 +238,9 @@ impl StateFile {
 /// The kind of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeTree {
-    /// Of functions.
+    /// The code of functions.
     Functions,
-    /// Of layers.
+    /// The code of layers.
     Layers,
 }
 

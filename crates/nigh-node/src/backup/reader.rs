@@ -1,5 +1,5 @@
-//! Reads an archive in one pass and gives its content to a sink. Only `Ok` at the end says that the archive is whole and
-//! undamaged: a sink must not let anything take effect before that.
+//! Reads an archive in one pass and gives its content to a sink. Only `Ok` at the end means that the archive is
+//! complete and undamaged: a sink must not let anything take effect before that.
 //!
 //! Every entry must have a known name, a permitted place and length, and match its checksum; the last entry must count the
 //! entries. So the reader notices a copy that was cut off or changed anywhere.
@@ -18,21 +18,21 @@ use super::archive::{
 };
 use super::writer::DigestingReader;
 
-/// Receives the content of an archive, in order. `E` is why the sink stops.
+/// Receives the content of an archive, in order. `E` is the sink's error.
 pub trait Sink<E> {
     /// The header; first.
     fn header(&mut self, _: &Header) -> Result<(), E> {
         Ok(())
     }
-    /// Some documents of the registry.
+    /// A piece of the registry's documents.
     fn documents(&mut self, _: Vec<StoredDocument>) -> Result<(), E> {
         Ok(())
     }
-    /// Some events that are not done.
+    /// A piece of the events that are not done.
     fn events(&mut self, _: Vec<StoredPromise>) -> Result<(), E> {
         Ok(())
     }
-    /// Some heads and events of executions.
+    /// A piece of the heads and events of executions.
     fn executions(&mut self, _: Vec<StoredHistory>) -> Result<(), E> {
         Ok(())
     }
@@ -84,11 +84,11 @@ fn corrupt(name: impl ToString, reason: impl ToString) -> ArchiveError {
 /// Reads all of `input`.
 ///
 /// # Errors
-/// What is wrong with the archive, or why the sink stops.
+/// What is wrong with the archive, or the sink's error.
 pub fn read<E: From<ArchiveError>>(input: impl Read, sink: &mut dyn Sink<E>) -> Result<(Header, End), E> {
     let mut archive = tar::Archive::new(input);
     let (mut seen, mut header) = (ArchiveProgress::default(), None::<Header>);
-    // Raw: the extensions of tar have unlimited lengths, and are rejected as unknown entries.
+    // Raw, because tar's extensions have unlimited lengths; they are rejected as unknown entries.
     let entries = archive.entries().map_err(ArchiveError::Read)?.raw(true);
     for entry in entries {
         let mut entry = entry.map_err(|error| broken(error, &seen, header.is_some()))?;
@@ -128,7 +128,7 @@ pub fn read<E: From<ArchiveError>>(input: impl Read, sink: &mut dyn Sink<E>) -> 
 fn broken(error: io::Error, seen: &ArchiveProgress, begun: bool) -> ArchiveError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof if begun => seen.truncated(),
-        // tar's message for an invalid header.
+        // The message of the tar crate for an invalid header.
         io::ErrorKind::Other | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput if begun => {
             let words = error.to_string();
             if words.contains("unexpected EOF") || words.contains("failed to read entire block") {
@@ -242,7 +242,7 @@ impl ArchiveProgress {
                 let told = sink.object(namespace, bucket, &mut body);
                 io::copy(&mut body, &mut io::sink()).map_err(ArchiveError::Read)?;
                 let (digest, read) = body.finish();
-                // A sink may have stopped because the object was cut off.
+                // The sink may have stopped because the object was cut off.
                 if read != length {
                     return Err(self.truncated().into());
                 }

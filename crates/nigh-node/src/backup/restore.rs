@@ -1,8 +1,8 @@
-//! Makes a state folder from a backup: beside the old state first, verified to its end, then in place by renames
+//! Makes a state folder from a backup: first beside the old state, verified to its end, then moved in place by renames
 //! (`placing`).
 //!
-//! Until the last checksum has matched, the old state is untouched, also after a crash. Settings and objects stay if the
-//! archive has none; the number in `instance` always stays.
+//! Until the last checksum has matched, the old state is untouched, even after a crash. Settings and objects stay if
+//! the archive has none; the number in `instance` always stays.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub struct RestoreResult {
     pub backup: Header,
     /// The counts of its content.
     pub restored: End,
-    /// Where the old state is now, if there was one.
+    /// Where the old state is now; none if there was none.
     pub moved_away: Option<PathBuf>,
 }
 

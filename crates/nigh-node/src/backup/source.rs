@@ -1,8 +1,8 @@
 //! Which parts of a node go into a backup, and in which order; the node may run meanwhile.
 //!
 //! The registry, the events and the executions are of one moment. Code that is replaced after that moment stays on disk
-//! until the backup ends, so the backup has all code of the moment. Each object is whole, as of some moment during the
-//! backup; an object that was acknowledged before and has not changed is included.
+//! until the backup ends, so the backup has all code of the moment. Each object is complete, as of some moment during
+//! the backup; an object that was acknowledged before and has not changed is included.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -29,13 +29,13 @@ pub(super) const LAYERS: &str = "layers";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackupScope {
-    /// The clients' keys, and the settings, which may hold a store's.
+    /// Include the clients' keys, and the settings, which may have a store's keys.
     pub keys: bool,
-    /// The directory store's objects.
+    /// Include the directory store's objects.
     pub objects: bool,
 }
 
-/// Why there is no backup.
+/// Why no backup can be made.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum BackupError {
@@ -65,14 +65,14 @@ pub enum BackupError {
 pub struct BackupSource {
     registry: LocalRegistry,
     paths: StatePaths,
-    /// The folder of the directory store, or the kind of another store.
+    /// The folder of the directory store; the error is the kind of another store.
     objects: Result<PathBuf, String>,
     journal: PathBuf,
     functions: Option<FunctionStore>,
 }
 
 impl BackupSource {
-    /// The state of the node with these settings; `functions` is given if the node runs.
+    /// The state of the node with these settings. `functions` is given if the node runs.
     #[must_use]
     pub fn new(
         registry: LocalRegistry,
@@ -119,7 +119,7 @@ impl BackupSource {
             self.add_file(&mut writer, StateFile::Credentials)?;
             self.add_file(&mut writer, StateFile::Settings)?;
         }
-        // Taken before the registry is read: code that it names stays on disk.
+        // Taken before the registry is read, so that the code that the registry names stays on disk.
         let _hold = self.functions.as_ref().map(FunctionStore::hold_code);
         self.add_registry(&mut writer, scope)?;
         let functions = self.paths.functions();
@@ -131,7 +131,7 @@ impl BackupSource {
         Ok(writer.finish()?)
     }
 
-    /// Checks that the journal of a stopped node has no unpushed writes. A running node has pushed them.
+    /// Checks that the journal of a stopped node has no unpushed writes. A running node has pushed them before.
     fn check_journal(&self) -> Result<(), BackupError> {
         let writes = inspect(&self.journal)?.records.iter().filter(|found| !found.stored).count();
         if writes == 0 { Ok(()) } else { Err(BackupError::Waiting { writes, path: self.journal.clone() }) }

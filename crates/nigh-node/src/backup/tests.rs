@@ -1,4 +1,4 @@
-//! An archive of a small state, and what becomes of it when it is cut, changed, or not ours.
+//! The archive of a small state, whole, cut off and changed.
 
 use std::io::{Cursor, Write as _};
 use std::path::Path;
@@ -95,7 +95,7 @@ async fn a_state_restored_elsewhere_has_all_of_it_and_what_was_there_is_moved_aw
 
 #[test]
 fn a_backup_of_the_first_form_has_no_events_and_is_restored() {
-    // As the first build wrote its end: without a count of events.
+    // The end entry as the first build wrote it: without a count of events.
     let folder = tempfile::tempdir().unwrap();
     let restored = restored(include_bytes!("../../tests/fixtures/backup-1.tar"), folder.path(), false).unwrap();
     assert_eq!((restored.backup.format, restored.restored.documents, restored.restored.events), (1, 1, 0));
@@ -120,19 +120,19 @@ async fn an_archive_that_was_cut_or_changed_is_refused_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let archive = backup(&folder.path().join("one"), ALL, 100).await;
     let whole = verify(&archive).unwrap();
-    // All that is behind `end.json` is padding.
+    // Everything after `end.json` is padding.
     let end = archive.windows(8).rposition(|window| window == b"end.json").unwrap();
     for part in [0, 1, 300, 511, 512, 513, 1024, 3000, end - 512, end, end + 512, end + 600] {
         let error = verify(&archive[..part]).unwrap_err();
         assert!(matches!(error, ArchiveError::Truncated { .. } | ArchiveError::Foreign(_)), "{part}: {error}");
     }
-    // A bit of every part: headers, names, lengths, contents, sums, the end.
+    // Flips a bit of every part: headers, names, lengths, contents, sums, the end.
     for at in (0..end + 560).step_by(3) {
         let mut other = archive.clone();
         other[at] ^= 0x10;
         match verify(&other) {
             Err(_) => {}
-            // Padding, times, owners: no part of what is restored.
+            // Padding, times and owners are not restored.
             Ok(end) => assert_eq!(end, whole, "{at}"),
         }
     }
@@ -155,7 +155,7 @@ fn tar_of(entries: &[(&str, tar::EntryType, &[u8])]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, kind, content) in entries {
         let mut header = tar::Header::new_ustar();
-        // Any name: `set_path` refuses what this is to try.
+        // Written by hand, because `set_path` refuses the name that this test needs.
         header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
         header.set_entry_type(*kind);
         header.set_size(content.len() as u64);

@@ -1,7 +1,7 @@
 //! Writes an archive, entry by entry, to any stream.
 //!
-//! The checksum of an entry follows it in a later entry, so a stream needs no seeking. An unfinished archive has no
-//! `end.json`, and readers reject it.
+//! The checksum of an entry is in a later entry, so a stream needs no seeking. An unfinished archive has no `end.json`,
+//! and readers reject it.
 
 use std::io::{self, Read, Write};
 
@@ -41,7 +41,7 @@ impl<T> Pieces<T> {
         Self { number: 0, piece: Vec::new(), bytes: 0 }
     }
 
-    /// Adds `one` of `bytes` bytes. Gives the previous piece and its number, if that is full.
+    /// Adds `one` of `bytes` bytes. Returns the previous piece and its number, if that is full.
     fn add(&mut self, one: T, bytes: usize) -> Option<(u32, Vec<T>)> {
         let full = if self.bytes + bytes > PIECE { self.end() } else { None };
         self.piece.push(one);
@@ -49,7 +49,7 @@ impl<T> Pieces<T> {
         full
     }
 
-    /// The last piece, if there is one.
+    /// Returns the last piece, if there is one.
     fn end(&mut self) -> Option<(u32, Vec<T>)> {
         if self.piece.is_empty() {
             return None;
@@ -72,7 +72,7 @@ impl<R: Read> DigestingReader<R> {
         Self { inner, digest: Sha256::new(), bytes: 0 }
     }
 
-    /// The digest in hexadecimal digits, and the bytes.
+    /// The digest in hexadecimal digits, and the number of bytes.
     pub(super) fn finish(self) -> (String, u64) {
         (hex(&self.digest.finalize()), self.bytes)
     }
@@ -185,7 +185,7 @@ impl<W: Write> ArchiveWriter<W> {
         }
     }
 
-    /// Notes a file that is left out.
+    /// Records a file that is left out.
     pub(super) fn damaged(&mut self, path: String, reason: String) {
         self.end.damaged_total += 1;
         if self.end.damaged.len() < DAMAGED_MAX {

@@ -18,7 +18,7 @@ pub struct AdminClient {
     target: Target,
 }
 
-/// Lines of JSON as they come.
+/// Lines of JSON, as they arrive.
 pub struct Lines {
     target: Target,
     body: Incoming,
@@ -58,7 +58,7 @@ impl AdminClient {
         self.target.collect(body).await
     }
 
-    /// Posts to `path`; gives the node's answer.
+    /// Posts to `path`. Returns the node's answer.
     ///
     /// # Errors
     /// If the node rejects it, or its answer is not a `T`.
@@ -73,7 +73,7 @@ impl AdminClient {
         self.target.collect(body).await.map(drop)
     }
 
-    /// Posts a document to `path`; gives the lines of the answer.
+    /// Posts a document to `path`. Returns the lines of the answer.
     pub async fn give_for_lines<T: Serialize>(&self, path: &str, document: &T) -> Result<Lines, ClientError> {
         let body = self.call(Method::POST, path, json(document)?).await?;
         Ok(Lines { target: self.target.clone(), body, buffer: BytesMut::new() })

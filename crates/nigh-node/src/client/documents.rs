@@ -1,31 +1,31 @@
-//! Lists and notification rules of the S3 door.
+//! Lists and notification rules in the S3 door's answers.
 
 use serde::{Deserialize, Serialize};
 
-/// A bucket of a list.
+/// A bucket in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketEntry {
-    /// Its name.
+    /// The bucket's name.
     #[serde(rename(deserialize = "Name"))]
     pub name: String,
-    /// When it was made, RFC 3339.
+    /// When it was created, RFC 3339.
     #[serde(rename(deserialize = "CreationDate"), default)]
     pub created: String,
 }
 
-/// An object of a list.
+/// An object in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectEntry {
-    /// Its key.
+    /// The object's key.
     #[serde(rename(deserialize = "Key"))]
     pub key: String,
-    /// Its length in bytes.
+    /// The object's length in bytes.
     #[serde(rename(deserialize = "Size"))]
     pub size: u64,
     /// When it was written, RFC 3339.
     #[serde(rename(deserialize = "LastModified"))]
     pub modified: String,
-    /// Its entity tag.
+    /// The object's entity tag.
     #[serde(rename(deserialize = "ETag"), default)]
     pub etag: String,
 }
@@ -35,9 +35,9 @@ pub struct ObjectEntry {
 pub struct ObjectPage {
     /// The objects.
     pub objects: Vec<ObjectEntry>,
-    /// The common beginnings of keys, up to the delimiter.
+    /// The common prefixes of keys, up to the delimiter.
     pub common_prefixes: Vec<String>,
-    /// Where the next page begins, if there is one.
+    /// Where the next page begins; none if this is the last page.
     pub next: Option<String>,
 }
 
@@ -81,7 +81,7 @@ struct FilterRule {
 }
 
 impl NotificationRules {
-    /// Makes objects below `prefix` invoke the function; replaces an earlier rule for both.
+    /// Makes new objects below `prefix` invoke the function. Replaces an earlier rule for the same function and prefix.
     pub(super) fn set(&mut self, function: &str, arn: &str, prefix: &str) {
         let id = format!("{function}:{prefix}");
         self.rules.retain(|rule| rule.id != id);

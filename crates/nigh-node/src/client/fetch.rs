@@ -1,4 +1,4 @@
-//! Fetches one document of any HTTP server, for example the metrics of a service.
+//! Fetches one document from any HTTP server, for example a service's metrics.
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;

@@ -21,14 +21,14 @@ pub(super) fn full(bytes: impl Into<Bytes>) -> Payload {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Where to connect.
+/// The address to connect to.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     /// `http://host:port`.
     Tcp {
-        /// As it was given.
+        /// The URL as given.
         url: String,
-        /// `host:port`.
+        /// The part `host:port` of the URL.
         authority: String,
     },
     /// A Unix socket.
@@ -51,7 +51,7 @@ impl Target {
         Ok(Self::Tcp { url: url.trim_end_matches('/').to_owned(), authority })
     }
 
-    /// The name in messages.
+    /// The target's name in messages.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Tcp { url, .. } => url.clone(),
@@ -114,7 +114,7 @@ impl Target {
         ClientError::Http { endpoint: self.name(), reason }
     }
 
-    /// The whole answer, up to the limit.
+    /// The whole answer. Fails if it is longer than the limit.
     pub(super) async fn collect(&self, body: Incoming) -> Result<Bytes, ClientError> {
         let whole = Limited::new(body, ANSWER_MAX).collect().await;
         whole.map(http_body_util::Collected::to_bytes).map_err(|error| self.broke(error.as_ref()))

@@ -1,4 +1,4 @@
-//! The Lambda door's client: deploy, look, invoke.
+//! The Lambda door's client: deploy, describe, invoke.
 
 use std::collections::BTreeMap;
 
@@ -16,29 +16,29 @@ use super::signer::{PayloadHash, Signer};
 use crate::credentials::Credentials;
 
 const FUNCTIONS: &str = "/2015-03-31/functions";
-/// Lambda wants a role; Nigh keeps it and asks nothing of it.
+/// Lambda requires a role; Nigh stores it and never uses it.
 const ROLE: &str = "arn:aws:iam::000000000000:role/nigh";
 
-/// What a function shall be; what is absent keeps its value, or takes Lambda's default.
+/// The changes to a function. A field that is none keeps its value, or takes Lambda's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionChange {
-    /// `python3.11`, `provided`.
+    /// The runtime: `python3.11`, `provided`.
     pub runtime: Option<String>,
-    /// `app.handler`.
+    /// The handler: `app.handler`.
     pub handler: Option<String>,
-    /// Its memory in MiB.
+    /// The function's memory in MiB.
     pub memory_mib: Option<u64>,
     /// How long one invocation may run, in seconds.
     pub timeout_s: Option<u64>,
     /// The size of its /tmp in MiB.
     pub ephemeral_mib: Option<u64>,
-    /// Its own environment, all of it.
+    /// The whole environment.
     pub environment: Option<BTreeMap<String, String>>,
-    /// Variables of its environment that are set beside those that it has, or is given by `environment`.
+    /// Variables to set beside those that the function has, or that `environment` gives.
     pub variables: BTreeMap<String, String>,
-    /// What it is for.
+    /// The description.
     pub description: Option<String>,
-    /// The ARNs of its layers, all of them.
+    /// The ARNs of all its layers.
     pub layers: Option<Vec<String>>,
 }
 
@@ -46,16 +46,16 @@ pub struct FunctionChange {
 #[derive(Clone, Debug)]
 pub struct CodeUpload(pub Vec<u8>);
 
-/// The end of an invocation.
+/// The result of an invocation.
 #[derive(Clone, Debug)]
 pub struct InvokeReply {
-    /// The invocation.
+    /// The id of the invocation.
     pub id: String,
-    /// What the handler answered, or Lambda's error object.
+    /// The handler's response, or Lambda's error object.
     pub payload: Bytes,
-    /// `Unhandled` if the function failed.
+    /// `Unhandled` if the function failed; else none.
     pub function_error: Option<String>,
-    /// The end of its log, if it was asked for.
+    /// The end of its log; none if it was not requested.
     pub log_tail: Option<Vec<u8>>,
 }
 
@@ -66,13 +66,13 @@ pub struct LambdaClient {
 }
 
 impl FunctionChange {
-    /// True if nothing shall be set.
+    /// True if nothing is to be changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What is sent for a function that has the environment `current`.
+    /// The fields to send for a function that has the environment `current`.
     fn fields(&self, current: &Value) -> serde_json::Map<String, Value> {
         let mut fields = serde_json::Map::new();
         let mut set = |name: &str, value: Option<Value>| {
@@ -91,7 +91,7 @@ impl FunctionChange {
         fields
     }
 
-    /// The whole environment, if it changes.
+    /// The whole new environment; none if it does not change.
     fn environment_over(&self, current: &Value) -> Option<Value> {
         if self.variables.is_empty() {
             return self.environment.as_ref().map(|given| json!(given));
@@ -112,12 +112,12 @@ impl LambdaClient {
     /// A client of the door at `endpoint`.
     ///
     /// # Errors
-    /// If that is no URL.
+    /// If `endpoint` is no URL.
     pub fn new(endpoint: &str, region: &str, credentials: &Credentials) -> Result<Self, ClientError> {
         Ok(Self { target: Target::of_url(endpoint)?, signer: Signer::new("lambda", region, credentials) })
     }
 
-    /// The configuration of the function, as Lambda words it.
+    /// The configuration of the function, in Lambda's form.
     #[boxed]
     pub async fn get(&self, name: &FunctionName) -> Result<Value, ClientError> {
         self.call(Method::GET, &format!("{FUNCTIONS}/{name}/configuration"), None).await
@@ -144,11 +144,11 @@ impl LambdaClient {
         }
     }
 
-    /// Makes the function, or changes the one that is there, whose code stays if none is given; returns its
-    /// configuration and if it is new.
+    /// Creates the function, or changes the existing one, whose code stays if none is given. Returns its configuration,
+    /// and true if it is new.
     ///
     /// # Errors
-    /// As the door refuses; without code also that there is no such function.
+    /// The door's refusal; without code also that there is no such function.
     #[boxed]
     pub async fn deploy(
         &self,
@@ -185,10 +185,10 @@ impl LambdaClient {
         self.call(Method::DELETE, &format!("{FUNCTIONS}/{name}"), None).await.map(drop)
     }
 
-    /// Runs the function on `payload`, to its end.
+    /// Invokes the function with `payload`, and waits for its end.
     ///
     /// # Errors
-    /// As the door refuses. A function's own failure is none: see `InvokeReply::function_error`.
+    /// The door's refusal. A failure of the function itself is no error here: see `InvokeReply::function_error`.
     #[boxed]
     pub async fn invoke(
         &self,
@@ -210,7 +210,7 @@ impl LambdaClient {
         })
     }
 
-    /// Reserves so much concurrency for the function; `None` gives it back.
+    /// Reserves `count` concurrent invocations for the function; `None` ends the reservation.
     #[boxed]
     pub async fn reserve(&self, name: &FunctionName, count: Option<u64>) -> Result<(), ClientError> {
         let path = format!("/2017-10-31/functions/{name}/concurrency");
@@ -221,7 +221,7 @@ impl LambdaClient {
         done.map(drop)
     }
 
-    /// Gives the function a URL for `auth` (`AWS_IAM`, `NONE`), or changes the one that it has: the URL.
+    /// Gives the function a URL for `auth` (`AWS_IAM`, `NONE`), or changes its present one. Returns the URL.
     #[boxed]
     pub async fn give_url(&self, name: &FunctionName, auth: &str) -> Result<String, ClientError> {
         let path = format!("/2021-10-31/functions/{name}/url");
@@ -233,7 +233,7 @@ impl LambdaClient {
         Ok(made.get("FunctionUrl").and_then(Value::as_str).unwrap_or_default().to_owned())
     }
 
-    /// Leaves `payload` to be run by the function, at least once: the request id.
+    /// Queues `payload` for the function, which runs it at least once. Returns the request id.
     #[boxed]
     pub async fn invoke_later(&self, name: &FunctionName, payload: Bytes) -> Result<String, ClientError> {
         let request = Request::builder().method(Method::POST).header("x-amz-invocation-type", "Event");
@@ -278,10 +278,10 @@ impl LambdaClient {
     }
 }
 
-/// Lambda's error: its code in a header, its words in JSON.
+/// Lambda's error: its code is in a header, its message in JSON.
 fn refusal(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ClientError {
     let code = headers.get("x-amzn-errortype").and_then(|value| value.to_str().ok());
-    // AWS appends a URL behind a colon for some services.
+    // AWS appends a colon and a URL for some services.
     let code = code.and_then(|code| code.split(':').next()).unwrap_or(status.as_str()).to_owned();
     let words: Option<Value> = serde_json::from_slice(body).ok();
     let words = words.as_ref().and_then(|words| words.get("Message").or_else(|| words.get("message"))?.as_str());

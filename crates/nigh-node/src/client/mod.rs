@@ -1,6 +1,6 @@
-//! Clients of a node's doors, as the command uses them: S3, Lambda, and the admin API; and of what services export.
+//! Clients of a node's doors, for the command: S3, Lambda, and the admin API; and of services' metrics.
 //!
-//! One connection a request: these are for people and scripts, not for load.
+//! Each request has a connection of its own: these are for people and scripts, not for load.
 
 mod admin;
 mod documents;
@@ -23,55 +23,55 @@ pub use nigh_schedule::activation::idempotence::IDEMPOTENT_VARIABLE;
 pub use s3::{BucketEntry, ObjectEntry, ObjectPage, S3Client};
 pub use states::StatesClient;
 
-/// How long a connection may take to be made.
+/// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The largest answer that is taken into memory; objects stream and do not count.
+/// The most bytes of an answer in memory; streamed objects do not count.
 const ANSWER_MAX: usize = 64 << 20;
 
 /// Why a call failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// Nobody listens at the endpoint.
     #[error("{endpoint} cannot be reached: {reason}; is Nigh running? start it with `nigh up`")]
     Connect {
-        /// Where.
+        /// The endpoint: a URL, or the path of a Unix socket.
         endpoint: String,
         /// The system's reason.
         reason: String,
     },
-    /// The connection broke, or what came is no HTTP.
+    /// The connection broke, or the answer is not HTTP.
     #[error("{endpoint}: {reason}")]
     Http {
-        /// Where.
+        /// The endpoint: a URL, or the path of a Unix socket.
         endpoint: String,
-        /// What happened.
+        /// The reason.
         reason: String,
     },
-    /// The door refused, with its code and words.
+    /// The door refused the request.
     #[error("{message} ({code})")]
     Refused {
         /// The HTTP status.
         status: u16,
         /// AWS's error code.
         code: String,
-        /// What the door says.
+        /// The door's message.
         message: String,
     },
-    /// The request could not be put together.
+    /// The request could not be built.
     #[error("the request cannot be made: {0}")]
     Request(String),
-    /// The answer is none that is understood.
+    /// The answer cannot be understood.
     #[error("the answer of {endpoint} is not understood: {reason}")]
     Answer {
-        /// Where.
+        /// The endpoint: a URL, or the path of a Unix socket.
         endpoint: String,
-        /// Why.
+        /// Why it cannot be understood.
         reason: String,
     },
     /// A local file or stream failed.
     #[error("{what}: {source}")]
     Local {
-        /// What was touched.
+        /// The file or stream.
         what: String,
         /// The system's reason.
         #[source]
@@ -80,7 +80,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// True if what was asked for is not there.
+    /// True if the requested item does not exist.
     #[must_use]
     pub const fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status: 404, .. })

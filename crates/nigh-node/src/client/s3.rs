@@ -22,10 +22,10 @@ use crate::credentials::Credentials;
 
 pub use super::documents::{BucketEntry, ObjectEntry, ObjectPage};
 
-/// What SigV4 leaves unencoded.
+/// The characters that SigV4 leaves unencoded.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: &AsciiSet = &UNRESERVED.remove(b'/');
-/// How many bytes of a file are read and sent at a time.
+/// The bytes of a file that are read and sent at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A client of one namespace at one S3 door.
@@ -38,7 +38,7 @@ impl S3Client {
     /// A client of the door at `endpoint`.
     ///
     /// # Errors
-    /// If that is no URL.
+    /// If `endpoint` is no URL.
     pub fn new(endpoint: &str, region: &str, credentials: &Credentials) -> Result<Self, ClientError> {
         Ok(Self { target: Target::of_url(endpoint)?, signer: Signer::new("s3", region, credentials) })
     }
@@ -61,7 +61,7 @@ impl S3Client {
         Ok(list.buckets.bucket)
     }
 
-    /// Makes a bucket.
+    /// Creates a bucket.
     #[boxed]
     pub async fn create_bucket(&self, bucket: &BucketName) -> Result<(), ClientError> {
         self.call(Method::PUT, &path(bucket, None), "", full("")).await.map(drop)
@@ -94,7 +94,7 @@ impl S3Client {
         self.send(request, &path(bucket, None), "notification", full(document), PayloadHash::Unsigned).await.map(drop)
     }
 
-    /// Up to 1000 entries of `bucket` below `prefix`, from the end of the previous page on.
+    /// Up to 1000 entries of `bucket` below `prefix`, after the previous page.
     #[boxed]
     pub async fn list(
         &self,
@@ -159,7 +159,7 @@ impl S3Client {
         self.send(request, &path(bucket, Some(key)), "", body, PayloadHash::Unsigned).await.map(drop)
     }
 
-    /// Writes an object's bytes to `to`; returns how many.
+    /// Writes an object's bytes to `to`. Returns their number.
     ///
     /// # Errors
     /// If the door rejects it, the connection fails, or `to` cannot be written.
@@ -192,7 +192,7 @@ impl S3Client {
     ) -> Result<(), ClientError> {
         let request = Request::builder().method(Method::PUT).header("x-amz-copy-source", path(from.0, Some(from.1)));
         let answer = self.send(request, &path(to.0, Some(to.1)), "", full(""), PayloadHash::Of(b"")).await?;
-        // S3 may begin to answer 200 before the copy is done and then send an error.
+        // S3 may begin to answer 200 before the copy is done, and then send an error.
         let body = self.target.collect(answer.into_body()).await?;
         match refusal(200, &body) {
             Some(refused) => Err(refused),
@@ -200,7 +200,7 @@ impl S3Client {
         }
     }
 
-    /// True if the object is there.
+    /// True if the object exists.
     #[boxed]
     pub async fn exists(&self, bucket: &BucketName, key: &ObjectKey) -> Result<bool, ClientError> {
         match self.call(Method::HEAD, &path(bucket, Some(key)), "", full("")).await {
@@ -269,7 +269,7 @@ impl S3Client {
     }
 }
 
-/// The error document of S3, if `body` is one.
+/// S3's error document; none if `body` is none.
 fn refusal(status: u16, body: &[u8]) -> Option<ClientError> {
     #[derive(Deserialize)]
     #[serde(rename = "Error", rename_all = "PascalCase")]

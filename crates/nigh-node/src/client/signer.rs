@@ -13,9 +13,9 @@ pub(super) struct Signer(sigv4::Signer);
 
 /// The payload's hash, as `x-amz-content-sha256` carries it.
 pub(super) enum PayloadHash<'a> {
-    /// Of these bytes.
+    /// The hash of these bytes.
     Of(&'a [u8]),
-    /// Not signed: the bytes stream and are not known.
+    /// The payload is not signed: its bytes are streamed and not known.
     Unsigned,
 }
 

@@ -19,12 +19,12 @@ impl StatesClient {
     /// A client of the door at `endpoint`.
     ///
     /// # Errors
-    /// If that is no URL.
+    /// If `endpoint` is no URL.
     pub fn new(endpoint: &str, region: &str, credentials: &Credentials) -> Result<Self, ClientError> {
         Ok(Self { target: Target::of_url(endpoint)?, signer: Signer::new("states", region, credentials) })
     }
 
-    /// Does `operation` of the API with `body`.
+    /// Calls `operation` of the API with `body`.
     #[boxed]
     pub async fn call(&self, operation: &str, body: &Value) -> Result<Value, ClientError> {
         let bytes = bytes::Bytes::from(body.to_string());

@@ -8,7 +8,7 @@ use nigh_rpc::{Call, Handler, Hello, Identity, Method, Refusal, RefusalKind, Rep
 
 use super::newest::{NEWEST, OwnEpochs};
 
-/// The first method number of the object memory.
+/// The lowest method number of the object memory.
 pub const FIRST_OBJECT_METHOD: u16 = 16;
 
 /// Answers the calls of other nodes.
@@ -16,9 +16,9 @@ pub(super) struct Calls {
     pub(super) own: Identity,
     pub(super) epochs: OnceLock<OwnEpochs>,
     pub(super) objects: OnceLock<Arc<dyn Handler>>,
-    /// Of a controller.
+    /// Set on a controller.
     pub(super) dispatch: OnceLock<Arc<dyn Handler>>,
-    /// Of a node that runs functions.
+    /// Set on a node that runs functions.
     pub(super) running: OnceLock<Arc<dyn Handler>>,
 }
 

@@ -1,4 +1,4 @@
-//! Dispatch in a node of a cluster: the calls, the homes and the members that `nigh_dispatch` works with.
+//! Dispatch in a node of a cluster: connects the calls, the homes and the members with `nigh_dispatch`.
 //!
 //! Every process has a dispatcher, which sends invocations to the dispatch owner of their namespace. A process with the
 //! role `controller` may be a dispatch owner. A process with the role `run` runs what owners send it, and reports to them.
@@ -24,12 +24,12 @@ use nigh_terms::{Epoch, ShardId, Token};
 
 use super::ClusterEngine;
 
-/// Each running invocation is a running call; this is the most for one node.
+/// The most connections to one node. Each running invocation is a running call.
 const CONNECTIONS_MAX: usize = 1024;
-/// Calls that wait for a connection.
+/// The most calls that wait for a connection.
 const WAITING_MAX: usize = 16_384;
 
-/// The homes, by this node's map and memory.
+/// The homes, from this node's map and memory.
 struct Homes {
     map: NatsHomes,
     memory: ObjectMemory,
@@ -56,7 +56,7 @@ impl DispatchHomes for Homes {
 }
 
 impl ClusterEngine {
-    /// Whether this node runs functions.
+    /// True if this node runs functions.
     #[must_use]
     pub fn runs(&self) -> bool {
         self.presence.roles.contains(&NodeRole::Run)
@@ -72,9 +72,9 @@ impl ClusterEngine {
         Peers::new(self.own.clone(), self.security.clone(), settings)
     }
 
-    /// Starts the dispatcher, by which this node's doors, events and notifications invoke functions. From now on dispatch
-    /// owners hear of writes by clients outside; `prefetches_by` prefetches. Call this once, when the memory is open, and
-    /// call `Dispatcher::leave` after the doors have closed and before `leave`.
+    /// Starts the dispatcher, by which this node's doors, events and notifications invoke functions. From now on
+    /// dispatch owners learn of writes by clients outside; `prefetches_by` prefetches. Call this once, when the memory
+    /// is open, and call `Dispatcher::leave` after the doors have closed and before `leave`.
     #[must_use]
     pub fn start_dispatch(
         &self,
@@ -108,8 +108,8 @@ impl ClusterEngine {
         dispatcher
     }
 
-    /// From now on this node runs the invocations that dispatch owners send it, by `runner`, and reports to all controllers.
-    /// For a node with the role `run`; call this once.
+    /// From now on this node runs the invocations that dispatch owners send it, by `runner`, and reports to all
+    /// controllers. For a node with the role `run`. Call this once.
     pub fn start_running(
         &self,
         runner: Arc<dyn RunDispatched>,

@@ -1,4 +1,4 @@
-//! What the keeper of homes needs of the object memory.
+//! The interface by which the keeper of homes uses the object memory.
 
 use async_trait::async_trait;
 use nigh_engine::journal::JournalRecovery;
@@ -23,6 +23,6 @@ pub trait HomeHost: Send + Sync + 'static {
     /// perhaps more than once. If this node is the home under a lower epoch, it is a former home from now on.
     fn home_is(&self, shard: ShardId, home: NodeNumber, epoch: Epoch);
 
-    /// The newest version of `shard` that this node gave out as its home; none if it is not the home, or gave out none.
+    /// The newest version of `shard` that this node assigned as its home; none if it is not the home, or assigned none.
     fn newest(&self, shard: ShardId) -> Option<Version>;
 }

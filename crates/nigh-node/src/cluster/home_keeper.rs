@@ -1,5 +1,5 @@
-//! Keeps this node the home of its shards: watches the members and the map of homes, and does what `keeping` decides by
-//! `home_steps`.
+//! Makes this node the home of its shards: watches the members and the map of homes, and lets `home_steps` do what
+//! `keeping` decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use super::newest::{Asker, OwnEpochs};
 use super::seen_map::SeenMap;
 use crate::status::{HomeTrouble, HomesStatus};
 
-/// How many shards are taken or released at once.
+/// The most shards that are taken or released at a time.
 const AT_ONCE: usize = 16;
 /// How often the keeper looks for failed shards whose wait is over.
 const LOOKED_EVERY: Duration = Duration::from_millis(100);
-/// The waits before a failed shard is tried again.
+/// The shortest and the longest wait before a failed shard is tried again.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// The wait if only an operator can help.
+/// The wait before the next try if only an operator can help.
 const RETRY_DAMAGED: Duration = Duration::from_secs(60);
 
-/// What a keeper works with.
+/// The parts that a keeper uses.
 pub(super) struct KeeperParts {
     pub(super) claimant: Claimant,
     pub(super) membership: Arc<NatsMembership>,
-    /// What this node tells of itself while it may be a home; its roles say whether it may.
+    /// The presence of this node while it may be a home; its roles say whether it may.
     pub(super) presence: Presence,
     pub(super) homes: NatsHomes,
     pub(super) ledger: NatsLedger,
@@ -48,14 +48,14 @@ pub(super) struct KeeperParts {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-/// How a step went.
+/// The result of a step.
 enum StepResult {
     Taken(ShardId),
     NotTaken(ShardId, TakeError),
     LetGo(ShardId, Result<(), RegistryError>),
 }
 
-/// The keeper of a node's homes. Close it; dropping it stops it as a crash does.
+/// The keeper of a node's homes. Close it; dropping it stops it like a crash.
 pub struct HomeKeeper {
     ending: CancellationToken,
     status: Arc<Mutex<HomesStatus>>,
@@ -76,19 +76,19 @@ impl HomeKeeper {
         let status = Arc::new(Mutex::new(HomesStatus { shards: parts.shards, ..HomesStatus::default() }));
         let ending = CancellationToken::new();
         let keeping = KeeperTask::new(parts, map, Arc::clone(&status), ending.clone());
-        // Not earlier: the others release shards for this node as soon as they hear of it.
+        // Not earlier, because the others release shards for this node as soon as they learn of it.
         membership.tell(&presence);
         let task = Some(tokio::spawn(keeping.run(watched)));
         Ok(Self { ending, status, membership, presence, task })
     }
 
-    /// How homes stand.
+    /// The status of the homes.
     #[must_use]
     pub fn status(&self) -> HomesStatus {
         self.status.lock().clone()
     }
 
-    /// Releases all shards to the nodes that shall have them; gives up after `patience`.
+    /// Releases all shards to the nodes that they are placed on; gives up after `patience`.
     #[boxed]
     pub async fn close(mut self, patience: Duration) {
         let roles = self.presence.roles.iter().copied().filter(|role| *role != NodeRole::Memory);
@@ -183,7 +183,7 @@ impl KeeperTask {
         let shard = entry.shard;
         let mut news = false;
         self.steps.seen.send_modify(|map| news = Arc::make_mut(map).watched(entry));
-        // The map has this node's own entries before the watch shows them; the host hears of them here.
+        // The map has this node's own entries before the watch shows them, so the host is told of them here.
         let seen = Arc::clone(&self.steps.seen.borrow());
         if news || seen.home(shard).is_some_and(|(home, _)| home.number == self.steps.claimant.number) {
             self.tell(&seen, shard);

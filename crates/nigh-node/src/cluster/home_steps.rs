@@ -1,8 +1,9 @@
-//! How a shard is taken, and how it is released.
+//! Takes and releases shards.
 //!
-//! Taken: the claim (compare-and-set in the map), the epoch (in the journal), the epoch written to the map, the summary;
-//! then the host serves. Released: the host has no append under way, the ledger drops the shard, the map says that it is
-//! free. So a planned move fails no write, and no write gets a version under an epoch that the map does not show.
+//! To take a shard: the claim (compare-and-set in the map), the epoch (in the journal), the epoch written to the map,
+//! the summary; then the host serves. To release it: the host ends its appends, the ledger drops the shard, the map
+//! says that it is free. So a planned move fails no write, and no write gets a version under an epoch that the map does
+//! not show.
 
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ impl From<ClusterError> for TakeError {
     }
 }
 
-/// What both steps need beside the shard.
+/// The parts that both steps need.
 pub(super) struct HomeSteps {
     pub(super) claimant: Claimant,
     pub(super) homes: NatsHomes,
@@ -91,7 +92,7 @@ impl HomeSteps {
         self.epochs.begin(shard, epoch);
         let told = self.homes.took(&claim, self.claimant.number, epoch).await?;
         self.learn(shard, ShardHome::of(&self.claimant, Some(epoch)), told);
-        // Another shard may need this place to answer the summary that this one asks for.
+        // Another shard may need this permit to answer the request for its newest version.
         drop(turn);
         let mut seen = self.seen.subscribe();
         let replaced = seen.wait_for(|map| map.entries.get(&shard).is_some_and(|(_, newest)| *newest > told));

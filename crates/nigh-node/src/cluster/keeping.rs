@@ -1,4 +1,5 @@
-//! What a node does next for the homes of shards, from the members, the map of homes, and its own shards. Pure.
+//! Decides this node's next steps for the homes of shards, from the members, the map of homes, and its own shards.
+//! Pure.
 //!
 //! Each node decides for itself: it claims shards that are placed on it and have no living home, and releases its shards
 //! that are placed elsewhere. Two nodes may see different members for a while, which does no harm: a claim is a
@@ -12,21 +13,21 @@ use nigh_terms::{Incarnation, Monotonic, NodeId, ShardId};
 
 use super::placement::place_homes;
 
-/// What a node does with a shard.
+/// The state of a shard at this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardState {
-    /// It takes or releases the shard.
+    /// The node takes or releases the shard.
     Busy,
-    /// It is the home.
+    /// The node is the home.
     Held,
-    /// It could not take the shard, and tries again then.
+    /// The node could not take the shard, and tries again at this time.
     Waits(Monotonic),
 }
 
-/// What to do with a shard.
+/// A step for a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Claim and take it.
+    /// Claim the shard and take it.
     Take(ShardId),
     /// Release it: it is placed on another node.
     LetGo(ShardId),
@@ -34,15 +35,15 @@ pub(super) enum Step {
     Lost(ShardId),
 }
 
-/// What a node sees.
+/// What a node knows.
 pub(super) struct View<'a> {
     pub(super) node: &'a NodeId,
     pub(super) incarnation: Incarnation,
-    /// The nodes that shards are placed on. Empty if this node sees no members, or is none itself.
+    /// The nodes that shards are placed on. Empty if this node sees no members, or is no member itself.
     pub(super) members: &'a BTreeSet<NodeId>,
-    /// Whether that incarnation of a node has ended, as far as this node knows; false for one that has just begun.
+    /// True if that incarnation of a node has ended, as far as this node knows; false for one that has just begun.
     pub(super) is_over: &'a dyn Fn(&NodeId, Incarnation) -> bool,
-    /// Whether this incarnation of this node still is a member.
+    /// True if this incarnation of this node is still a member.
     pub(super) is_member: bool,
     pub(super) shards: u16,
     pub(super) map: &'a BTreeMap<ShardId, (ShardHome, Revision)>,
@@ -51,7 +52,7 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Whether the home of an entry lives.
+    /// True if the home of an entry lives.
     fn lives(&self, home: &ShardHome) -> bool {
         !home.free && !(self.is_over)(&home.node, home.incarnation)
     }
@@ -124,7 +125,7 @@ mod tests {
     }
 
     impl KeeperCase {
-        /// Of two shards.
+        /// A case of two shards.
         fn new(living: &[(&str, u64)], homes: [Option<(ShardHome, Revision)>; 2]) -> Self {
             let map = (0..).map(ShardId).zip(homes).filter_map(|(shard, home)| Some((shard, home?))).collect();
             let living = living.iter().map(|(name, life)| (node(name), Incarnation(*life))).collect();
@@ -136,7 +137,7 @@ mod tests {
             self
         }
 
-        /// What life 2 of node `a` does.
+        /// The steps of node `a` in its incarnation 2.
         fn steps(&self) -> Vec<Step> {
             let Self { living, map, own, is_member } = self;
             let node = node("a");
@@ -156,7 +157,7 @@ mod tests {
         let one_each = [Some(home("a", 2, false)), Some(home("b", 1, false))];
         let held = [(0, ShardState::Held)];
         assert_eq!(KeeperCase::new(&[("a", 2), ("b", 1)], one_each.clone()).own(&held).steps(), []);
-        // b began again: its shard is to stay with it.
+        // Node b has restarted, and keeps its shard.
         assert_eq!(KeeperCase::new(&[("a", 2), ("b", 3)], one_each.clone()).own(&held).steps(), []);
         assert_eq!(KeeperCase::new(&[("a", 2)], one_each).own(&held).steps(), [Step::Take(ShardId(1))]);
     }

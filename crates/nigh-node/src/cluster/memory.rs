@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 use super::{ClusterEngine, HomeHost, peer_address};
 use crate::state_folder::StatePaths;
 
-/// What a member's object memory needs.
+/// The parts of a member's object memory.
 pub(crate) struct MemoryParts<'p> {
     pub(crate) store: Arc<dyn Store>,
-    /// Settings and policies; the ledger is the cluster's.
+    /// The settings and policies; the ledger is the cluster's.
     pub(crate) writes: Writes,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observers: Vec<Arc<dyn ObjectObserver>>,

@@ -1,8 +1,7 @@
 //! A node's part in a cluster: the NATS engine, the membership, calls between nodes, and the homes of shards
 //! (docs/design/cluster-engine.md).
-//!
-//! `ClusterEngine::join` makes this node a member: other nodes see it, and give it no shard. From `serve` on the keeper of
-//! homes takes this node's shards. At the end `leave` releases all shards and ends the membership.
+//! `ClusterEngine::join` makes this node a member: other nodes see it, and place no shard on it. From `serve` on the
+//! keeper of homes takes this node's shards. At the end `leave` releases all shards and ends the membership.
 
 mod calls;
 mod dispatch;
@@ -56,7 +55,7 @@ pub use self::placement::place_homes;
 /// The folder, below the state folder, for copies of damaged messages of journals.
 const DAMAGED: &str = "damaged";
 
-/// Why a node does not become a member of its cluster.
+/// Why a node cannot become a member of its cluster.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each source says what happened")]
 pub enum ClusterStartError {
@@ -93,7 +92,7 @@ pub struct ClusterEngine {
     settings: ClusterSettings,
     clock: Arc<dyn Clock>,
     claimant: Claimant,
-    /// What this node announces once it may be a home.
+    /// What this node announces when it may be a home.
     presence: Presence,
     registry: Arc<NatsRegistry>,
     membership: Arc<NatsMembership>,
@@ -113,7 +112,7 @@ impl ClusterEngine {
     /// Makes this node a member of `cluster`, with a new incarnation. Other nodes can call it from now on.
     ///
     /// # Errors
-    /// What is missing, and how to mend it.
+    /// What is missing, and how to fix it.
     #[boxed]
     pub async fn join(
         settings: &Settings,
@@ -181,7 +180,7 @@ impl ClusterEngine {
         })
     }
 
-    /// From now on this node is the home of its share of the shards, if it has the role `memory`: `host` serves them.
+    /// From now on this node is the home of its part of the shards, if it has the role `memory`: `host` serves them.
     /// `objects` answers the other nodes' calls with method numbers from [`FIRST_OBJECT_METHOD`] on. Call this once.
     #[boxed]
     pub async fn serve(&self, host: Arc<dyn HomeHost>, objects: Option<Arc<dyn Handler>>) -> Result<(), RegistryError> {
@@ -234,7 +233,7 @@ impl ClusterEngine {
         &self.membership
     }
 
-    /// The journals of the shards whose home this node is.
+    /// The journals of the shards whose homes are here.
     #[must_use]
     pub const fn ledger(&self) -> &NatsLedger {
         &self.ledger
@@ -252,13 +251,13 @@ impl ClusterEngine {
         &self.homes
     }
 
-    /// How many shards the cluster has.
+    /// The number of the cluster's shards.
     #[must_use]
     pub const fn shards(&self) -> u16 {
         self.settings.shards
     }
 
-    /// How its nodes keep copies coherent.
+    /// The coherence protocol of the cluster's nodes.
     #[must_use]
     pub const fn coherence(&self) -> CoherenceProtocol {
         self.settings.coherence
@@ -282,7 +281,7 @@ impl ClusterEngine {
         &self.peers
     }
 
-    /// The address of a living node, in its present incarnation.
+    /// The address of a living node, in its present incarnation; none if it is not known.
     #[must_use]
     pub fn address_of(&self, number: NodeNumber) -> Option<PeerAddress> {
         let present = self.membership.present();
@@ -337,7 +336,7 @@ impl ClusterEngine {
 }
 
 impl Drop for ClusterEngine {
-    /// Ends as in a crash: no shard is released.
+    /// Ends like a crash: no shard is released.
     fn drop(&mut self) {
         self.ending.cancel();
     }

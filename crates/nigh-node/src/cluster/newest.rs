@@ -14,14 +14,15 @@ use tokio::time::Instant;
 
 use super::home_host::HomeHost;
 
-/// The method that asks a home. Numbers below 16 belong to the keepers of homes.
+/// The method that asks a home. Method numbers below 16 belong to the keepers of homes.
 pub(super) const NEWEST: Method = Method { number: 1, name: "newest", head_max: 64 << 10, body_max: 0 };
-/// The wait for an answer.
+/// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 /// The shards asked for, and the epoch of each.
 type HomeVersionsRequest = Vec<(ShardId, Epoch)>;
-/// The newest version of each shard, in the order of the request; none if the answering node is not its home under that epoch.
+/// The newest version of each shard, in the order of the request; none if the answering node is not its home under that
+/// epoch.
 type HomeVersionsReply = Vec<Option<Version>>;
 
 /// A home's newest version.
@@ -42,12 +43,12 @@ impl OwnEpochs {
         Self { epochs: Arc::default(), host }
     }
 
-    /// An epoch begins: it is about to be written to the map, and has no version.
+    /// Begins an epoch, which is about to be written to the map and has no version yet.
     pub(super) fn begin(&self, shard: ShardId, epoch: Epoch) {
         self.epochs.lock().insert(shard, epoch);
     }
 
-    /// An epoch ends.
+    /// Ends an epoch.
     pub(super) fn end(&self, shard: ShardId) {
         self.epochs.lock().remove(&shard);
     }
@@ -88,7 +89,8 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// Asks the home `node`, in its incarnation `life`, for the newest versions of `shards`. Gives those that it answers.
+    /// Asks the home `node`, in its incarnation `life`, for the newest versions of `shards`. Returns those that it
+    /// answers.
     pub(super) async fn ask(
         &self,
         node: NodeId,

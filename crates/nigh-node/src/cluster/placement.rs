@@ -1,4 +1,4 @@
-//! Which node shall be the home of which shard. Pure.
+//! Places the homes of shards on nodes. Pure.
 //!
 //! Rendezvous hashing with quotas: every node gets its share of the shards, or one more. A shard stays where it is while its
 //! home lives and is within its quota; the others go to the node with the highest score that has room. So a joining node
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nigh_terms::{NodeId, ShardId};
 
-/// How well `node` suits `shard`: a hash of both, the same everywhere (FNV-1a, then the finish of SplitMix64).
+/// The score of `node` for `shard`: a hash of both, the same everywhere (FNV-1a, then the finish of SplitMix64).
 fn score(node: &NodeId, shard: ShardId) -> u64 {
     let bytes = node.0.bytes().chain(shard.0.to_le_bytes());
     let mut hash =
@@ -19,7 +19,7 @@ fn score(node: &NodeId, shard: ShardId) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// The homes of all `shards` for these living `members`, if the homes are `current` now; empty without members.
+/// The homes of all `shards` on these living `members`, if the homes are `current` now; empty without members.
 #[must_use]
 pub fn place_homes(
     members: &BTreeSet<NodeId>,
@@ -37,7 +37,7 @@ pub fn place_homes(
             None => drop(loose.insert(shard)),
         }
     }
-    // The nodes with most shards may have one more than their share: the remainder of the division moves no shard.
+    // The nodes with most shards may have one more than their share, so the remainder of the division moves no shard.
     let mut by_count: Vec<(Reverse<usize>, &NodeId)> =
         had.iter().map(|(node, had)| (Reverse(had.len()), *node)).collect();
     by_count.sort();
@@ -130,7 +130,7 @@ mod tests {
             prop_assert_eq!(moved(&before, &after), count(&before, &node(gone)));
         }
 
-        /// Homes move one after the other, in any order, and whoever acts looks at the map of that moment.
+        /// Homes move one after the other, in any order, and each step uses the map of that moment.
         #[test]
         fn moves_one_by_one_come_to_an_end_and_move_no_shard_twice(
             members in proptest::collection::btree_set(0_usize..8, 1..7),
@@ -148,7 +148,7 @@ mod tests {
                 let open: Vec<_> = wanted.iter().filter(|(shard, node)| homes.get(shard) != Some(node)).collect();
                 let Some((shard, to)) = open.get(random as usize % open.len().max(1)) else { break };
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                // It is let go first: nobody has it for a while, and others look at that map too.
+                // The shard is released first, so it has no home for a while, and others use that map too.
                 homes.remove(shard);
                 let meanwhile = place_homes(&members, shards, &homes);
                 prop_assert_eq!(meanwhile.get(shard), Some(*to), "as long as it is free");

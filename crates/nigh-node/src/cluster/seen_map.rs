@@ -1,4 +1,4 @@
-//! The map of homes as this node has seen it, and the last write to the map that it has seen.
+//! The map of homes that this node has seen, and the last write to the map that it has seen.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use nigh_terms::{Epoch, ShardId};
 pub(super) struct SeenMap {
     /// The newest known entry of each shard.
     pub(super) entries: BTreeMap<ShardId, (ShardHome, Revision)>,
-    /// The watch has shown all writes up to this one: it shows the writes of all shards in order.
+    /// The watch has shown all writes up to this one; it shows the writes of all shards in order.
     pub(super) upto: Revision,
 }
 
 impl SeenMap {
-    /// Nothing is seen yet.
+    /// Nothing was seen yet.
     pub(super) const fn new() -> Self {
         Self { entries: BTreeMap::new(), upto: Revision(0) }
     }
 
-    /// The watch shows an entry; true if it is new.
+    /// Takes an entry from the watch. True if it is new.
     pub(super) fn watched(&mut self, entry: HomeEntry) -> bool {
         self.upto = self.upto.max(entry.revision);
         self.learn(entry)
     }
 
-    /// An entry was read, or this node wrote it; true if it is new.
+    /// Takes an entry that was read, or that this node wrote. True if it is new.
     pub(super) fn learn(&mut self, HomeEntry { shard, home, revision }: HomeEntry) -> bool {
         let newer = self.entries.get(&shard).is_none_or(|(_, known)| *known < revision);
         if newer {
@@ -36,7 +36,7 @@ impl SeenMap {
         newer
     }
 
-    /// The home of `shard`, from when it has taken the shard until it releases it.
+    /// The home of `shard`, from when it has taken the shard until it releases it; none otherwise.
     pub(super) fn home(&self, shard: ShardId) -> Option<(&ShardHome, Epoch)> {
         let (home, _) = self.entries.get(&shard)?;
         Some((home, home.epoch?)).filter(|(home, _)| !home.free)

@@ -7,19 +7,20 @@ use serde::{Deserialize, Serialize};
 use super::ClusterStartError;
 use crate::config::ClusterSettings;
 
-/// The table, with one key.
+/// The table, which has one key.
 const TABLE: &str = "cluster";
 const KEY: &str = "shape";
-/// The newest format, with a protocol. The one without, which older builds read, means Nigh's own protocol.
+/// The newest format version, which names the protocol. A document without it, which older builds read, means Nigh's
+/// own protocol.
 const FORMAT: u32 = 2;
 const FORMAT_WITHOUT_PROTOCOL: u32 = 1;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Shape {
     format: u32,
-    /// How many shards the key space has.
+    /// The number of shards of the key space.
     shards: u16,
-    /// How copies are kept coherent.
+    /// The coherence protocol.
     #[serde(default, skip_serializing_if = "is_usual")]
     coherence: CoherenceProtocol,
 }
@@ -28,7 +29,8 @@ fn is_usual(coherence: &CoherenceProtocol) -> bool {
     *coherence == CoherenceProtocol::default()
 }
 
-/// Compares the settings with those of the cluster's first node. If there are none, this node is the first.
+/// Compares the settings with those of the cluster's first node. If there are none, this node is the first, and writes
+/// its own.
 pub(super) async fn agree(registry: &dyn Registry, settings: &ClusterSettings) -> Result<(), ClusterStartError> {
     let ClusterSettings { name, shards, coherence, .. } = settings;
     let format = if is_usual(coherence) { FORMAT_WITHOUT_PROTOCOL } else { FORMAT };
@@ -89,7 +91,7 @@ mod tests {
         registry.put(TABLE, KEY, br#"{"format":1,"shards":32}"#.to_vec(), None).await.unwrap();
         agree(&registry, &settings(32, CoherenceProtocol::Nigh)).await.unwrap();
         assert!(agree(&registry, &settings(32, CoherenceProtocol::None)).await.is_err());
-        // And what this one writes of it is what an older build reads.
+        // And an older build can read what this one writes for Nigh's protocol.
         let own = Shape { format: FORMAT_WITHOUT_PROTOCOL, shards: 32, coherence: CoherenceProtocol::Nigh };
         assert_eq!(serde_json::to_string(&own).unwrap(), r#"{"format":1,"shards":32}"#);
     }

@@ -26,13 +26,13 @@ use super::seen_map::SeenMap;
 /// The wait before a silent home is asked again, if the map does not change.
 const ASKED_AGAIN: Duration = Duration::from_millis(100);
 
-/// What the map alone says of a shard.
+/// What the map says of a shard.
 enum ShardKnowledge {
-    /// It has no version.
+    /// The shard has no version.
     Nothing,
     /// This version covers all of its versions.
     Version(Version),
-    /// Its home must be asked.
+    /// The shard's home must be asked.
     AtHome(NodeId, NodeNumber, u64, Epoch),
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn summary(
     let mut open: Vec<ShardId> = (0..shards).map(ShardId).filter(|other| *other != shard).collect();
     loop {
         let found = seen.wait_for(|map| map.upto >= told_at).await.map(|map| Arc::clone(&map));
-        // The keeper is gone; nothing waits for this any more.
+        // The keeper has ended, and nothing waits for this any more.
         let Ok(map) = found else { std::future::pending().await };
         let mut at_home: BTreeMap<(NodeId, NodeNumber, u64), Vec<(ShardId, Epoch)>> = BTreeMap::new();
         open.retain(|&other| match known(map.entries.get(&other)) {
@@ -81,7 +81,7 @@ pub(super) async fn summary(
         if open.is_empty() {
             return token;
         }
-        // Asked again after the wait too.
+        // After the wait the home is asked again too.
         let _ = timeout(ASKED_AGAIN, seen.changed()).await;
     }
 }

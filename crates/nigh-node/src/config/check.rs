@@ -1,4 +1,4 @@
-//! The rules that settings obey together.
+//! The rules about several settings together.
 
 use nigh_objects::WriteMode;
 use nigh_terms::Namespace;
@@ -10,7 +10,7 @@ impl Settings {
     /// Checks the rules that concern more than one value.
     ///
     /// # Errors
-    /// The first broken rule, and how to mend it.
+    /// The first broken rule, and how to fix it.
     pub fn check(&self) -> Result<(), ConfigError> {
         let broken = |key: &str, why: String| Err(ConfigError::rule(key, why));
         let outside = self.outside.listen.map(|address| ("outside.listen", address));
@@ -64,7 +64,7 @@ impl Settings {
         self.check_places()
     }
 
-    /// Rejects write mode `shadow` where the store cannot show placeholders, or cannot tell this node of outsiders.
+    /// Rejects write mode `shadow` if the store cannot show placeholders, or cannot notify this node of outside writes.
     fn check_shadows(&self) -> Result<(), ConfigError> {
         let broken = |key: String, why: &str| Err(ConfigError::rule(&key, why.to_owned()));
         let own = self.own_stores().map(|(name, store)| (format!("namespaces.{name}.store"), store));
@@ -95,8 +95,8 @@ impl Settings {
         self.namespaces.iter().filter_map(|(name, own)| Some((name, own.store.as_ref()?)))
     }
 
-    /// Rejects namespaces that could reach each other's buckets. Several may use one directory: it is one store, which
-    /// keeps them apart.
+    /// Rejects namespaces that could reach each other's buckets. Several may use one directory, because it is one
+    /// store, which separates them.
     fn check_places(&self) -> Result<(), ConfigError> {
         let own: Vec<_> = self.own_stores().map(|(name, store)| (name.as_str(), Place::of(store))).collect();
         let nodes = ("the node's own store", Place::of(&self.store));

@@ -19,7 +19,7 @@ const SHARDS_MAX: u16 = 1024;
 /// The longest name of a cluster.
 const NAME_MAX_BYTES: usize = 32;
 
-/// A set of roles: a list in the file, or one text with `,` between them.
+/// A set of roles: a list in the file, or one text separated by `,`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Roles(pub BTreeSet<NodeRole>);
@@ -40,39 +40,39 @@ impl<'de> Deserialize<'de> for Roles {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterSettings {
-    /// Its name: of its streams in NATS, and in its certificates.
+    /// The cluster's name, which its streams in NATS and its certificates have.
     pub name: String,
-    /// Its NATS servers, `nats://host:port` or `tls://host:port`; some of them are enough.
+    /// The addresses of its NATS servers, `nats://host:port` or `tls://host:port`; some of them are enough.
     pub servers: Servers,
-    /// The servers' token; by file or variable only, since other users can read a command line.
+    /// The servers' token, by file or variable only, because other users can read a command line.
     pub token: Option<SecretKey>,
     /// The file that holds the token.
     pub token_file: Option<PathBuf>,
-    /// The file of the authorities that sign the servers' certificates; TLS is required if it is given.
+    /// The file of the authorities that sign the servers' certificates; if given, TLS is required.
     pub tls_authority: Option<PathBuf>,
-    /// This client's certificate for the servers,
+    /// The file of this client's certificate for the servers.
     pub tls_certificate: Option<PathBuf>,
-    /// and its key.
+    /// The file of the key of `tls_certificate`.
     pub tls_key: Option<PathBuf>,
-    /// On how many servers each stream is stored.
+    /// The number of servers that store each stream.
     pub replicas: usize,
-    /// How many shards the key space has; the cluster's first node fixes it for good.
+    /// The number of shards of the key space. The cluster's first node fixes it for good.
     pub shards: u16,
-    /// How copies are kept coherent; the cluster's first node fixes it for good. All but Nigh's own are for experiments.
+    /// The coherence protocol. The cluster's first node fixes it for good. All but Nigh's own are for experiments.
     pub coherence: CoherenceProtocol,
-    /// How large the journal of one shard may get on the servers; the first start fixes it for good.
+    /// The most bytes of a shard's journal on the servers. The first start fixes it for good.
     pub journal_max: ByteSize,
     /// How long a request waits for the servers' answer, retries included.
     pub answer: Span,
-    /// Where other nodes call this one; port 0 takes a free one.
+    /// The address at which other nodes call this one; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// The address that other nodes use, `host:port`; `listen` if absent.
+    /// The address that other nodes use, `host:port`; if absent, `listen`.
     pub advertise: Option<String>,
     /// The folder of the cluster's certificates (`nigh certificates`): `authority.crt`, and `NODE.crt` and `NODE.key`.
     pub certificates: Option<PathBuf>,
-    /// Call other nodes without TLS: nobody's identity is checked.
+    /// Call other nodes without TLS, so that nobody's identity is checked.
     pub plain: bool,
-    /// What this node does.
+    /// The roles of this node.
     pub roles: Roles,
 }
 
@@ -101,7 +101,7 @@ impl Default for ClusterSettings {
 }
 
 impl ClusterSettings {
-    /// How its servers are reached, with `token`.
+    /// The connection settings for the servers, with `token`.
     #[must_use]
     pub fn servers(&self, token: Option<SecretKey>) -> nats::ClusterSettings {
         nats::ClusterSettings {
@@ -115,7 +115,7 @@ impl ClusterSettings {
         }
     }
 
-    /// How the journals of shards are kept; damaged messages are copied to `keep_damaged`, if it is given.
+    /// The settings of shards' journals. Damaged messages are copied to `keep_damaged`, if it is given.
     #[must_use]
     pub fn ledger(&self, wait: Span, keep_damaged: Option<&Path>) -> nats::LedgerSettings {
         nats::LedgerSettings {

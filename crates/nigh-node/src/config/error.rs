@@ -11,44 +11,44 @@ const ALIKE: f64 = 0.8;
 /// Why the settings cannot be used.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// A name that is no setting.
+    /// The name of no setting.
     #[error("{origin}: there is no setting {key}{hint}")]
     Unknown {
-        /// Where it was found.
+        /// The file, variable or flag that has it.
         origin: String,
-        /// The name.
+        /// The unknown key.
         key: String,
-        /// What may have been meant.
+        /// The probable setting, as a hint.
         hint: String,
     },
-    /// A value that is none for its setting.
+    /// A value that its setting cannot have.
     #[error("{origin}: {key}: {why}")]
     Value {
-        /// Where it was found.
+        /// The file, variable or flag that has it.
         origin: String,
-        /// The setting.
+        /// The key of the setting.
         key: String,
         /// What is wrong.
         why: String,
     },
-    /// A value that does not go with others.
+    /// A value that conflicts with others.
     #[error("setting {key}: {why}")]
     Rule {
-        /// The setting.
+        /// The key of the setting.
         key: String,
-        /// What is wrong, and how to mend it.
+        /// What is wrong, and how to fix it.
         why: String,
     },
     /// The file cannot be read.
     #[error("configuration file {path}: {source}")]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The system's reason.
         #[source]
         source: std::io::Error,
     },
-    /// There is no place for the state.
+    /// No place for the state folder is known.
     #[error("no folder for Nigh's state is known: HOME is not set; name one with --state or NIGH_STATE")]
     NoState,
 }
@@ -59,7 +59,7 @@ impl ConfigError {
     }
 }
 
-/// figment's error as one line that names the setting, its origin and the setting that was probably meant.
+/// figment's error as one line that names the setting, its origin and the probable setting.
 pub(super) fn explain(error: figment::Error) -> ConfigError {
     let origin = error.metadata.as_ref().map_or_else(|| "settings".to_owned(), |metadata| metadata.name.to_string());
     let mut path = error.path.clone();

@@ -14,19 +14,20 @@ use crate::machine::Machine;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionSettings {
-    /// Memory for sandboxes; no function books more. The cache uses the part that sandboxes leave, and lends them its own.
+    /// The memory for sandboxes, which is also the most that a function can book. The cache uses the part that
+    /// sandboxes leave, and lends them its own.
     pub memory: ByteSize,
-    /// How many sandboxes may exist.
+    /// The most sandboxes.
     pub sandboxes_max: usize,
     /// How long an idle sandbox is kept.
     pub keep_alive: Span,
-    /// How long after its answer a sandbox is frozen.
+    /// How long after its response a sandbox is frozen.
     pub freeze_grace: Span,
     /// How long an invocation may wait for a sandbox.
     pub queue: Span,
-    /// How many invocations may wait.
+    /// The most invocations that wait.
     pub queue_max: usize,
-    /// The interpreter of `python3.x` functions; its packages must have `awslambdaric`.
+    /// The interpreter of `python3.x` functions, whose packages must include `awslambdaric`.
     pub python: PathBuf,
     /// The Node.js of OpenWhisk's `nodejs` actions.
     pub node: PathBuf,
@@ -34,7 +35,7 @@ pub struct FunctionSettings {
     pub runtime_folders: Folders,
     /// The sandbox engine: `auto` means runc if it works.
     pub engine: EngineChoice,
-    /// The program runc; searched in `PATH` if absent.
+    /// The program runc; if absent, the one in `PATH`.
     pub runc: Option<PathBuf>,
     /// Run functions even if this machine's files cannot be hidden from them.
     pub trust_functions: bool,
@@ -44,21 +45,21 @@ pub struct FunctionSettings {
     pub fast_path: Switch,
     /// Keep pre-warmed sandboxes, in which a runtime has its imports done.
     pub prewarm: PrewarmMode,
-    /// How much pre-warmed sandboxes may book together, within `memory`.
+    /// The most memory that pre-warmed sandboxes may book, within `memory`.
     pub prewarm_memory: ByteSize,
-    /// How many pre-warmed sandboxes may exist, within `sandboxes_max`.
+    /// The most pre-warmed sandboxes, within `sandboxes_max`.
     pub prewarm_max: usize,
     /// Modules that a pre-warmed Python has imported; separated by `,` in a variable.
     pub prewarm_imports: Modules,
-    /// The first program of a sandbox; `nigh-sandbox` beside `nigh` if absent.
+    /// The first program of a sandbox; if absent, `nigh-sandbox` beside `nigh`.
     pub sandbox_program: Option<PathBuf>,
     /// Whether a function that asks for an outbound network gets one.
     pub network: Network,
-    /// The namespaces whose functions may; all if empty. Separated by `,` in a variable.
+    /// The namespaces whose functions may have it; if empty, all. Separated by `,` in a variable.
     pub network_namespaces: Namespaces,
-    /// The name servers of such functions, IPv4; this machine's own if empty. Separated by `,` in a variable.
+    /// The IPv4 name servers of such functions; if empty, this machine's own. Separated by `,` in a variable.
     pub network_resolvers: Resolvers,
-    /// The program slirp4netns; searched in `PATH` if absent.
+    /// The program slirp4netns; if absent, the one in `PATH`.
     pub network_tool: Option<PathBuf>,
 }
 
@@ -66,27 +67,27 @@ pub struct FunctionSettings {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventSettings {
-    /// How many accepted events of one namespace may wait or run; further ones are rejected.
+    /// The most accepted events of one namespace that wait or run; further ones are rejected.
     pub queue_max: usize,
-    /// How many bytes their inputs, and those of dead letters, may take together.
+    /// The most bytes of their inputs, and of those of dead letters.
     pub queue_bytes: ByteSize,
-    /// How many run at once, of all namespaces.
+    /// The most events that run at a time, over all namespaces.
     pub running_max: usize,
-    /// How many dead letters of one namespace are kept; the oldest are removed first.
+    /// The most dead letters of one namespace; the oldest are removed first.
     pub dead_max: usize,
-    /// The wait before a function's error is retried; before the second retry it is twice as long.
+    /// The wait before the first retry after a function's error; twice as long before the second.
     pub retry_wait: Span,
     /// The first wait after a throttle; it doubles up to 300 times this.
     pub back_off: Span,
 }
 
-/// Whether sandboxes are prewarmed.
+/// Whether sandboxes are pre-warmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PrewarmMode {
-    /// As many as recent cold starts ask for, within the limits.
+    /// As many sandboxes are pre-warmed as recent cold starts need, within the limits.
     On,
-    /// None.
+    /// No sandbox is pre-warmed.
     Off,
 }
 
@@ -94,7 +95,7 @@ pub enum PrewarmMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
-    /// No function has one.
+    /// No function has an outbound network.
     None,
     /// Functions that ask for it have one.
     Permitted,

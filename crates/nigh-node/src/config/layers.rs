@@ -1,4 +1,4 @@
-//! Where settings come from: defaults, then the file, then the environment, then flags; the later wins.
+//! The sources of settings: defaults, then the file, then the environment, then flags; later ones win.
 //!
 //! Each value keeps its origin, for `nigh config show` and for messages.
 
@@ -15,18 +15,18 @@ use super::shown::{ShownSetting, flatten, is_secret, show};
 use super::store::{ACCOUNT, OTHER_ACCOUNT, StoreSettings};
 use crate::machine::Machine;
 
-/// Variables that begin with `NIGH_` and are no settings: the command, the Python client and the hook read them.
+/// Variables with the prefix `NIGH_` that are no settings: the command, the Python client and the hook read them.
 const NOT_SETTINGS: [&str; 6] = ["CONFIG", "PROFILE", "ENDPOINT", "FAST_PATH", "HOOK", "HOOK_REPORT"];
-/// How variables of tests begin.
+/// The prefixes of variables for tests.
 const TEST_PREFIXES: [&str; 3] = ["TEST_", "SDK_", "LAB_"];
-/// The file of the whole machine.
+/// The settings file of the whole machine.
 const MACHINE_FILE: &str = "/etc/nigh/nigh.toml";
 /// A setting given on the command line.
 #[derive(Clone, Debug)]
 pub struct Flag {
     /// The setting: `s3.listen`.
     pub key: String,
-    /// Its value as text.
+    /// The setting's value as text.
     pub value: String,
     /// The flag: `--s3-listen`.
     pub flag: String,
@@ -35,7 +35,7 @@ pub struct Flag {
 /// The layers above the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
-    /// The file named by `--config`.
+    /// The file named by `--config`; none: the usual one.
     pub file: Option<PathBuf>,
     /// The process's environment.
     pub environment: Vec<(String, String)>,
@@ -50,7 +50,7 @@ pub struct Configuration {
     pub settings: Settings,
     /// Each of them with its origin.
     pub shown: Vec<ShownSetting>,
-    /// The file that was read, if there was one.
+    /// The file that was read; none if there was none.
     pub file: Option<PathBuf>,
 }
 
@@ -58,7 +58,7 @@ impl Layers {
     /// The layers of this process: its environment, and the flags of its command line.
     #[must_use]
     pub fn of_process(file: Option<PathBuf>, flags: Vec<Flag>) -> Self {
-        // No setting's variable holds bytes that are not text.
+        // A variable that is not UTF-8 is no setting's.
         let environment =
             std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect();
         Self { file, environment, flags }
@@ -67,7 +67,7 @@ impl Layers {
     /// Merges the layers and checks the settings.
     ///
     /// # Errors
-    /// The first setting that is unknown, illegal, or does not go with the others.
+    /// The first setting that is unknown, invalid, or conflicts with others.
     pub fn resolve(&self, machine: &Machine) -> Result<Configuration, ConfigError> {
         let named_state = self.flag("state").or_else(|| self.variable("NIGH_STATE")).map(PathBuf::from);
         let usual_state = match &named_state {
@@ -99,7 +99,7 @@ impl Layers {
         self.environment.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Root keeps its state where services do, others at home (XDG Base Directory Specification).
+    /// Root keeps its state in the folder for services, others at home (XDG Base Directory Specification).
     fn usual_state(&self) -> Option<PathBuf> {
         if rustix::process::geteuid().is_root() {
             return Some(PathBuf::from("/var/lib/nigh"));
@@ -125,7 +125,7 @@ impl Layers {
         if let Some(path) = file {
             let text =
                 std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
-            // Read here rather than by figment, whose message for a file it cannot read names no reason.
+            // Read here, because figment's message for a file that it cannot read names no reason.
             let dict: Dict = Toml::from_str(&text).map_err(|error| ConfigError::Value {
                 origin: path.display().to_string(),
                 key: "TOML".to_owned(),
@@ -171,7 +171,7 @@ fn keep_secrets(path: &Path, layer: &Figment) -> Result<(), ConfigError> {
     Err(ConfigError::Rule { key, why })
 }
 
-/// Gives the table `cluster`, if there is one, the defaults of the values that it does not name.
+/// Adds defaults to the table `cluster`, if there is one.
 fn complete_cluster(figment: Figment) -> Figment {
     if figment.find_value("cluster").ok().and_then(Value::into_dict).is_none() {
         return figment;
@@ -181,9 +181,9 @@ fn complete_cluster(figment: Figment) -> Figment {
     figment.join(Layer { metadata: Metadata::named("default"), dict })
 }
 
-/// Gives each namespace's own store the values that it does not name: the node's if the store is of the same kind, else
-/// the defaults. A store with an account of its own takes no part of the node's account: no secret of the node is sent
-/// to another service.
+/// Adds to each namespace's own store the values that it does not name: the node's if the store is of the same kind,
+/// else the defaults. A store with an account of its own takes no part of the node's account, so no secret of the node
+/// is sent to another service.
 fn complete_namespaces(figment: Figment, state: &Path) -> Figment {
     let dict_of = |value: Option<Value>| value.and_then(Value::into_dict).unwrap_or_default();
     let nodes = dict_of(figment.find_value("store").ok());
@@ -210,7 +210,7 @@ fn store_defaults(path: &Path) -> Dict {
     Value::serialize(StoreSettings::directory(path)).ok().and_then(Value::into_dict).unwrap_or_default()
 }
 
-/// One layer: values of one origin.
+/// One layer: the values of one origin.
 struct Layer {
     metadata: Metadata,
     dict: Dict,

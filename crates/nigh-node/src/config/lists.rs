@@ -1,4 +1,4 @@
-//! Settings that are lists: a list in the file, or one text with a separator, as in a variable.
+//! Settings that are lists: a list in the file, or one text with a separator, for example in a variable.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 use nigh_terms::Namespace;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A list whose items stand between `SEPARATOR`s where it is one text.
+/// A list whose items are separated by `SEPARATOR` in a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ListSetting<T, const SEPARATOR: char>(pub Vec<T>);

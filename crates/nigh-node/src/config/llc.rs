@@ -1,16 +1,16 @@
-//! The last-level cache.
+//! Settings of the last-level cache.
 
 use serde::{Deserialize, Serialize};
 
-/// Who decides which cache ways an invocation gets.
+/// The policy that assigns cache ways to invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LlcPolicy {
-    /// The least predicted loss of all running invocations; CASY's rule for functions without curves.
+    /// Minimises the predicted loss of all running invocations; uses CASY's rule for functions without curves.
     Nigh,
     /// CASY's algorithm 2.
     Casy,
-    /// Nobody: cache ways are not allocated.
+    /// No cache ways are allocated.
     Off,
 }
 
@@ -24,13 +24,13 @@ impl std::fmt::Display for LlcPolicy {
     }
 }
 
-/// How an invocation is bound to its class.
+/// How an invocation is bound to its class of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LlcBind {
-    /// Its sandbox's tasks are moved into the class.
+    /// The tasks of the invocation's sandbox are moved into the class.
     Tasks,
-    /// Its sandbox has a core of its own, which is in the class (CASY).
+    /// The invocation's sandbox gets a core of its own, which is in the class (CASY).
     Cpus,
 }
 
@@ -38,15 +38,15 @@ pub enum LlcBind {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LlcSettings {
-    /// Who decides.
+    /// The policy.
     pub policy: LlcPolicy,
-    /// Ways for insensitive functions at the start; 3 of 11 if absent.
+    /// The ways for insensitive functions at the start; if absent, 3 of 11.
     pub insensitive_ways: Option<u8>,
-    /// Profile functions without a model when nothing runs.
+    /// Profile functions without a model when no invocation runs.
     pub profile: bool,
     /// How invocations are bound.
     pub bind: LlcBind,
-    /// Memory bandwidth of the classes of insensitive functions, in the machine's own unit; no limit if absent.
+    /// The memory bandwidth of the classes of insensitive functions, in the machine's own unit; if absent, no limit.
     pub insensitive_bandwidth: Option<u32>,
 }
 

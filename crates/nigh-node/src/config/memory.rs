@@ -1,4 +1,4 @@
-//! The node's memory: how sandboxes and the cache share it, and how models size runs.
+//! The node's memory: how sandboxes and the cache share it, and how models set grants.
 
 use std::path::PathBuf;
 
@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 
 use super::Switch;
 
-/// How models of memory are used.
+/// How memory models are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sizing {
-    /// Runs are granted what the model predicts.
+    /// A run's grant is the model's prediction.
     On,
-    /// Models are learned and shown; runs are granted their booking.
+    /// Models are learned and shown; a run's grant is its booking.
     Watch,
     /// Nothing is learned.
     Off,
 }
 
-/// Models of memory by name.
+/// The names of memory models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryLearner {
@@ -29,12 +29,12 @@ pub enum MemoryLearner {
     Lintree,
     /// OFC's tree of intervals.
     J48,
-    /// OFC's tree of intervals, granting the next interval up.
+    /// OFC's tree of intervals, with the next higher interval as the grant.
     J48Next,
 }
 
 impl MemoryLearner {
-    /// The learner of that name.
+    /// The learner with this name.
     pub(crate) const fn learner(self) -> Learner {
         match self {
             Self::Lintree => Learner::LinTree { margin_share: LinTree::MARGIN_SHARE },
@@ -48,29 +48,29 @@ impl MemoryLearner {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemorySettings {
-    /// Whether the cache may use memory that sandboxes booked and are not granted.
+    /// Whether the cache may use memory that sandboxes have booked but not been granted.
     pub grants: Switch,
-    /// The slack at the start: memory kept free for growth.
+    /// The slack at the start: the memory kept free for growth.
     pub slack: ByteSize,
     /// The least slack.
     pub slack_min: ByteSize,
-    /// The most slack; it follows the growth.
+    /// The most slack. The slack follows the growth.
     pub slack_max: ByteSize,
     /// Whether the kernel limits a sandbox to its grant on cgroup v1, where a system call may fail at the limit.
     pub park: Switch,
-    /// What happens to the memory of idle sandboxes.
+    /// What is done with the memory of idle sandboxes.
     pub idle: IdleMemory,
-    /// Whether models size runs.
+    /// Whether models set grants.
     pub sizing: Sizing,
-    /// Prefetch objects that an application will probably read when it starts.
+    /// When an application starts, prefetch objects that it will probably read.
     pub prefetch: Switch,
-    /// How models are fitted.
+    /// The kind of model.
     pub learner: MemoryLearner,
     /// Whether headers of stored objects are read (docs/design/learning.md).
     pub features: Switch,
-    /// How much memory the features of objects may take; they may take as much of the state file.
+    /// The memory for features of objects; they may take as much of the state file.
     pub features_memory: ByteSize,
-    /// The program that reads headers; `nigh-features` beside `nigh` if absent.
+    /// The program that reads headers; if absent, `nigh-features` beside `nigh`.
     pub features_program: Option<PathBuf>,
 }
 

@@ -1,8 +1,8 @@
 //! All settings, their units and their defaults.
 //!
-//! A value comes from, weakest first: the default, the configuration file, a `NIGH_*` variable, a flag (`layers`).
-//! Names here are the names in the file; in a variable two underscores stand between section and name:
-//! `functions.keep_alive` is `NIGH_FUNCTIONS__KEEP_ALIVE`. Sizes are written `64 MiB`, spans of time `600 s`.
+//! A value comes from, weakest first: the default, the configuration file, a `NIGH_*` variable, a flag (`layers`). The
+//! names here are the names in the file. In a variable two underscores separate section and name:
+//! `functions.keep_alive` is `NIGH_FUNCTIONS__KEEP_ALIVE`. Sizes are written `64 MiB`, times `600 s`.
 
 mod check;
 mod cluster;
@@ -46,15 +46,15 @@ use crate::machine::Machine;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The folder that holds everything Nigh keeps on this machine.
+    /// The folder for everything that Nigh stores on this machine.
     pub state: PathBuf,
     /// The stable name of this machine.
     pub node: String,
-    /// The tenant made at the first start.
+    /// The namespace that the first start creates.
     pub namespace: Namespace,
     /// The AWS region that clients and functions see.
     pub region: String,
-    /// Permits doors to listen on addresses beyond loopback.
+    /// Permits doors to listen on other addresses than loopback.
     pub allow_remote: bool,
     /// How long running requests and invocations may take to finish after the first signal.
     pub drain: Span,
@@ -62,13 +62,13 @@ pub struct Settings {
     pub s3: S3Settings,
     /// The Lambda door.
     pub lambda: LambdaSettings,
-    /// The memory kept for objects.
+    /// The cache of objects.
     pub cache: CacheSettings,
-    /// The system of record.
+    /// The store: the system of record.
     pub store: StoreSettings,
-    /// When writes count as done, and how they come to the store.
+    /// When writes are acknowledged, and how they are pushed to the store.
     pub writes: WritesSettings,
-    /// The door by which a store tells this node of outsiders.
+    /// The door at which a store reports outside reads and writes.
     pub outside: OutsideSettings,
     /// Settings of single namespaces.
     pub namespaces: BTreeMap<Namespace, NamespaceSettings>,
@@ -88,7 +88,7 @@ pub struct Settings {
     pub activations: ActivationSettings,
     /// The log.
     pub log: LogSettings,
-    /// The cluster that this node belongs to; none on one machine.
+    /// The cluster that this node belongs to; if absent, the node is alone.
     pub cluster: Option<ClusterSettings>,
 }
 
@@ -96,25 +96,25 @@ pub struct Settings {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct S3Settings {
-    /// Where it listens; port 0 takes a free one.
+    /// The address of its listener; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Its Unix socket.
+    /// The path of the door's Unix socket.
     pub socket: PathBuf,
-    /// The largest object it takes.
+    /// The most bytes of an object that it accepts.
     pub object_max: ByteSize,
-    /// Connections at a time; further ones wait to be accepted.
+    /// The most connections at a time; further ones wait to be accepted.
     pub connections_max: usize,
     /// Whether clients get objects without HTTP, over a Unix socket and in sandboxes (docs/design/fast-path.md).
     pub fast_path: Switch,
 }
 
-/// On or off.
+/// A setting that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {
-    /// On.
+    /// The setting is on.
     On,
-    /// Off.
+    /// The setting is off.
     Off,
 }
 
@@ -122,19 +122,19 @@ pub enum Switch {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LambdaSettings {
-    /// Where it listens; port 0 takes a free one.
+    /// The address of its listener; port 0 takes a free one.
     pub listen: SocketAddr,
 }
 
-/// The memory kept for objects.
+/// The cache of objects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheSettings {
-    /// What all cached objects together may take.
+    /// The most bytes of all cached objects.
     pub bytes: ByteSize,
     /// Larger objects are not cached (OFC keeps objects of up to 10 MB).
     pub object_max: ByteSize,
-    /// How much of that memory one sandbox, or one key outside of sandboxes, may hold over the fast path.
+    /// The most bytes of that memory that one sandbox, or one key outside of sandboxes, may hold over the fast path.
     pub held_max: ByteSize,
 }
 
@@ -142,23 +142,24 @@ pub struct CacheSettings {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamespaceSettings {
-    /// Its store; values that the file does not name are the node's. The node's store if absent.
+    /// The namespace's own store; values that the file does not name are the node's. If absent, the node's store.
     pub store: Option<StoreSettings>,
-    /// The write mode of its buckets that have none. The node's mode if absent.
+    /// The write mode of its buckets without their own. If absent, the node's mode.
     pub write_mode: Option<WriteMode>,
-    /// Its share of the sandboxes' time while other namespaces wait too: 2 is twice as much as 1, the default.
+    /// The namespace's share of the sandboxes' time while other namespaces wait too: 2 is twice as much as 1, the
+    /// default.
     pub share: Option<std::num::NonZeroU32>,
 }
 
-/// Limits of each namespace at a node's OpenWhisk API; no limit if absent.
+/// Limits of each namespace at a node's OpenWhisk API; an absent one is no limit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenWhiskLimits {
-    /// Invocations of actions a minute.
+    /// The most invocations of actions in a minute.
     pub invocations_per_minute: Option<u32>,
-    /// Triggers fired a minute.
+    /// The most trigger firings in a minute.
     pub fires_per_minute: Option<u32>,
-    /// Invocations at once.
+    /// The most concurrent invocations.
     pub concurrent_invocations: Option<u32>,
 }
 
@@ -166,15 +167,15 @@ pub struct OpenWhiskLimits {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ActivationSettings {
-    /// How many are kept; the oldest are removed first.
+    /// The most records; the oldest are removed first.
     pub records_max: u64,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON object a line.
     Json,
@@ -186,13 +187,13 @@ pub enum LogFormat {
 pub struct LogSettings {
     /// `error`, `warn`, `info`, `debug`, `trace`, or a filter of tracing-subscriber's `EnvFilter`.
     pub level: String,
-    /// How lines look.
+    /// The format of lines.
     pub format: LogFormat,
 }
 
 impl Settings {
-    /// The defaults: a quarter of this machine's memory caches objects, half of it is for sandboxes, the rest for Nigh and
-    /// the system.
+    /// The defaults: a quarter of this machine's memory caches objects, half of it is for sandboxes, the rest for Nigh
+    /// and the system.
     #[must_use]
     pub fn defaults(state: &Path, machine: &Machine) -> Self {
         let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));

@@ -1,14 +1,14 @@
 //! Whether two namespaces could reach the same buckets through stores of their own. Pure.
 //!
-//! Two places meet if one folder lies in the other, or if both are the same account of the same service and one prefix
-//! begins with the other. Accounts that cannot be told apart count as the same: all keys of Google, all application
+//! Two places meet if one folder is in the other, or if both are the same account of the same service and one prefix
+//! begins with the other. Accounts that cannot be distinguished count as the same: all keys of Google, all application
 //! credentials of a Keystone. This check does not notice two keys of one S3 account, or two addresses of one Swift.
 
 use std::path::{Path, PathBuf};
 
 use super::{StoreKind, StoreSettings, SwiftAuth};
 
-/// Where a namespace's buckets are.
+/// The place of a namespace's buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Folder(PathBuf),
@@ -18,7 +18,7 @@ pub(super) enum Place {
 impl Place {
     pub(super) fn of(store: &StoreSettings) -> Self {
         let key = store.access_key.as_deref();
-        // A TempAuth user is `account:user`, through s3api too; the account has the buckets.
+        // A TempAuth user is `account:user`, even through s3api; the account has the buckets.
         let account_of_key = || key.map(|key| key.split(':').next().unwrap_or(key).to_owned());
         let account = match (store.kind, store.auth) {
             (StoreKind::Directory, _) => return Self::Folder(plain(&store.path)),
@@ -101,7 +101,7 @@ mod tests {
         assert!(!meet(&one, &account(S3, "https://h", "a", "y")));
         assert!(!meet(&one, &account(S3, "https://h:8443", "a", "x")));
         assert!(!meet(&one, &account(S3, "https://h", "b", "x")));
-        // Swift's two doors lead to one account.
+        // Swift's two APIs reach one account.
         assert!(meet(&account(S3, "http://s", "t:u", ""), &account(Swift, "http://s/auth/v1.0", "t:v", "p")));
         assert!(!meet(&account(Swift, "http://s/auth", "t:u", ""), &account(Swift, "http://s/auth", "r:u", "")));
         assert!(meet(&account(Gcs, "http://g", "a", ""), &account(Gcs, "http://g", "b", "p")));

@@ -1,15 +1,15 @@
-//! Settings as `nigh config show` prints them.
+//! Settings for `nigh config show`.
 
 use figment::value::{Dict, Value};
 use figment::{Figment, Provider as _};
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 
-/// Never shown: the node's, and those of namespaces.
+/// The settings that are never shown: the node's secret key, and those of namespaces.
 const SECRET: &str = "store.secret_key";
-/// The same of the cluster's servers.
+/// The token of the cluster's servers, which is never shown.
 const CLUSTER_TOKEN: &str = "cluster.token";
-/// What holds where a setting has no value and that does not mean that there is none.
+/// For settings without a value: the words for what holds then, if that is not nothing.
 const ABSENT: [(&str, &str); 9] = [
     ("cluster", "one machine"),
     ("cluster.advertise", "cluster.listen"),
@@ -21,7 +21,7 @@ const ABSENT: [(&str, &str); 9] = [
     ("store.shadow_node", "the node's name"),
     ("store.region", "us-east-1 with s3, any with swift"),
 ];
-/// Numbers of bytes, shown as they are written: `64 MiB`.
+/// The settings that are numbers of bytes, which are shown as they are written: `64 MiB`.
 const SIZES: [&str; 13] = [
     "cache.bytes",
     "cache.held_max",
@@ -38,14 +38,14 @@ const SIZES: [&str; 13] = [
     "writes.journal_max",
 ];
 
-/// A setting, its value and its origin, as `nigh config show` prints it.
+/// A setting, its value and its origin, for `nigh config show`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownSetting {
     /// The setting: `s3.listen`.
     pub key: String,
-    /// Its value; stars for secrets.
+    /// The setting's value; stars for secrets.
     pub value: String,
-    /// Where it comes from.
+    /// The setting's origin: a file, a variable, a flag, or the default.
     pub origin: String,
 }
 

@@ -1,4 +1,4 @@
-//! Spans of time in settings: `600 s`, `50 ms`, `10 min`. They print as they are read.
+//! Spans of time in settings: `600 s`, `50 ms`, `10 min`. They are printed in the form in which they are read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-/// A span of time, to the millisecond.
+/// A span of time in whole milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(Duration);
 
@@ -27,7 +27,7 @@ impl Span {
         Self(Duration::from_secs(n))
     }
 
-    /// As a `Duration`.
+    /// The span as a `Duration`.
     #[must_use]
     pub const fn duration(self) -> Duration {
         self.0
@@ -75,7 +75,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// Reads the text; for a bare number the error says how to write it.
+/// Parses the text. For a bare number the error says how to write it.
 struct SpanText;
 
 impl Visitor<'_> for SpanText {

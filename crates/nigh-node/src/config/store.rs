@@ -1,7 +1,7 @@
 //! Settings of a store: the node's, or one namespace's own. Pure.
 //!
 //! Every kind uses the same names: `endpoint` is the address of requests or logins; `access_key` and `secret_key`
-//! identify the user, as each service understands that.
+//! identify the user, in each service's own way.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use super::{ConfigError, Span};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
-    /// A folder of this machine.
+    /// A folder on this machine.
     Directory,
     /// An S3 service: Swift's s3api, MinIO, AWS.
     S3,
@@ -28,7 +28,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// Its name in the settings.
+    /// The kind's name in the settings.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl StoreKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SwiftAuth {
-    /// Swift's own: `access_key` is `account:user`, `secret_key` its key.
+    /// Swift's TempAuth: `access_key` is `account:user`, `secret_key` its key.
     Tempauth,
     /// Keystone v3: `access_key` is the user, `secret_key` the password, for a project.
     Password,
@@ -67,9 +67,9 @@ pub struct StoreSettings {
     pub region: Option<String>,
     /// s3, azure, swift: the user.
     pub access_key: Option<String>,
-    /// s3, azure, swift: its secret; by file or variable only, since other users can read a command line.
+    /// s3, azure, swift: the user's secret, by file or variable only, because other users can read a command line.
     pub secret_key: Option<SecretKey>,
-    /// gcs: the file of a service account's key; the machine's own account if absent.
+    /// gcs: the file of a service account's key; if absent, the machine's own account.
     pub credential_file: Option<PathBuf>,
     /// A prefix of each bucket's name in the store; not with directory.
     pub bucket_prefix: String,
@@ -83,33 +83,34 @@ pub struct StoreSettings {
     pub user_domain: String,
     /// swift, Keystone: `public`, `internal` or `admin`.
     pub interface: String,
-    /// swift: the file with the secrets shared with Nigh's middleware; if absent, Nigh assumes no middleware.
+    /// swift: the file with the secrets shared with Nigh's middleware; if absent, Nigh assumes that there is no
+    /// middleware.
     pub shadow_secret_file: Option<PathBuf>,
-    /// swift, middleware: this node's id in its `nodes`; the node's name if absent.
+    /// swift, middleware: this node's id in its `nodes`; if absent, the node's name.
     pub shadow_node: Option<String>,
-    /// Network: how many requests run at once.
+    /// Network: the most requests at a time.
     pub concurrency: usize,
-    /// Network: how long a connection may take to be made.
+    /// Network: how long connecting may take.
     pub connect_timeout: Span,
     /// Network: how long a request waits for the first byte of an answer.
     pub answer_timeout: Span,
     /// Network: how long a request waits for the next bytes of an answer.
     pub idle_timeout: Span,
-    /// Network: attempts at one request.
+    /// Network: the most attempts at one request.
     pub attempts: u32,
     /// Network: the wait before the second attempt, doubled before each further one.
     pub backoff: Span,
-    /// Network: the longest wait, also if a store asks for a longer one.
+    /// Network: the longest wait, even if a store asks for a longer one.
     pub backoff_max: Span,
 }
 
 /// The keys that name an account: a namespace with another account takes none of them from the node's store.
 pub(super) const ACCOUNT: [&str; 5] = ["access_key", "secret_key", "credential_file", "project", "shadow_secret_file"];
-/// The keys of a namespace's own store that mean another account.
+/// The keys by which a namespace's own store names another account.
 pub(super) const OTHER_ACCOUNT: [&str; 4] = ["kind", "endpoint", "access_key", "credential_file"];
 
 impl StoreSettings {
-    /// A directory at `path`, with the defaults of the other settings.
+    /// A directory store at `path`, with the defaults of the other settings.
     #[must_use]
     pub fn directory(path: &Path) -> Self {
         let network = NetworkLimits::default();
@@ -140,7 +141,7 @@ impl StoreSettings {
         }
     }
 
-    /// The limits of a store on the network.
+    /// The limits of a store over the network.
     #[must_use]
     pub fn limits(&self) -> NetworkLimits {
         NetworkLimits {

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowSettings {
-    /// How many run at once; further ones are rejected.
+    /// The most executions that run at a time; further ones are rejected.
     pub running_max: usize,
-    /// How many ended executions are kept with their history; the oldest are removed first.
+    /// The most ended executions that are stored with their history; the oldest are removed first.
     pub kept_max: usize,
-    /// How many bytes they may take together.
+    /// The most bytes of all stored histories.
     pub kept_bytes: ByteSize,
 }
 

@@ -1,4 +1,4 @@
-//! When writes count as done, how they come to the store, and how this node hears of outsiders.
+//! When writes are acknowledged, how they are pushed to the store, and how this node learns of outside writes.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Span;
 
-/// When writes count as done, and how they come to the store.
+/// When writes are acknowledged, and how they are pushed to the store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WritesSettings {
@@ -18,9 +18,10 @@ pub struct WritesSettings {
     pub mode: WriteMode,
     /// The folder of the journal.
     pub journal: PathBuf,
-    /// How large the journal may get. If unpushed writes fill half of it, further writes wait, and are rejected after `wait`.
+    /// The most bytes of the journal. If unpushed writes fill half of it, further writes wait, and are rejected after
+    /// `wait`.
     pub journal_max: ByteSize,
-    /// How many unpushed objects there may be.
+    /// The most unpushed objects.
     pub objects_max: usize,
     /// How long a write waits for a newer write of its object before its push.
     pub delay: Span,
@@ -28,23 +29,23 @@ pub struct WritesSettings {
     pub wait: Span,
     /// The wait after a failed push; it doubles up to `back_off_max`.
     pub back_off: Span,
-    /// The longest such wait.
+    /// The longest wait after failed pushes.
     pub back_off_max: Span,
-    /// How many pushes run at once.
+    /// The most pushes at a time.
     pub pushes_max: usize,
-    /// What to do at the start when acknowledged writes in the journal are damaged.
+    /// What to do at the start if acknowledged writes in the journal are damaged.
     pub on_damage: DamagedJournal,
 }
 
-/// The door by which a store tells this node of outsiders that read and write it.
+/// The door at which a store reports outside reads and writes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutsideSettings {
-    /// Where it listens; closed if absent. Port 0 takes a free one.
+    /// The address of its listener; if absent, the door is closed. Port 0 takes a free one.
     pub listen: Option<SocketAddr>,
-    /// The file with the token of S3 events; events are rejected if absent.
+    /// The file with the token of S3 events; if absent, events are rejected.
     pub events_token_file: Option<PathBuf>,
-    /// How much the clocks of Swift's proxies may differ from this node's.
+    /// The most by which the clocks of Swift's proxies may differ from this node's.
     pub clock_skew: Span,
 }
 
@@ -54,8 +55,8 @@ pub struct OutsideSettings {
 pub enum DamagedJournal {
     /// Do not start; `nigh journal verify` says what is damaged.
     Refuse,
-    /// Move the damaged files aside and use the undamaged writes; reads of an object whose last write is damaged fail until
-    /// it is written again.
+    /// Move the damaged files aside and use the undamaged writes. Reads of an object whose last write is damaged fail
+    /// until it is written again.
     KeepAside,
 }
 

@@ -1,5 +1,5 @@
-//! The machine's classes as the settings ask for them: how invocations are bound, and the memory bandwidth of
-//! insensitive functions. A setting that this machine cannot follow fails the start, with the reason.
+//! The machine's classes of service, by the settings: how invocations are bound, and the memory bandwidth of
+//! insensitive functions. A setting that this machine cannot apply fails the start, with the reason.
 
 use nigh_llc::CacheShape;
 use nigh_llc::resctrl::{Probe, Resctrl};
@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::config::{LlcBind, LlcSettings};
 
-/// Why the cache is not opened.
+/// Why the cache cannot be opened.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum LlcError {
@@ -21,13 +21,13 @@ pub enum LlcError {
     Cpus(String),
 }
 
-/// The machine's classes, or why it has none.
+/// The machine's classes; the error is why it has none.
 pub(super) type Classes = Result<(CacheShape, ResctrlClasses), String>;
 
-/// This machine's classes as the settings ask for them. `cpus` confines its sandboxes.
+/// This machine's classes, by the settings. `cpus` confines its sandboxes.
 ///
 /// # Errors
-/// If it cannot follow a setting.
+/// If the machine cannot apply a setting.
 pub(super) fn classes(settings: &LlcSettings, cpus: Result<SandboxCpus, String>) -> Result<Classes, LlcError> {
     let found = Resctrl::open_kernel().and_then(|resctrl| {
         let probe = resctrl.probe()?;

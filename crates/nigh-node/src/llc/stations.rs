@@ -1,4 +1,4 @@
-//! The hooks of the last-level cache, and the use of the cache that they make countable.
+//! The hooks of the last-level cache, and the measurement of its use.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ impl Llc {
         vec![Arc::new(CacheUseHook(Arc::clone(classes))), ways, Arc::new(CoreHook(Arc::clone(classes)))]
     }
 
-    /// Whether `sample_use` has anything to do.
+    /// True if `sample_use` has anything to do.
     pub(crate) fn wants_sampling(&self) -> bool {
         self.classes.as_ref().is_some_and(|classes| classes.has_sandboxes())
     }
 
-    /// Reads every function's use of the cache. Blocks for a few system calls a sandbox.
+    /// Reads every function's use of the cache. Blocks for a few system calls for each sandbox.
     pub(crate) fn sample_use(&self, clock: &dyn Clock) {
         if let Some(classes) = &self.classes {
             classes.sample_use(|| clock.monotonic());
         }
     }
 
-    /// Each function's use of the cache at the last reading; empty if the machine does not count it.
+    /// Each function's use of the cache at the last reading; none if the machine does not measure it.
     pub(super) fn use_by_function(&self) -> Option<Vec<FunctionUse>> {
         let classes = self.classes.as_ref().filter(|classes| classes.counts_use())?;
         Some(classes.use_by_function())

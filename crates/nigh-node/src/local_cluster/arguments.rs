@@ -7,9 +7,9 @@ use std::path::Path;
 use super::cluster::{LocalClusterSettings, NAME};
 use super::nats_servers::{Place, free_ports};
 
-/// Shards, few: three servers on one disk set 256 MiB aside for each.
+/// The number of shards, a small one: three servers on one disk reserve 256 MiB for each.
 const SHARDS: u16 = 8;
-/// The ports of nodes that have an address of their own.
+/// The ports of nodes with an address of their own.
 const PORTS: [u16; 3] = [9400, 9401, 9410];
 /// The addresses of a node's doors, the same after each restart.
 pub(super) fn doors(at: &Place) -> io::Result<[SocketAddr; 3]> {

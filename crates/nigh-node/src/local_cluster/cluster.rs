@@ -23,16 +23,16 @@ use crate::status::Status;
 
 /// The process that serves the store if the settings name none: a node with a directory store.
 const STORE: &str = "store";
-/// How many NATS servers.
+/// The number of NATS servers.
 const SERVERS: usize = 3;
 /// The name of the cluster.
 pub(super) const NAME: &str = "local";
-/// Certificates last as long as a trial may.
+/// The lifetime of certificates in days: as long as a trial may last.
 const CERTIFICATE_DAYS: u32 = 365;
 /// How often a starting node is asked for its status.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
-/// Why there is no cluster.
+/// Why the cluster cannot be started.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum LocalClusterError {
@@ -54,23 +54,23 @@ impl LocalClusterError {
     }
 }
 
-/// What a cluster is made of.
+/// The settings of a local cluster.
 #[derive(Clone, Debug)]
 pub struct LocalClusterSettings {
-    /// The folder for all files, made if absent.
+    /// The folder for all files, created if absent.
     pub folder: PathBuf,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: u8,
     /// The program `nigh`.
     pub program: PathBuf,
     /// The program `nats-server`.
     pub nats_server: PathBuf,
-    /// Whether each process is in a network namespace of its own; needs root.
+    /// True if each process gets a network namespace of its own; needs root.
     pub networks: bool,
     /// Further settings of each node, as `--set` takes them.
     pub set: Vec<String>,
-    /// Ports of this process, one a node, at which the others are to call it; whoever listens there carries what comes to
-    /// the node's own address (`LocalNode::calls`). None, or a network for each: they call it directly.
+    /// Ports of this process, one for each node, at which the other nodes call it. Whoever listens there forwards to
+    /// the node's own address (`LocalNode::calls`). If empty, or with `networks`, nodes call each other directly.
     pub relays: Vec<u16>,
 }
 
@@ -84,36 +84,36 @@ pub struct LocalNode {
 }
 
 impl LocalNode {
-    /// Its process.
+    /// The node's process.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Its name.
+    /// The node's name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.process.name()
     }
 
-    /// Its state folder.
+    /// The node's state folder.
     #[must_use]
     pub fn state(&self) -> &Path {
         &self.state
     }
 
-    /// Its number in the network, as `Network::cut_off` takes it.
+    /// The node's machine number, for `Network::cut_off`.
     #[must_use]
     pub const fn machine(&self) -> usize {
         self.machine
     }
 
-    /// Where other nodes call it; none for the store.
+    /// The address at which other nodes call it; none for the store.
     #[must_use]
     pub const fn calls(&self) -> Option<SocketAddr> {
         self.calls
     }
 
-    /// Its status; none if it does not answer.
+    /// The node's status. None if it does not answer.
     #[boxed]
     pub async fn status(&self) -> Option<Status> {
         AdminClient::new(&StatePaths::new(&self.state).admin_socket()).get("/status").await.ok()
@@ -124,12 +124,12 @@ impl LocalNode {
 #[derive(Debug)]
 pub struct LocalCluster {
     nodes: Vec<LocalNode>,
-    /// None if the settings name a store.
+    /// The store; none if the settings name one.
     store: Option<LocalNode>,
     servers: NatsServers,
     folder: PathBuf,
     begun: Instant,
-    /// Dropped after the processes that run in it.
+    /// The network; none if the processes share this one's. Dropped after the processes in it.
     network: Option<Network>,
 }
 
@@ -146,7 +146,7 @@ impl LocalCluster {
         std::fs::create_dir_all(folder).map_err(io("the cluster's folder"))?;
         // Processes with another working folder need an absolute path.
         let folder = &folder.canonicalize().map_err(io("the cluster's folder"))?;
-        // One more for the store.
+        // One more machine for the store.
         let machines = nodes.saturating_add(SERVERS as u8 + 1);
         let network = networks.then(|| Network::make(machines)).transpose().map_err(io("the network"))?;
         let place = |machine: usize| match network.as_ref().and_then(|network| network.place(machine)) {
@@ -210,23 +210,23 @@ impl LocalCluster {
         Ok(cluster)
     }
 
-    /// Its nodes.
+    /// The cluster's nodes.
     pub fn nodes(&mut self) -> &mut [LocalNode] {
         &mut self.nodes
     }
 
-    /// Its NATS servers, which are the first machines of the network.
+    /// The cluster's NATS servers, which are the first machines of the network.
     pub const fn servers(&mut self) -> &mut NatsServers {
         &mut self.servers
     }
 
-    /// The network, where each process has a machine of its own.
+    /// The network; none if the processes share this one's.
     #[must_use]
     pub const fn network(&self) -> Option<&Network> {
         self.network.as_ref()
     }
 
-    /// The store, if the settings name none.
+    /// The store; none if the settings name one.
     pub const fn store(&mut self) -> Option<&mut LocalNode> {
         self.store.as_mut()
     }
@@ -236,8 +236,8 @@ impl LocalCluster {
         nodes.chain(self.servers.servers())
     }
 
-    /// Restarts processes that ended by themselves, after longer and longer waits, and gives the name of each with what
-    /// happened. Call this again and again, from a thread that outlives the processes.
+    /// Restarts processes that ended by themselves, after longer and longer waits. Returns the name of each with its
+    /// event. Call this repeatedly, from a thread that outlives the processes.
     pub fn tend(&mut self) -> io::Result<Vec<(String, ProcessEvent)>> {
         let (now, mut happened) = (self.begun.elapsed(), Vec::new());
         for process in self.processes() {
@@ -282,7 +282,7 @@ impl LocalCluster {
     }
 }
 
-/// Flags and variables by which nodes reach the store.
+/// The flags and variables by which nodes reach the store.
 #[derive(Default)]
 struct StoreAccess {
     arguments: Vec<String>,
@@ -333,7 +333,7 @@ fn knows(status: &Status, members: usize) -> bool {
     status.cluster.as_ref().is_some_and(|known| known.members.len() >= members)
 }
 
-/// Waits until a node's status is as `is_well` demands.
+/// Waits until a node's status satisfies `is_well`.
 async fn well(
     node: &mut LocalNode,
     patience: Duration,

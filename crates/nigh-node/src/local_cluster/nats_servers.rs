@@ -11,31 +11,31 @@ use nigh_terms::SecretKey;
 
 use super::process::Process;
 
-/// The program.
+/// The name of the program.
 const PROGRAM: &str = "nats-server";
-/// Where the laboratory's peers are installed (`make peers`), below the caches.
+/// The folder of `make peers`, below the user's cache folder.
 const INSTALLED: &str = "nigh/peers";
 /// How long a server may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where a server runs: its address, and the network namespace of that address.
+/// The place of a server: its address, and the network namespace of that address.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The address.
+    /// The IP address of the server.
     pub address: IpAddr,
-    /// The namespace; this process's own if absent.
+    /// The network namespace; none: this process's own.
     pub network: Option<String>,
 }
 
 impl Place {
-    /// Loopback.
+    /// The loopback address in this process's own network.
     #[must_use]
     pub const fn loopback() -> Self {
         Self { address: IpAddr::V4(Ipv4Addr::LOCALHOST), network: None }
     }
 }
 
-/// Running servers. They are killed when it is dropped.
+/// Running servers. Dropping this kills them.
 #[derive(Debug)]
 pub struct NatsServers {
     servers: Vec<Process>,
@@ -43,7 +43,7 @@ pub struct NatsServers {
     token: SecretKey,
 }
 
-/// The program nats-server, from `PATH` or from `make peers`.
+/// The program nats-server, from `PATH` or from `make peers`; none if there is none.
 #[must_use]
 pub fn find_nats_server() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -65,7 +65,8 @@ pub(super) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
 }
 
 impl NatsServers {
-    /// Starts one server a place, with files in `folder`, made if absent. Servers may need a while before they answer.
+    /// Starts one server for each place, with files in `folder`, which is created if absent. Servers may need a while
+    /// before they answer.
     ///
     /// # Errors
     /// What could not be written or started.
@@ -104,13 +105,13 @@ impl NatsServers {
         Ok(Self { servers, listen, token })
     }
 
-    /// Where clients reach them: `nats://address:port`.
+    /// The servers' addresses for clients: `nats://address:port`.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.listen.iter().map(|address| format!("nats://{address}")).collect()
     }
 
-    /// The token of clients.
+    /// The token that clients must give.
     #[must_use]
     pub const fn token(&self) -> &SecretKey {
         &self.token

@@ -1,7 +1,7 @@
 //! Simulated machines: network namespaces joined by a bridge, each with its own address. Needs root and `ip`.
 //!
-//! A machine is cut off from all others by taking its link down, and from one other by a blackhole route. All is removed at
-//! the end. All names begin with `nigh` and this process's id, which tells them from names that others made.
+//! A machine is cut off from all others by taking its link down, and from one other by a blackhole route. Everything is
+//! removed at the end. All names begin with `nigh` and this process's id, which distinguishes them from other names.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,12 +11,12 @@ use std::process::Command;
 #[derive(Clone, Debug)]
 struct Machine {
     namespace: String,
-    /// The end of its link on the bridge.
+    /// The name of its link's end on the bridge.
     link: String,
     address: Ipv4Addr,
 }
 
-/// The network. It is removed when this is dropped.
+/// The network. Dropping this removes it.
 #[derive(Debug)]
 pub struct Network {
     bridge: String,
@@ -40,7 +40,7 @@ impl Network {
     /// If the system refuses; then nothing is left behind.
     pub fn make(machines: u8) -> io::Result<Self> {
         let id = std::process::id();
-        // One of 250 networks of 10.207. Two clusters rarely take the same; then `ip` fails.
+        // One of 250 networks in 10.207. If two clusters take the same, which is rare, `ip` fails.
         let subnet = (id % 250) as u8 + 1;
         let at = |host: u8| Ipv4Addr::new(10, 207, subnet, host);
         let bridge = format!("nigh{id}");
@@ -82,7 +82,7 @@ impl Network {
         ip(&["link", "set", &self.machine(machine)?.link, "down"])
     }
 
-    /// Ends `cut_off`.
+    /// Reconnects a machine that `cut_off` cut off.
     pub fn reconnect(&self, machine: usize) -> io::Result<()> {
         ip(&["link", "set", &self.machine(machine)?.link, "up"])
     }
@@ -92,17 +92,17 @@ impl Network {
         self.routes("add", one, other)
     }
 
-    /// Ends `separate`.
+    /// Reconnects two machines that `separate` cut off from each other.
     pub fn rejoin(&self, one: usize, other: usize) -> io::Result<()> {
         self.routes("del", one, other)
     }
 
-    /// Drops what `from` sends to `to`, and nothing else, until `unmute`.
+    /// Drops packets from `from` to `to`, and no others, until `unmute`.
     pub fn mute(&self, from: usize, to: usize) -> io::Result<()> {
         self.route("add", from, to)
     }
 
-    /// Ends `mute`.
+    /// Lets packets pass again that `mute` dropped.
     pub fn unmute(&self, from: usize, to: usize) -> io::Result<()> {
         self.route("del", from, to)
     }

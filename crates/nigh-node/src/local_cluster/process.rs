@@ -16,33 +16,33 @@ use super::roll::ProcessStatus;
 /// How often `wait` checks whether a process has ended.
 const LOOKED_EVERY: Duration = Duration::from_millis(20);
 
-/// A program that is run, with its log.
+/// A program to run as a process, with its log.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    /// Its network namespace; this process's own if absent.
+    /// The network namespace that the process runs in. None for the namespace of this process.
     network: Option<String>,
     log: PathBuf,
     child: Option<Child>,
     restarts: Restarts,
-    /// How it last ended by itself.
+    /// How the process last ended by itself. None if it never did.
     last_end: Option<String>,
 }
 
-/// What happened to a process.
+/// An event of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessEvent {
-    /// It has ended by itself.
+    /// The process has ended by itself.
     Ended {
-        /// How.
+        /// The exit status in words.
         how: String,
         /// The wait before its restart.
         again_after: Duration,
     },
-    /// It has restarted.
+    /// The process has restarted.
     StartedAgain,
 }
 
@@ -78,7 +78,7 @@ impl Process {
         self
     }
 
-    /// Its name.
+    /// The process's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -90,7 +90,7 @@ impl Process {
         &self.log
     }
 
-    /// Its process id, if it was started.
+    /// The process id. None if the process was not started.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
@@ -108,14 +108,14 @@ impl Process {
             command.args(["ip", "netns", "exec", network]);
         }
         command.arg(&self.program).args(&self.arguments).envs(self.environment.iter().cloned());
-        // Signals of the terminal go to this process only, which ends the others in order.
+        // The terminal's signals reach only this process, which ends the others in order.
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         self.child = Some(command.spawn()?);
         self.restarts.due = None;
         Ok(())
     }
 
-    /// Restarts it if it has ended by itself, after longer and longer waits; leaves it alone if it was killed or ended on
+    /// Restarts it if it has ended by itself, after longer and longer waits; does nothing if it was killed or ended on
     /// purpose. `now` counts from any fixed moment. Call this from the thread of `run`.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl Process {
         Ok(Some(ProcessEvent::StartedAgain))
     }
 
-    /// Its state at `now`.
+    /// The process's state at `now`.
     #[must_use]
     pub fn status(&self, now: Duration) -> ProcessStatus {
         ProcessStatus {
@@ -156,24 +156,24 @@ impl Process {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// How it ended, if it ended by itself.
+    /// The exit status of the process. None if it has not ended by itself.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.as_mut().map_or(Ok(None), Child::try_wait)
     }
 
-    /// Kills it.
+    /// Kills the process.
     pub fn kill(&mut self) -> io::Result<()> {
         self.signal(Signal::KILL)?;
         self.restarts.due = None;
         self.child.take().map_or(Ok(()), |mut child| child.wait().map(drop))
     }
 
-    /// Pauses it.
+    /// Pauses the process.
     pub fn stop(&self) -> io::Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on after a pause.
+    /// Continues it after a pause.
     pub fn go_on(&self) -> io::Result<()> {
         self.signal(Signal::CONT)
     }
@@ -195,7 +195,7 @@ impl Process {
         match self.child.take() {
             None => true,
             Some(mut child) => {
-                // An error means that it has ended meanwhile.
+                // The call fails only if the process has ended meanwhile.
                 let _ = child.kill();
                 let _ = child.wait();
                 false

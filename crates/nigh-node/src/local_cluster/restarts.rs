@@ -6,23 +6,23 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(500);
 /// The longest wait.
 const LONGEST: Duration = Duration::from_secs(30);
-/// After a run of this length the next end counts as the first.
+/// After a run of this length, the next end counts as the first.
 const WELL_AFTER: Duration = Duration::from_secs(60);
 
 /// The ends of one process. Times count from any fixed moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Restarts {
     started: Duration,
-    /// Ends without a long run between them.
+    /// Number of ends without a long run between them.
     in_a_row: u32,
-    /// How often it restarted.
+    /// Number of restarts.
     pub(super) count: u64,
     /// When it restarts; none while it runs.
     pub(super) due: Option<Duration>,
 }
 
 impl Restarts {
-    /// Notes an end at `now`; gives the wait before the restart.
+    /// Records an end at `now`. Returns the wait before the restart.
     pub(super) fn ended(&mut self, now: Duration) -> Duration {
         if now.saturating_sub(self.started) >= WELL_AFTER {
             self.in_a_row = 0;
@@ -38,7 +38,7 @@ impl Restarts {
         self.due.is_some_and(|due| due <= now)
     }
 
-    /// Notes a restart at `now`.
+    /// Records a restart at `now`.
     pub(super) fn started(&mut self, now: Duration) {
         (self.started, self.due) = (now, None);
         self.count += 1;

@@ -1,5 +1,5 @@
-//! The processes of a local cluster in a file, `processes.json` in its folder: `nigh cluster status`, which is another
-//! process than `nigh cluster up`, reads there what has ended and restarted.
+//! The processes of a local cluster in a file, `processes.json` in its folder. `nigh cluster status`, which is another
+//! process than `nigh cluster up`, reads from it what has ended and restarted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use crate::state_folder::write_private;
 /// The file, in the cluster's folder.
 const FILE: &str = "processes.json";
 
-/// One process.
+/// One process of a local cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessStatus {
-    /// Its name.
+    /// The process's name.
     pub name: String,
-    /// Its process id; none while it does not run.
+    /// The process id. None while the process does not run.
     pub pid: Option<u32>,
-    /// How often it restarted.
+    /// Number of restarts.
     pub restarts: u64,
-    /// How it last ended, if it has ended.
+    /// How the process last ended by itself. None if it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_end: Option<String>,
-    /// Seconds from its last end to its next start, while it does not run.
+    /// Seconds from its last end to its next start; none while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_after_s: Option<f64>,
 }

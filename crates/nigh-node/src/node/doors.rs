@@ -32,7 +32,7 @@ pub(super) fn s3(foundation: &Foundation, memory: &ObjectMemory) -> Result<(S3Do
     Ok((s3, fast_path))
 }
 
-/// What the fast path allows; none if it is off.
+/// The limits of the fast path; none if it is off.
 pub(super) fn fast_path_limits(settings: &Settings) -> Option<FastPathLimits> {
     (settings.s3.fast_path == Switch::On).then(|| FastPathLimits {
         connections: settings.s3.connections_max,

@@ -1,4 +1,4 @@
-//! Why a node does not start.
+//! Why a node cannot start.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ use crate::state_folder::StateFolderError;
 use crate::store::StoreOpenError;
 use crate::telemetry::TelemetryError;
 
-/// Why a node does not start.
+/// Why a node cannot start.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each source says what happened")]
 pub enum NodeError {
@@ -62,7 +62,7 @@ pub enum NodeError {
 }
 
 impl NodeError {
-    /// Wraps the system's reason why a step of the start failed.
+    /// Wraps the system's reason for the failure of a step of the start.
     pub(super) fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { what, source }
     }

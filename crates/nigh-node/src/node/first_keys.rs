@@ -4,8 +4,8 @@ use super::NodeError;
 use super::foundation::Foundation;
 use crate::credentials::{self, Credentials};
 
-/// Makes the keys, and writes all of them into the credentials file, whatever a crash left undone. Gives the key of the
-/// first namespace, if this start made it.
+/// Makes the missing keys, and writes all of them into the credentials file, even if a crash interrupted that before.
+/// Returns the key of the first namespace, if this start made it.
 pub(super) async fn issue(foundation: &Foundation) -> Result<Option<Credentials>, NodeError> {
     let (keys, settings) = (&foundation.keys, &foundation.settings);
     let first = &settings.namespace;

@@ -1,4 +1,4 @@
-//! What each later step of the start needs: the settings, the state file, the registry, the membership and the keys.
+//! The parts that each later step of the start needs: settings, state file, registry, membership and keys.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ pub(super) struct Foundation {
     pub(super) paths: StatePaths,
     pub(super) clock: Arc<SystemClock>,
     pub(super) database: StateFile,
-    /// This node's own registry: what the node learns stays there, in a cluster too.
+    /// This node's own registry, in which it stores what it learns, in a cluster too.
     pub(super) local: LocalRegistry,
-    /// None on one machine.
+    /// None if the node is alone.
     pub(super) cluster: Option<ClusterEngine>,
-    /// The cluster's registry, or `local` on one machine.
+    /// The cluster's registry; `local` if the node is alone.
     pub(super) registry: Arc<dyn Registry>,
     pub(super) membership: Arc<dyn Membership>,
-    /// Higher than in any earlier life of this node.
+    /// Higher than in any earlier incarnation of this node.
     pub(super) epoch: Epoch,
     pub(super) keys: AccessKeys,
 }

@@ -1,4 +1,4 @@
-//! What runs functions: the invoker, a cluster's dispatcher before it, and the queue of events.
+//! The parts that run functions: the invoker, a cluster's dispatcher before it, and the queue of events.
 
 use std::sync::Arc;
 
@@ -30,9 +30,9 @@ use crate::profiling::{FunctionProfiler, ProfilingParts};
 
 pub(super) struct Invocations {
     pub(super) invoker: Arc<Invoker>,
-    /// In a cluster.
+    /// The dispatcher of a cluster; none if the node is alone.
     pub(super) dispatcher: Option<Dispatcher>,
-    /// `dispatcher`, or `invoker` on one machine.
+    /// `dispatcher`; `invoker` if the node is alone.
     pub(super) invoke: Arc<dyn Invoke>,
     pub(super) applications: Applications,
 }
@@ -89,7 +89,7 @@ impl Invocations {
         Self { invoker, dispatcher, invoke, applications }
     }
 
-    /// Opens the queue of events, and goes on with those that an earlier life accepted.
+    /// Opens the queue of events, and continues those that an earlier incarnation accepted.
     pub(super) async fn open_events(&self, parts: &NodeParts, outbox: Outbox) -> Result<EventInvoker, NodeError> {
         let settings = &parts.foundation.settings;
         let invoke = match &parts.objects.features {
@@ -108,7 +108,7 @@ impl Invocations {
     }
 }
 
-/// Profiles functions by an invoker of its own, with the settings of the node's.
+/// The profiler, with an invoker of its own that has the settings of the node's.
 pub(super) fn profiler(parts: &NodeParts, store: Arc<dyn Store>, settings: &InvokerSettings) -> FunctionProfiler {
     let foundation = &parts.foundation;
     FunctionProfiler(ProfilingParts {

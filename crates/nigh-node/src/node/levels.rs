@@ -51,7 +51,7 @@ pub(super) fn python(python: &Result<PythonRuntime, String>) -> Level {
 /// Whether sandboxes are pre-warmed, and how.
 pub(super) fn prewarming(settings: &Settings, engine: &dyn SandboxEngine) -> Level {
     let functions = &settings.functions;
-    let (on, detail) = match engine.makes_stems() {
+    let (on, detail) = match engine.makes_prewarmed() {
         _ if functions.prewarm == PrewarmMode::Off => (false, "functions.prewarm is off".to_owned()),
         Err(why) => (false, why),
         Ok(()) => {
@@ -65,7 +65,7 @@ pub(super) fn prewarming(settings: &Settings, engine: &dyn SandboxEngine) -> Lev
     Level { name: "prewarming".to_owned(), on, detail }
 }
 
-/// Whether the fast path is on, and how much clients may hold.
+/// Whether the fast path is on, and the most bytes that clients may hold.
 pub(super) fn fast_path(settings: &Settings) -> Level {
     let (on, detail) = match settings.s3.fast_path {
         Switch::Off => (false, "s3.fast_path is off".to_owned()),
@@ -77,7 +77,7 @@ pub(super) fn fast_path(settings: &Settings) -> Level {
     Level { name: "fast path".to_owned(), on, detail }
 }
 
-/// Which stores can tell this node of outsiders; none if that door is closed.
+/// Which stores can report outside writes to this node; none if that door is closed.
 pub(super) fn outside(settings: &Settings, secrets: &OutsideSecrets) -> Option<Level> {
     let address = settings.outside.listen?;
     let detail = format!("at {address}, for {}", secrets.words());
@@ -108,7 +108,7 @@ pub(super) fn memory(settings: &Settings, memory: &NodeMemory) -> Level {
     Level { name: "memory".to_owned(), on: settings.memory.grants == Switch::On, detail }
 }
 
-/// How much memory caches objects.
+/// The memory of the cache.
 pub(super) fn cache(settings: &Settings) -> Level {
     let (bytes, object_max) = (settings.cache.bytes, settings.cache.object_max);
     let folios = if large_folios_are_offered() { ", in large folios" } else { "" };

@@ -10,7 +10,7 @@ use crate::config::{Settings, Switch};
 use crate::endpoints::Endpoints;
 use crate::state_folder::{StatePaths, bind_socket, bind_socket_by};
 
-/// The listeners, bound before `endpoints.json` is written.
+/// The listeners, opened before `endpoints.json` is written.
 pub(super) struct Listeners {
     pub(super) s3: TcpListener,
     pub(super) s3_unix: tokio::net::UnixListener,

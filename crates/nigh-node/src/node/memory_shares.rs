@@ -1,7 +1,7 @@
-//! How much memory slack, pre-warmed sandboxes and loans may take: the settings, limited by the size of the node. Pure.
+//! The memory of slack, pre-warmed sandboxes and the cache's loan: the settings, limited by the size of the node. Pure.
 //!
-//! Slack and pre-warmed sandboxes serve running sandboxes. On a small node they would leave little for these, so each has
-//! at most an eighth of the memory for sandboxes, whatever its setting is.
+//! Slack and pre-warmed sandboxes serve running sandboxes. On a small node they would leave little for these, so each
+//! has at most an eighth of the memory for sandboxes, whatever its setting.
 
 use nigh_schedule::memory::slack::SlackBounds;
 use nigh_terms::ByteSize;
@@ -13,19 +13,19 @@ const SHARE: u64 = 8;
 /// The slack starts at half of its share at most, and its least value is a quarter at most.
 const SLACK_FIRST: u64 = 2 * SHARE;
 const SLACK_LEAST: u64 = 4 * SHARE;
-/// How many fourths of its own memory the cache lends to sandboxes.
+/// The fourths of its own memory that the cache lends to sandboxes.
 const LENT_FOURTHS: u64 = 3;
 
 /// The shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemoryShares {
-    /// Memory kept free for growth.
+    /// The bounds of the slack.
     pub(super) slack: SlackBounds,
-    /// How much pre-warmed sandboxes may book.
+    /// The most memory that pre-warmed sandboxes may book.
     pub(super) prewarm_memory: ByteSize,
-    /// How much the cache lends to sandboxes when their own memory is not enough.
+    /// The most memory that the cache lends to sandboxes when their own is not enough.
     pub(super) lent_max: ByteSize,
-    /// Processors; as many sandboxes start at once.
+    /// Number of processors; at most as many sandboxes start at a time.
     pub(super) processors: usize,
 }
 

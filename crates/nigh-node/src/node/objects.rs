@@ -1,4 +1,4 @@
-//! The object memory, on the store and the journal of the settings; and the memory that it shares with sandboxes.
+//! Opens the object memory, on the settings' store and journal, and the memory budget that it shares with sandboxes.
 
 use std::sync::Arc;
 
@@ -23,20 +23,20 @@ use crate::features;
 use crate::status::Level;
 use crate::writes;
 
-/// Data calls listed in one activation record; further ones are counted only.
+/// The most data calls in one activation record; further ones are only counted.
 const DATA_CALLS_MAX: usize = 1000;
 
 pub(super) struct Objects {
     pub(super) memory: ObjectMemory,
     pub(super) journal: Arc<Journal>,
     pub(super) node_memory: NodeMemory,
-    /// None where headers of objects are not read.
+    /// None if headers of objects are not read.
     pub(super) features: Option<FeatureRecorder>,
     pub(super) accountant: Arc<PhaseAccountant>,
 }
 
 impl Objects {
-    /// The memory; in a cluster also what it exchanges with other members.
+    /// Opens the object memory; in a cluster also its connections to other members.
     pub(super) async fn open(
         foundation: &Foundation,
         store: Arc<dyn Store>,
@@ -74,7 +74,7 @@ impl Objects {
     }
 }
 
-/// The memory that sandboxes and the cache share; off where `memory.grants` is off.
+/// The memory budget of sandboxes and the cache; off if `memory.grants` is off.
 fn node_memory(settings: &Settings, cache: &ObjectMemory, clock: Arc<dyn Clock>) -> std::io::Result<NodeMemory> {
     let memory = &settings.memory;
     if memory.grants == Switch::Off {

@@ -1,4 +1,4 @@
-//! The parts of a node that open before anything runs, and the logs of what will run.
+//! The parts of a node that open before anything runs, and the logs of invocations.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) struct NodeParts {
     pub(super) learning: MemoryModels,
     pub(super) activations: ActivationLog,
     pub(super) s3: S3Door,
-    /// None where it is off.
+    /// None if it is off.
     pub(super) fast_path: Option<FastPath>,
 }
 
@@ -50,7 +50,7 @@ pub(super) async fn open_functions(foundation: &Foundation) -> Result<(FunctionS
 
 /// The logs of the state file.
 pub(super) struct Logs {
-    /// Accepted events that have not run.
+    /// The events that are accepted and not done.
     pub(super) outbox: Outbox,
     pub(super) whisk_records: RecordLog,
     pub(super) histories: LocalHistories,

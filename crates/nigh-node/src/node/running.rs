@@ -1,4 +1,4 @@
-//! A running node, and what its admin API shows.
+//! A running node, and the reports of its admin API.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -43,16 +43,16 @@ pub(super) struct RunningNode {
     pub(super) events: EventInvoker,
     pub(super) workflows: Workflows,
     pub(super) profiling: Arc<FunctionProfiler>,
-    /// Cancelled when a client of the admin API asks for the end.
+    /// Cancelled when a client of the admin API requests the end.
     pub(super) asked_to_stop: CancellationToken,
-    /// When the node began to drain.
+    /// When the node began to drain; not set before.
     pub(super) draining: OnceLock<Instant>,
     /// Cancelled when all invocations have ended.
     pub(super) stop: CancellationToken,
 }
 
 impl RunningNode {
-    /// What it waits for before it ends, if it drains or starts to drain now.
+    /// What this node waits for before it ends, if it drains or begins to drain now.
     pub(super) fn awaits(&self) -> DrainStatus {
         let pool = self.invocations.invoker.in_use();
         let since = self.draining.get().map_or(Duration::ZERO, Instant::elapsed);
@@ -110,7 +110,7 @@ impl admin::AdminSource for RunningNode {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             started: self.started.rfc3339(),
-            // The clock starts with the node, and does not jump with the date.
+            // The monotonic clock starts with the node, and does not jump with the date.
             uptime_s: self.parts.foundation.clock.monotonic().since(Monotonic::default()).as_secs(),
             endpoints: self.endpoints.clone(),
             draining: self.draining.get().map(|_| self.awaits()),
@@ -196,8 +196,8 @@ impl admin::AdminSource for RunningNode {
     }
 }
 
-/// Ends a node that is no member any more: homes may reject its incarnation for good. Whatever started the node starts it
-/// again, with a new incarnation.
+/// Ends a node that is no longer a member: homes may reject its incarnation for good. The service manager that started
+/// the node starts it again, with a new incarnation.
 pub(super) async fn end_with_membership(running: Arc<RunningNode>) {
     let mut members = running.parts.foundation.membership.watch();
     let own = (running.parts.foundation.membership.node().clone(), running.parts.foundation.membership.incarnation());

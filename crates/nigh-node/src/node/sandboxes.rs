@@ -1,4 +1,4 @@
-//! The sandbox engine as the settings ask for it, and the runtimes that its sandboxes start.
+//! The sandbox engine, by the settings, and the runtimes that its sandboxes start.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::python;
 use crate::python_library;
 use crate::status::Level;
 
-/// User ids set aside for sandboxes, from `functions.uid_base` on.
+/// The number of user ids for sandboxes, from `functions.uid_base` on.
 const UIDS: u32 = 32_768;
 
 /// The user that parses objects' headers: the first after those of sandboxes.
@@ -31,12 +31,12 @@ pub(super) struct Sandboxes {
     pub(super) engine: Arc<LocalEngine>,
     /// Which functions may have an outbound network.
     pub(super) network: NetworkPermission,
-    /// The interpreter, or why there is none.
+    /// The interpreter; the error is why there is none.
     python: Result<PythonRuntime, String>,
 }
 
 impl Sandboxes {
-    /// Opens the engine, and ends sandboxes that an earlier life of this node left.
+    /// Opens the engine, and ends sandboxes that an earlier incarnation of this node left.
     pub(super) async fn open(
         foundation: &Foundation,
         instance: &str,
@@ -60,8 +60,8 @@ impl Sandboxes {
         Ok(Self { engine, network, python })
     }
 
-    /// Writes the runtimes' programs into the state folder; gives the runtimes that functions can name, and how to start
-    /// them.
+    /// Writes the runtimes' programs into the state folder. Returns the runtimes that functions can name, and how to
+    /// start them.
     pub(super) async fn install_runtimes(
         &self,
         foundation: &Foundation,

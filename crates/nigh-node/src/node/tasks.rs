@@ -16,7 +16,7 @@ use crate::background;
 use crate::cluster::memory::{MemberMemory, MemoryDoor, MemoryHost};
 use crate::outside_door::OutsideDoor;
 
-/// What the tasks take over when they start.
+/// The parts that the tasks need when they start.
 pub(super) struct Tasks {
     pub(super) listeners: Listeners,
     pub(super) lambda: Arc<LambdaDoor>,
@@ -25,8 +25,8 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// Opens the doors, which close when `doors` is cancelled; the rest works until `running` stops. Whoever reads
-    /// `endpoints.json` finds the doors to objects and functions open.
+    /// Opens the doors, which close when `doors` is cancelled; the other tasks work until `running` stops. Whoever
+    /// reads `endpoints.json` finds the doors to objects and functions open.
     pub(super) async fn start(
         self,
         running: &Arc<RunningNode>,
@@ -45,7 +45,7 @@ impl Tasks {
                 }
             });
         }
-        // Readers of the store need its answers until the last push.
+        // Readers of the store need this door's answers until the last push.
         if let Some(listener) = listeners.outside {
             tasks.spawn(Arc::new(outside).serve(listener, running.stop.clone()));
         }
@@ -76,7 +76,7 @@ impl RunningNode {
         if let Some(features) = &self.parts.objects.features {
             tasks.spawn(features.clone().run(memory.clone(), self.stop.clone()));
         }
-        // Pushes go on while running invocations finish.
+        // Pushes continue while running invocations finish.
         tasks.spawn(memory.clone().persist(self.stop.clone()));
         let applications = self.invocations.applications.clone();
         tasks.spawn(applications.keep(self.parts.foundation.registry(), self.stop.clone()));

@@ -19,7 +19,7 @@ use crate::config::Settings;
 pub(super) struct Workflows {
     pub(super) machines: MachineStore,
     pub(super) executions: Executions,
-    /// In a cluster: executions of the namespaces whose dispatch owner this node is.
+    /// In a cluster: the executions of the namespaces whose dispatch owner this node is.
     pub(super) owned: Option<OwnedExecutions>,
 }
 
@@ -67,9 +67,9 @@ impl Workflows {
     }
 }
 
-/// How many tasks of executions run at once.
+/// The most tasks of executions that run at a time.
 fn tasks_max(settings: &Settings) -> usize {
-    /// How many nodes the tasks of one dispatch owner are assumed to spread over.
+    /// The number of nodes that the tasks of one dispatch owner are assumed to use.
     const CLUSTER_NODES: usize = 8;
     // A task needs a sandbox; a further task would wait for one, and be rejected.
     let sandboxes = settings.functions.sandboxes_max.max(1);
@@ -77,7 +77,7 @@ fn tasks_max(settings: &Settings) -> usize {
     most.min(Semaphore::MAX_PERMITS)
 }
 
-/// Leads the executions of the namespaces that this node owns, as long as it runs.
+/// Runs the executions of the namespaces that this node owns, until it stops.
 pub(super) async fn lead_executions(owned: OwnedExecutions) {
     while let Err(error) = owned.clone().look_after().await {
         tracing::warn!(%error, "the executions of lost dispatch owners wait; this node tries again in a second");

@@ -1,65 +1,66 @@
-//! What Swift's middleware says: a reader waits for a version, a write begins, a write has ended. Pure.
+//! Messages of Swift's middleware: a reader waits for a version, an outside write begins, an outside write has ended.
+//! Pure.
 //!
-//! Follows `integrations/swift/README.md`, "Wire: Swift to Nigh". Members that are not known are passed over.
+//! Follows `integrations/swift/README.md`, "Wire: Swift to Nigh". Unknown members are ignored.
 
 use std::time::Duration;
 
 use nigh_terms::{Epoch, Sequence, Version};
 use serde::Deserialize;
 
-/// The longest token of a write.
+/// The most bytes of a write's token.
 const TOKEN_MAX: usize = 64;
-/// The longest lease, seconds: the longest that the middleware can be set to.
+/// The longest lease in seconds: the longest that the middleware can be set to.
 const LEASE_S_MAX: f64 = 3600.0;
 
-/// An object as Swift names it.
+/// An object, as Swift names it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Target {
     /// The account: `AUTH_test`.
     pub account: String,
-    /// The container.
+    /// The name of the container.
     pub container: String,
-    /// The object.
+    /// The name of the object.
     pub object: String,
 }
 
-/// A reader waits for `version`.
+/// A reader waits for a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PushAsked {
-    /// Of this object.
+pub struct PushRequest {
+    /// The object.
     pub target: Target,
-    /// The one that the tags name.
+    /// The version in the placeholder's metadata.
     pub version: Version,
 }
 
-/// Somebody else writes.
+/// An outside write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Invalidation {
-    /// It begins, and is over after `lease`.
+    /// The write begins, and is over after `lease` at the latest.
     Begin {
         /// The object.
         target: Target,
-        /// The write.
+        /// The write's token.
         token: String,
-        /// How long it can last.
+        /// How long the write can last.
         lease: Duration,
     },
-    /// It has ended.
+    /// The write has ended.
     End {
         /// The object.
         target: Target,
-        /// The write.
+        /// The write's token.
         token: String,
-        /// Whether it is there; none if nobody knows.
+        /// True if Swift has it; none if unknown.
         applied: Option<bool>,
     },
 }
 
-/// Reads a question for a push.
+/// Parses a request for a push.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse_push(body: &[u8]) -> Result<PushAsked, String> {
+pub fn parse_push(body: &[u8]) -> Result<PushRequest, String> {
     #[derive(Deserialize)]
     struct Push {
         #[serde(flatten)]
@@ -72,10 +73,10 @@ pub fn parse_push(body: &[u8]) -> Result<PushAsked, String> {
         Some(Version { epoch: Epoch(number(epoch)?), sequence: Sequence(number(sequence)?) })
     });
     let version = parsed.ok_or_else(|| "the version is not epoch.sequence".to_owned())?;
-    Ok(PushAsked { target, version })
+    Ok(PushRequest { target, version })
 }
 
-/// Reads what is said of a write.
+/// Parses a message about an outside write.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -121,7 +122,7 @@ mod tests {
     fn messages_are_read_as_the_document_draws_them() {
         let push = r#"{"account": "AUTH_a", "container": "c", "object": "a/ü", "version": "3.14"}"#.as_bytes();
         let version = Version { epoch: Epoch(3), sequence: Sequence(14) };
-        assert_eq!(parse_push(push), Ok(PushAsked { target: target(), version }));
+        assert_eq!(parse_push(push), Ok(PushRequest { target: target(), version }));
         let begin = r#"{"phase": "begin", "token": "t", "account": "AUTH_a", "container": "c", "object": "a/ü",
             "method": "PUT", "lease": 300.0}"#;
         let lease = Duration::from_secs(300);

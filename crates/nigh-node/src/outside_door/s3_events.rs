@@ -1,8 +1,8 @@
 //! Events of S3 services: which objects were written or deleted. Pure.
 //!
-//! Two shapes: a list of records, as S3 sends them to its targets and MinIO to a webhook ("Event message structure" of
-//! the Amazon S3 User Guide; keys are encoded as in a form), and one event of `EventBridge` (keys as they are). Their order
-//! does not count: dropping a copy twice, or late, harms nobody.
+//! Two forms: a list of records, as S3 sends them to its targets and MinIO to a webhook ("Event message structure" of
+//! the Amazon S3 User Guide; keys are encoded as in a form), and one event of `EventBridge` (keys as they are). Their
+//! order does not matter: dropping a copy twice, or late, does no harm.
 
 use nigh_data::ETag;
 use percent_encoding::percent_decode_str;
@@ -11,11 +11,12 @@ use serde::Deserialize;
 /// An object that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedObject {
-    /// Its bucket, as the service calls it.
+    /// The object's bucket, as the service names it.
     pub bucket: String,
-    /// Its key.
+    /// The object's key.
     pub key: String,
-    /// What the bytes are now; none if they are gone, or what is known of them may have changed with the bytes the same.
+    /// The entity tag of the bytes now; none if the object is gone, or if its metadata may have changed without its
+    /// bytes.
     pub etag: Option<ETag>,
 }
 
@@ -26,7 +27,7 @@ struct Message {
     #[serde(rename = "detail-type")]
     detail_type: Option<String>,
     detail: Option<Entities>,
-    /// Of the message by which S3 tries a target.
+    /// The event's name in the message by which S3 tests a target.
     #[serde(rename = "Event")]
     event: Option<String>,
 }
@@ -42,7 +43,7 @@ struct Record {
 struct Entities {
     bucket: Bucket,
     object: Object,
-    /// `EventBridge` alone: what made the object.
+    /// In `EventBridge` only: the operation that wrote the object.
     reason: Option<String>,
 }
 
@@ -58,7 +59,7 @@ struct Object {
     etag: Option<String>,
 }
 
-/// Reads a message.
+/// Parses a message.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -81,11 +82,11 @@ pub fn parse(body: &[u8]) -> Result<Vec<ChangedObject>, String> {
 
 fn of_record(record: Record) -> Option<ChangedObject> {
     let name = record.name.strip_prefix("s3:").unwrap_or(&record.name);
-    // MinIO tells of reads, too.
+    // MinIO reports reads, too.
     if name.starts_with("ObjectAccessed") {
         return None;
     }
-    // A copy onto itself changes what is known of the bytes, and they stay.
+    // A copy of an object onto itself changes the metadata, and the bytes stay.
     let is_write = name.starts_with("ObjectCreated") && name != "ObjectCreated:Copy";
     let Entities { bucket, object, .. } = record.s3;
     let key = object.key.replace('+', " ");

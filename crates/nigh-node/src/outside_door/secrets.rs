@@ -1,7 +1,7 @@
 //! The secrets of the outside door: those shared with Swift's middleware, and the token of S3 events.
 //!
-//! Each is a file that others cannot read. Of the middleware's, one secret a line: the first signs what Nigh sends, all
-//! hold for what it is sent, so that they can be exchanged one side after the other.
+//! Each is in a file that other users cannot read. The file for the middleware has one secret on each line: Nigh signs
+//! with the first and accepts all, so that secrets can be replaced on one side after the other.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use thiserror::Error;
 
 use crate::config::Settings;
 
-/// The middleware takes no shorter one.
+/// The middleware accepts no shorter secret.
 const SECRET_BYTES_MIN: usize = 32;
-/// Secrets in force at a time.
+/// The most secrets in force at a time.
 const SECRETS_MAX: usize = 4;
-/// A token that is shorter could be guessed.
+/// A shorter token could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
-/// Of a file of secrets.
+/// The most bytes of a file of secrets.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Why a file of secrets cannot be used.
@@ -33,7 +33,7 @@ pub enum SecretFileError {
     Content { setting: String, path: PathBuf, why: String },
 }
 
-/// The text of a file that others cannot read.
+/// The text of a file that other users cannot read.
 pub(crate) fn read_private(path: &Path, setting: &str) -> Result<String, SecretFileError> {
     let failed = |source| SecretFileError::File { setting: setting.to_owned(), path: path.to_owned(), source };
     let meta = std::fs::metadata(path).map_err(failed)?;
@@ -46,10 +46,10 @@ pub(crate) fn read_private(path: &Path, setting: &str) -> Result<String, SecretF
     std::fs::read_to_string(path).map_err(failed)
 }
 
-/// The secrets that are shared with Swift's middleware.
+/// Reads the secrets that are shared with Swift's middleware.
 ///
 /// # Errors
-/// If the file cannot be read, others can read it, or it does not hold 1 to 4 secrets of 32 bytes or more.
+/// If the file cannot be read, other users can read it, or it does not have 1 to 4 secrets of 32 bytes or more.
 pub fn read_secrets(path: &Path, setting: &str) -> Result<Vec<SecretKey>, SecretFileError> {
     let text = read_private(path, setting)?;
     let bad = |why| SecretFileError::Content { setting: setting.to_owned(), path: path.to_owned(), why };
@@ -72,7 +72,7 @@ pub(crate) struct OutsideSecrets {
 }
 
 impl OutsideSecrets {
-    /// Those of the settings' files.
+    /// Reads the secrets from the settings' files.
     pub(crate) fn read(settings: &Settings) -> Result<Self, SecretFileError> {
         let mut signing = Vec::new();
         let nodes = std::iter::once(("store".to_owned(), &settings.store));
@@ -97,17 +97,17 @@ impl OutsideSecrets {
         Ok(Self { signing, events })
     }
 
-    /// Any of these signs messages.
+    /// The secrets that may sign messages.
     pub(super) fn signing(&self) -> &[SecretKey] {
         &self.signing
     }
 
-    /// Whether S3 events may be sent with `given`. How much of it is right does not show in the time.
+    /// True if `given` is the token of S3 events. The time that this takes reveals nothing about the token.
     pub(super) fn is_events_token(&self, given: &[u8]) -> bool {
         self.events.as_ref().is_some_and(|token| Sha256::digest(token.reveal()) == Sha256::digest(given))
     }
 
-    /// What it can be told, in words.
+    /// What the door accepts, in words.
     pub(crate) fn words(&self) -> &'static str {
         match (self.signing.is_empty(), self.events.is_none()) {
             (false, false) => "Swift's middleware and S3 events",

@@ -1,7 +1,7 @@
 //! Verifies that Swift's middleware sent a message, recently and only once. Pure.
 //!
-//! Follows `integrations/swift/README.md`, "Signatures". The first line of the signed text differs from that of Nigh's own
-//! requests: neither direction's message can be sent in the other.
+//! Follows `integrations/swift/README.md`, "Signatures". The first line of the signed text differs from that of Nigh's
+//! own requests, so a message of one direction cannot be sent in the other.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -17,7 +17,7 @@ const PREFIX: &str = "x-nigh-";
 const DATE: &str = "x-nigh-date";
 const NONCE: &str = "x-nigh-nonce";
 const SIGNATURE: &str = "x-nigh-signature";
-/// The most nonces that are remembered; above that messages are rejected, because none may be accepted twice.
+/// The most nonces that are remembered; beyond it messages are rejected, because none may be accepted twice.
 const NONCES_MAX: usize = 100_000;
 
 /// The nonce of a message that one of `secrets` signed within `skew_s` seconds of now.
@@ -88,7 +88,7 @@ pub(super) struct Nonces {
 }
 
 impl Nonces {
-    /// Whether `nonce` is used for the first time. A nonce is forgotten when its date is not accepted any more.
+    /// True if `nonce` is used for the first time. A nonce is forgotten when its date is no longer accepted.
     pub(super) fn use_once(&mut self, nonce: String, now_s: u64, skew_s: u64) -> bool {
         while let Some((used_s, oldest)) = self.order.front()
             && used_s.saturating_add(2 * skew_s) < now_s
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_signature_is_the_one_that_the_middleware_makes() {
-        // Of `nigh_swift.signing.sign` with this secret, date, nonce and body.
+        // The signature of `nigh_swift.signing.sign` with this secret, date, nonce and body.
         let mut head = head(NOW, "abcdefghijklmnopqrstuvwx");
         let made = "464e810635c4bc3016a8354626a0473a19009cab4f1b4e0398f74d14acd2190e";
         head.headers.insert(SIGNATURE, made.parse().unwrap());

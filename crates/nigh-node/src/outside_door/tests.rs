@@ -1,4 +1,4 @@
-//! The door over a socket, before a memory whose store knows its buckets' names.
+//! The door over a socket, in front of a memory whose store knows its buckets' names.
 
 use std::io::{Read, Write};
 
@@ -6,12 +6,12 @@ use nigh_terms::SystemClock;
 
 use super::*;
 
-/// What the door answers to a request: its status and its body.
+/// Sends a request. Returns the status and the body of the door's answer.
 fn ask(address: std::net::SocketAddr, head: &str, body: &[u8]) -> (u16, String) {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     let length = body.len();
     write!(stream, "{head}Host: n\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n").unwrap();
-    // One that is refused by its length closes while it is sent.
+    // A request that is refused for its length is closed while it is sent, so the write may fail.
     let _ = stream.write_all(body);
     let mut text = String::new();
     let _ = stream.read_to_string(&mut text);

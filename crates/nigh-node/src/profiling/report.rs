@@ -1,4 +1,4 @@
-//! What `nigh llc profile` and `nigh llc learn` send to a node, and what comes back.
+//! The requests of `nigh llc profile` and `nigh llc learn` to a node, and the node's reports.
 
 use nigh_llc::{BreakEven, InputOutcome, SearchForm, TrainingRow};
 use nigh_terms::{FunctionName, Namespace};
@@ -6,49 +6,49 @@ use serde::{Deserialize, Serialize};
 
 use super::ProfilingError;
 
-/// What is to be profiled.
+/// The function to profile.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileRequest {
-    /// Whose function.
+    /// The function's namespace.
     pub namespace: Namespace,
-    /// Which.
+    /// The name of the function.
     pub function: FunctionName,
-    /// Its inputs, of several sizes: the events it is invoked with.
+    /// The events it is invoked with: inputs of several sizes.
     pub events: Vec<serde_json::Value>,
-    /// Which numbers of ways are tried.
+    /// The numbers of ways that are tried.
     pub form: SearchForm,
-    /// Also run a function that is not declared idempotent.
+    /// Profile the function even if it is not declared idempotent.
     pub force: bool,
 }
 
 /// The result for one input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProfiledInput {
-    /// The objects that the event names, in its order.
+    /// The objects that the event names, in order.
     pub name: String,
-    /// Its bytes.
+    /// The bytes of these objects.
     pub bytes: u64,
-    /// The outcome; none while its runs go on.
+    /// The outcome; none until its runs have ended.
     pub outcome: Option<InputOutcome>,
 }
 
 /// The state of a profile, sent after each run and at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProfileReport {
-    /// Each input.
+    /// The result for each input.
     pub inputs: Vec<ProfiledInput>,
-    /// Timed runs so far.
+    /// Number of timed runs so far.
     pub runs: u32,
-    /// Their time in seconds, data calls apart.
+    /// The duration of these runs in seconds, without data calls.
     pub seconds: f64,
-    /// What an invocation saves at most by ways of its own, in seconds: the mean over the inputs found.
+    /// The most that an invocation saves with ways of its own, in seconds: the mean over the finished inputs.
     pub saved_seconds: f64,
-    /// After how many invocations the runs have paid off, if each saves that.
+    /// The number of invocations after which the runs have paid off, if each saves `saved_seconds`.
     pub break_even: BreakEven,
-    /// Why it failed, if it failed.
+    /// Why it failed; none if it did not.
     pub error: Option<String>,
-    /// True for the last.
+    /// True for the last report.
     pub done: bool,
 }
 
@@ -67,11 +67,11 @@ impl ProfileReport {
     }
 }
 
-/// Training rows measured elsewhere, for example from memory traces.
+/// Training rows that were measured elsewhere, for example from memory traces.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelRows {
-    /// Whose function.
+    /// The function's namespace.
     pub namespace: Namespace,
     /// The function; the rows count as measured with its deployed code.
     pub function: FunctionName,

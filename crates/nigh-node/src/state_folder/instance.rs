@@ -1,7 +1,8 @@
-//! The name by which a node knows its own sandboxes among those of all nodes on the machine, after a crash too.
+//! The name by which a node recognises its own sandboxes among those of all nodes on the machine, even after a crash.
 //!
-//! The name is made of a random number, drawn at the first start and kept in the state folder, and of the inode of the
-//! file that holds it. Two nodes on copies of one state folder so have two names, and neither ends the other's sandboxes;
+//! The name consists of a random number, drawn at the first start and stored in the state folder, and of the inode of
+//! the file that has it. So two nodes on copies of one state folder have two names, and neither ends the other's
+//! sandboxes; a folder that is moved keeps its name.
 //! a folder that is moved keeps its name.
 
 use std::fs;
@@ -14,16 +15,16 @@ use sha2::{Digest, Sha256};
 
 use super::{StateFolderError, failed, write_private};
 
-/// Hexadecimal digits of the number in the file: 128 bits.
+/// The hexadecimal digits of the number in the file: 128 bits.
 const NUMBER_DIGITS: usize = 32;
-/// Bytes of the name, two hexadecimal digits each: 64 bits.
+/// The bytes of the name, two hexadecimal digits each: 64 bits.
 const NAME_BYTES: usize = 8;
 
-/// Reads the number at `path`, or draws one and writes it there, and makes the name of it: letters and digits only.
+/// Reads the number at `path`, or draws one and writes it there, and makes the name from it: letters and digits only.
 /// The caller holds the state folder's lock.
 ///
 /// # Errors
-/// If the file holds something else, or the system refuses.
+/// If the file has another content, or the system refuses.
 pub fn name_of(path: &Path) -> Result<String, StateFolderError> {
     let number = match fs::read_to_string(path) {
         Ok(number) => number,

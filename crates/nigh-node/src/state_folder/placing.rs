@@ -28,7 +28,8 @@ const PLAN: &str = "plan.json";
 const NEW: &str = "new";
 const ASIDE_PREFIX: &str = "before-restore-";
 const FORMAT: u32 = 1;
-/// Never replaced: this process holds the lock, and sandboxes of this machine carry the number in `instance`.
+/// Names that are never replaced: this process holds the lock, and sandboxes of this machine carry the number in
+/// `instance`.
 const ALWAYS_KEPT: [&str; 6] = ["lock", "instance", "lost+found", PARTIAL, MOVING, PLACING];
 
 /// What a restore replaces in the state folder.
@@ -41,7 +42,7 @@ pub(crate) struct Plan {
     keep: Vec<String>,
 }
 
-/// A step that is done.
+/// A step of a restore that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Decided,
@@ -50,7 +51,7 @@ enum Step {
     PlacedOne,
 }
 
-/// Called after each step; an error stops the restore there, as a crash would.
+/// Called after each step. An error stops the restore there, like a crash.
 type Hook<'a> = &'a mut dyn FnMut(Step) -> io::Result<()>;
 
 fn sync(folder: &Path) -> Result<(), StateFolderError> {
@@ -201,7 +202,7 @@ mod tests {
     #[test]
     fn a_crash_after_any_step_leaves_the_old_state_or_the_next_start_ends_the_restore() {
         let plan = Plan::new("2026-01-31T09:30:00.000Z", &["nigh.toml"]);
-        // Decided, two moved, emptied, two placed.
+        // The steps: decided, two moved, emptied, two placed.
         for crash_after in 0..=6 {
             let folder = tempfile::tempdir().unwrap();
             let root = folder.path();

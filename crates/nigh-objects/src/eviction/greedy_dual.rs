@@ -1,19 +1,19 @@
-//! Greedy-dual with size, frequency and fetch cost (Cherkasova 1998): a copy is worth `uses * cost / bytes`, and ages
-//! as others go.
+//! Greedy-dual with size, frequency and fetch cost (Cherkasova 1998): a copy is worth `uses * cost / bytes`.
 //!
-//! A copy's priority is the age of the cache when it was last used and its worth; the lowest goes, and its priority is
-//! the new age. Worths are rounded to half powers of two. All copies of one rounded worth then go in the order of their
-//! use, so that each such class is a list, and the victim is the best of the lists' oldest: constant time, no heap.
+//! A copy's priority is its worth plus the age of the cache at its last use. The copy of the lowest priority is
+//! evicted, and its priority is the new age. Worths are rounded to half powers of two. Copies of one rounded worth are
+//! evicted in the order of their use, so each class is a list, and the victim is the best of the lists' oldest:
+//! constant time, no heap.
 
 use super::slots::{List, Nodes, Slot};
 use super::{EvictionPolicy, Facts};
 
-/// Rounded worths: half powers of two.
+/// The number of classes of rounded worths.
 const CLASSES: usize = 96;
-/// The lowest class's worth is two to the power of minus half of this: microseconds for a byte.
+/// The worth of the lowest class is two to the power of minus half of this, in microseconds per byte.
 const LOWEST: f64 = 60.0;
 
-/// Copies by their worth.
+/// Copies in classes of worth.
 #[derive(Debug)]
 pub struct GreedyDual {
     classes: Vec<List>,
@@ -26,9 +26,9 @@ impl Default for GreedyDual {
     }
 }
 
-/// The class of a worth.
+/// The class of a worth, in microseconds per byte.
 fn class_of(worth: f64) -> usize {
-    // A float's cast saturates, and takes what is no number as 0.
+    // The cast saturates, and turns NaN into 0.
     ((worth.log2() * 2.0 + LOWEST).round() as usize).min(CLASSES - 1)
 }
 
@@ -41,7 +41,7 @@ impl GreedyDual {
         let age = self.age;
         let node = nodes.at(slot);
         node.stamp = age;
-        // The first use's class is noted; that of more uses is above it by their number's logarithm.
+        // `mark` is the class of one use. More uses raise the class by the logarithm of their number.
         let above = (f64::from(node.uses).log2() * 2.0).round() as usize;
         let class = (usize::from(node.mark) + above).min(CLASSES - 1);
         node.list = class as u8;

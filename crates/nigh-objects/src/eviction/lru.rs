@@ -1,4 +1,4 @@
-//! The least recently used goes first.
+//! LRU: evicts the least recently used copy.
 
 use super::slots::{List, Nodes, Slot};
 use super::{EvictionPolicy, Facts};

@@ -1,31 +1,31 @@
-//! The periodic rule of OFC (section 6.3), mended, as a baseline: every five minutes what was read fewer than five
-//! times since the last sweep, or not for half an hour, goes.
+//! The periodic rule of OFC (section 6.3), corrected, as a baseline: every five minutes it evicts copies that were read
+//! fewer than five times since the last sweep, or not for half an hour.
 //!
-//! As printed it evicts everything at every sweep: its time stamp is compared as if it were an idle time, and its count
-//! never begins anew. Here idle is now minus the last access, reads are those of one period, and a copy has one full
-//! period before it is judged. `OfcCondition::Both` asks for few reads *and* an idle half hour. Between sweeps, when
-//! room is short, the least recently used goes, as in the paper's section 6.4.
+//! The rule as printed evicts everything at every sweep: it compares a time stamp as if it were an idle time, and never
+//! resets its count. Here the idle time is now minus the last access, reads are those of one period, and a copy has one
+//! full period before it is judged. `OfcCondition::Both` asks for few reads *and* an idle half hour. Between sweeps,
+//! when room is short, the least recently used copy goes, as in the paper's section 6.4.
 
 use super::slots::{List, Nodes, Slot};
 use super::{EvictionPolicy, Facts};
 
-/// Seconds from one sweep to the next.
+/// The seconds from one sweep to the next.
 const PERIOD_S: f64 = 300.0;
-/// Reads in a period that let a copy stay.
+/// The reads in a period that let a copy stay.
 const READS_MIN: u8 = 5;
-/// Seconds without an access.
+/// The seconds without an access after which a copy goes.
 const IDLE_MAX_S: f64 = 30.0 * 60.0;
 
 /// Which of the two conditions evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfcCondition {
-    /// One of them, as the paper says.
+    /// One of them suffices, as in the paper.
     Either,
-    /// Only both together.
+    /// Both must hold.
     Both,
 }
 
-/// The order of last use, and the sweep.
+/// Copies in the order of their last use, with the sweep.
 #[derive(Debug)]
 pub struct PeriodicSweep {
     judged: OfcCondition,
@@ -35,7 +35,7 @@ pub struct PeriodicSweep {
 }
 
 impl PeriodicSweep {
-    /// With no copies, at time 0.
+    /// No copies, at time 0.
     #[must_use]
     pub fn new(judged: OfcCondition) -> Self {
         Self { judged, used: List::default(), now_s: 0.0, next_s: PERIOD_S }
@@ -74,7 +74,7 @@ impl EvictionPolicy for PeriodicSweep {
             next = self.used.newer(nodes, slot);
             let node = nodes.at(slot);
             let (few, idle) = (node.uses < READS_MIN, now_s - node.stamp > IDLE_MAX_S);
-            // The mark says that a sweep has seen it: what came since the last one has its period still.
+            // The mark says that an earlier sweep has seen the copy. A newer copy has its full period first.
             let judged = std::mem::replace(&mut node.mark, 1) == 1;
             node.uses = 0;
             let goes = match self.judged {

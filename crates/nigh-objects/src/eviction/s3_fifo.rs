@@ -1,21 +1,21 @@
-//! S3-FIFO (Yang et al., SOSP 2023): a small queue that most copies leave unread, a main queue, and the names of what
-//! left the small one lately.
+//! S3-FIFO (Yang et al., SOSP 2023): a small queue that most copies leave unread, a main queue, and the names of copies
+//! that left the small queue lately.
 //!
-//! New copies go to the small queue, those whose name is remembered to the main one. What was read more than once in
-//! the small queue goes on to the main one; what was read in the main one goes round again.
+//! New copies enter the small queue; copies whose name is remembered enter the main queue. A copy that was read more
+//! than once in the small queue moves on to the main queue; one that was read in the main queue goes round again.
 
 use super::slots::{Ghosts, List, Nodes, Slot};
 use super::{EvictionPolicy, Facts};
 
-/// The small queue's share of the bytes: one in so many.
+/// The small queue's share of the bytes: one part in this many.
 const SMALL_SHARE: u64 = 10;
-/// Reads that are counted.
+/// Reads beyond this number are not counted.
 const USES_MAX: u8 = 3;
-/// Reads in the small queue from which on a copy goes to the main one.
+/// The reads in the small queue that move a copy to the main queue.
 const USES_TO_STAY: u8 = 2;
-/// Names remembered when little is kept, at least.
+/// The least number of remembered names.
 const GHOSTS_MIN: usize = 1024;
-/// And at most, however much is kept: some 20 bytes each.
+/// The most remembered names, at some 20 bytes each.
 const GHOSTS_MAX: usize = 65_536;
 
 const SMALL: u8 = 0;
@@ -44,7 +44,7 @@ impl S3Fifo {
 
 impl EvictionPolicy for S3Fifo {
     fn insert(&mut self, nodes: &mut Nodes, slot: Slot, facts: &Facts) {
-        // Half of the name is told apart well enough; a float holds it exactly.
+        // 32 bits of the hash distinguish names well enough, and a float holds them exactly.
         let name = facts.name as u32;
         nodes.at(slot).stamp = f64::from(name);
         let list = if self.ghosts.has(name) { MAIN } else { SMALL };
@@ -67,7 +67,7 @@ impl EvictionPolicy for S3Fifo {
     }
 
     fn victim(&mut self, nodes: &mut Nodes) -> Option<Slot> {
-        // Each turn returns, moves a copy out of the small queue or takes one use off a copy: it ends.
+        // Each turn returns, moves a copy out of the small queue, or takes one use off a copy, so the loop ends.
         loop {
             let all = self.small.bytes() + self.main.bytes();
             let small = self.small.oldest().filter(|_| self.small.bytes() * SMALL_SHARE > all);

@@ -1,29 +1,29 @@
-//! Places for kept things: numbers that are found in constant time, and lists that run through them.
+//! Slots: numbers by which cached values are found in constant time, and lists that link them.
 //!
-//! It only holds and links; what goes is decided by the policies. Memory grows by a page of nodes at a time: nothing is
-//! moved, and no room is kept for as many again.
+//! This module only stores and links; the policies decide what is evicted. Memory grows by a page of nodes at a time,
+//! so nothing is moved, and no memory is reserved for twice as many nodes.
 
 use std::collections::{HashMap, VecDeque};
 
-/// No place.
+/// The number of no slot.
 const NONE: u32 = u32::MAX;
-/// Places of one page of memory.
+/// The slots of one page of memory.
 const PAGE: usize = 1024;
-/// What sizes are counted in: more than an object's least cell would be too coarse, less too large for 32 bits.
+/// The unit of sizes. A larger one would exceed the smallest cell; with a smaller one sizes would not fit 32 bits.
 const UNIT_BYTES: u64 = 64;
 
-/// A place; valid until what is there is removed.
+/// A slot; valid until its value is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(u32);
 
 #[derive(Debug)]
 enum Entry<T> {
-    /// Names the next free place.
+    /// The next free slot.
     Free(u32),
     Used(T),
 }
 
-/// Things by their places.
+/// Values by their slots.
 #[derive(Debug)]
 pub struct Slots<T> {
     pages: Vec<Vec<Entry<T>>>,
@@ -46,7 +46,7 @@ fn push<T>(pages: &mut Vec<Vec<T>>, value: T) -> u32 {
 }
 
 impl<T> Slots<T> {
-    /// Finds a place for `value`.
+    /// Stores `value` in a free slot.
     pub fn insert(&mut self, value: T) -> Slot {
         if self.free == NONE {
             return Slot(push(&mut self.pages, Entry::Used(value)));
@@ -59,7 +59,7 @@ impl<T> Slots<T> {
         Slot(at)
     }
 
-    /// What is at `slot`.
+    /// The value at `slot`.
     #[must_use]
     pub fn get(&self, slot: Slot) -> Option<&T> {
         match self.pages.get(slot.0 as usize / PAGE)?.get(slot.0 as usize % PAGE)? {
@@ -68,18 +68,18 @@ impl<T> Slots<T> {
         }
     }
 
-    /// What is at the places from `from` to before `to`; places are numbered from 0, and what stays keeps its own.
+    /// The values at the slots from `from` to before `to`. Slots are numbered from 0, and a value keeps its slot.
     pub(crate) fn between(&self, from: u32, to: u32) -> impl Iterator<Item = &T> {
         (from..to.min(self.places())).filter_map(|at| self.get(Slot(at)))
     }
 
-    /// How many places there are, the free ones included.
+    /// The number of slots, free ones too.
     pub(crate) fn places(&self) -> u32 {
         let last = self.pages.last().map_or(0, Vec::len);
         (self.pages.len().saturating_sub(1) * PAGE + last) as u32
     }
 
-    /// Takes out what is at `slot`.
+    /// Removes the value at `slot`.
     pub fn remove(&mut self, slot: Slot) -> Option<T> {
         self.get(slot)?;
         let entry = &mut self.pages[slot.0 as usize / PAGE][slot.0 as usize % PAGE];
@@ -93,25 +93,25 @@ impl<T> Slots<T> {
     }
 }
 
-/// What is known of one copy for its order: 24 bytes.
+/// The eviction data of one copy: 24 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     newer: u32,
     older: u32,
-    /// When it was last used, in the policy's own measure.
+    /// When the copy was last used, in the policy's own measure.
     pub(super) stamp: f64,
-    /// In `UNIT_BYTES`.
+    /// The size in `UNIT_BYTES`.
     units: u32,
-    /// The list it is in.
+    /// The list that the node is in.
     pub(super) list: u8,
-    /// Its uses, as far as the policy counts them.
+    /// The number of uses, as far as the policy counts them.
     pub(super) uses: u8,
-    /// What else the policy notes.
+    /// A number for the policy's own use.
     pub(super) mark: u16,
 }
 
 impl Node {
-    /// Its size in bytes, rounded up.
+    /// The copy's size in bytes, rounded up.
     pub(super) fn bytes(&self) -> u64 {
         u64::from(self.units) * UNIT_BYTES
     }
@@ -124,11 +124,11 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Makes the node of `slot` one of `bytes`, in no list.
+    /// Resets the node of `slot` to a copy of `bytes` in no list.
     pub(super) fn begin(&mut self, slot: Slot, bytes: u64) {
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
         let node = Node { newer: NONE, older: NONE, stamp: 0.0, units, list: 0, uses: 0, mark: 0 };
-        // Slots are given one after the other, so that at most the next one is new.
+        // Slots are used one after the other, so at most the next one is new.
         if slot.0 as usize / PAGE >= self.pages.len()
             || slot.0 as usize % PAGE >= self.pages[slot.0 as usize / PAGE].len()
         {
@@ -146,7 +146,7 @@ impl Nodes {
     }
 }
 
-/// Slots from the oldest to the newest, and their bytes together.
+/// Slots from the oldest to the newest, and the sum of their bytes.
 #[derive(Clone, Debug)]
 pub(super) struct List {
     newest: u32,
@@ -169,7 +169,7 @@ impl List {
         (self.oldest != NONE).then_some(Slot(self.oldest))
     }
 
-    /// The one that came after `slot`.
+    /// The slot that was added after `slot`.
     pub(super) fn newer(&self, nodes: &Nodes, slot: Slot) -> Option<Slot> {
         let newer = nodes.get(slot).newer;
         (newer != NONE).then_some(Slot(newer))
@@ -187,7 +187,7 @@ impl List {
         }
     }
 
-    /// Takes `slot`, which is in this list, out of it.
+    /// Removes `slot`, which is in this list.
     pub(super) fn take(&mut self, nodes: &mut Nodes, slot: Slot) {
         let Node { newer, older, .. } = *nodes.get(slot);
         self.bytes -= nodes.get(slot).bytes();
@@ -210,7 +210,7 @@ impl List {
     }
 }
 
-/// The names of what has gone lately, first in first out, as far as `limit` reaches.
+/// The names of copies that left lately, first in first out, at most `limit`.
 #[derive(Debug, Default)]
 pub(super) struct Ghosts {
     order: VecDeque<u32>,

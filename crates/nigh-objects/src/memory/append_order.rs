@@ -1,32 +1,33 @@
-//! The order in which a home is told of its writes: that of their versions, whichever task wakes first.
+//! The order in which a home is told of its writes: by version, whichever task wakes first.
 //!
-//! Versions are dense: each that the ledger gives is reported here, or is lost with an append that ended without naming
-//! it. A version is held until all earlier ones were told or are known to be lost. Pure: it says which may be told now.
+//! Versions are dense. Each version that the ledger gives is reported here, or is lost with an append that ended
+//! without naming it. A version is held back until the home was told all earlier ones, or they are known to be lost.
+//! Pure: it says which version may be told now.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nigh_terms::{Epoch, Sequence, Version};
 
-/// Losses told apart. One more replaces the last: the first still ends.
+/// The most lost appends that are distinguished. One more replaces the last barrier; the first still ends.
 const BARRIERS_MAX: usize = 2;
 
-/// An append that the ledger has been asked for.
+/// Names an append that the ledger was asked for.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
 pub struct AppendNumber(u64);
 
-/// When all appends up to `last` have ended, no version below `limit` comes any more.
+/// Once all appends up to `last` have ended, no version below `limit` is reported any more.
 #[derive(Debug)]
 struct Barrier {
     last: AppendNumber,
     limit: Sequence,
 }
 
-/// The versions that wait to be told; `T` is what is told of one.
+/// The versions that the home was not told yet; `T` is what it is told of one.
 #[derive(Debug)]
 pub struct AppendOrder<T> {
     epoch: Epoch,
     next: Sequence,
-    /// By version; none if there is nothing to tell of it.
+    /// By version; none if there is nothing to tell.
     held: BTreeMap<Sequence, Option<T>>,
     under_way: BTreeSet<AppendNumber>,
     asked: u64,
@@ -34,7 +35,7 @@ pub struct AppendOrder<T> {
 }
 
 impl<T> AppendOrder<T> {
-    /// An order in which all versions up to `version` were told.
+    /// An order in which the home was told all versions up to `version`.
     #[must_use]
     pub const fn after(version: Version) -> Self {
         Self {
@@ -47,7 +48,7 @@ impl<T> AppendOrder<T> {
         }
     }
 
-    /// True if `version` was told, or never will be.
+    /// True if the home was told `version`, or never will be.
     #[must_use]
     pub fn is_decided(&self, version: Version) -> bool {
         let nothing_waits = self.under_way.is_empty() && self.held.is_empty();
@@ -68,18 +69,18 @@ impl<T> AppendOrder<T> {
         self.placed(version, what);
     }
 
-    /// The ledger has answered without a version.
+    /// The ledger has answered without giving a version.
     pub fn refused(&mut self, asked: AppendNumber) {
         self.under_way.remove(&asked);
     }
 
-    /// The ledger has answered with a version of which there is nothing to tell.
+    /// The ledger has given a version of which there is nothing to tell.
     pub fn passed(&mut self, asked: AppendNumber, version: Version) {
         self.under_way.remove(&asked);
         self.skip(version);
     }
 
-    /// The ledger may have given a version that is never reported. `newer` is one that it gave after that.
+    /// The ledger may have given a version that it never reports. `newer` is a version that it gave after that.
     pub fn lost(&mut self, asked: AppendNumber, newer: Version) {
         self.under_way.remove(&asked);
         self.held.insert(newer.sequence, None);
@@ -89,21 +90,21 @@ impl<T> AppendOrder<T> {
         self.barriers.push_back(Barrier { last: AppendNumber(self.asked), limit: newer.sequence });
     }
 
-    /// A version was taken without an append.
+    /// A version was taken without an append; the home is told `what`.
     pub fn placed(&mut self, version: Version, what: T) {
         if version.sequence >= self.next {
             self.held.insert(version.sequence, Some(what));
         }
     }
 
-    /// A version was taken of which there is nothing to tell.
+    /// A version was taken, and there is nothing to tell.
     pub fn skip(&mut self, version: Version) {
         if version.sequence >= self.next {
             self.held.insert(version.sequence, None);
         }
     }
 
-    /// The next version that may be told.
+    /// The next version that the home may be told.
     pub fn next_to_tell(&mut self) -> Option<(Version, T)> {
         loop {
             if let Some(first) = self.held.first_entry()
@@ -122,7 +123,7 @@ impl<T> AppendOrder<T> {
             }
             let limit = barrier.limit;
             if self.next <= limit {
-                // The limit itself is held.
+                // The barrier's limit itself may be held back.
                 self.next = self.held.keys().next().copied().map_or(limit, |held| held.min(limit));
             } else {
                 self.barriers.pop_front();
@@ -192,8 +193,8 @@ mod tests {
     }
 
     proptest! {
-        /// Some thirty appends and placings, answered in any order, some never: what is told is told in order, and in
-        /// the end all that was not lost.
+        /// Some thirty appends and placings, answered in any order, some never: the home is told in order, and in the
+        /// end all that was not lost.
         #[test]
         fn everything_that_is_not_lost_is_told_in_order(
             kinds in prop::collection::vec(0u8..4, 1..30),

@@ -1,4 +1,4 @@
-//! Buckets: made, removed and listed, and how each keeps its writes.
+//! Buckets: created, removed and listed, and the policy of each.
 
 use async_recursion::async_recursion as boxed;
 use nigh_data::listing::RollUp;
@@ -11,7 +11,7 @@ use super::fetch::READ_RETRIES_MAX;
 use crate::BucketPolicy;
 
 impl ObjectMemory {
-    /// How a bucket's writes are kept.
+    /// The policy of a bucket's writes.
     ///
     /// # Errors
     /// `NoSuchBucket`, or the store's.
@@ -21,10 +21,10 @@ impl ObjectMemory {
         Ok(self.0.back.bucket_policy(&who.namespace, bucket))
     }
 
-    /// Replaces how a bucket's writes are kept; the default removes it. Writes acknowledged before stay as they are.
+    /// Replaces the policy of a bucket's writes; the default removes it. Earlier writes keep their modes.
     ///
     /// # Errors
-    /// `NoSuchBucket`; `InvalidArgument` for a policy that contradicts itself or that the store cannot keep.
+    /// `NoSuchBucket`; `InvalidArgument` for a policy that contradicts itself or that the store cannot support.
     #[boxed]
     pub async fn set_bucket_policy(
         &self,
@@ -48,7 +48,7 @@ impl ObjectMemory {
         Ok(())
     }
 
-    /// Removes an empty bucket, and its unfinished uploads.
+    /// Removes an empty bucket and its unfinished uploads.
     ///
     /// # Errors
     /// `NoSuchBucket`, `BucketNotEmpty`, or the store's.
@@ -66,7 +66,7 @@ impl ObjectMemory {
         Ok(())
     }
 
-    /// What is known of a bucket.
+    /// The facts about a bucket.
     ///
     /// # Errors
     /// `NoSuchBucket`, or the store's.
@@ -78,7 +78,7 @@ impl ObjectMemory {
         Ok(info)
     }
 
-    /// The namespace's buckets. It names no bucket, so it emits no event.
+    /// The namespace's buckets. The call names no bucket, so it emits no event.
     ///
     /// # Errors
     /// The store's.

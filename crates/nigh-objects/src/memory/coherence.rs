@@ -1,6 +1,6 @@
-//! The protocol's machines under one lock: reads and writes begin here, and end when node and home have said so.
+//! The protocol's machines under one lock: reads and writes begin here, and end when node and home say so.
 //!
-//! A step returns the copies that it dropped, for the caller to free without the lock. docs/design/coherence.md, "In a
+//! A step returns the copies that it dropped; the caller frees them without the lock. docs/design/coherence.md, "In a
 //! node".
 
 mod appends;
@@ -43,21 +43,21 @@ pub(super) enum FetchStart {
     Private(BegunFetch),
 }
 
-/// A fetch whose bytes the caller brings.
+/// A fetch whose bytes the caller must get.
 pub(super) struct BegunFetch {
     pub(super) request: RequestId,
-    /// Which home to ask, and whether the fetch has ended.
+    /// Which home to ask, and when the fetch has ended.
     pub(super) stands: watch::Receiver<RequestState>,
 }
 
 /// A write that has begun.
 pub(super) struct BegunWrite {
     pub(super) request: RequestId,
-    /// None if the home is elsewhere, or refuses.
+    /// The append that the home wants; none if the home is elsewhere, or refuses.
     pub(super) append: Option<AppendId>,
     pub(super) stands: watch::Receiver<RequestState>,
     pub(super) done: oneshot::Receiver<Result<Stamp, PutFailure>>,
-    /// The copy that was cached before.
+    /// The copy that was cached before; none if there was none.
     pub(super) before: Option<CostedCopy>,
 }
 
@@ -81,7 +81,7 @@ impl DerefMut for ShelfGuard<'_> {
 /// The machines of this process.
 pub(super) struct Coherence {
     pub(super) state: Mutex<State>,
-    /// Taken within the lock of `state`, or alone.
+    /// Locked inside the lock of `state`, or alone.
     pub(super) invocations: Mutex<Invocations>,
     pub(super) shards: Shards,
     ledger: Arc<dyn Ledger>,
@@ -89,7 +89,7 @@ pub(super) struct Coherence {
     pub(super) compared: CoherenceProtocol,
     /// Wakes waiters when a home here has been told of more versions.
     decided: Notify,
-    /// Takes what goes to other processes; a node alone writes it to the log.
+    /// Receives the messages to other processes; none if the node is alone, which logs them.
     happened: Option<mpsc::UnboundedSender<MachineEvent>>,
 }
 
@@ -97,7 +97,7 @@ const fn too_much() -> ObjectError {
     ObjectError::SlowDown("too many objects are being read and written")
 }
 
-/// Why nothing is written any more.
+/// The error after which nothing is written any more.
 pub(super) fn ended() -> ObjectError {
     let reason = "the home in this node has ended, and the outcome of the write is unknown; in a cluster read the object \
                   again, restart a node that is alone";
@@ -105,15 +105,15 @@ pub(super) fn ended() -> ObjectError {
     ObjectError::Memory { operation: "order a write", reason }
 }
 
-/// Why a write must be sent again.
+/// The error that makes a writer send its write again.
 pub(super) const fn moved() -> ObjectError {
     ObjectError::SlowDown("the home of the object is moving")
 }
 
-/// Logs an event for which a node alone has nobody to tell.
+/// Logs an event of a node that is alone.
 fn log(happened: &MachineEvent) {
     match happened {
-        // The node is the writer, and has its answers.
+        // The node itself is the writer, and has its answers.
         MachineEvent::Settled(..) => {}
         MachineEvent::Rejoin => tracing::error!("the home in this node rejects the node; restart the node"),
         MachineEvent::Retired(_) => {
@@ -129,8 +129,7 @@ fn log(happened: &MachineEvent) {
 }
 
 impl Coherence {
-    /// A node with nothing in memory, whose copies may take `budget`, and without homes. What goes to other processes
-    /// is sent to `happened`.
+    /// A node with an empty cache of `budget`, and without homes. Messages to other processes go to `happened`.
     pub(super) fn open(
         (me, shards): (Member, Shards),
         ledger: Arc<dyn Ledger>,
@@ -144,17 +143,17 @@ impl Coherence {
         Self { state, invocations, shards, ledger, compared, decided: Notify::new(), happened }
     }
 
-    /// The same, in a cluster whose nodes have this protocol.
+    /// Sets the protocol of the cluster's nodes.
     pub(super) fn compared(self, compared: CoherenceProtocol) -> Self {
         Self { compared, ..self }
     }
 
-    /// A home begins here.
+    /// Begins a home here.
     pub(super) fn take(&self, now: Monotonic, new: NewHome, limits: HomeLimits) -> Vec<CostedCopy> {
         self.step(|state, outcome| state.take(now, outcome, new, limits)).1
     }
 
-    /// The copies.
+    /// Locks the cached copies.
     pub(super) fn shelf(&self) -> ShelfGuard<'_> {
         ShelfGuard(self.state.lock())
     }
@@ -164,7 +163,7 @@ impl Coherence {
         let given = act(&mut self.state.lock(), &mut outcome);
         for happened in outcome.happened {
             match &self.happened {
-                // At the end of the process nobody receives it.
+                // Nobody receives the event at the end of the process.
                 Some(hears) => drop(hears.send(happened)),
                 None => log(&happened),
             }
@@ -177,20 +176,20 @@ impl Coherence {
         self.state.lock().homes.contains_key(&shard)
     }
 
-    /// What the home here knows of `object`: its version and its sharers.
+    /// The version and the sharers of `object` that the home here knows.
     pub(super) fn sharers(&self, object: &ObjectId) -> (EntryVersion, Vec<Member>) {
         let (state, shard) = (self.state.lock(), self.shards.of(object));
         let Some(side) = state.homes.get(&shard) else { return (None, Vec::new()) };
         (side.home.version_of(object).map(|(version, _)| version), side.home.sharers(object))
     }
 
-    /// The shard of an object, and the object.
+    /// The shard of an object, and the object itself.
     fn placed<'o>(&self, object: &'o ObjectId) -> (ShardId, &'o ObjectId) {
         (self.shards.of(object), object)
     }
 
-    /// Begins a read. If `past` says so, because the store may show a write of unknown outcome or from outside, only a
-    /// copy that is cached already serves, and nothing is cached.
+    /// Begins a read. If `past` returns true, because the store may show a write of unknown outcome or from outside,
+    /// only a copy that is cached already serves the read, and nothing is cached.
     pub(super) fn read(
         &self,
         now: Monotonic,
@@ -200,8 +199,8 @@ impl Coherence {
         let shard = self.shards.of(object);
         // A read drops nothing.
         let (begun, _) = self.step(|state, outcome| {
-            // A write of unknown outcome is noted before the write ends here: under this lock the read sees one or the
-            // other.
+            // A write of unknown outcome is recorded before the write ends here: under this lock the read sees one or
+            // the other.
             let checked = past() && state.node.cache.copies().peek(object).is_none();
             let is_full = state.node.cache.is_full();
             let mut said = Vec::new();
@@ -215,7 +214,7 @@ impl Coherence {
                 if self.compared.copies_are() == CopyUse::Shown {
                     return Ok(FetchStart::Join(landing));
                 }
-                // A fetch that is joined could be older than a write meanwhile, and no home would say so.
+                // A shared fetch could be older than a write meanwhile, and no home would tell.
                 if let ReadDecision::Private(own) = state.node.cache.read(now, shard, object, true, &mut said) {
                     (request, shared) = (own, false);
                 }
@@ -232,7 +231,7 @@ impl Coherence {
         begun
     }
 
-    /// Begins a question to the home about an object, whatever copy there is.
+    /// Begins a question to the home about an object, even if there is a copy.
     pub(super) fn ask(&self, now: Monotonic, object: &ObjectId) -> Result<BegunFetch, ObjectError> {
         let shard = self.shards.of(object);
         let (asked, _) = self.step(|state, outcome| {
@@ -249,7 +248,7 @@ impl Coherence {
         asked
     }
 
-    /// What the home here knows of the object of a fetch, before its bytes are asked for.
+    /// What the home here knows of the object of a fetch, before its bytes are read.
     pub(super) fn note(&self, object: &ObjectId, request: RequestId) -> EntryVersion {
         let state = self.state.lock();
         match state.node.fetches.get(&request).and_then(|fetch| fetch.found.as_ref()) {
@@ -258,8 +257,8 @@ impl Coherence {
         }
     }
 
-    /// Takes the bytes of a fetch, of this version as far as their metadata says, or absent; they were asked for at
-    /// `noted`. `copy` gives the copy to be cached, its room reserved; it is called only if the bytes are taken.
+    /// Takes the bytes of a fetch, of the version in their metadata, or absent; they were read when the home knew
+    /// `noted`. `copy` makes the copy to be cached, its room reserved; it is called only if the bytes are accepted.
     pub(super) fn found(
         &self,
         now: Monotonic,
@@ -291,7 +290,7 @@ impl Coherence {
         self.decided.notified()
     }
 
-    /// Waits until the home here has been told of `version`, if it ever is.
+    /// Waits until the home here has been told of `version`, or never will be.
     pub(super) async fn until_told(
         &self,
         shard: ShardId,
@@ -343,7 +342,7 @@ impl Coherence {
         self.step(|state, outcome| state.adopt(now, outcome, self.placed(object), version, copy)).1
     }
 
-    /// Abandons a write that was sent to no home: it does not take place.
+    /// Abandons a write that was sent to no home, so it does not take place.
     pub(super) fn withdraw_write(&self, request: RequestId) {
         let mut state = self.state.lock();
         state.node.puts.remove(&request);
@@ -355,12 +354,12 @@ impl Coherence {
         self.happened.is_none()
     }
 
-    /// This life of this node.
+    /// This incarnation of the node.
     pub(super) fn member(&self) -> Member {
         self.state.lock().node.cache.member()
     }
 
-    /// Leaves the copy to be cached when the home is told of a write; its room is reserved.
+    /// Leaves the copy to be cached when the home is told of the write; its room is reserved.
     pub(super) fn deposit(&self, request: RequestId, copy: CostedCopy) {
         let mut state = self.state.lock();
         match state.node.puts.get_mut(&request) {
@@ -369,7 +368,7 @@ impl Coherence {
         }
     }
 
-    /// Takes back the copy of a write that gets its place and is not to be cached.
+    /// Takes back the copy of a write that is committed but not to be cached.
     pub(super) fn withdraw(&self, request: RequestId) -> Vec<CostedCopy> {
         let mut state = self.state.lock();
         let copy = state.node.puts.get_mut(&request).and_then(|put| put.copy.take());
@@ -379,7 +378,7 @@ impl Coherence {
         copy.into_iter().collect()
     }
 
-    /// Time has passed.
+    /// Gives the machines the time.
     pub(super) fn tick(&self, now: Monotonic) -> Vec<CostedCopy> {
         let ((), dropped) = self.step(|state, outcome| {
             let shards: Vec<ShardId> = state.homes.keys().copied().collect();
@@ -392,13 +391,13 @@ impl Coherence {
         dropped
     }
 
-    /// How many objects the homes have entries for.
+    /// The number of entries in the directories of the homes here.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
         self.state.lock().homes.values().map(|home| home.home.objects()).sum()
     }
 
-    /// How much is under way.
+    /// The number of requests under way.
     #[cfg(test)]
     pub(super) fn under_way(&self) -> usize {
         let state = self.state.lock();

@@ -31,12 +31,12 @@ impl ObjectMemoryState {
 }
 
 impl ObjectMemory {
-    /// Copies an object within the namespace. The copy has the same bytes in one piece: its entity tag is
-    /// their MD5, also if the source was uploaded in parts.
+    /// Copies an object within the namespace. The copy has the same bytes in one piece: its entity tag is their MD5,
+    /// even if the source was uploaded in parts.
     ///
     /// # Errors
-    /// As of a get of the source and a put of the copy; `InvalidRequest` for a copy of an object to itself that
-    /// changes nothing.
+    /// As of a get of the source and a put of the copy; `InvalidRequest` for a copy of an object to itself that changes
+    /// nothing.
     #[boxed]
     pub async fn copy(
         &self,

@@ -1,4 +1,4 @@
-//! What an object is now: its metadata from its copy or its home, and what drops a copy that the store contradicts.
+//! The current metadata of an object, from its copy or its home; and what drops a copy that the store contradicts.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::reads::EPHEMERAL_ATTEMPTS;
 use crate::write_back::Copies;
 
 impl ObjectMemoryState {
-    /// Drops the copy, if the bucket's policy has copies compared and the store has another object.
+    /// Drops the copy, if the bucket's policy makes copies compared with the store and the store has another object.
     pub(super) async fn revalidate(&self, object: &ObjectId) -> Result<(), ObjectError> {
         if !self.back.revalidates(object) {
             return Ok(());
@@ -27,7 +27,7 @@ impl ObjectMemoryState {
         Ok(())
     }
 
-    /// A write from outside has changed an object in the store: a new version, without a copy.
+    /// Handles an outside write of an object in the store: the object has a new version and no copy.
     pub(super) fn written_by_others(self: &Arc<Self>, object: &ObjectId) {
         if !self.coherence.is_home(self.coherence.shards.of(object)) {
             return self.outside_there(object);
@@ -35,7 +35,7 @@ impl ObjectMemoryState {
         self.written_by_others_here(object);
     }
 
-    /// As `written_by_others`, of an object whose home is here.
+    /// Handles a write by others as `written_by_others` does, for an object whose home is here.
     pub(super) fn written_by_others_here(&self, object: &ObjectId) {
         let kept = self.shelf().peek(object).map(|kept| kept.meta.version());
         let only_copy = kept.filter(|_| self.back.is_ephemeral(object));
@@ -46,7 +46,7 @@ impl ObjectMemoryState {
         self.settle(forgotten);
     }
 
-    /// The object's metadata as it is now, shown to `who`.
+    /// The object's current metadata, which `who` is shown.
     pub(super) async fn current(
         self: &Arc<Self>,
         who: &Principal,
@@ -64,7 +64,7 @@ impl ObjectMemoryState {
         found
     }
 
-    /// The object's metadata as it is now.
+    /// The object's current metadata.
     pub(super) async fn current_of(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
         self.revalidate(object).await?;
         let mut attempts = 0;
@@ -77,14 +77,14 @@ impl ObjectMemoryState {
             }
             attempts += 1;
             match self.look(object).await {
-                // A write that ended in between has cached the object again.
+                // The object is cached again if a write has ended in between.
                 Err(ObjectError::EphemeralLost(_)) if attempts < EPHEMERAL_ATTEMPTS => {}
                 other => return other,
             }
         }
     }
 
-    /// The object's metadata as it is now, or that there is none.
+    /// The object's current metadata; none if there is no object.
     pub(super) async fn current_if_any(
         self: &Arc<Self>,
         object: &ObjectId,

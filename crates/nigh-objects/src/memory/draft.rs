@@ -1,4 +1,4 @@
-//! A write that waits for its turn: its body, and what is said of it.
+//! A write that waits for the write lock: its body and its metadata.
 
 use std::path::PathBuf;
 
@@ -13,26 +13,26 @@ use super::room::Reservation;
 use crate::notification::ObjectChange;
 use crate::spool::SpoolFile;
 
-/// A body, verified, where the store can take it from.
+/// A verified body, in a place from which the store can take it.
 pub(super) struct ReceivedBody {
     pub(super) content: Content,
     pub(super) size: u64,
     pub(super) verified: VerifiedDigest,
-    /// Its pieces in the journal, if they went there as they came.
+    /// The body's pieces in the journal; none if it did not go there while it was received.
     pub(super) journal: Option<Vec<StagedPiece>>,
 }
 
-/// Bytes on their way into the store. What is not taken is freed when this is dropped.
+/// Bytes on their way into the store. Bytes that nobody takes are freed when this is dropped.
 pub(super) enum Content {
-    /// In memory, with room to stay.
+    /// In memory, with room in the cache.
     Memory(Segment, Reservation),
     /// In a file of the spool.
     File(SpoolFile),
-    /// In the files of an upload's parts. The store may take the first; only if it has made it the object.
+    /// In the files of an upload's parts. The store may take the first file, but only if it has made it the object.
     Parts(Vec<PathBuf>),
 }
 
-/// What a put says of its object's new bytes. A node whose object has its home elsewhere sends it there.
+/// What a put says of its object's new bytes. If the home is elsewhere, the node sends this there.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PutHead {
     pub(super) conditions: WriteConditions,
@@ -42,14 +42,14 @@ pub(super) struct PutHead {
     pub(super) etag: ETag,
     pub(super) checksum: Option<Checksum>,
     pub(super) parts: Vec<u64>,
-    /// How the bytes came here.
+    /// What kind of change the put is.
     pub(super) change: ObjectChange,
-    /// When they were written, by the clock of the node that received them.
+    /// When the bytes were written, by the clock of the node that received them.
     pub(super) modified: Timestamp,
 }
 
 impl PutHead {
-    /// The object's metadata, without a version yet.
+    /// The object's metadata, still without a version.
     pub(super) fn meta(&self) -> ObjectMeta {
         ObjectMeta {
             size: self.size,
@@ -65,13 +65,13 @@ impl PutHead {
     }
 }
 
-/// A put that waits for its turn.
+/// A put that waits for the write lock.
 pub(super) struct Draft {
     pub(super) object: ObjectId,
     pub(super) head: PutHead,
     pub(super) content: Content,
-    /// Its pieces in the journal, if they went there as they came.
+    /// The body's pieces in the journal; none if it did not go there while it was received.
     pub(super) journal: Option<Vec<StagedPiece>>,
-    /// The client's name for the request, the same when the client repeats it.
+    /// The client's name for the request, the same when the client repeats the request.
     pub(super) request: Option<RequestId>,
 }

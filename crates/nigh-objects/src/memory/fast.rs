@@ -1,7 +1,7 @@
-//! Puts of segments that clients fill: made here, sealed here, and only then hashed and written.
+//! Puts of segments that clients fill: the node makes the segment, seals it, and only then hashes and writes it.
 //!
 //! A client never brings memory of its own. The node allocates the segment that the client fills, with its final
-//! length, and looks at its bytes only when nobody can change them any more.
+//! length, and reads the bytes only when nobody can change them any more.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -27,22 +27,22 @@ pub struct OpenSegment {
 }
 
 impl OpenSegment {
-    /// Its length in bytes.
+    /// The segment's length in bytes.
     #[must_use]
     pub const fn length(&self) -> u64 {
         self.lent.length()
     }
 
-    /// What it takes in memory, in bytes as the kernel counts them.
+    /// The memory that the segment takes, in bytes as the kernel counts them.
     #[must_use]
     pub const fn resident_bytes(&self) -> u64 {
         self.lent.cost().bytes
     }
 
-    /// A descriptor for whoever fills it.
+    /// A descriptor for the client that fills the segment.
     ///
     /// # Errors
-    /// If the system has none left.
+    /// If the system has no descriptor left.
     pub fn hand_out(&self) -> std::io::Result<OwnedFd> {
         self.lent.hand_out()
     }
@@ -50,7 +50,7 @@ impl OpenSegment {
     /// Seals the segment against every writer. Quick; if it is busy, try again.
     ///
     /// # Errors
-    /// The system's; it is given up then.
+    /// The system's; the segment is abandoned then.
     pub fn seal(self) -> Result<SealOutcome, ObjectError> {
         let Self { lent, room } = self;
         Ok(match lent.seal()? {
@@ -60,18 +60,18 @@ impl OpenSegment {
         })
     }
 
-    /// Abandons the segment; it takes memory until the client lets go.
+    /// Abandons the segment; it takes memory until the client releases it.
     #[must_use]
     pub fn abandon(self) -> AbandonedSegment {
         AbandonedSegment(self.lent)
     }
 }
 
-/// What became of sealing.
+/// The result of sealing.
 pub enum SealOutcome {
-    /// It is what it is.
+    /// Nobody can change the segment any more.
     Sealed(SealedSegment),
-    /// Somebody has it mapped for writing.
+    /// Somebody has the segment mapped for writing.
     Busy(OpenSegment),
     /// The client has made sealing impossible.
     Refused(AbandonedSegment),
@@ -81,14 +81,14 @@ pub enum SealOutcome {
 pub struct AbandonedSegment(ClientSegment);
 
 impl AbandonedSegment {
-    /// Whether a client has it open or mapped; true if the kernel cannot tell.
+    /// True if a client has the segment open or mapped, or if the kernel cannot tell.
     #[must_use]
     pub fn is_held_elsewhere(&self) -> bool {
         self.0.is_held_elsewhere()
     }
 }
 
-/// A segment that nobody can change, with room to stay.
+/// A segment that nobody can change, with room in the cache.
 pub struct SealedSegment {
     segment: Segment,
     room: Reservation,
@@ -102,26 +102,26 @@ impl SealedSegment {
     }
 }
 
-/// What is said of a segment that becomes an object.
+/// The metadata and conditions of a put of a segment.
 #[derive(Debug, Default)]
 pub struct SegmentPut {
-    /// What the writer says of the object.
+    /// The attributes that the writer gives the object.
     pub attributes: Attributes,
-    /// Its tags.
+    /// The object's tags.
     pub tags: Tags,
-    /// Its conditions.
+    /// The conditions of the write.
     pub conditions: WriteConditions,
-    /// `Content-MD5`.
+    /// The `Content-MD5` that the bytes must have; none if the client gave none.
     pub md5: Option<[u8; 16]>,
-    /// A further checksum.
+    /// A further checksum that the bytes must have; none if the client gave none.
     pub checksum: Option<ChecksumClaim>,
-    /// The client's name for the request, the same when it repeats it.
+    /// The client's name for the request, the same when the client repeats the request.
     pub request: Option<RequestId>,
 }
 
 impl ObjectMemory {
-    /// A segment of `length` bytes for a client to fill. None if an object of that size is not kept in memory, or there
-    /// is no room: its bytes have to come as a body.
+    /// A segment of `length` bytes for a client to fill. None if an object of that size is not cached, or there is no
+    /// room: the client must send a body.
     ///
     /// # Errors
     /// If the kernel gives no memory.
@@ -136,7 +136,7 @@ impl ObjectMemory {
         Ok(Some(OpenSegment { lent, room }))
     }
 
-    /// Writes a segment as an object. When it returns the write is durable.
+    /// Writes a segment as an object. The write is durable when this returns.
     ///
     /// # Errors
     /// As of a put. The segment is gone in any case.
@@ -164,7 +164,7 @@ impl ObjectMemory {
             }
             digest.verify(md5, checksum)
         });
-        // Beside the computing of its checksums.
+        // At the same time as the checksums are computed.
         let staging = async {
             match self.0.goes_to_journal(&object, &tags) {
                 Some(shard) => self.0.stage_segment(shard, &segment).await,

@@ -26,10 +26,10 @@ use crate::sync::timeout;
 
 /// A read is retried at most this often when the object changes while it is read.
 pub(super) const READ_RETRIES_MAX: usize = 8;
-/// How long a read waits until the home was told of a version that the read has met.
+/// How long a read waits until the home was told of a version that the read has found in the store.
 pub(super) const TOLD_WITHIN: Duration = Duration::from_secs(10);
 
-/// The result for the reads that joined a fetch.
+/// The result for the reads that joined a fetch; none until the fetch has ended.
 pub(super) type SharedFetchResult = Option<Result<FetchedObject, ObjectError>>;
 
 /// What a fetch found.
@@ -41,7 +41,7 @@ pub(super) struct FetchedObject {
 }
 
 impl FetchedObject {
-    /// The same under the version that its home names.
+    /// Returns the fetched object with its stamp replaced by `stamp`, which the home gave.
     pub(super) fn stamped(self, stamp: &Stamp) -> Self {
         Self { meta: Arc::new(self.meta.stamped(stamp)), ..self }
     }
@@ -50,7 +50,7 @@ impl FetchedObject {
 /// What a read asks an object's home for.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted<'r> {
-    /// The metadata.
+    /// Only the metadata.
     Metadata,
     /// The object, to be cached.
     Cached,
@@ -58,13 +58,13 @@ pub(super) enum Wanted<'r> {
     Uncached(&'r GetRequest),
 }
 
-/// What an object's home gave; for `Wanted::Uncached`, the bytes too.
+/// The home's answer; with `Wanted::Uncached` also the bytes.
 pub(super) type HomeRead = (FetchedObject, Option<(ByteRange, ByteStream)>);
 
 /// A copy to be cached, and the room for it.
 pub(super) type NewCopy = (CachedCopy, Reservation);
 
-/// A fetch that the node has begun; dropped, it is abandoned.
+/// A fetch that the node has begun. Dropping it abandons the fetch.
 pub(super) struct FetchGuard {
     inner: Arc<ObjectMemoryState>,
     pub(super) object: ObjectId,
@@ -79,7 +79,7 @@ impl FetchGuard {
         Self { inner: Arc::clone(inner), object: object.clone(), request, stands, landed: false }
     }
 
-    /// Its state now.
+    /// The fetch's state now.
     pub(super) fn standing(&mut self) -> RequestState {
         self.stands.borrow_and_update().clone()
     }
@@ -89,8 +89,8 @@ impl FetchGuard {
         self.stands.changed().await.map_err(|_| given_up())
     }
 
-    /// Reading at the home here has failed with `error`. If the home has moved, returns when the request must be sent
-    /// to the next one; else gives the error back.
+    /// Handles `error` of a read at the home here. If the home has moved, returns when the request must be sent to the
+    /// next home; otherwise returns the error.
     async fn moved(&mut self, error: ObjectError) -> Result<(), ObjectError> {
         let is_fenced = matches!(error, ObjectError::Ledger(LedgerError::Fenced { .. }));
         if !is_fenced || self.inner.coherence.is_alone() {
@@ -104,8 +104,8 @@ impl FetchGuard {
         Ok(())
     }
 
-    /// Takes the answer of a home elsewhere, and the copy to be cached. Gives the stamp under which the bytes may be
-    /// shown; none if the read is to be retried.
+    /// Takes the answer of a home elsewhere, and the copy to be cached. Returns the stamp with which the bytes may be
+    /// shown; none if the read must be retried.
     pub(super) async fn answered_there(
         &mut self,
         reply: Reply<ObjectId>,
@@ -117,13 +117,13 @@ impl FetchGuard {
         self.taken(answer).await
     }
 
-    /// What the home here knows of the object, before its bytes are asked for.
+    /// What the home here knows of the object, before its bytes are read.
     fn note(&self) -> EntryVersion {
         self.inner.coherence.note(&self.object, self.request)
     }
 
-    /// Takes the bytes that were asked for at `noted`, with this metadata; none if there is no object. Gives the stamp
-    /// under which they may be shown; none if the read is to be retried.
+    /// Takes the bytes that were read after `noted`, with this metadata; none if there is no object. Returns the stamp
+    /// with which the bytes may be shown; none if the read must be retried.
     async fn answered(
         &mut self,
         noted: EntryVersion,
@@ -131,7 +131,7 @@ impl FetchGuard {
         mut copy: Option<NewCopy>,
     ) -> Result<Option<Stamp>, ObjectError> {
         if !self.inner.coherence.is_alone() {
-            // A former home may know less than the store has.
+            // The home here may be a former home, which knows less than the store has.
             let confirmed = self.inner.confirm(self.inner.coherence.shards.of(&self.object)).await;
             if let Err(error) = confirmed {
                 self.moved(error).await?;
@@ -139,7 +139,7 @@ impl FetchGuard {
             }
         }
         let found = meta.map_or((Version::OUTSIDE, true), |meta| (meta.version, false));
-        // A copy that is not taken gives its room back at the end of this function, without a lock.
+        // A copy that is not cached releases its room at the end of this function, outside the lock.
         let mut take = || {
             let (kept, room) = copy.take()?;
             Some(CostedCopy { kept, cost: room.take(), origin: Origin::Read })
@@ -150,8 +150,8 @@ impl FetchGuard {
         self.taken(answer).await
     }
 
-    /// Waits until the outcome of a fetch is final. Gives the stamp under which the bytes may be shown; none if the
-    /// read is to be retried.
+    /// Waits until the outcome of a fetch is final. Returns the stamp with which the bytes may be shown; none if the
+    /// read must be retried.
     async fn taken(&mut self, answer: FetchOutcome) -> Result<Option<Stamp>, ObjectError> {
         let stamp = match answer {
             FetchOutcome::Installed(stamp) => stamp,
@@ -191,7 +191,7 @@ const fn changes_too_fast() -> ObjectError {
     ObjectError::SlowDown("the object changes faster than it can be read")
 }
 
-/// About what metadata takes that is cached without bytes.
+/// The approximate cost of an entry that is cached without bytes.
 pub(super) fn metadata_cost(object: &ObjectId, meta: &ObjectMeta) -> Cost {
     let texts = |map: &std::collections::BTreeMap<String, String>| -> usize {
         map.iter().map(|(key, value)| key.len() + value.len() + 2 * size_of::<String>()).sum()
@@ -201,11 +201,11 @@ pub(super) fn metadata_cost(object: &ObjectId, meta: &ObjectMeta) -> Cost {
         + texts(&meta.attributes.user)
         + texts(&meta.tags)
         + meta.parts.len() * size_of::<u64>();
-    // As much again for the entry itself and the allocator.
+    // Twice, for the entry itself and the allocator.
     Cost { bytes: 2 * bytes as u64, segments: 0 }
 }
 
-/// `stream`, which ends in an error if it does not give `length` bytes.
+/// `stream`, which fails at its end if it does not have `length` bytes.
 pub(super) fn exactly(stream: ByteStream, length: u64, store: &'static str) -> ByteStream {
     let broken = move |reason: String| ObjectError::Store { store, operation: "read", reason };
     futures::stream::unfold((stream, length, false), move |(mut stream, left, ended)| async move {
@@ -227,10 +227,10 @@ pub(super) fn exactly(stream: ByteStream, length: u64, store: &'static str) -> B
 }
 
 impl ObjectMemoryState {
-    /// Brings an object into memory, and tells the readers that joined.
+    /// Fetches an object into memory, and gives the result to the reads that joined.
     #[boxed]
     pub(super) async fn fetch(self: Arc<Self>, fetch: FetchGuard, sender: watch::Sender<SharedFetchResult>) {
-        // The copy is cached before the readers are told: a read that follows an answer finds it.
+        // The copy is cached before the joined reads get the result: a read that follows an answer finds the copy.
         let fetched = self.read_at_home(fetch, Wanted::Cached).await.map(|(fetched, _)| fetched);
         sender.send_replace(Some(fetched));
     }
@@ -276,7 +276,7 @@ impl ObjectMemoryState {
         Ok(Some((found.stamped(&stamp), bytes)))
     }
 
-    /// What is wanted of an object whose home is here, and the copy to be cached; none if the object has changed
+    /// The wanted part of an object whose home is here, and the copy to be cached; none if the object has changed
     /// between two questions to the store.
     async fn bytes_here(
         self: &Arc<Self>,

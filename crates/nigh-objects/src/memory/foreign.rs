@@ -1,7 +1,7 @@
 //! Fetches, writes and fences of other nodes at the homes in this process.
 //!
-//! As for this node's own (`machines`), a home's answer to a fetch waits until the bytes are in hand, and the task that
-//! serves a write appends what the home wants. This module locks nothing and moves no bytes.
+//! As with this node's own requests (`machines`), the home's answer to a fetch waits until the bytes are read, and the
+//! task that serves a write makes the append that the home wants. This module locks nothing and moves no bytes.
 
 use nigh_data::ObjectId;
 use nigh_protocol::{AppendId, Attempt, HomeInput, Member, Reply, Request, RequestId, ToHome};
@@ -13,7 +13,7 @@ use super::machines::{EntryVersion, ForeignAnswer, ForeignPut, Outcome, State};
 /// Names a fetch of another node.
 pub(super) type Asker = (Member, Attempt);
 
-/// What a home says to a write of another node.
+/// The home's response to a write of another node.
 pub(super) enum ForeignWrite {
     /// The write is new: append this; the answer comes after that.
     Append(AppendId, watch::Receiver<Option<Reply<ObjectId>>>),
@@ -24,7 +24,7 @@ pub(super) enum ForeignWrite {
 }
 
 impl State {
-    /// Another node fetches. The answer waits for the bytes.
+    /// Begins another node's fetch. The home's answer waits for the bytes.
     pub(super) fn foreign_fetch(
         &mut self,
         now: Monotonic,
@@ -47,7 +47,7 @@ impl State {
         }
     }
 
-    /// As `found`, for another node.
+    /// Takes what another node's fetch has found, as `found` takes the bytes of a fetch of this node.
     pub(super) fn foreign_found(
         &mut self,
         now: Monotonic,
@@ -64,7 +64,7 @@ impl State {
             side.and_then(|side| side.fetches.get(&asker)).is_some_and(Option::is_none)
         };
         if waits(self) {
-            // Nothing was forgotten of the object while the home waits to hear of it.
+            // While the home waits for the store's answer, it forgets nothing of the object.
             if self.noted(shard, object) != noted {
                 return ForeignAnswer::Refetch;
             }
@@ -98,7 +98,7 @@ impl State {
         }
     }
 
-    /// Another node writes an object, whose write lock is held.
+    /// Begins another node's write of an object, whose write lock is held.
     pub(super) fn foreign_write(
         &mut self,
         now: Monotonic,
@@ -133,7 +133,8 @@ impl State {
         self.homes.get(&shard).is_some_and(|side| side.home.is_new(from, request))
     }
 
-    /// Fences `member` at the home of `shard`, if that is here: the answer comes when the fence is in the ledger.
+    /// Fences `member` at the home of `shard`, if that is here. The receiver gets the answer when the fence is in the
+    /// ledger.
     pub(super) fn fence(
         &mut self,
         now: Monotonic,

@@ -1,7 +1,7 @@
-//! A body on its way in: it is received and verified before its write holds anything.
+//! Receives and verifies a body before its write holds a lock.
 //!
-//! It goes to memory if its length is known and there is room, else to the spool. A body that goes to the journal goes
-//! there piece by piece as it comes, while its checksums are computed.
+//! The body goes to memory if its length is known and there is room, else to the spool. If it belongs into the journal,
+//! it goes there piece by piece as it arrives, while its checksums are computed.
 
 use std::sync::Arc;
 
@@ -20,25 +20,25 @@ use crate::spool::SpoolFile;
 use crate::sync::{TaskFailure, TaskHandle, spawn};
 use crate::write_back::{WriteBack, WriteMode};
 
-/// Bodies on their way in may take one part in so many of the cache's budget. Further ones go to the spool, so that
-/// slow clients cannot empty the cache.
+/// Bodies that are being received may take one part in this many of the cache's budget. Further ones go to the spool,
+/// so that slow clients cannot empty the cache.
 const INCOMING_SHARE: u64 = 4;
 
-/// Pieces of a segment on their way to the journal at a time.
+/// The most pieces of a segment on their way to the journal at a time.
 const PIECES_AT_ONCE: usize = 3;
 
-/// What is expected of a body.
+/// What a body must satisfy, and where it goes.
 pub(super) struct BodyClaims {
     pub(super) length: Option<u64>,
     pub(super) md5: Option<[u8; 16]>,
     pub(super) checksum: Option<ChecksumClaim>,
-    /// The greatest length allowed.
+    /// The most bytes.
     pub(super) limit: u64,
-    /// The body goes to the journal of this shard.
+    /// The shard whose journal gets the body; none if no journal does.
     pub(super) journal: Option<ShardId>,
 }
 
-/// A body's way to the journal while it comes in.
+/// Sends a body to the journal while it is received.
 struct JournalIntake {
     back: Arc<WriteBack>,
     shard: ShardId,
@@ -51,7 +51,7 @@ impl JournalIntake {
         Self { back, shard, piece: Vec::new(), staging: Vec::new() }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     fn take(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(PIECE_MAX_BYTES - self.piece.len()));
@@ -68,7 +68,7 @@ impl JournalIntake {
         self.staging.push(spawn(Arc::clone(&self.back).stage(self.shard, piece)));
     }
 
-    /// All pieces, in their order.
+    /// Ends the body. Returns all pieces, in order.
     async fn end(mut self) -> Result<Vec<StagedPiece>, ObjectError> {
         if !self.piece.is_empty() {
             self.put_on_its_way();
@@ -87,7 +87,7 @@ impl JournalIntake {
 }
 
 impl ObjectMemoryState {
-    /// Takes a body in: to memory if its length is known and there is room, else to the spool.
+    /// Receives a body: into memory if its length is known and there is room, else into the spool.
     pub(super) async fn take_in(
         self: &Arc<Self>,
         body: ByteStream,
@@ -109,7 +109,7 @@ impl ObjectMemoryState {
         self.reserve_share(self.account.cost(length))
     }
 
-    /// Room for something on its way in, within its share of the budget.
+    /// Room for a body that is being received, within such bodies' share of the budget.
     pub(super) fn reserve_share(self: &Arc<Self>, cost: Cost) -> Option<Reservation> {
         let (reserved, budget) = {
             let cache = self.shelf();
@@ -152,7 +152,7 @@ impl ObjectMemoryState {
         Ok(ReceivedBody { content: Content::Memory(segment, room), size, verified, journal })
     }
 
-    /// Takes a body in to a file; it is not durable yet.
+    /// Receives a body into a file of the spool, which is not durable yet.
     pub(super) async fn stage_in_spool(
         &self,
         body: ByteStream,
@@ -171,15 +171,15 @@ impl ObjectMemoryState {
         Ok((spooled.file, spooled.size, spooled.digest.verify(md5, checksum)?))
     }
 
-    /// The shard to whose journal the body of a write goes; none if its home is elsewhere, or its mode has no record
-    /// with a body.
+    /// The shard whose journal gets the body of a write; none if the home is elsewhere, or the write's mode has no
+    /// record with a body.
     pub(super) fn goes_to_journal(&self, object: &ObjectId, tags: &Tags) -> Option<ShardId> {
         let shard = self.coherence.shards.of(object);
         let goes = matches!(self.back.mode(object, tags), WriteMode::Lazy | WriteMode::Shadow);
         (goes && self.coherence.is_home(shard)).then_some(shard)
     }
 
-    /// Puts the bytes of a segment on their way to the journal, if they do not go with their record.
+    /// Sends the bytes of a segment to the journal, unless they go with their record.
     pub(super) async fn stage_segment(
         &self,
         shard: ShardId,

@@ -1,7 +1,7 @@
 //! Invocations and the protocol: the gate of this node, and the frontier of each namespace.
 //!
-//! It decides nothing: `nigh_protocol::Gate` says when an invocation begins and has ended, `nigh_protocol::Frontier`
-//! what the next one of a namespace begins with. This module keeps who waits for them, which calls belong to which
+//! `nigh_protocol::Gate` decides when an invocation begins and has ended, `nigh_protocol::Frontier` which token the
+//! namespace's next one begins with. This module only keeps the waiting callers, which calls belong to which
 //! invocation, and the limit of remembered frontiers. docs/design/coherence.md, "In a node".
 
 use std::collections::HashMap;
@@ -21,13 +21,13 @@ use super::{ObjectMemory, ObjectMemoryState, object};
 use crate::stamps::Stamped as _;
 use crate::sync::timeout;
 
-/// How many namespaces may have a frontier. With one more, all frontiers are forgotten: a new frontier asks the homes,
+/// The most namespaces with a frontier. With one more, all frontiers are forgotten: a new frontier asks the homes,
 /// which know everything that any namespace has seen.
 pub(super) const FRONTIERS_MAX: usize = 4096;
 
 const LIMITS: GateLimits = GateLimits { wait: Duration::from_secs(2), waiting_max: 4096 };
 
-/// An invocation that waits, runs, or has a put whose outcome is not known. There are as many as the gate has.
+/// An invocation that waits, runs, or has a put whose outcome is not known. The gate bounds their number.
 struct TrackedInvocation {
     namespace: Namespace,
     begins: Option<oneshot::Sender<Result<(), GateRefusal>>>,
@@ -68,14 +68,14 @@ impl Invocations {
         self.hear(told);
     }
 
-    /// Passes on the outputs of the gate.
+    /// Handles the outputs of the gate.
     fn hear(&mut self, mut told: Vec<GateOutput<InvocationId>>) {
         while let Some(output) = told.pop() {
             match output {
                 GateOutput::Admitted(invocation) => {
                     let begins = self.known.get_mut(&invocation).and_then(|known| known.begins.take());
                     if begins.is_none_or(|begins| begins.send(Ok(())).is_err()) {
-                        // The caller has gone: nothing will run.
+                        // The caller has gone, so nothing will run.
                         self.gate.ends(invocation, &mut told);
                     }
                 }
@@ -100,7 +100,7 @@ impl Invocations {
         }
     }
 
-    /// How many invocations and frontiers there are.
+    /// The number of invocations and of frontiers.
     #[cfg(test)]
     pub(super) fn len(&self) -> (usize, usize) {
         (self.known.len(), self.frontiers.len())
@@ -108,7 +108,7 @@ impl Invocations {
 }
 
 impl Coherence {
-    /// Dispatches an invocation to this node: its caller has seen `token`, and its namespace's frontier the rest.
+    /// Dispatches an invocation to this node. Its token is `token`, from the caller, and its namespace's frontier.
     fn dispatch(
         &self,
         now: Monotonic,
@@ -141,7 +141,7 @@ impl Coherence {
         });
     }
 
-    /// An invocation is dispatched to this node by a scheduler elsewhere.
+    /// Dispatches an invocation that a scheduler elsewhere has placed on this node.
     fn admit(
         &self,
         now: Monotonic,
@@ -176,13 +176,13 @@ impl Coherence {
         self.invocations.lock().seen_by(invocation)
     }
 
-    /// What is no older than any version of `shard` that this node can have shown or written: the newest that its home
-    /// here has been told of; where the home is elsewhere, what the node covers.
+    /// A version no older than any of `shard` that this node can have shown or written: the newest that the home here
+    /// was told of; or, if the home is elsewhere, the newest that the node covers.
     pub(super) fn newest(&self, shard: ShardId) -> Version {
         self.state.lock().newest(shard)
     }
 
-    /// As `newest`, of all shards.
+    /// The token of the newest versions of all shards.
     fn newest_of_all(&self) -> Token {
         let (state, mut token) = (self.state.lock(), Token::empty());
         self.shards.all().for_each(|shard| token.see(shard, state.newest(shard)));
@@ -193,12 +193,12 @@ impl Coherence {
         let (send, mut ended) = oneshot::channel();
         self.invocations.lock().ends(invocation, Some(send));
         if let Ok(token) = timeout(within, &mut ended).await {
-            // An invocation that is not known gets no token; it has seen nothing.
+            // An unknown invocation has seen nothing, so its token is empty.
             return token.unwrap_or_default();
         }
         let mut invocations = self.invocations.lock();
         ended.try_recv().unwrap_or_else(|_| {
-            // What the invocation still writes joins its namespace's frontier later.
+            // Writes that the invocation still makes join its namespace's frontier later.
             let token = invocations.seen_by(invocation);
             if let Some(namespace) = invocations.known.get(&invocation).map(|known| known.namespace.clone()) {
                 tracing::warn!(%invocation, ?within, "an invocation is told as ended and a write of it is under way");
@@ -214,7 +214,8 @@ struct Writer {
     inner: Arc<ObjectMemoryState>,
     namespace: Namespace,
     shard: ShardId,
-    /// The invocation whose end waits for this; none for a client, or for an invocation that the gate does not know.
+    /// The invocation whose end waits for this write; none for a client, or for an invocation that the gate does not
+    /// know.
     invocation: Option<InvocationId>,
     wrote: Option<Stamp>,
 }
@@ -244,7 +245,7 @@ impl Drop for Writer {
 
 /// A call that writes. Its drop tells the gate whether the writer has written; answer the client after that.
 pub(super) struct WriteCall {
-    // In this order: the event first.
+    // Dropped in this order: the event first.
     call: DataCall,
     writer: Writer,
 }
@@ -278,7 +279,7 @@ impl WriteCall {
 }
 
 impl ObjectMemoryState {
-    /// As `begin`, for a call that writes.
+    /// Begins a call as `begin` does, for a write.
     pub(super) fn begin_write(self: &Arc<Self>, who: &Principal, bucket: &BucketName, key: &ObjectKey) -> WriteCall {
         let known = |invocation: &InvocationId| {
             let mut invocations = self.coherence.invocations.lock();
@@ -296,7 +297,7 @@ impl ObjectMemoryState {
         WriteCall { call: self.begin(who, bucket, Some(key)), writer }
     }
 
-    /// `who` is about to be shown an object's metadata: it joins the token of the invocation.
+    /// Adds an object's version to the token of the invocation: `who` is about to be shown the metadata.
     pub(super) fn shows(&self, who: &Principal, object: &ObjectId, meta: &ObjectMeta) {
         if let Some(invocation) = who.invocation {
             let shard = self.coherence.shards.of(object);
@@ -304,8 +305,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// `who` is about to be shown something without a version: that there is no object, a refusal, a list. The newest
-    /// versions of all shards join the token of the invocation.
+    /// Adds the newest versions of all shards to the token of the invocation: `who` is about to be shown something
+    /// without a version, such as a missing object, a refusal or a list.
     pub(super) fn shows_newest(&self, who: &Principal) {
         if let Some(invocation) = who.invocation {
             let newest = self.coherence.newest_of_all();
@@ -318,12 +319,12 @@ impl ObjectMemoryState {
 }
 
 impl ObjectMemory {
-    /// An invocation is to begin here; who calls it has seen `token`. Returns when this node has caught up with that
-    /// and with all that the namespace's ended invocations and writers outside had seen; from then on what it reads and
-    /// writes is joined, until `end_invocation`.
+    /// Begins an invocation here; its caller has seen `token`. Returns when this node covers that and all that the
+    /// namespace's ended invocations and outside writers had seen. From then on its reads and writes join its token,
+    /// until `end_invocation`.
     ///
     /// # Errors
-    /// Why it may not begin, after two seconds at the latest. It has not begun then, and is not to be ended.
+    /// Why it may not begin, after two seconds at the latest. It has not begun then, and must not be ended.
     #[boxed]
     pub async fn begin_invocation(
         &self,
@@ -337,11 +338,11 @@ impl ObjectMemory {
         self.until_begun(begun).await
     }
 
-    /// As `begin_invocation`, of one that a scheduler elsewhere dispatches: its token is all that the invocation begins
-    /// with, and it is for this life of this node only.
+    /// Begins an invocation that a scheduler on another node dispatched. `token` is all that the invocation begins
+    /// with, and only this incarnation of the node may run it.
     ///
     /// # Errors
-    /// As `begin_invocation`.
+    /// The same as for `begin_invocation`.
     #[boxed]
     pub async fn begin_dispatched(
         &self,
@@ -367,7 +368,7 @@ impl ObjectMemory {
                 // Another dispatch of the invocation has replaced this one.
                 Err(TryRecvError::Closed) => return Err(GateRefusal::OtherIncarnation),
             }
-            // After either, the loop looks again.
+            // The loop checks again after either.
             let _more_or_late = timeout(LIMITS.wait, more).await;
         }
     }
@@ -385,19 +386,19 @@ impl ObjectMemory {
         self.0.coherence.invocations.lock().ends(invocation, None);
     }
 
-    /// The token that this node covers: an invocation with no newer token can be dispatched here without a wait.
+    /// The token that this node covers: an invocation whose token is no newer can be dispatched here without a wait.
     #[must_use]
     pub fn covered(&self) -> Token {
         self.0.compared().caught_up(self.0.coherence.newest_of_all())
     }
 
-    /// What a running invocation has seen so far: with that a call that it makes begins.
+    /// What a running invocation has seen so far: a call that it makes begins with this token.
     #[must_use]
     pub fn seen_by(&self, invocation: InvocationId) -> Token {
         self.0.compared().carried(self.0.coherence.seen_by(invocation))
     }
 
-    /// A running invocation has heard of what another had seen at its end: of one that it called.
+    /// Adds to a running invocation's token what an invocation that it called had seen at its end.
     pub fn told_of(&self, invocation: InvocationId, token: &Token) {
         let mut invocations = self.0.coherence.invocations.lock();
         for (shard, version) in token.iter() {

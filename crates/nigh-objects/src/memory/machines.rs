@@ -1,7 +1,7 @@
 //! A node and the homes in its process: the messages between them are delivered until there are none left.
 //!
-//! A home's answer waits here until the object's bytes are in hand. Messages to homes and nodes of other processes go
-//! out as events (`MachineEvent`), except fetches and writes: the reader or writer sends those itself (`RequestState`).
+//! A home's answer waits here until the object's bytes are read. Messages to homes and nodes of other processes leave
+//! as events (`MachineEvent`), except fetches and writes: the reader or writer sends those itself (`RequestState`).
 //! This module takes no lock and asks no store. `nigh_protocol` decides what may be cached and shown, `cache` what is
 //! evicted.
 
@@ -27,16 +27,16 @@ use crate::cache::{CostedCopy, Shelf};
 use crate::kept::CachedCopy;
 use crate::shards::Shards;
 
-/// Of the directory's entries over the limit, so many are forgotten at a time.
+/// The most entries that are forgotten at a time if the directory is over its limit.
 const FORGOTTEN_AT_ONCE: usize = 4096;
 
 pub(super) type Copies = Shelf<CachedCopy>;
 pub(super) type Cache = NodeCache<ObjectId, CostedCopy, Contract, Copies>;
 
-/// What the home knew of an object at some time: the version of its entry, if it had one.
+/// The version of an object's entry at the home; none if it had no entry.
 pub(super) type EntryVersion = Option<Version>;
 
-/// What a home here has answered to a fetch, and what it knew of the object then.
+/// The answer of a home here to a fetch, and what the home knew of the object at that time.
 pub(super) type HomeFinding = Option<(Reply<ObjectId>, EntryVersion)>;
 
 /// The state of a fetch or write that the node has begun, for the task that carries it out.
@@ -52,9 +52,9 @@ pub(super) enum RequestState {
 
 /// A fetch of the node that is under way.
 pub(super) struct Fetch {
-    /// For the reads that may join it.
+    /// The result for the reads that may join the fetch; none if none may.
     pub(super) landing: Option<watch::Receiver<SharedFetchResult>>,
-    /// The answer of the home, if that is here.
+    /// The home's answer, if the home is here.
     pub(super) found: HomeFinding,
     stands: watch::Sender<RequestState>,
 }
@@ -63,7 +63,7 @@ pub(super) struct Fetch {
 pub(super) struct Put {
     shard: ShardId,
     pub(super) append: Option<AppendId>,
-    /// The copy to be cached.
+    /// The copy to be cached; none if there is none.
     pub(super) copy: Option<CostedCopy>,
     done: Option<oneshot::Sender<Result<Stamp, PutFailure>>>,
     stands: watch::Sender<RequestState>,
@@ -72,16 +72,16 @@ pub(super) struct Put {
 /// A write that begins at the node.
 pub(super) struct NewPut {
     pub(super) request: RequestId,
-    /// What the home wants appended, if the home is here and takes the write.
+    /// The append that the home wants, if the home is here and accepts the write.
     pub(super) append: Option<AppendId>,
     /// Which home to ask.
     pub(super) stands: watch::Receiver<RequestState>,
 }
 
-/// What a home is told when all earlier versions were told.
+/// What a home is told when it was told all earlier versions.
 pub(super) struct Turn {
     pub(super) append: AppendId,
-    /// The object, if the store has the version already.
+    /// The object, if the store already has the version.
     pub(super) stored: Option<ObjectId>,
 }
 
@@ -100,9 +100,9 @@ pub(super) struct ForeignPut {
 pub(super) struct HomeSide {
     pub(super) home: Home<ObjectId>,
     pub(super) order: AppendOrder<Turn>,
-    /// Versions that were pushed before the home was told that they were written.
+    /// Versions that were pushed before the home was told of their writes.
     pub(super) pushed_early: BTreeMap<Version, ObjectId>,
-    /// The fetches of other nodes, until their bytes are in hand.
+    /// The fetches of other nodes, until their bytes are read.
     pub(super) fetches: HashMap<(Member, Attempt), HomeFinding>,
     pub(super) puts: HashMap<(Member, RequestId), ForeignPut>,
     pub(super) fences: Vec<(Member, oneshot::Sender<Version>)>,
@@ -112,14 +112,14 @@ pub(super) struct HomeSide {
 pub(super) struct State {
     pub(super) node: NodeSide,
     pub(super) homes: BTreeMap<ShardId, HomeSide>,
-    /// There is no other process: a home that ends here is nowhere.
+    /// There is no other process, so a home that ends here is nowhere.
     alone: bool,
     shards: Shards,
-    /// Reigns of homes that were here and ended.
+    /// The last epoch of each home that was here and has ended.
     ended: BTreeMap<ShardId, Epoch>,
 }
 
-/// What the machines say to others than the caller.
+/// The outputs of the machines for others than the caller.
 #[derive(Debug)]
 pub(super) enum MachineEvent {
     /// The node sends this to a home elsewhere.
@@ -138,10 +138,10 @@ pub(super) enum MachineEvent {
     Rejoin,
 }
 
-/// What comes of a step.
+/// The results of a step.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// To be freed when no lock is held.
+    /// The caller frees these when it holds no lock.
     pub(super) dropped: Vec<CostedCopy>,
     pub(super) happened: Vec<MachineEvent>,
     /// Homes whose directories are over their limit.
@@ -150,7 +150,7 @@ pub(super) struct Outcome {
 
 /// What the cache did with the bytes of a fetch.
 pub(super) enum FetchOutcome {
-    /// The bytes are this version's.
+    /// The bytes are of this version.
     Installed(Stamp),
     /// The cache has taken the bytes; the fetch ends when the node covers their version.
     InstalledWhenCovered,
@@ -160,7 +160,7 @@ pub(super) enum FetchOutcome {
     NewerThanHome(Version),
 }
 
-/// What a home says to the bytes that were fetched for another node.
+/// The home's response to the bytes that were fetched for another node.
 pub(super) enum ForeignAnswer {
     /// The reply goes to the node, with the bytes.
     Found(Reply<ObjectId>),
@@ -170,27 +170,27 @@ pub(super) enum ForeignAnswer {
     NewerThanHome(Version),
 }
 
-/// A shard that is taken.
+/// A home that begins here.
 pub(super) struct NewHome {
     pub(super) shard: ShardId,
     pub(super) epoch: Epoch,
     /// The records that the ledger still has.
     pub(super) records: Vec<RecoveredRecord>,
-    /// Every version up to this one has been told.
+    /// The home was told every version up to this one.
     pub(super) decided: Version,
-    /// What forgotten writers can have seen of other shards.
+    /// What writers of trimmed records can have seen of other shards.
     pub(super) summary: Token,
 }
 
 impl State {
-    /// A node with nothing in memory, of which copies may take `budget`, and no home.
+    /// A node with an empty cache of `budget`, and without homes.
     pub(super) fn begin((me, shards): (Member, Shards), limits: CacheLimits, budget: Cost, alone: bool) -> Self {
         let cache = Cache::over(Shelf::new(shards, budget), me, limits, Contract);
         let node = NodeSide { cache, fetches: HashMap::new(), puts: HashMap::new() };
         Self { node, homes: BTreeMap::new(), alone, shards, ended: BTreeMap::new() }
     }
 
-    /// A home begins here.
+    /// Begins a home here.
     pub(super) fn take(&mut self, now: Monotonic, outcome: &mut Outcome, new: NewHome, limits: HomeLimits) {
         let NewHome { shard, epoch, records, decided, summary } = new;
         let me = self.node.cache.member();
@@ -214,8 +214,8 @@ impl State {
         self.homes.get(&shard)?.home.version_of(object).map(|(version, _)| version)
     }
 
-    /// A version that is no older than any of `shard` that the node can have shown or written. The outcome of a write
-    /// that was under way at a former home here is unknown; the next epoch covers it.
+    /// A version no older than any of `shard` that the node can have shown or written. The outcome of a write that was
+    /// under way at a former home here is unknown; the next epoch covers it.
     pub(super) fn newest(&self, shard: ShardId) -> Version {
         if let Some(side) = self.homes.get(&shard) {
             return side.home.newest();
@@ -225,7 +225,7 @@ impl State {
         next.map_or(covered, |next| next.max(covered))
     }
 
-    /// Lets the node do something, and delivers what it says.
+    /// Lets the node's cache take a step, and delivers its outputs.
     pub(super) fn node<T>(
         &mut self,
         now: Monotonic,
@@ -255,7 +255,7 @@ impl State {
                         outcome.dropped.push(copy);
                     }
                     if let Some(done) = done {
-                        // Nobody waits for a write from outside.
+                        // The receiver may be gone: nobody waits for a write from outside.
                         drop(done.send(ended));
                     }
                 }
@@ -288,8 +288,7 @@ impl State {
         }
     }
 
-    /// Delivers a message to a home here. A node that asks for a version of a later epoch knows that this home's is
-    /// over.
+    /// Delivers a message to a home here. If the sender knows a later epoch, this home's epoch is over.
     pub(super) fn said(&mut self, now: Monotonic, outcome: &mut Outcome, shard: ShardId, request: Request<ObjectId>) {
         let later = match request.body {
             ToHome::Ask { need } => Some(need.epoch),
@@ -306,7 +305,7 @@ impl State {
         }
     }
 
-    /// Lets a home take something in, and delivers what it says.
+    /// Gives the home an input, and delivers its outputs.
     pub(super) fn home(&mut self, now: Monotonic, outcome: &mut Outcome, shard: ShardId, input: HomeInput<ObjectId>) {
         let noted = match &input {
             HomeInput::Request(Request { body: ToHome::Fetch { object, .. }, .. })
@@ -323,14 +322,14 @@ impl State {
                 }
                 HomeOutput::Send(reply) => self.tell_there(outcome, reply, noted),
                 HomeOutput::Append { append, record } => self.wants(outcome, shard, append, &record),
-                // The fetching task reads the store, and gives the answer with the bytes.
+                // The fetching task reads the store, and returns the answer with the bytes.
                 HomeOutput::Load(_) => {}
-                // A node alone is the one writer, and has its answers.
+                // A node that is alone is the only writer, and has its answers.
                 HomeOutput::Settled(_) if self.alone => {}
                 HomeOutput::Settled(version) => outcome.happened.push(MachineEvent::Settled(shard, version)),
                 HomeOutput::Crowded => outcome.crowded.push(shard),
                 HomeOutput::Fenced { member, through } => self.fenced(shard, member, through),
-                // The caller asks again.
+                // The caller asks for the fence again.
                 HomeOutput::NotFenced(member) => tracing::warn!(?member, "a fence could not be kept in the ledger"),
                 HomeOutput::GaveUp(member) => outcome.happened.push(MachineEvent::GaveUp(member)),
                 HomeOutput::Retired => {
@@ -343,7 +342,7 @@ impl State {
         }
     }
 
-    /// A home here wants a record appended: the writing task does that.
+    /// Records that a home here wants a record appended; the writing task appends it.
     fn wants(&mut self, outcome: &mut Outcome, shard: ShardId, append: AppendId, record: &LedgerRecord<ObjectId>) {
         match record {
             LedgerRecord::Write { request, writer, .. } if *writer == self.node.cache.member() => {
@@ -361,7 +360,7 @@ impl State {
         }
     }
 
-    /// Delivers a message of a home in this process; the answer to a fetch waits for the bytes.
+    /// Delivers a message of a home in this process. The answer to a fetch waits for the bytes.
     fn hear_here(&mut self, now: Monotonic, outcome: &mut Outcome, reply: Reply<ObjectId>, noted: EntryVersion) {
         if let FromHome::Found { attempt, .. } = &reply.body {
             if let Some(fetch) = self.node.fetches.get_mut(&attempt.request) {
@@ -372,7 +371,7 @@ impl State {
         self.hear(now, outcome, reply);
     }
 
-    /// Delivers a message of a home that comes without bytes.
+    /// Delivers a message of a home that has no bytes.
     pub(super) fn hear(&mut self, now: Monotonic, outcome: &mut Outcome, reply: Reply<ObjectId>) {
         let value = match &reply.body {
             FromHome::Written { request, .. } => self.node.puts.get_mut(request).and_then(|put| put.copy.take()),
@@ -384,13 +383,13 @@ impl State {
     /// Delivers a message of a home, with the copy that belongs to it.
     fn receive(&mut self, now: Monotonic, outcome: &mut Outcome, reply: Reply<ObjectId>, value: Option<CostedCopy>) {
         if let Some(copy) = &value {
-            // The shelf has the room again, and caches the copy there or drops it.
+            // The room goes back to the shelf, which caches the copy in it or drops the copy.
             self.node.cache.copies_mut().release(copy.cost);
         }
         self.node(now, outcome, |cache, out| cache.receive(now, reply, value, out));
     }
 
-    /// Delivers a message of a home here to another node: the task that serves the node's request sends the answer.
+    /// Delivers a message of a home here to another node. The task that serves the node's request sends an answer.
     fn tell_there(&mut self, outcome: &mut Outcome, reply: Reply<ObjectId>, noted: EntryVersion) {
         let Some(side) = self.homes.get_mut(&reply.shard) else { return };
         match &reply.body {
@@ -414,12 +413,12 @@ impl State {
         let Some(side) = self.homes.get_mut(&shard) else { return };
         let waiting = side.fences.extract_if(.., |(fenced, _)| *fenced == member);
         for (_, waiting) in waiting {
-            // A caller that has gone asks again.
+            // A caller that has gone asks for the fence again.
             let _heard = waiting.send(through);
         }
     }
 
-    /// Tells a home the versions whose turn it is.
+    /// Tells a home the versions that are next in the append order.
     pub(super) fn tell(&mut self, now: Monotonic, outcome: &mut Outcome, shard: ShardId) {
         while let Some(side) = self.homes.get_mut(&shard)
             && let Some((version, Turn { append, stored })) = side.order.next_to_tell()
@@ -438,7 +437,7 @@ impl State {
         }
     }
 
-    /// From here on nothing is served from memory or acknowledged.
+    /// From now on nothing is served from memory or acknowledged.
     fn end(&mut self, outcome: &mut Outcome) {
         let shelf = self.node.cache.copies_mut();
         for shard in self.shards.all() {
@@ -453,8 +452,8 @@ impl State {
         }
     }
 
-    /// The home of `shard` is here no more. The node sends what it has open there to the next home; the outcome of its
-    /// writes stays unknown.
+    /// Removes the home of `shard` that is no longer here. The node sends its requests under way there to the next
+    /// home; the outcome of its writes stays unknown.
     pub(super) fn let_go(&mut self, outcome: &mut Outcome, shard: ShardId) {
         let Some(side) = self.homes.remove(&shard) else { return };
         self.ended.insert(shard, side.home.epoch());

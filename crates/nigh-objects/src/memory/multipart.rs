@@ -1,4 +1,4 @@
-//! Multipart uploads: parts are durable files when acknowledged; their end is a write like any other.
+//! Multipart uploads: a part is a durable file when it is acknowledged; the completion is a write like any other.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::notification::ObjectChange;
 use crate::spool::{SpoolFile, blocking, failed};
 use crate::uploads::{Manifest, Upload};
 
-/// The checksum of a part: the one its upload asked for, given or to be computed; else the one given.
+/// The checksum of a part: of the upload's algorithm, given or to be computed; if the upload has none, the given one.
 fn part_checksum(upload: &Upload, given: Option<ChecksumClaim>) -> Result<Option<ChecksumClaim>, ObjectError> {
     match (upload.manifest.checksum, given) {
         (Some((algorithm, _)), None) => Ok(Some(ChecksumClaim { algorithm, value: ClaimedValue::Compute })),
@@ -36,7 +36,7 @@ fn part_checksum(upload: &Upload, given: Option<ChecksumClaim>) -> Result<Option
     }
 }
 
-/// Compares the checksum that the whole should have with the one it has.
+/// Compares the checksum that the whole object should have with the one that it has.
 fn check_whole(claimed: Option<&Checksum>, computed: Option<&Checksum>) -> Result<(), ObjectError> {
     match (claimed, computed) {
         (None, _) => Ok(()),
@@ -57,7 +57,7 @@ fn check_whole(claimed: Option<&Checksum>, computed: Option<&Checksum>) -> Resul
 }
 
 impl ObjectMemoryState {
-    /// Makes a body that is in the spool a part.
+    /// Makes a spooled body a part of the upload.
     async fn keep_part(
         self: Arc<Self>,
         mut call: DataCall,
@@ -66,7 +66,8 @@ impl ObjectMemoryState {
         part: (SpoolFile, u64, VerifiedDigest),
     ) -> Result<PartInfo, ObjectError> {
         let (file, size, verified) = part;
-        // Synced before the upload is held: parts that come at the same time do not wait for each other's bytes.
+        // The file is synced before the upload is locked: parts that arrive at the same time do not wait for each
+        // other's bytes.
         let file = blocking(move || {
             file.sync().map_err(failed("sync a part"))?;
             Ok(file)
@@ -133,7 +134,7 @@ impl ObjectMemoryState {
         Ok(done)
     }
 
-    /// Drops the uploads that have been under way for too long.
+    /// Abandons the uploads that were begun too long ago.
     pub(super) async fn abandon_uploads(self: &Arc<Self>) {
         for upload in self.uploads.stale(self.clock.wall()) {
             let (id, object) = (upload.id.clone(), upload.manifest.key.clone());
@@ -144,7 +145,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// The answer to a completion that a client repeats because it did not get the first one.
+    /// The answer to a repeated completion, whose client did not get the first answer.
     fn completed_before(
         &self,
         mut call: WriteCall,
@@ -159,7 +160,7 @@ impl ObjectMemoryState {
         Ok(done)
     }
 
-    /// Ends an upload without an object. One that has ended already stays so.
+    /// Ends an upload without an object. False if it has ended already.
     pub(super) async fn end_upload(self: &Arc<Self>, upload: Arc<Upload>) -> Result<bool, ObjectError> {
         let memory = Arc::clone(self);
         to_the_end(async move {
@@ -203,10 +204,10 @@ impl ObjectMemory {
         Ok(upload)
     }
 
-    /// Uploads a part; durable when it returns.
+    /// Uploads a part, which is durable when this returns.
     ///
     /// # Errors
-    /// `NoSuchUpload`, what is wrong with the number or the body, or the spool's. An earlier part of this number
+    /// `NoSuchUpload`, what is wrong with the number or the body, or the spool's. An earlier part with this number
     /// stays then.
     #[expect(clippy::too_many_arguments, reason = "the S3 operation has so many")]
     #[boxed]
@@ -235,7 +236,7 @@ impl ObjectMemory {
         to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
     }
 
-    /// Takes a part from another object of the namespace.
+    /// Makes a part from another object of the namespace.
     ///
     /// # Errors
     /// As of a get of the source and of `put_part`; `InvalidRange` for a range beyond the source's end.
@@ -278,7 +279,7 @@ impl ObjectMemory {
         to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
     }
 
-    /// The parts uploaded so far whose number is above `after`, at most `limit`; and whether there are more.
+    /// The uploaded parts with numbers above `after`, at most `limit`; and whether there are more.
     ///
     /// # Errors
     /// `NoSuchUpload`.
@@ -325,8 +326,8 @@ impl ObjectMemory {
             .collect())
     }
 
-    /// Makes the object of the parts named. If it fails the upload goes on, with its parts. Asked again after a
-    /// success, with the same parts, it gives the same answer for a while and changes nothing.
+    /// Makes the object from the named parts. After a failure the upload continues, with its parts. A completion that
+    /// is repeated after a success, with the same parts, gets the same answer for a while and changes nothing.
     ///
     /// # Errors
     /// `NoSuchUpload`, what is wrong with the parts, a condition's, or the store's.

@@ -1,8 +1,8 @@
-//! Tells functions of changes: the shell around `notification`, and where buckets' configurations are kept.
+//! Notifies functions of changes: the shell around `notification`, and the store of buckets' configurations.
 //!
-//! A place for each event is taken before the change is made, so that a full queue refuses the change and not the
-//! event; the events are durable before the change is acknowledged. A crash between the two loses the event of a change
-//! that was not acknowledged. Without any configuration a write pays one load of a counter.
+//! A place for each event is reserved before the change is made, so that a full queue refuses the change and loses no
+//! event. The events are durable before the change is acknowledged. A crash between the two loses the event of a change
+//! that was not acknowledged. Without any configuration a write costs the load of one counter.
 
 use std::sync::Arc;
 
@@ -25,35 +25,35 @@ const TABLE: &str = "bucket-notifications";
 /// The functions that the rules of buckets name; the crate that assembles a node implements it.
 #[async_trait]
 pub trait NotificationTargets: Send + Sync {
-    /// Whether there is such a function; if not, why.
+    /// Checks that the function exists.
     ///
     /// # Errors
-    /// Why it cannot be told.
+    /// Why it cannot be notified.
     fn check(&self, namespace: &Namespace, function_arn: &str) -> Result<(), String>;
-    /// Takes a place for an event of at most `bytes` for each of the functions. For one that is not there any more
-    /// there is none in its place.
+    /// Reserves a place for each event: a function's ARN, and the most bytes of the event. A function that no longer
+    /// exists gets no place.
     ///
     /// # Errors
     /// `SlowDown` if the queue is full.
     fn reserve(&self, namespace: &Namespace, events: &[(&str, usize)]) -> Result<Box<dyn ReservedEvents>, ObjectError>;
 }
 
-/// Places for events, given back when dropped.
+/// Reserved places for events. Dropping them releases the places.
 #[async_trait]
 pub trait ReservedEvents: Send {
-    /// Fills the places, in their order; durable when it returns.
+    /// Fills the places, in order. The events are durable when this returns.
     ///
     /// # Errors
-    /// Why they cannot be kept.
+    /// Why the events cannot be stored.
     async fn send(self: Box<Self>, documents: Vec<Bytes>, writer: Writer) -> Result<(), String>;
 }
 
-/// What is known of who made a change.
+/// What is known of the maker of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
     /// The token with which the notified function begins: what the writer had seen, and the change.
     pub token: Token,
-    /// The node at which the change was made, and the bytes that were written; none for a removal.
+    /// The node that made the change, and the bytes that were written; none for a removal.
     pub wrote: Option<(NodeNumber, u64)>,
 }
 
@@ -65,10 +65,10 @@ pub struct Notifications {
 }
 
 impl Notifications {
-    /// Those kept in `registry`.
+    /// Reads the configurations from `registry`.
     ///
     /// # Errors
-    /// If it cannot be read, or holds what this build does not know.
+    /// If the registry cannot be read, or holds a configuration that this build does not know.
     #[boxed]
     pub async fn open(
         registry: Arc<dyn Registry>,
@@ -79,7 +79,7 @@ impl Notifications {
         Ok(Self { configs, targets, region })
     }
 
-    /// From now on changes by other nodes are taken over too.
+    /// Applies other nodes' changes from now on.
     ///
     /// # Errors
     /// If the registry cannot be watched.
@@ -89,32 +89,32 @@ impl Notifications {
     }
 }
 
-/// Events of a change that is about to be made.
+/// The reserved events of a change that is about to be made.
 pub(super) struct Notices {
     rules: Vec<NotificationRule>,
     reserved: Box<dyn ReservedEvents>,
 }
 
-/// What a change has become.
+/// A change that was made.
 pub(super) struct ChangeDone<'a> {
     pub(super) object: &'a ObjectId,
     pub(super) change: ObjectChange,
     pub(super) who: &'a Principal,
     pub(super) created: Option<(u64, &'a ETag)>,
     pub(super) stamp: &'a Stamp,
-    /// The node at which it was made.
+    /// The node that made the change.
     pub(super) node: NodeNumber,
     pub(super) at: Timestamp,
 }
 
 impl ObjectMemoryState {
-    /// Whether some rule wants to hear of `change`.
+    /// True if a rule matches `change`.
     pub(super) fn is_wanted(&self, object: &ObjectId, change: ObjectChange) -> bool {
         let config = self.notifications.get().and_then(|all| all.configs.of(&object.namespace, &object.bucket));
         config.is_some_and(|config| config.wanting(change, object.key.as_str()).next().is_some())
     }
 
-    /// Takes places for the events of `change`, if a rule matches it.
+    /// Reserves places for the events of `change`, if a rule matches it.
     pub(super) fn reserve_notices(
         &self,
         object: &ObjectId,
@@ -132,7 +132,7 @@ impl ObjectMemoryState {
         Ok(Some(Notices { rules, reserved }))
     }
 
-    /// Tells of a change that is durable.
+    /// Notifies of a durable change.
     pub(super) async fn notify(&self, notices: Option<Notices>, done: ChangeDone<'_>) -> Result<(), ObjectError> {
         let (Some(Notices { rules, reserved }), Some(all)) = (notices, self.notifications.get()) else { return Ok(()) };
         let ChangeDone { object, change, who, created, stamp, node, at } = done;
@@ -158,7 +158,7 @@ impl ObjectMemoryState {
 }
 
 impl ObjectMemory {
-    /// From now on functions are told of changes. Set once, before the doors open.
+    /// Starts the notifications. Set once, before the doors open.
     pub fn notify_by(&self, notifications: Notifications) {
         if self.0.notifications.set(notifications).is_err() {
             tracing::error!("notifications were set twice; the first ones stay");

@@ -1,4 +1,4 @@
-//! What the store tells this node about outside: that somebody reads a placeholder, begins a write, or has written.
+//! The store's notices about outside: somebody reads a placeholder, begins a write, or has written.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::write_back::PushOutcome;
 const LEASE_MAX: Duration = Duration::from_secs(3600);
 
 impl ObjectMemoryState {
-    /// True if `object` is being written from outside: it is not cached, and a write of it here goes through to the
+    /// True if `object` is being written from outside. It is not cached then, and writes of it here go through to the
     /// store.
     pub(super) fn is_written_outside(&self, object: &ObjectId) -> bool {
         self.outside.lock().hold(object, self.clock.monotonic())
@@ -34,18 +34,18 @@ impl ObjectMemory {
     /// `SlowDown` if that takes longer than a write may wait; the store's.
     #[boxed]
     pub async fn push_now(&self, object: &ObjectId, version: Version) -> Result<PushOutcome, ObjectError> {
-        // A write on its way may have its placeholder there already.
+        // A write under way may have its placeholder in the store already.
         drop(self.0.order.turn(object).await?);
         self.0.back.push_now(object, version).await
     }
 
-    /// An outside write of `object` is about to begin. When this returns the store has all that was acknowledged of it
-    /// here, no placeholder is on its way, and until `outside_write_ended`, or for `lease`, no copy of it is kept or
-    /// served and writes go through. Gives what in the store's own order the outside write must be above, if that is
-    /// known.
+    /// Prepares for an outside write of `object`. When this returns, the store has all acknowledged writes of the
+    /// object here, and no placeholder is on its way. Until `outside_write_ended`, or for `lease`, no copy is cached or
+    /// served and writes go through. Returns the timestamp, in the store's own order, that the outside write must
+    /// exceed, if it is known.
     ///
     /// # Errors
-    /// `SlowDown` if too much waits; the write must not be made then.
+    /// `SlowDown` if too much waits; the outside write must not be made then.
     #[boxed]
     pub async fn outside_write_begins(
         &self,
@@ -63,23 +63,23 @@ impl ObjectMemory {
         Ok(inner.back.newest_there(object))
     }
 
-    /// An outside write has ended: `applied` says whether it is there, if that is known. If it is not, the object is
-    /// held for the rest of the lease.
+    /// Ends an outside write: `applied` says whether the store has it, if that is known. Otherwise the object is held
+    /// for the rest of the lease.
     #[boxed]
     pub async fn outside_write_ended(&self, object: &ObjectId, token: &str, applied: Option<bool>) {
         let inner = &self.0;
         if applied != Some(false) {
             inner.back.superseded(object).await;
         }
-        // Also for a write that was announced to an earlier life of this node.
+        // Also for a write that was announced to an earlier incarnation of this node.
         inner.written_by_others(object);
         if applied.is_some() {
             inner.outside.lock().end(object, token);
         }
     }
 
-    /// The store tells that `object` was written or deleted, by whomever. A copy with the entity tag that the store has
-    /// now, if that is told, is this node's own and stays; so does that of a write under way. True if something was
+    /// The store reports that `object` was written or deleted, by anybody. If the store also reports its entity tag
+    /// `now`, a copy with that tag is this node's own and stays; so does that of a write under way. True if a copy was
     /// dropped.
     pub fn changed_outside(&self, object: &ObjectId, now: Option<&ETag>) -> bool {
         let inner = &self.0;
@@ -95,7 +95,7 @@ impl ObjectMemory {
         kept.is_some()
     }
 
-    /// Nothing waits, and this node ends: the store need not tell it about outside any more.
+    /// Nothing is unpushed and this node ends: the store need not notify it any more.
     #[boxed]
     pub async fn let_go_of_store(&self) {
         self.0.back.store().let_go().await;

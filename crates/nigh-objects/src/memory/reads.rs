@@ -1,4 +1,4 @@
-//! Reads: from memory, by one shared fetch, or past the cache.
+//! Reads: from memory, by a shared fetch, or past the cache.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use super::{ObjectMemory, ObjectMemoryState, object};
 use crate::kept::CachedCopy;
 use crate::sync::spawn;
 
-/// How often an ephemeral object is looked for: a write that ends between the look into the cache and the one behind it
+/// How many times an ephemeral object is looked for: a write that ends between the look into the cache and the next one
 /// puts the object into the cache.
 pub(super) const EPHEMERAL_ATTEMPTS: usize = 3;
 
-/// A read whose conditions hold.
+/// A read whose conditions were checked.
 pub(super) struct CheckedRead {
     pub(super) meta: Arc<ObjectMeta>,
     pub(super) range: ByteRange,
@@ -45,8 +45,8 @@ impl ReadSource {
 }
 
 impl ObjectMemory {
-    /// Reads an object. From memory if it is there; if not, it is brought there, or streamed past if it is too
-    /// large or being written.
+    /// Reads an object from memory. If it is not there it is fetched into memory, or streamed past the cache if it is
+    /// too large or being written.
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchKey`, a condition's or the range's, or the store's.
@@ -74,7 +74,7 @@ impl ObjectMemory {
         Ok(GetReply { meta, range, body, version, token })
     }
 
-    /// Reads what is known of an object; the conditions and the range are those of a get.
+    /// Reads an object's metadata, with the conditions and the range of a get.
     ///
     /// # Errors
     /// As of a get.
@@ -98,7 +98,7 @@ impl ObjectMemory {
 }
 
 impl ObjectMemoryState {
-    /// Reads for `who`. An object that is not in memory is cached if the reader's admission allows it.
+    /// Reads for `who`. An object that is not in memory is cached if the reader's admission allows that.
     pub(super) async fn read(
         self: &Arc<Self>,
         who: &Principal,
@@ -162,7 +162,7 @@ impl ObjectMemoryState {
             FetchStart::Join(landing) => landing,
             FetchStart::Shared(asked, sender) => {
                 let landing = sender.subscribe();
-                // A task of its own, which goes on for the reads that joined when the first reader hangs up.
+                // A separate task: it continues for the reads that joined when the first reader hangs up.
                 spawn(Arc::clone(self).fetch(FetchGuard::new(self, object, asked), sender));
                 landing
             }
@@ -179,8 +179,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Reads the bytes of an object whose metadata is `known`, without caching them. If its entity tag has changed, the
-    /// object is read as it is now.
+    /// Reads the bytes of an object with the metadata `known`, without caching them. If the entity tag has changed, the
+    /// current object is read.
     #[boxed]
     async fn read_known<'a>(
         self: &'a Arc<Self>,
@@ -199,7 +199,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// The bytes of an object that is as `meta` says; none if it is not any more.
+    /// The bytes of an object, if its entity tag is still that of `meta`; none if not.
     pub(super) async fn pinned(
         &self,
         object: &ObjectId,
@@ -236,7 +236,7 @@ impl ObjectMemoryState {
         Ok(CheckedRead { meta, range, source: ReadSource::Stream(stream), served: ServeOutcome::Past })
     }
 
-    /// Asks the home for an object's metadata, whatever copy there is.
+    /// Asks the home for an object's metadata, even if there is a copy.
     pub(super) async fn look(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
         let fetch = FetchGuard::new(self, object, self.coherence.ask(self.now(), object)?);
         self.read_at_home(fetch, Wanted::Metadata).await.map(|(found, _)| found.meta)

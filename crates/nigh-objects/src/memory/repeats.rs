@@ -1,5 +1,5 @@
-//! Requests that are made again, as clients do that got no answer: what was done then is answered once more, before any
-//! condition is looked at, and nothing is written.
+//! Repeated requests, of clients that got no answer: the first attempt's answer is given again, before any condition is
+//! checked, and nothing is written.
 
 use nigh_data::{ObjectError, ObjectId, PutDone};
 use nigh_engine::RequestId;
@@ -12,7 +12,7 @@ use crate::notification::ObjectChange;
 use crate::write_back::{ObjectState, RequestRecord};
 
 impl ObjectMemoryState {
-    /// Notifies of a change that an earlier attempt has made, if that attempt did not.
+    /// Notifies of a change of an earlier attempt, if that attempt has not.
     async fn tell_of(
         &self,
         who: Option<&Principal>,
@@ -28,7 +28,7 @@ impl ObjectMemoryState {
             ObjectState::Gone | ObjectState::Lost => (None, Token::empty(), self.clock.wall()),
         };
         let stamp = Stamp::new(self.coherence.shards.of(object), known.version, &seen);
-        // The node of the first attempt is not known any more; the home has the write.
+        // The node of the first attempt is not known any more; the home's node stands for it.
         let node = self.coherence.member().node;
         let done = ChangeDone { object, change, who, created, stamp: &stamp, node, at };
         self.notify(notices, done).await?;
@@ -36,7 +36,7 @@ impl ObjectMemoryState {
         Ok(())
     }
 
-    /// The answer to a put that was made before.
+    /// The answer to a repeated put.
     pub(super) async fn put_before(
         &self,
         who: Option<&Principal>,
@@ -58,7 +58,7 @@ impl ObjectMemoryState {
         Ok(Some((Stamp::new(self.coherence.shards.of(object), known.version, &meta.token), done)))
     }
 
-    /// The version of a deletion that an earlier attempt has made.
+    /// The version of a repeated deletion.
     pub(super) async fn deleted_before(
         &self,
         who: Option<&Principal>,

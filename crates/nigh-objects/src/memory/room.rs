@@ -1,4 +1,4 @@
-//! Room in the cache: reserved, given back, and freed when copies leave.
+//! Room in the cache: reserved, released, and freed when copies leave.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use super::coherence::ShelfGuard;
 use crate::cache::{DroppedCopies, OverheadCost, Shelf};
 use crate::kept::CachedCopy;
 
-/// Room in the cache, until it is used or dropped.
+/// Reserved room in the cache. Dropping it releases the room.
 pub(super) struct Reservation {
     inner: Arc<ObjectMemoryState>,
     cost: Cost,
 }
 
 impl Reservation {
-    /// The room, which the caller now gives to a copy.
+    /// The room, for the copy that the caller now caches.
     pub(super) fn take(mut self) -> Cost {
         std::mem::take(&mut self.cost)
     }
@@ -32,12 +32,12 @@ impl Drop for Reservation {
 }
 
 impl ObjectMemoryState {
-    /// The copies in memory.
+    /// Locks the cached copies.
     pub(super) fn shelf(&self) -> ShelfGuard<'_> {
         self.coherence.shelf()
     }
 
-    /// Tells the meter what is cached now, and frees what left the cache, without the cache's lock.
+    /// Updates the meter, and frees what left the cache, without the cache's lock.
     pub(super) fn settle<T>(&self, dropped: Vec<T>) {
         let (kept, budget, orphans) = {
             let mut shelf = self.shelf();
@@ -50,20 +50,20 @@ impl ObjectMemoryState {
         drop(dropped);
     }
 
-    /// As `settle`, for copies that were evicted.
+    /// Counts copies as evicted, and settles them.
     pub(super) fn evict(&self, dropped: DroppedCopies<CachedCopy>) {
         self.meter.evicted(dropped.len());
         self.settle(dropped);
     }
 
-    /// What readers hold beyond the cache, and what is freed with the copies beside it.
+    /// The cost that counts beside the copies: what readers hold of evicted copies, and what is freed with the copies.
     pub(super) fn beyond(&self, cache: &Shelf<CachedCopy>) -> OverheadCost {
         let slack = self.account.slack();
         let lingering = self.account.living().minus(slack).minus(cache.kept()).minus(cache.reserved());
         OverheadCost { lingering, slack }
     }
 
-    /// Whether an object that is read with `admission` may be cached now.
+    /// True if an object that is read with `admission` may be cached now.
     pub(super) fn admits(&self, admission: Admission) -> bool {
         match admission {
             Admission::Always => true,
@@ -72,7 +72,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Room for `cost`, if the cache can give it.
+    /// Reserves `cost`, if the cache has or can make the room.
     pub(super) fn reserve(self: &Arc<Self>, cost: Cost) -> Option<Reservation> {
         let (granted, dropped) = {
             let mut cache = self.shelf();

@@ -1,8 +1,8 @@
 //! Shrink: the cache frees memory at once, for a sandbox that grows.
 //!
-//! Copies of what the store has go first: a write that waits for the store is read from the journal when it is its
-//! turn, so that nothing has to be pushed before. Ephemeral ones go last. The decision takes victims out of the cache
-//! under its lock; their memory is freed after it.
+//! Copies that the store has go first. An unpushed write may go too, because its push reads it from the journal;
+//! nothing has to be pushed before. Ephemeral copies go last. The decision takes victims out of the cache under its
+//! lock; their memory is freed after that.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use crate::cache::EvictedCopy;
 use crate::hand_over::GivenUp;
 use crate::kept::CachedCopy;
 
-/// Copies that are looked at before the cache is unlocked for readers.
+/// The most copies that are looked at before readers may lock the cache.
 const LOOKS_AT_ONCE: usize = 64;
 
-/// What a shrink has done.
+/// The result of a shrink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShrinkResult {
     /// The memory that was freed, as the kernel counts it.
     pub freed: ByteSize,
-    /// The memory of copies that were passed over, for readers or sandboxes hold it. It counts as used.
+    /// The memory of copies that were skipped because readers or sandboxes hold it. It counts as used.
     pub held: ByteSize,
-    /// Copies dropped.
+    /// Number of copies that were dropped.
     pub copies: u64,
     /// How long it took to choose copies and drop them.
     pub decided_in: Duration,
@@ -34,40 +34,41 @@ pub struct ShrinkResult {
 }
 
 impl ObjectMemory {
-    /// What all segments take now, including those that only readers still hold. Costs two loads.
+    /// The memory of all segments now, including those that only readers still hold. Costs two loads.
     #[must_use]
     pub fn living(&self) -> ByteSize {
         ByteSize(self.0.account.living().bytes)
     }
 
     /// Lowers the budget to `budget` and frees what segments take beyond it, or as much of it as nobody holds, before
-    /// this returns. What is held beyond it goes when it is let go, and nothing comes in its place.
+    /// this returns. Held memory is freed when it is released, and nothing takes its place.
     pub fn give_way(&self, budget: ByteSize) -> ShrinkResult {
-        // In small steps, so that no reader waits long for the cache; the lower budget drops what comes in meanwhile.
+        // In small steps, so that no reader waits long for the cache. The lower budget evicts what is cached meanwhile.
         let shrunk = self.shrink(self.living().saturating_sub(budget));
         self.set_cache_budget(budget);
         shrunk
     }
 
-    /// Frees `bytes` of what segments take, or as much of it as nobody holds, before this returns. The budget stays: to
-    /// keep the memory from being taken again, lower it first (`set_cache_budget`).
+    /// Frees `bytes` of the memory of segments, or as much of it as nobody holds, before this returns. The budget
+    /// stays: lower it first (`set_cache_budget`) to keep the memory from being used again.
     pub fn shrink(&self, bytes: ByteSize) -> ShrinkResult {
         let (shrunk, left) = self.shrink_naming(bytes);
         if let Some(handed_over) = self.0.left.as_ref().filter(|_| !left.is_empty()) {
-            // What is one too many is in the store.
+            // If the queue is full the copies are not handed over; the store has the objects.
             let _dropped = handed_over.try_send(left);
         }
         shrunk
     }
 
-    /// As `shrink`; in a cluster it names the copies that were dropped.
+    /// Shrinks the cache as `shrink` does. In a cluster, also returns the names of the dropped copies.
     pub(super) fn shrink_naming(&self, bytes: ByteSize) -> (ShrinkResult, Vec<LeftCopy>) {
         let inner = &self.0;
         let is_named = inner.left.is_some();
         let mut left_copies = Vec::new();
         let before = inner.account.living().bytes;
         let mut shrunk = ShrinkResult::default();
-        // Each copy is looked at once. Small objects share pages: what they free is known after they are dropped.
+        // Each copy is looked at once. Small objects share pages: the bytes that they free are known only after they
+        // are dropped.
         let mut left = inner.shelf().copies();
         while shrunk.freed < bytes && left > 0 {
             let wanted = bytes.bytes() - shrunk.freed.bytes();

@@ -1,4 +1,4 @@
-//! The tags of an object: read with its metadata, replaced by a write that keeps its bytes.
+//! The tags of an object: read with its metadata, replaced by a write that keeps the bytes.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl ObjectMemory {
         Ok(meta.tags.clone())
     }
 
-    /// Replaces an object's tags; none removes them. The object has a new version then, and the same bytes.
+    /// Replaces an object's tags; an empty set removes them. The object gets a new version with the same bytes.
     ///
     /// # Errors
     /// `InvalidTag`, `NoSuchBucket`, `NoSuchKey`, or the store's.
@@ -82,7 +82,7 @@ impl ObjectMemoryState {
         tags: &Tags,
     ) -> Result<Option<Stamp>, ObjectError> {
         let (mut ticket, before) = WriteTicket::begin(self, object, nigh_protocol::Write::Put, source)?;
-        // The bytes stay as they were: the copy stays, with the new tags.
+        // The bytes did not change, so the copy stays, with the new tags.
         if let Some(CachedCopy { meta, segment }) = before {
             let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta.unpack()) };
             let cost = segment.as_ref().map_or_else(|| metadata_cost(object, &meta), Segment::cost);

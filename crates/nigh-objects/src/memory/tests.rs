@@ -1,4 +1,4 @@
-//! The promises of the object memory. Here is what the tests stand on.
+//! The promises of the object memory, and the fixture of their tests.
 
 mod buckets;
 mod coherence;
@@ -90,7 +90,7 @@ impl Fixture {
         Self { store, memory, events, clock, who, bucket, folder }
     }
 
-    /// The same memory after a restart: nothing is kept.
+    /// Restarts the memory. Its cache is empty then.
     async fn restarted(self) -> Self {
         let memory = open(&self.store, &self.events, &self.clock, self.folder.path()).await;
         Self { memory, ..self }
@@ -127,13 +127,13 @@ impl Fixture {
         work(self.memory.clone(), self.who.clone(), self.bucket.clone())
     }
 
-    /// A get that runs by itself.
+    /// A get in a task of its own.
     fn getting(&self, name: &str) -> tokio::task::JoinHandle<Result<Vec<u8>, ObjectError>> {
         let (memory, who, bucket, key) = (self.memory.clone(), self.who.clone(), self.bucket.clone(), key(name));
         tokio::spawn(async move { bytes_of(memory.get(&who, &bucket, &key, GetRequest::default()).await?).await })
     }
 
-    /// A put that runs by itself.
+    /// A put in a task of its own.
     fn putting(&self, name: &str, bytes: &[u8]) -> tokio::task::JoinHandle<Result<PutDone, ObjectError>> {
         let (memory, who, bucket, key) = (self.memory.clone(), self.who.clone(), self.bucket.clone(), key(name));
         let request = body(bytes);
@@ -178,7 +178,7 @@ async fn bytes_of(got: GetReply) -> Result<Vec<u8>, ObjectError> {
     Ok(bytes)
 }
 
-/// Waits for what another task will make true.
+/// Waits until `what` is true.
 async fn until(what: impl Fn() -> bool) {
     for _ in 0..2000 {
         if what() {

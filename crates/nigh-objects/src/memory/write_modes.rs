@@ -1,8 +1,8 @@
 //! A write or a deletion at its home here, by its mode: into the journal, through to the store, or in memory alone.
 //!
-//! Each is durable by its mode when it returns, and has its place in the order then. From here calls go down only: to
-//! `write_back` for what makes the write durable, and to `coherence` with the version that the ledger gave. While
-//! something of the object waits in the journal, a write through to the store goes by the journal too.
+//! When a call returns, the write is durable by its mode and has its version. From here calls go down only: to
+//! `write_back`, which makes the write durable, and to `coherence`, with the version that the ledger gave. While the
+//! object has an unpushed write in the journal, a write through to the store goes by the journal too.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl WriteTicket {
         &self.inner.back
     }
 
-    /// Makes a write durable by its mode, and gives it its place.
+    /// Makes a write durable by its mode, and gives it its version.
     ///
     /// # Errors
     /// `SlowDown` if there is no room, the store's, or the ledger's.
@@ -58,7 +58,7 @@ impl WriteTicket {
         let mut base = below.as_ref().map_or(Base::Unknown, |below| below.base.clone());
         if back.newest_waiting(object).is_some() {
             if !past_journal {
-                // Only the persistor writes this object to the store until nothing waits and no push can land.
+                // Only the persistor writes this object to the store until nothing is unpushed and no push can land.
                 return self.put_journal(write).await;
             }
             let left = back.hand_over(object).await?;
@@ -70,7 +70,7 @@ impl WriteTicket {
         let meta = Arc::new(ObjectMeta { version: self.placeholder_version(), ..meta.clone() });
         back.note(*request, object, WriteMode::Through, meta.version, ObjectState::Put(Arc::clone(&meta)), false);
         back.put_onto(object, payload, &meta, &base).await?;
-        // A state that is never pushed counted until now.
+        // The newest state so far was one that is never pushed.
         back.drop_where(object, |newest| !newest.is_pushed_at_last()).await;
         back.unmark(object).await;
         back.settle(object).await?;
@@ -118,7 +118,7 @@ impl WriteTicket {
             back.unmark(object).await;
             self.committed(meta.version, false);
         }
-        // A repeated request gets the same promise: the first may have been refused, or still wait.
+        // A repeated request gets the same promise: the first attempt may have been refused, or still wait.
         back.acknowledge(object, mode, meta.version).await?;
         Ok(CommittedWrite { meta, repeated: appended.repeated })
     }
@@ -133,7 +133,7 @@ impl WriteTicket {
         if !shadows.fits(write.object, &write.meta) {
             return self.put_through(Write { mode: WriteMode::Through, ..write }).await;
         }
-        // A push of a state that had no placeholder could replace the one that is placed now.
+        // If a state without a placeholder were pushed now, it could replace the new placeholder.
         if waits.is_some_and(|mode| mode != WriteMode::Shadow) {
             back.flush(write.object).await?;
         }
@@ -167,7 +167,7 @@ impl WriteTicket {
             return Ok(CommittedWrite { meta, repeated: true });
         }
         let _announcing = PlaceholderGuard::begin(back, object);
-        // A record that is trimmed takes the older ones of its object with it, and those may wait.
+        // Trimming a record also trims the older ones of its object, and those may be unpushed.
         let may_be_trimmed = !repeated && !waits;
         let error = match back.place_placeholder(shadows, object, &meta).await {
             PlaceholderOutcome::Placed => {
@@ -189,7 +189,7 @@ impl WriteTicket {
             PlaceholderOutcome::NotPlaced(error) | PlaceholderOutcome::Unknown(error) => error,
         };
         if !repeated {
-            // Noted before the write can be pushed: the push finds out whether the placeholder stands.
+            // Recorded before the write can be pushed, because the push finds out whether the placeholder stands.
             back.note_unannounced(object, version);
             back.wrote_shadow(object, &meta, room).await;
             self.committed_hidden(version);
@@ -197,7 +197,7 @@ impl WriteTicket {
         Err(error)
     }
 
-    /// A write that the store has gets the newest version, whatever was written while it was on its way.
+    /// Gives a write that the store has the newest version, whatever was written meanwhile.
     fn place_stored(&self, object: &ObjectId) -> Version {
         self.before_append();
         let version = self.back().place(object);
@@ -239,8 +239,8 @@ impl WriteTicket {
         let (back, by) = (self.back(), self.by());
         let _inside = back.enter_write(object).await?;
         let waits = back.newest_waiting(object).is_some();
-        // In a shared bucket a deletion is late only if a write of the object is. And a store shows that something is
-        // coming, not that something is going.
+        // In a shared bucket a deletion is pushed late only if a write of the object is. And a store can show that an
+        // object is coming, but not that one is going.
         let through = mode >= WriteMode::Shadow || back.is_shared(object);
         if through && !waits && self.inner.me.is_none() {
             back.settle(object).await?;
@@ -268,7 +268,7 @@ impl WriteTicket {
         Ok(appended)
     }
 
-    /// Replaces the object's tags. A write that waits is written anew with them.
+    /// Replaces the object's tags. An unpushed write is written again with them.
     ///
     /// # Errors
     /// `NoSuchKey`, or as of a put.
@@ -302,7 +302,7 @@ impl WriteTicket {
         Ok(())
     }
 
-    /// Has the journal remember that `object` is ephemeral, without waiting for it.
+    /// Makes the journal remember that `object` is ephemeral, without waiting for it.
     fn mark(&self, object: &ObjectId, record: Record) {
         if self.back().is_marked(object) {
             return;

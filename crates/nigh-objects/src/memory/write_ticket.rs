@@ -1,7 +1,7 @@
-//! A write under the object's write lock, from its begin at the node until the home has it in its place.
+//! A write under the object's write lock, from its beginning at the node until the home has its version.
 //!
-//! The ticket tells the home exactly once what became of the write. For the home, a write whose ticket is dropped half
-//! way does not take place; for readers, its outcome is unknown. The ticket decides nothing.
+//! The ticket tells the home the outcome of the write exactly once. If the ticket is dropped half way, the write does
+//! not take place for the home, and has an unknown outcome for readers. The ticket decides nothing.
 
 use std::sync::Arc;
 
@@ -22,29 +22,29 @@ use crate::outside::StoreNotice;
 use crate::sync::Mutex;
 use crate::write_back::WriteOrigin;
 
-/// How far a write has come.
+/// The stage of a write.
 #[derive(Debug)]
 enum Stage {
-    /// The ledger was not asked for a version.
+    /// The ledger was not asked for a version yet.
     Begun,
-    /// The ledger was asked.
+    /// The ledger was asked for a version.
     Asked(AppendNumber),
-    /// The home was told the version, or is told when all earlier ones were.
+    /// The home was told the version, or will be when it was told all earlier ones.
     Told,
 }
 
-/// Where a write comes from.
+/// The source of a write.
 pub(super) enum WriteSource {
-    /// A writer of this node, which has seen this token.
+    /// A writer of this node, who has seen this token.
     Own(Arc<Token>),
-    /// A writer of this node, whose write began when its home was elsewhere.
+    /// A writer of this node, whose write began while its home was elsewhere.
     Begun(BegunWrite, Arc<Token>),
-    /// Another node.
+    /// Another node, by this request.
     Foreign(Request<ObjectId>),
 }
 
 impl ObjectMemoryState {
-    /// The node at which a write was begun.
+    /// The node at which the write began.
     pub(super) fn writer_of(&self, source: &WriteSource) -> NodeNumber {
         match source {
             WriteSource::Own(_) | WriteSource::Begun(..) => self.coherence.member().node,
@@ -55,13 +55,13 @@ impl ObjectMemoryState {
 
 /// Who waits for the home's answer to a write.
 enum Writer {
-    /// This node.
+    /// A request of this node waits.
     Own { request: RequestId, done: Option<oneshot::Receiver<Result<Stamp, PutFailure>>> },
-    /// Another node; `copy` is cached here.
+    /// A request of another node waits; `copy` is cached here.
     Foreign { answered: watch::Receiver<Option<Reply<ObjectId>>>, copy: Option<CostedCopy> },
 }
 
-/// A write under way at a home here. One that is dropped half way leaves no copy, and its outcome unknown.
+/// A write under way at a home here. If it is dropped half way, it leaves no copy, and its outcome is unknown.
 pub(super) struct WriteTicket {
     pub(super) inner: Arc<ObjectMemoryState>,
     object: ObjectId,
@@ -70,15 +70,15 @@ pub(super) struct WriteTicket {
     append: AppendId,
     by: WriteOrigin,
     stage: Mutex<Stage>,
-    /// Of the copy to be cached.
+    /// The entity tag of the copy to be cached; none if there is no copy.
     etag: Option<ETag>,
-    /// The store has said that it did not write.
+    /// True if the store has said that it did not write.
     refused: bool,
 }
 
 impl WriteTicket {
-    /// Begins the write at its home here. A write of this node begins at the node too, which drops its copy and forgets
-    /// the fetches that began before. Gives the copy that was dropped.
+    /// Begins the write at its home here. A write of this node begins at the node too: that drops the node's copy and
+    /// forgets fetches that began before. Returns the dropped copy.
     pub(super) fn begin(
         inner: &Arc<ObjectMemoryState>,
         object: &ObjectId,
@@ -128,7 +128,7 @@ impl WriteTicket {
         Ok((Writer::Own { request, done: Some(done) }, append, by, before.map(|before| before.kept)))
     }
 
-    /// The writer, in a cluster, whose ledger records it.
+    /// The writer, for the ledger's record; none if the node is alone.
     pub(super) fn by(&self) -> Option<WriteOrigin> {
         (!self.inner.coherence.is_alone()).then(|| self.by.clone())
     }
@@ -149,7 +149,7 @@ impl WriteTicket {
         inner.back.release(object);
     }
 
-    /// Gives the copy that is cached when the write has its place.
+    /// Sets the copy that is cached when the write has its version.
     pub(super) fn keep(&mut self, (kept, room): (CachedCopy, Reservation), origin: Origin) {
         self.etag = Some(kept.meta.unpack().etag.clone());
         let shelved = CostedCopy { kept, cost: room.take(), origin };
@@ -159,7 +159,7 @@ impl WriteTicket {
         }
     }
 
-    /// Takes the copy back: the write gets its place and is not cached.
+    /// Takes the copy back: the write gets its version and is not cached.
     fn withdraw(&self) {
         if let Writer::Own { request, .. } = &self.writer {
             let withdrawn = self.inner.coherence.withdraw(*request);
@@ -167,7 +167,7 @@ impl WriteTicket {
         }
     }
 
-    /// The number of the append, if the ledger was asked and has answered now.
+    /// Moves to stage `next`. Returns the number of the append, if the ledger was asked.
     fn leave(&self, next: Stage) -> Option<AppendNumber> {
         let mut stage = self.stage.lock();
         let Stage::Asked(asked) = *stage else { return None };
@@ -175,12 +175,13 @@ impl WriteTicket {
         Some(asked)
     }
 
-    /// The write has failed with `error`. An error of the store or of the way there leaves the outcome unknown.
+    /// Records that the write has failed with `error`. An error of the store, or of the connection to it, leaves the
+    /// outcome unknown.
     pub(super) fn failed(&mut self, error: &ObjectError) {
         self.refused = !error.is_in_doubt();
     }
 
-    /// The write is durable. Returns when the home has applied it in its place; a write that is `repeated` has none.
+    /// The write is durable. Returns when the home has applied its version; a `repeated` write has none.
     pub(super) async fn ended(mut self, repeated: bool) -> Result<Option<Stamp>, ObjectError> {
         if repeated {
             self.refused = true;
@@ -206,27 +207,27 @@ impl WriteTicket {
     }
 }
 
-/// What becomes of the write in the ledger, told in the order of the versions.
+/// Reports the ledger's answer about the write, in the order of the versions.
 impl WriteTicket {
-    /// A version that no write has, for what the store shows before the write has its place in the order.
+    /// A version that no write has, for the placeholder that the store shows before the write has its own version.
     pub(super) fn placeholder_version(&self) -> Version {
         let (version, dropped) = self.inner.coherence.mark(self.inner.now(), self.shard);
         self.inner.settle(dropped);
         version
     }
 
-    /// The ledger is about to be asked for a version.
+    /// Call before the ledger is asked for a version.
     pub(super) fn before_append(&self) {
-        // Where the home is gone the ledger refuses.
+        // If the home is gone the ledger refuses.
         if let Some(asked) = self.inner.coherence.appending(self.shard) {
             *self.stage.lock() = Stage::Asked(asked);
         }
     }
 
-    /// The ledger gave this version, and readers of `write_back` see the write. `stored` says that the store has it.
+    /// The ledger gave this version, and readers of `write_back` see the write. `stored` is true if the store has it.
     pub(super) fn committed(&self, version: Version, stored: bool) {
         let Some(asked) = self.leave(Stage::Told) else { return };
-        // Whoever tells of an outside write does so before or after all of this: it may have come after this one.
+        // An outside write is reported before or after this whole block: it may have come after this write.
         let mut writing = self.inner.writing.lock();
         let noticed = writing.remove(&self.object).unwrap_or_default();
         let is_own = self.etag.as_ref().is_none_or(|etag| noticed.is_of(etag));
@@ -239,7 +240,7 @@ impl WriteTicket {
         self.inner.settle(dropped);
     }
 
-    /// The ledger gave this version, and nobody may read the write, for its outcome is unknown.
+    /// The ledger gave this version, but the outcome is unknown, so nobody may read the write.
     pub(super) fn committed_hidden(&self, version: Version) {
         let Some(asked) = self.leave(Stage::Told) else { return };
         self.withdraw();
@@ -255,7 +256,7 @@ impl WriteTicket {
         self.inner.settle(dropped);
     }
 
-    /// The ledger gave no version; or, if `lost`, one that nobody knows.
+    /// The ledger gave no version; or, with `lost`, one that nobody knows.
     pub(super) fn append_failed(&self, lost: bool) {
         let Some(asked) = self.leave(Stage::Begun) else { return };
         let dropped = self.inner.coherence.refused(self.inner.now(), self.shard, asked, lost);
@@ -264,7 +265,7 @@ impl WriteTicket {
 }
 
 impl WriteTicket {
-    /// The write has ended: the ephemeral object, old or new, is cached again, and no longer held for readers.
+    /// Ends the write: the ephemeral object, old or new, is cached again, and no longer held for readers.
     fn release(&self) {
         if let Some((meta, segment)) = self.inner.back.held(&self.object)
             && self.inner.shelf().peek(&self.object).is_none()
@@ -282,8 +283,8 @@ impl WriteTicket {
     }
 }
 
-/// A version that is no write's, while the ledger is asked for it. One that is dropped got none, or one that nobody
-/// knows.
+/// A version that no write has, while the ledger is asked for it. If this is dropped, the ledger gave none, or one that
+/// nobody knows.
 pub(super) struct AsideTicket {
     inner: Arc<ObjectMemoryState>,
     shard: ShardId,
@@ -291,7 +292,7 @@ pub(super) struct AsideTicket {
 }
 
 impl AsideTicket {
-    /// The ledger is about to be asked, beside the write of `ticket`.
+    /// Call before the ledger is asked, beside the write of `ticket`.
     pub(super) fn begin(ticket: &WriteTicket) -> Self {
         let asked = ticket.inner.coherence.appending(ticket.shard);
         Self { inner: Arc::clone(&ticket.inner), shard: ticket.shard, asked }
@@ -321,7 +322,7 @@ impl Drop for WriteTicket {
             self.inner.shelf().release(copy.cost);
         }
         self.inner.writing.lock().remove(&self.object);
-        // A ledger that was asked and has not answered may have the write.
+        // The ledger was asked and may have the write, although it has not answered.
         self.append_failed(true);
         if matches!(*self.stage.lock(), Stage::Told) {
             self.release();

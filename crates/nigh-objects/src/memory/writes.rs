@@ -1,5 +1,5 @@
-//! Writes at an object's home, or on the way to it: in the object's turn the conditions are checked, the write is made
-//! durable and gets its place (`write_modes`), and its copy is cached.
+//! Writes at an object's home, or on the way to it: under the object's write lock the conditions are checked, the write
+//! is made durable and gets its version (`write_modes`), and its copy is cached.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ use crate::write_back::{CommittedWrite, PossibleBases, Write, WriteMode};
 use crate::write_order::Turn;
 
 impl ObjectMemory {
-    /// Writes an object. When it returns the write is durable.
+    /// Writes an object. The write is durable when this returns.
     ///
     /// # Errors
-    /// `NoSuchBucket`, what is wrong with the body, a condition's, or the store's. Nothing is written then, but
-    /// for a `Store` error, after which the object is the old or the new one.
+    /// `NoSuchBucket`, what is wrong with the body, a condition's, or the store's. Nothing is written then, except with
+    /// a `Store` error, after which the object is the old or the new one.
     #[boxed]
     pub async fn put(
         &self,
@@ -69,8 +69,8 @@ impl ObjectMemory {
         to_the_end(Arc::clone(inner).commit(call, draft)).await
     }
 
-    /// Deletes an object; also one that is not there. `request` is the client's name for it, the same when it repeats
-    /// it.
+    /// Deletes an object; also one that does not exist. `request` is the client's name for the request, the same when the
+    /// client repeats it.
     ///
     /// # Errors
     /// `NoSuchBucket`, a condition's, or the store's.
@@ -110,7 +110,7 @@ impl ObjectMemoryState {
         Ok(done)
     }
 
-    /// Ends the home here if the ledger says that another home has the shard: the next home knows the write's outcome.
+    /// Ends the home here if the ledger says that another home has the shard; the next home knows the write's outcome.
     pub(super) fn fenced<T>(&self, written: Result<T, ObjectError>) -> Result<T, ObjectError> {
         if let Err(ObjectError::Ledger(LedgerError::Fenced { shard, .. })) = &written
             && !self.coherence.is_alone()
@@ -120,8 +120,8 @@ impl ObjectMemoryState {
         written
     }
 
-    /// A write has its place: the next invocation of its writer, or of its namespace if a client wrote, begins with its
-    /// token.
+    /// The write has its version. Adds its token to the invocation that wrote, or, if a client wrote, to the namespace's
+    /// next dispatch.
     pub(super) async fn wrote(&self, call: &mut WriteCall, shard: ShardId, stamp: Stamp) -> Result<(), ObjectError> {
         if !self.coherence.is_alone()
             && let Some(who) = call.principal().filter(|who| who.invocation.is_none())
@@ -182,8 +182,8 @@ impl ObjectMemoryState {
         Ok((stamp, done))
     }
 
-    /// The copy of a written object: with its bytes if they are in memory, else of its metadata if the object is too
-    /// large. The rest of its content stays until the write has ended.
+    /// The copy of a written object: with its bytes if they are in memory, or only its metadata if the object is too
+    /// large. Other content stays in place until the write has ended.
     fn copy_of(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -200,7 +200,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Refuses what the conditions forbid. In a bucket that is written from outside too, gives what they were checked
+    /// Checks the conditions. In a bucket that is also written from outside, returns the state that they were checked
     /// on.
     async fn check_write(
         self: &Arc<Self>,
@@ -221,7 +221,7 @@ impl ObjectMemoryState {
     /// The mode of a write: the bucket's, unless the object's size or an outside write asks for a stricter one.
     fn mode_of(&self, object: &ObjectId, tags: &Tags, size: u64, content: &Content) -> WriteMode {
         match self.back.mode(object, tags) {
-            // Bytes that do not stay in memory cannot be in memory alone.
+            // Bytes that do not stay in memory cannot be ephemeral.
             WriteMode::Ephemeral if !matches!(content, Content::Memory(..)) => WriteMode::Lazy,
             mode => mode,
         }
@@ -229,12 +229,12 @@ impl ObjectMemoryState {
         .max(self.least_mode_beside_others(object))
     }
 
-    /// While an object is written from outside, its writes go through: the store orders both.
+    /// The weakest mode while an object is written from outside: its writes go through, so that the store orders both.
     fn least_mode_beside_others(&self, object: &ObjectId) -> WriteMode {
         if self.is_written_outside(object) { WriteMode::Through } else { WriteMode::Ephemeral }
     }
 
-    /// Objects that are too large for memory go through to the store, past the journal.
+    /// The weakest mode for this size: objects too large for memory go through to the store, past the journal.
     fn least_mode(&self, size: u64) -> WriteMode {
         if size > self.limits.cached_object.bytes() { WriteMode::Through } else { WriteMode::Ephemeral }
     }
@@ -282,7 +282,7 @@ impl ObjectMemoryState {
         let (is_there, tags) = if is_wanted || self.back.asks_tags(object) {
             match self.current_if_any(object).await {
                 Ok(meta) => (meta.is_some(), meta.map(|meta| meta.tags.clone()).unwrap_or_default()),
-                // A lost object can be deleted.
+                // A lost object can be deleted like any other.
                 Err(ObjectError::EphemeralLost(_) | ObjectError::Damaged(_)) => (true, Tags::new()),
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! Tasks that are shuttle's while a scenario is explored, and tokio's else.
+//! Tasks of shuttle while a scenario is explored, and of tokio otherwise.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,25 +14,25 @@ thread_local! {
     static LEFT_OUT: Cell<Option<Step>> = const { Cell::new(None) };
 }
 
-/// From here on what this thread explores does not do `step`: the fault that a test seeds.
+/// Makes scenarios on this thread leave out `step`: the fault that a test seeds.
 pub(crate) fn leave_out(step: Step) {
     LEFT_OUT.set(Some(step));
 }
 
-/// Whether a step is left out.
+/// True if `step` is left out.
 pub(crate) fn is_left_out(step: Step) -> bool {
     LEFT_OUT.get() == Some(step)
 }
 
-/// A task; awaited it gives what that gives.
+/// A task; awaiting it gives its result.
 pub(crate) enum TaskHandle<T> {
     Tokio(tokio::task::JoinHandle<T>),
     Explored(shuttle::future::JoinHandle<T>),
-    /// What blocks no schedule is done at once.
+    /// Work that would block is done at once in a schedule.
     Done(Option<Box<T>>),
 }
 
-/// A task panicked, or was given up.
+/// The task panicked, or was aborted.
 #[derive(Debug)]
 pub(crate) struct TaskFailure(String);
 
@@ -73,7 +73,7 @@ pub(crate) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     }
 }
 
-/// In a schedule no time passes.
+/// No time passes in a schedule.
 pub(crate) async fn timeout<F: Future>(within: Duration, work: F) -> Result<F::Output, tokio::time::error::Elapsed> {
     match is_exploring() {
         true => Ok(work.await),

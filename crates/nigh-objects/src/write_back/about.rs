@@ -1,7 +1,7 @@
-//! What the ledger keeps of a write beside its bytes: the form of `about`. Pure.
+//! The form of `about`: what a ledger's record says of a write beside its bytes. Pure.
 //!
-//! JSON, so that `nigh journal ls` and people can read it. The ledger gives a write its version, so the version is
-//! added when the record is read back.
+//! It is JSON, so that `nigh journal ls` and people can read it. The ledger gives a write its version, so the version
+//! is added when the record is read back.
 
 use std::sync::Arc;
 
@@ -14,28 +14,29 @@ use serde::{Deserialize, Serialize};
 use super::dirty::{Base, ObjectState, PossibleBases};
 use super::policy::WriteMode;
 
-/// The form that this build writes.
+/// The format version that this build writes.
 const FORMAT: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 struct WriteDescription {
     format: u32,
     mode: WriteMode,
-    /// Absent for a deletion.
+    /// None for a deletion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     meta: Option<ObjectMeta>,
-    /// What the store held before: absent if that is not known, empty if there was no object.
+    /// The entity tag that the store had before: none if unknown, empty if there was no object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     base: Option<String>,
-    /// What else of Nigh's own the store may have held, by pushes that were under way.
+    /// Other states of Nigh's own that the store may have had, from pushes under way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     attempts: Vec<String>,
-    /// The writer, where homes move.
+    /// The writer; none if homes do not move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<WriteOrigin>,
 }
 
-/// The writer of a write, and its token: its node sends the write to the next home, if this one has not answered.
+/// The writer of a write, and the writer's token. Its node sends the write to the next home if this one has not
+/// answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WriteOrigin {
     pub(crate) member: Member,
@@ -44,7 +45,7 @@ pub(crate) struct WriteOrigin {
     pub(crate) token: Token,
 }
 
-/// A write read back.
+/// A write as it is read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DecodedWrite {
     pub(super) mode: WriteMode,
@@ -65,7 +66,7 @@ fn base_of(text: String) -> Base {
     if text.is_empty() { Base::Absent } else { Base::Holds(ETag(text)) }
 }
 
-/// The bytes that keep `mode`, the object's metadata, and what the store may hold below the write.
+/// Encodes `mode`, the object's metadata, and what the store may have below the write.
 pub(super) fn encode(
     mode: WriteMode,
     meta: Option<&ObjectMeta>,
@@ -78,7 +79,7 @@ pub(super) fn encode(
     serde_json::to_vec(&about).map(Bytes::from).map_err(|error| error.to_string())
 }
 
-/// Reads what `encode` has written about the write that became `version`.
+/// Decodes what `encode` has written about the write of `version`.
 pub(super) fn decode(bytes: &[u8], version: Version) -> Result<DecodedWrite, String> {
     let about: WriteDescription = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if about.format > FORMAT {

@@ -22,7 +22,7 @@ impl WriteBack {
         made
     }
 
-    /// What is known of a bucket.
+    /// The facts about a bucket.
     ///
     /// # Errors
     /// `NoSuchBucket`, or the store's.
@@ -51,9 +51,9 @@ impl WriteBack {
     /// Removes an empty bucket.
     ///
     /// # Errors
-    /// `BucketNotEmpty`, also for what only waits; the store's.
+    /// `BucketNotEmpty`, also if the bucket has unpushed objects only; the store's.
     pub(crate) async fn delete_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
-        // Nobody writes into it from here on; who comes later finds that it is gone.
+        // Nobody writes into the bucket from here on; later writers find that it is gone.
         let _alone = self.buckets.alone(namespace, bucket).await;
         loop {
             let first = {
@@ -65,7 +65,7 @@ impl WriteBack {
             let is_nothing = match newest.becomes {
                 ObjectState::Gone => true,
                 ObjectState::Put(_) => false,
-                // Only its writer may drop an acknowledged write that is damaged; an ephemeral one never lasts.
+                // Only its writer may drop a damaged acknowledged write; an ephemeral one was never promised to last.
                 ObjectState::Lost => newest.mode == WriteMode::Ephemeral,
             };
             if !is_nothing {
@@ -73,7 +73,7 @@ impl WriteBack {
             }
             let object = ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key };
             self.flush(&object).await?;
-            // Only a record that cannot come back may go with its bucket.
+            // Only a record that cannot come back after a crash may go with its bucket.
             self.let_go(&object, |dirty| dirty.drop_newest(&object, newest.version)).await;
             self.unmark(&object).await;
         }
@@ -87,7 +87,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// The right to write into the bucket of `object`, if the ledger takes writes and the store has the bucket.
+    /// A permit to write into the bucket of `object`, if the ledger takes writes and the store has the bucket.
     pub(crate) async fn enter_write(&self, object: &ObjectId) -> Result<WritePermit, ObjectError> {
         self.ledger.check(self.shards.of(object))?;
         let ObjectId { namespace, bucket, .. } = object;
@@ -99,7 +99,7 @@ impl WriteBack {
         Ok(inside)
     }
 
-    /// Refuses a bucket that does not exist, as far as is known: a write looks again when it has its write lock.
+    /// Refuses a bucket that does not exist, as far as is known: a write checks again under its write lock.
     ///
     /// # Errors
     /// `NoSuchBucket`, or the store's.

@@ -1,8 +1,8 @@
 //! Which buckets exist, and a gate for each: writes enter a bucket together, a removal enters it alone.
 //!
-//! This module remembers what the store said of a bucket, so that a write need not ask; it never asks the store itself.
-//! If a push finds a bucket missing, each write asks for the bucket again, and `missing` names it meanwhile. What a
-//! task outside the gate has heard counts only if no bucket was removed or missing since the task asked.
+//! This module remembers what the store said about a bucket, so that a write need not ask; it never asks the store
+//! itself. If a push finds a bucket missing, each write asks for the bucket again, and `missing` names it meanwhile. An
+//! answer that a task got outside the gate counts only if no bucket was removed or found missing since the task asked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use nigh_terms::{BucketName, Namespace};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// Buckets that are remembered; with more, those into which nobody writes are forgotten, and asked for again.
+/// The most buckets that are remembered. With more, those without writers are forgotten, and asked for again.
 const BUCKETS_MAX: usize = 10_000;
 
 /// What is known of a bucket.
@@ -20,7 +20,7 @@ enum Known {
     #[default]
     Nothing,
     There,
-    /// A push did not find it.
+    /// A push did not find the bucket.
     Missing,
 }
 
@@ -35,21 +35,21 @@ type Name = (Namespace, BucketName);
 #[derive(Debug, Default)]
 struct Gates {
     of: HashMap<Name, Gate>,
-    /// How many times a bucket was removed, or missed.
+    /// How many times a bucket was removed, or found missing.
     losses: u64,
 }
 
-/// The buckets.
+/// What is known of the buckets, with a gate for each.
 #[derive(Debug, Default)]
 pub(super) struct Buckets(Mutex<Gates>);
 
-/// A moment; what the store is asked after it is newer than what was known.
+/// A moment. The store's answer to a later question is newer than what was known then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     losses: u64,
 }
 
-/// The right to write into a bucket: it is not removed meanwhile.
+/// The right to write into a bucket. The bucket is not removed meanwhile.
 pub(crate) type WritePermit = OwnedRwLockReadGuard<()>;
 
 impl Buckets {
@@ -61,7 +61,7 @@ impl Buckets {
         Arc::clone(&gates.entry((namespace.clone(), bucket.clone())).or_default().open)
     }
 
-    /// Enters to write, when nobody is removing the bucket.
+    /// Enters to write; waits while the bucket is being removed.
     pub(super) async fn enter(&self, namespace: &Namespace, bucket: &BucketName) -> WritePermit {
         self.gate(namespace, bucket).read_owned().await
     }
@@ -77,22 +77,22 @@ impl Buckets {
         }
     }
 
-    /// Whether the bucket exists, as far as is known.
+    /// True if the bucket is known to exist.
     pub(super) fn is_there(&self, namespace: &Namespace, bucket: &BucketName) -> bool {
         self.0.lock().of.get(&(namespace.clone(), bucket.clone())).is_some_and(|gate| gate.known == Known::There)
     }
 
-    /// The store has the bucket; the caller has entered it.
+    /// The store has the bucket, and the caller has entered it.
     pub(super) fn found(&self, namespace: &Namespace, bucket: &BucketName) {
         self.know(namespace, bucket, Known::There);
     }
 
-    /// Now, before the store is asked.
+    /// The present moment; take it before asking the store.
     pub(super) fn moment(&self) -> Moment {
         Moment { losses: self.0.lock().losses }
     }
 
-    /// The store was asked after `since`, and has the bucket.
+    /// The store has the bucket; it was asked after `since`.
     pub(super) fn heard(&self, since: Moment, namespace: &Namespace, bucket: &BucketName) {
         let gates = &mut *self.0.lock();
         let name = (namespace.clone(), bucket.clone());
@@ -100,19 +100,19 @@ impl Buckets {
             return;
         }
         let gate = gates.of.entry(name).or_default();
-        // Somebody may be removing it just now.
+        // Another task may be removing the bucket now.
         if gate.open.try_read().is_ok() {
             gate.known = Known::There;
         }
     }
 
-    /// The bucket was removed; the caller has entered it alone.
+    /// The bucket was removed by the caller, who has entered it alone.
     pub(super) fn removed(&self, namespace: &Namespace, bucket: &BucketName) {
         self.know(namespace, bucket, Known::Nothing);
         self.0.lock().losses += 1;
     }
 
-    /// A push did not find the bucket. True if that was not known.
+    /// A push did not find the bucket. True if that is new.
     pub(super) fn miss(&self, namespace: &Namespace, bucket: &BucketName) -> bool {
         let gates = &mut *self.0.lock();
         gates.losses += 1;
@@ -120,7 +120,7 @@ impl Buckets {
         std::mem::replace(&mut gate.known, Known::Missing) != Known::Missing
     }
 
-    /// The buckets that a push did not find, and nobody has found since.
+    /// The buckets that a push did not find, and that nobody has found since.
     pub(super) fn missing(&self) -> Vec<Name> {
         let gates = &self.0.lock().of;
         gates.iter().filter(|(_, gate)| gate.known == Known::Missing).map(|(name, _)| name.clone()).collect()

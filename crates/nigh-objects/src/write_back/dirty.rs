@@ -26,20 +26,20 @@ pub use self::pushes::{NextPush, Push, StoreState};
 pub use self::state::{Base, ObjectState, PossibleBases, UnpushedWrite};
 use super::policy::WriteMode;
 
-/// The limits of what may wait.
+/// The limits of unpushed writes.
 #[derive(Clone, Copy, Debug)]
 pub struct DirtyLimits {
-    /// Bytes of objects; ephemeral ones among them.
+    /// The most bytes of objects, including ephemeral ones.
     pub bytes: u64,
-    /// Objects and deletions.
+    /// The most objects and deletions.
     pub objects: usize,
     /// How long a write waits for a newer one of its object before it is pushed.
     pub delay: Duration,
     /// The wait after the first failure of a push.
     pub back_off: Duration,
-    /// The longest such wait.
+    /// The longest wait after a failure.
     pub back_off_max: Duration,
-    /// How long a push without an answer may land.
+    /// How long a push without an answer may still be carried out.
     pub lands_within: Duration,
 }
 
@@ -53,12 +53,12 @@ pub struct WriteBackQueue {
     fresh: BTreeSet<(Monotonic, ObjectId)>,
     /// Writes whose push has failed, or that the store has and an unanswered push may still replace.
     later: BTreeSet<(Monotonic, ObjectId)>,
-    /// A write of `fresh` that is due by then is due now.
+    /// Writes of `fresh` that are due by this time are due now.
     wanted_until: Monotonic,
-    /// Room that was promised to writes under way.
+    /// The bytes promised to writes under way.
     promised_bytes: u64,
     promised_objects: usize,
-    /// The writes that the store is to get and does not have, the oldest first.
+    /// The writes that must be pushed and that the store does not have, the oldest first.
     ages: BTreeSet<(Monotonic, ObjectId)>,
     bytes: u64,
     waiting_bytes: u64,
@@ -68,11 +68,11 @@ pub struct WriteBackQueue {
     failing: usize,
 }
 
-/// Records of the ledger that may go.
+/// Versions whose ledger records may be trimmed.
 pub type TrimmableVersions = Vec<Version>;
 
 impl WriteBackQueue {
-    /// Nothing waits.
+    /// An empty queue.
     #[must_use]
     pub const fn new(limits: DirtyLimits) -> Self {
         Self {
@@ -94,13 +94,13 @@ impl WriteBackQueue {
         }
     }
 
-    /// What readers of `object` see, if the store does not have it.
+    /// The state of `object` that readers see, if the store does not have it.
     #[must_use]
     pub fn get(&self, object: &ObjectId) -> Option<&UnpushedWrite> {
         self.entry(object).map(|entry| &entry.newest)
     }
 
-    /// Promises room to a write of `bytes` to `object` that is about to be made, if there is; `release` ends that.
+    /// Promises room for a write of `bytes` to `object`; `release` ends the promise. False if there is no room.
     pub fn promise(&mut self, object: &ObjectId, bytes: u64) -> bool {
         let replaced = self.entry(object).map(|entry| entry.newest.becomes.bytes());
         let other_bytes = self.bytes - replaced.unwrap_or(0) + self.promised_bytes;
@@ -113,16 +113,16 @@ impl WriteBackQueue {
         has_room
     }
 
-    /// A write that was promised room for `bytes` has been taken, or will not come.
+    /// Ends a promise of `bytes`: the write was added, or will not be made.
     pub fn release(&mut self, bytes: u64) {
         let (promised, writes) = (self.promised_bytes, self.promised_objects);
-        // The sums would wrap, and no write would find room again.
+        // Otherwise the sums would wrap, and no write would find room again.
         invariant!(bytes <= promised && writes > 0, "{bytes} bytes are released of {promised} for {writes} writes");
         self.promised_bytes -= bytes;
         self.promised_objects -= 1;
     }
 
-    /// Takes a write that was acknowledged at `now`. `below` counts if no other write waits before it.
+    /// Adds a write acknowledged at `now`. `below` counts only if the object has no other unpushed write.
     pub fn write(
         &mut self,
         object: &ObjectId,
@@ -155,20 +155,22 @@ impl WriteBackQueue {
         // Only the newest state is pushed: an older one behind it would replace an acknowledged write in the store.
         invariant!(earlier < later, "the write {later} of {object} comes behind {earlier}");
         if entry.pushing.is_none() && entry.pushed == Some(before.version) {
-            // The one before was only looked after, and due when that ends.
+            // The former state was in the store already and only watched; its due time was the end of the watch.
             (entry.since, entry.due) = (now, now.after(self.limits.delay));
         }
         if before.mode == WriteMode::Ephemeral {
             (entry.since, entry.due) = (now, now.after(self.limits.delay));
             (entry.base, entry.attempts) = (below.base, below.attempts);
         }
-        // What is being pushed is let go when that has ended: the push reads it. An ephemeral write has no record.
+        // A state that is being pushed keeps its record until the push has ended, because the push reads it. An
+        // ephemeral write has no record.
         let goes = entry.pushing != Some(before.version) && before.mode != WriteMode::Ephemeral;
         self.put_back(object, entry);
         goes.then_some(before.version).into_iter().collect()
     }
 
-    /// A push of `object` from an earlier life may still land: for as long it is looked after.
+    /// A push of `object` from an earlier incarnation may still be carried out, so the object is watched as long as it
+    /// may.
     pub fn doubt(&mut self, object: &ObjectId, now: Monotonic) {
         if let Some(mut entry) = self.take(object) {
             entry.doubt = now.after(self.limits.lands_within);
@@ -177,8 +179,8 @@ impl WriteBackQueue {
         }
     }
 
-    /// Takes a write of an earlier life, the older of an object before the newer. The store may hold what `attempts`
-    /// say, and whatever an older one of them was to replace or to leave: all of that is Nigh's own.
+    /// Adds a write of an earlier incarnation; of one object, the older first. The store may have what `attempts` say,
+    /// and whatever an older write was to replace or to leave: all of that is Nigh's own.
     pub fn recover(
         &mut self,
         object: &ObjectId,
@@ -201,8 +203,8 @@ impl WriteBackQueue {
         }
     }
 
-    /// The memory of an ephemeral write was needed. Its room is free; who reads the object is told until it is written
-    /// anew or deleted, as the store may have an older state of it. True if that write is the newest still.
+    /// The only bytes of an ephemeral write were evicted. Readers of the object get an error until it is written again
+    /// or deleted, because the store may have an older state. True if the write is still the newest.
     pub fn lost(&mut self, object: &ObjectId, version: Version) -> bool {
         let Some(mut entry) = self.take(object) else { return false };
         let is_it = entry.newest.version == version && entry.newest.mode == WriteMode::Ephemeral;
@@ -213,8 +215,8 @@ impl WriteBackQueue {
         is_it
     }
 
-    /// What the store may hold below a write that comes now, if another waits: what that replaces, and what pushes have
-    /// left or may leave before the write is acknowledged.
+    /// What the store may have below a write made now, if another write is unpushed: what that one replaces, and what
+    /// pushes have left or may leave before this write is acknowledged.
     pub fn below(&self, object: &ObjectId) -> Option<PossibleBases> {
         let entry = self.entry(object)?;
         let mut attempts = entry.attempts.clone();
@@ -227,7 +229,7 @@ impl WriteBackQueue {
         Some(PossibleBases { base: entry.base.clone(), attempts })
     }
 
-    /// Forgets what is to be another's, pushed or not.
+    /// Forgets the objects whose home is elsewhere now.
     pub fn forget(&mut self, is_gone: impl Fn(&ObjectId) -> bool) {
         let named = self.all().map(|(namespace, bucket, key, ..)| ObjectId {
             namespace: namespace.clone(),
@@ -240,12 +242,12 @@ impl WriteBackQueue {
         }
     }
 
-    /// How many objects of a bucket wait.
+    /// The number of a bucket's unpushed objects.
     pub fn count(&self, namespace: &Namespace, bucket: &BucketName) -> usize {
         self.buckets.get(&(namespace.clone(), bucket.clone())).map_or(0, BTreeMap::len)
     }
 
-    /// What waits of a bucket's keys that begin with `prefix` and sort behind `after`, in the order of keys.
+    /// A bucket's unpushed objects whose keys begin with `prefix` and sort after `after`, in the order of keys.
     pub fn keys<'a>(
         &'a self,
         namespace: &Namespace,
@@ -264,7 +266,7 @@ impl WriteBackQueue {
             .map(|(key, entry)| (key, &entry.newest))
     }
 
-    /// Everything by name, each with how often its push has failed in a row.
+    /// All unpushed writes by name, each with the number of its failed pushes in a row.
     pub fn all(&self) -> impl Iterator<Item = (&Namespace, &BucketName, &ObjectKey, &UnpushedWrite, u32)> {
         self.buckets.iter().flat_map(|((namespace, bucket), entries)| {
             entries.iter().map(move |(key, entry)| (namespace, bucket, key, &entry.newest, entry.failures))

@@ -1,8 +1,9 @@
-//! Ephemeral objects, whose bytes are in the cache alone: what readers need while one is replaced, and what a restart
+//! Ephemeral objects, whose bytes are only in the cache: what readers need while one is replaced, and what a restart
 //! needs to know that there was one.
 //!
 //! The journal gets a mark without bytes, once for each key, and nobody waits for it: an ephemeral write costs no sync.
 //! A durable write or deletion of the key comes after the mark and trims it. A crash before the mark is on the disk
+//! leaves no trace of the object.
 //! leaves no trace of the object.
 
 use std::collections::HashMap;
@@ -17,18 +18,18 @@ use super::policy::WriteMode;
 use crate::sync::{Mutex, TaskHandle};
 
 enum Mark {
-    /// On its way to the journal; absent in the end if that did not take it.
+    /// On its way to the journal; none at its end if the journal refused it.
     Coming(TaskHandle<Option<Version>>),
     There(Version),
 }
 
 type EphemeralBytes = (Arc<ObjectMeta>, Segment);
 
-/// What is known of ephemeral objects beside their order. Bounded by what may wait: each is one of that.
+/// The marks and held bytes of ephemeral objects. The limit of unpushed writes bounds them.
 #[derive(Default)]
 pub(super) struct EphemeralObjects {
     marks: Mutex<HashMap<ObjectId, Mark>>,
-    /// The old and the new bytes of objects that are being written, until the cache has those that count.
+    /// The old and the new bytes of objects that are being written, until the cache has the right ones.
     held: Mutex<HashMap<ObjectId, Vec<EphemeralBytes>>>,
 }
 
@@ -43,7 +44,7 @@ impl EphemeralObjects {
         drop(held);
     }
 
-    /// A record of an earlier life: a mark, or the durable write that followed one.
+    /// Takes a record of an earlier incarnation: a mark, or the durable write that followed one.
     pub(super) fn recover(&self, object: &ObjectId, version: Version, mode: WriteMode) {
         let mut marks = self.marks.lock();
         if mode == WriteMode::Ephemeral {
@@ -55,17 +56,17 @@ impl EphemeralObjects {
 }
 
 impl WriteBack {
-    /// Whether the journal remembers that `object` is ephemeral, or has been asked to.
+    /// True if the journal remembers that `object` is ephemeral, or was asked to.
     pub(crate) fn is_marked(&self, object: &ObjectId) -> bool {
         self.ephemeral.marks.lock().contains_key(object)
     }
 
-    /// The journal is being asked to remember that `object` is ephemeral.
+    /// Records that the journal is being asked to remember that `object` is ephemeral.
     pub(crate) fn marking(&self, object: &ObjectId, coming: TaskHandle<Option<Version>>) {
         self.ephemeral.marks.lock().insert(object.clone(), Mark::Coming(coming));
     }
 
-    /// Waits until the mark of `object` has its place: a record that is appended now comes after it.
+    /// Waits until the mark of `object` has its version: a record that is appended now comes after it.
     pub(crate) async fn mark_landed(&self, object: &ObjectId) {
         let Some(mark) = self.ephemeral.marks.lock().remove(object) else { return };
         let version = match mark {
@@ -77,7 +78,7 @@ impl WriteBack {
         }
     }
 
-    /// The object is ephemeral no more.
+    /// The object is no longer ephemeral.
     pub(crate) async fn unmark(&self, object: &ObjectId) {
         self.mark_landed(object).await;
         let mark = self.ephemeral.marks.lock().remove(object);
@@ -86,12 +87,12 @@ impl WriteBack {
         }
     }
 
-    /// Keeps the bytes of an ephemeral object while it is being written, until `release`.
+    /// Holds the bytes of an ephemeral object while it is being written, until `release`.
     pub(crate) fn hold(&self, object: &ObjectId, meta: Arc<ObjectMeta>, segment: Segment) {
         self.ephemeral.held.lock().entry(object.clone()).or_default().push((meta, segment));
     }
 
-    /// The bytes that are held of the newest write of `object`, if that is ephemeral.
+    /// The held bytes of the newest write of `object`, if it is ephemeral.
     pub(crate) fn held(&self, object: &ObjectId) -> Option<(Arc<ObjectMeta>, Segment)> {
         let held = self.ephemeral.held.lock().get(object)?.clone();
         let dirty = self.dirty.lock();
@@ -103,16 +104,16 @@ impl WriteBack {
         }
     }
 
-    /// The write has ended.
+    /// Releases the held bytes when the write has ended.
     pub(crate) fn release(&self, object: &ObjectId) {
         let released = self.ephemeral.held.lock().remove(object);
         drop(released);
     }
 
-    /// Replaces the tags of an ephemeral object, and gives the version that has them.
+    /// Replaces the tags of an ephemeral object. Returns the version with these tags.
     ///
     /// # Errors
-    /// `EphemeralLost` if its bytes are gone.
+    /// `EphemeralLost` if the object's bytes are gone.
     pub(crate) fn retag(&self, object: &ObjectId, tags: &Tags) -> Result<Version, ObjectError> {
         let held = self.held(object);
         let now = self.clock.monotonic();

@@ -1,7 +1,7 @@
-//! One page of a listing where some objects are in the store and others wait: which keys it has. Pure.
+//! One page of a listing where some objects are in the store and others are unpushed: which keys it has. Pure.
 //!
-//! What waits is looked at before the store is asked, so that an object that is pushed meanwhile is seen twice and not
-//! never. Either side may give only a part of what it has; the page goes as far as both have spoken.
+//! The unpushed writes are read before the store is asked, so that an object that is pushed meanwhile is seen twice
+//! rather than never. Each side may return only a part; the page ends where the shorter part ends.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use nigh_terms::{BucketName, Namespace, ObjectKey};
 
 use super::dirty::{ObjectState, WriteBackQueue};
 
-/// What one side gave: its entries in order, and whether there may be more behind the last one.
+/// One side's entries, in order, and whether there may be more after the last one.
 #[derive(Clone, Debug)]
 pub struct Side<T> {
     /// In the order of their keys.
     pub entries: Vec<T>,
-    /// There may be more behind the last one.
+    /// True if there may be more after the last one.
     pub more: bool,
 }
 
 /// A part of a page.
 #[derive(Clone, Debug)]
 pub struct PagePart {
-    /// The objects, in order.
+    /// The objects, in the order of their keys.
     pub listed: Vec<ListedObject>,
-    /// Behind which key to go on; nothing if all has been seen.
+    /// The key after which the next page begins; none if this is the last page.
     pub next: Option<ObjectKey>,
 }
 
-/// Up to `limit` of what waits in a bucket: keys that begin with `prefix` and sort behind `after`. To be taken before
-/// the store is asked.
+/// Up to `limit` of a bucket's unpushed writes whose keys begin with `prefix` and sort after `after`. Call it before
+/// asking the store.
 #[must_use]
 pub fn waiting(
     dirty: &WriteBackQueue,
@@ -49,7 +49,7 @@ pub fn waiting(
     Side { entries, more: keys.next().is_some() }
 }
 
-/// What waits at several homes, none of which has a key of another's.
+/// Merges the unpushed writes of several homes, no two of which have the same key.
 #[must_use]
 pub(crate) fn joined(sides: Vec<Side<(ObjectKey, Option<ListedObject>)>>) -> Side<(ObjectKey, Option<ListedObject>)> {
     let ends = sides.iter().filter(|side| side.more).filter_map(|side| side.entries.last());
@@ -60,7 +60,7 @@ pub(crate) fn joined(sides: Vec<Side<(ObjectKey, Option<ListedObject>)>>) -> Sid
     Side { entries: entries.into_iter().collect(), more: end.is_some() }
 }
 
-/// Lays what waits (`None`: a deletion) over what is stored.
+/// Merges the unpushed writes (`None`: a deletion) into what is stored. An unpushed write replaces the stored object.
 #[must_use]
 pub fn merge(stored: Side<ListedObject>, waiting: Side<(ObjectKey, Option<ListedObject>)>) -> PagePart {
     let end_of_stored = stored.entries.last().filter(|_| stored.more).map(|listed| listed.key.clone());
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// Up to `limit` of what stands behind `after`.
+    /// Up to `limit` entries after `after`.
     fn part<T>(all: &[(ObjectKey, T)], after: Option<&ObjectKey>, limit: usize) -> (Vec<(ObjectKey, T)>, bool)
     where
         T: Clone,

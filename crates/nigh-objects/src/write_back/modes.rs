@@ -1,4 +1,4 @@
-//! How writes are kept, bucket by bucket: the shell around `policy`.
+//! The modes of writes, bucket by bucket: the shell around `policy`.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ impl WriteBack {
         self.settings.modes.get(namespace).copied().unwrap_or(self.settings.mode)
     }
 
-    /// How a write of `object` is kept.
+    /// The mode of a write of `object` with `tags`.
     pub(crate) fn mode(&self, object: &ObjectId, tags: &Tags) -> WriteMode {
         let default = self.default_mode(&object.namespace);
         self.policy(object).map_or(default, |policy| policy.mode_of(object.key.as_str(), tags, default))
     }
 
-    /// Whether the mode of writes of `object` depends on its tags.
+    /// True if the mode of writes of `object` depends on its tags.
     pub(crate) fn asks_tags(&self, object: &ObjectId) -> bool {
         self.policy(object).is_some_and(|policy| policy.rules.iter().any(|rule| rule.tag.is_some()))
     }
@@ -32,7 +32,7 @@ impl WriteBack {
         self.policy(object).is_some_and(|policy| policy.access == Access::Shared)
     }
 
-    /// Whether the store is to be asked before a copy of `object` serves.
+    /// True if the store must be asked before a copy of `object` serves.
     pub(crate) fn revalidates(&self, object: &ObjectId) -> bool {
         self.policy(object).is_some_and(|policy| policy.revalidate) && self.dirty.lock().get(object).is_none()
     }
@@ -43,10 +43,10 @@ impl WriteBack {
         policy.map(|policy| BucketPolicy::clone(&policy)).unwrap_or_default()
     }
 
-    /// Replaces a bucket's policy; the default one removes it. Writes acknowledged before stay as they are.
+    /// Replaces a bucket's policy; the default one removes it. Earlier writes keep their modes.
     ///
     /// # Errors
-    /// `InvalidArgument` for one that contradicts itself or that the store cannot keep.
+    /// `InvalidArgument` for a policy that contradicts itself or that the store cannot support.
     pub(crate) async fn set_bucket_policy(
         &self,
         namespace: &Namespace,

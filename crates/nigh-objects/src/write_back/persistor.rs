@@ -17,22 +17,22 @@ use super::WriteBack;
 use super::dirty::{Base, NextPush, ObjectState, Push, StoreState};
 use super::policy::WriteMode;
 
-/// When so much of the room is taken, writes are pushed before they are due.
+/// When this part of the room is used, writes are pushed before they are due.
 const HURRY: f64 = 0.5;
 /// How often trims are made durable, so that a restart pushes little again.
 const SETTLE_EVERY: Duration = Duration::from_secs(1);
-/// S3's longest key.
+/// The most bytes of a key in S3.
 const KEY_MAX: usize = 1024;
 
-/// The copies in memory.
+/// The cached copies.
 pub(crate) trait Copies: Send + Sync {
-    /// The bytes of this version, if they are there.
+    /// The cached bytes of this version; none if they are not cached.
     fn copy_of(&self, object: &ObjectId, version: Version) -> Option<Segment>;
-    /// The store has another object than `version` now: a copy of `version`, or of an older one, is dropped.
+    /// Drops a copy of `version`, or of an older one: the store has another object now.
     fn forget(&self, object: &ObjectId, version: Version);
     /// The store has this version.
     fn pushed(&self, object: &ObjectId, version: Version);
-    /// Time has passed.
+    /// Gives the time to the machines.
     fn tick(&self);
 }
 
@@ -40,11 +40,11 @@ pub(crate) trait Copies: Send + Sync {
 pub(super) enum Outcome {
     /// The store holds what was pushed.
     Stored(Base),
-    /// The store may hold it or not.
+    /// The push failed. If `attempted`, the store may have the state all the same.
     Failed { error: ObjectError, attempted: bool, base: Option<Base> },
     /// The object was written from outside.
     Conflict,
-    /// The object was written from outside, and the write is stored under its conflict key.
+    /// The object was written from outside, and Nigh's write is stored under its conflict key.
     Apart,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn conflict_key(key: &ObjectKey, version: Version) -> Option<ObjectKe
 }
 
 impl WriteBack {
-    /// Pushes what is due until `stop`. Pushes under way are ended.
+    /// Pushes what is due until `stop`, and then waits for the pushes under way.
     pub(crate) async fn persist(self: Arc<Self>, copies: Arc<dyn Copies>, stop: CancellationToken) {
         let mut pushes = JoinSet::new();
         let mut settle = tokio::time::interval(SETTLE_EVERY);
@@ -152,7 +152,7 @@ impl WriteBack {
         self.pushes.send_modify(|pushes| *pushes += 1);
     }
 
-    /// Others have removed the bucket: there is nothing left to delete in it; what was to be put stays here.
+    /// The bucket was removed from outside. A deletion has nothing left to delete; a put stays unpushed.
     fn bucket_is_missing(&self, push: &Push) -> Outcome {
         let ObjectId { namespace, bucket, .. } = &push.object;
         if self.buckets.miss(namespace, bucket) {
@@ -169,7 +169,7 @@ impl WriteBack {
     }
 
     async fn try_push(&self, push: &Push, copies: &dyn Copies) -> Outcome {
-        // It replaces its own placeholder and nothing else: nothing is to be looked for.
+        // A push in mode `shadow` replaces its own placeholder and nothing else, so the store need not be read first.
         if let (WriteMode::Shadow, ObjectState::Put(meta)) = (push.mode, &push.becomes) {
             return self.push_shadow(push, meta, copies).await;
         }
@@ -186,12 +186,12 @@ impl WriteBack {
         let put = match &push.becomes {
             ObjectState::Put(meta) => match self.payload(&push.object, meta, copies).await {
                 Ok(Some(payload)) => self.put_onto(&push.object, &payload, meta, &base).await,
-                // It was let go meanwhile: a newer write has been pushed, or the store was asked to forget it.
+                // The write was dropped meanwhile: a newer one has been pushed, or the store was asked to forget it.
                 Ok(None) => Ok(()),
                 Err(error) => return Outcome::refused(error),
             },
             ObjectState::Gone => self.delete_from(&push.object, &base).await,
-            // Never in the queue.
+            // A lost state is never in the queue.
             ObjectState::Lost => return Outcome::refused(ObjectError::Damaged(push.object.key.clone())),
         };
         match put {
@@ -205,14 +205,14 @@ impl WriteBack {
                 }
                 Err(error) => Outcome::refused(error),
             },
-            // The store was too busy to begin, or was not reached: nothing of it can land later, and nothing needs to
-            // be looked after.
+            // The store was too busy to begin, or was not reached: the push cannot be carried out later, so the object
+            // need not be watched.
             Err(error @ (ObjectError::SlowDown(_) | ObjectError::StoreUnreached { .. })) => Outcome::refused(error),
             Err(error) => Outcome::Failed { error, attempted: true, base: None },
         }
     }
 
-    /// The bytes of a write that waits, from memory or from the ledger; `None` if it waits no longer.
+    /// The bytes of an unpushed write, from memory or from the ledger; `None` if it is no longer unpushed.
     pub(super) async fn payload(
         &self,
         object: &ObjectId,
@@ -226,7 +226,7 @@ impl WriteBack {
         Ok(Some(Payload::Segment(Segment::copy_of(&bytes)?)))
     }
 
-    /// What the store holds now, as far as this push is concerned.
+    /// Asks what the store has, and classifies it for this push.
     async fn look(&self, push: &Push) -> Result<StoreState, ObjectError> {
         let (holds, version) = match self.store.head(&push.object).await {
             Ok(meta) => (Base::Holds(meta.etag), Some(meta.version)),
@@ -236,11 +236,11 @@ impl WriteBack {
         Ok(push.sees(holds, version))
     }
 
-    /// Keeps what was acknowledged under another key: somebody else has its own.
+    /// Stores an acknowledged write under its conflict key, because its own key was written from outside.
     async fn keep_apart(&self, push: &Push, copies: &dyn Copies) -> Outcome {
         let is_newest = self.dirty.lock().get(&push.object).is_some_and(|newest| newest.version == push.version);
         if !is_newest {
-            // The newer one meets the same and is kept.
+            // The newer write gets the same result and is stored.
             return Outcome::refused(ObjectError::ConditionalRequestConflict);
         }
         if let ObjectState::Put(meta) = &push.becomes {
@@ -254,7 +254,7 @@ impl WriteBack {
                 Err(error) => Err(error),
             };
             match kept {
-                // One that is there already is from a try whose answer was lost.
+                // An object at the conflict key is from an earlier try whose answer was lost.
                 Ok(()) | Err(ObjectError::PreconditionFailed(_)) => {
                     tracing::error!(
                         object = %push.object, kept = %apart,

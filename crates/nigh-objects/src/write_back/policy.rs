@@ -1,4 +1,4 @@
-//! When a write counts as done, and who else may write: the policy of a bucket. Pure.
+//! The policy of a bucket: the modes of its writes, and whether it is written from outside too. Pure.
 //!
 //! A mode is a promise about what has happened when a write is acknowledged. The most specific statement wins: a tag's
 //! over a prefix's, a longer prefix's over a shorter one's, then the bucket's, the namespace's, the node's; the result
@@ -16,21 +16,21 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WriteMode {
-    /// The bytes are in this node's memory, never in the store; a crash or want of memory loses them.
+    /// The bytes are in this node's memory, never in the store. A crash or an eviction loses them.
     Ephemeral,
-    /// They are in the journal, and go to the store later.
+    /// The bytes are in the journal, and go to the store later.
     Lazy,
-    /// They are in the journal, and the store knows that they are coming.
+    /// The bytes are in the journal, and the store shows that they are coming.
     Shadow,
-    /// The store has them.
+    /// The store has the bytes.
     Through,
 }
 
 impl WriteMode {
-    /// All, weakest first.
+    /// Every mode, weakest first.
     pub const ALL: [Self; 4] = [Self::Ephemeral, Self::Lazy, Self::Shadow, Self::Through];
 
-    /// As settings write it.
+    /// The name in settings.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -62,14 +62,14 @@ impl FromStr for WriteMode {
     }
 }
 
-/// Whether a bucket is written from outside too.
+/// Who writes to a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// Nigh alone.
+    /// Only Nigh writes to it.
     #[default]
     Exclusive,
-    /// Others too: nothing of theirs is overwritten.
+    /// The bucket is also written from outside, and Nigh overwrites no outside write.
     Shared,
 }
 
@@ -77,38 +77,38 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModeRule {
-    /// Keys that begin so; all if empty.
+    /// The prefix of their keys; all keys if empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prefix: String,
-    /// Objects with this tag (key and value); with any or none if absent.
+    /// The tag (key and value) that they must have; none: any or no tags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<(String, String)>,
-    /// Their mode.
+    /// The mode of their writes.
     pub mode: WriteMode,
 }
 
-/// How a bucket's writes are kept.
+/// The policy of a bucket's writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BucketPolicy {
-    /// Its mode; the namespace's or the node's if absent.
+    /// The bucket's mode; with none, the namespace's or the node's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<WriteMode>,
-    /// No object of it is kept by a weaker mode.
+    /// The weakest mode that any object of the bucket gets; none: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor: Option<WriteMode>,
-    /// Who writes to it.
+    /// Whether the bucket is written from outside too.
     pub access: Access,
-    /// Ask the store before each hit whether the copy is the newest.
+    /// True if the store must be asked before each hit whether the copy is the newest.
     pub revalidate: bool,
-    /// Modes of some of its objects.
+    /// The modes of some of its objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<ModeRule>,
 }
 
-/// Rules a bucket may have.
+/// The most rules of a bucket.
 const RULES_MAX: usize = 100;
-/// S3's longest key: a longer prefix fits nothing.
+/// The most bytes of a prefix: as long as S3's longest key.
 const PREFIX_MAX: usize = 1024;
 
 /// Why a policy is refused.
@@ -130,7 +130,7 @@ pub enum PolicyError {
 }
 
 impl BucketPolicy {
-    /// The mode of an object with `key` and `tags`, where `default` holds for whatever nobody has spoken of.
+    /// The mode of an object with `key` and `tags`; `default` is the namespace's or the node's.
     #[must_use]
     pub fn mode_of(&self, key: &str, tags: &Tags, default: WriteMode) -> WriteMode {
         let fits = |rule: &&ModeRule| {
@@ -149,7 +149,7 @@ impl BucketPolicy {
         self.rules.iter().map(|rule| rule.mode).chain([own]).map(move |mode| mode.max(floor))
     }
 
-    /// Refuses what contradicts itself, or what `store` cannot keep.
+    /// Refuses a policy that contradicts itself, or that `store` cannot support.
     ///
     /// # Errors
     /// Which rule, or which ability the store lacks.

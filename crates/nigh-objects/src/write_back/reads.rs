@@ -22,7 +22,7 @@ const READ_ATTEMPTS: usize = 4;
 /// Unpushed writes at homes in other processes.
 #[async_trait]
 pub(crate) trait AskElsewhere: Send + Sync {
-    /// Up to `limit` of each, behind `after`.
+    /// Up to `limit` unpushed writes of each home, after `after`.
     async fn waiting(
         &self,
         after: Option<&str>,
@@ -76,7 +76,7 @@ impl WriteBack {
         }))
     }
 
-    /// The object's metadata now.
+    /// The object's current metadata.
     ///
     /// # Errors
     /// `NoSuchKey`, `EphemeralLost`, or the store's.
@@ -97,7 +97,7 @@ impl WriteBack {
         Err(ObjectError::SlowDown("the object changes faster than it can be read"))
     }
 
-    /// The object's bytes in `range`, all of one version; if `pinned` names another, `PreconditionFailed`.
+    /// The object's bytes in `range`, all of one version. If `pinned` names another entity tag, `PreconditionFailed`.
     ///
     /// # Errors
     /// `NoSuchKey`, `EphemeralLost`, the ledger's, or the store's.
@@ -131,10 +131,11 @@ impl WriteBack {
         Err(ObjectError::SlowDown("the object changes faster than it can be read"))
     }
 
-    /// Up to `limit` objects whose key begins with `prefix` and sorts behind `after`, in the order of the keys' bytes;
-    /// unpushed writes count.
+    /// Up to `limit` objects whose key begins with `prefix` and sorts after `after`, in the order of the keys' bytes,
+    /// unpushed writes included.
     ///
     /// # Errors
+    /// The store's.
     /// The store's.
     pub(crate) async fn list(
         &self,

@@ -10,7 +10,7 @@ use super::policy::WriteMode;
 use super::requests::RequestRecord;
 
 impl WriteBack {
-    /// Records what became of a request, if it has a name.
+    /// Records the result of a request, if it has a name.
     pub(crate) fn note(
         &self,
         request: Option<RequestId>,
@@ -27,10 +27,10 @@ impl WriteBack {
         }
     }
 
-    /// What became of a repeated request, once its promise holds; none if the request is to be carried out.
+    /// The result of a repeated request, once its promise holds; none if the request must be carried out.
     ///
     /// # Errors
-    /// `SlowDown` while the store does not have what was to go through to it.
+    /// `SlowDown` while the store does not have a write that should go through to it.
     pub(crate) async fn repeated(
         &self,
         object: &ObjectId,
@@ -39,7 +39,7 @@ impl WriteBack {
         let Some(request) = request else { return Ok(None) };
         let Some(known) = self.requests.lock().get(request, object).cloned() else { return Ok(None) };
         if !known.is_certain {
-            // The store got the write, which carries its version, and did not answer.
+            // The store got the write, which carries its version, although it did not answer.
             let is_there = self.store.head(object).await.is_ok_and(|meta| meta.version == known.version);
             if !is_there {
                 return Ok(None);
@@ -49,7 +49,7 @@ impl WriteBack {
         Ok(Some(known))
     }
 
-    /// The notifications of the change by `request` are out.
+    /// Records that the change of `request` was notified.
     pub(crate) fn told(&self, object: &ObjectId, request: Option<RequestId>) {
         if let Some(request) = request
             && let Some(known) = self.requests.lock().get_mut(request, object)

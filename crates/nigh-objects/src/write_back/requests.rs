@@ -1,8 +1,8 @@
 //! Requests that were carried out, by the names that their clients gave them: a repeated request is one write. Pure.
 //!
-//! The ledger knows the requests of its records, over restarts too; this table knows those of every mode, their
-//! answers, and whether functions were notified. A request is looked up here before its conditions are checked: they
-//! held the first time.
+//! The ledger knows the requests of its records, even after restarts. This table knows those of every mode, their
+//! results, and whether functions were notified. A request is looked up here before its conditions are checked, because
+//! they held the first time.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
@@ -15,27 +15,27 @@ use nigh_terms::Version;
 use super::dirty::ObjectState;
 use super::policy::WriteMode;
 
-/// Requests remembered; beyond them the oldest is forgotten.
+/// The most requests that are remembered; beyond it the oldest is forgotten.
 const REQUESTS_MAX: usize = 1 << 14;
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestRecord {
-    /// Its place in the order of writes.
+    /// The write's version.
     pub(crate) version: Version,
-    /// How it is acknowledged.
+    /// The mode of the write.
     pub(crate) mode: WriteMode,
-    /// What the object became.
+    /// What the write made of the object.
     pub(crate) becomes: ObjectState,
-    /// Whether it was carried out; false if the store has not answered.
+    /// True if it was carried out; false if the store has not answered.
     pub(crate) is_certain: bool,
-    /// Whether the notifications of the change are out.
+    /// True if functions were notified of the change.
     pub(crate) told: bool,
 }
 
 type Key = (RequestId, u64);
 
-/// The table.
+/// The remembered requests.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     hasher: RandomState,
@@ -59,7 +59,7 @@ impl Requests {
         self.known.get_mut(&key)
     }
 
-    /// Records a request, in place of what was known of it.
+    /// Records a request, and replaces what was known of it.
     pub(super) fn note(&mut self, request: RequestId, object: &ObjectId, known: RequestRecord) {
         let key = self.key(request, object);
         if self.known.insert(key, known).is_none() {

@@ -1,18 +1,18 @@
-//! Room for unpushed writes: promised to a write before it is made, and free again if it is not made.
+//! Room for unpushed writes: promised before a write is made, and released if it is not made.
 
 use nigh_data::{ObjectError, ObjectId};
 
 use super::WriteBack;
 use super::dirty::WriteBackQueue;
 
-/// Room that a write was promised; free again when dropped.
+/// Room that a write was promised. Dropping it releases the room.
 pub(crate) struct Room<'a> {
     back: &'a WriteBack,
     bytes: Option<u64>,
 }
 
 impl Room<'_> {
-    /// The write is added now, under the same lock.
+    /// Ends the promise: the write is added now, under the same lock.
     pub(super) fn taken(mut self, dirty: &mut WriteBackQueue) {
         if let Some(bytes) = self.bytes.take() {
             dirty.release(bytes);
@@ -24,14 +24,14 @@ impl Drop for Room<'_> {
     fn drop(&mut self) {
         if let Some(bytes) = self.bytes.take() {
             self.back.dirty.lock().release(bytes);
-            // Another write may wait for the room.
+            // Wakes writes that wait for room.
             self.back.pushes.send_modify(|pushes| *pushes += 1);
         }
     }
 }
 
 impl WriteBack {
-    /// Waits until there is room for an unpushed write of `bytes`, and takes it.
+    /// Waits until there is room for an unpushed write of `bytes`, and promises it.
     pub(crate) async fn wait_for_room(&self, object: &ObjectId, bytes: u64) -> Result<Room<'_>, ObjectError> {
         let promised = || self.dirty.lock().promise(object, bytes);
         if !promised() {

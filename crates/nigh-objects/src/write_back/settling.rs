@@ -12,8 +12,8 @@ use super::dirty::{Base, ObjectState, TrimmableVersions, UnpushedWrite, WriteBac
 use super::policy::WriteMode;
 
 impl WriteBack {
-    /// Waits until the store has what waited of the object, and drops it: nothing of the object is pushed from now on.
-    /// A push of unknown outcome may still be carried out. Gives what the store holds then, as far as it is known.
+    /// Waits until the store has the object's unpushed writes, and drops them: nothing of the object is pushed from now
+    /// on. A push of unknown outcome may still be carried out. Returns what the store has then, as far as it is known.
     pub(crate) async fn hand_over(&self, object: &ObjectId) -> Result<Option<Base>, ObjectError> {
         let left = {
             let dirty = self.dirty.lock();
@@ -26,7 +26,7 @@ impl WriteBack {
         Ok(left)
     }
 
-    /// Drops what waits of an object, if it is as `fits` says.
+    /// Drops the newest unpushed write of an object, if `fits` accepts it.
     pub(crate) async fn drop_where(&self, object: &ObjectId, fits: impl Fn(&UnpushedWrite) -> bool) {
         let drop = |dirty: &mut WriteBackQueue| {
             let version = dirty.get(object).filter(|newest| fits(newest)).map(|newest| newest.version);
@@ -35,7 +35,8 @@ impl WriteBack {
         self.let_go(object, drop).await;
     }
 
-    /// Waits, bounded, until `holds`, which is called after each end of a push.
+    /// Waits until `holds` returns true, at most as long as a write may wait. `holds` is called after each end of a
+    /// push.
     pub(super) async fn until(
         &self,
         within: Duration,
@@ -53,7 +54,7 @@ impl WriteBack {
         waited.await.map_err(|_| ObjectError::SlowDown(why_not))
     }
 
-    /// Waits until the store has, or has had, all of the object that was acknowledged.
+    /// Waits until the store has, or has had, every acknowledged write of the object.
     ///
     /// # Errors
     /// `SlowDown` if it takes longer than a write may wait.
@@ -68,7 +69,7 @@ impl WriteBack {
         }
     }
 
-    /// Waits, for so long, until the store has all that was acknowledged so far.
+    /// Waits until the store has every write acknowledged so far, at most `within`.
     ///
     /// # Errors
     /// `SlowDown` if it takes longer.
@@ -93,13 +94,13 @@ impl WriteBack {
         self.until(self.settings.wait, has_had, "the store has not taken the write yet").await
     }
 
-    /// Changes what waits by `step`, and tells the ledger which records may be trimmed after that.
+    /// Changes the queue of unpushed writes by `step`, and tells the ledger which records may be trimmed after that.
     pub(crate) async fn let_go(&self, object: &ObjectId, step: impl FnOnce(&mut WriteBackQueue) -> TrimmableVersions) {
         let going = self.going_after(object, step);
         self.tell(going).await;
     }
 
-    /// Changes what waits by `step`. Gives the records that the ledger is to be told to trim.
+    /// Changes the queue by `step`. Returns the records that the ledger must be told to trim.
     pub(super) fn going_after<'a>(
         &'a self,
         object: &'a ObjectId,
@@ -107,7 +108,7 @@ impl WriteBack {
     ) -> Option<TrimNotice<'a>> {
         let mut dirty = self.dirty.lock();
         let settled = step(&mut dirty);
-        // A caller that sees that nothing waits also sees that this is not settled.
+        // Under the same lock: a caller that finds nothing unpushed also finds that these trims are not durable.
         self.going(object, self.trims.lock().stored(object, settled))
     }
 
@@ -119,7 +120,7 @@ impl WriteBack {
         }
     }
 
-    /// `versions` of `object` may be trimmed, and the ledger does not know.
+    /// The notice that `versions` of `object` may be trimmed; none if there are none. The ledger does not know yet.
     fn going<'a>(&'a self, object: &'a ObjectId, versions: Vec<Version>) -> Option<TrimNotice<'a>> {
         if versions.is_empty() {
             return None;
@@ -128,8 +129,8 @@ impl WriteBack {
         Some(TrimNotice { back: self, object, versions })
     }
 
-    /// Tells the ledger to trim records. Those that it cannot be told about stay, and are pushed again after a restart,
-    /// to the same effect.
+    /// Tells the ledger to trim records. Records that it cannot be told about stay, and are pushed again after a
+    /// restart, to the same effect.
     pub(super) async fn tell(&self, going: Option<TrimNotice<'_>>) {
         let Some(TrimNotice { object, versions, .. }) = &going else { return };
         for version in versions {
@@ -139,8 +140,8 @@ impl WriteBack {
         }
     }
 
-    /// Makes the trims of `object` durable, for the store is about to be written past the ledger: an older record that
-    /// came back after a crash would be pushed over that write.
+    /// Makes the trims of `object` durable, because the store is about to be written past the ledger: an older record
+    /// that came back after a crash would be pushed over that write.
     pub(crate) async fn settle(&self, object: &ObjectId) -> Result<(), ObjectError> {
         if !self.unsettled.lock().contains(object) {
             return Ok(());
@@ -170,7 +171,7 @@ impl WriteBack {
     }
 }
 
-/// Records that the ledger is being told to trim.
+/// Records that the ledger is about to be told to trim.
 pub(super) struct TrimNotice<'a> {
     back: &'a WriteBack,
     object: &'a ObjectId,
@@ -178,10 +179,10 @@ pub(super) struct TrimNotice<'a> {
 }
 
 impl Drop for TrimNotice<'_> {
-    /// Runs also if the task is dropped before the ledger has answered.
+    /// This also runs if the task is dropped before the ledger has answered.
     fn drop(&mut self) {
         self.back.unsettled.lock().told(self.object);
-        // A waiting task looks again.
+        // Wakes the tasks that wait for the end of a push.
         self.back.pushes.send_modify(|_| {});
     }
 }

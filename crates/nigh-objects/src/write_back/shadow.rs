@@ -21,13 +21,13 @@ use super::policy::WriteMode;
 use super::room::Room;
 use super::{WriteBack, unkept};
 
-/// The clocks of this node and of the store may differ by so much.
+/// The most seconds by which the clocks of this node and of the store may differ.
 const CLOCKS_APART_S: u64 = 60;
 
-/// Which life of this node wrote an unannounced write.
+/// Which incarnation of this node made an unannounced write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
-    /// This one: the write was not acknowledged.
+    /// The present one: the write was not acknowledged.
     This,
     /// An earlier one: the write may have been acknowledged.
     Earlier,
@@ -36,11 +36,11 @@ pub(super) enum Life {
 /// Objects whose newest unpushed version may have no placeholder.
 pub(super) type UnannouncedWrites = HashMap<ObjectId, (Version, Life)>;
 
-/// Refused requests that are remembered.
+/// The most refused requests that are remembered.
 const REFUSED_MAX: usize = 10_000;
 
-/// Requests that were refused after the journal had them. The journal would take a repetition for the write that was
-/// not made, so the repetition has another name there.
+/// Requests that were refused after the journal had them. The journal would take a repetition for the first, refused
+/// write, so the repetition gets another name there.
 #[derive(Debug, Default)]
 pub(super) struct RefusedRequests {
     names: HashMap<RequestId, RequestId>,
@@ -48,7 +48,7 @@ pub(super) struct RefusedRequests {
 }
 
 impl RefusedRequests {
-    /// `request` was refused: the next time it is called `name`.
+    /// `request` was refused: when it is repeated, the journal knows it as `name`.
     fn rename(&mut self, request: RequestId, name: RequestId) {
         if self.names.insert(request, name).is_none() {
             self.order.push_back(request);
@@ -65,18 +65,18 @@ impl RefusedRequests {
     }
 }
 
-/// What became of a version that the store's readers ask for.
+/// The result of pushing a version that the store's readers ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushOutcome {
-    /// The store has it.
+    /// The store has the version.
     Pushed,
-    /// It has a newer one.
+    /// The store has a newer version.
     Superseded,
-    /// This node does not have it, and the store waits for it.
+    /// This node does not know the version.
     Unknown,
 }
 
-/// A placeholder that the store is asked to show. Readers who meet it before the store has answered wait for the
+/// A placeholder that the store was asked to show. Readers who meet it before the store has answered wait for the
 /// answer.
 pub(crate) struct PlaceholderGuard<'a> {
     back: &'a WriteBack,
@@ -97,13 +97,13 @@ impl Drop for PlaceholderGuard<'_> {
     }
 }
 
-/// What came of a placeholder that the store was asked to show.
+/// The result of asking the store to show a placeholder.
 pub(crate) enum PlaceholderOutcome {
-    /// The store shows it.
+    /// The store shows the placeholder.
     Placed,
-    /// The store does not show it, and never will.
+    /// The store does not show the placeholder, and never will.
     NotPlaced(ObjectError),
-    /// The store may show it, now or later.
+    /// The store may show the placeholder, now or later.
     Unknown(ObjectError),
 }
 
@@ -116,38 +116,39 @@ enum Verdict {
     Apart,
 }
 
-/// A placeholder of `version`, written to the journal at `written_s`, does not stand; Swift has what is `found`. Pure.
+/// Decides about `version`, written to the journal at `written_s` (seconds since 1970), whose placeholder the store
+/// does not show; Swift has `found` instead. Pure.
 fn verdict(life: Life, version: Version, written_s: u64, found: &ShadowConflict) -> Verdict {
     let older_of_ours = found.version().is_some_and(|there| there < version);
-    // By the store's own time of what is there: had the placeholder stood, what replaced it would be younger.
+    // By the store's own clock: an outside write that had replaced the placeholder would be younger than it.
     let before = found.seconds().is_some_and(|seconds| seconds.saturating_add(CLOCKS_APART_S) < written_s);
     if life == Life::This || older_of_ours || before { Verdict::Place } else { Verdict::Apart }
 }
 
 impl WriteBack {
-    /// The name under which the journal is to take `request`.
+    /// The name under which the journal takes `request`.
     pub(crate) fn journal_name(&self, request: RequestId) -> RequestId {
         self.refused.lock().name(request)
     }
 
-    /// `request` was refused after the journal had it: repeated, it is another write.
+    /// `request` was refused after the journal had it: a repetition is another write.
     pub(crate) fn rename_refused(&self, request: Option<RequestId>) {
         if let Some(request) = request {
             self.refused.lock().rename(request, RequestId(uuid::Uuid::new_v4().as_u128()));
         }
     }
 
-    /// Whether it is not known if the store shows the placeholder of `version`.
+    /// True if nobody knows whether the store shows the placeholder of `version`.
     pub(crate) fn is_unannounced(&self, object: &ObjectId, version: Version) -> bool {
         self.unannounced.lock().get(object).is_some_and(|(waiting, _)| *waiting == version)
     }
 
-    /// It is not known whether the store shows the placeholder of `version`, which was written in this life.
+    /// Records that nobody knows whether the store shows the placeholder of `version`, which this incarnation wrote.
     pub(crate) fn note_unannounced(&self, object: &ObjectId, version: Version) {
         self.unannounced.lock().insert(object.clone(), (version, Life::This));
     }
 
-    /// Asks the store to show that `meta` is coming.
+    /// Asks the store to show a placeholder for `meta`.
     pub(crate) async fn place_placeholder(
         &self,
         shadows: &dyn Shadows,
@@ -171,7 +172,7 @@ impl WriteBack {
         self.unmark(object).await;
     }
 
-    /// Of a request that an earlier life has in the journal: that it was not refused then.
+    /// For a request that an earlier incarnation has in the journal: checks that it was not refused then.
     pub(crate) async fn check_happened(
         &self,
         shadows: &dyn Shadows,
@@ -187,7 +188,7 @@ impl WriteBack {
         if has_had { Ok(()) } else { Err(ObjectError::ConditionalRequestConflict) }
     }
 
-    /// Waits until it is known whether what waits of `object` has happened.
+    /// Waits until it is known whether the unpushed write of `object` has happened.
     ///
     /// # Errors
     /// `SlowDown` if that takes longer than a write may wait.
@@ -199,8 +200,8 @@ impl WriteBack {
         }
     }
 
-    /// A reader did not get `object` from the store. True if that may be for a placeholder that was on its way, and is
-    /// not any more: it is to look again.
+    /// A reader did not get `object` from the store. True if the cause may be a placeholder that was on its way and is
+    /// no longer: the reader must try again.
     pub(super) async fn met_a_placeholder(&self, object: &ObjectId) -> bool {
         if self.is_announcing(object) {
             let ended = || !self.is_announcing(object);
@@ -213,7 +214,7 @@ impl WriteBack {
         self.announcing.lock().contains(object)
     }
 
-    /// Pushes a shadow.
+    /// Pushes a write in mode `shadow`.
     pub(super) async fn push_shadow(&self, push: &Push, meta: &ObjectMeta, copies: &dyn Copies) -> Outcome {
         let object = &push.object;
         let Some(shadows) = self.store.shadows(&object.namespace) else {
@@ -226,7 +227,7 @@ impl WriteBack {
             Err(error) => return Outcome::refused(error),
         };
         let mut outcome = shadows.push(object, &payload, meta).await;
-        // The placeholder of a newer one may stand already, and is known when its answer has come.
+        // The placeholder of a newer write may stand already, which is known when its answer has come.
         if matches!(outcome, Err(ShadowError::Outside(_) | ShadowError::Newer(_))) && self.is_announcing(object) {
             return Outcome::refused(ObjectError::SlowDown("a newer write of the object is being announced"));
         }
@@ -243,7 +244,7 @@ impl WriteBack {
         }
         match outcome {
             Ok(()) => Outcome::Stored(push.becomes.leaves()),
-            // The newer one is on its way, and is over this one in the store.
+            // The newer write is on its way, and replaces this one in the store.
             Err(ShadowError::Outside(_) | ShadowError::Newer(_) | ShadowError::Raced(_)) if !is_newest => {
                 Outcome::Stored(Base::Unknown)
             }
@@ -252,7 +253,7 @@ impl WriteBack {
         }
     }
 
-    /// Has `version` of `object` in the store.
+    /// Pushes `version` of `object`, and waits until the store has it.
     ///
     /// # Errors
     /// `SlowDown` if that takes longer than a write may wait; the store's.
@@ -271,12 +272,12 @@ impl WriteBack {
         Ok(if there.shadow == Some(version) { PushOutcome::Unknown } else { PushOutcome::Superseded })
     }
 
-    /// Where in the store's own order an outside write must be above, if that is known.
+    /// The timestamp, in the store's own order, that an outside write must exceed; none if it is not known.
     pub(crate) fn newest_there(&self, object: &ObjectId) -> Option<SwiftTimestamp> {
         self.store.shadows(&object.namespace)?.newest()
     }
 
-    /// Others have written `object`: what was pushed of it and is only looked after is not to be pushed again.
+    /// `object` was written from outside: a pushed state that is only watched must not be pushed again.
     pub(crate) async fn superseded(&self, object: &ObjectId) {
         let drop_stored = |dirty: &mut WriteBackQueue| {
             let newest = dirty.get(object).map(|newest| newest.version);
@@ -286,7 +287,7 @@ impl WriteBack {
         self.let_go(object, drop_stored).await;
     }
 
-    /// What is known of `version` of `object` in the store is certain.
+    /// Records that the store's state of `version` of `object` is certain now.
     pub(crate) fn announced(&self, object: &ObjectId, version: Version) {
         let mut unannounced = self.unannounced.lock();
         if unannounced.get(object).is_some_and(|(waiting, _)| *waiting <= version) {
@@ -295,12 +296,12 @@ impl WriteBack {
     }
 }
 
-/// Whether a placeholder may stand, or come to, though there was this error.
+/// True if a placeholder may stand, or be placed later, despite this error.
 const fn may_stand(error: &ShadowError) -> bool {
     matches!(error, ShadowError::Store(_) | ShadowError::Raced(_) | ShadowError::Outside(_))
 }
 
-/// Why a shadow was not made or pushed, to who wrote it.
+/// The writer's error for a shadow that was not placed or pushed.
 fn refused(error: ShadowError) -> ObjectError {
     match error {
         ShadowError::Store(error) | ShadowError::NotSent(error) => error,

@@ -1,4 +1,4 @@
-//! Shards that come here and go: what the journal has of them, and what it keeps of none of their objects.
+//! Shards whose homes come here and leave: the journal's records of them, and its fences, which belong to no object.
 
 use nigh_data::{ObjectError, ObjectId};
 use nigh_engine::journal::RecoveredRecord;
@@ -11,7 +11,7 @@ use super::policy::WriteMode;
 use super::shadow::Life;
 use super::{RequestRecord, WriteBack, about};
 
-/// The names of a fence's record, which is no object's.
+/// The bucket and key of a fence's record, which is no object's.
 const FENCES: (&str, &str) = ("nigh", "fences");
 
 fn failed(operation: &'static str, reason: String) -> ObjectError {
@@ -19,8 +19,8 @@ fn failed(operation: &'static str, reason: String) -> ObjectError {
 }
 
 impl WriteBack {
-    /// A home begins here, and the ledger has taken its shard. Gives the home's epoch, and a version of the shard that
-    /// no write has. What an earlier home of the shard had here is forgotten.
+    /// Begins a home here; the ledger has taken its shard. Returns the home's epoch, and a version of the shard that no
+    /// write has. What an earlier home of the shard had here is forgotten.
     pub(crate) fn begin(&self, shard: ShardId) -> (Epoch, Version) {
         self.forget(shard);
         let epoch = self.ledger.epoch(shard);
@@ -29,13 +29,14 @@ impl WriteBack {
         (epoch, self.ledger.place(shard))
     }
 
-    /// Whether the home that wrote `version` of `object` is here still, and is as long as what waits is locked. The
-    /// ledger may say that a record is kept when its home has gone: it is the next one's, which has found it.
+    /// True if the home that wrote `version` of `object` is still here; that stays so while the queue is locked. The
+    /// ledger may confirm a record when its home has gone: the record is then the next home's, which has found it.
     pub(super) fn is_of_home_here(&self, _what_waits: &WriteBackQueue, object: &ObjectId, version: Version) -> bool {
         self.member.is_none() || self.epochs.lock().get(&self.shards.of(object)) == Some(&version.epoch)
     }
 
-    /// Takes over what an earlier life, or home, has acknowledged and not pushed; of `lost` the journal has no bytes.
+    /// Takes over what an earlier incarnation, or home, has acknowledged and not pushed. The journal has lost the bytes
+    /// of the records in `lost`.
     ///
     /// # Errors
     /// Which record cannot be read.
@@ -52,8 +53,8 @@ impl WriteBack {
             let shard = self.shards.of(&object);
             let written = about::decode(record.change.about(), version)
                 .map_err(|reason| failed("read the journal", format!("the write {version} of {object}: {reason}")))?;
-            // What was put there keeps a bucket from being removed by this node; if others did, the first push finds
-            // out.
+            // An unpushed object keeps this node from removing its bucket. If the bucket was removed from outside, the
+            // first push finds out.
             if matches!(written.becomes, ObjectState::Put(_)) {
                 self.buckets.heard(self.buckets.moment(), &object.namespace, &object.bucket);
             }
@@ -63,7 +64,8 @@ impl WriteBack {
             self.ephemeral.recover(&object, version, written.mode);
             let mut dirty = self.dirty.lock();
             if written.mode == WriteMode::Ephemeral {
-                // The record says that it was there; its bytes are gone with the memory that they were in.
+                // The record says that the object existed; its bytes are gone with the memory of the earlier
+                // incarnation.
                 dirty.recover(&object, version, written.mode, ObjectState::Lost, written.below, now);
                 continue;
             }
@@ -73,12 +75,12 @@ impl WriteBack {
                 continue;
             }
             let (mode, becomes, told) = (written.mode, written.becomes.clone(), false);
-            // Of a shadow nobody knows whether it was acknowledged, before its request is made again.
+            // Whether a write in mode `shadow` was acknowledged is not known before its request is repeated.
             if mode != WriteMode::Shadow {
                 let known = RequestRecord { version, mode, becomes, is_certain: true, told };
                 self.requests.lock().note(record.request, &object, known);
             }
-            // Older writes of the object are in the journal too; they go when the newest has been pushed.
+            // Older writes of the object are in the journal too; they are trimmed when the newest has been pushed.
             dirty.recover(&object, version, written.mode, written.becomes, written.below, now);
             let mut unannounced = self.unannounced.lock();
             if written.mode == WriteMode::Shadow {
@@ -94,7 +96,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// The home of `shard` is another's: what waits of it is that one's to push.
+    /// The home of `shard` is elsewhere now, and pushes the unpushed writes of the shard.
     pub(crate) fn forget(&self, shard: ShardId) {
         let is_of = |object: &ObjectId| self.shards.of(object) == shard;
         {
@@ -106,16 +108,16 @@ impl WriteBack {
         self.unsettled.lock().forget(is_of);
         self.unannounced.lock().retain(|object, _| !is_of(object));
         self.ephemeral.forget(is_of);
-        // A task that waits for a push looks again.
+        // Wakes the tasks that wait for a push.
         self.pushes.send_modify(|_| {});
     }
 
-    /// Returns when this process is known to have had `shard` after this was asked.
+    /// Returns when the ledger has confirmed that this process had `shard` after this call began.
     pub(crate) async fn confirm(&self, shard: ShardId) -> Result<(), LedgerError> {
         self.ledger.confirm(shard).await
     }
 
-    /// Has the journal say that `member` writes no more.
+    /// Appends the fence of `member` to the journal.
     pub(crate) async fn append_fence(&self, shard: ShardId, member: Member) -> Result<Version, LedgerError> {
         let request = RequestId(uuid::Uuid::new_v4().as_u128());
         let record = fence_record(request, member).map_err(LedgerError::NotKept)?;
@@ -133,12 +135,12 @@ fn fence_record(request: RequestId, member: Member) -> Result<Record, String> {
     Ok(Record { request, namespace, bucket, key, change: Change::Fence { about } })
 }
 
-/// Whom a record fences.
+/// The member that a record fences; none if the record is no fence.
 pub(crate) fn fenced(about: &[u8]) -> Option<Member> {
     serde_json::from_slice(about).ok()
 }
 
-/// By whom a record says that it was written.
+/// The writer that a record names; none if it names none.
 pub(crate) fn written_by(about: &[u8]) -> Option<about::WriteOrigin> {
     about::decode(about, Version::OUTSIDE).ok()?.by
 }

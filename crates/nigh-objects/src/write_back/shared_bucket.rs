@@ -1,8 +1,8 @@
-//! Buckets that are written from outside too: what is looked at before a write, and how the store is told what the
-//! write replaces.
+//! Buckets that are written from outside too: what a write checks first, and how the store is told what the write
+//! replaces.
 //!
-//! Nothing from outside is overwritten or deleted unseen: what a client's conditions were checked on is what its write
-//! replaces, and a write that is pushed later replaces what was there when it was acknowledged.
+//! No outside write is overwritten or deleted unseen: a client's write replaces only the state that its conditions were
+//! checked on, and a write that is pushed later replaces only the state at its acknowledgement.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use super::WriteBack;
 use super::dirty::{Base, ObjectState, PossibleBases};
 
 impl WriteBack {
-    /// In a shared bucket, where a copy in memory may be old: what is known of the object as it is, and what a write
-    /// that is allowed on it may replace. One look for both. None in other buckets.
+    /// In a shared bucket, where a cached copy may be old: the object's current metadata, and what a write that it
+    /// allows may replace. One look at the store for both. None in other buckets.
     ///
     /// # Errors
     /// `Damaged`, or the store's.
@@ -46,8 +46,8 @@ impl WriteBack {
         }
     }
 
-    /// What the store may hold below a write of `object`, where its push must not overwrite what others wrote; `seen`
-    /// if it was looked at already.
+    /// What the store may have below a write of `object`, if its push must not overwrite outside writes. `seen` is what
+    /// the store has, if it was asked already.
     pub(crate) async fn below(
         &self,
         object: &ObjectId,
@@ -62,7 +62,7 @@ impl WriteBack {
         Ok(self.look_below(object).await?.map(|(_, below)| below).unwrap_or_default())
     }
 
-    /// Deletes the object; in a shared bucket only if it is the one of `base`.
+    /// Deletes the object; in a shared bucket only if the store still has `base`.
     pub(crate) async fn delete_from(&self, object: &ObjectId, base: &Base) -> Result<(), ObjectError> {
         match base {
             Base::Holds(etag) if self.is_shared(object) => self.store.delete_if(object, etag).await,
@@ -75,7 +75,7 @@ impl WriteBack {
         }
     }
 
-    /// Writes the object over what `base` says the store holds, if the store can tell.
+    /// Writes the object over `base`, if the store can compare.
     pub(crate) async fn put_onto(
         &self,
         object: &ObjectId,

@@ -1,4 +1,5 @@
-//! The records of transactions in the ledger: no object's writes, and kept until all of these stand for themselves.
+//! The records of transactions in the ledger: no object's writes, and kept until all of the transaction's writes have
+//! their own records.
 
 use bytes::Bytes;
 use nigh_data::{ObjectError, ObjectId, Tags};
@@ -11,8 +12,8 @@ use super::policy::WriteMode;
 use crate::transaction_part::{Part, encode};
 
 impl WriteBack {
-    /// Refuses what a transaction cannot keep whole: objects that are lost with their memory, and those that others
-    /// write at the store.
+    /// Refuses objects for which a transaction cannot be all or nothing: ephemeral ones, and those that are written
+    /// from outside.
     pub(crate) fn check_in_transaction(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {
         let why = if self.is_shared(object) {
             "of a bucket that others write at the store"
@@ -24,7 +25,7 @@ impl WriteBack {
         Err(ObjectError::InvalidRequest(format!("an object {why} cannot be in a transaction: {}", object.key)))
     }
 
-    /// Keeps what a transaction is at a shard; durable when it returns.
+    /// Appends the record of a transaction at a shard. It is durable when this returns.
     pub(crate) async fn append_transaction(
         &self,
         shard: ShardId,
@@ -65,7 +66,7 @@ impl WriteBack {
         }
     }
 
-    /// A transaction's record is needed no more; that is durable when it returns.
+    /// Trims a transaction's record, which is no longer needed. That is durable when this returns.
     pub(crate) async fn trim_transaction(&self, shard: ShardId, version: Version) -> Result<(), LedgerError> {
         self.ledger.stored(shard, version).await?;
         self.ledger.settle(shard).await

@@ -1,15 +1,15 @@
-//! Which records of the ledger may be trimmed where other nodes write through this home. Pure.
+//! Which records of the ledger may be trimmed if other nodes write through this home. Pure.
 //!
-//! A record stays until the writer has said that it never sends the write again, for the next home answers the writer
-//! by the record. A record also stays until the older ones of its object are trimmed: a home that found an older record
-//! alone would take it for the newest.
+//! A record stays until its writer has said that it never sends the write again, because the next home answers the
+//! writer by the record. A record also stays until the older ones of its object are trimmed: a home that found an older
+//! record alone would take it for the newest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use nigh_data::ObjectId;
 use nigh_terms::{ShardId, Version};
 
-/// Records that wait to be trimmed.
+/// Records that cannot be trimmed yet.
 #[derive(Debug, Default)]
 pub(super) struct Trims {
     /// Writes that other nodes may send again.
@@ -20,25 +20,25 @@ pub(super) struct Trims {
 #[derive(Debug, Default)]
 struct UntrimmedRecords {
     open: BTreeSet<Version>,
-    /// Versions that the store has, behind a write that may be sent again.
+    /// Versions that the store has, after a write that may be sent again.
     stored: BTreeSet<Version>,
 }
 
 impl Trims {
-    /// Another node's write has become `version`.
+    /// Another node's write has got `version`.
     pub(super) fn opened(&mut self, shard: ShardId, object: &ObjectId, version: Version) {
         self.open.insert((shard, version), object.clone());
         self.of.entry(object.clone()).or_default().open.insert(version);
     }
 
-    /// The store has `versions` of `object`. Gives those whose records may be trimmed now.
+    /// The store has `versions` of `object`. Returns those whose records may be trimmed now.
     pub(super) fn stored(&mut self, object: &ObjectId, versions: Vec<Version>) -> Vec<Version> {
         let Some(waiting) = self.of.get_mut(object) else { return versions };
         waiting.stored.extend(versions);
         waiting.go()
     }
 
-    /// The writer of `version` never sends its write again. Gives the versions of its object whose records may be
+    /// The writer of `version` never sends its write again. Returns its object and the versions whose records may be
     /// trimmed now.
     pub(super) fn settled(&mut self, shard: ShardId, version: Version) -> Option<(ObjectId, Vec<Version>)> {
         let object = self.open.remove(&(shard, version))?;

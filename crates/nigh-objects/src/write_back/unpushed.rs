@@ -7,27 +7,27 @@ use super::WriteBack;
 use super::dirty::{ObjectState, TrimmableVersions, WriteBackQueue};
 use super::policy::WriteMode;
 
-/// A write that was acknowledged and is not in the store.
+/// An unpushed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnpushedObject {
     /// The object.
     pub object: ObjectId,
-    /// Its place in the order of writes.
+    /// The write's version.
     pub version: Version,
-    /// How it was acknowledged.
+    /// The mode of the write.
     pub mode: WriteMode,
-    /// Its bytes; absent for a deletion, and for a write that is damaged in the journal.
+    /// The object's size in bytes. None for a deletion, and for a write that is damaged in the journal.
     pub size: Option<u64>,
-    /// The journal has it damaged: it is never pushed.
+    /// True if the journal's record is damaged: the write is never pushed.
     pub is_damaged: bool,
-    /// How often its push has failed in a row.
+    /// Number of failed pushes in a row.
     pub failures: u32,
-    /// The store does not have its bucket.
+    /// True if the store no longer has the bucket.
     pub is_homeless: bool,
 }
 
 impl WriteBack {
-    /// Up to `limit` of what waits, by name.
+    /// Up to `limit` unpushed writes, by name.
     pub(crate) fn unpushed(
         &self,
         of: &Namespace,

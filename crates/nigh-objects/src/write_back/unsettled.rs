@@ -8,25 +8,25 @@ use nigh_data::ObjectId;
 #[derive(Debug, Default)]
 pub(super) struct UnconfirmedTrims {
     objects: HashMap<ObjectId, LetGo>,
-    /// Counts the trims that the ledger was told.
+    /// The number of trims that the ledger was told.
     told: u64,
 }
 
 #[derive(Debug, Default)]
 struct LetGo {
-    /// Calls that are telling the ledger now.
+    /// The number of calls that are telling the ledger now.
     telling: u32,
     /// The count at the end of the last such call.
     told: u64,
 }
 
 impl UnconfirmedTrims {
-    /// The ledger is about to be told to trim a record of `object`.
+    /// Call before the ledger is told to trim a record of `object`.
     pub(super) fn begin(&mut self, object: &ObjectId) {
         self.objects.entry(object.clone()).or_default().telling += 1;
     }
 
-    /// That call has ended.
+    /// Call when the ledger was told to trim a record of `object`.
     pub(super) fn told(&mut self, object: &ObjectId) {
         self.told += 1;
         if let Some(one) = self.objects.get_mut(object) {
@@ -39,12 +39,12 @@ impl UnconfirmedTrims {
         self.objects.contains_key(object)
     }
 
-    /// Whether such a call for `object` is under way.
+    /// True if such a call for `object` is under way.
     pub(super) fn is_being_told(&self, object: &ObjectId) -> bool {
         self.objects.get(object).is_some_and(|one| one.telling > 0)
     }
 
-    /// The objects without such a call, and the count now.
+    /// The objects without such a call, and the present count.
     pub(super) fn all(&self) -> (Vec<ObjectId>, u64) {
         let told = self.objects.iter().filter(|(_, one)| one.telling == 0);
         (told.map(|(object, _)| object.clone()).collect(), self.told)
@@ -61,7 +61,7 @@ impl UnconfirmedTrims {
 
     /// The homes of these objects are elsewhere now.
     pub(super) fn forget(&mut self, is_gone: impl Fn(&ObjectId) -> bool) {
-        // Who is telling says when that has ended; the ledger then says that they are another's.
+        // An object with a call under way stays until its end; the ledger then refuses it as another home's.
         self.objects.retain(|object, one| one.telling > 0 || !is_gone(object));
     }
 }

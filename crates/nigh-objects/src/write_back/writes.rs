@@ -1,5 +1,5 @@
-//! The steps of a write behind the memory: into the ledger, and into what waits for the store. `memory/write_modes.rs`
-//! takes them in the order of each mode.
+//! The steps of a write behind the memory: into the ledger, and into the queue of unpushed writes.
+//! `memory/write_modes.rs` takes them in the order of each mode.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::room::Room;
 use super::{WriteBack, WriteOrigin};
 
 impl WriteBack {
-    /// Puts a piece of a body on its way to the ledger.
+    /// Sends a piece of a body to the ledger.
     pub(crate) async fn stage(self: Arc<Self>, shard: ShardId, piece: Bytes) -> Result<StagedPiece, ObjectError> {
         Ok(self.ledger.stage(shard, piece).await?)
     }
@@ -30,18 +30,18 @@ impl WriteBack {
         self.ledger.append(self.shards.of(object), record, body).await
     }
 
-    /// A version of the object's shard for a write that needs no record.
+    /// Takes a version of the object's shard for a write that needs no record.
     pub(crate) fn place(&self, object: &ObjectId) -> Version {
         self.ledger.place(self.shards.of(object))
     }
 
-    /// The ledger is full: pushes all that waits, so that records can be trimmed.
+    /// The ledger is full: pushes all unpushed writes, so that records can be trimmed.
     pub(crate) fn push_all(&self) {
         self.dirty.lock().want_all(self.clock.monotonic());
         self.work.notify_one();
     }
 
-    /// Does what `mode` asks for beyond the journal.
+    /// Does what `mode` requires beyond the journal.
     pub(crate) async fn acknowledge(
         &self,
         object: &ObjectId,
@@ -54,7 +54,7 @@ impl WriteBack {
         }
     }
 
-    /// The bytes of a payload as the ledger takes them.
+    /// The bytes of a payload in the ledger's form.
     pub(crate) async fn journal_body(
         &self,
         object: &ObjectId,
@@ -78,7 +78,7 @@ impl WriteBack {
         Ok(LedgerBody::Staged(staged))
     }
 
-    /// A write stands in the ledger: if another node asked for it, it may ask again.
+    /// Records a write in the ledger that another node may send again.
     pub(crate) fn opened(&self, object: &ObjectId, version: Version, by: Option<&WriteOrigin>) {
         if by.is_some_and(|by| Some(by.member) != self.member) {
             let dirty = self.dirty.lock();
@@ -88,7 +88,7 @@ impl WriteBack {
         }
     }
 
-    /// Takes note of a write that is durable, if its home is here still.
+    /// Adds a durable write to the unpushed ones, if its home is still here.
     pub(crate) async fn wrote(
         &self,
         object: &ObjectId,

@@ -36,7 +36,7 @@ async fn costs(test: &str, protocol: CoherenceProtocol) -> Option<Costs> {
     let world = World::start_with(test, 3, protocol).await?;
     let mut names = world.names_at(0);
     let (name, known) = (names.next().unwrap(), names.next().unwrap());
-    // Nodes that have met: which reign the shard is in, and how far other homes had come when that began, is asked once.
+    // Nodes that have met: the shard's epoch, and what other homes had reached when it began, are asked once.
     world.nodes[&0].writes(&known, b"before").await;
     for node in world.nodes.values() {
         tokio::time::sleep(BEHIND).await;

@@ -14,7 +14,7 @@ async fn a_chain_of_invocations_sees_its_own_writes_on_every_node() {
     let Some(world) = World::start("a_chain_of_invocations_sees_its_own_writes_on_every_node", 3).await else {
         return;
     };
-    let token = world.nodes[&0].memory.newest_of_all(&world.reigns()).await.unwrap();
+    let token = world.nodes[&0].memory.newest_of_all(&world.epochs()).await.unwrap();
     let chains = (0..6_u32).map(|chain| {
         let nodes: Vec<_> = world.nodes.values().map(|node| (node.memory.clone(), node.member)).collect();
         let mut token: Token = token.clone();

@@ -397,8 +397,8 @@ impl World {
         names.filter(move |name| shards.of(&object(name)) == *shard)
     }
 
-    /// The reigns that the engine knows.
-    pub(crate) fn reigns(&self) -> Vec<(ShardId, Epoch)> {
+    /// The epoch of each shard that the engine knows.
+    pub(crate) fn epochs(&self) -> Vec<(ShardId, Epoch)> {
         self.homes.iter().map(|(shard, (_, epoch))| (*shard, *epoch)).collect()
     }
 

@@ -11,8 +11,8 @@ use super::work::{FoundVersion, PendingRequest};
 use super::{CacheOutput, NodeCache, PutFailure};
 
 impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S> {
-    /// Takes a home's message in. `value` is what the shell has of the object that `Found` brings, or that
-    /// `Written` acknowledges: in the version that the message names, or none.
+    /// Takes a home's message in. `value` is the shell's value for the version that a `Found` or `Written` names; none
+    /// if there is no such value.
     pub fn receive(&mut self, now: Monotonic, reply: Reply<O>, value: Option<V>, out: &mut Vec<CacheOutput<O, V>>) {
         let Reply { shard, epoch, to, body } = reply;
         let known = self.shards.entry(shard).or_default().coverage.epoch();
@@ -86,7 +86,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// Ends every fetch whose answer is covered by now, and asks again for those that have become too old.
+    /// Ends each fetch whose answer is covered now, and fetches again where the answer has become too old.
     pub(super) fn settle(&mut self, now: Monotonic, out: &mut Vec<CacheOutput<O, V>>) {
         if self.landed.is_empty() {
             return;
@@ -96,7 +96,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// True if the fetch no longer waits: it has ended, or was sent anew.
+    /// True if the fetch no longer waits: it has ended, or was sent again.
     fn finish_if_covered(&mut self, now: Monotonic, request: RequestId, out: &mut Vec<CacheOutput<O, V>>) -> bool {
         let Some(pending) = self.requests.get(&request) else { return true };
         let Some(landed) = &pending.landed else { return true };
@@ -124,7 +124,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         true
     }
 
-    /// Asks for an object anew: what was answered is of no use.
+    /// Fetches an object again, because the answer is of no use.
     pub fn fetch_again(&mut self, now: Monotonic, request: RequestId, out: &mut Vec<CacheOutput<O, V>>) {
         self.landed.remove(&request);
         if let Some(pending) = self.requests.get_mut(&request) {

@@ -1,4 +1,4 @@
-//! What a node's cache answers and wants done, and its limits.
+//! The inputs' answers, the outputs and the limits of a node's cache.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::super::message::{Request, RequestId, Stamp};
 /// The limits of a node's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheLimits {
-    /// After so long what was asked for is asked for again.
+    /// A request without an answer for this long is sent again.
     pub resend: Duration,
-    /// Fetches and puts under way beyond which the shell begins no more: they wait in its queues.
+    /// At this many fetches and puts under way, the shell begins no more: they wait in its queues.
     pub requests_max: usize,
 }
 
@@ -25,21 +25,22 @@ impl Default for CacheLimits {
 /// How a read is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadDecision<V> {
-    /// By this copy.
+    /// The cached copy serves it.
     Hit(Copy<V>),
-    /// By the fetch of this name, which others may share: `CacheOutput::Landed` will name it.
+    /// This fetch serves it, and later reads may join. `CacheOutput::Landed` will name the fetch.
     Shared(RequestId),
-    /// By a fetch of its own: the object is being written here, or what the home has was asked for.
+    /// A fetch for this read alone serves it: the object is being written here, or the read asked for the home's
+    /// version.
     Private(RequestId),
 }
 
 /// Why an own write has not been acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PutFailure {
-    /// It did not happen, and will not.
+    /// The write did not happen, and will not.
     #[error("the ledger did not take the write; write again later")]
     NotTaken,
-    /// The node's incarnation was given up. If it happened, then no later than `through`.
+    /// The incarnation was declared dead. If the write happened, its version is at most `through`.
     #[error("the home has given this node up; the write may have happened, up to version {through}")]
     GivenUp {
         /// The home's newest version when it refused.
@@ -52,32 +53,32 @@ pub enum PutFailure {
 pub enum CacheOutput<O, V> {
     /// Send this to the home of the shard.
     Send(ShardId, Request<O>),
-    /// A fetch has ended: whoever reads by it is served this.
+    /// A fetch has ended. Every read that waits for it gets this result.
     Landed {
-        /// The fetch.
+        /// The request id of the fetch.
         request: RequestId,
-        /// Which object.
+        /// The fetched object.
         object: O,
-        /// The version found: each reader's token joins it.
+        /// The version found. Each reader adds it to its token.
         stamp: Stamp,
-        /// What came with it; none if there is no object.
+        /// The fetched value; none if there is no object.
         value: Option<V>,
-        /// The value is kept, and is the cache's too.
+        /// True if the cache keeps the value too.
         kept: bool,
     },
     /// An own write has ended.
     Wrote {
-        /// The write.
+        /// The request id of the write.
         request: RequestId,
-        /// Its version, or why there is none.
+        /// The write's version, or why there is none.
         outcome: Result<Stamp, PutFailure>,
-        /// What came with the acknowledgement is kept.
+        /// True if the cache keeps the written copy.
         kept: bool,
     },
-    /// This left the cache, or came and was not wanted.
+    /// A value that left the cache, or that arrived and was not cached.
     Dropped(V),
-    /// The node covers more than before: the gate may look again.
+    /// The node covers more than before: the gate must look again.
     Grown,
-    /// The node was given up: it must end what runs and begin a new incarnation with an empty cache.
+    /// The node was declared dead: it must end what runs, and begin a new incarnation with an empty cache.
     Rejoin,
 }

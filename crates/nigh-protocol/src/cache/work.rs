@@ -1,4 +1,4 @@
-//! What is outstanding at a node: requests on their way, and what must be remembered of an object meanwhile.
+//! The requests that a node has under way, and what it remembers of their objects meanwhile.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use nigh_terms::{Monotonic, ShardId, Token, Version, invariant};
 
 use super::super::message::{Attempt, ObjectName, RequestId, Stamp, ToHome, Write};
 
-/// What is remembered of an object on which something is outstanding.
+/// What is remembered of an object with requests under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Work {
-    /// Nothing older is kept or served.
+    /// The oldest version that may be cached or served.
     pub(super) floor: Version,
-    /// The fetch that may be joined.
+    /// The fetch that new reads may join; none if they must not join one.
     pub(super) fetch: Option<RequestId>,
-    /// Writes under way.
+    /// Number of writes under way.
     pub(super) writes: u32,
-    /// Fetches and writes under way.
+    /// Number of fetches and writes under way.
     pub(super) outstanding: u32,
-    /// The home has forgotten that this node has copies; what is on its way was sent before.
+    /// The home has recalled this node's copies; fetches under way were sent before that.
     pub(super) recalled: bool,
 }
 
@@ -40,7 +40,7 @@ impl Work {
     }
 }
 
-/// A version found, with what came with it: none if there is no object.
+/// The version that a home found, and the shell's value for it: none if there is no object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FoundVersion<V> {
     pub(super) stamp: Stamp,
@@ -59,11 +59,11 @@ pub(super) struct PendingRequest<O, V> {
     pub(super) object: O,
     pub(super) shard: ShardId,
     want: Want,
-    /// What comes of it may be kept.
+    /// True if the answer may be cached.
     pub(super) keep: bool,
     pub(super) attempt: u32,
     pub(super) sent: Monotonic,
-    /// The answer, waiting for coverage.
+    /// The answer, while it waits for coverage.
     pub(super) landed: Option<FoundVersion<V>>,
 }
 

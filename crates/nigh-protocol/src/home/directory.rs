@@ -10,7 +10,7 @@ use super::super::sharers::Sharers;
 use super::{Entry, Home, HomeOutput, WaitingFetch};
 
 impl<O: ObjectName, R: Rules> Home<O, R> {
-    /// Makes a version the newest of its object, and tells the sharers of an older one, but not the writer.
+    /// Makes `version` the newest of its object, and invalidates the sharers' older copies, except the writer's.
     pub(super) fn apply(
         &mut self,
         now: Monotonic,
@@ -41,7 +41,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         self.mind_the_limit(out);
     }
 
-    /// The local node may have a copy of any object.
+    /// Invalidates the local node's copy. The directory does not record whether the local node has one.
     pub(super) fn tell_resident(&mut self, now: Monotonic, object: &O, version: Version, out: &mut Vec<HomeOutput<O>>) {
         let Some(resident) = self.resident.filter(|_| self.rules.hold(Rule::TellResident)) else { return };
         if let Some(sharer) = self.peers.living(resident).map(|peer| peer.sharer) {
@@ -49,7 +49,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         }
     }
 
-    /// An object that the store has, and that has no sharer but the local node, needs no entry.
+    /// Drops the object's entry if the store has its version and no node but the local one shares it.
     pub(super) fn drop_if_idle(&mut self, object: &O) {
         if self.resident.is_none() || self.is_held_by_load(object) {
             return;
@@ -63,12 +63,12 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         }
     }
 
-    /// The object is being looked up in the store, and what is found there may be older than its entry.
+    /// True if a look-up of the object in the store is under way: its result may be older than the entry.
     pub(super) fn is_held_by_load(&self, object: &O) -> bool {
         self.loading.contains_key(object) && self.rules.hold(Rule::LoadHolds)
     }
 
-    /// There is no entry of this version any more.
+    /// The entry of this version was dropped. Its version and token are remembered in summary.
     pub(super) fn forgotten(&mut self, version: Version, others: Option<Arc<Token>>) {
         self.check_known(version);
         if let Some(others) = others.filter(|_| self.rules.hold(Rule::Summary)) {
@@ -101,7 +101,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
 
     pub(super) fn loaded(&mut self, now: Monotonic, object: O, absent: bool, out: &mut Vec<HomeOutput<O>>) {
         let Some(waiting) = self.loading.remove(&object) else { return };
-        // A write that was applied meanwhile is newer than what was found in the store.
+        // The entry is newer than what the store returned: a write was applied meanwhile.
         if self.directory.get(&object).is_none() {
             let entry = Entry { version: self.forgotten, absent, pushed: true, summarised: true, ..Entry::default() };
             self.directory.insert(object.clone(), entry);
@@ -144,7 +144,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         }
     }
 
-    /// The cover that goes with an answer ends at `newest`: a reader of a newer version would never be told to wait.
+    /// The cover in an answer ends at `newest`, so the reader of a newer version would not wait for its invalidations.
     pub(super) fn check_known(&self, version: Version) {
         let (shard, newest) = (self.shard, self.newest);
         invariant!(version <= newest, "the home of {shard} has an entry of {version}, newer than its newest {newest}");

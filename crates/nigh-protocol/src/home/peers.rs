@@ -16,7 +16,7 @@ use super::super::sharers::SharerId;
 /// The state of a put, for a node that sends it again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PutState {
-    /// The ledger has been asked.
+    /// The home has asked the ledger to append it.
     Appending,
     Written(Stamp),
     NotTaken,
@@ -36,11 +36,11 @@ pub(super) struct Peer<O> {
     incarnation: Incarnation,
     pub(super) sharer: SharerId,
     sent: Counter,
-    /// The invalidations at the end of `sent` that were not acknowledged.
+    /// The last invalidations of `sent` that the peer has not acknowledged.
     owed: VecDeque<PendingInvalidation<O>>,
     owed_since: Monotonic,
     last_sent: Monotonic,
-    /// Puts below this one are answered for good.
+    /// The peer has the answers to all puts below this one.
     settled: RequestId,
     puts: BTreeMap<RequestId, PutState>,
 }
@@ -68,7 +68,7 @@ impl<O: ObjectName> Peer<O> {
         request == self.settled
     }
 
-    /// True if the put was answered and the answer has arrived: the message is an old one.
+    /// True if the peer has the answer to this put: the message is an old one.
     pub(super) fn is_settled(&self, request: RequestId) -> bool {
         request < self.settled
     }
@@ -87,12 +87,12 @@ impl<O: ObjectName> Peer<O> {
         self.puts.remove(&request);
     }
 
-    /// How many puts are remembered.
+    /// The number of remembered puts.
     pub(super) fn puts(&self) -> usize {
         self.puts.len()
     }
 
-    /// Adds an invalidation to those owed, and makes its message.
+    /// Adds an invalidation to those not acknowledged, and makes its message.
     fn owe(&mut self, now: Monotonic, object: O, version: Version, recall: bool) -> FromHome<O> {
         if self.owed.is_empty() {
             self.owed_since = now;
@@ -100,7 +100,7 @@ impl<O: ObjectName> Peer<O> {
         self.last_sent = now;
         self.sent.0 += 1;
         self.owed.push_back(PendingInvalidation { object: object.clone(), version, recall });
-        // `owed` is the end of what was sent: the counters of what is sent again are computed from that.
+        // The counters of invalidations that are sent again are computed from this: `owed` is the end of `sent`.
         let (sent, owed) = (self.sent.0, self.owed.len());
         invariant!(owed as u64 <= sent, "{owed} invalidations are owed of {sent} that were sent");
         FromHome::Invalidate { counter: self.sent, object, version, recall }
@@ -130,13 +130,13 @@ impl<O: ObjectName> Peer<O> {
 pub(super) struct Peers<O> {
     living: BTreeMap<NodeNumber, Peer<O>>,
     by_sharer: BTreeMap<SharerId, NodeNumber>,
-    /// The last incarnation of each node that was declared dead; all before it are too.
+    /// The last incarnation of each node that was declared dead; all earlier ones are dead too.
     refused: BTreeMap<NodeNumber, Incarnation>,
-    /// Those of `refused` that have a fence in the ledger: the next home rejects them too.
+    /// The entries of `refused` with a fence in the ledger: the next home rejects them too.
     fenced: BTreeMap<NodeNumber, Incarnation>,
-    /// Writes of incarnations that only this home rejects: the next home may get them again.
+    /// Writes of incarnations that only this home rejects: the next home may receive them again.
     orphans: BTreeMap<NodeNumber, Vec<(Incarnation, Version)>>,
-    /// Writes that nobody sends again, until `take_settled`.
+    /// Writes that nobody sends again, collected for `take_settled`.
     settled: Vec<Version>,
     sharers: u32,
 }
@@ -156,7 +156,7 @@ impl<O> Default for Peers<O> {
 }
 
 impl<O: ObjectName> Peers<O> {
-    /// The peer for `from`, which is added if it is new; none if it was declared dead.
+    /// The peer of `from`, added if it is new. None if `from` was declared dead.
     pub(super) fn admit(&mut self, from: Member, now: Monotonic, rules: &impl Rules) -> Option<&mut Peer<O>> {
         if rules.hold(Rule::RefuseGivenUp) && self.refused.get(&from.node).is_some_and(|last| from.incarnation <= *last)
         {
@@ -171,7 +171,7 @@ impl<O: ObjectName> Peers<O> {
             let sharer = SharerId(self.sharers);
             self.sharers += 1;
             let namesake = self.by_sharer.insert(sharer, from.node);
-            // Sharers are kept in entries by name alone: two of one name would get each other's invalidations.
+            // Entries name sharers by `SharerId` only: two peers of one name would get each other's invalidations.
             invariant!(namesake.is_none(), "sharer {sharer:?} names {from:?} and {namesake:?}");
             let peer = Peer {
                 incarnation: from.incarnation,
@@ -192,12 +192,12 @@ impl<O: ObjectName> Peers<O> {
         self.living.get_mut(&from.node)
     }
 
-    /// The peer that `member` is, if it is known.
+    /// The peer of `member`, if it is known.
     pub(super) fn living(&mut self, member: Member) -> Option<&mut Peer<O>> {
         self.living.get_mut(&member.node).filter(|peer| peer.incarnation == member.incarnation)
     }
 
-    /// As `living`.
+    /// The peer of `member`, for reading. None if it is unknown.
     pub(super) fn find(&self, member: Member) -> Option<&Peer<O>> {
         self.living.get(&member.node).filter(|peer| peer.incarnation == member.incarnation)
     }
@@ -213,7 +213,7 @@ impl<O: ObjectName> Peers<O> {
         self.living.get(&node).map(|peer| Member { node, incarnation: peer.incarnation })
     }
 
-    /// The message that tells `sharer` of a new version; none if it is gone.
+    /// The message that invalidates the sharer's copy. None if the sharer was forgotten.
     pub(super) fn invalidate(
         &mut self,
         now: Monotonic,
@@ -249,7 +249,7 @@ impl<O: ObjectName> Peers<O> {
 
     /// Records that the ledger has a fence of `member` and all earlier incarnations.
     pub(super) fn fence(&mut self, member: Member) {
-        // A fence that is durable promises that this home takes nothing more of the member.
+        // A durable fence promises that this home accepts nothing more from the member.
         let refused = self.refused.get(&member.node);
         let is_refused = refused.is_some_and(|last| *last >= member.incarnation);
         invariant!(is_refused, "{member:?} is fenced, and its node is refused only up to {refused:?}");
@@ -258,18 +258,18 @@ impl<O: ObjectName> Peers<O> {
         self.free_orphans(member.node);
     }
 
-    /// Records that an incarnation which is forgotten here wrote `version`.
+    /// Records that an incarnation which this home has forgotten wrote `version`.
     pub(super) fn orphan(&mut self, writer: Member, version: Version) {
         self.orphans.entry(writer.node).or_default().push((writer.incarnation, version));
         self.free_orphans(writer.node);
     }
 
-    /// Writes that nobody will ask for again, each once.
+    /// Takes the writes that nobody sends again, each once.
     pub(super) fn take_settled(&mut self) -> Vec<Version> {
         std::mem::take(&mut self.settled)
     }
 
-    /// Whoever is fenced, or has a successor, asks for nothing any more, whoever is the home.
+    /// A fenced incarnation, or one with a successor, sends nothing again, whoever is the home.
     fn free_orphans(&mut self, node: NodeNumber) {
         let Some(orphans) = self.orphans.get_mut(&node) else { return };
         let (fenced, living) = (self.fenced.get(&node), self.living.get(&node).map(|peer| peer.incarnation));
@@ -296,14 +296,14 @@ impl<O: ObjectName> Peers<O> {
         }
     }
 
-    /// Those who have not acknowledged for `patience`.
+    /// The members with an invalidation that was not acknowledged for `patience`.
     pub(super) fn silent(&self, now: Monotonic, patience: Duration) -> Vec<Member> {
         let silent =
             self.living.iter().filter(|(_, peer)| !peer.owed.is_empty() && now.since(peer.owed_since) >= patience);
         silent.map(|(&node, peer)| Member { node, incarnation: peer.incarnation }).collect()
     }
 
-    /// What was sent `pause` ago and not acknowledged, to be sent again.
+    /// Sends again each invalidation that was sent `pause` ago and not acknowledged.
     pub(super) fn overdue(&mut self, now: Monotonic, pause: Duration, mut send: impl FnMut(Member, FromHome<O>)) {
         for (&node, peer) in &mut self.living {
             if !peer.owed.is_empty() && now.since(peer.last_sent) >= pause {
@@ -314,7 +314,7 @@ impl<O: ObjectName> Peers<O> {
         }
     }
 
-    /// Those who have been told of a newer version of `object` and have not said that they know.
+    /// The members that were sent an invalidation of `object` and have not acknowledged it.
     pub(super) fn pending(&self, object: &O) -> Vec<Member> {
         let owing = self.living.iter().filter(|(_, peer)| peer.owed.iter().any(|owed| owed.object == *object));
         owing.map(|(&node, peer)| Member { node, incarnation: peer.incarnation }).collect()

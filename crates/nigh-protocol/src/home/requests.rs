@@ -1,4 +1,4 @@
-//! What nodes ask of a home: fetches, puts, covers, and what the ledger makes of the puts.
+//! What nodes ask of a home: fetches, puts and covers; and the ledger's answers about puts.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         let newest = self.newest;
         let Some(peer) = self.peers.admit(from, now, &self.rules) else {
             let put = match body {
-                // A put that was accepted before is answered when the ledger has answered.
+                // The put waits for the ledger already; the ledger's answer answers both.
                 ToHome::Put { request, .. } if self.is_appending(from, request) => return,
                 ToHome::Put { request, .. } => Some(request),
                 ToHome::Fetch { .. } | ToHome::Ask { .. } | ToHome::Applied { .. } => None,
@@ -55,8 +55,8 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             }
             ToHome::Put { request, object, write, token, settled } => {
                 if epoch < self.epoch && self.rules.hold(Rule::PutsOfThisEpoch) {
-                    // The put may be of an epoch whose answered puts are forgotten. The node learns of this epoch, and
-                    // sends again what it still wants.
+                    // The put may be of an epoch whose answered puts are forgotten. The node learns this epoch from the
+                    // answer, and sends again what it still wants.
                     let cover = peer.cover(newest);
                     self.send(from, FromHome::Covers { cover }, out);
                     return;
@@ -119,7 +119,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
     ) {
         let Some(what) = self.appending.remove(&append) else { return };
         if version.epoch != self.epoch || version <= self.newest {
-            // The home has said "all up to here" without this version: nothing that it says may be trusted any more.
+            // The home has claimed coverage without this version, so none of its claims can be trusted any more.
             return self.retire(out);
         }
         self.newest = version;

@@ -1,4 +1,4 @@
-//! What a home is told, what it wants done, and its limits.
+//! The inputs, outputs and limits of a home.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,19 @@ use super::super::message::{Member, Reply, Request, RequestId, Write};
 /// The limits of a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HomeLimits {
-    /// An invalidation that was not acknowledged for so long is sent again.
+    /// An invalidation without an acknowledgement for this long is sent again.
     pub resend: Duration,
-    /// An incarnation that acknowledges nothing for so long is declared dead.
+    /// An incarnation that acknowledges nothing for this long is declared dead.
     pub give_up: Duration,
-    /// An incarnation that owes so many acknowledgements is declared dead.
+    /// An incarnation with this many unacknowledged invalidations is declared dead.
     pub owed_max: usize,
-    /// So many puts of one incarnation are remembered, to recognise one that is sent again; further ones are dropped
-    /// until the node has settled some.
+    /// The most puts of one incarnation that are remembered, to recognise a put that is sent again. Further ones are
+    /// dropped until the node has settled some.
     pub puts_max: usize,
-    /// So many fetches wait for one object of the store; further ones are dropped, and their nodes send them again.
+    /// The most fetches that wait for the store's answer about one object. Further ones are dropped, and their nodes
+    /// send them again.
     pub loads_max: usize,
-    /// With more entries in its directory, the home asks the shell to have some forgotten.
+    /// With more entries in its directory, the home outputs `Crowded`.
     pub directory_max: usize,
 }
 
@@ -42,25 +43,25 @@ impl Default for HomeLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AppendId(pub u64);
 
-/// What a home has the ledger keep.
+/// A record that a home appends to the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LedgerRecord<O> {
-    /// A write. Its record may be trimmed when the store has the write and `Settled` was said of it.
+    /// A write. Its record may be trimmed when the store has the write and the home has output `Settled` for it.
     Write {
         /// The object.
         object: O,
-        /// What happens to it.
+        /// What happens to the object.
         write: Write,
         /// What the writer had seen.
         token: Arc<Token>,
-        /// Who wrote.
+        /// The incarnation that wrote.
         writer: Member,
-        /// By which request.
+        /// The writer's request.
         request: RequestId,
     },
-    /// This incarnation and those before it can no longer write.
+    /// `member` and its earlier incarnations can no longer write.
     Fence {
-        /// The last of them.
+        /// The last fenced incarnation.
         member: Member,
     },
 }
@@ -68,65 +69,66 @@ pub enum LedgerRecord<O> {
 /// A record found in the ledger by a new home.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReplayedRecord<O> {
-    /// Its place.
+    /// The version that the ledger gave it.
     pub version: Version,
-    /// What it says.
+    /// The record.
     pub record: LedgerRecord<O>,
 }
 
-/// What a new home begins with, after it has taken its epoch in the ledger.
+/// What a new home begins with when it has taken its epoch in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Takeover<O> {
-    /// The shard.
+    /// The id of the shard.
     pub shard: ShardId,
     /// The epoch that the ledger granted.
     pub epoch: Epoch,
-    /// What the ledger still has of it, in order.
+    /// The shard's records that the ledger still has, in order.
     pub records: Vec<ReplayedRecord<O>>,
-    /// The current sequences of all other shards: what forgotten writers can have seen.
+    /// The current sequences of all other shards: the most that writers of trimmed records can have seen.
     pub summary: Token,
-    /// The node in whose process the home is, if it is one's. Between the two nothing is lost or doubled. It is told
-    /// of every write that is not its own, so that the directory has no entry for what nobody else has.
+    /// The node in whose process the home is, if any. No message between the two is lost or doubled. The local node is
+    /// told of every write by others, so the directory needs no entry for objects that only it may have.
     pub resident: Option<Member>,
 }
 
-/// What happens to a home.
+/// What a home takes in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HomeInput<O> {
     /// A node's message.
     Request(Request<O>),
-    /// The answer to `Load`.
+    /// The answer to `HomeOutput::Load`.
     Loaded {
         /// The object.
         object: O,
-        /// The store has none.
+        /// The store has no such object.
         absent: bool,
     },
-    /// `Load` has failed: nobody is answered, and a node that still wants the object asks again.
+    /// `Load` has failed. Nobody is answered; a node that still wants the object asks again.
     NotLoaded(O),
-    /// The ledger holds a record durably. The shell says so in the order of the versions.
+    /// The ledger has the record durably. The shell reports records in the order of their versions.
     Appended {
-        /// The asking.
+        /// The id of the append.
         append: AppendId,
-        /// The record's place.
+        /// The record's version.
         version: Version,
     },
-    /// The ledger has not taken a record, and never will.
+    /// The ledger has not appended the record, and never will.
     NotAppended {
-        /// The asking.
+        /// The id of the append.
         append: AppendId,
     },
-    /// The ledger has a higher epoch: this is a former home.
+    /// The ledger has a higher epoch, so this is a former home.
     Deposed,
-    /// An incarnation is declared dead.
+    /// Declare an incarnation dead.
     GiveUp(Member),
-    /// As `GiveUp`, durably, so that the node's invocations may be declared ended: answered by `Fenced`.
+    /// Declare an incarnation dead and write a durable fence, so that the node's invocations may be declared ended.
+    /// Answered by `Fenced`.
     Fence(Member),
-    /// The store holds the object's `version`.
+    /// The store has the object's `version`.
     Pushed {
         /// The object.
         object: O,
-        /// What was pushed.
+        /// The version that the store has.
         version: Version,
     },
     /// Drop the entry of this object, if the store has its newest version.
@@ -138,32 +140,33 @@ pub enum HomeInput<O> {
 /// What a home wants done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HomeOutput<O> {
-    /// Send this.
+    /// Send this message.
     Send(Reply<O>),
-    /// Append this, under the home's epoch; answer by `Appended`, `NotAppended` or `Deposed`.
+    /// Append this record under the home's epoch. Answer by `Appended`, `NotAppended` or `Deposed`.
     Append {
-        /// To be answered with.
+        /// The name to answer with.
         append: AppendId,
-        /// What.
+        /// The record to append.
         record: LedgerRecord<O>,
     },
-    /// Look an object up in the store; answer by `Loaded`.
+    /// Look the object up in the store. Answer by `Loaded` or `NotLoaded`.
     Load(O),
-    /// The incarnation is fenced: every put of it that has happened is at most `through`.
+    /// The incarnation is fenced: each of its puts that has happened has a version of at most `through`.
     Fenced {
-        /// Which.
+        /// The fenced incarnation.
         member: Member,
-        /// The home's newest version then.
+        /// The home's newest version at the fence.
         through: Version,
     },
-    /// The ledger could not keep a fence; ask again.
+    /// The ledger could not store the fence; ask again.
     NotFenced(Member),
-    /// The home has declared the incarnation dead, for it was silent or owed too much; membership is to know.
+    /// The home has declared the incarnation dead, because it was silent or owed too many acknowledgements. Tell
+    /// membership.
     GaveUp(Member),
     /// Nobody sends the write of this version again.
     Settled(Version),
-    /// The directory is over its limit: have entries forgotten.
+    /// The directory is over its limit: have entries forgotten by `Forget`.
     Crowded,
-    /// This is a former home: it answers nothing from now on.
+    /// This is a former home: it answers nothing any more.
     Retired,
 }

@@ -1,4 +1,4 @@
-//! The coordinator of a transaction: whom it asks next.
+//! The coordinator of a transaction: which home it asks next.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,16 @@ use nigh_terms::{ShardId, invariant};
 
 use super::{Outcome, Ticket};
 
-/// What a coordinator hears.
+/// What a coordinator takes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CoordinatorInput {
     /// The home that was asked is prepared.
     Prepared(Ticket),
     /// The home that was asked refuses: nothing takes place there.
     Refused,
-    /// The deciding home says that all have applied it.
+    /// The deciding home reports that all shards have applied the transaction.
     Committed,
-    /// No answer came.
+    /// No answer arrived.
     Lost,
 }
 
@@ -24,26 +24,26 @@ pub enum CoordinatorInput {
 pub enum CoordinatorOutput {
     /// Ask a home to prepare.
     Prepare(ShardId),
-    /// Tell the deciding home that all are prepared.
+    /// Tell the deciding home that all others are prepared.
     Decide {
-        /// Which.
+        /// The deciding shard.
         shard: ShardId,
-        /// Its ticket.
+        /// The ticket that it answered with.
         ticket: Ticket,
-        /// All others.
+        /// All other shards.
         participants: BTreeSet<ShardId>,
     },
-    /// Tell a home that it is aborted: nobody waits for that to arrive.
+    /// Tell a home that the transaction is aborted. Nobody waits for an answer.
     Abort(ShardId),
-    /// It is over; none if nobody here knows how.
+    /// The transaction is over for the coordinator. None if it does not know the outcome.
     Over(Option<Outcome>),
 }
 
-/// Who asks the homes of a transaction: one after the other, in the order of their numbers, so that two never wait for
-/// each other.
+/// Asks the homes of a transaction one after the other, in the order of their numbers, so that two transactions never
+/// wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Coordinator {
-    /// The first decides.
+    /// In order; the first shard decides.
     shards: Vec<ShardId>,
     prepared: usize,
     ticket: Ticket,
@@ -51,7 +51,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Of a transaction over `shards`.
+    /// Begins a transaction over `shards`.
     #[must_use]
     pub fn begin(shards: &BTreeSet<ShardId>) -> (Self, Vec<CoordinatorOutput>) {
         let shards: Vec<ShardId> = shards.iter().copied().collect();
@@ -66,7 +66,7 @@ impl Coordinator {
         self.over
     }
 
-    /// Takes in what came of the last question.
+    /// Takes in the answer to the last question, or its absence.
     #[must_use]
     pub fn step(&mut self, input: CoordinatorInput) -> Vec<CoordinatorOutput> {
         let (prepared, shards) = (self.prepared, self.shards.len());
@@ -93,14 +93,14 @@ impl Coordinator {
                 self.over = true;
                 vec![CoordinatorOutput::Over(Some(Outcome::Committed))]
             }
-            // It may have been decided: the deciding home tells the others.
+            // The transaction may be decided; the deciding home tells the others.
             CoordinatorInput::Lost if decides => {
                 self.over = true;
                 vec![CoordinatorOutput::Over(None)]
             }
             CoordinatorInput::Refused | CoordinatorInput::Lost => {
                 self.over = true;
-                // Who was asked last and did not answer may be prepared.
+                // The home that was asked last and did not answer may be prepared.
                 let asked = if decides { 1..self.shards.len() } else { 0..self.prepared + 1 };
                 let abort = self.shards[asked].iter().map(|shard| CoordinatorOutput::Abort(*shard));
                 abort.chain([CoordinatorOutput::Over(Some(Outcome::Aborted))]).collect()

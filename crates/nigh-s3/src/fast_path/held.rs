@@ -1,36 +1,37 @@
-//! The segments of the node's memory that one sandbox, or one key outside, holds, and what to do over its cap. Pure.
+//! Counts the segments of the node's memory that one holder (a sandbox, or a key outside sandboxes) holds, and chooses
+//! which to check when it is over its cap. Pure.
 //!
-//! A segment counts from when its descriptor is handed out, or it is lent to be filled, until the kernel has shown that
-//! no other process has it. A release is a hint when to look; over the cap those held longest are looked at first, a
-//! bounded number at a time.
+//! A segment counts from the moment its descriptor is handed out, or it is lent to be filled, until the kernel has
+//! shown that no other process has it. A client's report of a release is only a hint when to check. Over the cap, a
+//! bounded number of segments is checked at a time, each in turn.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// How many segments are checked at a time: each check takes two system calls.
+/// The most segments that are checked at a time. Each check takes two system calls.
 pub(crate) const LOOKS_MAX: usize = 32;
 
-/// Names a segment to its holder. Each new segment gets a larger number; none is used again.
+/// Identifies a segment to its holder. Each new segment gets a larger number, and no number is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Handle(pub(crate) u64);
 
-/// The cap: how much may be held at a time.
+/// The cap: how much one holder may hold at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldMax {
-    /// In bytes.
+    /// The most memory, in bytes.
     pub(crate) bytes: u64,
-    /// In segments: each may take a descriptor of the holder, and one of the node to look with.
+    /// The most segments. Each may take a descriptor of the holder, and one of the node to check it with.
     pub(crate) segments: usize,
 }
 
 #[derive(Debug)]
 struct Entry<N> {
-    /// Absent while it is being filled.
+    /// None while the segment is being filled.
     name: Option<N>,
     bytes: u64,
 }
 
-/// The segments of one holder, by their names `N`.
+/// The segments of one holder, identified by names of type `N`.
 #[derive(Debug)]
 pub(crate) struct HeldSegments<N> {
     max: HeldMax,
@@ -38,7 +39,7 @@ pub(crate) struct HeldSegments<N> {
     entries: BTreeMap<Handle, Entry<N>>,
     by_name: HashMap<N, Handle>,
     next: u64,
-    /// Where the next checks begin, so that each segment is checked in turn.
+    /// The handle at which the next checks begin, so that each segment is checked in turn.
     look_from: Handle,
 }
 
@@ -48,22 +49,22 @@ impl<N: Copy + Eq + Hash> HeldSegments<N> {
         Self { max, bytes: 0, entries, by_name, next: 1, look_from: Handle(0) }
     }
 
-    /// Bytes that count.
+    /// The size of all counted segments, in bytes.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Segments that count.
+    /// Number of counted segments.
     pub(crate) fn segments(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether another `bytes` bytes may be held.
+    /// Returns true if one more segment of `bytes` bytes fits under the cap.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.entries.len() < self.max.segments && self.bytes.saturating_add(bytes) <= self.max.bytes
     }
 
-    /// The handle of a segment that is held already.
+    /// The handle of a segment that is held already. None if it is not held.
     pub(crate) fn handle(&self, name: N) -> Option<Handle> {
         self.by_name.get(&name).copied()
     }
@@ -80,7 +81,7 @@ impl<N: Copy + Eq + Hash> HeldSegments<N> {
         handle
     }
 
-    /// Gives a segment its name when it has been filled.
+    /// Records the name of a segment that has been filled.
     pub(crate) fn named(&mut self, handle: Handle, name: N) {
         if let Some(entry) = self.entries.get_mut(&handle) {
             entry.name = Some(name);
@@ -88,7 +89,8 @@ impl<N: Copy + Eq + Hash> HeldSegments<N> {
         }
     }
 
-    /// Stops counting a segment that no other process has any more. Returns the bytes that it counted.
+    /// Stops counting a segment that no other process has any more. Returns the segment's size in bytes, or 0 if it was
+    /// not counted.
     pub(crate) fn freed(&mut self, handle: Handle) -> u64 {
         let Some(entry) = self.entries.remove(&handle) else { return 0 };
         self.bytes -= entry.bytes;
@@ -100,7 +102,7 @@ impl<N: Copy + Eq + Hash> HeldSegments<N> {
         entry.bytes
     }
 
-    /// The segments to check next.
+    /// Returns the segments to check next, `LOOKS_MAX` at most.
     pub(crate) fn looks(&mut self) -> Vec<Handle> {
         let behind = self.entries.range(self.look_from..).map(|(&handle, _)| handle);
         let before = self.entries.range(..self.look_from).map(|(&handle, _)| handle);

@@ -1,7 +1,7 @@
-//! The memory behind what a holder holds: handed out, lent, looked at, let go.
+//! The memory that a holder holds: it is handed out, lent, checked and released here.
 //!
-//! `held` decides what may be held; here are the segments and the system calls. One lock a holder: a segment is counted
-//! and handed out, or looked at and released, but never both at once.
+//! `held` decides what may be held; this module has the segments and the system calls. Each holder has one lock, so
+//! that a segment is never handed out while it is checked and released.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -14,21 +14,21 @@ use parking_lot::Mutex;
 
 use super::held::{Handle, HeldMax, HeldSegments};
 
-/// Pays for what a holder holds, from what a sandbox booked.
+/// Pays for the memory that a holder holds, out of the memory that a sandbox has reserved.
 pub trait Payer: Send + Sync {
-    /// Pays for so many bytes more; false if it cannot.
+    /// Pays for `bytes` more. Returns false if the reservation does not suffice.
     fn pay(&self, bytes: ByteSize) -> bool;
-    /// So many were let go.
+    /// Returns `bytes` that the holder has released to the reservation.
     fn refund(&self, bytes: ByteSize);
 }
 
-/// What is behind a handle.
+/// The memory that a handle stands for.
 enum Memory {
-    /// Lent to a client that fills it; it belongs to the client's connection.
+    /// The segment is lent to a client, which fills it; the client's connection owns it.
     Lent,
-    /// An object's.
+    /// The segment belongs to an object.
     Sealed(Segment),
-    /// Given up.
+    /// The segment was abandoned.
     Given(AbandonedSegment),
 }
 
@@ -42,18 +42,18 @@ impl Memory {
     }
 }
 
-/// What one holder holds.
+/// The sums over one holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Bytes that count.
+    /// Size of all counted segments, in bytes.
     pub(crate) bytes: u64,
-    /// Segments that count.
+    /// Number of counted segments.
     pub(crate) segments: usize,
-    /// What it asked for last had no room.
+    /// True if the holder's last request for memory found no room.
     pub(crate) is_over: bool,
 }
 
-/// All that one holder holds.
+/// All segments that one holder holds.
 pub(crate) struct Holdings(Mutex<HoldingsState>);
 
 struct HoldingsState {
@@ -61,40 +61,40 @@ struct HoldingsState {
     memory: HashMap<Handle, Memory>,
     /// None outside sandboxes.
     payer: Option<Arc<dyn Payer>>,
-    /// There was no room when it was asked for last.
+    /// True if the holder's last request for memory found no room.
     is_over: bool,
 }
 
-/// A segment that is lent; dropped, it is abandoned.
+/// A segment that is lent to a client. If this is dropped, the segment is abandoned.
 pub(crate) struct Loan {
     holdings: Arc<Holdings>,
     handle: Handle,
-    /// Absent once it is sealed or abandoned.
+    /// None once the segment is sealed or abandoned.
     open: Option<OpenSegment>,
 }
 
 impl Loan {
-    /// Its name to the client.
+    /// The handle by which the client names the segment.
     pub(crate) const fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// What is lent.
+    /// The lent segment. None once it is sealed or abandoned.
     pub(crate) const fn open(&self) -> Option<&OpenSegment> {
         self.open.as_ref()
     }
 
-    /// Takes what is lent, to seal it.
+    /// Takes the lent segment out, to seal it.
     pub(crate) const fn take(&mut self) -> Option<OpenSegment> {
         self.open.take()
     }
 
-    /// It could not be sealed yet.
+    /// Puts the lent segment back, because it could not be sealed yet.
     pub(crate) fn put_back(&mut self, open: OpenSegment) {
         self.open = Some(open);
     }
 
-    /// The segment is an object's now, and counts until the client lets go.
+    /// Records that the segment belongs to an object now. It counts until the client lets it go.
     pub(crate) fn sealed(self, segment: Segment) {
         if let Some(name) = segment.name() {
             let mut inner = self.holdings.0.lock();
@@ -103,7 +103,7 @@ impl Loan {
         }
     }
 
-    /// The segment was abandoned, and counts until the client lets go.
+    /// Records that the segment was abandoned. It counts until the client lets it go.
     pub(crate) fn given_up(self, remains: AbandonedSegment) {
         self.holdings.0.lock().memory.insert(self.handle, Memory::Given(remains));
     }
@@ -114,7 +114,7 @@ impl Drop for Loan {
         if let Some(open) = self.open.take() {
             self.holdings.0.lock().memory.insert(self.handle, Memory::Given(open.abandon()));
         }
-        // What was lost in sealing: nothing is left to look at.
+        // The segment was lost while it was sealed, so there is nothing left to check.
         let mut inner = self.holdings.0.lock();
         if matches!(inner.memory.get(&self.handle), Some(Memory::Lent)) {
             inner.forget(self.handle);
@@ -148,7 +148,7 @@ impl HoldingsState {
         }
     }
 
-    /// Whether `asked` has room, after a look at some if it had none.
+    /// Returns true if `asked` finds room. If it finds none at first, some segments are checked and it is asked again.
     fn make_room(&mut self, asked: impl Fn(&Self) -> bool) -> bool {
         let mut has_room = asked(self);
         if !has_room {
@@ -161,7 +161,8 @@ impl HoldingsState {
         has_room
     }
 
-    /// Takes room for `bytes`, which are to be counted or given back.
+    /// Takes room for `bytes` and pays for it. Returns false if there is no room. The caller must count or refund the
+    /// bytes.
     fn take_room(&mut self, bytes: u64) -> bool {
         self.make_room(|this| this.held.has_room(bytes) && this.pay(bytes))
     }
@@ -177,8 +178,9 @@ impl Holdings {
         })))
     }
 
-    /// A descriptor of `segment` for the holder, and its handle. None over the cap, if the segment shares its memory
-    /// with others, or if the system has no descriptor left: its bytes must be copied then.
+    /// Opens a descriptor of `segment` for the holder, and returns it with the segment's handle. None over the cap, if
+    /// the segment shares its memory with others, or if the system has no descriptor left; the caller must then copy
+    /// the bytes.
     pub(crate) fn hand_out(&self, segment: &Segment) -> Option<(OwnedFd, Handle)> {
         let name = segment.name()?;
         let mut inner = self.0.lock();
@@ -205,12 +207,14 @@ impl Holdings {
         Some((descriptor, handle))
     }
 
-    /// Whether the holder's cap has room for so many bytes more; whether they are paid for, `lend` finds out.
+    /// Returns true if the holder's cap has room for `bytes` more. Whether they can be paid for is only checked by
+    /// `lend`.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.0.lock().make_room(|inner| inner.held.has_room(bytes))
     }
 
-    /// Counts a segment that is lent. None over the cap, or if nobody pays for it; the segment is freed then.
+    /// Counts a segment and lends it to the holder. None over the cap or if the payer does not pay; the segment is
+    /// freed then.
     pub(crate) fn lend(self: &Arc<Self>, open: OpenSegment) -> Option<Loan> {
         let mut inner = self.0.lock();
         if !inner.take_room(open.resident_bytes()) {
@@ -221,12 +225,12 @@ impl Holdings {
         Some(Loan { holdings: Arc::clone(self), handle, open: Some(open) })
     }
 
-    /// The holder says that it has let go; the kernel is asked.
+    /// Checks a segment that the holder says it has released: the kernel decides.
     pub(crate) fn look_at(&self, handle: Handle) {
         self.0.lock().look(handle);
     }
 
-    /// Looks at some.
+    /// Checks some of the holder's segments.
     pub(crate) fn look_around(&self) {
         let mut inner = self.0.lock();
         for handle in inner.held.looks() {
@@ -234,7 +238,7 @@ impl Holdings {
         }
     }
 
-    /// What it holds.
+    /// The sums over this holder.
     pub(crate) fn totals(&self) -> Totals {
         let inner = self.0.lock();
         Totals { bytes: inner.held.bytes(), segments: inner.held.segments(), is_over: inner.is_over }

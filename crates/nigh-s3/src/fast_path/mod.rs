@@ -1,10 +1,10 @@
 //! The fast path: objects over a Unix socket, as descriptors of sealed segments (docs/design/fast-path.md).
 //!
-//! It answers what the S3 door would answer, through the same handlers, conditions, headers and errors; here is what
-//! differs: packets (`wire`), what a holder may hold (`held`, `holdings`), how the same questions come and the same
-//! answers go (`questions`, `replies`), one connection (`session`), the sockets (`server`, `socket`) and what is told
-//! of it all (`usage`). It never takes memory from a client and never hands out memory in which other objects could be
-//! seen.
+//! The fast path answers what the S3 door would answer, through the same handlers, conditions, headers and errors. This
+//! module has what differs: the packets (`wire`), what a holder may hold (`held`, `holdings`), the form of requests
+//! (`questions`) and answers (`replies`), one connection (`session`), the sockets (`server`, `socket`) and the counts
+//! (`usage`). The fast path never accepts memory from a client, and never hands out memory in which other objects could
+//! be seen.
 
 mod held;
 mod holdings;
@@ -16,7 +16,7 @@ mod socket;
 mod usage;
 mod wire;
 
-/// Whether a packet is a request whose fields mean something: for the fuzz target.
+/// Returns true if a packet is a request with valid fields. For the fuzz target.
 pub(crate) fn reads_packet(packet: &[u8]) -> bool {
     match wire::parse(packet) {
         Ok((_, wire::Request::Get(read) | wire::Request::Head(read))) => questions::of_read(read).is_ok(),

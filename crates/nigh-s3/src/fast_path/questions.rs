@@ -1,4 +1,5 @@
-//! The fast path's requests as the S3 door understands them: fields become headers, headers become requests. Pure.
+//! Turns the fast path's requests into what the S3 door understands: fields become headers, headers become requests.
+//! Pure.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use nigh_data::{Attributes, ChecksumClaim, ClaimedValue, GetRequest, RangeSpec, Tags, WriteConditions};
@@ -13,13 +14,13 @@ use crate::screen::{HEADERS_MAX, screen_header};
 use crate::{checksum_headers, conditions, metadata, payload, repeated, tagging};
 
 const META: &str = "x-amz-meta-";
-/// How an encoded word begins (RFC 2047); `s3s` alone decodes them.
+/// The beginning of an encoded word (RFC 2047). Only `s3s` decodes encoded words.
 const ENCODED_WORD: &str = "=?";
 
 static SDK_ALGORITHM: HeaderName = HeaderName::from_static("x-amz-sdk-checksum-algorithm");
 static TAGGING: HeaderName = HeaderName::from_static("x-amz-tagging");
 
-/// A read as the memory takes it, and what else matters for its answer.
+/// A read, as the object memory needs it, and what its answer also depends on.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) wanted: GetRequest,
@@ -27,7 +28,7 @@ pub(super) struct Question {
     pub(super) with_checksum: bool,
 }
 
-/// What a read asks for.
+/// The question that a read asks.
 pub(super) fn of_read(read: ReadRequest) -> S3Result<Question> {
     if read.version_id.as_deref().is_some_and(|version| version != "null") {
         return Err(not_implemented("versionId"));
@@ -61,7 +62,7 @@ fn value(name: &HeaderName, text: &str) -> S3Result<HeaderValue> {
     HeaderValue::from_str(text).map_err(|_| invalid_argument(format!("{name} is no value for a header")))
 }
 
-/// What a put says of its object.
+/// The object that a put describes in its headers.
 #[derive(Debug)]
 pub(super) struct Description {
     pub(super) attributes: Attributes,
@@ -72,16 +73,16 @@ pub(super) struct Description {
     pub(super) request: Option<RequestId>,
 }
 
-/// What came of the headers of a put.
+/// The result of parsing the headers of a put.
 #[derive(Debug)]
 pub(super) enum PutHeaderOutcome {
-    /// They say this.
+    /// The object that the headers describe.
     As(Box<Description>),
-    /// They are for HTTP to read.
+    /// The headers can only be read over HTTP.
     ForHttp,
 }
 
-/// What the headers of a put of `length` bytes say.
+/// Parses the headers of a put of `length` bytes.
 pub(super) fn of_put(given: &Headers, length: u64) -> S3Result<PutHeaderOutcome> {
     let size: usize = given.iter().map(|(name, value)| name.len() + value.len()).sum();
     if size > HEADERS_MAX {
@@ -133,7 +134,8 @@ pub(super) fn of_put(given: &Headers, length: u64) -> S3Result<PutHeaderOutcome>
     })))
 }
 
-/// The checksum claimed, or asked for: over HTTP an SDK computes what it names, here the node may.
+/// The checksum that the client claims or wants. Over HTTP, an SDK computes the checksum whose algorithm it names; here
+/// the node may compute it. None if the headers name no checksum.
 fn claim(headers: &mut HeaderMap) -> S3Result<Option<ChecksumClaim>> {
     if checksum_headers::claimed_algorithm(headers).is_none()
         && let Some(name) = headers.remove(&SDK_ALGORITHM)

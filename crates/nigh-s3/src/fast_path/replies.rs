@@ -1,4 +1,4 @@
-//! What goes back over the fast path: the S3 door's answers and errors, in packets.
+//! Turns the S3 door's answers and errors into packets of the fast path.
 
 use std::os::fd::OwnedFd;
 
@@ -15,7 +15,7 @@ use crate::request_id::RequestId;
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 static CHECKSUM_TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type");
 
-/// A reply, before it is a packet.
+/// A reply that is not encoded yet.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) kind: Kind,
@@ -25,7 +25,7 @@ pub(super) struct Reply {
     pub(super) descriptor: Option<OwnedFd>,
 }
 
-/// A reply that can be sent.
+/// An encoded reply.
 #[derive(Debug)]
 pub(super) struct Packet {
     pub(super) head: Vec<u8>,
@@ -38,12 +38,12 @@ impl Reply {
         Self { kind, flags: 0, said, body: Bytes::new(), descriptor: None }
     }
 
-    /// The first word.
+    /// The first packet of a connection.
     pub(super) const fn greeting(nonce: String) -> Self {
         Self::new(Kind::Greeting, ReplyHead::Greeting { nonce })
     }
 
-    /// All is well.
+    /// A success without content.
     pub(super) const fn well() -> Self {
         Self::new(Kind::Answer, ReplyHead::Nothing {})
     }
@@ -53,13 +53,13 @@ impl Reply {
         Self::new(Kind::Answer, answer(status.as_u16(), headers, length))
     }
 
-    /// The same with bytes in the packet.
+    /// An answer of the S3 door with its bytes in the packet.
     pub(super) fn with_body(status: StatusCode, headers: HeaderMap, body: Bytes, flags: u16) -> Self {
         let length = Some(body.len() as u64);
         Self { flags: flags | IN_PACKET, body, ..Self::answer(status, headers, length) }
     }
 
-    /// The same with a segment: the bytes are those of `length` from `offset`.
+    /// An answer of the S3 door whose bytes are the `length` bytes of a segment from `offset` on.
     pub(super) fn with_segment(
         (status, headers): (StatusCode, HeaderMap),
         (descriptor, handle): (OwnedFd, Handle),
@@ -78,7 +78,7 @@ impl Reply {
         Self { descriptor: Some(descriptor), ..Self::new(Kind::Answer, said) }
     }
 
-    /// A segment to be filled.
+    /// An answer that lends a segment for the client to fill.
     pub(super) fn lent(descriptor: OwnedFd, handle: Handle, length: u64) -> Self {
         let said = ReplyHead::Answer {
             status: StatusCode::OK.as_u16(),
@@ -92,12 +92,12 @@ impl Reply {
         Self { descriptor: Some(descriptor), ..Self::new(Kind::Answer, said) }
     }
 
-    /// Ask over HTTP.
+    /// Tells the client to repeat the request over HTTP.
     pub(super) fn use_http() -> Self {
         Self::answer(StatusCode::TEMPORARY_REDIRECT, HeaderMap::new(), None)
     }
 
-    /// What a put has done.
+    /// The answer to a put that succeeded.
     pub(super) fn put(done: &PutDone) -> Self {
         let mut headers = HeaderMap::with_capacity(4);
         if let Ok(etag) = HeaderValue::try_from(format!("\"{}\"", done.etag)) {
@@ -112,16 +112,16 @@ impl Reply {
         Self::answer(StatusCode::OK, headers, None)
     }
 
-    /// What the S3 door would refuse with.
+    /// The answer that carries an error of the S3 door.
     pub(super) fn error(error: &S3Error) -> Self {
         let status = error.status_code().unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut headers = error.headers().cloned().unwrap_or_default();
-        // It says what the document would be, and there is none.
+        // `Content-Type` describes the error document, and this answer has no document.
         headers.remove(header::CONTENT_TYPE);
         Self::refusal(status, error.code().as_str(), error.message().unwrap_or_default().to_owned(), headers)
     }
 
-    /// A refusal that is the fast path's own.
+    /// A refusal by the fast path itself.
     pub(super) fn refusal(status: StatusCode, code: &str, message: String, headers: HeaderMap) -> Self {
         let said = ReplyHead::Answer {
             status: status.as_u16(),
@@ -135,17 +135,17 @@ impl Reply {
         Self::new(Kind::Answer, said)
     }
 
-    /// Why the connection ends.
+    /// Tells the client why the connection ends.
     pub(super) fn farewell(status: StatusCode, code: &str, message: String) -> Self {
         Self { kind: Kind::Farewell, ..Self::refusal(status, code, message, HeaderMap::new()) }
     }
 
-    /// The same, for what is no protocol.
+    /// Tells the client that the connection ends because it sent an invalid packet.
     pub(super) fn malformed(error: &WireError) -> Self {
         Self::farewell(StatusCode::BAD_REQUEST, "MalformedPacket", error.to_string())
     }
 
-    /// Its status; 200 for what has none.
+    /// The status of the answer; 200 if the reply has no status.
     pub(super) fn status(&self) -> StatusCode {
         match &self.said {
             ReplyHead::Answer { status, .. } => StatusCode::from_u16(*status).unwrap_or_default(),
@@ -153,7 +153,7 @@ impl Reply {
         }
     }
 
-    /// The bytes of an object that it gives, however.
+    /// The number of object bytes that the reply gives, in the packet or in a segment.
     pub(super) const fn length(&self) -> u64 {
         match &self.said {
             ReplyHead::Answer { length: Some(length), .. } => *length,
@@ -161,7 +161,7 @@ impl Reply {
         }
     }
 
-    /// Names the request, as every answer of the door does.
+    /// Adds a request id to an answer, as the S3 door does.
     pub(super) fn named(mut self) -> Self {
         if let ReplyHead::Answer { headers, .. } = &mut self.said {
             headers.insert(REQUEST_ID.clone(), RequestId::next().header());
@@ -169,7 +169,7 @@ impl Reply {
         self
     }
 
-    /// The packet that answers request `id`. One that were too long is answered by HTTP.
+    /// Encodes the answer to request `id`. An answer that is too long for a packet tells the client to use HTTP.
     pub(super) fn packet(self, id: u32) -> Result<Packet, ObjectError> {
         let Self { kind, flags, said, body, descriptor } = self;
         match head(kind, flags, id, &said, body.len()) {
@@ -184,7 +184,7 @@ const fn answer(status: u16, headers: HeaderMap, length: Option<u64>) -> ReplyHe
     ReplyHead::Answer { status, code: None, message: None, headers, handle: None, offset: None, length }
 }
 
-/// Whether so many bytes may fit a packet, beside headers of common length.
+/// Returns true if `length` bytes may fit into a packet. The headers may still make the packet too long.
 pub(super) const fn may_fit(length: u64) -> bool {
     length <= (PACKET_MAX - HEADER_BYTES) as u64
 }

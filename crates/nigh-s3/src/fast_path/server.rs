@@ -1,8 +1,8 @@
-//! The fast path's listeners and connections: each connection stays on a lane, as those of the S3 door do.
+//! The fast path's listeners and connections. Each connection stays on a lane, as a connection of the S3 door does.
 //!
-//! A request that is answered from memory is read, answered and sent without waking another thread; all else goes on in
-//! the node's runtime, and is answered from there. Everything is bounded: connections, requests under way, what a
-//! client may leave unread, the time until a client must authenticate.
+//! A request that memory can answer is read, answered and sent without waking another thread. Every other request
+//! continues in the node's runtime and is answered from there. The number of connections, the requests in progress, the
+//! unread answers and the time until a client authenticates are all bounded.
 
 use std::cell::RefCell;
 use std::io;
@@ -30,34 +30,34 @@ use super::wire::{PACKET_MAX, Request, WireError, parse};
 use crate::S3Door;
 use crate::lanes::Lanes;
 
-/// Requests under way on one connection.
+/// The most requests in progress on one connection.
 const UNDER_WAY_MAX: u32 = 64;
-/// How often held segments are looked at unasked.
+/// The pause between two checks of held segments that no client asked for.
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
 
-/// What the fast path allows.
+/// The limits of the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastPathLimits {
-    /// Connections at a time from outside; further ones wait in the listener's backlog.
+    /// The most connections at a time from outside; further ones wait in the listener's backlog.
     pub connections: usize,
-    /// The same, in one sandbox.
+    /// The most connections at a time from one sandbox.
     pub sandbox_connections: usize,
-    /// What each sandbox, and each key outside, may hold of the node's memory.
+    /// The most memory of the node that each sandbox, and each key outside sandboxes, may hold.
     pub held: ByteSize,
-    /// Segments that it may hold.
+    /// The most segments that each sandbox, and each key outside sandboxes, may hold.
     pub held_segments: usize,
-    /// A connection that does not authenticate for so long is closed.
+    /// A connection whose client does not authenticate within this time is closed.
     pub hello: Duration,
-    /// A lent segment that its client does not commit for so long is taken back.
+    /// A lent segment that its client does not commit within this time is taken back.
     pub loan: Duration,
-    /// A connection is closed if its client does not take its answers for so long.
+    /// A connection whose client does not take its answers within this time is closed.
     pub send_silence: Duration,
-    /// At the end, requests under way have so long to finish.
+    /// How long requests in progress may take to finish after the listener has stopped.
     pub drain: Duration,
 }
 
 impl FastPathLimits {
-    /// The usual limits, with `held` bytes.
+    /// The default limits, with `held` as the most memory of one holder.
     #[must_use]
     pub const fn new(held: ByteSize) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl FastPathLimits {
     }
 }
 
-/// Objects over Unix sockets, without HTTP. Cheap to clone.
+/// The fast path: objects over Unix sockets, without HTTP. Cheap to clone.
 #[derive(Clone)]
 pub struct FastPath {
     door: S3Door,
@@ -82,18 +82,18 @@ pub struct FastPath {
 }
 
 thread_local! {
-    /// Where a lane reads packets to; requests own what they need of them.
+    /// The buffer into which a lane reads packets. A request copies what it needs, so the buffer is free again.
     static PACKET: RefCell<Box<[u8; PACKET_MAX]>> = RefCell::new(Box::new([0; PACKET_MAX]));
 }
 
 impl FastPath {
-    /// The fast path beside `door`: the same objects, keys and meters.
+    /// The fast path beside `door`, with the same objects, keys and meters.
     #[must_use]
     pub fn new(door: &S3Door, limits: FastPathLimits) -> Self {
         Self { door: door.clone(), limits, meters: Arc::new(Meters::new()) }
     }
 
-    /// What it does and holds.
+    /// What the fast path does and holds now.
     #[must_use]
     pub fn usage(&self) -> FastPathUsage {
         self.meters.usage()
@@ -113,7 +113,7 @@ impl FastPath {
         Box::pin(self.serve_holders(listener, only, None, stop))
     }
 
-    /// The same for one sandbox, which has `key`; `payer` pays for what it holds.
+    /// Serves one sandbox, which has `key`. `payer` pays for the memory that the sandbox holds.
     ///
     /// # Errors
     /// If the listener cannot be waited on.
@@ -181,27 +181,27 @@ async fn look_around(holders: &Holders, meters: &Meters) {
     }
 }
 
-/// What connections of one listener share.
+/// The state that all connections of one listener share.
 #[derive(Clone)]
 struct ListenerState {
     ground: Ground,
     limits: FastPathLimits,
     meters: Arc<Meters>,
     home: Runtime,
-    /// Take nothing new.
+    /// Cancelled when no further request may be accepted.
     stop: CancellationToken,
-    /// End what is under way.
+    /// Cancelled when requests in progress must end.
     cut: CancellationToken,
 }
 
 impl ListenerState {
-    /// Accepts connections; never ends by itself.
+    /// Accepts connections. Never returns.
     async fn accept(&self, listener: &AsyncFd<OwnedFd>, places: Arc<Semaphore>, lanes: &Lanes, tracker: &TaskTracker) {
         let start = |socket, place| lanes.run(tracker.track_future(self.clone().connection(socket, place)));
         nigh_http::listener::accept("fast path", &places, || accept(listener), start).await;
     }
 
-    /// Serves one connection, on its lane.
+    /// Serves one connection, on the lane it was given to.
     async fn connection(self, socket: OwnedFd, _place: OwnedSemaphorePermit) {
         let socket = match Socket::adopt(socket) {
             Ok(socket) => Arc::new(socket),
@@ -219,7 +219,7 @@ impl ListenerState {
         connection.await_hello();
         connection.reply(0, Reply::greeting(nonce), None);
         if let Err(error) = connection.run().await {
-            // Clients go away: no fault of the node.
+            // Clients may disconnect at any time: not a fault of the node.
             tracing::debug!(%error, "a connection to the fast path broke");
         }
         socket.end();
@@ -290,7 +290,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The next request; none when the client has gone.
+    /// Returns the next request. None when the client has disconnected.
     async fn receive(&self) -> io::Result<Option<Result<(u32, Request), WireError>>> {
         loop {
             let received = PACKET.with_borrow_mut(|buffer| {
@@ -310,7 +310,7 @@ impl Connection {
         }
     }
 
-    /// Answers at once if the answer is there at once; else from the node's runtime.
+    /// Answers here if the answer is ready at once, otherwise from the node's runtime.
     fn answer(&self, id: u32, mut answer: BoxFuture<'static, Reply>, permit: OwnedSemaphorePermit) {
         let _home = self.served.home.enter();
         match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -330,7 +330,7 @@ impl Connection {
         }
     }
 
-    /// Sends a reply; if the client has too much unread, when it reads.
+    /// Sends a reply. If the client has too many unread packets, the reply is sent when the client reads again.
     fn reply(&self, id: u32, reply: Reply, permit: Option<OwnedSemaphorePermit>) {
         self.served.meters.answered(&reply);
         let packet = match reply.packet(id) {
@@ -360,13 +360,13 @@ impl Connection {
         }
     }
 
-    /// Answers that HTTP is to be asked; true if it could be said.
+    /// Tells the client to use HTTP for request `id`. Returns true if the packet was sent.
     fn leave_to_http(&self, id: u32) -> bool {
         Reply::use_http().packet(id).is_ok_and(|packet| self.socket.try_send(&packet).unwrap_or(false))
     }
 }
 
-/// The packet is more than the system lets wait, or more descriptors are on their way than it allows.
+/// Returns true if the packet is longer than the system accepts, or if too many descriptors are in transit.
 fn is_too_much(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MSGSIZE | Errno::TOOMANYREFS))
 }

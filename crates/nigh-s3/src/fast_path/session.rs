@@ -1,4 +1,4 @@
-//! One connection: whom it acts for, what it may request, and which segments it may fill.
+//! One connection: which key it acts for, what it may request, and which segments it may fill.
 //!
 //! A session decides the answer to a request; `server` has the sockets. Every operation resolves its principal anew
 //! (`AccessKeys::enter`), so that a sandbox between invocations is refused here as over HTTP.
@@ -34,9 +34,9 @@ use crate::telemetry::{Operation, Telemetry};
 
 /// Objects and answers smaller than this are sent in the packet itself.
 pub(super) const INLINE_BELOW: u64 = 64 * 1024;
-/// Segments that one connection may fill at a time.
+/// The most segments that one connection may fill at a time.
 const LOANS_MAX: usize = 16;
-/// How many reported releases may wait until they are checked.
+/// The most reported releases that may wait until they are checked.
 const RELEASED_MAX: usize = 64;
 /// The pause before sealing is tried again while a client still maps the segment for writing, and the number of tries.
 const SEAL_PAUSE: Duration = Duration::from_millis(5);
@@ -44,10 +44,10 @@ const SEAL_TRIES: u32 = 20;
 /// The text before the nonce in the message that proves a key.
 const PROOF: &[u8] = b"nigh fast path 1\n";
 
-/// Finds what a key holds.
+/// Finds the segments that a key holds.
 pub(super) type FindHoldings = Arc<dyn Fn(&AccessKeyId) -> Arc<Holdings> + Send + Sync>;
 
-/// What all sessions of a listener share.
+/// The state that all sessions of a listener share.
 #[derive(Clone)]
 pub(super) struct Ground {
     pub(super) reads: Arc<Reads>,
@@ -109,7 +109,7 @@ fn too_much(what: &'static str) -> S3Error {
 }
 
 impl Session {
-    /// A connection that has been told `nonce`.
+    /// A session whose client has been sent `nonce`.
     pub(super) fn new(ground: Ground, nonce: String) -> Self {
         Self {
             ground,
@@ -121,7 +121,7 @@ impl Session {
         }
     }
 
-    /// Whether the client has proved a key.
+    /// Returns true if the client has proved a key.
     pub(super) fn is_known(&self) -> bool {
         self.known.get().is_some()
     }
@@ -131,8 +131,8 @@ impl Session {
         self.known.get().map(|known| &known.holdings)
     }
 
-    /// Asks the kernel whether the segments that the client reports as released are free. To be called when no request is
-    /// waiting, so that a get with a release does not wait for it.
+    /// Asks the kernel whether the segments that the client reports as released are free. Call this when no request is
+    /// waiting, so that a get that reports a release does not wait for the check.
     pub(super) fn look_at_released(&self) {
         let released = std::mem::take(&mut *self.released.lock());
         if let Some(holdings) = self.holdings() {
@@ -349,8 +349,8 @@ impl Session {
         Ok(Reply::lent(descriptor, handle, create.length))
     }
 
-    /// Waits a limited time for the commit of a segment: one that nobody commits must not occupy the memory for writes
-    /// forever.
+    /// Lends a segment, and takes it back if the client does not commit it in time, so that an uncommitted segment does
+    /// not occupy the memory for writes for ever.
     fn lend(self: &Arc<Self>, loan: Loan, place: OwnedSemaphorePermit) {
         let (handle, session, patience) = (loan.handle(), Arc::downgrade(self), self.ground.loan);
         let end = tokio::spawn(async move {

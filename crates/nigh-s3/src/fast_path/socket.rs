@@ -1,4 +1,4 @@
-//! Sockets of the fast path: packets with descriptors, without waiting.
+//! The sockets of the fast path: they carry packets and descriptors, without blocking.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,13 +16,13 @@ use tokio::io::unix::AsyncFd;
 use super::replies::Packet;
 use super::wire::PACKET_MAX;
 
-/// Connections that wait to be accepted.
+/// The most connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
-/// What may wait for a client that does not read; the kernel doubles it, bounds it by `net.core.wmem_max`, and takes no
-/// packet that is longer.
+/// The most bytes that may wait for a client that does not read. The kernel doubles this number, limits it to
+/// `net.core.wmem_max`, and accepts no packet that is longer.
 const SEND_BUFFER: usize = 256 * 1024;
 
-/// A listener at `address`, which does not wait.
+/// Opens a non-blocking listener at `address`.
 ///
 /// # Errors
 /// The system's.
@@ -33,7 +33,7 @@ pub fn listener(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A listener at a path that is free.
+/// Opens a listener at a path that does not exist yet.
 ///
 /// # Errors
 /// The system's.
@@ -45,8 +45,8 @@ const fn flags() -> SocketFlags {
     SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK)
 }
 
-/// Makes a socket known to the runtime that this is called in, for reading. Were it known for writing too, a client
-/// that takes an answer would wake the thread that gave it: there is room again.
+/// Registers a socket for reading in the runtime in which this function is called. If the socket were registered for
+/// writing too, a client that takes an answer would wake the thread that sent the answer, because there is room again.
 pub(super) fn register(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     register_for(socket, Interest::READABLE)
 }
@@ -56,7 +56,7 @@ fn register_for(socket: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Owned
     Ok(unsafe { AsyncFd::register_with_interest(socket, interest) }?)
 }
 
-/// The next connection, unknown to any runtime yet.
+/// Accepts the next connection, which is not registered in any runtime yet.
 pub(super) async fn accept(listener: &AsyncFd<OwnedFd>) -> io::Result<OwnedFd> {
     let socket = listener.async_io(Interest::READABLE, |listener| Ok(accept_with(listener, flags())?)).await?;
     sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER)?;
@@ -67,19 +67,19 @@ pub(super) async fn accept(listener: &AsyncFd<OwnedFd>) -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub(super) struct Socket(AsyncFd<OwnedFd>);
 
-/// What was read.
+/// The result of one read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReceivedPacket {
-    /// A packet of so many bytes.
+    /// A packet of this length in bytes.
     Packet(usize),
-    /// One that is longer than any may be.
+    /// A packet that is longer than the protocol allows.
     TooLong,
-    /// The client has gone.
+    /// The client has disconnected.
     End,
 }
 
 impl Socket {
-    /// Makes it known to the runtime that this is called in.
+    /// Registers `socket` in the runtime in which this function is called.
     pub(super) fn adopt(socket: OwnedFd) -> io::Result<Self> {
         register(socket).map(Self)
     }
@@ -89,7 +89,8 @@ impl Socket {
         self.0.readable().await.map(|mut guard| guard.retain_ready())
     }
 
-    /// Reads a packet, if there is one. Descriptors that come with it are not taken: the kernel closes them.
+    /// Reads a packet. None if no packet is waiting. Descriptors that come with the packet are not accepted: the kernel
+    /// closes them.
     pub(super) fn try_receive(&self, buffer: &mut [u8; PACKET_MAX]) -> io::Result<Option<ReceivedPacket>> {
         let received = self.0.try_io(Interest::READABLE, |socket| {
             let mut none = RecvAncillaryBuffer::default();
@@ -104,9 +105,9 @@ impl Socket {
         }
     }
 
-    /// Sends a packet, unless the client has too much waiting.
+    /// Sends a packet. Returns false if too many bytes wait for the client.
     pub(super) fn try_send(&self, packet: &Packet) -> io::Result<bool> {
-        // Asked of the kernel and not of the runtime, which may not have heard that there is room.
+        // This asks the kernel and not the runtime, which may not know yet that there is room.
         match send(self.0.as_fd(), packet) {
             Ok(()) => Ok(true),
             Err(Errno::AGAIN) => Ok(false),
@@ -114,15 +115,15 @@ impl Socket {
         }
     }
 
-    /// Sends a packet when the client takes it; waits in the runtime that this is called in.
+    /// Sends a packet as soon as there is room, waiting in the runtime in which this function is called.
     pub(super) async fn send(&self, packet: &Packet) -> io::Result<()> {
         let writer = register_for(fcntl_dupfd_cloexec(&self.0, 0)?, Interest::WRITABLE)?;
         writer.async_io(Interest::WRITABLE, |socket| Ok(send(socket.as_fd(), packet)?)).await
     }
 
-    /// Ends the connection for both sides, whoever still holds it here.
+    /// Ends the connection in both directions, whatever else in this process still holds the socket.
     pub(super) fn end(&self) {
-        // Fails only if the other side has ended it.
+        // This fails only if the client has ended the connection already.
         let _gone = shutdown(&self.0, Shutdown::Both);
     }
 }
@@ -132,7 +133,7 @@ fn send(socket: impl AsFd, packet: &Packet) -> rustix::io::Result<()> {
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let descriptors = packet.descriptor.as_ref().map(|descriptor| [descriptor.as_fd()]);
     if let Some(descriptors) = &descriptors {
-        // One fits the space.
+        // The space holds exactly one descriptor.
         let _fits = ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
     let parts = [IoSlice::new(&packet.head), IoSlice::new(&packet.body)];

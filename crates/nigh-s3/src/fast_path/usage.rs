@@ -1,4 +1,4 @@
-//! What the fast path does and holds, over all its listeners: counted for the meters and for whoever asks.
+//! Counts what the fast path does and holds, over all its listeners.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,27 +17,27 @@ use super::wire::BY_COPY;
 /// What the fast path does and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastPathUsage {
-    /// Connections now.
+    /// Number of open connections.
     pub connections: u64,
-    /// Sandboxes, and keys outside, that hold something or are connected.
+    /// Number of holders (sandboxes, and keys outside sandboxes) that hold something or are connected.
     pub holders: u64,
-    /// What they hold of the node's memory, in bytes.
+    /// The node's memory that the holders hold, in bytes.
     pub held_bytes: u64,
-    /// The same in segments.
+    /// Number of segments that the holders hold.
     pub held_segments: u64,
-    /// How many of them found no room for what they asked for last.
+    /// Number of holders whose last request for memory found no room.
     pub over: u64,
-    /// Answers since the start that gave a segment,
+    /// Number of answers since the start that gave a segment.
     pub segments: u64,
-    /// bytes of a small object in the packet,
+    /// Number of answers since the start that gave a small object's bytes in the packet.
     pub inline: u64,
-    /// a large object's bytes in the packet,
+    /// Number of answers since the start that gave a large object's bytes in the packet.
     pub copies: u64,
-    /// or none, as HTTP is to be asked.
+    /// Number of answers since the start that told the client to use HTTP.
     pub for_http: u64,
 }
 
-/// A number that grows, for a meter and for whoever asks.
+/// A counter that can be read, and that also counts for the meter.
 struct CountedMeter {
     meter: Counter,
     number: AtomicU64,
@@ -58,7 +58,7 @@ impl CountedMeter {
     }
 }
 
-/// What the fast path counts, beside the requests that the S3 door counts.
+/// The counts of the fast path, in addition to the requests that the S3 door counts.
 pub(super) struct Meters {
     segments: CountedMeter,
     inline: CountedMeter,
@@ -116,7 +116,7 @@ impl Meters {
         self.connected.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A listener whose holders count from now on, as long as they live.
+    /// Includes the holders of a new listener in the usage for as long as they live.
     pub(super) fn listens(&self, holders: &Arc<Holders>) {
         let mut listeners = self.listeners.lock();
         listeners.retain(|listener| listener.strong_count() > 0);
@@ -144,10 +144,10 @@ impl Meters {
     }
 }
 
-/// What the keys hold that one listener has seen.
+/// The holdings of each key that one listener has seen.
 pub(super) struct Holders {
     max: HeldMax,
-    /// Who pays for it, in a sandbox.
+    /// Pays for what the keys hold. None outside sandboxes.
     payer: Option<Arc<dyn Payer>>,
     by_key: Mutex<HashMap<AccessKeyId, Arc<Holdings>>>,
 }
@@ -166,8 +166,8 @@ impl Holders {
         self.by_key.lock().values().cloned().collect()
     }
 
-    /// Looks at some of each, and forgets who holds nothing and is not connected. The bytes that count still, and how
-    /// many are over.
+    /// Checks some segments of each holder, and forgets holders that hold nothing and are not connected. Returns the
+    /// bytes that still count, and the number of holders over their cap.
     fn look_around(&self) -> (u64, u64) {
         let all = self.all();
         let sums = all.iter().fold((0, 0), |(bytes, over), holdings| {
@@ -181,7 +181,7 @@ impl Holders {
     }
 }
 
-/// The part of the gauges that one listener adds; several share them.
+/// The part of the gauges that one listener contributes; several listeners share the gauges.
 pub(super) struct Share<'m> {
     meters: &'m Meters,
     told: (u64, u64),
@@ -192,7 +192,7 @@ impl<'m> Share<'m> {
         Self { meters, told: (0, 0) }
     }
 
-    /// Looks at what `holders` hold, and tells.
+    /// Checks some segments of `holders`, and updates the gauges.
     pub(super) fn look_around(&mut self, holders: &Holders) {
         self.tell(holders.look_around());
     }

@@ -1,7 +1,6 @@
-//! The fast path's packets: what their bytes mean. Pure; docs/design/fast-path.md draws them.
+//! The byte format of the fast path's packets. Pure; docs/design/fast-path.md draws the packets.
 //!
-//! Nothing is guessed: a packet is exactly one header, one JSON object with known fields and one body, or it is
-//! refused.
+//! A packet is exactly one header, one JSON object with known fields and one body. Every other packet is refused.
 
 use http::HeaderMap;
 use nigh_data::ObjectError;
@@ -17,9 +16,9 @@ pub(crate) const VERSION: u8 = 1;
 pub(crate) const PACKET_MAX: usize = 256 * 1024;
 /// The header's length in bytes.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// An answer's flag: the bytes of a large object come by copy.
+/// Flag of an answer: the bytes of a large object are copied into the packet.
 pub(crate) const BY_COPY: u16 = 1;
-/// An answer's flag: it is a success, and the body is all the bytes that were asked for.
+/// Flag of an answer: the request succeeded, and the body is all the bytes that the client asked for.
 pub(crate) const IN_PACKET: u16 = 2;
 
 /// The kinds of packets from the server.
@@ -81,7 +80,7 @@ pub(crate) enum Request {
     Hello(Hello),
     Get(ReadRequest),
     Head(ReadRequest),
-    /// A put with its bytes.
+    /// A put, and the object's bytes.
     Put(Put, Vec<u8>),
     Create(Create),
     Commit(Commit),
@@ -89,7 +88,7 @@ pub(crate) enum Request {
     Abandon(HandleRequest),
 }
 
-/// Who connects, and the proof of identity.
+/// The key that the client connects with, and the proof that the client has its secret.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Hello {
@@ -97,7 +96,8 @@ pub(crate) struct Hello {
     pub(crate) mac: String,
 }
 
-/// A read: each optional field holds the text of a header of HTTP.
+/// A read. Each optional field except `part` and `released` holds the text of an HTTP header; None if the header is
+/// absent.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReadRequest {
@@ -112,7 +112,7 @@ pub(crate) struct ReadRequest {
     pub(crate) if_range: Option<String>,
     pub(crate) version_id: Option<String>,
     pub(crate) checksum_mode: Option<String>,
-    /// Segments that are not used any more, as RELEASE would say.
+    /// Handles of segments that the client no longer uses, as a RELEASE packet would name them.
     #[serde(default)]
     pub(crate) released: Vec<u64>,
 }
@@ -120,7 +120,7 @@ pub(crate) struct ReadRequest {
 /// The headers of a put, by lower-case name.
 pub(crate) type Headers = BTreeMap<String, String>;
 
-/// A put of the bytes that come with it.
+/// A put whose bytes are in the packet.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Put {
@@ -130,14 +130,14 @@ pub(crate) struct Put {
     pub(crate) headers: Headers,
 }
 
-/// A segment to be filled.
+/// A request for a segment to fill.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Create {
     pub(crate) length: u64,
 }
 
-/// A put of a segment that was filled.
+/// A put of a segment that the client has filled.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Commit {
@@ -148,7 +148,7 @@ pub(crate) struct Commit {
     pub(crate) headers: Headers,
 }
 
-/// A request about a segment.
+/// A request that names one segment.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HandleRequest {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// More than the length of any file that is read here (`memory.events`, `cgroup.events`, `memory.oom_control`).
+/// Longer than any file that is read here (`memory.events`, `cgroup.events`, `memory.oom_control`).
 const TEXT_MAX_BYTES: usize = 4096;
 
 /// An open file of a cgroup.
@@ -44,19 +44,19 @@ impl ControlFile {
         Ok(Self { path, file })
     }
 
-    /// Where it is.
+    /// The file's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its present text.
+    /// The file's present text.
     pub(crate) fn text(&self) -> io::Result<String> {
         let mut buffer = [0; TEXT_MAX_BYTES];
         let length = self.file.read_at(&mut buffer, 0)?;
         Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
     }
 
-    /// The one number it holds; `max` is the largest.
+    /// The one number in the file; `max` reads as the largest number.
     pub(crate) fn number(&self) -> io::Result<u64> {
         let mut buffer = [0; 32];
         let length = self.file.read_at(&mut buffer, 0)?;

@@ -1,8 +1,9 @@
 //! A sandbox's share of busy processors: in proportion to its booked memory.
 //!
 //! AWS Lambda does the same: a function with 1769 MB has one vCPU (developer guide, "Configure function memory"). A
-//! weight is no limit: what others leave is anybody's. Follows Documentation/scheduler/sched-design-CFS.rst (v1,
-//! `cpu.shares`) and Documentation/admin-guide/cgroup-v2.rst (`cpu.weight`).
+//! weight is no limit: processor time that others leave unused is free for all. Follows
+//! Documentation/scheduler/sched-design-CFS.rst (v1, `cpu.shares`) and Documentation/admin-guide/cgroup-v2.rst
+//! (`cpu.weight`).
 //!
 //! All sandboxes together weigh as much as the machine has processors, and Nigh itself, beside their group, weighs as
 //! much as one. So neither can starve the other, however many sandboxes run.
@@ -17,12 +18,12 @@ use super::control_file::write_once;
 
 /// The memory that weighs as much as one processor.
 const MIB_PER_CPU: u64 = 1769;
-/// v1's file, what it holds for one processor, and what the kernel takes.
+/// The file of cgroup v1, its value for one processor, and the kernel's limits.
 const SHARES: &str = "cpu.shares";
 const SHARES_PER_CPU: u64 = 1024;
 const SHARES_MIN: u64 = 2;
 const SHARES_MAX: u64 = 1 << 18;
-/// v2's.
+/// The file of cgroup v2.
 const WEIGHT: &str = "cpu.weight";
 const WEIGHT_PER_CPU: u64 = 100;
 const WEIGHT_MIN: u64 = 1;

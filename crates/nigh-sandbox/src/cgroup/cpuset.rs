@@ -13,18 +13,18 @@ use nigh_llc::resctrl::{CpuList, Members};
 use super::control_file::write_once;
 use super::{CgroupError, because};
 
-/// The same in both versions.
+/// The name is the same in v1 and v2.
 const CPUS: &str = "cpuset.cpus";
 const MEMS: &str = "cpuset.mems";
 /// The file with the processors that a group may really use: in v1, in v2.
 const EFFECTIVE: [&str; 2] = ["cpuset.effective_cpus", "cpuset.cpus.effective"];
 
-/// Whether sandboxes have a cpuset each.
+/// Whether each sandbox has a cpuset of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cpusets {
-    /// They have none and run on all of Nigh's processors.
+    /// No sandbox has a cpuset: all run on all of Nigh's processors.
     Unused,
-    /// Each has one.
+    /// Each sandbox has a cpuset.
     OneEach,
 }
 
@@ -46,7 +46,7 @@ pub struct SandboxCpus {
 }
 
 impl SandboxCpus {
-    /// For the sandboxes with cpusets below `parent`.
+    /// The processors of the sandboxes whose cpusets are below `parent`.
     pub fn below(parent: &Path) -> Result<Self, String> {
         let text = EFFECTIVE.iter().find_map(|file| fs::read_to_string(parent.join(file)).ok());
         let text = text.ok_or_else(|| format!("{} does not say which processors it has", parent.display()))?;
@@ -57,7 +57,7 @@ impl SandboxCpus {
         Ok(Self { parent: parent.to_owned(), all })
     }
 
-    /// All that sandboxes may run on.
+    /// All processors that sandboxes may run on.
     #[must_use]
     pub const fn all(&self) -> &CpuList {
         &self.all
@@ -66,7 +66,7 @@ impl SandboxCpus {
     /// Confines a sandbox with all its processes to `cpus`, effective at the return.
     ///
     /// # Errors
-    /// If the sandbox has no cgroup or the kernel refuses. Its processors are unchanged then.
+    /// If the sandbox has no cgroup or the kernel refuses. The sandbox's processors are unchanged then.
     pub fn confine(&self, sandbox: &Members, cpus: &CpuList) -> Result<(), CgroupError> {
         let folder = match sandbox {
             Members::Cgroup(path) => path.file_name().map(|name| self.parent.join(name)),
@@ -109,7 +109,7 @@ mod tests {
         let has = |file| fs::read_to_string(tree.path().join("one").join(file)).unwrap();
         assert_eq!((has(CPUS), has(MEMS)), ("0-3".to_owned(), "0".to_owned()));
         let cpus = SandboxCpus::below(tree.path()).unwrap();
-        // The sandbox is found by its group's name, whichever tree that is in.
+        // The sandbox is found by its group's name, in whichever tree the group is.
         let sandbox = Members::Cgroup("/elsewhere/memory/one".into());
         fs::write(tree.path().join("one").join(CPUS), "").unwrap();
         cpus.confine(&sandbox, &"2".parse().unwrap()).unwrap();

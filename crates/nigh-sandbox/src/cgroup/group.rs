@@ -16,7 +16,7 @@ use super::cpu_weight::CpuWeight;
 use super::parents::{Parent, Parents};
 use super::{CgroupError, PROCS, because, control_file, cpuset, v1, v2};
 
-/// The same in both versions.
+/// The name is the same in v1 and v2.
 const PIDS_MAX: &str = "pids.max";
 /// The time that the processes of a group have to stop.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
@@ -53,7 +53,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// No folder yet.
+    /// A group without folders.
     pub(super) fn new(parents: &Arc<Parents>) -> Self {
         Self {
             folders: Vec::new(),
@@ -98,7 +98,7 @@ impl Group {
         Ok(())
     }
 
-    /// Adds groups in trees that control nothing.
+    /// Adds a group in each tree that controls nothing.
     pub(super) fn add_beside(&mut self, others: &[PathBuf], name: &str) -> Result<(), CgroupError> {
         others.iter().try_for_each(|parent| self.add_folder(parent.join(name)).map(drop))
     }
@@ -146,13 +146,13 @@ impl Group {
         Ok(folder)
     }
 
-    /// The folders, one a tree.
+    /// The group's folders, one in each tree.
     #[must_use]
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
 
-    /// The files a process writes `0` to, to join.
+    /// A process that writes `0` to each of these files joins the group.
     pub fn join_files(&self) -> impl Iterator<Item = PathBuf> {
         self.folders.iter().map(|folder| folder.join(PROCS))
     }
@@ -171,7 +171,7 @@ impl Group {
         }
     }
 
-    /// Its memory; `NotControlled` without a memory controller.
+    /// The group's memory. Its calls answer `NotControlled` without a memory controller.
     #[must_use]
     pub fn memory(&self) -> &dyn SandboxMemory {
         match &self.memory {
@@ -181,7 +181,7 @@ impl Group {
         }
     }
 
-    /// True if it can stop its processes.
+    /// True if the group can stop its processes.
     #[must_use]
     pub fn has_freezer(&self) -> bool {
         self.freezer.is_some()
@@ -190,7 +190,7 @@ impl Group {
     /// Stops all processes before it returns. Does nothing without a freezer.
     ///
     /// # Errors
-    /// If they do not stop in time (then they continue), or the group is gone.
+    /// If the processes do not stop in time (then they continue), or the group is gone.
     #[boxed]
     pub async fn freeze(&self) -> Result<(), CgroupError> {
         let outcome = match &self.freezer {
@@ -218,8 +218,8 @@ impl Group {
         CgroupError { what, path: self.folders.first().cloned().unwrap_or_default(), source }
     }
 
-    /// Kills all its processes and removes it. Blocks for milliseconds, at most `REMOVE_PATIENCE`; the next sweep
-    /// removes the rest. True if nothing is left.
+    /// Kills all processes of the group and removes it. Blocks for milliseconds, at most `REMOVE_PATIENCE`; the next
+    /// sweep removes the rest. True if nothing is left.
     pub fn end(&self) -> bool {
         let gone = end_folders(&self.folders, self.v2);
         self.ended.store(gone, Ordering::Release);

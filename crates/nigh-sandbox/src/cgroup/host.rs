@@ -38,7 +38,7 @@ impl CgroupHost {
         Self::open(instance, layout, processors.unwrap_or(NonZeroU32::MIN), cpusets, trees)
     }
 
-    /// `detect` with given places and number of processors.
+    /// Opens the cgroups as `detect` does, but with a given layout and number of processors.
     #[must_use]
     pub fn open(instance: &str, layout: Layout, processors: NonZeroU32, cpusets: Cpusets, trees: Trees) -> Self {
         let parents = Parents::make(&layout, &format!("{PREFIX}{instance}"), processors, cpusets, trees);
@@ -46,16 +46,16 @@ impl CgroupHost {
         Self { instance, layout, processors, cpusets, trees, parents }
     }
 
-    /// What its groups control.
+    /// What the groups of this host control.
     #[must_use]
     pub fn controls(&self) -> Controls {
         self.parents.controls()
     }
 
-    /// The cpusets of its groups, which can confine a sandbox.
+    /// The cpusets of the groups, which can confine a sandbox.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Why no sandbox can be confined.
     pub fn sandbox_cpus(&self) -> Result<SandboxCpus, String> {
         self.parents.sandbox_cpus()
     }
@@ -64,15 +64,15 @@ impl CgroupHost {
     /// out.
     ///
     /// # Errors
-    /// If the kernel refuses a folder or file. Nothing is left then.
+    /// If the kernel refuses a folder or file. All folders made are removed then.
     pub fn create(&self, name: &str) -> Result<Group, CgroupError> {
         match self.try_create(name) {
             Err(error) if error.source.kind() == io::ErrorKind::NotFound => {
-                // The last keeper of an earlier process of this Nigh has removed the parents, which have the same
-                // names.
+                // The parents are gone: the last keeper of an earlier process of this Nigh has removed parents with
+                // these names.
                 let name_of_all = format!("{PREFIX}{}", self.instance);
                 let again = Parents::make(&self.layout, &name_of_all, self.processors, self.cpusets, self.trees);
-                // The existing owners remove them.
+                // `again` must not remove the parents: their existing owners do.
                 std::mem::forget(again);
                 self.try_create(name)
             }
@@ -118,8 +118,8 @@ impl CgroupHost {
         }
     }
 
-    /// Removes Nigh's own groups when no sandbox's group is left; for the end of a process, which drops nothing. Blocks
-    /// for at most `REMOVE_PATIENCE`. The next sweep removes the rest.
+    /// Removes Nigh's own groups when no sandbox's group is left. For the end of the process, where nothing is dropped.
+    /// Blocks for at most `REMOVE_PATIENCE`. The next sweep removes the rest.
     pub fn close(&self) {
         let until = Instant::now() + REMOVE_PATIENCE;
         while Arc::strong_count(&self.parents) > 1 && Instant::now() < until {
@@ -315,7 +315,7 @@ mod tests {
         assert!(!tree.path().join("nigh-test").exists());
     }
 
-    /// A tree of the real kernel; the freezer and the killer are there without any controller.
+    /// A tree of the real kernel. The freezer and `cgroup.kill` are there without any controller.
     fn real_v2() -> Result<Layout, String> {
         let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
         match locate(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?, |_| "memory".to_owned()) {

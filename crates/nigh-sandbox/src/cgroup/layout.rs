@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct Place {
     /// Where the tree is mounted.
     pub mount: PathBuf,
-    /// The folder of our own group.
+    /// The folder of Nigh's own group.
     pub own: PathBuf,
 }
 
@@ -18,22 +18,22 @@ pub struct Place {
 #[expect(clippy::large_enum_variant, reason = "there is one a process")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// One tree for each controller; none if it is absent.
+    /// One tree for each controller; none if the controller's tree is absent.
     V1 {
-        /// The memory controller's.
+        /// The memory controller.
         memory: Option<Place>,
-        /// The freezer's.
+        /// The freezer.
         freezer: Option<Place>,
-        /// The process counter's.
+        /// The controller of the number of processes.
         pids: Option<Place>,
-        /// The processors' weights'.
+        /// The controller of processor weights.
         cpu: Option<Place>,
-        /// The processors themselves'.
+        /// The controller of cpusets.
         cpuset: Option<Place>,
-        /// All other trees, with v2's: Nigh controls nothing there, but a container runtime makes groups in each.
+        /// All other trees, the v2 tree too. Nigh controls nothing there, but a container runtime makes groups in each.
         others: Vec<Place>,
     },
-    /// One tree for all.
+    /// One tree for all controllers.
     V2(Place),
     /// No tree is mounted.
     Absent,
@@ -113,7 +113,8 @@ impl<'a> Mount<'a> {
         })
     }
 
-    /// Our group's place below this mount, if it shows it: a container may see only its own part of the tree.
+    /// Our group's place below this mount. None if the mount does not show it: a container may see only its own part of
+    /// the tree.
     fn place(&self, own: &str) -> Option<Place> {
         let below = Path::new(own).strip_prefix(&self.root).ok()?;
         let mount = PathBuf::from(&self.point);

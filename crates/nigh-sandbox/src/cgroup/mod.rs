@@ -27,7 +27,7 @@ pub use self::host::CgroupHost;
 pub use self::layout::{Layout, Place, locate};
 pub use self::parents::{Controls, Trees};
 
-/// The prefix of all Nighs' folders.
+/// The prefix of the folders of every Nigh.
 const PREFIX: &str = "nigh-";
 /// The v2 leaf that Nigh itself moves to: a v2 group that has groups below must have no processes.
 const SELF_SUFFIX: &str = "-self";
@@ -39,7 +39,7 @@ const PROCS: &str = "cgroup.procs";
 pub struct CgroupError {
     /// What was tried.
     pub what: &'static str,
-    /// The folder.
+    /// The path of the folder.
     pub path: PathBuf,
     /// The system's reason.
     #[source]

@@ -50,7 +50,7 @@ pub enum Trees {
     All,
 }
 
-/// What the groups control; each with the reason if not.
+/// What the groups control. Each error is the reason why they do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controls {
     /// `cgroup v1` or `cgroup v2`.
@@ -116,7 +116,7 @@ impl Parents {
         }
     }
 
-    /// What the groups below control.
+    /// What the groups below these parents control.
     pub(super) fn controls(&self) -> Controls {
         let had = |parent: &Parent| parent.as_ref().map(drop).map_err(Clone::clone);
         match self {
@@ -137,7 +137,7 @@ impl Parents {
         }
     }
 
-    /// The processors of the groups below, if each has a cpuset.
+    /// Can confine sandboxes to processors, if each has a cpuset.
     pub(super) fn sandbox_cpus(&self) -> Result<SandboxCpus, String> {
         let parent = match self {
             Self::V1 { cpuset, .. } => cpuset.clone(),
@@ -159,7 +159,7 @@ impl Parents {
 }
 
 impl Parents {
-    /// Removes the empty ones. The next sweep removes the others.
+    /// Removes the parents that are empty. The next sweep removes the others.
     pub(super) fn remove(&self) {
         for folder in self.folders() {
             let _still_used = fs::remove_dir(folder);

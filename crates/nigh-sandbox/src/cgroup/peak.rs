@@ -40,7 +40,7 @@ struct Beginning {
 pub(super) struct PeakMeter {
     file: ControlFile,
     group: PathBuf,
-    /// The kernel can reset the peak.
+    /// True if the kernel can reset the peak.
     resets: bool,
     began: Mutex<Option<Beginning>>,
 }

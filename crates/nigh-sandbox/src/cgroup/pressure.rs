@@ -1,4 +1,4 @@
-//! Waits for the kernel's word that a group has come to its memory limit, and passes it on.
+//! Waits for the kernel's notification that a group has reached its memory limit, and reports it.
 
 use std::fmt;
 use std::io;
@@ -13,14 +13,14 @@ use tokio::task::JoinHandle;
 
 use super::control_file::ControlFile;
 
-/// Decides from the text of a file whether the change counts.
+/// Decides from the text of a changed file whether the change means pressure.
 pub(super) type Counts = Box<dyn FnMut(&str) -> bool + Send>;
 
 /// The kernel's notification.
 pub(super) enum Wake {
-    /// An eventfd it adds to (v1).
+    /// The kernel adds to an eventfd (v1).
     Counter(OwnedFd),
-    /// A file it marks as changed (v2).
+    /// The kernel marks a file as changed (v2).
     Changes(ControlFile, Counts),
 }
 
@@ -41,7 +41,7 @@ impl Wake {
         }
     }
 
-    /// Clears the mark; true if it counts.
+    /// Clears the notification. True if it means pressure.
     fn take(&mut self) -> io::Result<bool> {
         match self {
             Self::Counter(event) => match rustix::io::read(event, &mut [0; 8]) {
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(first_calls.recv().await, Some(ByteSize::kib(3)));
         let own = Wake::Counter(event.try_clone().unwrap());
         watch.begin(own, used, Box::new(move |size| second.send(size).unwrap())).unwrap();
-        // The first waiter's sender goes with it.
+        // The first waiter has ended and dropped its sender.
         assert_eq!(first_calls.recv().await, None);
         rustix::io::write(&event, &1_u64.to_ne_bytes()).unwrap();
         assert_eq!(second_calls.recv().await, Some(ByteSize::kib(3)));

@@ -40,7 +40,7 @@ pub(super) fn sweep(layout: &Layout, name: &str, keep: &[&PathBuf], living: &dyn
         }
     }
     for parent in parents.iter().filter(|parent| !keep.contains(parent)) {
-        // Busy if another process of this Nigh is in it; then it is in use.
+        // The parent is busy if another process of this Nigh uses it, and stays then.
         removed(parent);
     }
     sandboxes.len()

@@ -30,13 +30,13 @@ const OOM_KILLS: &str = "oom_kill";
 const EVENT_CONTROL: &str = "cgroup.event_control";
 const SWAPPINESS: &str = "memory.swappiness";
 const STAT: &str = "memory.stat";
-/// Pages of files, by the kernel's two lists.
+/// File pages, in the kernel's two lists.
 const FILE_PAGES: [&str; 2] = ["inactive_file", "active_file"];
 const LIMIT_HITS: &str = "memory.failcnt";
 const FORCE_EMPTY: &str = "memory.force_empty";
-/// The kernel's default, while a sandbox is frozen and may be swapped.
+/// The kernel's default. It holds while a sandbox is frozen and may be swapped.
 const SWAPPINESS_IDLE: &str = "60";
-/// The freezer's switch.
+/// The file of the freezer.
 pub(super) const FREEZER_STATE: &str = "freezer.state";
 const FROZEN: &str = "FROZEN";
 /// The freezer's value that lets processes run.
@@ -58,18 +58,18 @@ pub struct Memory {
     pressure: PressureWatch,
 }
 
-/// When the kernel's killer is held back.
+/// Decides when the kernel's out-of-memory killer is held back.
 #[derive(Debug)]
 struct Killer {
     limit: ByteSize,
     ceiling: ByteSize,
-    /// Nigh listens for a sandbox at its limit.
+    /// True if Nigh listens for a sandbox at its limit.
     is_heard: bool,
     is_held_back: bool,
 }
 
 impl Killer {
-    /// Whether it is to be held back at `limit`.
+    /// True if the killer must be held back at `limit`.
     fn waits_at(&self, limit: ByteSize) -> bool {
         self.is_heard && limit < self.ceiling
     }
@@ -78,7 +78,7 @@ impl Killer {
 impl Memory {
     /// Opens the files and keeps swap out.
     pub(super) fn open(group: &Path) -> io::Result<Self> {
-        // Absent if the kernel has no swap. A function must not grow into swap beyond its limit.
+        // The file is absent if the kernel has no swap. A function must not grow into swap beyond its limit.
         match write_once(group, SWAPPINESS, "0") {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -110,7 +110,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Holds the killer back or releases it, if that is a change. A waiting process then continues or is killed.
+    /// Holds the killer back or releases it, if that changes anything. A waiting process then continues or is killed.
     fn hold_back(&self, killer: &mut Killer, hold: bool) -> Result<(), SandboxMemoryError> {
         if killer.is_held_back != hold {
             let word: &[u8] = if hold { b"1" } else { b"0" };
@@ -125,7 +125,7 @@ impl SandboxMemory for Memory {
     fn set_limit(&self, limit: ByteSize) -> Result<(), SandboxMemoryError> {
         let mut killer = self.killer.lock();
         if killer.waits_at(limit) {
-            // Before it can come to the lower limit.
+            // The killer is held back before the sandbox can reach the lower limit.
             self.hold_back(&mut killer, true)?;
         }
         let outcome = match self.limit.set_number(limit.bytes()) {
@@ -188,7 +188,7 @@ impl SandboxMemory for Memory {
             write_once(&self.group, name, value)
                 .map_err(|source| SandboxMemoryError::Io { path: self.group.join(name), source })
         };
-        // Absent where the kernel has no swap, as at the beginning.
+        // The file is absent if the kernel has no swap.
         let may_swap = write(SWAPPINESS, SWAPPINESS_IDLE).is_ok();
         let outcome = write(FORCE_EMPTY, "0");
         if may_swap {
@@ -234,7 +234,7 @@ impl Freezer {
     pub(super) async fn freeze(&self, patience: Duration) -> io::Result<()> {
         let until = Instant::now() + patience;
         loop {
-            // Written again each time: the v1 freezer misses processes forked while it freezes.
+            // Written again in each round: the v1 freezer misses processes forked while it freezes.
             self.0.set(FROZEN.as_bytes())?;
             if self.0.text()?.trim_end() == FROZEN {
                 return Ok(());

@@ -23,16 +23,16 @@ const CURRENT: &str = "memory.current";
 const MEMORY_EVENTS: &str = "memory.events";
 const OOM_KILLS: &str = "oom_kill";
 const STAT: &str = "memory.stat";
-/// Pages of files, by the kernel's two lists.
+/// File pages, in the kernel's two lists.
 const FILE_PAGES: [&str; 2] = ["inactive_file", "active_file"];
-/// Since Linux 5.19.
+/// Exists since Linux 5.19.
 const RECLAIM: &str = "memory.reclaim";
 const FREEZE: &str = "cgroup.freeze";
 const GROUP_EVENTS: &str = "cgroup.events";
 const KILL: &str = "cgroup.kill";
-/// The controllers a group's children may have.
+/// The file with the controllers that a group's children may have.
 pub(super) const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
-/// The controllers a group has.
+/// The file with the controllers that a group has.
 pub(super) const CONTROLLERS: &str = "cgroup.controllers";
 const FREEZER_POLL: Duration = Duration::from_micros(500);
 
@@ -42,7 +42,7 @@ pub struct Memory {
     high: ControlFile,
     max: ControlFile,
     current: ControlFile,
-    /// Absent before Linux 5.19.
+    /// None before Linux 5.19.
     peak: Option<PeakMeter>,
     events: ControlFile,
     stat: ControlFile,
@@ -55,7 +55,7 @@ pub struct Memory {
 impl Memory {
     /// Opens the files and keeps swap out.
     pub(super) fn open(group: &Path) -> io::Result<Self> {
-        // Absent where the kernel has no swap.
+        // The file is absent if the kernel has no swap.
         match write_once(group, SWAP_MAX, "0") {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -135,10 +135,10 @@ impl SandboxMemory for Memory {
             write_once(&self.group, name, value)
                 .map_err(|source| SandboxMemoryError::Io { path: self.group.join(name), source })
         };
-        // Absent if the kernel has no swap.
+        // The file is absent if the kernel has no swap.
         let may_swap = write(SWAP_MAX, "max").is_ok();
         let outcome = match write(RECLAIM, &used.bytes().to_string()) {
-            // It reclaimed too little.
+            // The kernel reclaimed less than it was asked to.
             Err(SandboxMemoryError::Io { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => Ok(()),
             outcome => outcome,
         };

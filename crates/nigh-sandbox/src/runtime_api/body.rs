@@ -6,9 +6,9 @@ use hyper::body::{Body as _, Incoming};
 
 use super::RESPONSE_BYTES_MAX;
 
-/// The bytes of a too large response that are read and discarded, so that its sender can read the refusal.
+/// The most bytes of a too large response that are read and discarded, so that its sender can read the refusal.
 const DISCARD_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The bytes of the body of an otherwise refused request that are read.
+/// The most bytes that are read of the body of any other refused request.
 const REFUSED_BYTES_MAX: usize = 64 * 1024;
 
 /// Reads a refused body if it is small, so that its connection can be used again.
@@ -24,9 +24,9 @@ pub(super) async fn discard(mut body: Incoming) {
 
 /// A body that was read to its end.
 pub(super) enum ReadBody {
-    /// Its bytes.
+    /// The whole body.
     Whole(Bytes),
-    /// More than `RESPONSE_BYTES_MAX`.
+    /// The body is larger than `RESPONSE_BYTES_MAX`.
     TooLarge,
 }
 

@@ -15,22 +15,22 @@ use nigh_terms::{InvocationId, Timestamp};
 /// One input for a sandbox.
 #[derive(Debug)]
 pub struct Dispatch {
-    /// The invocation.
+    /// The id of the invocation.
     pub id: InvocationId,
-    /// When the sandbox will be ended.
+    /// When the sandbox will be ended if it has not responded.
     pub deadline: Timestamp,
     /// The function's ARN.
     pub function_arn: HeaderValue,
-    /// Lambda's `ClientContext`.
+    /// Lambda's `ClientContext`; none if the caller gave none.
     pub client_context: Option<HeaderValue>,
     /// The handler's input.
     pub payload: Bytes,
 }
 
-/// Takes an input back.
+/// Gets back an input that was not taken.
 pub(super) type GiveBack = Box<dyn FnOnce(Dispatch) + Send>;
 
-/// The body.
+/// The input as a response body; none after it was taken.
 pub(super) struct Input(Option<(Dispatch, GiveBack)>);
 
 impl Input {

@@ -1,4 +1,4 @@
-//! Responses to the runtime client, in the words of Lambda's own Runtime API.
+//! Responses to the runtime client, with the texts of Lambda's own Runtime API.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};

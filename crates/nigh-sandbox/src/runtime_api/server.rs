@@ -46,7 +46,7 @@ pub(super) async fn accept(shared: &Arc<RuntimeApiState>, listener: &TcpListener
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // For example no file descriptors are left; some may be closed later.
+                // For example, no file descriptor is free; one may be closed later.
                 tracing::warn!(%error, "the runtime interface of a sandbox cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
@@ -72,7 +72,7 @@ async fn serve_connection(shared: Arc<RuntimeApiState>, stream: TcpStream) {
         let waits_for_input = route(request.uri().path()) == Some(Route::Next);
         let answered = answer(Arc::clone(&shared), request);
         if waits_for_input {
-            // It ends with its connection: nothing else would take the input.
+            // This task ends with its connection, because nothing else would take the input.
             return Either::Left(answered.map(Ok::<_, Infallible>));
         }
         // A complete request counts even if the client closes before the response. The sandbox's end waits for this

@@ -1,4 +1,4 @@
-//! What a function is told about its sandbox: its folders, environment, and the names that stand for them on the host.
+//! Replaces paths and addresses inside a sandbox by those on the host, where the function sees the host's.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::SandboxSpec;
 use super::root_tree::{CODE, LAYERS};
 
-/// The function's own folders on the host, each with its place inside.
+/// The function's own folders on the host, each with its path inside.
 pub(super) fn own_folders(spec: &SandboxSpec) -> Vec<(PathBuf, PathBuf)> {
     let layers = spec.layers.iter().map(|layers| (layers.clone(), PathBuf::from(LAYERS)));
     std::iter::once((spec.code.clone(), PathBuf::from(CODE))).chain(layers).collect()
@@ -26,7 +26,7 @@ pub(super) fn names(folders: &[PathBuf]) -> Vec<OsString> {
 pub(super) fn as_seen_outside(text: &OsStr, code: &Path, layers: Option<&Path>, address: Ipv4Addr) -> OsString {
     use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
     let network = replace(text.as_bytes(), b"127.0.0.1:", format!("{address}:").as_bytes());
-    // Layers first: their place inside may be part of a folder's name on the host, but not the reverse.
+    // Layers are replaced first: their path inside may be part of a folder's name on the host, but not the reverse.
     let shared = match layers {
         Some(layers) => replace(&network, LAYERS.as_bytes(), layers.as_os_str().as_bytes()),
         None => network,

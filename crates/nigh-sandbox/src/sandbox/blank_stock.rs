@@ -20,9 +20,9 @@ pub(super) struct BlankStock {
 #[derive(Debug)]
 struct StockState {
     ready: Vec<BlankSandbox>,
-    /// Being made.
+    /// Number of sandboxes being made.
     coming: usize,
-    /// 0 once the stock is closed.
+    /// The most sandboxes; 0 once the stock is closed.
     max: usize,
 }
 
@@ -55,7 +55,7 @@ impl BlankStock {
         }
     }
 
-    /// Adds a sandbox that was being made. Gives it back if the stock is closed.
+    /// Adds a sandbox that was being made. Returns it if the stock is closed.
     fn add(&self, blank: Result<BlankSandbox, StepFailure>) -> Option<BlankSandbox> {
         let mut state = self.state.lock();
         state.coming -= 1;
@@ -65,7 +65,7 @@ impl BlankStock {
                 state.ready.push(blank);
                 None
             }
-            // If the cause lasts, the next start reports it.
+            // If the cause persists, the next start reports it.
             Err(failed) => {
                 tracing::warn!(step = failed.step, reason = failed.reason, "a blank sandbox was not made");
                 None

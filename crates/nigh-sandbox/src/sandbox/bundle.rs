@@ -17,23 +17,23 @@ use super::oci_config::{ContainerSpec, INIT, config};
 use super::root_tree::{Entry, entries, tmp_options, users};
 use super::step_failure::StepFailure;
 
-/// The bundles' folder in that of a life.
+/// The folder of bundles, in the folder of an incarnation.
 const BUNDLES: &str = "bundles";
 /// A file that exists as long as new bundles may be made.
 const LIVES: &str = "lives";
 /// The size of a sandbox's /tmp until its function is known.
 const BLANK_TMP_BYTES: u64 = 1 << 20;
-/// Sandboxes looked at in what an earlier life left.
+/// The most sandboxes looked at in what an earlier incarnation left.
 const LEFT_MAX: usize = 100_000;
-/// Folders with the sandbox's own mounts: places below them are made there, not in the shared root.
+/// Folders with the sandbox's own mounts. Mount points below them are made in the sandbox, not in the shared root.
 const OWN: [&str; 3] = ["tmp", "dev", "proc"];
 
-/// Makes bundles.
+/// Makes bundles, the folders that runc starts a container from.
 #[derive(Debug)]
 pub(super) struct Bundles {
-    /// Of this Nigh.
+    /// The folder of this Nigh.
     instance: PathBuf,
-    /// Of this life of it.
+    /// The folder of this incarnation of it.
     life: PathBuf,
     runtime: PathBuf,
     shown: Vec<PathBuf>,
@@ -53,7 +53,7 @@ impl Bundles {
         let life = instance.join(SandboxId::random().to_string());
         let failed = |error: io::Error| StepFailure::at(&format!("make the folder {}", life.display()), error);
         let make = || passage(instance).and_then(|()| passage(&life));
-        // The last keeper of an earlier life may remove the folder of all lives in between.
+        // The last keeper of an earlier incarnation may remove the parent folder in between.
         make().or_else(|_| make()).and_then(|()| passage(&life.join(BUNDLES))).map_err(failed)?;
         file(&life.join(LIVES), "").map_err(failed)?;
         let mut bundles = Self {
@@ -86,11 +86,11 @@ impl Bundles {
                 }
             }
         }
-        // Mounted onto in each sandbox.
+        // These files are mounted over in each sandbox.
         for (path, _) in users(0) {
             file(&self.at(path), "")?;
         }
-        // runc gives its mount the mode that it finds there.
+        // runc gives its mount the mode of the folder below it.
         fs::set_permissions(self.at("tmp"), fs::Permissions::from_mode(0o1777))?;
         file(&self.at(INIT), "")
     }
@@ -105,7 +105,7 @@ impl Bundles {
         self.root().join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Writes the bundle of a blank that runs as `uid` in the cgroup `cgroup`.
+    /// Writes the bundle of a blank sandbox that runs as `uid` in the cgroup `cgroup`.
     pub(super) fn write(&self, name: &str, uid: u32, cgroup: &str) -> io::Result<Container> {
         let bundle = self.life.join(BUNDLES).join(name);
         passage(&bundle)?;
@@ -133,14 +133,14 @@ impl Bundles {
         })
     }
 
-    /// Writes the sandbox's own text of the file `path`. Returns the place on the host.
+    /// Writes a file beside the bundle: this sandbox's own text of the file `path`. Returns its path on the host.
     pub(super) fn write_beside(&self, name: &str, path: &str, text: &str) -> io::Result<PathBuf> {
         let source = self.life.join(BUNDLES).join(name).join(path.trim_start_matches("/etc/"));
         file(&source, text)?;
         Ok(source)
     }
 
-    /// Removes the bundle of a blank that did not come to be: its keeper may never have heard of it.
+    /// Removes the bundle of a blank sandbox that could not be made: its keeper may never have heard of it.
     pub(super) fn forget(&self, name: &str) {
         let _keeper_was_first = fs::remove_dir_all(self.life.join(BUNDLES).join(name));
     }
@@ -151,7 +151,7 @@ impl Bundles {
         Some(format!("{} is missing ({error}): install it again", self.runtime.display()))
     }
 
-    /// Makes places for folders to appear at, where the shared root must hold them.
+    /// Makes the mount points of `targets` that must be in the shared root.
     pub(super) fn make_places<'a>(&self, targets: impl Iterator<Item = &'a Path>) -> Result<(), StepFailure> {
         for target in targets {
             let first = target.components().find_map(|part| match part {
@@ -159,7 +159,7 @@ impl Bundles {
                 _ => None,
             });
             let shown = self.shown.iter().any(|shown| target.starts_with(shown));
-            // A link at the top leads into what is shown.
+            // A link at the top leads into a folder that the sandbox sees already.
             let linked = first.is_some_and(|name| self.root().join(name).is_symlink());
             if shown || linked || first.is_some_and(|name| OWN.contains(&name)) {
                 continue;
@@ -169,7 +169,7 @@ impl Bundles {
         Ok(())
     }
 
-    /// No bundle is made from now on. Removes the folder of this process, or leaves that to the last keeper.
+    /// Ends the making of bundles. Removes the folder of this process, or leaves that to the last keeper.
     pub(super) fn end_life(&self) {
         let _gone_already = fs::remove_file(self.life.join(LIVES));
         remove_if_last(&self.life);
@@ -189,8 +189,8 @@ impl Drop for Bundles {
     }
 }
 
-/// Removes the folder of the process that `bundle` belongs to, if this was its last bundle and no engine makes more.
-/// `killed` says that the engine could not report its end.
+/// Removes the folder of the process that made `bundle`, if this was its last bundle and no engine makes more. `killed`
+/// means that the engine could not report its end.
 pub fn remove_life_of(bundle: &Path, killed: bool) {
     let Some(life) = bundle.parent().and_then(Path::parent) else { return };
     if killed || !life.join(LIVES).exists() {
@@ -310,7 +310,7 @@ mod tests {
         let earlier = bundles(folder.path());
         earlier.write("left", 2_000_000_001, "nigh-x/left").unwrap();
         let left = earlier.life.clone();
-        // As a killed Nigh leaves it.
+        // A killed Nigh leaves it like this.
         std::mem::forget(earlier);
         let bundles = bundles(folder.path());
         bundles.write("living", 2_000_000_002, "nigh-x/living").unwrap();

@@ -16,15 +16,15 @@ const READ_BYTES: usize = 4096;
 /// The listeners in a sandbox's network, before anything serves them.
 #[derive(Debug)]
 pub(super) struct Listeners {
-    /// The Runtime API's.
+    /// The listener of the Runtime API.
     pub(super) runtime: TcpListener,
-    /// The data door's.
+    /// The listener of the data door.
     pub(super) data: TcpListener,
-    /// The fast path's, if the network is the sandbox's own.
+    /// The listener of the fast path; none if the sandbox shares the host's network.
     pub(super) fast: Option<OwnedFd>,
 }
 
-/// Reads reports; keeps the descriptors that came with them.
+/// Reads messages and keeps the descriptors that came with them.
 #[derive(Debug)]
 pub(super) struct Control {
     stream: UnixStream,
@@ -33,7 +33,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Our end, and the one for the sandbox's keeper.
+    /// The engine's end, and the end for the sandbox's keeper.
     pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -80,7 +80,7 @@ impl Control {
                 Ok(0) => return Ok(None),
                 Ok(length) => self.received.extend_from_slice(&buffer[..length]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The other end closed with unread data: the same as its end.
+                // The other end closed while data was unread: that is its end.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(error) => return Err(error),
             }

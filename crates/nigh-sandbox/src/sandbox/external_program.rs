@@ -11,7 +11,7 @@ use super::step_failure::START_PATIENCE;
 /// Searched after the folders of `PATH`, which a service may have without these.
 const FOLDERS: [&str; 4] = ["/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin"];
 
-/// A program.
+/// A program that must be installed.
 pub(super) struct ExternalProgram {
     pub(super) name: &'static str,
     /// The oldest usable version: major and minor number.
@@ -19,14 +19,14 @@ pub(super) struct ExternalProgram {
 }
 
 impl ExternalProgram {
-    /// The program, if it is installed.
+    /// The program's path; none if it is not installed.
     pub(super) fn find(&self) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::env::split_paths(&path).chain(FOLDERS.map(PathBuf::from));
         folders.map(|folder| folder.join(self.name)).find(|program| program.is_file())
     }
 
-    /// Its name and version, if the version is usable; else why not.
+    /// The program's name and version.
     pub(super) async fn version(&self, program: &Path) -> Result<String, String> {
         let run = Command::new(program).arg("--version").stdin(Stdio::null()).kill_on_drop(true).output();
         let said = match timeout(START_PATIENCE, run).await {

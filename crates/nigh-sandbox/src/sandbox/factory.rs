@@ -23,7 +23,7 @@ use super::blank::{BlankSandbox, GroupGuard, GroupsInUse, LaunchedSandbox, Lease
 use super::blank_stock::BlankStock;
 use super::bundle::Bundles;
 use super::late_mount::{self, Belongings, MountNamespace};
-use super::launch::{Launch, OWN_NETWORK, Prepare, Walls};
+use super::launch::{IsolationLevel, Launch, OWN_NETWORK, Prepare};
 use super::outbound::{self, OutboundNetwork};
 use super::processes::SandboxProcesses;
 use super::root_tree::{self, CODE};
@@ -40,14 +40,14 @@ const BLANK_PROCESSES: u32 = 4;
 const BLANK_CONTAINER_PROCESSES: u32 = 64;
 /// Container runtimes that run at a time, for each processor. More would only slow each other.
 const RUNTIMES_PER_PROCESSOR: usize = 2;
-/// The most sandboxes at a time: there are no more addresses, however many users there are.
+/// The most sandboxes at a time: each needs an address, and there are no more addresses.
 const SANDBOXES_MAX: u16 = u16::MAX;
 
 /// What sets up the isolation of sandboxes.
 #[derive(Debug)]
 pub(super) enum IsolationMethod {
-    /// The init, as `Prepare::walls` says.
-    ByInit(Walls),
+    /// The init, as `Prepare::level` says.
+    ByInit(IsolationLevel),
     /// A container runtime.
     ByRuntime(Bundles),
 }
@@ -61,13 +61,13 @@ pub(super) struct FactoryParts {
     pub(super) raising: IsolationMethod,
     /// The users that sandboxes run as.
     pub(super) uids: Range<u32>,
-    /// Makes the sandboxes' cgroups.
+    /// The program of keeper and init (`nigh-sandbox`).
     pub(super) cgroups: Arc<CgroupHost>,
     /// How many blank sandboxes are kept ready.
     pub(super) blanks: usize,
-    /// Whether the init filters the system calls of commands.
+    /// True if the init filters the system calls of commands.
     pub(super) filter: bool,
-    /// Whether functions with their own network are told of the fast path.
+    /// True if functions with their own network are told of the fast path.
     pub(super) fast_path: bool,
 }
 
@@ -76,11 +76,11 @@ pub(super) struct FactoryParts {
 pub(super) struct SandboxFactory {
     init: PathBuf,
     raising: IsolationMethod,
-    walls: Walls,
+    level: IsolationLevel,
     uids: Range<u32>,
     pub(super) filter: bool,
     fast_path: bool,
-    /// No cgroup limits processes, so the user's limit does.
+    /// True if no cgroup limits processes, so that the user's limit must.
     bounds_by_user: bool,
     cgroups: Arc<CgroupHost>,
     /// Limits how many container runtimes run at a time.
@@ -99,9 +99,9 @@ impl SandboxFactory {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             init,
-            walls: match &raising {
-                IsolationMethod::ByInit(walls) => *walls,
-                IsolationMethod::ByRuntime(_) => Walls::Container { uid: uids.start },
+            level: match &raising {
+                IsolationMethod::ByInit(level) => *level,
+                IsolationMethod::ByRuntime(_) => IsolationLevel::Container { uid: uids.start },
             },
             raising,
             uids,
@@ -118,8 +118,8 @@ impl SandboxFactory {
     }
 
     /// The isolation of its sandboxes, with an example user.
-    pub(super) fn walls(&self) -> Walls {
-        self.walls
+    pub(super) fn level(&self) -> IsolationLevel {
+        self.level
     }
 
     /// Why no blank sandbox can be made now.
@@ -136,7 +136,7 @@ impl SandboxFactory {
     /// Makes a sandbox without a command, up to the start of the command, and ends it.
     pub(super) async fn probe(&self) -> Result<(), StepFailure> {
         let BlankSandbox { processes, mut held, inside } = self.blank().await?;
-        // A folder that every user can read.
+        // `/usr` is a folder that every user can read.
         let code = Path::new("/usr");
         if let Some(inside) = inside {
             let own = vec![(code.to_owned(), PathBuf::from(CODE))];
@@ -302,7 +302,7 @@ impl SandboxFactory {
     }
 
     fn address(&self, slot: &Slot) -> Ipv4Addr {
-        if self.walls.has_namespaces() { OWN_NETWORK } else { slot.address() }
+        if self.level.has_namespaces() { OWN_NETWORK } else { slot.address() }
     }
 
     fn prepare(&self, lease: &Lease, group: &Group) -> Result<Prepare, StepFailure> {
@@ -310,11 +310,11 @@ impl SandboxFactory {
         let thaw = group.thaw_before_death().map(|(file, word)| (file.into_os_string(), word.to_owned()));
         let folders = group.folders().iter().map(|folder| folder.as_os_str().to_owned()).collect();
         match &self.raising {
-            IsolationMethod::ByInit(walls) => Ok(Prepare {
-                walls: match walls {
-                    Walls::UserAndNamespaces { .. } => Walls::UserAndNamespaces { uid },
-                    Walls::User { .. } => Walls::User { uid },
-                    walls => *walls,
+            IsolationMethod::ByInit(level) => Ok(Prepare {
+                level: match level {
+                    IsolationLevel::UserAndNamespaces { .. } => IsolationLevel::UserAndNamespaces { uid },
+                    IsolationLevel::User { .. } => IsolationLevel::User { uid },
+                    level => *level,
                 },
                 address: self.address(&lease.slot),
                 join: group.join_files().map(PathBuf::into_os_string).collect(),
@@ -335,7 +335,7 @@ impl SandboxFactory {
 
     /// The limit of processes for the user; none if the cgroup limits them.
     pub(super) fn processes_max(&self, pids_max: u32) -> Option<u64> {
-        let own = self.walls.own_processes().filter(|_| self.bounds_by_user)?;
+        let own = self.level.own_processes().filter(|_| self.bounds_by_user)?;
         Some(u64::from(pids_max + own))
     }
 
@@ -351,7 +351,7 @@ impl SandboxFactory {
             processes_max: self.processes_max(spec.pids_max),
             filter: self.filter,
         };
-        if self.walls.has_namespaces() {
+        if self.level.has_namespaces() {
             if self.fast_path {
                 launch.environment.push((FAST_PATH_VARIABLE.into(), format!("@{FAST_PATH}").into()));
             }

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use super::launch::Walls;
+use super::launch::IsolationLevel;
 use crate::cgroup::Controls;
 
-/// A container runtime.
+/// The container runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime {
-    /// Its name and version: `runc 1.1.5`.
+    /// The runtime's name and version, such as `runc 1.1.5`.
     pub version: String,
-    /// Whether each sandbox has a user namespace.
+    /// True if each sandbox has a user namespace.
     pub user_namespace: bool,
 }
 
@@ -18,10 +18,10 @@ pub struct Runtime {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Isolation {
     /// The isolation, with example users.
-    pub walls: Walls,
-    /// The container runtime that isolates, if any.
+    pub level: IsolationLevel,
+    /// The container runtime that isolates; none if Nigh isolates itself.
     pub runtime: Option<Runtime>,
-    /// Whether system calls are filtered, or why not.
+    /// The error is the reason why system calls are not filtered.
     pub filter: Result<(), String>,
     /// Stronger isolation that does not work here, with the reasons.
     pub refused: Vec<String>,
@@ -47,13 +47,13 @@ impl Isolation {
 
 impl fmt::Display for Isolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.walls {
-            Walls::UserAndNamespaces { .. } | Walls::Container { .. } => {
+        f.write_str(match self.level {
+            IsolationLevel::UserAndNamespaces { .. } | IsolationLevel::Container { .. } => {
                 "each its own user, files, processes and network"
             }
-            Walls::Namespaces => "each its own files, processes and network (user namespace)",
-            Walls::User { .. } => "each its own user; files, processes and network are the host's",
-            Walls::None => "none: functions are trusted with all that Nigh may read",
+            IsolationLevel::Namespaces => "each its own files, processes and network (user namespace)",
+            IsolationLevel::User { .. } => "each its own user; files, processes and network are the host's",
+            IsolationLevel::None => "none: functions are trusted with all that Nigh may read",
         })?;
         if let Some(runtime) = &self.runtime {
             let users = if runtime.user_namespace { "with a user namespace" } else { "without a user namespace" };
@@ -97,7 +97,7 @@ mod tests {
             cpu: Ok(()),
         };
         let mut isolation = Isolation {
-            walls: Walls::Namespaces,
+            level: IsolationLevel::Namespaces,
             runtime: None,
             filter: Err("no seccomp".to_owned()),
             refused: vec!["own user: not root".to_owned()],
@@ -109,7 +109,7 @@ mod tests {
              cgroup v1; \
              off: process limit by cgroup: no tree; filter of system calls: no seccomp; own user: not root"
         );
-        isolation.walls = Walls::Container { uid: 1 };
+        isolation.level = IsolationLevel::Container { uid: 1 };
         isolation.filter = Ok(());
         isolation.runtime = Some(Runtime { version: "runc 1.1.5".to_owned(), user_namespace: true });
         let begin = "each its own user, files, processes and network (runc 1.1.5, with a user namespace); system calls";

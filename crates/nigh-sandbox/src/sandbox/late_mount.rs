@@ -53,10 +53,10 @@ impl MountNamespace {
     }
 }
 
-/// What is mounted.
+/// What is mounted in one sandbox.
 #[derive(Clone, Debug)]
 pub(super) struct Belongings {
-    /// Folders and files of the host, each with its place inside.
+    /// Folders and files of the host, each with its path inside.
     pub(super) shown: Vec<(PathBuf, PathBuf)>,
     /// The size of /tmp.
     pub(super) tmp_bytes: u64,
@@ -64,14 +64,14 @@ pub(super) struct Belongings {
     pub(super) uid: u32,
 }
 
-/// Mounts everything.
+/// Mounts all of `belongings`.
 pub(super) async fn move_in(namespace: MountNamespace, belongings: Belongings) -> Result<(), StepFailure> {
     let (tell, told) = oneshot::channel();
     let work = move || {
         // The caller may have stopped waiting.
         let _nobody = tell.send(enter_and_mount(&namespace, &belongings));
     };
-    // A new thread, not one of a pool: it cannot leave the namespace again.
+    // A new thread, not one of a pool: the thread cannot leave the namespace again.
     std::thread::Builder::new()
         .name("move-in".to_owned())
         .spawn(work)

@@ -12,10 +12,10 @@
 //! and sends `Contained` beside the init's `Ready`. Before `Launch` the engine mounts the function's folders. At the
 //! end the keeper sends `Over`, and lets the runtime delete the container when the engine has closed the socket.
 //!
-//! Before the function is known the engine may send `Warm`: the init builds the root without code, starts a stem
-//! (`runtimes/python/nigh_stem.py`) and sends `Warmed` when that is ready. The engine mounts the code from outside
-//! (`late_mount`). The `Launch` that follows goes to the stem as `stem_message`; only its command and environment
-//! count.
+//! To pre-warm a sandbox, the engine sends `Warm` before the function is known: the init builds the root without code,
+//! starts the runtime (`runtimes/python/nigh_stem.py`) and sends `Warmed` when the runtime is ready. The engine mounts
+//! the code from outside (`late_mount`). The `Launch` that follows goes to the runtime as `prewarm_message`; only its
+//! command and environment count.
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -36,23 +36,23 @@ pub const DESCRIPTORS_MAX: usize = 3;
 pub const STOP: u8 = b'S';
 /// The engine's byte to continue them.
 pub const CONTINUE: u8 = b'C';
-/// The argument that tells the init that a container runtime has isolated it.
+/// The argument by which the init knows that a container runtime has isolated it.
 pub const INSIDE: &str = "inside";
 /// When the whole machine runs out of memory, functions are killed before Nigh and before other programs.
 pub const OOM_SCORE: i32 = 500;
-/// The host name of a sandbox with its own network.
+/// The address of listeners in a sandbox with its own network.
 pub const OWN_NETWORK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// The isolation of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Walls {
+pub enum IsolationLevel {
     /// A user of its own on the host, and its own view of files, processes and network. Needs root.
     UserAndNamespaces {
         /// The user's and the group's number.
         uid: u32,
     },
-    /// As `UserAndNamespaces`, and more. A container runtime sets it up before the init starts; the init is that user
-    /// already and has no privileges.
+    /// The isolation of `UserAndNamespaces`, and more. A container runtime sets it up before the init starts; the init
+    /// already runs as that user and has no privileges.
     Container {
         /// The user's and the group's number.
         uid: u32,
@@ -64,11 +64,11 @@ pub enum Walls {
         /// The user's and the group's number.
         uid: u32,
     },
-    /// Nothing.
+    /// The sandbox is not isolated.
     None,
 }
 
-impl Walls {
+impl IsolationLevel {
     /// True if files, processes and network are its own.
     #[must_use]
     pub const fn has_namespaces(self) -> bool {
@@ -79,7 +79,7 @@ impl Walls {
     #[must_use]
     pub const fn own_processes(self) -> Option<u32> {
         match self {
-            // The init.
+            // The init counts.
             Self::UserAndNamespaces { .. } | Self::Container { .. } | Self::User { .. } => Some(1),
             // The keeper is in the user namespace too; the limit is one namespace's since Linux 5.14.
             Self::Namespaces => Some(2),
@@ -87,7 +87,7 @@ impl Walls {
         }
     }
 
-    /// The user of the host it becomes.
+    /// The user of the host that the command becomes; none if it keeps Nigh's user.
     #[must_use]
     pub const fn uid(self) -> Option<u32> {
         match self {
@@ -101,7 +101,7 @@ impl Walls {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Prepare {
     /// How the sandbox is kept apart.
-    pub walls: Walls,
+    pub level: IsolationLevel,
     /// The address of the listeners.
     pub address: Ipv4Addr,
     /// Files that a process writes `0` to, to join the sandbox's cgroups.
@@ -115,11 +115,11 @@ pub struct Prepare {
 }
 
 impl Prepare {
-    /// The values for the init of a container.
+    /// The message for the init of a container.
     #[must_use]
     pub fn inside_container(uid: u32) -> Self {
         Self {
-            walls: Walls::Container { uid },
+            level: IsolationLevel::Container { uid },
             address: OWN_NETWORK,
             join: Vec::new(),
             thaw: None,
@@ -134,7 +134,7 @@ impl Prepare {
 pub struct Container {
     /// The program: runc.
     pub runtime: OsString,
-    /// The folder where it keeps what it knows of its containers.
+    /// The folder where the runtime keeps the state of its containers.
     pub state: OsString,
     /// The folder with `config.json`; the keeper removes it at the end.
     pub bundle: OsString,
@@ -147,8 +147,8 @@ pub struct Container {
 pub enum Order {
     /// Become the function's sandbox; its code is mounted.
     Launch(Launch),
-    /// Start a stem: a process that becomes the function's later. The number of the descriptor for its order is
-    /// appended to its command.
+    /// Start a pre-warmed runtime, a process that becomes the function's later. The number of the descriptor for its
+    /// order is appended to its command.
     Warm(Launch),
 }
 
@@ -159,20 +159,20 @@ pub struct Launch {
     pub command: Vec<OsString>,
     /// The whole environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// The folder that appears at `/var/task`; none: an empty folder.
+    /// The folder that appears at `/var/task`; with none, an empty folder appears.
     pub code: Option<OsString>,
-    /// The folder that appears at `/opt`.
+    /// The folder that appears at `/opt`; with none, nothing does.
     pub layers: Option<OsString>,
     /// Folders that appear at the same path.
     pub runtime_folders: Vec<OsString>,
-    /// Files of this sandbox whose text differs from that in all other sandboxes (`root_tree`); if a container runtime builds
-    /// the root, they are moved in from outside.
+    /// Files whose text differs between sandboxes (`root_tree`): path and text. If a container runtime builds the root,
+    /// they are mounted from outside.
     pub texts: Vec<(String, String)>,
     /// The size of /tmp, in bytes.
     pub tmp_bytes: u64,
-    /// Limits the number of processes by RLIMIT_NPROC, if no cgroup does.
+    /// The limit of processes by RLIMIT_NPROC; none if a cgroup limits them.
     pub processes_max: Option<u64>,
-    /// Filter the command's system calls, if the isolation does not already do it.
+    /// True if the command's system calls must be filtered. The container runtime filters them otherwise.
     pub filter: bool,
 }
 
@@ -205,9 +205,10 @@ pub enum InitMessage {
         /// The process id as the engine sees it.
         process: u32,
     },
-    /// A stem waits. If the init has built the root, the descriptor of its mount namespace comes with this message.
+    /// The pre-warmed runtime waits. If the init has built the root, the descriptor of its mount namespace comes with
+    /// this message.
     Warmed {
-        /// Its report: the modules that it lacks.
+        /// The runtime's report: the modules that it lacks.
         said: String,
     },
     /// The command runs; the listeners' descriptors come with this message.
@@ -262,10 +263,10 @@ pub fn decode<M: DeserializeOwned>(bytes: &mut Vec<u8>) -> std::io::Result<Optio
     Ok(Some(message))
 }
 
-/// The order to a stem: a length, the number of words in the command, then the words and the lines `NAME=VALUE`, each
-/// ended by a zero byte.
+/// The order to a pre-warmed runtime: a length, the number of words in the command, then the words and the lines
+/// `NAME=VALUE`, each ended by a zero byte.
 #[must_use]
-pub fn stem_message(launch: &Launch) -> Vec<u8> {
+pub fn prewarm_message(launch: &Launch) -> Vec<u8> {
     let mut body = (launch.command.len() as u32).to_le_bytes().to_vec();
     for word in &launch.command {
         body.extend_from_slice(word.as_bytes());
@@ -321,7 +322,7 @@ mod tests {
             environment: vec![("A".into(), "1=2".into())],
             ..Launch::probe(Path::new("/code"), 0)
         };
-        assert_eq!(stem_message(&launch), b"\x15\0\0\0\x02\0\0\0python3\0-m\0A=1=2\0");
+        assert_eq!(prewarm_message(&launch), b"\x15\0\0\0\x02\0\0\0python3\0-m\0A=1=2\0");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The sandbox engine of this machine, with the strongest isolation that is possible here: by runc, or by Nigh itself.
 //!
-//! The choice is made once, at the start, by a trial. After that both work the same: one init, one stock of blank
-//! sandboxes, one supervision.
+//! A trial at the start decides. After that both work the same: one init, one stock of blank sandboxes, one
+//! supervision.
 
 use std::io;
 use std::ops::Range;
@@ -24,7 +24,7 @@ use super::processes::SandboxProcesses;
 use super::slots::DEFAULT_UIDS;
 use super::step_failure::StepFailure;
 use super::supervise::{LocalSandbox, SupervisedSandbox};
-use super::{SandboxEngine, SandboxError, SandboxSpec, StartedSandbox, Stem, StemSpec, process, runc};
+use super::{PrewarmedSandbox, PrewarmedSpec, SandboxEngine, SandboxError, SandboxSpec, StartedSandbox, process, runc};
 use crate::cgroup::cpuset::{Cpusets, SandboxCpus};
 
 /// The program of the sandboxes' init; it is beside Nigh's own program.
@@ -34,32 +34,32 @@ const DEFAULT_BLANKS: usize = 2;
 /// The parent of folders that last until a reboot (Filesystem Hierarchy Standard, 3.15).
 const RUNTIME_FOLDER: &str = "/run";
 
-/// Who makes the sandboxes.
+/// What sets up the isolation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineChoice {
-    /// runc if it works, else Nigh.
+    /// runc starts the sandboxes if it works, otherwise Nigh itself.
     #[default]
     Auto,
-    /// runc only.
+    /// Only runc starts the sandboxes.
     Runc,
-    /// Nigh itself.
+    /// Nigh itself starts the sandboxes.
     Process,
 }
 
-/// Why an engine without the setting gives no outbound network.
+/// Why an engine without the setting provides no outbound network.
 pub(super) const NOT_TOLD: &str = "the engine is not told to give any";
 
-/// Settings of the engine.
+/// The settings of the engine.
 #[derive(Clone, Debug)]
 pub struct EngineSettings {
-    /// Who makes the sandboxes.
+    /// What sets up the isolation.
     pub choice: EngineChoice,
     /// Distinguishes this Nigh from others on the machine. The same at each start; letters and digits only.
     pub instance: String,
-    /// The program `nigh-sandbox`; none: the one beside the running program.
+    /// The program `nigh-sandbox`; with none, the one beside the running program.
     pub init: Option<PathBuf>,
-    /// The program runc; none: the one in PATH.
+    /// The program runc; with none, the one in PATH.
     pub runc: Option<PathBuf>,
     /// The parent of runc's working folder.
     pub runtime_folder: PathBuf,
@@ -69,13 +69,13 @@ pub struct EngineSettings {
     pub trust_functions: bool,
     /// Nigh's state folder, for the warning that it is not protected.
     pub state: PathBuf,
-    /// The number of blank sandboxes to keep ready. A start from one skips the kernel's slowest step.
+    /// The number of blank sandboxes kept ready. A start from one skips the kernel's slowest step.
     pub blanks: usize,
     /// Tell functions of the fast path, which the node serves.
     pub fast_path: bool,
     /// Give each sandbox a cpuset, which can confine it to processors.
     pub cpusets: Cpusets,
-    /// Settings of the outbound network; none: sandboxes have none.
+    /// Settings of the outbound network; with none, sandboxes have no outbound network.
     pub outbound: Option<OutboundSettings>,
 }
 
@@ -134,7 +134,7 @@ impl LocalEngine {
             },
         };
         if let Some(outbound) = &settings.outbound {
-            engine.outbound = OutboundNetwork::open(outbound, engine.factory.walls()).await;
+            engine.outbound = OutboundNetwork::open(outbound, engine.factory.level()).await;
         }
         engine.factory.restock();
         Ok(engine)
@@ -152,10 +152,10 @@ impl LocalEngine {
         &self.isolation
     }
 
-    /// The cpusets of its sandboxes, which can confine one to processors.
+    /// Can confine a sandbox to processors by its cpuset.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Why no sandbox can be confined.
     pub fn sandbox_cpus(&self) -> Result<SandboxCpus, String> {
         self.cpus.clone()
     }
@@ -196,16 +196,16 @@ impl SandboxEngine for LocalEngine {
         outcome.map(|made| started(made, spec)).map_err(|failed| failed.into_error(id))
     }
 
-    fn makes_stems(&self) -> Result<(), String> {
-        self.factory.no_stems().map_or(Ok(()), |why| Err(why.to_owned()))
+    fn makes_prewarmed(&self) -> Result<(), String> {
+        self.factory.no_prewarmed().map_or(Ok(()), |why| Err(why.to_owned()))
     }
 
-    async fn warm(&self, spec: &StemSpec) -> Result<Stem, SandboxError> {
-        self.makes_stems().map_err(SandboxError::Unsupported)?;
+    async fn warm(&self, spec: &PrewarmedSpec) -> Result<PrewarmedSandbox, SandboxError> {
+        self.makes_prewarmed().map_err(SandboxError::Unsupported)?;
         self.factory.warm(spec).await.map_err(|failed| failed.into_error(SandboxId::random()))
     }
 
-    async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError> {
+    async fn start_from(&self, stem: PrewarmedSandbox, spec: SandboxSpec) -> Result<StartedSandbox, SandboxError> {
         if spec.network != FunctionNetwork::None {
             // A pre-warmed runtime may have read an empty list of name servers already.
             stem.end().await;

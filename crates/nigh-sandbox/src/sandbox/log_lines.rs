@@ -16,7 +16,7 @@ const READ_BYTES: usize = 64 << 10;
 pub(super) struct Output {
     pipe: pipe::Receiver,
     log: Arc<dyn LogSink>,
-    /// Held from before bytes leave the pipe until their lines have come to the sink: two read it.
+    /// Locked from before bytes leave the pipe until their lines have reached the sink, because two tasks read it.
     lines: Mutex<Lines>,
 }
 
@@ -33,7 +33,7 @@ impl Output {
                 // Yields, so that endless output does not keep the thread from others.
                 Ok(1..) => tokio::task::yield_now().await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // A pipe has no error but its end.
+                // The only error of a pipe is its end.
                 Ok(0) | Err(_) => break,
             }
         }
@@ -58,7 +58,7 @@ impl Output {
         self.finish_line();
     }
 
-    /// Reads bytes by `take` and gives their lines to the sink.
+    /// Reads bytes by `take` and gives the complete lines to the sink.
     fn read(&self, buffer: &mut [u8], take: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<usize> {
         let mut lines = self.lines.lock();
         let length = take(buffer)?;
@@ -71,7 +71,7 @@ impl Output {
     }
 }
 
-/// A line that has begun.
+/// The unfinished line.
 #[derive(Default)]
 struct Lines {
     begun: Vec<u8>,
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// What is written into the pipe comes to the sink by the task.
+    /// A pipe whose lines the task passes to the sink.
     fn output() -> (io::PipeWriter, Arc<Output>, Arc<Sink>, tokio::task::JoinHandle<()>) {
         let (ours, theirs) = io::pipe().unwrap();
         let sink = Arc::new(Sink::default());

@@ -1,4 +1,4 @@
-//! What the safe crates lack of mounts: attributes for a mount and all below it, by `mount_setattr(2)` (Linux 5.12).
+//! Attributes for a mount and all mounts below it, by `mount_setattr(2)` (Linux 5.12), which no safe crate offers.
 
 use std::ffi::CString;
 use std::io;
@@ -7,13 +7,13 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// No writing.
+/// Nobody can write.
 pub const READ_ONLY: u64 = 0x1;
-/// No program gains rights by its file.
+/// Set-user-ID bits and file capabilities give a program no rights.
 pub const NO_SET_UID: u64 = 0x2;
-/// No device files.
+/// Device files cannot be opened.
 pub const NO_DEVICES: u64 = 0x4;
-/// No programs.
+/// Programs cannot be started.
 pub const NO_EXEC: u64 = 0x8;
 
 /// Attributes of a mount, as `mount_setattr(2)` takes them.

@@ -1,8 +1,8 @@
-//! The OCI configuration of a blank sandbox: every wall that runc raises. Pure: names in, JSON out.
+//! The OCI configuration of a blank sandbox: the whole isolation that runc sets up. Pure: values in, JSON out.
 //!
 //! Follows the OCI runtime specification 1.0.2 (`config.md`, `config-linux.md`). The process is Nigh's own init, which
-//! has no privilege from its first instruction on; the function's folder, its runtime and the size of its /tmp come
-//! later (`late_mount`), its limits by the cgroup's own files.
+//! never has a privilege. The function's folder, its runtime and the size of its /tmp come later (`late_mount`); the
+//! limits are set by the cgroup's own files.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::launch::{INSIDE, OOM_SCORE};
 use super::root_tree::{DEVICES_OPTIONS, SHARED_MEMORY_OPTIONS};
 use super::seccomp_profile;
 
-/// Where the init's program appears.
+/// The path of the init's program inside.
 pub(super) const INIT: &str = "/nigh-sandbox";
 /// Files in /proc that reveal the host or act on it.
 const MASKED: [&str; 11] = [
@@ -38,13 +38,13 @@ pub(super) struct ContainerSpec<'a> {
     pub(super) root: &'a Path,
     /// Folders of the host that appear at the same path.
     pub(super) shown: &'a [PathBuf],
-    /// Files that replace others: the place on the host, and the place inside.
+    /// Files that replace others: the path on the host, and the path inside.
     pub(super) files: &'a [(PathBuf, PathBuf)],
-    /// The user and the group it runs as, in the sandbox and on the host.
+    /// The user and group of the sandbox's processes, both inside and on the host.
     pub(super) uid: u32,
-    /// The user of the host that the sandbox's root is: with it the sandbox has a user namespace.
+    /// The user of the host that is root inside. With none, the sandbox has no user namespace.
     pub(super) root_uid: Option<u32>,
-    /// Its cgroup, as runc names it.
+    /// The sandbox's cgroup, as runc names it.
     pub(super) cgroup: &'a str,
     /// The options of its /tmp.
     pub(super) tmp: &'a str,
@@ -63,7 +63,7 @@ pub(super) fn config(walled: &ContainerSpec<'_>) -> Value {
     for (source, destination) in here.chain(files.iter().map(|(from, to)| (from, to))) {
         mounts.push(json!({
             "destination": destination, "type": "bind", "source": source,
-            // The r's: with all that is mounted below.
+            // The `r` prefixes make the options apply to all mounts below.
             "options": ["rbind", "rro", "rnosuid", "rnodev"],
         }));
     }

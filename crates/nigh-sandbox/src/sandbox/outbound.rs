@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use self::tool::{CarrierProcess, Tool};
-use super::launch::Walls;
+use super::launch::IsolationLevel;
 use super::step_failure::StepFailure;
 
 /// The kernel's device for network interfaces.
@@ -32,9 +32,9 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Settings of the outbound network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboundSettings {
-    /// The program; none: the one in PATH.
+    /// The path of the program; with none, the one in PATH.
     pub tool: Option<PathBuf>,
-    /// The name servers of sandboxes; none: the host's, if sandboxes can reach them.
+    /// The name servers of sandboxes; if empty, the host's that sandboxes can reach.
     pub resolvers: Vec<IpAddr>,
 }
 
@@ -54,12 +54,14 @@ pub(super) struct OutboundLink {
 }
 
 impl OutboundNetwork {
-    /// Checks whether sandboxes with this isolation can have it.
-    pub(super) async fn open(settings: &OutboundSettings, walls: Walls) -> Result<Self, String> {
-        match walls {
-            Walls::UserAndNamespaces { .. } | Walls::Container { .. } => {}
-            Walls::Namespaces => return Err("Nigh must run as root for it".to_owned()),
-            Walls::User { .. } | Walls::None => return Err("functions share the host's network here".to_owned()),
+    /// Checks whether sandboxes with this isolation can have an outbound network.
+    pub(super) async fn open(settings: &OutboundSettings, level: IsolationLevel) -> Result<Self, String> {
+        match level {
+            IsolationLevel::UserAndNamespaces { .. } | IsolationLevel::Container { .. } => {}
+            IsolationLevel::Namespaces => return Err("Nigh must run as root for it".to_owned()),
+            IsolationLevel::User { .. } | IsolationLevel::None => {
+                return Err("functions share the host's network here".to_owned());
+            }
         }
         let tool = Tool::find(settings.tool.as_deref()).await?;
         std::fs::metadata(TUN).map_err(|error| format!("{TUN}: {error} (is the kernel's module `tun` loaded?)"))?;
@@ -131,7 +133,7 @@ impl OutboundLink {
         let _ended = self.carrying.process.wait().await;
     }
 
-    /// Ends it.
+    /// Ends the outbound network.
     pub(super) async fn end(mut self) {
         let _ended_already = self.carrying.process.start_kill();
         let _ended = timeout(END_PATIENCE, self.carrying.process.wait()).await;
@@ -152,12 +154,12 @@ mod tests {
     #[tokio::test]
     async fn where_it_cannot_be_given_the_reason_is_said() {
         let settings = OutboundSettings { tool: Some("/absent/tool".into()), resolvers: Vec::new() };
-        let why = |walls| {
+        let why = |level| {
             let settings = settings.clone();
-            async move { OutboundNetwork::open(&settings, walls).await.unwrap_err() }
+            async move { OutboundNetwork::open(&settings, level).await.unwrap_err() }
         };
-        assert!(why(Walls::Namespaces).await.contains("root"));
-        assert!(why(Walls::None).await.contains("host's network"));
-        assert!(why(Walls::UserAndNamespaces { uid: 1 }).await.contains("/absent/tool"));
+        assert!(why(IsolationLevel::Namespaces).await.contains("root"));
+        assert!(why(IsolationLevel::None).await.contains("host's network"));
+        assert!(why(IsolationLevel::UserAndNamespaces { uid: 1 }).await.contains("/absent/tool"));
     }
 }

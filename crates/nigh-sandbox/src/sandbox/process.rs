@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::SandboxError;
 use super::factory::{FactoryParts, IsolationMethod, SandboxFactory};
 use super::isolation::Isolation;
-use super::launch::{Launch, OWN_NETWORK, Prepare, Walls};
+use super::launch::{IsolationLevel, Launch, OWN_NETWORK, Prepare};
 use super::local::{EngineSettings, LocalEngine, NOT_TOLD, blocking};
 use super::processes::SandboxProcesses;
 use super::seccomp_profile;
@@ -28,20 +28,20 @@ pub(super) async fn open(
     let (instance, cpusets) = (settings.instance.clone(), settings.cpusets);
     let cgroups = blocking(move || CgroupHost::detect(&instance, cpusets, Trees::Controlled)).await?;
     let cpus = cgroups.sandbox_cpus();
-    let (walls, reasons) = probe(&init, settings.uids.start).await;
+    let (level, reasons) = probe(&init, settings.uids.start).await;
     let mut refused: Vec<String> = stronger.into_iter().chain(reasons).collect();
-    if let Some(Walls::User { .. }) = walls {
+    if let Some(IsolationLevel::User { .. }) = level {
         refused.push("own user alone: any sandbox could ask for another's input on the shared network".to_owned());
     }
-    let walls = match walls {
-        Some(walls) if walls.has_namespaces() || settings.trust_functions => walls,
-        None if settings.trust_functions => Walls::None,
+    let level = match level {
+        Some(level) if level.has_namespaces() || settings.trust_functions => level,
+        None if settings.trust_functions => IsolationLevel::None,
         _ => return Err(SandboxError::Unsupported(untrusted(settings, &refused))),
     };
     let filter = seccomp_profile::available();
     let making = FactoryParts {
         init,
-        raising: IsolationMethod::ByInit(walls),
+        raising: IsolationMethod::ByInit(level),
         uids: settings.uids.clone(),
         blanks: settings.blanks,
         filter: filter.is_ok(),
@@ -49,7 +49,7 @@ pub(super) async fn open(
         cgroups: Arc::new(cgroups),
     };
     let controls = making.cgroups.controls();
-    let isolation = Isolation { walls, runtime: None, filter, refused, controls };
+    let isolation = Isolation { level, runtime: None, filter, refused, controls };
     Ok(LocalEngine {
         kind: "process",
         isolation,
@@ -61,20 +61,23 @@ pub(super) async fn open(
 
 /// Tries each isolation on an empty sandbox, the strongest first. Returns the first that works, and why the others do
 /// not.
-async fn probe(init: &Path, uid: u32) -> (Option<Walls>, Vec<String>) {
+async fn probe(init: &Path, uid: u32) -> (Option<IsolationLevel>, Vec<String>) {
     let root = rustix::process::geteuid().is_root();
     // For root a user namespace alone does not isolate: inside, the user is still the host's root.
-    let candidates: &[(&str, Walls)] = if root {
-        &[("own user and namespaces", Walls::UserAndNamespaces { uid }), ("own user", Walls::User { uid })]
+    let candidates: &[(&str, IsolationLevel)] = if root {
+        &[
+            ("own user and namespaces", IsolationLevel::UserAndNamespaces { uid }),
+            ("own user", IsolationLevel::User { uid }),
+        ]
     } else {
-        &[("user namespace", Walls::Namespaces)]
+        &[("user namespace", IsolationLevel::Namespaces)]
     };
     let mut refused = Vec::new();
-    for (name, walls) in candidates {
+    for (name, level) in candidates {
         let prepare = Prepare {
-            walls: *walls,
+            level: *level,
             // On a shared network another Nigh may run a probe at the same time.
-            address: if walls.has_namespaces() { OWN_NETWORK } else { probe_address(rand::random()) },
+            address: if level.has_namespaces() { OWN_NETWORK } else { probe_address(rand::random()) },
             join: Vec::new(),
             thaw: None,
             folders: Vec::new(),
@@ -84,7 +87,7 @@ async fn probe(init: &Path, uid: u32) -> (Option<Walls>, Vec<String>) {
         let launch = Launch::probe(Path::new("/usr"), PROBE_TMP_BYTES);
         let raise = async { SandboxProcesses::prepare(init, &prepare).await?.probe(launch).await };
         match tokio::time::timeout(START_PATIENCE, raise).await {
-            Ok(Ok(())) => return (Some(*walls), refused),
+            Ok(Ok(())) => return (Some(*level), refused),
             Ok(Err(failed)) => refused.push(format!("{name}: {}", failed.sentence())),
             Err(_) => refused.push(format!("{name}: not done in {START_PATIENCE:?}")),
         }

@@ -43,7 +43,7 @@ impl SandboxProcesses<()> {
         control.send(&message).await.map_err(|error| StepFailure::at("describe it", error))?;
         let mut process = None;
         let mut ready = false;
-        // The messages come in either order.
+        // The two messages come in either order.
         while !ready || (prepare.container.is_some() && process.is_none()) {
             match next(&mut control).await? {
                 InitMessage::Ready => ready = true,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the function's code appears.
 pub const CODE: &str = "/var/task";
-/// Where its layers appear.
+/// Where the function's layers appear.
 pub const LAYERS: &str = "/opt";
 /// The place of the tree in the mount namespace that `nigh-sandbox` makes; it is the root of the processes there.
 pub const NEW_ROOT: &str = "/new";
@@ -32,13 +32,13 @@ const SETTINGS: [&str; 13] = [
     "ssl",
     "timezone",
 ];
-/// The files for name resolution.
+/// The text of nsswitch.conf.
 const NAME_SOURCES: &str = "passwd: files\ngroup: files\nhosts: files\nservices: files\n";
-/// The line of it for hosts.
+/// The line of `NAME_SOURCES` for hosts.
 const FILES_ALONE: &str = "hosts: files";
 /// Devices that do nothing but hand out bytes or take them.
 pub const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
-/// Names in /dev, and where they lead.
+/// Links in /dev and their targets.
 pub const DEVICE_LINKS: [(&str, &str); 4] = [
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
@@ -67,29 +67,29 @@ pub enum Entry {
     Folder(PathBuf),
     /// A link.
     Link {
-        /// Where it stands.
+        /// The link's path.
         path: PathBuf,
-        /// Where it leads.
+        /// The link's target.
         to: PathBuf,
     },
     /// A file with this text.
     Text {
-        /// Where it stands.
+        /// The file's path.
         path: PathBuf,
-        /// What is in it.
+        /// The file's text.
         text: String,
     },
-    /// The host's own, at the same path, read-only.
+    /// A file or folder of the host, read-only at the same path.
     Shown {
-        /// Where it stands, here and there.
+        /// The path on the host and inside.
         path: PathBuf,
-        /// A folder with all below it, else a file.
+        /// True if it is a folder, which appears with all below it.
         folder: bool,
     },
 }
 
-/// Everything that is the same for all functions, in building order: a folder before its content. `host` is the place
-/// of the host's root. The users are `users`.
+/// Everything that is the same for all functions, in building order: a folder before its content. `host` is the path of
+/// the host's root. The lists of users come from `users`.
 ///
 /// # Errors
 /// If a folder of the host cannot be read.
@@ -111,7 +111,7 @@ pub fn entries(host: &Path) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// A link is copied: what it leads to lies in what is shown.
+/// A link is copied; its target is in a folder that is shown.
 fn as_on_host(host: &Path, path: &Path) -> io::Result<Option<Entry>> {
     let there = host.join(path.strip_prefix("/").unwrap_or(path));
     let found = match fs::symlink_metadata(&there) {

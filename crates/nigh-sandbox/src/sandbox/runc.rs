@@ -1,4 +1,4 @@
-//! The engine `runc`: each sandbox a container that runc makes, with Nigh's own init inside.
+//! The engine `runc`: each sandbox is a container that runc makes, with Nigh's own init inside.
 //!
 //! This side decides by a trial whether runc can be used, and whether with a user namespace. runc isolates a blank
 //! sandbox when it is made and deletes the container at the end; everything in between goes through the init's socket
@@ -55,7 +55,7 @@ pub(super) async fn open(settings: &EngineSettings, init: PathBuf) -> Result<Loc
         let why = match timeout(START_PATIENCE, factory.probe()).await {
             Ok(Ok(())) => {
                 let isolation = Isolation {
-                    walls: factory.walls(),
+                    level: factory.level(),
                     runtime: Some(Runtime { version, user_namespace }),
                     filter: Ok(()),
                     refused,

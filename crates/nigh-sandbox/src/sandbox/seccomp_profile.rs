@@ -1,13 +1,12 @@
 //! The system calls that a function may make: an allow-list by name, one for every engine and every function.
 //!
-//! What is not listed is refused with EPERM, as if a privilege were missing, so that programs which try and go on do
-//! so; `clone3`, whose arguments no filter can read, with ENOSYS, so that libraries fall back to `clone`; and calls
-//! younger than this list with ENOSYS too, so that they fall back to older ones. The runc engine gets the list as
-//! OCI JSON (`oci`), the process engine as the kernel's own filters (`Filters`). What is left out on purpose: other
-//! processes' memory (ptrace, process_vm_*, pidfd_getfd, kcmp), mounts and namespaces, kernel keys, bpf, perf,
-//! io_uring, userfaultfd, modules, kexec, clocks, swap, accounting, handles that pass by paths, raw I/O ports, memory
-//! policies, and every kind of socket that a network namespace does not bound. See seccomp(2) and the OCI runtime
-//! specification, "Seccomp".
+//! Calls that are not listed fail with EPERM, as if a privilege were missing; programs that try and continue then do
+//! so. `clone3`, whose arguments no filter can read, fails with ENOSYS, so that libraries fall back to `clone`; so do
+//! calls younger than this list. The runc engine gets the list as OCI JSON (`oci`), the process engine as kernel
+//! filters (`Filters`). Left out on purpose: other processes' memory (ptrace, process_vm_*, pidfd_getfd, kcmp), mounts
+//! and namespaces, kernel keys, bpf, perf, io_uring, userfaultfd, modules, kexec, clocks, swap, accounting, file
+//! handles that bypass paths, raw I/O ports, memory policies, and every kind of socket that a network namespace does
+//! not isolate. See seccomp(2) and the OCI runtime specification, "Seccomp".
 
 use std::collections::BTreeMap;
 
@@ -17,16 +16,16 @@ use seccompiler::{
 };
 use serde_json::{Value, json};
 
-/// The name of a call's number, and the number here.
+/// A call's name in libc, and its number on this machine.
 type Call = (&'static str, i64);
 
 macro_rules! calls {
     ($($name:ident)*) => { &[$((stringify!($name), libc::$name)),*] };
 }
 
-/// On every machine.
+/// Calls that exist on every machine.
 const EVERYWHERE: &[Call] = calls! {
-    // Files: opening, reading, writing, what is known of them.
+    // Files: open, read, write, metadata.
     SYS_read SYS_write SYS_pread64 SYS_pwrite64 SYS_readv SYS_writev SYS_preadv SYS_pwritev SYS_preadv2
     SYS_pwritev2 SYS_openat SYS_openat2 SYS_close SYS_close_range SYS_lseek SYS_fstat SYS_newfstatat SYS_statx
     SYS_statfs SYS_fstatfs SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getdents64 SYS_getcwd SYS_chdir
@@ -37,11 +36,11 @@ const EVERYWHERE: &[Call] = calls! {
     SYS_lsetxattr SYS_fsetxattr SYS_listxattr SYS_llistxattr SYS_flistxattr SYS_removexattr SYS_lremovexattr
     SYS_fremovexattr SYS_inotify_init1 SYS_inotify_add_watch SYS_inotify_rm_watch SYS_memfd_create
     SYS_memfd_secret SYS_name_to_handle_at
-    // Memory of its own.
+    // The process's own memory.
     SYS_brk SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_madvise SYS_mincore SYS_msync SYS_mlock SYS_mlock2
     SYS_munlock SYS_mlockall SYS_munlockall SYS_pkey_alloc SYS_pkey_free SYS_pkey_mprotect SYS_membarrier
     SYS_remap_file_pages
-    // Its own processes and threads: making, awaiting, signalling, what they are.
+    // Its own processes and threads: make, wait for, signal, inspect.
     SYS_execve SYS_execveat SYS_exit SYS_exit_group SYS_wait4 SYS_waitid SYS_set_tid_address SYS_set_robust_list
     SYS_get_robust_list SYS_futex SYS_futex_waitv SYS_rseq SYS_getpid SYS_getppid SYS_gettid SYS_getpgid
     SYS_setpgid SYS_getsid SYS_setsid SYS_kill SYS_tkill SYS_tgkill SYS_pidfd_open SYS_pidfd_send_signal
@@ -55,23 +54,23 @@ const EVERYWHERE: &[Call] = calls! {
     SYS_sched_getscheduler SYS_sched_setscheduler SYS_sched_get_priority_max SYS_sched_get_priority_min
     SYS_sched_rr_get_interval SYS_getcpu SYS_landlock_create_ruleset SYS_landlock_add_rule
     SYS_landlock_restrict_self SYS_clone3
-    // Time: reading it and waiting; nothing sets a clock.
+    // Time: read and wait; no call sets a clock.
     SYS_clock_gettime SYS_clock_getres SYS_clock_nanosleep SYS_nanosleep SYS_gettimeofday SYS_times
     SYS_getitimer SYS_setitimer SYS_timer_create SYS_timer_delete SYS_timer_getoverrun SYS_timer_gettime
     SYS_timer_settime SYS_timerfd_create SYS_timerfd_gettime SYS_timerfd_settime
-    // Waiting for descriptors, and talking over them; which sockets can be made is a rule below.
+    // Wait for descriptors, and send and receive over them. A rule below says which sockets can be made.
     SYS_ppoll SYS_pselect6 SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2
     SYS_pipe2 SYS_socketpair SYS_bind SYS_listen SYS_accept SYS_accept4 SYS_connect SYS_getsockname
     SYS_getpeername SYS_getsockopt SYS_setsockopt SYS_shutdown SYS_sendto SYS_sendmsg SYS_sendmmsg SYS_recvfrom
     SYS_recvmsg SYS_recvmmsg SYS_io_setup SYS_io_destroy SYS_io_submit SYS_io_cancel SYS_io_getevents
-    // Between its own processes (the namespace bounds them).
+    // Communication between its own processes (the namespace bounds them).
     SYS_mq_open SYS_mq_unlink SYS_mq_timedsend SYS_mq_timedreceive SYS_mq_notify SYS_mq_getsetattr SYS_msgctl
     SYS_msgget SYS_msgrcv SYS_msgsnd SYS_semctl SYS_semget SYS_semop SYS_semtimedop SYS_shmat SYS_shmctl
     SYS_shmdt SYS_shmget
-    // About the machine.
+    // Facts about the machine.
     SYS_uname SYS_sysinfo SYS_getrandom
 };
-/// What older machines have beside their newer forms.
+/// Calls that older machines have beside newer forms.
 #[cfg(target_arch = "x86_64")]
 const HERE_TOO: &[Call] = calls! {
     SYS_open SYS_creat SYS_stat SYS_lstat SYS_access SYS_readlink SYS_getdents SYS_mkdir SYS_rmdir SYS_link
@@ -80,7 +79,7 @@ const HERE_TOO: &[Call] = calls! {
     SYS_inotify_init SYS_fork SYS_vfork SYS_getpgrp SYS_alarm SYS_pause SYS_time SYS_arch_prctl SYS_renameat
     SYS_fadvise64 SYS_sync_file_range SYS_sendfile SYS_getrlimit SYS_setrlimit
 };
-/// What the libc crate has no numbers for (asm-generic/unistd.h).
+/// Calls without a number in the libc crate (asm-generic/unistd.h).
 #[cfg(not(target_arch = "x86_64"))]
 const HERE_TOO: &[Call] = &[
     ("SYS_renameat", 38),
@@ -91,16 +90,16 @@ const HERE_TOO: &[Call] = &[
     ("SYS_fadvise64", 223),
 ];
 
-/// Calls that are allowed with some arguments only: one of a call's rules must hold.
+/// Calls that are allowed with some arguments only: at least one rule of a call must hold.
 const RULES: &[(Call, ArgumentRule)] = &[
-    // A new process or thread, in the namespaces of the old one.
+    // A new process or thread, in the namespaces of its parent.
     (("SYS_clone", libc::SYS_clone), ArgumentRule::NoneOf { argument: 0, bits: NEW_NAMESPACES }),
-    // Its kinds of network: within the machine's own walls only if the kernel keeps the kind apart by namespace.
+    // Kinds of sockets that the kernel keeps apart by network namespace.
     (("SYS_socket", libc::SYS_socket), ArgumentRule::Is { argument: 0, value: libc::AF_UNIX as u64 }),
     (("SYS_socket", libc::SYS_socket), ArgumentRule::Is { argument: 0, value: libc::AF_INET as u64 }),
     (("SYS_socket", libc::SYS_socket), ArgumentRule::Is { argument: 0, value: libc::AF_INET6 as u64 }),
     (("SYS_socket", libc::SYS_socket), ArgumentRule::Is { argument: 0, value: libc::AF_NETLINK as u64 }),
-    // The usual personality, and asking for it.
+    // The usual personality, and the query of it.
     (("SYS_personality", libc::SYS_personality), ArgumentRule::Is { argument: 0, value: 0 }),
     (("SYS_personality", libc::SYS_personality), ArgumentRule::Is { argument: 0, value: 0xffff_ffff }),
 ];
@@ -112,7 +111,7 @@ const NEW_NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET
     | libc::CLONE_NEWCGROUP) as u64;
-/// The first call that came after this list was made; numbers are the same on all machines there.
+/// The first call that is younger than this list; from there on numbers are the same on all machines.
 const YOUNGER: u32 = 451;
 
 /// Which arguments are allowed.
@@ -124,7 +123,7 @@ enum ArgumentRule {
     NoneOf { argument: u8, bits: u64 },
 }
 
-/// The name as the manual has it.
+/// The call's name as in the manual.
 fn name(call: &Call) -> &'static str {
     call.0.strip_prefix("SYS_").unwrap_or(call.0)
 }
@@ -154,7 +153,7 @@ pub fn oci() -> Value {
     })
 }
 
-/// The list as programs for the kernel's filter.
+/// The list as programs for the kernel's seccomp filter.
 #[derive(Debug)]
 pub struct Filters {
     allowed: BpfProgram,
@@ -162,7 +161,7 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Compiles them.
+    /// Compiles the filters.
     ///
     /// # Errors
     /// If this machine is neither x86_64 nor aarch64.
@@ -189,12 +188,12 @@ impl Filters {
         Ok(Self { allowed: filter.try_into().map_err(said)?, absent: absent() })
     }
 
-    /// Bounds this thread, and all that comes of it, for good.
+    /// Filters the calls of this thread, and of all its descendants, for good.
     ///
     /// # Errors
     /// The kernel's reason.
     pub fn install(&self) -> std::io::Result<()> {
-        // Of two refusals the kernel gives the later filter's.
+        // If both filters refuse a call, the kernel takes the errno of the later one.
         for program in [&self.allowed, &self.absent] {
             apply_filter(program).map_err(|error| match error {
                 seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
@@ -205,7 +204,7 @@ impl Filters {
     }
 }
 
-/// Answers ENOSYS to what the filter of the list cannot tell by name: `clone3` and what is younger than the list.
+/// Answers ENOSYS to `clone3` and to calls younger than the list, which the list's filter cannot name.
 fn absent() -> BpfProgram {
     // struct seccomp_data begins with the call's number.
     const NUMBER: u32 = 0;
@@ -322,12 +321,12 @@ mod tests {
             return println!("SKIPPED: a_bounded_thread_is_refused_what_is_not_listed_and_keeps_the_rest: {reason}");
         }
         let outcome = |number: i64, first: i64| {
-            // SAFETY: the calls made here take numbers or null pointers only, and change nothing that others see.
+            // SAFETY: these calls take numbers or null pointers only, and change nothing that others see.
             match unsafe { libc::syscall(number, first, 0, 0, 0, 0) } {
                 -1 => std::io::Error::last_os_error().raw_os_error().unwrap(),
                 made => {
                     if number == libc::SYS_socket {
-                        // SAFETY: just made, and nobody else's.
+                        // SAFETY: the descriptor was just made and belongs to nobody else.
                         unsafe { libc::close(made as i32) };
                     }
                     0

@@ -26,7 +26,7 @@ pub(super) const fn probe_address(number: u16) -> Ipv4Addr {
 #[derive(Debug)]
 pub(super) struct Slots {
     count: u16,
-    /// The first address: two Nighs on one network must not use the same.
+    /// The first address. Two Nighs on one network must not use the same addresses.
     addresses: u16,
     state: Mutex<State>,
 }
@@ -69,12 +69,12 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Its user.
+    /// The user id of the slot's sandbox on the host.
     pub(super) fn uid(&self, uids: &Range<u32>) -> u32 {
         uids.start + u32::from(self.number)
     }
 
-    /// Its address on a shared network.
+    /// The address of the slot's sandbox on a shared network.
     pub(super) fn address(&self) -> Ipv4Addr {
         let [high, low] = self.number.wrapping_add(self.slots.addresses).to_be_bytes();
         // A last byte of 0 or 255 is valid on loopback. 127.0.0.1 itself is never assigned.

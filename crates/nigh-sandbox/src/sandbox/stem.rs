@@ -1,5 +1,5 @@
-//! Pre-warmed sandboxes (stems): complete but for the function's code, with a runtime waiting inside. How one is made
-//! from a blank sandbox, and how it becomes a function's sandbox.
+//! Pre-warmed sandboxes: complete but for the function's code, with a runtime waiting inside. This file makes one from
+//! a blank sandbox, and turns it into a function's sandbox.
 
 use std::time::{Duration, Instant};
 
@@ -11,24 +11,24 @@ use super::as_seen_outside::{names, own_folders, pairs};
 use super::blank::{BlankSandbox, LaunchedSandbox};
 use super::factory::SandboxFactory;
 use super::late_mount::MountNamespace;
-use super::launch::{InitMessage, Launch, Order, Walls};
+use super::launch::{InitMessage, IsolationLevel, Launch, Order};
 use super::processes::{SandboxProcesses, next, unexpected};
 use super::step_failure::{StepFailure, in_time};
-use super::{SandboxSpec, StemSpec};
+use super::{PrewarmedSpec, SandboxSpec};
 
 /// The most bytes read of the output of a pre-warmed sandbox that failed.
 const LAST_WORDS_BYTES: usize = 16 << 10;
 
 /// A pre-warmed sandbox. It belongs to no function and becomes the sandbox of one only. Dropping it ends it.
 #[derive(Debug)]
-pub struct Stem {
+pub struct PrewarmedSandbox {
     /// The sandbox; the function's folders are mounted in it later.
     pub(super) blank: Box<BlankSandbox>,
     pub(super) said: String,
     pub(super) pids_max: u32,
 }
 
-impl Stem {
+impl PrewarmedSandbox {
     /// Whether the runtime inside has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
@@ -50,15 +50,15 @@ impl Stem {
 
 impl SandboxFactory {
     /// Why no pre-warmed sandboxes can be made; none if they can.
-    pub(super) fn no_stems(&self) -> Option<&'static str> {
-        match self.walls() {
-            Walls::UserAndNamespaces { .. } | Walls::Container { .. } => None,
+    pub(super) fn no_prewarmed(&self) -> Option<&'static str> {
+        match self.level() {
+            IsolationLevel::UserAndNamespaces { .. } | IsolationLevel::Container { .. } => None,
             _ => Some("pre-warmed sandboxes need Nigh to run as root, with namespaces"),
         }
     }
 
     /// Makes a pre-warmed sandbox. Its function has the same limit of processes.
-    pub(super) async fn warm(&self, spec: &StemSpec) -> Result<Stem, StepFailure> {
+    pub(super) async fn warm(&self, spec: &PrewarmedSpec) -> Result<PrewarmedSandbox, StepFailure> {
         let BlankSandbox { mut processes, held, inside } = self.blank().await?;
         held.bound(Grant::full(spec.memory), spec.pids_max)?;
         if let Some(inside) = inside.clone() {
@@ -78,13 +78,21 @@ impl SandboxFactory {
         let warmed = in_time("warm it", processes.warm(order)).await;
         let (namespace, said) = warmed.map_err(|failed| processes.with_last_line(failed))?;
         let inside = inside.or(namespace);
-        Ok(Stem { blank: Box::new(BlankSandbox { processes, held, inside }), said, pids_max: spec.pids_max })
+        Ok(PrewarmedSandbox {
+            blank: Box::new(BlankSandbox { processes, held, inside }),
+            said,
+            pids_max: spec.pids_max,
+        })
     }
 
     /// Turns `stem` into the sandbox of a function.
-    pub(super) async fn adopt(&self, stem: Stem, spec: &SandboxSpec) -> Result<LaunchedSandbox, StepFailure> {
+    pub(super) async fn adopt(
+        &self,
+        stem: PrewarmedSandbox,
+        spec: &SandboxSpec,
+    ) -> Result<LaunchedSandbox, StepFailure> {
         let wanted = Instant::now();
-        let Stem { blank, said: _, pids_max } = stem;
+        let PrewarmedSandbox { blank, said: _, pids_max } = stem;
         let BlankSandbox { processes, held, inside } = *blank;
         if pids_max != spec.pids_max {
             return Err(StepFailure::at("take a pre-warmed sandbox", "it was made for another number of processes"));
@@ -93,7 +101,7 @@ impl SandboxFactory {
         let inside = inside.ok_or_else(|| StepFailure::at("take a pre-warmed sandbox", "its files are not known"))?;
         self.move_in(inside, held.lease()?, own_folders(spec), &[], spec.tmp.bytes()).await?;
         let mount = wanted.elapsed();
-        // Its root is complete, so the init uses only the command and the environment.
+        // The sandbox's root is complete, so the init uses only the command and the environment.
         let launch = self.launch(spec, held.lease()?);
         let processes = in_time("start it", processes.launch(launch)).await?;
         let launch = wanted.elapsed() - mount;

@@ -27,7 +27,7 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 const OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
 /// The time that processes have to stop without a freezer.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
-/// Queued messages to the init; each caller of freeze or thaw has one.
+/// The most messages to the init that wait. Each caller of freeze or thaw sends one at a time.
 const WORDS_MAX: usize = 16;
 const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();
 
@@ -39,7 +39,7 @@ pub(super) struct SupervisedSandbox {
     pub(super) output: Output,
     pub(super) group: Group,
     pub(super) lease: Lease,
-    /// Its outbound network, if it has one.
+    /// The sandbox's outbound network. None if it has none.
     pub(super) network: Option<OutboundLink>,
 }
 
@@ -84,7 +84,7 @@ impl LocalSandbox {
         tokio::spawn(async move {
             let (end, mut keeper, control, network) = watcher.watch(keeper).await;
             if let Some(network) = network {
-                // A container runtime deletes only what is empty.
+                // A container runtime deletes only an empty cgroup.
                 network.end().await;
             }
             // The keeper of a container has waited for this, and lets the runtime delete the container now.
@@ -245,14 +245,14 @@ impl Watcher {
                     break;
                 }
                 Some(word) = self.to_say.recv(), if !stopping => {
-                    // A sandbox that does not listen has ended; its end is the next report.
+                    // The write fails only if the sandbox has ended; the next report says so.
                     let _ended = self.control.say(word);
                 }
             }
         }
         let killed = matches!(end, None | Some(SandboxEnd::Signalled(SIGKILL)));
         let earlier = self.oom_kills.load(Ordering::Acquire);
-        // None: the init has ended, which no process inside can cause.
+        // If `end` is none, the init itself was killed, which no process inside can do.
         let end = match self.group.memory().oom_kills() {
             Ok(kills) if killed && kills > earlier => SandboxEnd::OutOfMemory,
             _ => end.unwrap_or(SandboxEnd::Signalled(SIGKILL)),

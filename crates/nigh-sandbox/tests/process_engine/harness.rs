@@ -73,7 +73,7 @@ pub(crate) async fn engine() -> LocalEngine {
 
 /// True if the engine's sandboxes have their own files, processes and network.
 pub(crate) fn has_namespaces(engine: &LocalEngine) -> bool {
-    engine.probe().walls.has_namespaces()
+    engine.probe().level.has_namespaces()
 }
 
 pub(crate) struct Function {

@@ -219,7 +219,7 @@ async fn when_all_users_are_taken_the_error_says_so_and_a_freed_one_serves_again
     let settings = with_users(if under_runc() { 2 } else { 1 }, 0);
     let engine = LocalEngine::open(settings.clone()).await.unwrap();
     let (first, _lines, _code) = start(&engine, script("sleep 1000")).await;
-    if engine.probe().walls.uid().is_some() {
+    if engine.probe().level.uid().is_some() {
         assert!(!processes_of(&settings.uids).is_empty());
     }
     let Err(error) = engine.start(script("true").spec).await else { panic!("two sandboxes of one user") };

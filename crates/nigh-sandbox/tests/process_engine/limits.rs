@@ -3,7 +3,7 @@
 use nigh_llc::resctrl::CpuList;
 use nigh_sandbox::cgroup::cpuset::Cpusets;
 use nigh_sandbox::sandbox::SandboxEnd;
-use nigh_sandbox::sandbox::launch::Walls;
+use nigh_sandbox::sandbox::launch::IsolationLevel;
 use nigh_sandbox::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_schedule::memory::grant::{Grant, SandboxMemoryError};
 use nigh_terms::ByteSize;
@@ -40,7 +40,7 @@ async fn tmp_is_full_at_its_size_and_at_its_number_of_files() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_bomb_ends_at_the_process_limit() {
     let engine = engine().await;
-    if engine.probe().walls == Walls::None && engine.probe().controls.processes.is_err() {
+    if engine.probe().level == IsolationLevel::None && engine.probe().controls.processes.is_err() {
         return skip("a_fork_bomb_ends_at_the_process_limit", "neither a cgroup nor an own user bounds it here");
     }
     // Each child makes children; the counter is a process that began before.

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 
-use nigh_sandbox::sandbox::launch::Walls;
+use nigh_sandbox::sandbox::launch::IsolationLevel;
 use nigh_sandbox::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_sandbox::sandbox::{DATA_PORT, FAST_PATH, RUNTIME_PORT, SandboxEnd, SandboxEngine as _};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
@@ -33,7 +33,7 @@ async fn a_sandbox_sees_only_its_own_root() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_of_the_host_cannot_be_read() {
     let engine = engine().await;
-    if engine.probe().walls == Walls::None {
+    if engine.probe().level == IsolationLevel::None {
         return skip("a_file_of_the_host_cannot_be_read", "functions are trusted here");
     }
     let state = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ async fn processes_of_the_host_cannot_be_seen() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_else_can_be_signalled() {
     let engine = engine().await;
-    if engine.probe().walls == Walls::None {
+    if engine.probe().level == IsolationLevel::None {
         return skip("nobody_else_can_be_signalled", "functions are trusted here");
     }
     let (victim, lines, _code) = start(&engine, script("while sleep 0.01; do echo alive; done")).await;
@@ -156,7 +156,7 @@ async fn only_tmp_and_shared_memory_can_be_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_function_has_no_privilege_and_can_win_none() {
     let engine = engine().await;
-    if engine.probe().walls == Walls::None {
+    if engine.probe().level == IsolationLevel::None {
         return skip("a_function_has_no_privilege_and_can_win_none", "functions are trusted here");
     }
     if engine.probe().filter.is_ok() {
@@ -196,7 +196,7 @@ async fn two_sandboxes_have_different_users_and_do_not_share_tmp() {
     second_lines.wait_for("made").await;
     let user = |text: &str| text.lines().next().unwrap().parse::<u32>().unwrap();
     let (one, two) = (user(&first_lines.text()), user(&second_lines.text()));
-    if engine.probe().walls.uid().is_some() {
+    if engine.probe().level.uid().is_some() {
         assert_ne!(one, two);
         assert!([one, two].iter().all(|uid| *uid >= 2_000_000_000), "{one} {two}");
     }

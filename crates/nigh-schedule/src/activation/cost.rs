@@ -38,7 +38,7 @@ impl Cost {
     }
 }
 
-/// `memory` for so many seconds.
+/// The GB-seconds of `memory` over `seconds`.
 #[must_use]
 pub fn gb_seconds(memory: ByteSize, seconds: f64) -> f64 {
     memory.bytes() as f64 / ByteSize::gib(1).bytes() as f64 * seconds

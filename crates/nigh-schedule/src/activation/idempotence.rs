@@ -15,7 +15,7 @@ pub const IDEMPOTENT_VARIABLE: &str = "NIGH_IDEMPOTENT";
 const YES: &str = "true";
 const NO: &str = "false";
 
-/// The variable has another value.
+/// The variable has an unknown value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{IDEMPOTENT_VARIABLE} is {0:?}; it can be \"{YES}\" or \"{NO}\"")]
 pub struct UnknownIdempotence(String);
@@ -23,7 +23,7 @@ pub struct UnknownIdempotence(String);
 /// Whether the function may run twice for one invocation, as its environment says; None if it does not say.
 ///
 /// # Errors
-/// If the variable has another value.
+/// If the variable has an unknown value.
 pub fn says(environment: &BTreeMap<String, String>) -> Result<Option<bool>, UnknownIdempotence> {
     match environment.get(IDEMPOTENT_VARIABLE).map(String::as_str) {
         None => Ok(None),
@@ -33,12 +33,12 @@ pub fn says(environment: &BTreeMap<String, String>) -> Result<Option<bool>, Unkn
     }
 }
 
-/// Whether an invocation that ended like this is run again with all the memory that its function booked. `came_short`: it reached
-/// a limit below that.
+/// True if an invocation that ended like this is run again, with its whole booking. `came_short`: it reached a limit
+/// below that.
 #[must_use]
 pub fn runs_again(environment: &BTreeMap<String, String>, outcome: &Outcome, came_short: bool) -> bool {
     let failed = matches!(outcome, Outcome::OutOfMemory | Outcome::Crashed { .. } | Outcome::HandlerError { .. });
-    // An earlier Nigh accepted values that the doors refuse now: such a value says nothing.
+    // Earlier builds of Nigh accepted values that the doors refuse now; they count as none.
     failed && came_short && says(environment) == Ok(Some(true))
 }
 

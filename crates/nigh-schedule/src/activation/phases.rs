@@ -1,4 +1,4 @@
-//! From data calls to extract, transform and load: pure.
+//! Computes the phases extract, transform and load from data calls: pure.
 //!
 //! Extraction is the time in which at least one read was under way, load the time in which only writes were, and
 //! transformation the rest (OFC section 2.1, with overlaps counted once so that the three add up to the duration).
@@ -9,13 +9,14 @@ use nigh_terms::Monotonic;
 
 use super::Phases;
 
-/// Intervals that are kept apart; beyond that the oldest are summed up.
+/// The most intervals that are kept separately; beyond it the oldest are summed up.
 const INTERVALS_MAX: usize = 64;
 
-/// The length of a union of intervals that come in order of their ends, in bounded memory.
+/// The length of a union of intervals that arrive in the order of their ends, in bounded memory.
 ///
-/// When more than `INTERVALS_MAX` are apart the oldest is folded into a sum. A later interval that began before the
-/// end of a folded one counts from there on: the gap between two folded intervals is then missed, never counted twice.
+/// With more than `INTERVALS_MAX` separate intervals, the oldest is folded into a sum. A later interval that began
+/// before the end of a folded one counts from that end: a gap between folded intervals is then missed, and nothing
+/// counts twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cover {
     apart: std::collections::VecDeque<(u64, u64)>,
@@ -24,7 +25,7 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// Adds what lies between `began` and `ended`.
+    /// Adds the interval from `began` to `ended`.
     pub fn add(&mut self, began: Monotonic, ended: Monotonic) {
         let mut began = began.0.max(self.folded_end);
         let mut ended = ended.0;
@@ -63,7 +64,7 @@ pub struct PhaseMeter {
 }
 
 impl PhaseMeter {
-    /// Adds a call, of an invocation that began at `start`.
+    /// Adds a call of an invocation that began at `start`.
     pub fn call(&mut self, served: ServeOutcome, start: Monotonic, began: Monotonic, ended: Monotonic) {
         let began = began.max(start);
         self.all.add(began, ended);
@@ -72,7 +73,7 @@ impl PhaseMeter {
         }
     }
 
-    /// The phases, of an invocation that took `duration_us`.
+    /// The phases of an invocation that took `duration_us`.
     #[must_use]
     pub fn phases(&self, duration_us: u64) -> Phases {
         let extract_us = (self.reads.nanos() / 1000).min(duration_us);
@@ -137,7 +138,7 @@ mod tests {
         }
         assert_eq!(cover.nanos(), 30_000 * 1000);
         assert!(cover.apart.len() <= INTERVALS_MAX);
-        // One that spans all of them adds what lies after the folded ones, and nothing twice.
+        // An interval that spans all of them adds only its part after the folded ones, so nothing counts twice.
         let before = cover.nanos();
         cover.add(us(0), us(100_000));
         let apart_span = 100_000 * 1000 - cover.folded_end;

@@ -5,30 +5,30 @@ use serde::{Deserialize, Serialize};
 
 use super::DataCallRecord;
 
-/// Objects of one invocation that are reported; further ones are not.
+/// The most objects of one invocation that are reported.
 const TOUCHED_MAX: usize = 32;
 
 /// An object that an invocation read or wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TouchedObject {
-    /// Its bucket.
+    /// The object's bucket.
     pub bucket: BucketName,
-    /// Its key.
+    /// The object's key.
     pub key: ObjectKey,
-    /// Bytes of the largest read or write.
+    /// The bytes of its largest read or write.
     pub bytes: u64,
-    /// It was written; else it was only read.
+    /// True if it was written; false if it was only read.
     pub wrote: bool,
 }
 
 impl TouchedObject {
-    /// Its name in `namespace`.
+    /// The object's name in `namespace`.
     #[must_use]
     pub fn object(&self, namespace: &Namespace) -> nigh_data::ObjectId {
         nigh_data::ObjectId { namespace: namespace.clone(), bucket: self.bucket.clone(), key: self.key.clone() }
     }
 
-    /// What an invocation with these calls touched, in the order of its first calls.
+    /// The objects that these calls touched, in the order of their first calls.
     #[must_use]
     pub fn of(calls: &[DataCallRecord]) -> Vec<Self> {
         let mut touched: Vec<Self> = Vec::new();

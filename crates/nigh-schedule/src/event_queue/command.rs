@@ -6,9 +6,9 @@ use nigh_terms::{ByteSize, FunctionName, InvocationId, Monotonic, Namespace, Tim
 /// Both clocks, now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
-    /// For waits.
+    /// The monotonic clock, for waits.
     pub monotonic: Monotonic,
-    /// For ages across restarts.
+    /// The date, for ages across restarts.
     pub wall: Timestamp,
 }
 
@@ -17,9 +17,9 @@ pub struct ClockReading {
 pub struct EventFacts {
     /// The namespace.
     pub namespace: Namespace,
-    /// The function.
+    /// The name of the function.
     pub function: FunctionName,
-    /// Its payload's size.
+    /// The size of its payload.
     pub bytes: ByteSize,
     /// When it was accepted.
     pub accepted: Timestamp,
@@ -32,22 +32,22 @@ pub enum RunEnd {
     Answered,
     /// The function failed, was ended, or its node died.
     Failed,
-    /// The node had no room: nothing of it has run.
+    /// The node had no room, so nothing of it has run.
     Throttled,
-    /// The node could not run it: nothing of it has run.
+    /// The node could not run it, so nothing of it has run.
     Fault,
-    /// There is no such function any more.
+    /// The function no longer exists.
     Gone,
 }
 
 /// Why an event is done: the `condition` of Lambda's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It was processed.
+    /// The event was processed.
     Success,
-    /// The function failed as often as it was to be tried.
+    /// The function failed in every allowed attempt.
     RetriesExhausted,
-    /// It was too old to be tried again.
+    /// The event was too old to be tried again.
     EventAgeExceeded,
     /// The function's reserved concurrency is zero.
     ZeroReservedConcurrency,
@@ -56,7 +56,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// As the record has it.
+    /// The name in the record.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -72,57 +72,58 @@ impl Condition {
 /// What to do with a done event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Forget it.
+    /// Forget the event.
     Forget,
-    /// Deliver its record to this destination.
+    /// Deliver the event's record to this destination.
     Deliver(Destination),
     /// Make it a dead letter.
     Bury,
 }
 
-/// What the queue has its shell do. The shell answers each with the call named beside it.
+/// What the shell must do for the queue. It reports each result by the call that the variant names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Run it: `ended`. Write the attempt's number before a byte runs: the attempt counts even if the node dies meanwhile.
+    /// Run the event, then call `ended`. Store the attempt's number before a byte runs: the attempt counts even if the
+    /// node dies meanwhile.
     Run {
-        /// The event.
+        /// The id of the event.
         id: InvocationId,
-        /// Its facts.
+        /// The event's facts.
         facts: EventFacts,
-        /// Which attempt this is, from 1.
+        /// The attempt's number, from 1.
         attempt: u32,
     },
-    /// It is done: `forgotten`, `to_deliver` or `buried`, by its fate.
+    /// The event is done. Do what `fate` says, then call `forgotten`, `to_deliver` or `buried`.
     Finish {
-        /// The event.
+        /// The id of the event.
         id: InvocationId,
-        /// Its facts.
+        /// The event's facts.
         facts: EventFacts,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
-        /// Why it is done.
+        /// Why the event is done.
         condition: Condition,
-        /// What to do with it.
+        /// What to do with the event.
         fate: Fate,
     },
-    /// Deliver its record: `delivered` or `not_delivered`.
+    /// Deliver the record, then call `delivered` or `not_delivered`.
     Deliver {
-        /// The event.
+        /// The id of the event.
         id: InvocationId,
-        /// Its facts.
+        /// The event's facts.
         facts: EventFacts,
         /// The destination.
         to: Destination,
     },
-    /// Its record cannot be delivered; make it a dead letter: `buried`.
+    /// The record cannot be delivered. Make it a dead letter, then call `buried`.
     GiveUp {
-        /// The event.
+        /// The id of the event.
         id: InvocationId,
-        /// Its facts.
+        /// The event's facts.
         facts: EventFacts,
-        /// Why, in the destination's words.
+        /// The destination's reason.
         reason: String,
-        /// The destination that did not take it.
+        /// The destination that did not accept it.
         to: Destination,
     },
 }

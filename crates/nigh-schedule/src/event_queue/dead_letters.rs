@@ -1,4 +1,5 @@
-//! Events that failed for good and have no destination, or whose destination does not take the record. Bounded; pure.
+//! Dead letters: events that failed for good and have no destination, or whose destination does not accept the record.
+//! Bounded; pure.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,20 +11,20 @@ use super::EventFacts;
 /// What a retry of a dead letter does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemainingWork {
-    /// It runs the event again.
+    /// The retry runs the event again.
     Event,
-    /// It delivers the record of the end again.
+    /// The retry delivers the record of the end again.
     Record(Destination),
 }
 
 /// A dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// The event.
+    /// The id of the event.
     pub id: InvocationId,
-    /// Its facts.
+    /// The event's facts.
     pub facts: EventFacts,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
     /// Why it is dead.
     pub reason: String,
@@ -50,7 +51,7 @@ impl DeadLetters {
         self.letters.values().map(BTreeMap::len).sum()
     }
 
-    /// Adds one. Returns those beyond the limit, the oldest first.
+    /// Adds a dead letter. Returns those beyond the limit, the oldest first.
     pub(super) fn add(&mut self, letter: DeadLetter) -> Vec<InvocationId> {
         let own = self.letters.entry(letter.facts.namespace.clone()).or_default();
         own.insert(letter.id, letter);
@@ -74,7 +75,7 @@ impl DeadLetters {
         self.letters.get_mut(namespace)?.remove(&id)
     }
 
-    /// Newest first.
+    /// The dead letters of `namespace`, newest first.
     pub(super) fn of(&self, namespace: &Namespace) -> Vec<&DeadLetter> {
         self.letters.get(namespace).into_iter().flat_map(|own| own.values().rev()).collect()
     }

@@ -1,4 +1,4 @@
-//! An event in the queue: how far it is, and whether it is tried again. Pure.
+//! An event in the queue: its stage, and whether it is tried again. Pure.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use super::command::{ClockReading, Condition, EventFacts};
 /// The stage of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It is being stored.
+    /// The event is being stored.
     Storing,
-    /// It waits for its function.
+    /// The event waits for its function.
     Waiting,
-    /// It runs.
+    /// The event runs.
     Running,
-    /// Its end is being stored.
+    /// The event's end is being stored.
     Finishing,
-    /// Its record waits to be delivered.
+    /// The event's record waits to be delivered.
     ToDeliver(Destination),
-    /// Its record is being delivered.
+    /// The event's record is being delivered.
     Delivering(Destination),
 }
 
 /// An event that is not done.
 pub(super) struct Event {
     pub(super) facts: EventFacts,
-    /// When it came into this queue, and how old it was then.
+    /// When it entered this queue, and its age at that time.
     pub(super) since: Monotonic,
     pub(super) age_then: Duration,
     pub(super) attempts: u32,
-    /// Throttles and faults since the last attempt; in the stages of delivery, failed deliveries.
+    /// Throttles and faults since the last attempt; in the delivery stages, failed deliveries.
     pub(super) throttles: u32,
     pub(super) due: Monotonic,
     pub(super) stage: Stage,
@@ -42,12 +42,12 @@ impl Event {
         self.age_then + now.monotonic.since(self.since)
     }
 
-    /// Why it is not tried again, if it is not.
+    /// Why it must not be tried again; None if it may.
     pub(super) fn why_hopeless(&self, policy: Option<&EventPolicy>, now: ClockReading) -> Option<Condition> {
         match policy {
             None => Some(Condition::FunctionDeleted),
             Some(policy) if policy.reserved == Some(0) => Some(Condition::ZeroReservedConcurrency),
-            // After a restart: the node died during its last attempt.
+            // After a restart this means that the node died during the last attempt.
             Some(policy) if self.attempts > policy.retries_max => Some(Condition::RetriesExhausted),
             Some(policy) if self.age(now) >= policy.age_max => Some(Condition::EventAgeExceeded),
             Some(_) => None,

@@ -8,22 +8,22 @@ use thiserror::Error;
 /// The limits and waits of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Events of one namespace that are not done.
+    /// The most unfinished events of a namespace.
     pub events_max: usize,
-    /// What the payloads of a namespace may take together.
+    /// The most bytes of a namespace's payloads.
     pub bytes_max: ByteSize,
-    /// Events that run at once, of all namespaces.
+    /// The most events that run at a time, over all namespaces.
     pub running_max: usize,
-    /// Dead letters of one namespace; what their payloads may take is `bytes_max`.
+    /// The most dead letters of a namespace; their payloads may take `bytes_max`.
     pub dead_max: usize,
-    /// The wait before the first retry after an error of the function; before the second it is twice as long.
+    /// The wait before the first retry after an error of the function; twice as long before the second.
     pub retry_wait: Duration,
     /// The first wait after a throttle; it doubles up to 300 times this.
     pub back_off: Duration,
 }
 
 impl Default for QueueLimits {
-    /// Lambda's waits; the limits are this project's.
+    /// Lambda's waits, and this project's limits.
     fn default() -> Self {
         Self {
             events_max: 10_000,
@@ -41,19 +41,19 @@ impl QueueLimits {
         self.retry_wait * attempts.max(1)
     }
 
-    /// 1 s, 2 s, 4 s, ... 5 min, in units of the first.
+    /// The waits are 1, 2, 4, ... 300 times the first.
     pub(super) fn after_throttles(&self, throttles: u32) -> Duration {
         self.back_off * 2u32.saturating_pow(throttles.saturating_sub(1)).min(300)
     }
 }
 
-/// Why no further event is taken.
+/// Why no further event is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QueueFull {
-    /// There are too many events.
+    /// The namespace has this many events, the most.
     #[error("{0} asynchronous invocations of this namespace are not done; wait, or drop some with `nigh events drop`")]
     Events(usize),
-    /// There are too many bytes.
+    /// The namespace's payloads would exceed this many bytes.
     #[error("the asynchronous invocations of this namespace that are not done have {0} of payload; wait")]
     Bytes(ByteSize),
 }

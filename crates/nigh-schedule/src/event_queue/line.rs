@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use nigh_terms::{InvocationId, Monotonic};
 
-/// A line of events.
+/// The line of a function's events.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     waiting: BTreeSet<(Monotonic, InvocationId)>,
-    /// How many events of this line run now.
+    /// Number of events of this line that run now.
     pub(super) running: usize,
 }
 
@@ -34,12 +34,12 @@ impl Line {
         self.first_due().is_some_and(|due| due <= now)
     }
 
-    /// Takes out the first event, if it is due.
+    /// Removes and returns the first event, if it is due.
     pub(super) fn take_due(&mut self, now: Monotonic) -> Option<InvocationId> {
         self.is_due(now).then(|| self.waiting.pop_first().map(|(_, id)| id)).flatten()
     }
 
-    /// Takes out the first event, if it is due and `why` returns something.
+    /// Removes and returns the first event, if it is due and `why` returns something.
     pub(super) fn take_due_if<W>(
         &mut self,
         now: Monotonic,
@@ -51,7 +51,7 @@ impl Line {
         Some((id, why))
     }
 
-    /// When the first event that is not due yet will be.
+    /// When the first event that is not due yet will be due.
     pub(super) fn first_due_after(&self, now: Monotonic) -> Option<Monotonic> {
         use std::ops::Bound::{Excluded, Unbounded};
         self.waiting.range((Excluded((now, InvocationId::LAST)), Unbounded)).next().map(|(due, _)| *due)

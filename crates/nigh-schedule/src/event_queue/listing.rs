@@ -9,18 +9,18 @@ use super::command::{ClockReading, EventFacts};
 use super::dead_letters::DeadLetter;
 use super::event::Stage;
 
-/// An event that is not done, for people.
+/// An unfinished event, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingEvent {
-    /// The event.
+    /// The id of the event.
     pub id: InvocationId,
-    /// Its facts.
+    /// The event's facts.
     pub facts: EventFacts,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
     /// `waiting`, `running` or `delivering`.
     pub state: &'static str,
-    /// How long until it is tried next.
+    /// The time until its next attempt.
     pub due_in: Duration,
 }
 
@@ -37,7 +37,7 @@ impl EventQueue {
         self.dead.of(namespace)
     }
 
-    /// The events of `namespace` that are not done, oldest first.
+    /// The unfinished events of `namespace`, oldest first.
     #[must_use]
     pub fn pending(&self, namespace: &Namespace, now: ClockReading) -> Vec<PendingEvent> {
         let own = self.events.iter().filter(|(_, event)| event.facts.namespace == *namespace);
@@ -58,7 +58,7 @@ impl EventQueue {
         pending
     }
 
-    /// The numbers of events that are not done and of dead letters, in all namespaces.
+    /// The numbers of unfinished events and of dead letters, over all namespaces.
     #[must_use]
     pub fn totals(&self) -> (usize, usize) {
         (self.events.len(), self.dead.len())

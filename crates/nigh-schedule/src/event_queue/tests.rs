@@ -1,4 +1,4 @@
-//! The queue's rules, each by itself, and a node's life at random.
+//! Each rule of the queue by itself, and random sequences of all events of a node.
 
 use std::collections::HashSet;
 
@@ -140,7 +140,7 @@ fn a_jump_of_the_date_lets_nothing_expire_and_a_restart_counts_the_time_that_pas
     scene.pass(Duration::from_secs(1));
     assert_eq!(scene.started(), [(id, 1)]);
 
-    // Restarts: after 5 hours, after 7, and with a date before that of the acceptance.
+    // Restarts: after 5 hours, after 7, and with a date before the event was accepted.
     for (hours, expires) in [(5, false), (7, true), (-5, false)] {
         let mut scene = Scene::new();
         let facts = facts("a", "f", scene.now);
@@ -228,7 +228,7 @@ fn a_full_line_holds_neither_another_function_nor_another_namespace_up() {
     let started: HashSet<_> = scene.started().into_iter().map(|(id, _)| id).collect();
     assert_eq!(started, HashSet::from([first[0], other, others]));
     assert_eq!(scene.next(), []);
-    // What is due and cannot run is no reason to wake.
+    // An event that is due and cannot run is no reason to wake.
     assert_eq!(scene.wait_s(), None);
 }
 

@@ -1,12 +1,13 @@
-//! Which objects the runs of an application read: learned from what its invocations touched. Pure.
+//! Predicts which objects the runs of an application read, from the objects that its earlier invocations touched. Pure.
 //!
-//! An application is all that follows from one invocation: functions that read what it wrote, or get its name, and so on. Its
-//! runs are known by their first function and the names in that function's input. Learned are keys that recur in every run
-//! (models, tables; Faa$T, SoCC 2021, learns these) and keys made of a name in the input with the same text before and behind
-//! it. A key is expected if enough of the runs read it. So a scheduler knows what an invocation will read although its input
-//! does not name it, and objects can be prefetched (`prefetch`).
+//! An application is everything that follows from one invocation: functions that read its output, or get the output's
+//! name, and so on. Its runs are recognised by their first function and the names in that function's input. Two kinds
+//! of keys are learned: keys that recur in every run (models, tables; Faa$T, SoCC 2021, learns these), and keys that
+//! consist of a name in the input with fixed text before and after it. A key is expected if enough runs have read it.
+//! So a scheduler knows what an invocation will read even if its input does not name it, and the objects can be
+//! prefetched (`prefetch`).
 //!
-//! All of it is bounded, belongs to one namespace, and is a hint: a wrong one costs a fetch.
+//! Everything is bounded, belongs to one namespace, and is a hint: a wrong one costs a fetch.
 
 mod patterns;
 
@@ -20,37 +21,38 @@ use self::patterns::{EXPECTED_MAX, HALVED_AT, HITS_MIN, PATTERNS_MAX, Reads};
 pub use self::patterns::{ExpectedObject, Names};
 use crate::activation::touched::TouchedObject;
 
-/// Known functions of a namespace; the one used longest ago makes room.
+/// The most known functions of a namespace; beyond it the least recently used is forgotten.
 const FUNCTIONS_MAX: usize = 1024;
-/// Runs of applications that may still go on.
+/// The most application runs that may still continue.
 const RUNS_MAX: usize = 512;
-/// Objects whose writers are remembered.
+/// The most objects whose writers are remembered.
 const WRITES_MAX: usize = 4096;
-/// Objects of an invocation's last run that a successor is expected to read.
+/// The most outputs of an invocation's last run that a successor is expected to read.
 const OUTPUTS_MAX: usize = 8;
 
-/// What is known of a function.
+/// What is learned of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct FunctionReads {
-    /// What it reads itself.
+    /// Reads of the function itself.
     own: Reads,
-    /// What the functions that follow read, if it is the first; without what the same run wrote.
+    /// Reads of the functions that follow, without outputs of the same run. Empty unless the function is the first of
+    /// an application.
     after: Reads,
-    /// The functions whose outputs it has read, and in how many runs; halved as `runs` is.
+    /// The functions whose outputs it has read, each with the number of runs; halved when `runs` is.
     predecessors: BTreeMap<FunctionName, u32>,
     /// The functions that have read its outputs.
     successors: BTreeMap<FunctionName, u32>,
-    /// What its last run wrote.
+    /// The outputs of its last run.
     #[serde(skip)]
     outputs: Vec<ExpectedObject>,
     #[serde(skip)]
     used: u64,
-    /// It has changed since it was written.
+    /// True if it has changed since it was stored.
     #[serde(skip)]
     changed: bool,
 }
 
-/// What is kept of a function.
+/// The stored document of a function.
 #[derive(Serialize, Deserialize)]
 struct Document {
     format: u32,
@@ -64,42 +66,42 @@ const FORMAT: u32 = 1;
 struct Run {
     first: FunctionName,
     names: Names,
-    /// A function has followed.
+    /// True if another function has followed.
     followed: bool,
-    /// What the functions that followed have read: each object counts once.
+    /// The objects that the following functions have read; each counts once.
     read: Vec<NamePrint>,
 }
 
-/// What is known of the applications of a namespace.
+/// What is learned of the applications of a namespace.
 #[derive(Clone, Debug, Default)]
 pub struct ApplicationObjects {
     functions: HashMap<FunctionName, FunctionReads>,
-    /// Counts calls, to find the function used longest ago.
+    /// Counts calls, to find the least recently used function.
     clock: u64,
     runs: BTreeMap<u64, Run>,
     next_run: u64,
-    /// The last writer of an object, and its run.
+    /// The run and the function that wrote an object last.
     writers: HashMap<NamePrint, (u64, FunctionName)>,
     written: VecDeque<NamePrint>,
 }
 
-/// What an ended invocation has done.
+/// The facts of an ended invocation.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedRun<'a> {
-    /// Its namespace.
+    /// The invocation's namespace.
     pub namespace: &'a Namespace,
-    /// Its function.
+    /// The invocation's function.
     pub function: &'a FunctionName,
     /// The names in its input.
     pub names: &'a Names,
     /// The objects that its input names.
     pub named: &'a [NamePrint],
-    /// What it touched.
+    /// The objects that it read or wrote.
     pub touched: &'a [TouchedObject],
 }
 
 impl ApplicationObjects {
-    /// An invocation has ended.
+    /// Learns from an ended invocation.
     pub fn ended(&mut self, ended: &FinishedRun<'_>) {
         let FinishedRun { namespace, function, names, named, touched } = *ended;
         let prints: Vec<NamePrint> = touched.iter().map(|one| NamePrint::of(&one.object(namespace))).collect();
@@ -138,7 +140,7 @@ impl ApplicationObjects {
         }
     }
 
-    /// What an invocation of `function` will probably read itself.
+    /// The objects that an invocation of `function` will probably read itself.
     #[must_use]
     pub fn reads(&self, function: &FunctionName, names: &Names) -> Vec<ExpectedObject> {
         let Some(known) = self.functions.get(function) else { return Vec::new() };
@@ -150,13 +152,14 @@ impl ApplicationObjects {
         expected
     }
 
-    /// What the functions that follow an invocation of `function` will probably read, if it is the first of an application.
+    /// If an invocation of `function` is the first of an application: the objects that the following functions will
+    /// probably read.
     #[must_use]
     pub fn reads_after(&self, function: &FunctionName, names: &Names) -> Vec<ExpectedObject> {
         self.functions.get(function).map(|known| known.after.expected(names)).unwrap_or_default()
     }
 
-    /// The function that most often read what `function` wrote.
+    /// The function that has most often read the outputs of `function`.
     #[must_use]
     pub fn successor(&self, function: &FunctionName) -> Option<&FunctionName> {
         let known = self.functions.get(function)?;
@@ -181,16 +184,16 @@ impl ApplicationObjects {
                 return None;
             }
             let document = Document { format: FORMAT, known: known.clone() };
-            // Plain data: it cannot fail.
+            // Plain data always has a JSON form.
             Some((function.clone(), serde_json::to_vec(&document).ok()?))
         });
         changed.collect()
     }
 
-    /// Restores the document of a function, unless more is known of it by now.
+    /// Restores the document of a function, unless more is known of the function already.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// Why the document cannot be used.
     pub fn restore(&mut self, function: &FunctionName, kept: &[u8]) -> Result<(), String> {
         let Document { format, known } = serde_json::from_slice(kept).map_err(|error| error.to_string())?;
         let is_sound = |reads: &Reads| reads.patterns.len() <= PATTERNS_MAX;
@@ -218,7 +221,7 @@ impl ApplicationObjects {
         self.next_run
     }
 
-    /// `function` has read what `writer` wrote.
+    /// Records that `function` has read an output of `writer`.
     fn followed(&mut self, run: u64, writer: &FunctionName, function: &FunctionName) {
         let add = |counts: &mut BTreeMap<FunctionName, u32>, name: &FunctionName| {
             if counts.len() < PATTERNS_MAX || counts.contains_key(name) {
@@ -300,7 +303,8 @@ mod tests {
         Names::of(&PayloadWalk::of(payload.as_bytes()))
     }
 
-    /// A run of an application: `cut` makes parts of what its input names; `tell` reads a model, the parts and a mask.
+    /// A run of an application: `cut` makes parts of the object that its input names; `tell` reads a model, the parts
+    /// and a mask.
     fn run(learned: &mut ApplicationObjects, film: &str) {
         let payload = format!(r#"{{"film":"{film}"}}"#);
         let (source, part) = (format!("in/{film}.mp4"), format!("tmp/{film}-1"));
@@ -317,7 +321,7 @@ mod tests {
         assert_eq!(keys(&after), ["model.bin", "masks/gamma.png"], "and not what the run writes itself");
         assert_eq!(learned.successor(&name("cut")), Some(&name("tell")));
         assert_eq!(keys(&learned.reads(&name("cut"), &names(r#"{"film":"gamma"}"#))), ["in/gamma.mp4"]);
-        // Its input names nothing: what its predecessor wrote last, and what recurs.
+        // The input names nothing: expected are its predecessor's last output and the recurring keys.
         assert_eq!(keys(&learned.reads(&name("tell"), &names("{}"))), ["model.bin", "tmp/beta-1"]);
     }
 

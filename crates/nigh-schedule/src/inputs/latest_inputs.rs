@@ -6,17 +6,17 @@ use bytes::Bytes;
 use nigh_functions::function::Function;
 use nigh_terms::{FunctionName, Namespace};
 
-/// Functions whose last input is remembered; with one more, all are forgotten.
+/// The most functions whose last input is remembered; with one more, all are forgotten.
 const FUNCTIONS_MAX: usize = 1024;
-/// The largest input that is remembered.
+/// The most bytes of an input that is remembered.
 const INPUT_BYTES_MAX: usize = 16 * 1024;
 
-/// The last inputs.
+/// The last inputs of functions.
 #[derive(Debug, Default)]
 pub struct LatestInputs(HashMap<(Namespace, FunctionName), Bytes>);
 
 impl LatestInputs {
-    /// An invocation of `function` has this input.
+    /// Remembers the input of an invocation of `function`.
     pub fn had(&mut self, function: &Function, input: &Bytes) {
         let name = (function.namespace.clone(), function.name.clone());
         if input.len() > INPUT_BYTES_MAX {
@@ -26,7 +26,7 @@ impl LatestInputs {
         if self.0.len() >= FUNCTIONS_MAX && !self.0.contains_key(&name) {
             self.0.clear();
         }
-        // A copy: a slice of a request would keep the whole request.
+        // Copied, because a slice of a request would keep the whole request in memory.
         self.0.insert(name, Bytes::copy_from_slice(input));
     }
 

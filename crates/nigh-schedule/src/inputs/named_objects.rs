@@ -1,7 +1,9 @@
-//! Which objects an invocation's input names, and which of them it read: the base of every feature of its data.
+//! Which objects an invocation's input names, and which of these the invocation read: the base of all features of its
+//! data.
 //!
-//! Three forms are known: a JSON object with a bucket's and a key's member, S3's event notification (its `s3` member),
-//! and a text `s3://bucket/key`; `payload_walk` finds them. Which of the named objects are inputs is not guessed from names:
+//! An input can name an object in three forms: a JSON object with a member for the bucket and one for the key, S3's
+//! event notification (its `s3` member), and a text `s3://bucket/key`; `payload_walk` finds them. Which of the named
+//! objects are inputs is not guessed from names: `input_paths` learns it from what invocations read. Pure.
 //! `input_paths` learns it from what invocations read. Pure.
 
 use std::collections::BTreeSet;
@@ -14,15 +16,15 @@ use crate::activation::DataCallRecord;
 /// An object that an input names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedObject {
-    /// The members on the way to it, joined by `/`; members of lists are `*`.
+    /// The members on the path to it, joined by `/`; members of lists are `*`.
     pub path: SmolStr,
-    /// Its bucket.
+    /// The object's bucket.
     pub bucket: BucketName,
-    /// Its key.
+    /// The object's key.
     pub key: ObjectKey,
 }
 
-/// The paths of those among `named` that the invocation read.
+/// The paths of the named objects that the invocation read.
 #[must_use]
 pub fn input_paths(named: &[NamedObject], calls: &[DataCallRecord]) -> BTreeSet<String> {
     let was_read = |object: &&NamedObject| {

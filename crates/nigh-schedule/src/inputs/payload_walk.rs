@@ -1,8 +1,9 @@
 //! One walk through an invocation's input: the objects that it names, and its other arguments as features. Pure.
 //!
-//! Every invocation waits for it, so it is one pass without a tree, and everything is bounded: the bytes of the payload, values,
-//! depth, objects, arguments. Whatever is larger, deeper, no number or no JSON is left out. Which named objects are read, and
-//! which words are keys of objects, is not guessed here: `input_rules` learns it from what invocations read.
+//! Every invocation waits for the walk, so it is one pass without a tree, and everything is bounded: the bytes of the
+//! payload, values, depth, objects, arguments. Values that are too large or too deep, and text that is no JSON, are
+//! left out. Which named objects are read, and which words are keys of objects, is not guessed here: `input_rules`
+//! learns it from what invocations read.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,43 +17,44 @@ use smol_str::ToSmolStr as _;
 
 use super::named_objects::NamedObject;
 
-/// Larger inputs are not read: the function would wait too long.
+/// The most bytes of an input that is read: a longer one would delay the function too much.
 const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
-/// Values that are looked at; the walk ends there.
+/// The most values that are looked at; the walk ends there.
 const VALUES_MAX: usize = 10_000;
-/// Values below this depth are passed over.
+/// Values below this depth are skipped.
 const DEPTH_MAX: usize = 16;
-/// Named objects beyond this many are not looked at.
+/// The most named objects.
 const OBJECTS_MAX: usize = 16;
-/// Further arguments are not features: the rest of a row is for what is known of the input's data.
+/// The most arguments that become features: the rest of a row is for features of the input's data.
 pub const ARGUMENTS_MAX: usize = 16;
-/// Members of a list beyond this many are no arguments.
+/// The most members of a list that become arguments.
 const LIST_MAX: usize = 8;
-/// Words that may be keys and are longer than features keep: so many, of so many bytes (S3's longest key).
+/// The most words, and the most bytes of each (S3's longest key), that may be keys and are too long for features.
 const LONG_WORDS_MAX: usize = 4;
 const KEY_BYTES_MAX: usize = 1024;
-/// Room for the members on the way to a place, of most inputs.
+/// The bytes reserved for the path to a place; enough for most inputs.
 const PLACE_BYTES: usize = 128;
-/// The size of an input is a feature in steps of this: small ones differ by nothing but their names.
+/// The step of the feature for the input's size. Small inputs differ only by the names in them.
 const SIZE_STEP: usize = 16 * 1024;
 
-/// What features of arguments begin with.
+/// The prefix of features of arguments.
 pub const ARGUMENT_PREFIX: &str = "arg_";
-/// The feature that is the payload's own size.
+/// The feature for the payload's own size.
 const SIZE_FEATURE: &str = "arg_payload_bytes";
 
-/// Names of members that hold a bucket's name, and those that hold a key.
+/// The names of members that hold a bucket's name, and of those that hold a key.
 const BUCKET_MEMBERS: [&str; 4] = ["bucket", "Bucket", "bucketName", "bucket_name"];
 const KEY_MEMBERS: [&str; 4] = ["key", "Key", "objectKey", "object_key"];
 
-/// What an input says.
+/// What an input contains.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PayloadWalk {
-    /// The objects that it names, in its order.
+    /// The objects that it names, in order.
     pub objects: Vec<NamedObject>,
-    /// Its numbers, truth values and words, as `arg_` and the members' names joined by dots; the size of the payload.
+    /// The input's numbers, booleans and words, as `arg_` and the members' names joined by dots; and the size of the
+    /// payload.
     pub arguments: FeatureRow,
-    /// Words that are too long for a feature and short enough to be a key, by the feature's name.
+    /// Words that are too long for a feature and short enough for a key, by the name of the feature.
     pub long_words: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -60,7 +62,7 @@ impl PayloadWalk {
     /// Walks through `payload`.
     #[must_use]
     pub fn of(payload: &[u8]) -> Self {
-        // Room for what most inputs have, so that nothing is reallocated.
+        // Reserves memory for what most inputs contain, so that nothing is reallocated.
         let mut walker = Walker {
             path: String::with_capacity(PLACE_BYTES),
             name: String::with_capacity(PLACE_BYTES),
@@ -71,7 +73,7 @@ impl PayloadWalk {
             walker.name.push_str(ARGUMENT_PREFIX);
             let mut reader = serde_json::Deserializer::from_slice(payload);
             let here = WalkPosition { walker: &mut walker, depth: 0, is_argument: true, is_half: false };
-            // If it ends early or is no JSON, what was found until then counts.
+            // If the text ends early or is no JSON, what was found until then counts.
             let _ended_early = here.deserialize(&mut reader);
         }
         let mut walk = walker.walk;
@@ -83,22 +85,22 @@ impl PayloadWalk {
 
 struct Walker {
     walk: PayloadWalk,
-    /// The members on the way here: as the path of named objects, and as the name of features.
+    /// The members on the path to this place: as the path of named objects, and as the name of features.
     path: String,
     name: String,
     seen: usize,
 }
 
-/// What a value was, for its parent.
+/// The kind of a value, for its parent.
 enum WalkedValue<'de> {
     Other,
     Text(Cow<'de, str>),
-    /// An object, with a text `name` and a text `key`.
+    /// A JSON object with a text `name` and a text `key`.
     Members {
         name: Option<Cow<'de, str>>,
         key: Option<Cow<'de, str>>,
     },
-    /// What an event notification says of an object.
+    /// The part of an event notification that names an object.
     Notification,
 }
 
@@ -115,7 +117,7 @@ impl Walker {
         self.walk.arguments.len() < ARGUMENTS_MAX
     }
 
-    // A name that no feature can have, or a number that is none, is no argument.
+    // A name that no feature can have, or NaN, makes no argument.
     fn number(&mut self, value: f64) {
         if self.has_room() {
             let _refused = self.walk.arguments.set_number(&self.name, value);
@@ -138,12 +140,12 @@ impl Walker {
         }
     }
 
-    /// What has the name of this place, or is below it, is no argument.
+    /// Removes the arguments at this place and below it.
     fn forget_below(&mut self) {
         let name = self.name.as_str();
         let is_below =
             |other: &str| other.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        // At the top everything is.
+        // At the top this removes all.
         let all = name == ARGUMENT_PREFIX;
         self.walk.arguments.retain(|other| !all && !is_below(other));
         self.walk.long_words.retain(|(other, _)| !all && !is_below(other));
@@ -176,9 +178,10 @@ impl Walker {
 struct WalkPosition<'w> {
     walker: &'w mut Walker,
     depth: usize,
-    /// What is here may be an argument.
+    /// True if the value here may be an argument.
     is_argument: bool,
-    /// A text here may be half of an object's name: the parent, which sees both halves, decides whether it is an argument.
+    /// True if a text here may be half of an object's name: the parent, which sees both halves, decides whether it is
+    /// an argument.
     is_half: bool,
 }
 
@@ -197,7 +200,7 @@ impl<'de> DeserializeSeed<'de> for WalkPosition<'_> {
     }
 }
 
-/// A member's name, borrowed where the text has no escapes.
+/// A member's name, borrowed if the text has no escapes.
 #[derive(Deserialize)]
 struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -272,7 +275,7 @@ impl<'de> Visitor<'de> for WalkPosition<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<WalkedValue<'de>, A::Error> {
         let Self { walker, depth, is_argument, .. } = self;
-        // Each with the member's name: the first of the names that a bucket or a key may have.
+        // Each with the member's name, which is the first of the names for a bucket or a key.
         let mut bucket: Option<(Cow<'de, str>, Cow<'de, str>)> = None;
         let mut key: Option<(Cow<'de, str>, Cow<'de, str>)> = None;
         let (mut name, mut of_bucket, mut of_object, mut is_record) = (None, None, None, false);
@@ -311,7 +314,7 @@ impl<'de> Visitor<'de> for WalkPosition<'_> {
             }
         }
         if is_record {
-            // The rest of S3's record: dates, addresses, identifiers.
+            // The rest of S3's record is no argument: dates, addresses, identifiers.
             walker.forget_below();
         }
         Ok(WalkedValue::Members { name, key: key.map(|(_, key)| key) })
@@ -334,7 +337,7 @@ mod tests {
         expected.iter().map(|(path, object)| ((*path).to_owned(), (*object).to_owned())).collect()
     }
 
-    /// The arguments but for the payload's size.
+    /// The arguments without the payload's size.
     fn arguments(payload: &str) -> Vec<(String, String)> {
         let row = PayloadWalk::of(payload.as_bytes()).arguments;
         let of = |value: &FeatureValue| match value {
@@ -413,7 +416,7 @@ mod tests {
         assert_eq!(arguments(&format!("{{{}}}", wide.join(","))).len(), ARGUMENTS_MAX);
         let values = vec!["0"; 20_000].join(",");
         assert_eq!(arguments(&format!("[{values}]")).len(), LIST_MAX);
-        // Numbers beyond any feature, and none at all: JSON has no NaN, and Python writes it all the same.
+        // Numbers beyond any feature, and NaN, which JSON lacks but Python writes.
         assert!(arguments(r#"{"a":1e300,"b":-1e300}"#).is_empty());
         assert_eq!(arguments(r#"{"a":1,"b":NaN,"c":2}"#), pairs(&[("arg_a", "1")]));
         let word = format!(r#"{{"text":"{}"}}"#, "x".repeat(50_000));

@@ -1,8 +1,8 @@
-//! Whether objects are prefetched for an application, and whether that was of use. Pure.
+//! Decides whether objects are prefetched for an application, and counts whether that was of use. Pure.
 //!
-//! What an application's later functions will probably read (`application_objects`) is prefetched when its first function
-//! starts. An object that is read within a minute was of use, any other was waste. If an application wastes more than it uses,
-//! only every fiftieth start prefetches: so it can show that it has changed.
+//! The objects that an application's later functions will probably read (`application_objects`) are prefetched when its
+//! first function starts. An object that is read within a minute was used, any other was wasted. If an application
+//! wastes more than it uses, only every fiftieth start prefetches, so that it can show that it has changed.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -13,42 +13,42 @@ use nigh_terms::{FunctionName, Monotonic, Namespace};
 /// The first function of an application.
 pub type ApplicationRoot = (Namespace, FunctionName);
 
-/// An object that is not read within this time was waste.
+/// An object that is not read within this time was wasted.
 const USED_WITHIN: Duration = Duration::from_secs(60);
-/// Prefetched objects that have not been read yet.
+/// The most prefetched objects that have not been read yet.
 const BROUGHT_MAX: usize = 16_384;
-/// Judged applications; with one more, all are judged anew.
+/// The most applications with counts; with one more, all counts begin again.
 const APPLICATIONS_MAX: usize = 4096;
-/// Waste that proves nothing yet: one object of the size that is commonly cached.
+/// Waste up to this many bytes proves nothing: one object of the size that is commonly cached.
 const PROBATION_BYTES: u64 = 16 << 20;
-/// One in so many starts of a wasteful application prefetches.
+/// Of a wasteful application's starts, one in this many prefetches.
 const TRIED_EVERY: u32 = 50;
-/// When use and waste reach this, both are halved: new starts count more.
+/// When use and waste reach this many bytes, both are halved, so that new starts count more.
 const HALVED_AT_BYTES: u64 = 16 << 30;
 
 /// How prefetched objects were used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct PrefetchUse {
-    /// Prefetched objects.
+    /// Number of prefetched objects.
     pub prefetched: u64,
-    /// Their bytes.
+    /// Size of the prefetched objects, in bytes.
     pub prefetched_bytes: u64,
-    /// Objects of them that were read in time.
+    /// Number of prefetched objects that were read in time.
     pub used: u64,
-    /// Their bytes.
+    /// Size of the objects that were read in time, in bytes.
     pub used_bytes: u64,
-    /// Objects of them that were not.
+    /// Number of prefetched objects that were not read in time.
     pub wasted: u64,
-    /// Their bytes.
+    /// Size of the objects that were not read in time, in bytes.
     pub wasted_bytes: u64,
 }
 
-/// The use and waste of an application.
+/// The used and wasted bytes of an application.
 #[derive(Clone, Copy, Debug, Default)]
 struct Benefit {
     used_bytes: u64,
     wasted_bytes: u64,
-    /// Starts that did not prefetch.
+    /// Number of starts without prefetch since the last one with it.
     passed: u32,
 }
 
@@ -60,18 +60,18 @@ struct PrefetchedObject {
     until: Monotonic,
 }
 
-/// What was prefetched, and how it was used.
+/// The prefetched objects, and their use.
 #[derive(Clone, Debug, Default)]
 pub struct Prefetches {
     brought: HashMap<NamePrint, PrefetchedObject>,
-    /// By the end of their time.
+    /// The objects, in the order in which their time ends.
     order: VecDeque<NamePrint>,
     benefits: HashMap<ApplicationRoot, Benefit>,
     all: PrefetchUse,
 }
 
 impl Prefetches {
-    /// An application starts: whether it prefetches.
+    /// An application starts. Returns whether it may prefetch.
     pub fn may(&mut self, first: &ApplicationRoot, now: Monotonic) -> bool {
         self.settle(now);
         let Some(benefit) = self.benefits.get_mut(first) else { return true };
@@ -108,7 +108,7 @@ impl Prefetches {
         benefit.halve();
     }
 
-    /// Counts what was not read in time as waste.
+    /// Counts the objects that were not read in time as wasted.
     pub fn settle(&mut self, now: Monotonic) {
         while let Some(object) = self.order.front() {
             if self.brought.get(object).is_some_and(|brought| brought.until > now) {
@@ -124,7 +124,7 @@ impl Prefetches {
         }
     }
 
-    /// The use of all that was prefetched.
+    /// The use of all prefetched objects.
     #[must_use]
     pub const fn all(&self) -> PrefetchUse {
         self.all

@@ -1,13 +1,14 @@
-//! The node's memory, shared out between sandboxes and the cache: pure (OFC, sections 4.3 and 6.4).
+//! The node's memory, divided between sandboxes and the cache: pure (OFC, sections 4.3 and 6.4).
 //!
-//! The law: what sandboxes and pre-warmed sandboxes are granted and what the cache may take or takes is together never more
-//! than the node's memory. A sandbox is granted its kernel limit, at most what its function booked. The cache has the rest, but
-//! for a slack: grants are raised from it before the cache has shrunk. The pool lets sandboxes book at most their own part
-//! and what the cache lends (`sandbox_pool`), so the cache can always free what growth needs. Memory that a reader still maps
-//! counts as used. If a sandbox waits for such memory, or if the cache would use their memory far better, idle sandboxes end,
-//! the one worth least for each byte first (`value`). Memory may be reserved for the next run of an idle sandbox: it comes from
-//! what is free and from the cache, and no sandbox ends or waits for it. If the kernel refuses to lower a limit, the old limit
-//! counts. The budget chooses no limit itself (`growth`), nor who is admitted (`sandbox_pool`).
+//! The law: the grants of all sandboxes, pre-warmed ones included, and the cache's limit or its use, whichever is more,
+//! together never exceed the node's memory. A sandbox's grant is its kernel limit, at most its booking. The cache has
+//! the rest, except for the slack, from which grants are raised before the cache has shrunk. The pool lets sandboxes
+//! book at most their own part and what the cache lends (`sandbox_pool`), so the cache can always free what growth
+//! needs. Memory that a reader still maps counts as used. If a sandbox waits for such memory, or if the cache would use
+//! their memory far better, idle sandboxes end, the one worth least for each byte first (`value`). Memory may be
+//! reserved for the next run of an idle sandbox: it comes from free memory and from the cache, and no sandbox ends or
+//! waits for it. If the kernel refuses to lower a limit, the old limit counts. The budget chooses no limit itself
+//! (`growth`), nor who is admitted (`sandbox_pool`).
 
 mod command;
 mod share;
@@ -22,18 +23,18 @@ use self::share::{Share, State};
 use super::slack::Slack;
 use super::value::{SandboxUse, Worth};
 
-/// The cache grows by no less than this at a time.
+/// The cache grows by at least this much at a time.
 const GRAIN: ByteSize = ByteSize::mib(1);
 
-/// How a node's memory is shared out; `S` names a sandbox.
+/// The division of a node's memory; `S` names a sandbox.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget<S> {
     limits: BudgetLimits,
     shares: BTreeMap<S, Share>,
-    /// What the pre-warmed sandboxes have together, and what the next one waits for.
+    /// The grants of all pre-warmed sandboxes, and what the next one waits for.
     stems: ByteSize,
     stem_wanted: ByteSize,
-    /// What the cache may take, and what it took at the last look.
+    /// The cache's limit, and its use at the last look.
     cache: ByteSize,
     cache_takes: ByteSize,
     slack: Slack,
@@ -64,30 +65,30 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         self.shares.values().map(|share| share.granted).sum::<ByteSize>() + self.stems
     }
 
-    /// What is granted, wanted, or reserved.
+    /// The memory that is granted, wanted or reserved.
     fn wanted(&self) -> ByteSize {
         self.shares.values().map(|share| share.granted.max(share.wanted).max(share.ahead)).sum::<ByteSize>()
             + self.stems
             + self.stem_wanted
     }
 
-    /// What is free: neither granted nor the cache's.
+    /// The free memory: neither granted nor the cache's.
     fn room(&self) -> ByteSize {
         self.total().saturating_sub(self.granted()).saturating_sub(self.cache.max(self.cache_takes))
     }
 
-    /// What the cache should have: all that is not wanted and not kept free.
+    /// The memory that the cache should have: all that is neither wanted nor kept free.
     fn cache_target(&self) -> ByteSize {
         if self.limits.cache_own == ByteSize::ZERO {
             return ByteSize::ZERO;
         }
         let wanted = self.wanted();
-        // Memory that nothing can book any more is not kept free.
+        // No more memory is kept free than can still be booked.
         let slack = self.slack.now().min(self.limits.bookable.saturating_sub(wanted));
         self.total().saturating_sub(wanted).saturating_sub(slack)
     }
 
-    /// How the memory is shared out now.
+    /// The present division of the memory.
     #[must_use]
     pub fn in_use(&self) -> BudgetUse {
         BudgetUse {
@@ -101,13 +102,13 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         }
     }
 
-    /// What `sandbox` is granted; zero if it is unknown.
+    /// The grant of `sandbox`; zero if it is unknown.
     #[must_use]
     pub fn granted_to(&self, sandbox: S) -> ByteSize {
         self.shares.get(&sandbox).map_or(ByteSize::ZERO, |share| share.granted)
     }
 
-    /// A sandbox of a function that books `booked` will be made. It has nothing yet: `raise` gives it its first grant.
+    /// A sandbox of a function that books `booked` will be made. It has no grant yet: `raise` gives it the first.
     pub fn admit(&mut self, sandbox: S, booked: ByteSize, now: Monotonic) {
         let nothing = ByteSize::ZERO;
         let usage = SandboxUse { made: now, cold: Duration::ZERO, runs: 0 };
@@ -117,15 +118,15 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         );
     }
 
-    /// Making `sandbox` took `cold`.
+    /// `sandbox` was made in the time `cold`.
     pub fn was_made(&mut self, sandbox: S, cold: Duration) {
         if let Some(share) = self.shares.get_mut(&sandbox) {
             share.usage.cold = cold;
         }
     }
 
-    /// `sandbox` wants the limit `to`. It gets at once what is free of that, and the rest later (`next`). If not even `least` can be
-    /// granted, it gets nothing now.
+    /// `sandbox` wants the limit `to`. It gets the free part of that at once, and the rest later (`next`). If not even
+    /// `least` can be granted, it gets nothing now.
     pub fn raise(&mut self, sandbox: S, to: ByteSize, least: ByteSize, now: Monotonic) -> RaiseOutcome {
         // Running sandboxes grow before a new one gets its first grant.
         let growing = self.shares.iter().filter(|(one, share)| **one != sandbox && share.grows());
@@ -141,7 +142,7 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         let limit = share.wanted.min(share.granted + room).max(share.granted);
         if limit >= least.min(share.wanted) {
             let raised = limit.saturating_sub(share.granted);
-            // The law: a grant is never raised by more than what is free.
+            // The law: a grant is never raised by more than the free memory.
             invariant!(raised <= room, "a grant is raised by {raised} to {limit}, and {room} is free");
             share.granted = limit;
             if raised > ByteSize::ZERO {
@@ -162,25 +163,25 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         self.granted_to(sandbox)
     }
 
-    /// What is reserved for the next run of `sandbox`; zero once that has begun.
+    /// The memory reserved for the next run of `sandbox`; zero once the run has begun.
     #[must_use]
     pub fn prepared(&self, sandbox: S) -> ByteSize {
         self.shares.get(&sandbox).map_or(ByteSize::ZERO, |share| share.ahead)
     }
 
-    /// Nothing is reserved for the next run of `sandbox` any more. The caller lowers its limit.
+    /// Ends the reservation for the next run of `sandbox`. The caller lowers its limit.
     pub fn unprepare(&mut self, sandbox: S) {
         if let Some(share) = self.shares.get_mut(&sandbox) {
             share.ahead = ByteSize::ZERO;
         }
     }
 
-    /// Counts a running sandbox that was granted more because it came near its limit.
+    /// Counts a running sandbox whose grant was raised because it came near its limit.
     pub const fn has_grown(&mut self) {
         self.counts.grown += 1;
     }
 
-    /// The kernel limit of `sandbox` is `limit` now. `refused`: the kernel did not lower it as asked.
+    /// The kernel limit of `sandbox` is `limit` now. `refused`: the kernel did not lower it as requested.
     pub fn stands(&mut self, sandbox: S, limit: ByteSize, refused: bool) {
         if let Some(share) = self.shares.get_mut(&sandbox) {
             share.granted = limit;
@@ -204,13 +205,13 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         }
     }
 
-    /// Nothing is left of `sandbox`.
+    /// `sandbox` has ended and its memory is free.
     pub fn gone(&mut self, sandbox: S) {
         self.shares.remove(&sandbox);
     }
 
-    /// Grants `memory` to a pre-warmed sandbox. False if that is not free: the cache will shrink for it.
-    pub fn hold_stem(&mut self, memory: ByteSize) -> bool {
+    /// Grants `memory` to a pre-warmed sandbox. False if it is not free: the cache will shrink for it.
+    pub fn hold_prewarmed(&mut self, memory: ByteSize) -> bool {
         let growing: ByteSize = self.shares.values().map(Share::missing).sum();
         let fits = self.room().saturating_sub(growing) >= memory;
         self.stem_wanted = if fits { ByteSize::ZERO } else { memory };
@@ -221,21 +222,21 @@ impl<S: Copy + Ord> MemoryBudget<S> {
     }
 
     /// A pre-warmed sandbox of `memory` has ended, or has become a function's.
-    pub fn free_stem(&mut self, memory: ByteSize) {
-        // `StemShare` frees each grant once.
+    pub fn free_prewarmed(&mut self, memory: ByteSize) {
+        // `PrewarmedShare` frees each grant once.
         invariant!(self.stems >= memory, "a pre-warmed sandbox frees {memory}, and all have {}", self.stems);
         self.stems = self.stems.saturating_sub(memory);
         self.stem_wanted = ByteSize::ZERO;
     }
 
-    /// The cache may take no more than `cache` now, and takes `takes`.
+    /// The cache's limit is `cache` now, and its use `takes`.
     pub fn cache_has(&mut self, cache: ByteSize, takes: ByteSize) {
         self.counts.yielded += self.cache_takes.saturating_sub(takes);
         self.cache = cache;
         self.cache_takes = takes;
     }
 
-    /// The next command, if the cache takes `cache_takes`. Ask again after each command until there is none.
+    /// The next command, if the cache uses `cache_takes`. Ask again after each command until there is none.
     pub fn next(&mut self, cache_takes: ByteSize, now: Monotonic) -> Option<Command<S>> {
         self.cache_takes = cache_takes;
         self.slack.pass(now);
@@ -253,10 +254,10 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         if let Some(end) = self.end_idle(now) {
             return Some(end);
         }
-        // It counts from now on, whatever the cache takes.
+        // A larger limit counts from now on, whatever the cache uses.
         if target >= self.cache + GRAIN {
             self.cache = target;
-            // The law: the cache never grows beyond what is not granted.
+            // The law: the cache's limit never exceeds the memory that is not granted.
             invariant!(
                 self.granted() + self.cache <= self.total(),
                 "the cache may take {}, {} is granted, and the node has {}",
@@ -283,7 +284,7 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         Some(Command::Limit(*sandbox, share.granted))
     }
 
-    /// Grants free memory that no sandbox waits for to a sandbox that has reserved it: to `one`, or to any.
+    /// Grants free memory that no sandbox waits for to a sandbox that has reserved it: to `one`, or to any if None.
     fn give_ahead(&mut self, one: Option<S>, now: Monotonic) -> Option<Command<S>> {
         let missing: ByteSize = self.shares.values().map(Share::missing).sum();
         let room = self.room().saturating_sub(missing);
@@ -300,7 +301,7 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         Some(Command::Limit(*sandbox, share.granted))
     }
 
-    /// Ends the idle sandbox that is worth least for each byte, if a byte more is worth far more to the cache.
+    /// Ends the idle sandbox that is worth least for each byte, if its memory is worth far more to the cache.
     pub fn weigh(&mut self, cache: Worth, now: Monotonic) -> Option<Command<S>> {
         let idle = self.shares.iter_mut().filter_map(|(sandbox, share)| match share.state {
             // A sandbox with reserved memory is about to run.
@@ -318,8 +319,8 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         Some(Command::End(*sandbox, "the cache uses its memory better"))
     }
 
-    /// If growth waits for memory that the cache cannot free, ends the idle sandbox that is worth least for each byte; one with
-    /// reserved memory only if there is no other.
+    /// If a growing sandbox waits for memory that the cache cannot free, ends the idle sandbox that is worth least for
+    /// each byte; one with reserved memory only if there is no other.
     fn end_idle(&mut self, now: Monotonic) -> Option<Command<S>> {
         let missing: ByteSize = self.shares.values().map(Share::missing).sum();
         let ending = self.shares.values().filter(|share| share.state == State::Ending);
@@ -358,20 +359,20 @@ mod tests {
         ByteSize::mib(mib)
     }
 
-    /// 1000 MiB for sandboxes, 200 of the cache's own, 100 to be kept free.
+    /// 1000 MiB for sandboxes, 200 for the cache, 100 to be kept free.
     fn budget() -> MemoryBudget<u32> {
         let slack = SlackBounds { first: mib(100), min: mib(100), max: mib(100) };
         MemoryBudget::new(BudgetLimits { bookable: mib(1000), cache_own: mib(200), slack })
     }
 
-    /// A cache that takes all it may, and of which `held` does not go.
+    /// A cache that uses its whole limit, of which it cannot free `held`.
     struct Cache {
         takes: ByteSize,
         held: ByteSize,
     }
 
     impl Cache {
-        /// Does what is to be done; the others' commands.
+        /// Carries out the budget's commands for the cache. Returns the other commands.
         fn settle(&mut self, budget: &mut MemoryBudget<u32>) -> Vec<Command<u32>> {
             let mut others = Vec::new();
             while let Some(command) = budget.next(self.takes, NOW) {
@@ -449,7 +450,7 @@ mod tests {
             cache.settle(&mut budget);
             budget.idle(sandbox, Monotonic(u64::from(sandbox)));
         }
-        // The slack at once, and the rest when the cache has given way.
+        // The slack at once, and the rest when the cache has shrunk.
         assert_eq!(budget.prepare(1, mib(300), NOW), mib(120));
         assert_eq!(cache.settle(&mut budget), [Command::Limit(1, mib(300))]);
         assert_eq!((budget.in_use().granted, budget.in_use().room), (mib(320), mib(100)), "and there is slack again");
@@ -458,7 +459,8 @@ mod tests {
         budget.idle(1, Monotonic(3));
         assert_eq!(budget.prepared(1), mib(0), "it has begun");
 
-        // What the cache cannot give is not taken from others; who runs goes before, and one that is prepared ends last.
+        // Memory that the cache cannot free is not taken from others. A running sandbox goes first, and a prepared one
+        // ends last.
         budget.prepare(1, mib(400), NOW);
         cache.held = cache.takes;
         assert!(cache.settle(&mut budget).is_empty());
@@ -488,7 +490,7 @@ mod tests {
         assert!(matches!(ended[..], [Command::End(2, why), Command::End(1, _)] if why.contains("hold")), "{ended:?}");
         budget.gone(2);
         assert_eq!(cache.settle(&mut budget), [Command::Limit(4, mib(150))]);
-        // One that has come to life again is not ended.
+        // A sandbox that runs again is not ended.
         budget.raise(1, mib(50), mib(0), NOW);
         budget.gone(1);
         assert_eq!(cache.settle(&mut budget), [Command::Limit(4, mib(160))]);
@@ -523,11 +525,11 @@ mod tests {
     #[test]
     fn a_prewarmed_sandbox_waits_until_the_cache_has_made_room() {
         let (mut budget, mut cache) = settled();
-        assert!(!budget.hold_stem(mib(128)));
+        assert!(!budget.hold_prewarmed(mib(128)));
         cache.settle(&mut budget);
-        assert!(budget.hold_stem(mib(128)));
+        assert!(budget.hold_prewarmed(mib(128)));
         assert_eq!(budget.in_use().granted, mib(128));
-        budget.free_stem(mib(128));
+        budget.free_prewarmed(mib(128));
         cache.settle(&mut budget);
         assert_eq!(cache.takes, mib(1100));
     }
@@ -569,8 +571,8 @@ mod tests {
         Unprepare(u32),
         Idle(u32, u64),
         Gone(u32),
-        Stem(bool),
-        /// The cache takes up to what it may; so much of it is held.
+        Prewarmed(bool),
+        /// The cache's use and the part of it that is held.
         Takes(u64, u64),
         Settle,
     }
@@ -584,7 +586,7 @@ mod tests {
             1 => (0u32..5).prop_map(Step::Unprepare),
             2 => (0u32..5, 0u64..100).prop_map(|(one, since)| Step::Idle(one, since)),
             1 => (0u32..5).prop_map(Step::Gone),
-            1 => any::<bool>().prop_map(Step::Stem),
+            1 => any::<bool>().prop_map(Step::Prewarmed),
             2 => (0u64..1200, 0u64..1200).prop_map(|(takes, held)| Step::Takes(takes, held)),
             4 => Just(Step::Settle),
         ]
@@ -605,7 +607,7 @@ mod tests {
                         let raise = budget.raise(one, mib(to), mib(least), NOW);
                         prop_assert_eq!(raise.limit, budget.granted_to(one));
                     }
-                    // The kernel keeps what it had, or less.
+                    // The kernel keeps the old limit, or a lower one.
                     Step::Stands(one, limit) => {
                         let limit = mib(limit).min(budget.granted_to(one));
                         budget.stands(one, limit, false);
@@ -617,12 +619,12 @@ mod tests {
                     Step::Unprepare(one) => budget.unprepare(one),
                     Step::Idle(one, since) => budget.idle(one, Monotonic(since)),
                     Step::Gone(one) => budget.gone(one),
-                    Step::Stem(true) => stems += u64::from(budget.hold_stem(mib(64))),
-                    Step::Stem(false) if stems > 0 => {
+                    Step::Prewarmed(true) => stems += u64::from(budget.hold_prewarmed(mib(64))),
+                    Step::Prewarmed(false) if stems > 0 => {
                         stems -= 1;
-                        budget.free_stem(mib(64));
+                        budget.free_prewarmed(mib(64));
                     }
-                    Step::Stem(false) => {}
+                    Step::Prewarmed(false) => {}
                     Step::Takes(takes, held) => {
                         cache.takes = mib(takes).min(budget.cache.max(cache.takes));
                         cache.held = mib(held);
@@ -631,14 +633,14 @@ mod tests {
                 }
                 lawful(&budget);
             }
-            // When all have gone and nothing is held the cache has all but the slack.
+            // When all sandboxes have gone and nothing is held, the cache has all but the slack.
             (0..5).for_each(|one| budget.gone(one));
-            (0..stems).for_each(|_| budget.free_stem(mib(64)));
+            (0..stems).for_each(|_| budget.free_prewarmed(mib(64)));
             cache.held = ByteSize::ZERO;
             cache.settle(&mut budget);
-            // One that was wanted comes now, and goes too.
-            prop_assert!(budget.hold_stem(mib(64)));
-            budget.free_stem(mib(64));
+            // A pre-warmed sandbox that was wanted gets its grant now, and ends too.
+            prop_assert!(budget.hold_prewarmed(mib(64)));
+            budget.free_prewarmed(mib(64));
             cache.settle(&mut budget);
             prop_assert!(budget.cache + mib(101) > mib(1200), "{:?}", budget.in_use());
         }

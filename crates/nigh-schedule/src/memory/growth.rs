@@ -1,10 +1,10 @@
 //! How far a sandbox may grow ahead of its need, and when to look at it again: pure.
 //!
-//! A grant is what an invocation is expected to need; the kernel's limit is a headroom above it. On cgroup v1 a system call
-//! that reaches the limit fails (`ENOMEM`, `EFAULT`: the kernel parks only the program's page faults,
-//! Documentation/admin-guide/cgroup-v1/memory.rst, section 10), so a sandbox must be granted more before it is there. A
-//! sandbox that uses more than its grant grows by a step that doubles each time, up to what was booked: a small error costs
-//! little, and a few steps meet a burst. Where the memory comes from, `budget` decides.
+//! A grant is the predicted need of an invocation; the kernel's limit has a headroom above it. On cgroup v1 a system
+//! call that reaches the limit fails (`ENOMEM`, `EFAULT`: the kernel suspends only the program's page faults,
+//! Documentation/admin-guide/cgroup-v1/memory.rst, section 10), so the grant must be raised before the sandbox reaches
+//! the limit. A sandbox that uses more than its grant grows by a step that doubles each time, up to its booking: a
+//! small error costs little, and a few steps cover a burst. `budget` decides where the memory comes from.
 
 use std::time::Duration;
 
@@ -12,39 +12,39 @@ use nigh_terms::ByteSize;
 
 use super::grant::Grant;
 
-/// How far the limit is above the grant: what the fastest writer takes in the milliseconds until it is noticed.
+/// The distance from the grant to the limit: what the fastest writer uses in the milliseconds until that is noticed.
 pub const HEADROOM: ByteSize = ByteSize::mib(32);
 /// The first growth of a run.
 const FIRST_STEP: u64 = 2 * HEADROOM.bytes();
-/// After so many growths the step does not double any more: it is larger than any sandbox.
+/// After this many growths the step does not double any more: it is larger than any sandbox.
 const DOUBLINGS_MAX: u32 = 10;
-/// The bytes that a processor writes to fresh memory in a millisecond; a faster writer is parked for a moment.
+/// The bytes that a processor writes to fresh memory in a millisecond; a faster writer is suspended for a moment.
 const FASTEST_BYTES_A_MS: u64 = 4 << 20;
-/// The shortest and the longest time between two looks at a sandbox.
+/// The shortest and the longest time between two looks at a sandbox's use.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(8);
 
-/// The limit under which a sandbox runs that uses `used` now and is expected to need `grant.memory`.
+/// The limit for a sandbox that uses `used` now and whose predicted need is `grant.memory`.
 #[must_use]
 pub fn limit_for(grant: Grant, used: ByteSize) -> ByteSize {
     // If the limit were below what is in use, the kernel would reclaim pages while the invocation runs.
     (grant.memory.max(used) + HEADROOM).min(grant.booked)
 }
 
-/// What was read of a running sandbox.
+/// The figures of a running sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryReading {
-    /// What is in use, without the page cache, which the kernel reclaims by itself.
+    /// The memory in use, without the page cache, which the kernel reclaims by itself.
     pub need: ByteSize,
-    /// Its limit.
+    /// The sandbox's limit.
     pub limit: ByteSize,
-    /// What it booked.
+    /// The memory that the sandbox has booked.
     pub booked: ByteSize,
-    /// How often it has grown in this run.
+    /// Number of growths in this run.
     pub grown: u32,
 }
 
-/// The limit to which the sandbox grows, if it grows.
+/// The limit to which the sandbox must grow; None if it need not.
 #[must_use]
 pub fn growth(seen: &MemoryReading) -> Option<ByteSize> {
     if seen.limit >= seen.booked || seen.need + HEADROOM <= seen.limit {
@@ -54,7 +54,7 @@ pub fn growth(seen: &MemoryReading) -> Option<ByteSize> {
     Some((seen.limit.max(seen.need) + step).min(seen.booked))
 }
 
-/// How long until the next look at a sandbox that has so much left below its limit.
+/// The time until the next look at a sandbox with this much left below its limit.
 #[must_use]
 pub fn look_again(left: ByteSize) -> Duration {
     Duration::from_millis(left.bytes() / FASTEST_BYTES_A_MS).clamp(LOOK_MIN, LOOK_MAX)

@@ -1,46 +1,46 @@
 //! How much memory is kept free for grants that are raised: pure (OFC, sections 4.3 and 6.4).
 //!
-//! Grants are raised at once and the cache shrinks afterwards: the slack must cover what is granted in between. The churn of a
-//! 60 s window is the most that was granted within one second; every 120 s the slack becomes the greater churn of the last
-//! two windows, within its bounds. A window without grants counts as zero.
+//! Grants are raised at once and the cache shrinks afterwards, so the slack must cover what is granted in between. The
+//! churn of a 60 s window is the most that was granted within one second of it. Every 120 s the slack becomes the
+//! greater churn of the last two windows, within its bounds. A window without grants counts as zero.
 
 use std::time::Duration;
 
 use nigh_terms::{ByteSize, Monotonic};
 
-/// What is granted within this time counts together.
+/// Grants within this time are added up.
 const TOGETHER: Duration = Duration::from_secs(1);
 /// The window of one measurement.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Windows between two changes of the slack.
+/// The number of windows between two changes of the slack.
 const WINDOWS: usize = 2;
 
-/// What the slack may be.
+/// The bounds of the slack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlackBounds {
-    /// At first.
+    /// The slack at the start.
     pub first: ByteSize,
-    /// At least.
+    /// The least slack.
     pub min: ByteSize,
-    /// At most.
+    /// The most slack.
     pub max: ByteSize,
 }
 
-/// The slack, as it follows the churn.
+/// The slack, which follows the churn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slack {
     bounds: SlackBounds,
     now: ByteSize,
-    /// What was raised since `second` began.
+    /// The begin of the present second, and the bytes granted in it.
     second: (Monotonic, ByteSize),
-    /// The most of that since `window` began.
+    /// The begin of the present window, and the most bytes granted in one of its seconds.
     window: (Monotonic, ByteSize),
-    /// The churn of whole windows since the last change.
+    /// The churn of each complete window since the last change.
     measured: Vec<ByteSize>,
 }
 
 impl Slack {
-    /// The slack at the start.
+    /// The slack at its first value.
     #[must_use]
     pub fn new(bounds: SlackBounds) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Slack {
         self.measured.iter().copied().fold(self.window.1, ByteSize::max)
     }
 
-    /// A grant was raised by so many bytes.
+    /// A grant was raised by `bytes`.
     pub fn raised(&mut self, bytes: ByteSize, now: Monotonic) {
         self.pass(now);
         if now.since(self.second.0) >= TOGETHER {
@@ -74,7 +74,7 @@ impl Slack {
         self.window.1 = self.window.1.max(self.second.1);
     }
 
-    /// Time has passed.
+    /// Ends the seconds and windows that are over at `now`.
     pub fn pass(&mut self, now: Monotonic) {
         while now.since(self.window.0) >= WINDOW {
             let begun = self.window.0;

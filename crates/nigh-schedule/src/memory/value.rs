@@ -1,9 +1,10 @@
 //! What memory is worth, whoever has it: pure.
 //!
-//! A byte is worth the time that it saves, in microseconds a second. An idle sandbox saves its cold start at each invocation, as
-//! often as it has run since it was made; the longer it is idle, the less that is. The cache saves fetches: one more byte is
-//! worth what misses cost, divided by the bytes that the cache has, as if a cache of twice the size missed nothing. That is
-//! only an estimate of the right order: a sandbox ends for the cache only if it is worth much less. `budget` decides that.
+//! A byte is worth the time that it saves, in microseconds per second. An idle sandbox saves its cold start at each
+//! invocation, as often as it has run since it was made; the longer it is idle, the less it is worth. The cache saves
+//! fetches: one more byte is worth the cost of misses, divided by the bytes that the cache has, as if a cache of twice
+//! the size had no misses. That is only a rough estimate, so a sandbox ends for the cache only if it is worth much
+//! less; `budget` decides that.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -11,14 +12,14 @@ use std::time::Duration;
 use nigh_data::fetch_us;
 use nigh_terms::{ByteSize, Monotonic};
 
-/// How long the cache's misses are counted before they are judged.
+/// How long the cache's misses are counted before they are evaluated.
 const WINDOW: Duration = Duration::from_secs(10);
-/// A younger sandbox is not judged: its function has had no time to be invoked again.
+/// A younger sandbox is not evaluated: its function has had no time to be invoked again.
 const YOUNG: Duration = Duration::from_secs(30);
-/// How many times as much a byte must be worth to the cache.
+/// How many times as much a byte must be worth to the cache before a sandbox ends for it.
 const MARGIN: f64 = 2.0;
 
-/// Microseconds that a byte saves each second.
+/// The microseconds that a byte saves each second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Worth(f64);
 
@@ -36,25 +37,25 @@ impl Worth {
     }
 }
 
-/// How a sandbox has been used.
+/// The use of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SandboxUse {
     /// When it was made.
     pub made: Monotonic,
-    /// How long making it took.
+    /// The duration of the cold start.
     pub cold: Duration,
-    /// How often it has run since.
+    /// Number of runs since then.
     pub runs: u64,
 }
 
 impl SandboxUse {
-    /// What each of its `bytes` is worth; None if it is too young.
+    /// The worth of each of its `bytes`; None if it is too young.
     #[must_use]
     pub fn worth(&self, bytes: ByteSize, now: Monotonic) -> Option<Worth> {
         (now.since(self.made) >= YOUNG).then(|| self.worth_so_far(bytes, now))
     }
 
-    /// What each of its `bytes` is worth, whatever its age: to compare sandboxes.
+    /// The worth of each of its `bytes`, whatever its age: to compare sandboxes.
     #[must_use]
     pub fn worth_so_far(&self, bytes: ByteSize, now: Monotonic) -> Worth {
         let age_s = now.since(self.made).as_secs_f64().max(1.0);
@@ -66,15 +67,15 @@ impl SandboxUse {
 /// Misses and evictions of the cache since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheDemand {
-    /// Reads that fetched an object,
+    /// Number of reads that fetched an object.
     pub misses: u64,
-    /// and their bytes.
+    /// The bytes of these reads.
     pub miss_bytes: u64,
-    /// Copies evicted for others.
+    /// Number of copies evicted for others.
     pub evictions: u64,
 }
 
-/// Judges the cache by what is asked of it.
+/// Computes the worth of a byte to the cache from its misses and evictions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CacheMeter {
     since: Monotonic,
@@ -82,7 +83,7 @@ pub struct CacheMeter {
 }
 
 impl CacheMeter {
-    /// At the end of a window: what one more byte would be worth to a cache that takes `takes`. None if the cache has room, and
+    /// At the end of a window: the worth of one more byte to a cache that uses `takes`. None if the cache has room, and
     /// within a window.
     pub fn judge(&mut self, takes: ByteSize, now: Monotonic, demand: impl FnOnce() -> CacheDemand) -> Option<Worth> {
         let passed = now.since(self.since);

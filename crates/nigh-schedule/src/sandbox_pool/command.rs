@@ -1,4 +1,4 @@
-//! What a pool is asked, what it answers, and what it commands.
+//! The pool's answers, commands, limits and counts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,58 +12,58 @@ use crate::scheduler::dispatch_queue::DispatchTicket;
 /// Names an invocation that waits.
 pub type Ticket = DispatchTicket;
 
-/// Names a start, from its promise until the sandbox is made or will not be.
+/// Names a start, from its command until the sandbox is made or has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StartId(pub(super) u64);
 
 /// The answer to an invocation that arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolAnswer {
-    /// It waits under this ticket until a command names it.
+    /// The invocation waits; a later command names this ticket.
     Waiting(Ticket),
-    /// It cannot wait, for this reason.
+    /// The invocation cannot wait, for this reason.
     Refused(String),
-    /// It cannot wait: as many run as are reserved for its function.
+    /// The invocation cannot wait: the function's reserved concurrency is used up.
     OverReserved(usize),
-    /// Nothing is admitted any more.
+    /// The pool is closed.
     Closed,
 }
 
-/// What the pool has its shell do.
+/// What the shell must do for the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<S> {
-    /// The invocation with this ticket runs in this sandbox, which is its alone, once those in `after` are ended.
+    /// Run this invocation in this sandbox, which no other uses, once the sandboxes in `after` have ended.
     Run {
-        /// The invocation.
+        /// The ticket of the invocation.
         ticket: Ticket,
-        /// Its sandbox.
+        /// The invocation's sandbox.
         sandbox: S,
-        /// The sandboxes that end before it runs.
+        /// The sandboxes that must end before.
         after: Vec<S>,
     },
-    /// A sandbox is to be made, once those in `after` are ended.
+    /// Make a sandbox, once those in its `after` have ended.
     Start(Start<S>),
-    /// This sandbox is to be frozen at once: an invocation waits for the memory that it booked.
+    /// Freeze this sandbox at once: an invocation waits for the memory that it booked.
     Freeze(S),
     /// The invocation with this ticket has waited too long.
     Refuse {
-        /// The invocation.
+        /// The ticket of the invocation.
         ticket: Ticket,
-        /// What it waited for.
+        /// What the invocation waited for.
         waits_for: WaitsFor,
     },
 }
 
-/// A sandbox that is to be made.
+/// A sandbox to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start<S> {
-    /// Its name until it is made.
+    /// The name of the start.
     pub id: StartId,
-    /// Its function.
+    /// The sandbox's function.
     pub function: Arc<Function>,
     /// The invocation that it is made for; None if it is made ahead. Another invocation may get it.
     pub ticket: Option<Ticket>,
-    /// The sandboxes that end before it is made.
+    /// The sandboxes that must end before.
     pub after: Vec<S>,
     /// Why it is made.
     pub reason: ColdReason,
@@ -72,33 +72,33 @@ pub struct Start<S> {
 /// Why a sandbox is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ColdReason {
-    /// The function has not been invoked since the node began, or not for long.
+    /// The function has not been invoked since the node began, or not for a long time.
     First,
-    /// All sandboxes of the function are busy, and waiting for one would take longer.
+    /// All sandboxes of the function (this number) are busy, and waiting for one would take longer.
     Busy(usize),
-    /// The last sandbox of the function was ended, for this reason.
+    /// The function's last sandbox was ended for this reason.
     Ended(SandboxEndReason),
-    /// The function was expected to be invoked.
+    /// An invocation of the function is expected.
     Ahead,
 }
 
 /// Why an idle sandbox was ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxEndReason {
-    /// For the room of this function.
+    /// This function needed its room.
     To(FunctionName),
-    /// It was idle for as long as sandboxes are kept.
+    /// The sandbox was idle for longer than sandboxes are kept.
     KeepAlive,
-    /// Its function has changed.
+    /// The sandbox's function has changed.
     Changed,
-    /// Running sandboxes grew, or the cache uses its memory better.
+    /// Running sandboxes grew, or the cache would use its memory better.
     Memory,
-    /// It has ended by itself, or was ended with its invocation.
+    /// The sandbox has ended by itself, or was ended with its invocation.
     Died,
 }
 
 impl SandboxEndReason {
-    /// The reason as metrics name it.
+    /// The reason's name in metrics.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
@@ -112,7 +112,7 @@ impl SandboxEndReason {
 }
 
 impl ColdReason {
-    /// The reason as metrics name it.
+    /// The reason's name in metrics.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
@@ -149,7 +149,7 @@ impl fmt::Display for ColdReason {
 /// What an invocation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitsFor {
-    /// A turn: as many invocations run as may.
+    /// A turn: the most invocations run already.
     Turn,
     /// A sandbox of its function that runs.
     Sandbox,
@@ -159,12 +159,12 @@ pub enum WaitsFor {
     Starts,
     /// Memory that running sandboxes have booked.
     Memory,
-    /// Room: sandboxes of other functions would have to end that are called often.
+    /// Room: to get it, often used sandboxes of other functions would have to end.
     Room,
 }
 
 impl WaitsFor {
-    /// As metrics name it.
+    /// The name in metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -177,7 +177,7 @@ impl WaitsFor {
         }
     }
 
-    /// In words, after "the node".
+    /// The reason in words, after "the node".
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -191,27 +191,27 @@ impl WaitsFor {
     }
 }
 
-/// What a node's sandboxes may take.
+/// The limits of a node's sandboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// Sandboxes, idle ones included.
+    /// The most sandboxes, idle ones included.
     pub sandboxes_max: usize,
-    /// The memory of all sandboxes: no function books more.
+    /// The memory of all sandboxes, which is also the most that a function can book.
     pub memory_max: ByteSize,
-    /// What the cache lends beside that, if running sandboxes book more or idle ones hold more.
+    /// What the cache lends in addition, if running sandboxes book more or idle ones hold more.
     pub lent_max: ByteSize,
-    /// Invocations that run at once.
+    /// The most invocations that run at a time.
     pub invocations_max: usize,
-    /// Invocations that may wait beside those that may run.
+    /// The most invocations that wait, beyond those that may run.
     pub waiting_max: usize,
-    /// How long each may wait.
+    /// How long an invocation may wait.
     pub wait_max: Duration,
-    /// Processors: so many sandboxes are made at once.
+    /// Number of processors; at most as many sandboxes are made at a time.
     pub processors: usize,
 }
 
 impl PoolLimits {
-    /// What all sandboxes may take.
+    /// The most memory of all sandboxes, with what the cache lends.
     #[must_use]
     pub fn memory(&self) -> ByteSize {
         self.memory_max + self.lent_max
@@ -229,27 +229,27 @@ impl PoolLimits {
     };
 }
 
-/// What the pool holds now.
+/// The present counts of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUse {
-    /// Sandboxes, from their promise until they are gone.
+    /// Number of sandboxes, from the start's command until they are gone.
     pub sandboxes: usize,
-    /// Those of them that are idle.
+    /// Number of idle sandboxes.
     pub idle: usize,
-    /// Those of them that are being made.
+    /// Number of sandboxes that are being made.
     pub starting: usize,
-    /// What sandboxes have booked that are being made, run, or are not frozen yet.
+    /// The bookings of the sandboxes that are being made, run, or are not frozen yet.
     pub booked: ByteSize,
-    /// What frozen sandboxes use.
+    /// The memory in use by frozen sandboxes.
     pub idle_held: ByteSize,
-    /// What frozen sandboxes book, and take when they run.
+    /// The bookings of the frozen sandboxes, which count when they run.
     pub idle_booked: ByteSize,
-    /// Pre-warmed sandboxes, from the booking of their room until they end or become a function's.
+    /// Number of pre-warmed sandboxes, from the booking of their room until they end or become a function's.
     pub stems: usize,
-    /// What these book.
+    /// The bookings of the pre-warmed sandboxes.
     pub prewarmed: ByteSize,
-    /// Invocations that run.
+    /// Number of invocations that run.
     pub running: usize,
-    /// Invocations that wait for their turn to run, or for a sandbox.
+    /// Number of invocations that wait for their turn, or for a sandbox.
     pub waiting: usize,
 }

@@ -1,7 +1,7 @@
-//! How many invocations run, of which function, and how many may. Pure.
+//! Counts the running invocations of each function, and limits them. Pure.
 //!
-//! Reserved concurrency is Lambda's (developer guide, "Configuring reserved concurrency"): what is reserved for a
-//! function is its alone, and it has no more; all others share the rest.
+//! Reserved concurrency is Lambda's (developer guide, "Configuring reserved concurrency"): a function's reservation is
+//! for it alone, and it gets no more; all others share the rest.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub(super) fn which(function: &Function) -> FunctionKey {
 #[derive(Debug, Default)]
 pub(super) struct Concurrency {
     all: usize,
-    /// Functions without a running invocation are not listed.
+    /// Functions without a running invocation have no entry.
     running: HashMap<FunctionKey, usize>,
     reserved: HashMap<FunctionKey, usize>,
 }
@@ -39,7 +39,7 @@ impl Concurrency {
     pub(super) fn ended(&mut self, function: &Function) {
         let which = which(function);
         let running = self.running.get(&which).copied().unwrap_or_default();
-        // `RunGuard` tells each end once.
+        // `RunGuard` reports each end once.
         invariant!(running > 0 && self.all >= running, "{which:?} ends: {running} of {} run", self.all);
         self.all -= 1;
         if running == 1 {
@@ -57,7 +57,7 @@ impl Concurrency {
         }
     }
 
-    /// The reserve of `function`, if running and `waiting` invocations use all of it.
+    /// The reserved concurrency of `function`, if its running and `waiting` invocations use all of it.
     pub(super) fn reserve_in_use(&self, function: &Function, waiting: usize) -> Option<usize> {
         if self.reserved.is_empty() {
             return None;
@@ -67,7 +67,7 @@ impl Concurrency {
         (self.running_of(&which) + waiting >= reserved).then_some(reserved)
     }
 
-    /// How many more invocations of `function` may run, if `limit` may run in all.
+    /// How many more invocations of `function` may run, if `limit` may run in total.
     pub(super) fn free(&self, function: &Function, limit: usize) -> usize {
         let free = limit.saturating_sub(self.all);
         if self.reserved.is_empty() {

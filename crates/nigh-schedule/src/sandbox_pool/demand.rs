@@ -1,18 +1,18 @@
-//! How a function is used, and what its idle sandboxes are worth: pure.
+//! How a function is used, and the restart cost of its idle sandboxes: pure.
 //!
-//! Kept are the mean gap between its invocations, the means of its runs and of its starts, and the time that its
-//! invocations have spent waiting for a sandbox. It decides nothing (`start_rule`).
+//! It records the mean gap between the function's invocations, the means of its runs and of its starts, and the time
+//! that its invocations have spent waiting for a sandbox. `start_rule` decides.
 
 use std::time::Duration;
 
 use nigh_terms::{ByteSize, Monotonic};
 
 /// Within this time an invocation that waits may still be served (`functions.queue` is about as long by default). A
-/// function that is invoked more often is counted as certain to need a new start.
+/// function that is invoked more often counts as certain to need a new start.
 pub(super) const HORIZON: Duration = Duration::from_secs(10);
-/// The gap of a function that has been invoked once.
+/// The assumed gap of a function that has been invoked once.
 const GAP_UNKNOWN: Duration = Duration::from_secs(60);
-/// The time that a start takes, before any was measured.
+/// The assumed duration of a start, before any was measured.
 pub(super) const START_UNKNOWN: Duration = Duration::from_millis(250);
 /// The half-life of waits: after this time a wait counts half.
 const WAITED_HALF_LIFE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub(super) struct Demand {
     run: Option<Duration>,
     run_mean: Option<Duration>,
     start: Option<Duration>,
-    /// Seconds waited since the last start began, as of `waited_at`.
+    /// The seconds waited since the last start began, as of `waited_at`.
     waited_s: f64,
     waited_at: Monotonic,
 }
@@ -36,7 +36,8 @@ fn mean(known: Option<Duration>, new: Duration) -> Duration {
     known.map_or(new, |known| (known * (MEMORY - 1) + new) / MEMORY)
 }
 
-/// The mean of logarithms: runs of one function differ by orders of magnitude, and a few long ones must not hide the many short.
+/// A mean of logarithms: runs of one function differ by orders of magnitude, and a few long ones must not hide the many
+/// short ones.
 fn logarithmic_mean(known: Duration, new: Duration) -> Duration {
     let logarithm = |of: Duration| of.as_secs_f64().max(1e-6).ln();
     let memory = f64::from(MEMORY);
@@ -44,7 +45,7 @@ fn logarithmic_mean(known: Duration, new: Duration) -> Duration {
 }
 
 impl Demand {
-    /// The function is invoked.
+    /// Records an invocation of the function.
     pub(super) fn arrived(&mut self, now: Monotonic) {
         if let Some(last) = self.last {
             self.gap = Some(mean(self.gap, now.since(last)));
@@ -58,12 +59,12 @@ impl Demand {
         self.run_mean = Some(mean(self.run_mean, took));
     }
 
-    /// How long most runs take, if one has ended.
+    /// The usual duration of a run; None if none has ended.
     pub(super) const fn run(&self) -> Option<Duration> {
         self.run
     }
 
-    /// The arithmetic mean of its runs: what they use, a few long ones included.
+    /// The arithmetic mean of its runs, in which a few long ones count.
     pub(super) const fn run_mean(&self) -> Option<Duration> {
         self.run_mean
     }
@@ -73,7 +74,7 @@ impl Demand {
         self.start = Some(mean(self.start, took));
     }
 
-    /// How long a start takes; `usual` if none was measured.
+    /// The duration of a start; `usual` if none was measured.
     pub(super) fn start(&self, usual: Duration) -> Duration {
         self.start.unwrap_or(usual)
     }
@@ -95,8 +96,8 @@ impl Demand {
         (self.waited_s, self.waited_at) = (0.0, now);
     }
 
-    /// How likely an idle sandbox is used again within the horizon. `warmer` other sandboxes are used before it, and it has been
-    /// idle since `since`.
+    /// The probability that an idle sandbox is used again within the horizon. `warmer` other sandboxes are used before
+    /// it, and it has been idle since `since`.
     pub(super) fn returns(&self, warmer: usize, since: Monotonic, now: Monotonic) -> f64 {
         let gap = self.gap.unwrap_or(GAP_UNKNOWN).as_secs_f64() * (warmer + 1) as f64;
         let due = gap.max(now.since(since).as_secs_f64());
@@ -114,7 +115,7 @@ pub(super) struct Loss {
 }
 
 impl Loss {
-    /// Seconds for each MiB.
+    /// The restart cost in seconds for each MiB.
     pub(super) fn a_mib(&self) -> f64 {
         self.seconds / (self.frees.bytes().max(1) as f64 / f64::from(1 << 20))
     }

@@ -1,4 +1,4 @@
-//! Invocations that are expected, and the sandboxes that are made ahead of them. Pure.
+//! Expected invocations, and the sandboxes that are made ahead of them. Pure.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::room::RoomShortage;
 use super::turns::begin_start;
 
 impl<S: Clone + Eq + Hash> SandboxPool<S> {
-    /// An invocation of `function` may come. False if that is known already.
+    /// Records that an invocation of `function` may come. False if that is known already.
     pub fn expect(&mut self, namespace: &Namespace, function: &FunctionName) -> bool {
         let known = self.state.functions.entry((namespace.clone(), function.clone())).or_default();
         !std::mem::replace(&mut known.is_expected, true)
     }
 
-    /// The invocation is expected no more.
+    /// Records that the invocation is no longer expected.
     pub fn expect_no_more(&mut self, namespace: &Namespace, function: &FunctionName) {
         if let Some(known) = self.state.functions.get_mut(&(namespace.clone(), function.clone())) {
             known.is_expected = false;

@@ -9,16 +9,16 @@ use super::demand::Demand;
 #[derive(Clone, Debug)]
 pub(super) struct FunctionUse<S> {
     pub(super) demand: Demand,
-    /// Its sandboxes, of all versions.
+    /// The function's sandboxes, of all versions.
     pub(super) members: Vec<S>,
-    /// Those that are being made.
+    /// Number of sandboxes that are being made.
     pub(super) making: usize,
-    /// Invocations that wait, and the sum of the times at which they came, in seconds.
+    /// Number of waiting invocations, and the sum of their arrival times, in seconds.
     pub(super) waiting: usize,
     came_s: f64,
-    /// An invocation is expected.
+    /// True if an invocation is expected.
     pub(super) is_expected: bool,
-    /// Why its last sandbox ended.
+    /// Why its last sandbox ended; None if none has.
     pub(super) lost: Option<SandboxEndReason>,
 }
 
@@ -52,7 +52,7 @@ impl<S> FunctionUse<S> {
         self.demand.waited(now.since(since), now);
     }
 
-    /// What its invocations have waited together since its last start.
+    /// The seconds that its invocations have waited, all together, since its last start.
     pub(super) fn waited_s(&self, now: Monotonic) -> f64 {
         self.demand.waited_s(now) + (seconds(now) * self.waiting as f64 - self.came_s).max(0.0)
     }

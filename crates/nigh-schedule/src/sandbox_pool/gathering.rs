@@ -11,9 +11,11 @@ use super::concurrency::{FunctionKey, which};
 use super::pool_state::{PoolState, State};
 use super::{SandboxPool, Waiter};
 
-/// Memory gathers for an invocation that has waited for so long and does not fit beside busy sandboxes: others do not take it.
+/// Memory gathers for an invocation that has waited this long and does not fit beside busy sandboxes: others do not get
+/// it.
 const GATHERS_AFTER: Duration = Duration::from_secs(1);
-/// It gathers for so long. Then the other functions have as long to themselves, and it gathers for another one first.
+/// Memory gathers this long. Then the other functions have as long to themselves, and then it first gathers for another
+/// one.
 const GATHERS_FOR: Duration = Duration::from_secs(2);
 
 impl<S: Clone + Eq + Hash> SandboxPool<S> {
@@ -58,7 +60,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     }
 }
 
-/// `function` has got its memory: nothing gathers for it any more.
+/// `function` has got its memory: memory no longer gathers for it.
 pub(super) fn gathered<S>(state: &mut PoolState<S>, function: &Function) {
     if state.gathers.as_ref().is_some_and(|(who, ..)| *who == which(function)) {
         state.gathers = None;

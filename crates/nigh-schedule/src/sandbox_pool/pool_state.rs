@@ -1,7 +1,7 @@
-//! Every sandbox of a node, what it does and takes, and how its function is used: pure.
+//! Every sandbox of a node with its state and memory, and the use of each function: pure.
 //!
-//! The state answers which sandbox an invocation may have, what a further one would cost, and which idle ones would end for
-//! it: those worth least for each MiB. The pool decides when to ask, and in whose turn.
+//! The state answers which sandbox an invocation may have, what a further one would cost, and which idle ones would end
+//! for it: those worth least for each MiB. The pool decides when to ask, and whose turn it is.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -20,27 +20,27 @@ use super::room::{Room, RoomShortage};
 use super::run_rule::{RUN_UNKNOWN, may_begin};
 use super::start_rule::{Processors, Want};
 
-/// A sandbox that has been idle for less is about to be frozen and will take less: it is not ended before.
+/// A sandbox that has been idle for less is about to be frozen and will take less memory, so it is not ended before.
 const FREEZES_WITHIN: Duration = Duration::from_millis(250);
-/// A measurement of idle processors counts for so long.
+/// A measurement of idle processors is valid this long.
 const MEASURED_FOR: Duration = Duration::from_secs(1);
 /// A start that takes longer than this, and than four usual ones, keeps no processor busy.
 const STARTS_WITHIN: Duration = Duration::from_secs(3);
 /// A sandbox that is made ahead counts as being made no longer than this.
 const AHEAD_WITHIN: Duration = Duration::from_secs(2);
-/// Functions whose use is known; with one more, those without sandboxes and waiters are forgotten.
+/// The most functions whose use is known; with one more, those without sandboxes and waiting invocations are forgotten.
 const KNOWN_MAX: usize = 16_384;
 
-/// What a sandbox does.
+/// The state of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It runs an invocation.
+    /// The sandbox runs an invocation.
     Busy,
-    /// It has had none since then, and is not frozen.
+    /// The sandbox has been idle since this time, and is not frozen.
     Idle(Monotonic),
-    /// It has had none since then, and is frozen.
+    /// The sandbox has been idle since this time, and is frozen.
     Resting(Monotonic),
-    /// It is being ended.
+    /// The sandbox is being ended.
     Ending,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Record {
     pub(super) made: Monotonic,
     /// When its last run began.
     pub(super) began: Monotonic,
-    /// It has been asked to freeze at once.
+    /// True if it was told to freeze at once.
     pub(super) is_hurried: bool,
 }
 
@@ -70,11 +70,11 @@ impl Record {
 pub(super) struct PendingStart {
     pub(super) function: Arc<Function>,
     pub(super) since: Monotonic,
-    /// No invocation waits for it: if it hangs, nobody notices.
+    /// True if no invocation waits for it: if it hangs, nobody notices.
     pub(super) is_ahead: bool,
 }
 
-/// Memory and places that these ending sandboxes free for one invocation, until they are gone.
+/// The memory and places that these ending sandboxes free for one invocation, until they are gone.
 #[derive(Clone, Debug)]
 pub(super) struct Promise<S> {
     pub(super) victims: Vec<S>,
@@ -83,7 +83,7 @@ pub(super) struct Promise<S> {
 
 /// An idle sandbox that may end for another.
 struct Candidate<'a, S> {
-    /// When it was made, if somebody waits for it.
+    /// When it was made, if an invocation waits for it; else None.
     waited_for_since: Option<Monotonic>,
     loss: Loss,
     idle_since: Monotonic,
@@ -106,15 +106,16 @@ pub(super) struct PoolState<S> {
     pub(super) starts: BTreeMap<StartId, PendingStart>,
     pub(super) promises: Vec<Promise<S>>,
     pub(super) budget: RestartBudget,
-    /// The last measurement: idle processors, how many invocations ran or started then, and when. None if nobody measures.
+    /// The last measurement: idle processors, the number of invocations that ran or started then, and its time. None if
+    /// nobody measures.
     pub(super) idle_processors: Option<(f64, usize, Monotonic)>,
-    /// The function that memory gathers for, what it books, and until when.
+    /// The function that memory gathers for, its booking, and the end of the gathering; None if it gathers for none.
     pub(super) gathers: Option<(FunctionKey, ByteSize, Monotonic)>,
-    /// The function that memory gathered for last: the next time is another function's.
+    /// The function that memory gathered for last: the next gathering is for another one.
     pub(super) gathered_last: Option<FunctionKey>,
-    /// Memory does not gather again before then.
+    /// Memory does not gather again before this time.
     pub(super) gathers_again: Monotonic,
-    /// How long starts of all functions take.
+    /// The usual duration of a start, over all functions.
     usual_start: Duration,
 }
 
@@ -137,7 +138,7 @@ impl<S: Clone + Eq + Hash> PoolState<S> {
         }
     }
 
-    /// How long starts of all functions take.
+    /// The usual duration of a start, over all functions.
     pub(super) const fn usual_start(&self) -> Duration {
         self.usual_start
     }
@@ -150,7 +151,7 @@ impl<S: Clone + Eq + Hash> PoolState<S> {
         self.functions.entry(key).or_default()
     }
 
-    /// The idle processors, as far as is known: what has begun since the measurement counts as busy.
+    /// The idle processors, as far as known: runs and starts since the measurement count as busy.
     pub(super) fn processors(&self, now: Monotonic) -> Processors {
         let at_work = self.running.all() + self.starts.len();
         let guessed = || self.limits.processors.saturating_sub(at_work) as f64;
@@ -169,7 +170,7 @@ impl<S: Clone + Eq + Hash> PoolState<S> {
         idle.max_by_key(|(since, _)| *since).map(|(_, one)| one)
     }
 
-    /// How many sandboxes of this version there are, without ending ones, with those being made.
+    /// The number of sandboxes of this version, without ending ones, with those being made.
     pub(super) fn sandboxes_of(&self, function: &Function, now: Monotonic) -> usize {
         let Some(known) = self.functions.get(&which(function)) else { return 0 };
         let is_one = |record: &Record| record.state != State::Ending && record.function.same_version(function);
@@ -177,19 +178,19 @@ impl<S: Clone + Eq + Hash> PoolState<S> {
             + self.making_of(function, now)
     }
 
-    /// How many sandboxes of this version are being made. One made ahead that takes very long does not count.
+    /// The number of sandboxes of this version that are being made. One made ahead that takes very long does not count.
     pub(super) fn making_of(&self, function: &Function, now: Monotonic) -> usize {
         let counts = |one: &&PendingStart| !one.is_ahead || now.since(one.since) < AHEAD_WITHIN;
         self.starts.values().filter(counts).filter(|one| one.function.same_version(function)).count()
     }
 
-    /// True if one more sandbox of `namespace` may be made now. At most as many are made at once as there are processors; a start
-    /// that takes very long keeps no processor busy and does not count.
+    /// True if one more sandbox of `namespace` may be made now. At most as many are made at a time as there are
+    /// processors; a start that takes very long keeps no processor busy and does not count.
     pub(super) fn may_start(&self, namespace: &Namespace, now: Monotonic) -> bool {
         let long = (self.usual_start * 4).max(STARTS_WITHIN);
         let counted = || self.starts.values().filter(|one| now.since(one.since) < long);
         let own = self.starts.values().filter(|one| one.function.namespace == *namespace).count();
-        // Long starts have a bound of their own, for each namespace.
+        // Long starts have a limit of their own, for each namespace.
         let processors = self.limits.processors.max(1);
         counted().count() < processors && own < 4 * processors
     }
@@ -207,8 +208,8 @@ impl<S: Clone + Eq + Hash> PoolState<S> {
         }
     }
 
-    /// What is missing for `function` to run in a sandbox that takes `held` now, or in a new one. None if it does not fit beside
-    /// the busy sandboxes and what gathers for another function.
+    /// The room that is missing for `function` to run in a sandbox that takes `held` now, or in a new one. None if it
+    /// does not fit beside the busy sandboxes and the memory that gathers for another function.
     pub(super) fn lack(&self, function: &Function, held: Option<ByteSize>) -> Option<RoomShortage> {
         self.fits(function, function.memory).then_some(())?;
         match held {
@@ -217,7 +218,8 @@ impl<S: Clone + Eq + Hash> PoolState<S> {
         }
     }
 
-    /// True if `more` can be booked for `function` beside the busy sandboxes and what gathers for another function.
+    /// True if `more` can be booked for `function` beside the busy sandboxes and the memory that gathers for another
+    /// function.
     pub(super) fn fits(&self, function: &Function, more: ByteSize) -> bool {
         let gathered = match &self.gathers {
             Some((who, booked, _)) if *who != which(function) => *booked,
@@ -241,9 +243,9 @@ impl<S: Clone + Eq + Hash> PoolState<S> {
         may_begin(expected(function), waited.as_secs_f64(), busy, processors)
     }
 
-    /// The idle sandboxes that must end to free what `lack` says: those worth least for each MiB, but neither `own` nor any that
-    /// an invocation waits for. `waited_for`: those too, after the others and the oldest first, so that each has its time. None
-    /// if all together are not enough.
+    /// The idle sandboxes that must end to free what `lack` says: those worth least for each MiB, but neither `own` nor
+    /// any that an invocation waits for. With `waited_for`, those too, after the others and the oldest first, so that
+    /// each has its time. None if all together are not enough.
     pub(super) fn victims(
         &self,
         lack: RoomShortage,
@@ -292,7 +294,7 @@ impl<S: Clone + Eq + Hash> PoolState<S> {
         left.is_none().then_some(Victims { sandboxes, loss_s })
     }
 
-    /// These sandboxes are being ended for this reason, to free what `lack` says.
+    /// Begins to end these sandboxes for this reason, to free what `lack` says.
     pub(super) fn end(&mut self, victims: &[S], lack: RoomShortage, why: &SandboxEndReason) {
         for one in victims {
             self.begin_end(one, why);
@@ -303,7 +305,7 @@ impl<S: Clone + Eq + Hash> PoolState<S> {
         }
     }
 
-    /// `sandbox` is being ended.
+    /// Begins to end `sandbox`.
     pub(super) fn begin_end(&mut self, sandbox: &S, why: &SandboxEndReason) {
         let Some(record) = self.records.get_mut(sandbox).filter(|record| record.state != State::Ending) else { return };
         let sum = match record.state {
@@ -321,7 +323,7 @@ impl<S: Clone + Eq + Hash> PoolState<S> {
         }
     }
 
-    /// Nothing is left of `sandbox`.
+    /// `sandbox` has ended and its room is free.
     pub(super) fn gone(&mut self, sandbox: &S) {
         self.begin_end(sandbox, &SandboxEndReason::Died);
         let Some(record) = self.records.remove(sandbox) else { return };
@@ -341,7 +343,7 @@ impl<S: Clone + Eq + Hash> PoolState<S> {
         self.check_empty();
     }
 
-    /// Checks that nothing is booked when there is no sandbox: the sums are sums over sandboxes.
+    /// Checks that nothing is booked if there is no sandbox: the sums are sums over sandboxes.
     pub(super) fn check_empty(&self) {
         if self.records.is_empty() && self.starts.is_empty() {
             invariant!(self.room == Room::default(), "there is no sandbox, and yet {:?}", self.room);
@@ -371,13 +373,13 @@ impl<S: Clone + Eq + Hash> PoolState<S> {
         (record.takes, record.state, record.is_hurried) = (held, State::Resting(since), false);
     }
 
-    /// A start of `function` took so long.
+    /// Records the duration of a start of `function`.
     pub(super) fn start_took(&mut self, function: &Function, took: Duration) {
         self.usual_start = (self.usual_start * 7 + took) / 8;
         self.of(function).demand.started(took);
     }
 
-    /// Marks the idle sandboxes that are to freeze at once, without those that are about to run. Returns the newly marked.
+    /// Marks the idle sandboxes that must freeze at once, except those about to run. Returns the newly marked ones.
     pub(super) fn hurry(&mut self) -> Vec<S> {
         let mut hurried = Vec::new();
         for (one, record) in &mut self.records {

@@ -1,4 +1,4 @@
-//! What a pool tells of itself: to people, and to controllers. Pure.
+//! The pool's reports, for people and for controllers. Pure.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::room::RoomShortage;
 use crate::scheduler::vacancy::{Vacancy, WarmFunction};
 
 impl<S: Clone + Eq + Hash> SandboxPool<S> {
-    /// What the pool holds now.
+    /// The present counts of the pool.
     #[must_use]
     pub fn in_use(&self) -> PoolUse {
         let (state, idle) = (&self.state, self.idle());
@@ -45,7 +45,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         functions
     }
 
-    /// What is free, and the functions that have sandboxes, for controllers.
+    /// The free capacity, and the functions with sandboxes, for controllers.
     #[must_use]
     pub fn vacancy(&self, now: Monotonic) -> Vacancy {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -79,11 +79,11 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         victims.map_or(0, |victims| (victims.loss_s * 1e6) as u64)
     }
 
-    /// The sandboxes of each version of a function, and for how long the one used last has been idle.
+    /// The sandboxes of each version of a function, and how long the one used last has been idle.
     fn warm(&self, now: Monotonic) -> Vec<WarmFunction> {
         let mut all: Vec<WarmFunction> = Vec::new();
         let mut records: Vec<&Record> = self.state.records.values().filter(|one| one.state != State::Ending).collect();
-        // The one used last speaks for its function.
+        // The sandbox that was used last represents its function.
         records.sort_unstable_by_key(|record| std::cmp::Reverse(record.idle_since()));
         for record in records {
             let Function { namespace, name, revision_id, memory, .. } = &*record.function;

@@ -1,30 +1,30 @@
-//! What a node's sandboxes take of its memory and of their number: pure.
+//! The memory and number of a node's sandboxes: pure.
 //!
-//! A sandbox that is being made or is not frozen takes what its function booked: it may grow to that. A frozen one takes what
-//! it uses: it cannot grow. All together never take more than the node's memory for sandboxes and what the cache lends, so
-//! that growth is always met. The memory of ending sandboxes may be promised to an invocation: it is counted once, and the
-//! invocation begins when they are gone.
+//! A sandbox that is being made or is not frozen takes its function's booking, because it may grow to that. A frozen
+//! one takes what it uses, because it cannot grow. All together never take more than the node's memory for sandboxes
+//! and what the cache lends, so growth always succeeds. The memory of ending sandboxes may be promised to an
+//! invocation: it is counted once, and the invocation begins when they are gone.
 
 use nigh_terms::{ByteSize, invariant};
 
 use super::PoolLimits;
 
-/// What all sandboxes take.
+/// The room that all sandboxes take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Room {
-    /// Sandboxes, from their promise until they are gone.
+    /// Number of sandboxes, from the start's command until they are gone.
     pub(super) sandboxes: usize,
-    /// What those take that are being made, run, or are not frozen yet.
+    /// The memory of sandboxes that are being made, run, or are not frozen yet.
     pub(super) busy: ByteSize,
-    /// What frozen ones take.
+    /// The memory of frozen sandboxes.
     pub(super) resting: ByteSize,
-    /// What ending ones take.
+    /// The memory of ending sandboxes.
     pub(super) ending: ByteSize,
-    /// The part of the ending ones' memory, and of their number, that is promised already.
+    /// The part of the ending ones' memory and number that is promised already.
     pub(super) promised: RoomShortage,
 }
 
-/// What is missing for a sandbox to be made, or to run.
+/// The room that is missing for a sandbox to be made, or to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoomShortage {
     pub(super) memory: ByteSize,
@@ -36,7 +36,7 @@ impl RoomShortage {
         self == Self::default()
     }
 
-    /// Subtracts what an ended sandbox that took `memory` frees. Returns that part.
+    /// Subtracts the room that an ended sandbox of `memory` frees. Returns that part.
     pub(super) fn made_up(&mut self, memory: ByteSize) -> Self {
         let part = Self { memory: self.memory.min(memory), sandboxes: self.sandboxes.min(1) };
         *self = self.less(part);
@@ -56,40 +56,41 @@ impl RoomShortage {
 }
 
 impl Room {
-    /// A sandbox stops taking `memory`, which `part` (busy, resting or ending memory) includes.
+    /// Subtracts `memory` of a sandbox from `part` (busy, resting or ending memory), which includes it.
     pub(super) fn take_off(part: &mut ByteSize, memory: ByteSize) {
-        // Each part is the sum over its sandboxes: one that leaves has been added before.
+        // Each part is the sum over its sandboxes, so a sandbox that leaves was added before.
         invariant!(*part >= memory, "a sandbox stops taking {memory}, and all of its kind take {part}");
         *part = part.saturating_sub(memory);
     }
 
     /// A sandbox is gone.
     pub(super) fn leave(&mut self) {
-        // Each sandbox counts from its promise on, once.
+        // Each sandbox is counted once, from its start's command on.
         invariant!(self.sandboxes > 0, "a sandbox is gone and none was counted: {self:?}");
         self.sandboxes -= 1;
     }
 
-    /// Checks what holds after every change: growth is always met.
+    /// Checks the law that holds after every change: growth always succeeds.
     pub(super) fn check(&self, limits: &PoolLimits) {
-        // `lack` and `victims` have made room before anything is booked: no booking goes beyond the node's memory.
+        // `lack` and `victims` have made room before anything is booked, so no booking exceeds the node's memory.
         invariant!(self.taken() <= limits.memory(), "sandboxes take more than {}: {self:?}", limits.memory());
         invariant!(self.busy <= limits.memory(), "busy sandboxes book more than {}: {self:?}", limits.memory());
     }
 
-    /// What all sandboxes take, without what is promised.
+    /// The memory of all sandboxes, without the promised part.
     pub(super) fn taken(&self) -> ByteSize {
         (self.busy + self.resting + self.ending).saturating_sub(self.promised.memory)
     }
 
-    /// What is missing for a new sandbox that books `booked`. None if it does not fit beside the busy ones.
+    /// The room that is missing for a new sandbox that books `booked`. None if it does not fit beside the busy ones.
     pub(super) fn for_start(&self, booked: ByteSize, limits: &PoolLimits) -> Option<RoomShortage> {
         let number = (self.sandboxes + 1).saturating_sub(self.promised.sandboxes);
         let sandboxes = number.saturating_sub(limits.sandboxes_max);
         Some(RoomShortage { sandboxes, ..self.for_run(booked, ByteSize::ZERO, limits)? })
     }
 
-    /// What is missing for a frozen sandbox that takes `held` to run with `booked`. None if it does not fit beside the busy ones.
+    /// The room that is missing for a frozen sandbox that takes `held` to run with `booked`. None if it does not fit
+    /// beside the busy ones.
     pub(super) fn for_run(&self, booked: ByteSize, held: ByteSize, limits: &PoolLimits) -> Option<RoomShortage> {
         if self.busy + booked > limits.memory() {
             return None;
@@ -99,7 +100,7 @@ impl Room {
         Some(RoomShortage { memory, sandboxes: 0 })
     }
 
-    /// What a sandbox may book without ending another.
+    /// The memory that a sandbox may book without ending another.
     pub(super) fn free(&self, limits: &PoolLimits) -> ByteSize {
         limits.memory().saturating_sub(self.taken())
     }

@@ -1,27 +1,28 @@
 //! When a run begins although every processor is busy: pure.
 //!
-//! Runs that share processors slow each other down, and hold their memory for longer. So one more begins only while a
-//! processor has nothing to do, or if it is so short that waiting would cost it more than it costs those that run. Cost is
-//! counted in slowdown: the time that is lost over the time that a run takes alone. Runs that sleep keep no processor busy,
-//! and hold nobody up.
+//! Runs that share processors slow each other down, and hold their memory for longer. So a run begins only while a
+//! processor is idle, or if it is so short that waiting would cost it more than its start costs the others. Cost is
+//! counted in slowdown: the time that is lost, divided by the time that a run takes alone. Runs that sleep keep no
+//! processor busy, and delay nobody.
 
 use std::time::Duration;
 
-/// A run of a function of which none has ended counts as so long.
+/// The assumed duration of a function's run before one has ended.
 pub(super) const RUN_UNKNOWN: Duration = Duration::from_millis(100);
-/// Shorter runs count as if they took so many seconds.
+/// Shorter runs count as if they took this many seconds.
 const SHORT_S: f64 = 0.01;
-/// A run begins if it gains so many times what it costs the others, with one run a processor; with twice as many runs, twice as
-/// many times. Run times are known by function only, and a run that is expected to be long is often short: so less than once
-/// serves best (`nigh experiment scheduling`).
+/// A run begins if its gain is this many times its cost to the others, with one run on each processor; with twice as
+/// many runs, twice as many times. Run times are known by function only, and a run that is expected to be long is often
+/// short, so a factor below one serves best (`nigh experiment scheduling`).
 const GAIN_MIN: f64 = 0.35;
-/// The part of the time already waited that is added to the wait which beginning now would save: so every run begins at last.
+/// The part of the time already waited that is added to the wait which beginning now would save, so that every run
+/// begins in the end.
 const AGING: f64 = 0.2;
-/// A run that takes longer than usual is expected to have this part of its time left.
+/// A run that already takes longer than usual is expected to have this part of its time left.
 const LEFT_MIN: f64 = 0.25;
 
-/// Whether a run that is expected to take `run_s` seconds and has waited for `waited_s` may begin beside the `busy` ones, given as
-/// (expected seconds, seconds so far).
+/// True if a run that is expected to take `run_s` seconds and has waited for `waited_s` may begin beside the `busy`
+/// ones, given as (expected seconds, seconds so far).
 pub(super) fn may_begin(run_s: f64, waited_s: f64, busy: impl Iterator<Item = (f64, f64)>, processors: usize) -> bool {
     let (mut first_end_s, mut cost, mut count) = (f64::INFINITY, 0.0, 0.0);
     for (expected_s, ran_s) in busy {

@@ -1,34 +1,35 @@
 //! When a function gets a further sandbox: pure.
 //!
-//! A function without a sandbox gets one. A function that has some gets another if waiting costs more than the start. The cost
-//! of waiting is what its queue is expected to take through its sandboxes, or what its invocations have waited already since
-//! its last start. The second is the ski-rental rule (rent until the rents reach the price): it costs at most twice what one
-//! who knows the future would pay, and no wrong estimate can starve a function. The restart cost of the sandboxes that end
-//! for a start is part of its price.
+//! A function without a sandbox gets one. A function with some gets another if waiting costs more than the start. The
+//! cost of waiting is the expected time of its queue in its present sandboxes, or the time that its invocations have
+//! waited since its last start, if that is more. The latter is the ski-rental rule (rent until the rents reach the
+//! price): it costs at most twice what the best decision would, and no wrong estimate can starve a function. The
+//! restart cost of the sandboxes that end for a start is part of its price.
 
 use std::time::Duration;
 
-/// What a function with waiting invocations has.
+/// The state of a function with waiting invocations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Want {
-    /// Invocations that wait.
+    /// Number of waiting invocations.
     pub(super) waiting: usize,
-    /// Its sandboxes, those being made included.
+    /// Number of its sandboxes, those being made included.
     pub(super) sandboxes: usize,
-    /// Sandboxes that are being made.
+    /// Number of its sandboxes that are being made.
     pub(super) making: usize,
-    /// How long a run takes; None if none has ended yet.
+    /// The usual duration of a run; None if none has ended yet.
     pub(super) run: Option<Duration>,
-    /// How long a start takes.
+    /// The usual duration of a start.
     pub(super) start: Duration,
-    /// The seconds that its invocations have waited together since its last start, those that still wait included.
+    /// The seconds that its invocations have waited, all together, since its last start, including those that still
+    /// wait.
     pub(super) waited_s: f64,
 }
 
-/// What is known of the processors.
+/// The state of the processors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Processors {
-    /// Idle processors.
+    /// Number of idle processors.
     pub(super) idle: f64,
 }
 
@@ -43,12 +44,12 @@ impl Processors {
 const BUSY_BELOW: f64 = 0.4;
 
 impl Want {
-    /// What waiting costs, in seconds.
+    /// The cost of waiting, in seconds.
     fn cost_of_waiting_s(&self) -> f64 {
         if self.sandboxes == 0 {
             return f64::INFINITY;
         }
-        // No run has ended yet: nobody knows how long one takes.
+        // No run has ended yet, so the duration of a run is unknown.
         let Some(run) = self.run else { return f64::INFINITY };
         let queue = run.as_secs_f64() * self.waiting as f64 / self.sandboxes as f64;
         queue.max(self.waited_s)
@@ -60,7 +61,8 @@ impl Want {
             return None;
         }
         if self.sandboxes == 0 {
-            // Other sandboxes end for it only when it has waited as long as that will cost their functions.
+            // Other sandboxes end for it only when its invocations have waited as long as that will cost their
+            // functions.
             return (self.waited_s >= loss_s).then_some(loss_s);
         }
         let start = self.start.as_secs_f64();

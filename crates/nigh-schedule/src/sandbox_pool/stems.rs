@@ -1,4 +1,4 @@
-//! The room of pre-warmed sandboxes (stems), beside that of the functions' sandboxes. Pure.
+//! The room of pre-warmed sandboxes, beside that of the functions' sandboxes. Pure.
 
 use std::hash::Hash;
 
@@ -8,7 +8,7 @@ use super::SandboxPool;
 
 impl<S: Clone + Eq + Hash> SandboxPool<S> {
     /// Books a pre-warmed sandbox of `memory`, if there is free room and no invocation waits for it.
-    pub fn book_stem(&mut self, memory: ByteSize) -> bool {
+    pub fn book_prewarmed(&mut self, memory: ByteSize) -> bool {
         let room = &self.state.room;
         let fits = !self.closed
             && self.queue.is_empty()
@@ -21,9 +21,9 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         fits
     }
 
-    /// A pre-warmed sandbox of `memory` has ended, or has become a function's, which is booked as such.
-    pub fn release_stem(&mut self, memory: ByteSize) {
-        // `StemRoom` releases each booking once.
+    /// A pre-warmed sandbox of `memory` has ended, or has become a function's, whose booking counts instead.
+    pub fn release_prewarmed(&mut self, memory: ByteSize) {
+        // `PrewarmedRoom` releases each booking once.
         invariant!(
             self.stems > 0 && self.prewarmed >= memory,
             "a pre-warmed sandbox of {memory} is released: {} with {} are booked",
@@ -34,9 +34,10 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         self.prewarmed = self.prewarmed.saturating_sub(memory);
     }
 
-    /// How many pre-warmed sandboxes of `memory` each must end because functions' sandboxes have booked their room.
+    /// The number of pre-warmed sandboxes of `memory` each that must end because functions' sandboxes have booked their
+    /// room.
     #[must_use]
-    pub fn stems_in_the_way(&self, memory: ByteSize) -> usize {
+    pub fn prewarmed_in_the_way(&self, memory: ByteSize) -> usize {
         let (room, limits) = (&self.state.room, &self.state.limits);
         let beyond = (room.taken() + self.prewarmed).saturating_sub(limits.memory());
         let for_memory = beyond.bytes().div_ceil(memory.bytes().max(1));

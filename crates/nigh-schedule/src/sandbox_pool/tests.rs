@@ -1,4 +1,4 @@
-//! The pool by example.
+//! Examples of the pool's decisions.
 
 mod random_run;
 
@@ -34,7 +34,7 @@ fn waits(pool: &mut SandboxPool<u32>, function: &Arc<Function>, now: Monotonic) 
     }
 }
 
-/// The starts among what is to be done, with what ends for each.
+/// The starts among the commands, each with the sandboxes that end for it.
 fn starts(commands: Vec<Command<u32>>) -> Vec<(StartId, Vec<u32>)> {
     let start = |command| match command {
         Command::Start(start) => Some((start.id, start.after)),
@@ -43,7 +43,7 @@ fn starts(commands: Vec<Command<u32>>) -> Vec<(StartId, Vec<u32>)> {
     commands.into_iter().filter_map(start).collect()
 }
 
-/// The runs.
+/// The runs among the commands.
 fn runs(commands: Vec<Command<u32>>) -> Vec<(Ticket, u32)> {
     let run = |command| match command {
         Command::Run { ticket, sandbox, .. } => Some((ticket, sandbox)),
@@ -52,7 +52,7 @@ fn runs(commands: Vec<Command<u32>>) -> Vec<(Ticket, u32)> {
     commands.into_iter().filter_map(run).collect()
 }
 
-/// One invocation comes, for which `sandbox` is made in 100 ms; it runs.
+/// An invocation arrives, a sandbox is made for it in 100 ms, and it runs.
 fn runs_cold(pool: &mut SandboxPool<u32>, function: &Arc<Function>, sandbox: u32, now: Monotonic) {
     let ticket = waits(pool, function, now);
     let (start, after) = starts(pool.serve(now)).pop().expect("a sandbox is made");
@@ -61,13 +61,13 @@ fn runs_cold(pool: &mut SandboxPool<u32>, function: &Arc<Function>, sandbox: u32
     assert_eq!(runs(pool.serve(now)), [(ticket, sandbox)]);
 }
 
-/// Its run ends, after 20 ms.
+/// The run ends, after 20 ms.
 fn ends(pool: &mut SandboxPool<u32>, function: &Function, sandbox: u32, now: Monotonic) {
     pool.finished(function);
     assert_eq!(pool.give_back(sandbox, Some(Duration::from_millis(20)), now), None);
 }
 
-/// One invocation has run and its sandbox stands still, with 40 MiB.
+/// An invocation has run, and its sandbox is frozen with 40 MiB.
 fn warm_up(pool: &mut SandboxPool<u32>, function: &Arc<Function>, sandbox: u32, now: Monotonic) {
     runs_cold(pool, function, sandbox, now);
     ends(pool, function, sandbox, now);
@@ -103,7 +103,7 @@ fn an_idle_sandbox_takes_what_it_uses_and_its_booking_when_it_runs() {
     let first = waits(&mut pool, &functions[0], at(10));
     assert_eq!(runs(pool.serve(at(10))), [(first, 0)]);
     assert_eq!(pool.in_use().booked, ByteSize::mib(256));
-    // With a second one busy nothing is left for those that rest: they end, for who has waited.
+    // With a second busy sandbox nothing is left for the frozen ones: they end for the waiting invocation.
     let second = waits(&mut pool, &functions[1], at(10));
     assert!(runs(pool.serve(at(11))).is_empty());
     let after = pool.serve(at(400));
@@ -124,7 +124,7 @@ fn who_waits_gets_the_sandbox_of_its_function_that_comes_first_and_nothing_more_
     assert_eq!(pool.serve(at(31)), [], "in 20 ms the first is over, and a start takes 100");
     ends(&mut pool, &f, 1, at(50));
     assert_eq!(runs(pool.serve(at(50))), [(second, 1)]);
-    // One that runs on and on is waited for as long as a start takes.
+    // A run that never ends is waited for as long as a start takes.
     let third = waits(&mut pool, &f, at(60));
     assert_eq!(pool.serve(at(100)), []);
     let (start, _) = starts(pool.serve(at(170))).pop().expect("it has waited for long enough");
@@ -176,7 +176,7 @@ fn what_is_full_or_too_large_is_refused_at_once() {
     assert!(matches!(pool.ask(&sized("huge", 513), at(0)), PoolAnswer::Refused(why) if why.contains("512 MiB")));
     let f = sized("f", 512);
     runs_cold(&mut pool, &f, 1, at(0));
-    // One runs of four that may, and two more may wait.
+    // One of four allowed invocations runs, and two more may wait.
     for _ in 0..5 {
         waits(&mut pool, &f, at(0));
     }
@@ -189,7 +189,7 @@ fn a_function_that_does_not_fit_beside_busy_ones_gets_the_memory_that_gathers_fo
     let (small, big) = (sized("small", 256), sized("big", 512));
     runs_cold(&mut pool, &small, 1, at(0));
     let waiting = waits(&mut pool, &big, at(0));
-    // The small one's callers come one after the other and would never let it in.
+    // The small function's callers follow each other closely and would never let the large one in.
     waits(&mut pool, &small, at(900));
     ends(&mut pool, &small, 1, at(910));
     assert_eq!(runs(pool.serve(at(910))).len(), 1);
@@ -213,7 +213,7 @@ fn what_is_reserved_is_one_functions_alone_and_all_that_it_has() {
     (1..4).for_each(|sandbox| runs_cold(&mut pool, &other, sandbox, at(0)));
     let waiting = waits(&mut pool, &other, at(0));
     assert_eq!((pool.serve(at(0)), pool.waits_for(&other, at(200))), (Vec::new(), WaitsFor::Turn));
-    // Who waits for its turn to run does not stand before it.
+    // An invocation that waits for its turn does not block the one that may run.
     let first = waits(&mut pool, &own, at(1));
     assert_eq!(pool.ask(&own, at(1)), PoolAnswer::OverReserved(1), "the one that waits has the reserve");
     let (start, _) = starts(pool.serve(at(1))).pop().unwrap();
@@ -230,27 +230,27 @@ fn what_is_reserved_is_one_functions_alone_and_all_that_it_has() {
 fn stems_take_free_room_only_and_give_it_back_first() {
     let mut pool = pool(LIMITS);
     let stem = ByteSize::mib(128);
-    assert!((0..4).all(|_| pool.book_stem(stem)) && !pool.book_stem(stem));
-    // 192 MiB of 512 for a sandbox: two stems must go, and no idle sandbox.
+    assert!((0..4).all(|_| pool.book_prewarmed(stem)) && !pool.book_prewarmed(stem));
+    // 192 MiB of 512 for a sandbox: two pre-warmed sandboxes must end, and no idle sandbox.
     runs_cold(&mut pool, &sized("f", 192), 1, at(0));
-    assert_eq!(pool.stems_in_the_way(stem), 2);
-    (0..2).for_each(|_| pool.release_stem(stem));
-    assert_eq!((pool.stems_in_the_way(stem), pool.in_use().prewarmed), (0, ByteSize::mib(256)));
-    // One becomes a sandbox, which is booked by its function.
+    assert_eq!(pool.prewarmed_in_the_way(stem), 2);
+    (0..2).for_each(|_| pool.release_prewarmed(stem));
+    assert_eq!((pool.prewarmed_in_the_way(stem), pool.in_use().prewarmed), (0, ByteSize::mib(256)));
+    // One pre-warmed sandbox becomes a function's, whose booking counts.
     runs_cold(&mut pool, &sized("g", 128), 2, at(0));
-    pool.release_stem(stem);
-    assert_eq!(pool.stems_in_the_way(stem), 0);
+    pool.release_prewarmed(stem);
+    assert_eq!(pool.prewarmed_in_the_way(stem), 0);
     waits(&mut pool, &sized("huge", 512), at(0));
-    pool.release_stem(stem);
-    assert!(!pool.book_stem(stem), "somebody waits for room");
+    pool.release_prewarmed(stem);
+    assert!(!pool.book_prewarmed(stem), "somebody waits for room");
 }
 
 #[test]
 fn stems_yield_to_the_number_of_sandboxes_too() {
     let mut pool = pool(PoolLimits { sandboxes_max: 2, ..LIMITS });
-    assert!(pool.book_stem(ByteSize::mib(1)) && pool.book_stem(ByteSize::mib(1)));
+    assert!(pool.book_prewarmed(ByteSize::mib(1)) && pool.book_prewarmed(ByteSize::mib(1)));
     runs_cold(&mut pool, &sized("f", 128), 1, at(0));
-    assert_eq!(pool.stems_in_the_way(ByteSize::mib(1)), 1);
+    assert_eq!(pool.prewarmed_in_the_way(ByteSize::mib(1)), 1);
 }
 
 fn start_ahead(pool: &mut SandboxPool<u32>, function: &Arc<Function>) -> Option<StartId> {
@@ -281,7 +281,7 @@ fn an_invocation_takes_the_sandbox_that_is_being_made_ahead_and_none_is_made_for
     assert_eq!((pool.serve(at(0)), pool.waits_for(&f, at(200))), (Vec::new(), WaitsFor::Making));
     assert_eq!(pool.started(start, 7, Duration::from_millis(100), at(100)), None);
     assert_eq!(runs(pool.serve(at(100))), [(ticket, 7)]);
-    // One that hangs is not waited for.
+    // A start that hangs is not waited for.
     let hangs = sized("hangs", 128);
     start_ahead(&mut pool, &hangs).unwrap();
     waits(&mut pool, &hangs, at(101));
@@ -304,7 +304,7 @@ fn a_closed_pool_admits_and_keeps_nothing() {
     assert_eq!((pool.ask(&f, at(1)), pool.serve(at(1))), (PoolAnswer::Closed, Vec::new()));
     pool.finished(&g);
     assert_eq!(pool.give_back(2, None, at(1)), Some(2));
-    assert!(!pool.book_stem(ByteSize(1)));
+    assert!(!pool.book_prewarmed(ByteSize(1)));
     [1, 2].iter().for_each(|sandbox| pool.gone(sandbox));
     assert_eq!(pool.in_use(), PoolUse::default());
 }

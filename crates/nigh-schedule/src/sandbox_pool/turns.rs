@@ -1,4 +1,4 @@
-//! What one function gets when its turn has come: a sandbox to run in, a further sandbox, or the reason why it waits. Pure.
+//! What a function gets in its turn: a sandbox to run in, a further sandbox, or the reason why it waits. Pure.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::room::RoomShortage;
 use super::{STARVES_AFTER, Waiter};
 use crate::scheduler::dispatch_queue::Place;
 
-/// How many processors correspond to the memory `booked`, at least one.
+/// The number of processors that corresponds to the memory `booked`, at least one.
 pub(super) fn processors_taken(booked: ByteSize, limits: &PoolLimits) -> f64 {
     let part = limits.memory().bytes() as f64 / limits.processors.max(1) as f64;
     (booked.bytes() as f64 / part.max(1.0)).max(1.0)
@@ -49,7 +49,7 @@ fn run_there<S: Clone + Eq + Hash>(
     let (function, sandbox) = (&*waiter.function, sandbox.clone());
     let record = state.records.get(&sandbox)?;
     if matches!(record.state, State::Idle(_)) {
-        // Its booking still counts: it runs, unless memory gathers for another function.
+        // The sandbox's booking counts already, so it runs, unless memory gathers for another function.
         state.fits(function, ByteSize::ZERO).then_some(())?;
         return Some((sandbox, Victims { sandboxes: Vec::new(), loss_s: 0.0 }, RoomShortage::default()));
     }
@@ -88,13 +88,13 @@ pub(super) fn started_for<S: Clone + Eq + Hash>(
     Some((victims, lack))
 }
 
-/// Records that a sandbox is being made from now on, which needs the memory that its function books.
+/// Records that a sandbox is being made, which needs the memory that its function books.
 pub(super) fn begin_start<S: Clone + Eq + Hash>(state: &mut PoolState<S>, id: StartId, starting: PendingStart) {
     let function = Arc::clone(&starting.function);
     state.room.sandboxes += 1;
     state.room.busy += function.memory;
     let before = state.starts.insert(id, starting);
-    // Ids are counted up.
+    // Ids are numbers that only grow.
     invariant!(before.is_none(), "{id:?} names two starts");
     state.of(&function).making += 1;
     state.room.check(&state.limits);

@@ -1,4 +1,4 @@
-//! The choice itself: offers and refusals, then costs, then the function's order among equals.
+//! The choice of a node: offers and refusals, then costs, then the function's order among equals.
 
 use std::cmp::Reverse;
 
@@ -12,16 +12,16 @@ use super::placement::{HeldInputs, Placement, WarmSandboxes};
 /// The highest cost.
 const COST_MAX: u64 = u64::MAX - 1;
 
-/// Where an invocation goes.
+/// The chosen node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The node.
     pub node: NodeIndex,
-    /// Its incarnation, which the dispatch names.
+    /// The node's incarnation, which the dispatch names.
     pub incarnation: Incarnation,
-    /// How it runs there.
+    /// How the node will run the invocation.
     pub offer: Offer,
-    /// What it is expected to cost there.
+    /// The expected cost there.
     pub terms: Terms,
 }
 
@@ -30,40 +30,41 @@ pub struct Choice {
 pub struct Refusals([u32; Refusal::ALL.len()]);
 
 impl Refusals {
-    /// How many had this reason.
+    /// The number of nodes with this reason.
     #[must_use]
     pub const fn count(&self, reason: Refusal) -> u32 {
         self.0[reason as usize]
     }
 
-    /// The most frequent reason; of equally frequent ones the last in `Refusal::ALL`: such a node is nearest to running it.
+    /// The most frequent reason; of equally frequent ones the last in `Refusal::ALL`, because such a node is nearest to
+    /// running it.
     #[must_use]
     pub fn commonest(&self) -> Option<Refusal> {
         Refusal::ALL.into_iter().max_by_key(|reason| self.count(*reason)).filter(|reason| self.count(*reason) > 0)
     }
 }
 
-/// What was decided, with the reasons.
+/// A decision with its reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Where it goes; None if every node refused.
+    /// The chosen node; None if every node refused.
     pub choice: Option<Choice>,
-    /// Nodes of equal cost, the chosen one included: the function's order decided among them.
+    /// Number of nodes of equal cost, the chosen one included: the function's order decided among them.
     pub equals: u32,
-    /// The refusals.
+    /// The refusals of the other nodes.
     pub refusals: Refusals,
 }
 
-/// How one node judges a placement.
+/// One node's evaluation for a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// How it would run it, or why not.
+    /// The offer with its cost, or the refusal.
     pub offer: Result<(Offer, Terms), Refusal>,
-    /// It is so busy that its cached inputs do not count.
+    /// True if the node is so busy that its cached inputs do not count.
     pub overloaded: bool,
 }
 
-/// The load above which a node is not favoured.
+/// The load above which a node gets no preference.
 #[derive(Clone, Copy)]
 struct LoadBound {
     running: u64,
@@ -80,7 +81,7 @@ impl LoadBound {
         Self { running, processors, percent: overload_percent.saturating_add(100) }
     }
 
-    /// True if one more would bring `node` above both its own processors and its part of the mean load.
+    /// True if one more invocation would bring `node` above both its own processors and its part of the mean load.
     const fn is_reached(&self, node: &NodeView) -> bool {
         let (running, processors) = (node.running as u64, node.processors as u64);
         let mean_part = self.running.saturating_mul(processors).saturating_mul(self.percent);
@@ -88,13 +89,13 @@ impl LoadBound {
     }
 }
 
-/// What is the same for all nodes.
+/// The values that are the same for all nodes.
 #[derive(Clone, Copy)]
 struct Judge<'a> {
     weights: &'a Weights,
     placement: &'a Placement<'a>,
     bound: LoadBound,
-    /// The start term of each offer: the least cost of a node that makes the offer.
+    /// The start cost of each offer: the least among the nodes that make the offer.
     starts: [u64; 3],
 }
 
@@ -104,7 +105,7 @@ impl<'a> Judge<'a> {
         Self { weights, placement, bound: LoadBound::of(nodes, weights.overload_percent), starts }
     }
 
-    /// What a node costs, and whether it is overloaded. None if the start term alone is above `most`.
+    /// The cost of a node, and whether it is overloaded. None if the start cost alone is above `most`.
     fn cost(
         &self,
         node: &NodeView,
@@ -130,7 +131,7 @@ impl<'a> Judge<'a> {
         Judgement { offer: offer.map(terms), overloaded }
     }
 
-    /// All nodes in order. Facts by node are in the same order, so that each node costs one step.
+    /// The evaluation of all nodes in order. Facts by node are in the same order, so each node costs one step.
     fn all(self, nodes: &[NodeView]) -> impl Iterator<Item = Judgement> {
         let (mut warm, mut held) = (self.placement.warm.walk(), self.placement.inputs.by_node().walk());
         nodes
@@ -186,7 +187,7 @@ pub fn schedule(weights: &Weights, placement: &Placement<'_>, nodes: &[NodeView]
     Decision { choice, equals, refusals }
 }
 
-/// How every node judges a placement, in order: what `schedule` decides by.
+/// Every node's evaluation for a placement, in order: the base of `schedule`.
 #[must_use]
 pub fn explain(weights: &Weights, placement: &Placement<'_>, nodes: &[NodeView]) -> Vec<Judgement> {
     let nodes = looked_at(nodes);

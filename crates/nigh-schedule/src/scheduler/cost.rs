@@ -1,7 +1,7 @@
 //! The cost of running an invocation at a node, term by term, in microseconds.
 //!
-//! A term that is no time by itself (memory that becomes scarce, a sandbox that could expire) has a weight in microseconds.
-//! Costs are whole numbers: equal inputs give equal answers on every machine.
+//! Terms that are not a time by themselves (memory that becomes scarce, a sandbox that could expire) have a weight in
+//! microseconds. Costs are whole numbers, so equal inputs give equal answers on every machine.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use std::time::Duration;
 use super::node_view::{NodeView, Offer};
 use super::placement::{HeldInputs, Placement, WarmSandboxes};
 
-/// Microseconds, or what is worth as many.
+/// Microseconds, or something worth as many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(pub u64);
 
 impl Cost {
-    /// Time as a cost.
+    /// A time as a cost.
     #[must_use]
     pub const fn of(time: Duration) -> Self {
         Self(time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros() as u64))
     }
 
-    /// `part` of `whole` of this cost; all of it where the part is more than the whole, or the whole nothing.
+    /// `part` of `whole` of this cost; all of it if the part is more than the whole, or the whole is zero.
     fn share(self, part: u64, whole: u64) -> Self {
         if part == 0 || self.0 == 0 {
             return Self(0);
@@ -28,7 +28,7 @@ impl Cost {
         if part >= whole {
             return self;
         }
-        // Ten times as fast as an integer division, and also the same on every machine.
+        // Ten times as fast as an integer division, and just as equal on every machine.
         Self((self.0 as f64 * (part as f64 / whole as f64)) as u64)
     }
 }
@@ -41,35 +41,36 @@ impl Add for Cost {
     }
 }
 
-/// What each term weighs.
+/// The weights of the terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Weights {
-    /// Percentage of the time of a cold start.
+    /// Percentage of the duration of a cold start that counts.
     pub start_percent: u64,
-    /// For each new sandbox: memory and processor time that others lack.
+    /// Cost of a new sandbox: memory and processor time that others lack.
     pub new_sandbox_us: u64,
-    /// If idle sandboxes must end for it that others would have used.
+    /// Cost if idle sandboxes that others would have used must end.
     pub evict_us: u64,
-    /// For an object that must be fetched.
+    /// Cost of an object that must be fetched.
     pub fetch_object_us: u64,
-    /// For a MiB that must be fetched.
+    /// Cost of a MiB that must be fetched.
     pub fetch_mib_us: u64,
-    /// Percentage of the time by which a run grows if more run than there are processors.
+    /// Percentage of a run's slowdown that counts, if more run than there are processors.
     pub slowdown_percent: u64,
-    /// For a node whose processors are all busy, proportionally less otherwise.
+    /// Cost of a node whose processors are all busy, proportionally less otherwise.
     pub spread_us: u64,
-    /// For a new sandbox on a node whose memory is all booked, proportionally less otherwise.
+    /// Cost of a new sandbox on a node whose memory is all booked, proportionally less otherwise.
     pub memory_us: u64,
-    /// For a warm sandbox whose whole grant must change, proportionally less otherwise.
+    /// Cost of a warm sandbox whose whole grant must change, proportionally less otherwise.
     pub misfit_us: u64,
-    /// For a warm sandbox that is about to expire, proportionally less otherwise: the one used last stays in use.
+    /// Cost of a warm sandbox that is about to expire, proportionally less otherwise: so the one used last stays in
+    /// use.
     pub staleness_us: u64,
-    /// For a node that has none of the wanted cache ways, proportionally less if it has some.
+    /// Cost of a node that has none of the wanted cache ways, proportionally less if it has some.
     pub ways_us: u64,
-    /// Costs that differ by no more count as equal: the function's order of nodes decides.
+    /// Costs that differ by at most this count as equal: the function's order of nodes decides.
     pub equal_within_us: u64,
-    /// If a node runs more than it has processors, and by this percentage more than the mean, its cached inputs do not count and it
-    /// comes last in every function's order.
+    /// If a node runs more than it has processors, and this percentage more than the mean, its cached inputs do not
+    /// count and it is last in every function's order.
     pub overload_percent: u64,
 }
 
@@ -80,7 +81,7 @@ impl Default for Weights {
 }
 
 impl Weights {
-    /// The weights that `nigh experiment scheduling` settled.
+    /// The weights that `nigh experiment scheduling` found.
     pub const SETTLED: Self = Self {
         start_percent: 100,
         new_sandbox_us: 10_000_000,
@@ -98,30 +99,30 @@ impl Weights {
     };
 }
 
-/// Idle sandboxes end after about so long (`keep_alive`).
+/// Idle sandboxes end after about this time (`keep_alive`).
 const STALE_AFTER: Duration = Duration::from_secs(3600);
 
 /// The cost of an invocation at one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Until a sandbox runs.
+    /// The time until a sandbox runs.
     pub start: Cost,
-    /// Inputs that the node does not cache.
+    /// The inputs that the node does not cache.
     pub fetch: Cost,
-    /// The slowdown of its run by others.
+    /// The slowdown of the run by others.
     pub slowdown: Cost,
-    /// Busy processors.
+    /// The cost of the node's busy processors.
     pub spread: Cost,
     /// Memory that becomes scarce, or a grant that must change.
     pub memory: Cost,
-    /// How near the sandbox is to its expiry.
+    /// How near the sandbox is to its end.
     pub staleness: Cost,
-    /// Cache ways that it wants and the node lacks.
+    /// The wanted cache ways that the node lacks.
     pub ways: Cost,
 }
 
 impl Terms {
-    /// All of them.
+    /// The sum of the terms.
     #[must_use]
     pub fn sum(&self) -> Cost {
         self.start + self.fetch + self.slowdown + self.spread + self.memory + self.staleness + self.ways
@@ -129,7 +130,7 @@ impl Terms {
 }
 
 impl Weights {
-    /// The terms of a node that makes `offer`. `held`: the cached inputs that count.
+    /// The terms of a node that makes `offer`. `held` are the cached inputs that count.
     pub(super) fn terms(
         &self,
         placement: &Placement<'_>,
@@ -169,7 +170,7 @@ impl Weights {
 }
 
 impl Weights {
-    /// What it takes until a sandbox runs.
+    /// The time until a sandbox runs.
     pub(super) fn start(&self, placement: &Placement<'_>, offer: Offer) -> Cost {
         let evict = if offer == Offer::Evict { self.evict_us } else { 0 };
         match offer {

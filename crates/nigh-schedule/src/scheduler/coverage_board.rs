@@ -1,9 +1,9 @@
-//! Which nodes have shown that they cover what a namespace's next dispatch carries.
+//! Which nodes have shown that they cover the token of a namespace's next dispatch.
 //!
-//! A dispatch carries the whole frontier (SEMANTICS.md). To compare it with every node's token, shard by shard, would take
-//! longer than the rest of a decision. So the board stores the comparison: a report of a node changes one cell, a newer
-//! version of a shard one column, and a decision reads one number a node. The board knows what nodes have shown, not what
-//! they may cover since: a node that is behind here waits at its own gate.
+//! A dispatch carries the whole frontier (SEMANTICS.md). Comparing it with every node's token, shard by shard, would
+//! take longer than the rest of a decision. So the board stores the comparison: a node's report changes one cell, a
+//! newer version of a shard one column, and a decision reads one number for each node. The board knows what nodes have
+//! shown, not what they cover since: a node that is behind here waits at its own gate.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,12 @@ struct Column {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoverageBoard {
     columns: BTreeMap<ShardId, Column>,
-    /// By node: the number of shards in which it is behind.
+    /// For each node: the number of shards in which it is behind.
     behind: Vec<u16>,
 }
 
 impl CoverageBoard {
-    /// A board of so many nodes that have shown nothing.
+    /// A board of `nodes` nodes that have shown nothing.
     #[must_use]
     pub fn new(nodes: u16) -> Self {
         Self { columns: BTreeMap::new(), behind: vec![0; usize::from(nodes)] }
@@ -38,7 +38,7 @@ impl CoverageBoard {
         columns.entry(shard).or_insert_with(new)
     }
 
-    /// The next dispatch will carry `token` too.
+    /// Adds `token` to what the next dispatch will carry.
     pub fn need(&mut self, token: &Token) {
         for (shard, version) in token.iter() {
             let column = Self::column(&mut self.columns, shard, self.behind.len());
@@ -63,7 +63,7 @@ impl CoverageBoard {
         }
     }
 
-    /// Another incarnation, or another node, has this place from now on and has shown nothing. Adds places up to it.
+    /// Another incarnation, or another node, has this index from now on and has shown nothing. Adds indexes up to it.
     pub fn restart(&mut self, node: NodeIndex) {
         let at = usize::from(node.0);
         if self.behind.len() <= at {

@@ -1,12 +1,12 @@
-//! The fair queue of invocations that wait for room. Pure: time is an argument, and the caller says whether an invocation can be
-//! placed.
+//! The fair queue of invocations that wait for room. Pure: time is an argument, and the caller says whether an
+//! invocation can be placed.
 //!
-//! Namespaces share by weight, and the functions of a namespace evenly: self-clocked fair queueing (Golestani, INFOCOM 1994) on
-//! both levels, by the expected run times. The turn that would end first goes first: short work waits less, and no share
-//! shrinks for that. A long line of one namespace or function delays no other. Within a function the order is that of arrival.
-//! If the next invocation of a function fits nowhere, others pass it, of its own namespace too. After `passes_max` passes all
-//! wait for it, so that room can gather: only then may a node with room be idle, and at most for `hold_max`. An invocation that
-//! is not placed by its deadline comes out as expired.
+//! Namespaces share by weight, and the functions of a namespace evenly: self-clocked fair queueing (Golestani, INFOCOM
+//! 1994) on both levels, by the expected run times. The turn that would end first goes first, so short work waits less,
+//! and nobody's share shrinks for that. A long line of one namespace or function delays no other. Within a function the
+//! order is that of arrival. If the next invocation of a function fits nowhere, others pass it, of its own namespace
+//! too. After `passes_max` passes all others wait for it, so that room can gather. Only then may a node with room be
+//! idle, and at most for `hold_max`. An invocation that is not placed by its deadline is returned as expired.
 
 #[cfg(test)]
 mod tests;
@@ -20,13 +20,13 @@ use thiserror::Error;
 /// The limits of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DispatchLimits {
-    /// Entries of all namespaces.
+    /// The most entries of all namespaces.
     pub entries_max: usize,
-    /// Entries of one namespace.
+    /// The most entries of one namespace.
     pub tenant_entries_max: usize,
-    /// How often an entry is passed by others before all wait for it.
+    /// How often others may pass an entry; then all wait for it.
     pub passes_max: u32,
-    /// How long all wait for it; after that others may pass it again.
+    /// How long all wait for an entry; then others may pass it again.
     pub hold_max: Duration,
 }
 
@@ -42,10 +42,10 @@ pub enum DispatchRefusal {
     /// The queue is full.
     #[error("{0} invocations wait for a node, as many as may; invoke again later, or add nodes")]
     Full(usize),
-    /// The namespace's part is full.
+    /// The namespace's part of the queue is full.
     #[error("{0} invocations of this namespace wait for a node, as many as may; invoke again later")]
     TenantFull(usize),
-    /// Its deadline has passed.
+    /// The invocation's deadline has passed.
     #[error("its deadline passed before it could wait for a node; invoke again")]
     Late,
 }
@@ -59,35 +59,35 @@ pub struct DispatchTicket(u64);
 pub struct NewEntry<T> {
     /// The namespace.
     pub namespace: Namespace,
-    /// The function.
+    /// The name of the function.
     pub function: FunctionName,
-    /// How long it is expected to run: what its turn takes of the namespace's share.
+    /// The entry's expected duration, which is charged to the share of its namespace.
     pub run: Duration,
     /// When it expires.
     pub deadline: Monotonic,
-    /// What the caller keeps of it.
+    /// The caller's own data.
     pub item: T,
 }
 
-/// What happens to the next entry of a function when its turn has come.
+/// What to do with the next entry of a function in its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place<P> {
-    /// It is placed here.
+    /// Place it here.
     Here(P),
-    /// It should wait although there may be room: others pass it meanwhile.
+    /// Let others pass it, although there may be room.
     Later,
-    /// It fits nowhere: others pass it, but at most `passes_max` times.
+    /// The entry fits nowhere: others pass it, at most `passes_max` times.
     Nowhere,
-    /// It must be placed before all whose turn is later.
+    /// Place it before all whose turn is later.
     First,
 }
 
-/// What the queue returns.
+/// An entry that leaves the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn<T, P> {
-    /// It was placed here.
+    /// The entry was placed here.
     Placed(DispatchTicket, T, P),
-    /// Its deadline has passed.
+    /// The entry's deadline has passed.
     Expired(DispatchTicket, T),
 }
 
@@ -96,22 +96,22 @@ struct Entry<T> {
     ticket: DispatchTicket,
     cost: u64,
     deadline: Monotonic,
-    /// When half of its time is over.
+    /// The time when half of its wait is over.
     late_from: Monotonic,
     passes: u32,
-    /// All wait for it until then, because it was passed too often.
+    /// The time until which all wait for it, because it was passed too often.
     waited_for: Monotonic,
     item: T,
 }
 
 impl<T> Entry<T> {
-    /// How far it advances its function's time.
+    /// The virtual time by which it advances its function.
     const fn cost(&self) -> VirtualTime {
         self.cost as VirtualTime * SCALE
     }
 
-    /// How far its expected run delays its turn. After half of its time that counts no more: else a long one would never be first
-    /// among many short ones.
+    /// The virtual time by which its expected run delays its turn. After half of its wait this no longer counts:
+    /// otherwise a long one would never be first among many short ones.
     fn lead(&self, now: Monotonic) -> VirtualTime {
         if now >= self.late_from { 0 } else { self.cost() }
     }
@@ -121,7 +121,7 @@ impl<T> Entry<T> {
     }
 
     fn pass(&mut self, now: Monotonic, limits: &DispatchLimits) {
-        // All have waited for it long enough: others may pass it again.
+        // All have waited long enough for it, so others may pass it again.
         self.passes = if self.passes >= limits.passes_max { 1 } else { self.passes + 1 };
         if self.passes >= limits.passes_max {
             self.waited_for = now.after(limits.hold_max);
@@ -133,7 +133,7 @@ impl<T> Entry<T> {
 type VirtualTime = u128;
 
 impl<T> Tenant<T> {
-    /// The first entry of each function and how many wait, in the order of their turns.
+    /// The first entry of each function, with the number that wait, in the order of their turns.
     fn heads(&self, now: Monotonic) -> impl Iterator<Item = (&Entry<T>, usize)> {
         let head = |line: &'_ Line<T>| line.entries.front().map(|entry| (line.start + entry.lead(now), entry.ticket));
         let mut lines: Vec<_> = self.lines.values().filter_map(|line| Some((head(line)?, line))).collect();
@@ -142,49 +142,49 @@ impl<T> Tenant<T> {
     }
 }
 
-/// One unit of weight and a microsecond: fine enough for weights into the thousands.
+/// The virtual time of one microsecond at weight one: fine enough for weights into the thousands.
 const SCALE: u128 = 1 << 16;
 
 /// The entries of one function.
 #[derive(Debug)]
 struct Line<T> {
     entries: VecDeque<Entry<T>>,
-    /// When its next entry may start, in its namespace's time.
+    /// When its next entry may start, in its namespace's virtual time.
     start: VirtualTime,
 }
 
 #[derive(Debug)]
 struct Tenant<T> {
-    /// Functions with entries, and functions that have had more than their share of this busy period.
+    /// Functions with entries, and functions that have used more than their share of this busy period.
     lines: BTreeMap<FunctionName, Line<T>>,
     waiting: usize,
-    /// When its next entry may start.
+    /// When its next entry may start, in virtual time.
     start: VirtualTime,
-    /// The time that its functions share.
+    /// The virtual time of its functions.
     now: VirtualTime,
 }
 
 /// The first entry of a function.
 #[derive(Debug)]
 pub struct Head<'a, T> {
-    /// Its ticket.
+    /// The entry's ticket.
     pub ticket: DispatchTicket,
-    /// What the caller keeps of it.
+    /// The caller's own data.
     pub item: &'a T,
-    /// Entries of its function, itself included.
+    /// Number of entries of its function, itself included.
     pub waiting: usize,
 }
 
-/// The queue; `T` is what the caller keeps of an entry.
+/// The queue; `T` is the caller's data of an entry.
 #[derive(Debug)]
 pub struct DispatchQueue<T> {
     limits: DispatchLimits,
     weights: BTreeMap<Namespace, u32>,
-    /// Namespaces with entries, and those that have had more than their share of this busy period.
+    /// Namespaces with entries, and those that have used more than their share of this busy period.
     tenants: BTreeMap<Namespace, Tenant<T>>,
     /// Namespaces with entries, in the order of their turns.
     turns: BTreeSet<(VirtualTime, Namespace)>,
-    /// Namespaces without entries, by when they may be forgotten.
+    /// Namespaces without entries, by the time when they may be forgotten.
     resting: BTreeSet<(VirtualTime, Namespace)>,
     places: HashMap<DispatchTicket, (Namespace, FunctionName)>,
     deadlines: BTreeSet<(Monotonic, DispatchTicket)>,
@@ -214,7 +214,7 @@ impl<T> DispatchQueue<T> {
         self.weights.insert(namespace, weight.max(1));
     }
 
-    /// How many entries wait.
+    /// The number of waiting entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
@@ -226,7 +226,7 @@ impl<T> DispatchQueue<T> {
         self.places.is_empty()
     }
 
-    /// When to call `next` even if no room has become free.
+    /// When to call `next` even if no room has become free; None if no entry waits.
     #[must_use]
     pub fn first_deadline(&self) -> Option<Monotonic> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
@@ -235,7 +235,7 @@ impl<T> DispatchQueue<T> {
     /// Adds an entry.
     ///
     /// # Errors
-    /// If it may not wait.
+    /// Why it may not wait.
     pub fn push(&mut self, entry: NewEntry<T>, now: Monotonic) -> Result<DispatchTicket, DispatchRefusal> {
         let NewEntry { namespace, function, run, deadline, item } = entry;
         if deadline <= now {
@@ -255,7 +255,7 @@ impl<T> DispatchQueue<T> {
         let tenant = self.tenants.entry(namespace.clone()).or_insert_with(new);
         if tenant.waiting == 0 {
             self.resting.remove(&(tenant.start, namespace.clone()));
-            // A namespace that was away has saved nothing, and owes what it had beyond its share.
+            // A namespace that was away has saved no time, and owes what it used beyond its share.
             tenant.start = tenant.start.max(start);
             self.turns.insert((tenant.start, namespace.clone()));
         }
@@ -274,8 +274,8 @@ impl<T> DispatchQueue<T> {
         Ok(ticket)
     }
 
-    /// The next entry at `now`: an expired one if there is one, else the first in turn for which `place` finds room. If None, ask
-    /// again when there is more room, or at `first_deadline`.
+    /// The next entry at `now`: an expired one if there is one, else the first in turn for which `place` finds room.
+    /// After None, ask again when there is more room, or at `first_deadline`.
     pub fn next<P>(&mut self, now: Monotonic, mut place: impl FnMut(&T) -> Place<P>) -> Option<Turn<T, P>> {
         if let Some((_, ticket)) = self.deadlines.first().copied().filter(|(deadline, _)| *deadline <= now) {
             return self.take(ticket).map(|entry| Turn::Expired(ticket, entry.item));
@@ -292,12 +292,12 @@ impl<T> DispatchQueue<T> {
         Some(Turn::Placed(ticket, entry.item, placed))
     }
 
-    /// The entry of `ticket` waits no longer. None if it did not wait.
+    /// Removes the entry of `ticket`. None if it did not wait.
     pub fn leave(&mut self, ticket: DispatchTicket) -> Option<T> {
         self.take(ticket).map(|entry| entry.item)
     }
 
-    /// The first in turn that can be placed, and those before it that cannot.
+    /// The first entry in turn that can be placed, and those before it that cannot.
     fn find<P>(
         &self,
         now: Monotonic,
@@ -316,12 +316,12 @@ impl<T> DispatchQueue<T> {
         None
     }
 
-    /// The first of each function, in the order of their turns.
+    /// The first entry of each function, in the order of their turns.
     pub fn heads(&self, now: Monotonic) -> impl Iterator<Item = Head<'_, T>> {
         self.in_turn(now).map(|(entry, waiting)| Head { ticket: entry.ticket, item: &entry.item, waiting })
     }
 
-    /// The first entry of each function and how many wait, in the order of their turns.
+    /// The first entry of each function, with the number that wait, in the order of their turns.
     fn in_turn(&self, now: Monotonic) -> impl Iterator<Item = (&Entry<T>, usize)> {
         let turn = |namespace: &Namespace| {
             let (tenant, weight) = (self.tenants.get(namespace)?, self.weights.get(namespace).copied().unwrap_or(1));
@@ -333,7 +333,7 @@ impl<T> DispatchQueue<T> {
         tenants.into_iter().flat_map(move |(_, _, tenant)| tenant.heads(now))
     }
 
-    /// How many entries of a namespace wait.
+    /// The number of waiting entries of a namespace.
     #[must_use]
     pub fn waiting_of(&self, namespace: &Namespace) -> usize {
         self.tenants.get(namespace).map_or(0, |tenant| tenant.waiting)

@@ -1,7 +1,7 @@
 //! Names of nodes, functions and objects as 64 bits: the same on every machine and in every version.
 //!
-//! FNV-1a over the parts, each ended by a byte that no text has, then mixed (SplitMix64's finish) because FNV's high bits are
-//! poor. Two names may have one fingerprint: it serves for hints and for spreading, never for identity.
+//! FNV-1a over the parts, each ended by a byte that no text has, then mixed (SplitMix64's finish) because FNV's high
+//! bits are poor. Two names may have one fingerprint, so it serves for hints and for spreading, never for identity.
 
 /// A name's fingerprint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,10 +9,10 @@ pub struct Fingerprint(pub u64);
 
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
-/// A byte that UTF-8 never has: it keeps ("ab", "c") and ("a", "bc") apart.
+/// A byte that UTF-8 never has: it distinguishes ("ab", "c") from ("a", "bc").
 const END: u8 = 0xff;
 
-/// Spreads every bit of `value` over all of the result.
+/// Spreads every bit of `value` over the whole result.
 pub(super) const fn mixed(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -28,8 +28,8 @@ impl Fingerprint {
         Self(mixed(parts.iter().fold(OFFSET, part)))
     }
 
-    /// The rank of a node of this name for a function: the node with the highest comes first. When a node joins or leaves, only
-    /// functions that have it first move.
+    /// The rank of the node with this name for a function: the node with the highest rank comes first. When a node
+    /// joins or leaves, only functions move that have this node first.
     #[must_use]
     pub const fn affinity(self, function: Self) -> u64 {
         mixed(self.0 ^ function.0.rotate_left(32))
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn parts_are_kept_apart_and_fingerprints_do_not_change_with_versions() {
         assert_ne!(Fingerprint::of(&["ab", "c"]), Fingerprint::of(&["a", "bc"]));
-        // Written down when it was first computed: nodes of different versions must agree.
+        // The value of the first build: nodes of different versions must agree.
         assert_eq!(Fingerprint::of(&["tenant", "blur"]), Fingerprint(196_304_817_832_943_925));
     }
 

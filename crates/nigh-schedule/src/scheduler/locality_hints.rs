@@ -1,16 +1,16 @@
-//! Which nodes probably have a copy of which object, twelve bytes a copy, in a table of fixed size.
+//! Which nodes probably cache which object, in twelve bytes a copy, in a table of fixed size.
 //!
-//! These are only hints: reports may be late or lost, two names may share a fingerprint, and what does not fit is forgotten. The
-//! node that has a copy decides whether the copy may be read. The table consists of lines of eight entries, each as long as a
-//! line of the processor's cache, and all entries of an object are in one line: a look-up is one access to memory. If a line is
-//! full, the smallest copy is forgotten, because its place matters least.
+//! These are only hints: reports may be late or lost, two names may share a fingerprint, and copies that do not fit are
+//! forgotten. The node that has a copy decides whether the copy may be read. The table consists of lines of eight
+//! entries, each as long as a line of the processor's cache, and all entries of an object are in one line: a look-up is
+//! one access to memory. If a line is full, the smallest copy is forgotten, because its place matters least.
 
 use super::Fingerprint;
 use super::NodeIndex;
 
-/// Entries of a line; also the most known nodes of one object.
+/// The entries of a line; also the most known nodes of one object.
 const WAYS: usize = 8;
-/// Steps of the scale of sizes for each doubling.
+/// The steps of the size's logarithmic scale for each doubling.
 const STEPS: f64 = 4.0;
 
 /// One copy: 32 bits of the object's fingerprint, the node and its generation, and the size by its logarithm.
@@ -19,7 +19,7 @@ struct Entry {
     tag: u32,
     node: u16,
     generation: u8,
-    /// 0 where the entry is empty.
+    /// The code of the size; 0 if the entry is empty.
     size: u8,
 }
 
@@ -27,7 +27,7 @@ struct Entry {
 #[repr(align(64))]
 struct Line([Entry; WAYS]);
 
-/// The index.
+/// The table of copies.
 #[derive(Clone, Debug)]
 pub struct LocalityHints {
     lines: Vec<Line>,
@@ -44,20 +44,20 @@ fn bytes_of(step: u8) -> u64 {
 }
 
 impl LocalityHints {
-    /// An empty index for so many copies, with room for half as many again, so that few find their line full.
+    /// An empty table for `copies` copies, with room for half as many again, so that few lines are full.
     #[must_use]
     pub fn new(copies: usize) -> Self {
         let lines = (copies + copies / 2).div_ceil(WAYS).max(1);
         Self { lines: vec![Line::default(); lines], generations: Vec::new() }
     }
 
-    /// The memory that it takes.
+    /// The bytes of the table.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.lines.len() * size_of::<Line>() + self.generations.len()
     }
 
-    /// `node` has a copy of `object`, of so many bytes.
+    /// `node` has a copy of `object` of `bytes` bytes.
     pub fn installed(&mut self, object: Fingerprint, node: NodeIndex, bytes: u64) {
         let at = usize::from(node.0);
         if self.generations.len() <= at {
@@ -78,7 +78,7 @@ impl LocalityHints {
         }
     }
 
-    /// `node` has no copy of `object` any more.
+    /// `node` no longer has a copy of `object`.
     pub fn dropped(&mut self, object: Fingerprint, node: NodeIndex) {
         let line = self.line(object);
         for entry in &mut self.lines[line].0 {
@@ -88,18 +88,18 @@ impl LocalityHints {
         }
     }
 
-    /// `node` has no copies at all: it has left, or restarted.
+    /// `node` has no copies any more: it has left, or restarted.
     pub fn node_lost(&mut self, node: NodeIndex) {
         let Some(generation) = self.generations.get_mut(usize::from(node.0)) else { return };
         *generation = generation.wrapping_add(1);
         if *generation == 0 {
-            // The generation wraps around: entries of the first one would count again.
+            // The generation wraps around, so entries of the first one would count again.
             let entries = self.lines.iter_mut().flat_map(|line| &mut line.0);
             entries.filter(|entry| entry.node == node.0).for_each(|entry| *entry = Entry::default());
         }
     }
 
-    /// The nodes that probably have `object`, with its size within a tenth.
+    /// The nodes that probably cache `object`, each with the object's size within a tenth.
     pub fn holders(&self, object: Fingerprint) -> impl Iterator<Item = (NodeIndex, u64)> + '_ {
         let Line(entries) = &self.lines[self.line(object)];
         let held = move |entry: &&Entry| entry.tag == tag(object) && lives(entry, &self.generations);
@@ -107,7 +107,7 @@ impl LocalityHints {
     }
 
     fn line(&self, object: Fingerprint) -> usize {
-        // The tag's bits stay out of it.
+        // The bits of the tag are not used here.
         (((object.0 >> 32) * self.lines.len() as u64) >> 32) as usize
     }
 }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     proptest! {
-        /// Enough room for all: what comes out is what was told, but for nodes that were lost.
+        /// With room for all, the table returns what it was told, except of lost nodes.
         #[test]
         fn it_knows_what_it_was_told(steps in prop::collection::vec((0u64..4, 0u16..4, 0u8..5), 0..1000)) {
             let mut hints = LocalityHints::new(1024);

@@ -11,23 +11,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::event_queue::RunEnd;
 
-/// The known progress of an invocation.
+/// How far an invocation is known to have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It was placed; nothing was sent.
+    /// The invocation was placed, but not sent.
     NotSent,
-    /// It was sent, and the node refused it.
+    /// The invocation was sent, and the node refused it.
     Refused,
-    /// It was sent; a byte of it may have run, whatever the node has reported since.
+    /// The invocation was sent. A byte of it may have run, whatever the node has reported since.
     Sent,
-    /// Its end was reported, with all that it had seen.
+    /// The invocation's end was reported, with all that the invocation had seen.
     Ended,
 }
 
 /// Who waits for an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// A caller that waits for the answer, until then.
+    /// A caller that waits for the answer until this time.
     Waits(Monotonic),
     /// The event queue.
     EventQueue,
@@ -36,25 +36,26 @@ pub enum Caller {
 /// An invocation whose node is declared dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostInvocation {
-    /// Its progress.
+    /// The invocation's progress.
     pub progress: Progress,
-    /// Every home has fenced the node's incarnation (`nigh_protocol::Frontier::fenced`).
+    /// True if every home has fenced the node's incarnation (`nigh_protocol::Frontier::fenced`).
     pub fenced: bool,
-    /// Its function says that it is idempotent (`idempotence::says`).
+    /// True if its function says that it is idempotent (`idempotence::says`).
     pub idempotent: bool,
-    /// Who waits.
+    /// Who waits for the invocation.
     pub caller: Caller,
-    /// How often it was run again after the loss of a node.
+    /// Number of times that it was run again after the loss of a node.
     pub reruns: u32,
 }
 
-/// How often an invocation is run again after the loss of a node: one that kills its nodes must not kill them all.
+/// The most times that an invocation is run again after the loss of a node: one that kills its nodes must not kill them
+/// all.
 pub const RERUNS_MAX: u32 = 2;
 
 /// Why an invocation of a lost node fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum LossError {
-    /// It may have run in part.
+    /// The invocation may have run in part.
     #[error(
         "the node that ran it was lost, and it may have run in part; mark the function idempotent to have it run again"
     )]
@@ -62,17 +63,17 @@ pub enum LossError {
     /// Too many nodes were lost while they ran it.
     #[error("the node that ran it was lost, and {RERUNS_MAX} before it; check whether the function kills its nodes")]
     TooOften,
-    /// Its caller waits no longer.
+    /// The invocation's caller no longer waits.
     #[error("the node that ran it was lost, and its deadline passed before it could be run again")]
     TooLate,
 }
 
-/// What to do.
+/// What to do after the loss of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AfterLoss {
     /// Ask again when every home has fenced the incarnation.
     Wait,
-    /// Nothing: it has ended.
+    /// Nothing: the invocation has ended.
     Nothing,
     /// Dispatch it again, to another incarnation, with the current frontier.
     RunAgain,

@@ -1,13 +1,13 @@
-//! Which node runs an invocation, whose turn it is when none can, and what becomes of it when its node is lost: pure.
+//! Which node runs an invocation, whose turn it is when none can, and what happens to it when its node is lost: pure.
 //!
-//! `schedule` chooses from a list of `NodeView`: never a node that has not shown that it covers what the dispatch carries, a warm
-//! sandbox first, then the lowest cost (`cost`: bytes to fetch, busy processors, memory, cache ways). Locality is bounded, so
-//! that a popular object cannot draw all work to its holder
-//! (bounded loads: Mirrokni, Thorup, Zadimoghaddam, SODA 2018), and among equals the function's own order of nodes decides
-//! (rendezvous hashing: Thaler and Ravishankar, 1998). The criteria are OFC's (EuroSys 2021, section 6.5); their weights
-//! come from `nigh experiment scheduling`. The facts are kept in `coverage_board` and `locality_hints`.
+//! `schedule` chooses from a list of `NodeView`: never a node that has not shown that it covers the dispatch's token, a
+//! warm sandbox first, then the lowest cost (`cost`: bytes to fetch, busy processors, memory, cache ways). Locality is
+//! bounded, so that a popular object cannot draw all work to its holder (bounded loads: Mirrokni, Thorup,
+//! Zadimoghaddam, SODA 2018), and among equals the function's own order of nodes decides (rendezvous hashing: Thaler
+//! and Ravishankar, 1998). The criteria are OFC's (EuroSys 2021, section 6.5); their weights come from `nigh experiment
+//! scheduling`. `coverage_board` and `locality_hints` store the facts.
 //!
-//! Nodes have no name or address here: they are places in the caller's list.
+//! Nodes have no name or address here, only indexes in the caller's list.
 
 mod choose;
 mod cost;

@@ -5,74 +5,74 @@ use nigh_terms::{ByteSize, Incarnation};
 use super::Fingerprint;
 use super::placement::{Placement, WarmSandboxes};
 
-/// A node's place in the list that the scheduler is given.
+/// A node's index in the scheduler's list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIndex(pub u16);
 
-/// What a node is for.
+/// What a node may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NodeRole {
-    /// It runs invocations.
+    /// The node runs invocations.
     #[default]
     Worker,
-    /// It lends memory and runs nothing.
+    /// The node caches objects for others and runs no invocations.
     MemoryOnly,
-    /// It lets running invocations end and takes no new ones.
+    /// The node lets running invocations end and accepts no new ones.
     Draining,
 }
 
-/// What the scheduler knows of a node, whatever is to be placed.
+/// What the scheduler knows of a node, for any placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeView {
-    /// Its incarnation, which a dispatch names.
+    /// The node's incarnation, which a dispatch names.
     pub incarnation: Incarnation,
     /// The fingerprint of its name: it gives each function an order of nodes.
     pub name: Fingerprint,
-    /// What it is for.
+    /// What the node may run.
     pub role: NodeRole,
     /// The number of shards in which it has not shown that it covers the dispatch's token (`coverage_board`).
     pub shards_behind: u16,
-    /// Idle sandboxes of all functions.
+    /// Number of idle sandboxes of all functions.
     pub idle: u32,
     /// Memory that sandboxes may book together while they run or are being made.
     pub memory: ByteSize,
     /// The part of it that a new sandbox may book without ending an idle one.
     pub memory_free: ByteSize,
-    /// What it may book in addition once idle ones have ended.
+    /// What a new sandbox may book in addition once idle ones have ended.
     pub memory_idle: ByteSize,
-    /// Sandboxes that may be added before the node's limit.
+    /// Number of sandboxes that may be added before the node's limit.
     pub sandboxes_free: u32,
-    /// Invocations that run or wait there, and sandboxes that are being made.
+    /// Number of invocations that run or wait there, and of sandboxes that are being made.
     pub running: u32,
-    /// Invocations that may be added before the node's limit.
+    /// Number of invocations that may be added before the node's limit.
     pub invocations_free: u32,
-    /// Processors that invocations share.
+    /// Number of processors that invocations share.
     pub processors: u16,
-    /// Last-level cache ways that no isolated class has; all of them where there is no allocation.
+    /// Number of last-level cache ways that no isolated class has; all of them if there is no allocation.
     pub ways_free: u8,
     /// The restart cost of the idle sandbox that would end next, in microseconds.
     pub evict_us: u64,
-    /// How long a cold start takes there, in microseconds; 0 if unknown.
+    /// The duration of a cold start there, in microseconds; 0 if unknown.
     pub start_us: u64,
 }
 
 /// Why a node does not run an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// It lends memory only, or drains.
+    /// The node only caches objects, or it drains.
     RunsNothing,
-    /// It has not shown to cover the dispatch's token.
+    /// The node has not shown that it covers the dispatch's token.
     Behind,
-    /// It runs as many as it may.
+    /// The node runs its most invocations already.
     Busy,
-    /// It has as many sandboxes as it may, none of them idle.
+    /// The node has its most sandboxes already, and none of them is idle.
     Crowded,
-    /// It has too little memory, even without its idle sandboxes.
+    /// The node has too little memory, even after its idle sandboxes end.
     Full,
 }
 
 impl Refusal {
-    /// All of them, in the order in which they are looked for.
+    /// All reasons, in the order in which they are checked.
     pub const ALL: [Self; 5] = [Self::RunsNothing, Self::Behind, Self::Busy, Self::Crowded, Self::Full];
 
     /// The reason in words, after "the node".
@@ -95,7 +95,7 @@ pub enum Offer {
     Warm,
     /// In a new sandbox.
     Cold,
-    /// In a new sandbox, once idle ones have made room.
+    /// In a new sandbox, once idle ones have ended for it.
     Evict,
 }
 

@@ -1,4 +1,4 @@
-//! An invocation to place, and what is known about it by node.
+//! An invocation to place, and the facts about it for each node.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl<T> PerNode<T> {
         self.0.get(at).map(|(_, value)| value)
     }
 
-    /// The fact about `node`, to be changed; `T`'s default if there was none.
+    /// The fact about `node`, mutable; `T`'s default if there was none.
     pub fn entry(&mut self, node: NodeIndex) -> &mut T
     where
         T: Default,
@@ -48,12 +48,12 @@ impl<T> PerNode<T> {
         self.0.clear();
     }
 
-    /// All, in the order of the nodes.
+    /// All facts, in the order of the nodes.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIndex, &T)> {
         self.0.iter().map(|(node, value)| (*node, value))
     }
 
-    /// A walk that is asked for nodes in their order, each once: one step a node.
+    /// A walk that is asked for nodes in their order, each once: one step for each node.
     pub(super) fn walk(&self) -> Walk<'_, T> {
         Walk(&self.0)
     }
@@ -80,7 +80,7 @@ impl<'a, T> Walk<'a, T> {
 /// A node's idle sandboxes of one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WarmSandboxes {
-    /// How many.
+    /// Number of sandboxes.
     pub sandboxes: u32,
     /// The grant of the one used last.
     pub granted: ByteSize,
@@ -91,14 +91,14 @@ pub struct WarmSandboxes {
 /// The part of an invocation's inputs that a node probably caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldInputs {
-    /// How many objects.
+    /// Number of objects.
     pub objects: u32,
-    /// Their bytes.
+    /// Size of these objects, in bytes.
     pub bytes: u64,
 }
 
-/// The objects that an invocation will read: those that its arguments and its trigger name, and its predecessors' outputs that it
-/// is known to read.
+/// The objects that an invocation will read: those that its arguments and its trigger name, and its predecessors'
+/// outputs that it is known to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
     all: HeldInputs,
@@ -106,7 +106,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Adds an object of so many bytes that these nodes probably cache. A node that is given twice counts twice.
+    /// Adds an object of `bytes` bytes that `holders` probably cache. A node that is named twice counts twice.
     pub fn add(&mut self, bytes: u64, holders: impl IntoIterator<Item = NodeIndex>) {
         let add = |held: &mut HeldInputs| {
             held.objects += 1;
@@ -122,13 +122,13 @@ impl Inputs {
         self.by_node.clear();
     }
 
-    /// All objects, wherever they are.
+    /// All inputs, cached or not.
     #[must_use]
     pub const fn all(&self) -> HeldInputs {
         self.all
     }
 
-    /// What each node probably caches.
+    /// The inputs that each node probably caches.
     #[must_use]
     pub const fn by_node(&self) -> &PerNode<HeldInputs> {
         &self.by_node
@@ -142,17 +142,17 @@ pub struct Placement<'a> {
     pub function: Fingerprint,
     /// The memory that a new sandbox would book.
     pub booked: ByteSize,
-    /// The memory that the invocation is predicted to need; what is booked, if there is no prediction.
+    /// The predicted memory; the booking if there is no prediction.
     pub expected: ByteSize,
-    /// How long a run of the function takes; zero if that is unknown.
+    /// The usual duration of a run; zero if unknown.
     pub run: Duration,
-    /// How long a cold start takes.
+    /// The duration of a cold start.
     pub cold_start: Duration,
-    /// Last-level cache ways that it is predicted to need for itself; 0 if it needs none.
+    /// Number of last-level cache ways that it is predicted to need for itself; 0 if it needs none.
     pub ways: u8,
     /// The function's idle sandboxes.
     pub warm: &'a PerNode<WarmSandboxes>,
-    /// What it will read.
+    /// The objects that it will read.
     pub inputs: &'a Inputs,
 }
 

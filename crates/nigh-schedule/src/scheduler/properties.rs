@@ -1,4 +1,4 @@
-//! What a decision always is, whatever the nodes.
+//! Properties of every decision, whatever the nodes.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn node(name: &str) -> NodeView {
     }
 }
 
-/// What is placed, with lists of its own.
+/// A placement with lists of its own.
 #[derive(Clone, Debug, Default)]
 struct PlacementCase {
     function: u64,
@@ -158,7 +158,7 @@ fn a_popular_object_does_not_pile_the_work_onto_its_holder() {
     };
     let mut nodes: Vec<NodeView> = (0..10).map(|number| large(&format!("n{number}"))).collect();
     for _ in 0..200 {
-        // A run so short that its slowing down weighs nothing against the bytes.
+        // The run is so short that its slowdown weighs nothing against the bytes.
         let placed = PlacementCase::of(64).holding(1 << 30, &[3]);
         let placement = Placement { run: Duration::ZERO, ..placed.view() };
         let choice = schedule(&Weights::SETTLED, &placement, &nodes).choice.unwrap();

@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 /// The sandboxes of one version of a function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarmFunction {
-    /// Its namespace.
+    /// The function's namespace.
     pub namespace: Namespace,
-    /// Its name.
+    /// The function's name.
     pub function: FunctionName,
     /// The version: `Function::revision_id`.
     pub revision: String,
-    /// How many are idle.
+    /// Number of idle sandboxes.
     pub sandboxes: u32,
-    /// How many run.
+    /// Number of busy sandboxes.
     #[serde(default)]
     pub busy: u32,
     /// The grant of the one used last.
     pub granted: ByteSize,
     /// How long the one used last has been idle; zero if none is.
     pub idle_for: Duration,
-    /// Last-level cache ways that its last run was predicted to need; 0 if unknown.
+    /// Number of last-level cache ways that its last run was predicted to need; 0 if unknown.
     #[serde(default)]
     pub ways: u8,
 }
@@ -31,33 +31,33 @@ pub struct WarmFunction {
 /// The free capacity of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vacancy {
-    /// Idle sandboxes of all functions.
+    /// Number of idle sandboxes of all functions.
     pub idle: u32,
     /// Memory that sandboxes may book together while they run or are being made.
     pub memory: ByteSize,
     /// The part of it that a new sandbox may book without ending an idle one.
     pub memory_free: ByteSize,
-    /// What it may book in addition once idle ones have ended.
+    /// What a new sandbox may book in addition once idle ones have ended.
     pub memory_idle: ByteSize,
-    /// Sandboxes that may be added before the node's limit.
+    /// Number of sandboxes that may be added before the node's limit.
     pub sandboxes_free: u32,
-    /// Invocations that run.
+    /// Number of invocations that run.
     pub running: u32,
-    /// Invocations that wait, and sandboxes that are being made.
+    /// Number of invocations that wait, and of sandboxes that are being made.
     #[serde(default)]
     pub waiting: u32,
-    /// Invocations that may be added before the node's limit.
+    /// Number of invocations that may be added before the node's limit.
     pub invocations_free: u32,
-    /// Processors that invocations share.
+    /// Number of processors that invocations share.
     pub processors: u16,
-    /// Last-level cache ways that no sensitive running invocation is predicted to need.
+    /// Number of last-level cache ways that no sensitive running invocation is predicted to need.
     pub ways_free: u8,
     /// The restart cost of the idle sandbox that would end next, in microseconds.
     #[serde(default)]
     pub evict_us: u64,
-    /// How long a cold start takes, in microseconds.
+    /// The duration of a cold start, in microseconds.
     #[serde(default)]
     pub start_us: u64,
-    /// The sandboxes by function.
+    /// The sandboxes of each function.
     pub warm: Vec<WarmFunction>,
 }

@@ -1,4 +1,4 @@
-//! What opendal says of an object, as Nigh's metadata.
+//! Converts what opendal reports of an object into Nigh's metadata.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -32,7 +32,7 @@ impl CloudStore {
         meta
     }
 
-    /// The MD5 of the bytes where the service has it, else its own tag.
+    /// The MD5 of the object's bytes if the service has it, otherwise the service's own entity tag.
     pub(super) fn listed_tag(&self, metadata: &Metadata) -> ETag {
         let md5 = metadata.content_md5().and_then(|md5| BASE64_STANDARD.decode(md5).ok());
         ETag(match md5 {

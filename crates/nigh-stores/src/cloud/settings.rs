@@ -14,7 +14,7 @@ use crate::connections::NetworkLimits;
 pub enum CloudService {
     /// Google Cloud Storage.
     Gcs {
-        /// The endpoint; Google's own if absent.
+        /// The endpoint's URL. None for Google's own.
         endpoint: Option<String>,
         /// The account.
         account: GcsAccount,
@@ -25,7 +25,7 @@ pub enum CloudService {
         endpoint: String,
         /// The storage account.
         account: String,
-        /// Its key, in Base64 as Azure shows it.
+        /// The account's key, in Base64 as Azure shows it.
         key: SecretKey,
     },
 }
@@ -33,7 +33,7 @@ pub enum CloudService {
 /// The account for Google Cloud Storage.
 #[derive(Clone, Debug)]
 pub enum GcsAccount {
-    /// A service account, with the file of its key.
+    /// A service account: the path of the file with its key.
     File(PathBuf),
     /// The account of the machine that Nigh runs on.
     OfMachine,
@@ -41,7 +41,7 @@ pub enum GcsAccount {
     Nobody,
 }
 
-/// Where a cloud store is, and how Nigh uses it.
+/// The settings of a cloud store.
 #[derive(Clone, Debug)]
 pub struct CloudConfig {
     /// The service, and the account that Nigh uses.

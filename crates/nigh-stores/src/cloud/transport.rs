@@ -16,7 +16,7 @@ use crate::connections::Connections;
 use crate::retry::{Failure, RetryDecision, retry_after};
 use crate::wire_error::WireError;
 
-/// The network for opendal.
+/// opendal's HTTP client.
 pub(super) struct Transport {
     connections: Connections,
     requests: Arc<Semaphore>,
@@ -29,7 +29,7 @@ impl Transport {
         Self { connections, requests, store }
     }
 
-    /// One attempt, with any answer.
+    /// Sends the request once, and returns any answer.
     async fn once(&self, request: &Request<Buffer>) -> Result<StoreResponse, WireError> {
         let limit = tokio::time::timeout(self.connections.limits().answer, Arc::clone(&self.requests).acquire_owned());
         let permit = limit.await.ok().and_then(Result::ok).ok_or(WireError::Queued)?;

@@ -40,7 +40,7 @@ pub(super) struct Description {
     pub(super) created: Timestamp,
 }
 
-/// The part that every format of the description has.
+/// The field that the description has in every format.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
@@ -64,17 +64,17 @@ pub(super) struct Bucket {
     info: BucketInfo,
     folder: PathBuf,
     objects: PathBuf,
-    /// `objects`, open for syncing.
+    /// The folder `objects`, open for syncing.
     handle: File,
     /// False once the bucket is deleted. Locked for reading while a file is added or removed, but not while bytes are
-    /// copied, which may take long.
+    /// copied, because copying may take long.
     alive: RwLock<bool>,
     /// Locked while a folder of a long key is created or removed.
     folders: Mutex<()>,
     /// The keys whose change is visible, but may not be on the disk yet.
     landing: KeyLocks,
     index: Mutex<KeyIndex>,
-    /// Locked by the only scan.
+    /// Locked while the bucket is scanned, so that there is only one scan.
     scan: Mutex<()>,
 }
 
@@ -161,7 +161,7 @@ impl Bucket {
         }
         staging.admit(match payload {
             Payload::Segment(_) => length,
-            // The first file exists already.
+            // The first file occupies its space already.
             Payload::Files(_) => lengths.iter().skip(1).sum(),
         })?;
         let staged = staging
@@ -185,7 +185,7 @@ impl Bucket {
         self.commit(staging, staged, key, &target, &meta)
     }
 
-    /// Keeps the bucket from being deleted, if it still exists.
+    /// Prevents the deletion of the bucket until the guard is dropped. Fails if the bucket was deleted.
     fn stay_alive(&self) -> Result<RwLockReadGuard<'_, bool>, ObjectError> {
         let alive = self.alive.read();
         if *alive { Ok(alive) } else { Err(ObjectError::NoSuchBucket(self.info.name.clone())) }
@@ -313,7 +313,8 @@ impl Bucket {
         Err(ObjectError::SlowDown("the bucket's index is being rebuilt"))
     }
 
-    /// The listed facts of an object of which the scan knows only the name.
+    /// Reads what a listing shows of an object of which the scan knows only the name. None if the object is gone or
+    /// damaged.
     fn look_up(&self, key: &ObjectKey) -> Option<ListedMeta> {
         match OpenObject::open(self.objects.join(to_path(key)), key, Want::Metadata) {
             Ok(Some(object)) => {

@@ -19,11 +19,11 @@ use crate::free_space::FreeSpace;
 /// The steps of a commit, each named when it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// All bytes are written, none need be on the disk.
+    /// All bytes are written, but they may not be on the disk yet.
     Written,
     /// The file's bytes are on the disk.
     Synced,
-    /// The file has the object's name, maybe not on the disk yet.
+    /// The file has the object's name, but the name may not be on the disk yet.
     Renamed,
     /// The name is on the disk.
     FolderSynced,
@@ -44,13 +44,13 @@ pub(super) struct StagingFolder {
 pub(super) struct StagedFile {
     path: PathBuf,
     file: File,
-    /// The former length of a spooled file that was extended.
+    /// The former length in bytes of a spooled file that was extended. None for a new file.
     taken_over: Option<u64>,
     /// True once the file is an object and must stay.
     committed: bool,
 }
 
-/// The error for a payload's file that differs from its metadata.
+/// The error for a payload's file whose length differs from the metadata.
 fn other_length(path: &Path, told: u64, found: u64) -> io::Error {
     io::Error::other(format!("the spooled file {} has {found} bytes, {told} were to be stored", path.display()))
 }
@@ -119,8 +119,9 @@ impl StagingFolder {
         Ok(staged)
     }
 
-    /// Makes the first file the object if it is on this file system, without copying its bytes. Its spooled bytes stay
-    /// unchanged: after a crash before the rename, the next attempt only cuts off the tail.
+    /// Stages spooled files. If the first file is on this file system, it becomes the object without a copy of its
+    /// bytes. Its spooled bytes stay unchanged, so after a crash before the rename the next attempt only cuts off the
+    /// tail.
     fn stage_files(&self, files: &[PathBuf], lengths: &[u64], tail: &[u8]) -> io::Result<StagedFile> {
         if files.len() != lengths.len() {
             return Err(io::Error::other(format!("{} spooled files for {} parts", files.len(), lengths.len())));
@@ -154,8 +155,8 @@ impl StagingFolder {
         Ok(staged)
     }
 
-    /// Syncs `staged` and renames it to `target` in `parent`. When it returns the object is on the disk. Holds what
-    /// `landing` returns from before the object is visible until it is on the disk.
+    /// Syncs `staged` and renames it to `target` in `parent`. When this returns, the object is on the disk. The value
+    /// that `landing` returns is held from before the object is visible until it is on the disk.
     pub(super) fn commit<L>(
         &self,
         mut staged: StagedFile,

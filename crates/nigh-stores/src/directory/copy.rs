@@ -17,7 +17,7 @@ use super::object_file::{FOOTER, FormatError, parse_footer};
 use super::reader::{OpenObject, Want};
 use super::{NAMESPACES, STAGING, check_format};
 
-/// Bytes copied at a time.
+/// How many bytes are copied at a time.
 const CHUNK: usize = 256 * 1024;
 
 /// Why a store cannot be copied or restored.
@@ -44,9 +44,9 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CopyErro
 
 /// Receives a copy of a store, bucket by bucket.
 pub trait CopyTo {
-    /// Why the receiver stops.
+    /// The error with which the receiver stops the copy.
     type Error: From<CopyError>;
-    /// Begins a bucket, of which the next objects are.
+    /// Begins a bucket. The objects that follow are in this bucket.
     fn bucket(&mut self, namespace: &Namespace, bucket: &BucketName, description: &[u8]) -> Result<(), Self::Error>;
     /// Receives an object's file of `length` bytes.
     fn object(
@@ -112,7 +112,7 @@ fn objects_below<T: CopyTo>(
     let folder = objects.join(&at);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
-        // It was deleted meanwhile.
+        // The object was deleted meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed("read", &folder)(error).into()),
     };
@@ -234,7 +234,7 @@ fn copy(body: &mut dyn Read, mut file: &File) -> io::Result<u64> {
     }
 }
 
-/// The key of the object that `file` holds.
+/// Reads the key of the object in `file`, which is `length` bytes long.
 fn key_in(file: &File, length: u64) -> io::Result<Result<ObjectKey, FormatError>> {
     use std::os::unix::fs::FileExt as _;
 
@@ -263,7 +263,7 @@ mod tests {
     use crate::{Payload, Store};
     use nigh_data::{ETag, ObjectId, ObjectMeta, Segment};
 
-    /// Keeps what it is told.
+    /// Records everything that it receives.
     #[derive(Default)]
     struct CollectedCopy {
         buckets: Vec<(Namespace, BucketName, Vec<u8>)>,

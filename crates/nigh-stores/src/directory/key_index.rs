@@ -10,7 +10,7 @@ use std::ops::Bound;
 use nigh_data::ETag;
 use nigh_terms::{ObjectKey, Timestamp};
 
-/// The facts of an object in a listing, beside its key.
+/// What a listing shows of an object besides its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListedMeta {
     pub(super) size: u64,
@@ -91,7 +91,7 @@ impl KeyIndex {
         }
     }
 
-    /// At most `limit` keys that begin with `prefix` and sort behind `after`; `None` if a scan is needed first.
+    /// At most `limit` keys that begin with `prefix` and sort after `after`. None if a scan is needed first.
     pub(super) fn page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Option<Page> {
         let Self::Known(keys) = self else { return None };
         let start = match after {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nigh_terms::ObjectKey;
 
-/// The bytes of one name: file systems allow 255, and a folder has a mark.
+/// The longest name in a path, in bytes. File systems allow 255, and a folder's name also has a mark.
 pub const PIECE_MAX: usize = 240;
 /// Marks a folder, which holds the continuations of its name.
 pub const FOLDER_MARK: char = '@';
@@ -62,7 +62,7 @@ fn push_byte(piece: &mut String, byte: u8, first: bool) {
     }
 }
 
-/// The key of a path; `None` for a path that `to_path` never returns.
+/// The key that a path stands for. None for a path that `to_path` never returns.
 #[must_use]
 pub fn to_key(path: &Path) -> Option<ObjectKey> {
     let mut bytes = Vec::with_capacity(path.as_os_str().len());

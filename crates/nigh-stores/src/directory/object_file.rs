@@ -24,16 +24,16 @@ use nigh_terms::ObjectKey;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The footer's length.
+/// The footer's length in bytes.
 pub const FOOTER: usize = 40;
-/// The longest metadata: 10,000 part lengths, 2 KiB of user metadata and ten tags fit.
+/// The longest metadata in bytes: 10,000 part lengths, 2 KiB of user metadata and ten tags fit.
 pub const METADATA_MAX: usize = 256 * 1024;
 
 const MAGIC: &[u8; 8] = b"NIGHOBJ\n";
 const VERSION: u16 = 1;
 const FLAG_PAYLOAD_CRC: u16 = 1;
 
-/// Why a file is no object.
+/// Why a file is not a valid object.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum FormatError {
@@ -64,7 +64,7 @@ pub struct Footer {
     pub metadata: u32,
     /// The metadata's CRC-32C.
     pub metadata_crc: u32,
-    /// The payload's CRC-64/NVME, if its writer saw the bytes.
+    /// The payload's CRC-64/NVME. None if the writer did not see the bytes.
     pub payload_crc: Option<u64>,
 }
 
@@ -92,7 +92,7 @@ pub fn encode_tail(key: &ObjectKey, meta: &ObjectMeta, payload_crc: Option<u64>)
 /// Reads a footer from the last `FOOTER` bytes of a file of `length` bytes.
 ///
 /// # Errors
-/// Which of its parts is not as it must be.
+/// The first part of the footer that is invalid.
 pub fn parse_footer(bytes: &[u8; FOOTER], length: u64) -> Result<Footer, FormatError> {
     let word = |at: usize| bytes[at..at + 8].iter().rev().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
     let half = |at: usize| word(at) as u32;
@@ -130,10 +130,10 @@ impl Footer {
         self.metadata as usize + FOOTER
     }
 
-    /// Parses the metadata that this footer describes, of the object that the file's name says.
+    /// Parses the metadata that this footer describes. `key` is the object's key according to the file's name.
     ///
     /// # Errors
-    /// If it does not match its checksum, is no metadata, or is of another object.
+    /// If the bytes do not match their checksum, are not metadata, or belong to another object.
     pub fn parse_metadata(&self, bytes: &[u8], key: &ObjectKey) -> Result<ObjectMeta, FormatError> {
         let record = self.parse_record(bytes)?;
         if record.key != *key {
@@ -142,10 +142,10 @@ impl Footer {
         Ok(record.meta)
     }
 
-    /// The key of the object that the metadata describes, for a file that has no name yet.
+    /// Parses the key of the object that the metadata describes, for a file that has no name yet.
     ///
     /// # Errors
-    /// If it does not match its checksum, or is no metadata.
+    /// If the bytes do not match their checksum, or are not metadata.
     pub fn parse_key(&self, bytes: &[u8]) -> Result<ObjectKey, FormatError> {
         self.parse_record(bytes).map(|record| record.key)
     }
@@ -181,7 +181,7 @@ impl Footer {
 /// Parses a whole file at once, for a fuzzer and for inspection.
 ///
 /// # Errors
-/// The first thing that is wrong, including the payload's checksum.
+/// The first part that is invalid, including a payload that does not match its checksum.
 pub fn parse_file<'a>(file: &'a [u8], key: &ObjectKey) -> Result<(&'a [u8], ObjectMeta), FormatError> {
     let length = file.len() as u64;
     let Some((rest, footer)) = file.split_last_chunk::<FOOTER>() else {
@@ -200,7 +200,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// The checksum of a payload.
+/// The CRC-64/NVME of a payload.
 #[must_use]
 pub fn crc64(bytes: &[u8]) -> u64 {
     crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)

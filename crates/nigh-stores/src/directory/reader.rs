@@ -18,19 +18,19 @@ use rustix::buffer::spare_capacity;
 use super::object_file::{FOOTER, Footer, FormatError, crc64, parse_footer};
 use super::store_error;
 
-/// Files up to this length are read by one call.
+/// The longest file that is read with one call, in bytes.
 const WHOLE_MAX: u64 = 256 * 1024;
-/// The bytes of one piece of a stream.
+/// The length of one piece of a stream, in bytes.
 const CHUNK: u64 = 1024 * 1024;
-/// The length of the file's end that is read first: nearly all metadata fits.
+/// The length of the file's end that is read first, in bytes. Nearly all metadata fits.
 const TAIL_GUESS: u64 = 2048;
 
 /// How much of the payload to read along with the metadata.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
-    /// Nothing.
+    /// Only the metadata.
     Metadata,
-    /// All of it, if the file is small.
+    /// The metadata and, if the file is small, the whole payload.
     Payload,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct OpenObject {
     path: PathBuf,
     file: Arc<File>,
     footer: Footer,
-    /// The verified payload, if it was wanted and is small.
+    /// The verified payload. None if it was not wanted or if the file is not small.
     payload: Option<Bytes>,
 }
 
@@ -67,13 +67,13 @@ fn read_range(file: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
             Err(other) => return Err(other.into()),
         }
     }
-    // The allocator may have given, and the file filled, more room than was asked for.
+    // The buffer may be larger than the wanted length, and a longer file may have filled it.
     bytes.truncate(wanted);
     Ok(bytes)
 }
 
 impl OpenObject {
-    /// Opens the file at `path` that holds `key`; `None` if there is none. Blocks.
+    /// Opens the file at `path` that holds `key`. None if there is no such file. Blocks.
     pub(super) fn open(path: PathBuf, key: &ObjectKey, want: Want) -> Result<Option<Self>, ObjectError> {
         let file = match File::open(&path) {
             Ok(file) => file,
@@ -116,12 +116,12 @@ impl OpenObject {
         self.footer.payload + self.footer.tail() as u64
     }
 
-    /// The payload's checksum, if known.
+    /// The payload's CRC-64/NVME. None if the writer did not see the bytes.
     pub(super) const fn payload_crc(&self) -> Option<u64> {
         self.footer.payload_crc
     }
 
-    /// The bytes of `range`, all if absent.
+    /// Streams the bytes of `range`, or the whole payload if `range` is None.
     pub(super) fn into_stream(self, range: Option<Range<u64>>) -> Result<(ObjectMeta, ByteStream), ObjectError> {
         let size = self.footer.payload;
         let range = range.unwrap_or(0..size);

@@ -96,7 +96,7 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// Puts `old`, then `new` under the same key, with a picture of the whole root taken after each step of the second.
+/// Puts `old` and then `new` under the same key. Returns a copy of the whole root after each step of the second put.
 async fn images_of_an_overwrite(key: &str, old: &[u8], new: &[u8]) -> Vec<(Step, TempDir)> {
     let root = tempfile::tempdir().unwrap();
     let images = Arc::new(Mutex::new(Vec::new()));
@@ -127,7 +127,8 @@ async fn a_crash_after_any_step_leaves_the_old_object_or_the_new_one() {
     for key in ["short", &"long/".repeat(200)] {
         let images = images_of_an_overwrite(key, &old, &new).await;
         let steps: Vec<Step> = images.iter().map(|(step, _)| *step).collect();
-        // The order is the promise: nothing is named before it is on the disk, or acknowledged before its name is.
+        // A file gets its name only after its bytes are on the disk, and a write is acknowledged only after the name is
+        // on the disk.
         assert_eq!(steps, [Step::Written, Step::Synced, Step::Renamed, Step::FolderSynced]);
         for (step, image) in images {
             let wanted = if matches!(step, Step::Written | Step::Synced) { &old } else { &new };
@@ -177,7 +178,7 @@ async fn a_folder_that_cannot_be_synced_is_an_error_and_the_listing_still_tells_
         let error = store.put(&id(&key), &payload, &meta_of(bytes)).await.unwrap_err().to_string();
         assert!(error.contains("free space"), "{error}");
         assert_eq!(listed(&store).await.contains(&key), is_there, "{step:?}");
-        // What was refused can be tried again with the same payload.
+        // A write that failed can be repeated with the same payload.
         *fail.lock() = None;
         if !is_there {
             store.put(&id(&key), &payload, &meta_of(bytes)).await.unwrap();
@@ -195,7 +196,7 @@ async fn the_first_spooled_file_becomes_the_object_and_the_others_are_appended()
     for (n, part) in parts.iter().enumerate() {
         fs::write(part, vec![n as u8; 100_000 + n]).unwrap();
     }
-    // A tail that an attempt cut short by a crash left behind the first part.
+    // After the first part comes a tail, as an attempt that a crash interrupted leaves it.
     fs::OpenOptions::new().append(true).open(&parts[0]).unwrap().write_all(b"tail of a dead attempt").unwrap();
     let whole: Vec<u8> = (0..3).flat_map(|n| vec![n as u8; 100_000 + n]).collect();
     let meta = ObjectMeta { parts: vec![100_000, 100_001, 100_002], ..meta_of(&whole) };
@@ -258,7 +259,7 @@ async fn damaged_files_are_reported_by_name_never_served_and_left_out_of_listing
     drop(store);
     let store = open(root.path());
     assert_eq!(listed(&store).await, ["whole"]);
-    // Deleting is the way out.
+    // A damaged object can still be deleted.
     store.delete(&id("cut")).await.unwrap();
     assert!(matches!(store.head(&id("cut")).await, Err(ObjectError::NoSuchKey(_))));
 }
@@ -271,7 +272,7 @@ async fn a_flipped_bit_of_a_segments_payload_is_noticed_before_its_last_byte() {
         let payload = Payload::Segment(Segment::copy_of(&bytes).unwrap());
         store.put(&id("k"), &payload, &meta_of(&bytes)).await.unwrap();
         assert_eq!(get(&store, "k").await.unwrap(), bytes);
-        // The checksum outlives a change of tags.
+        // The checksum stays known when tags change.
         store.put_tags(&id("k"), &Tags::new()).await.unwrap();
         let damaged = fs::OpenOptions::new().write(true).open(object_path(root.path(), "k")).unwrap();
         damaged.write_all_at(&[3], 500).unwrap();
@@ -303,7 +304,7 @@ async fn an_open_object_stays_one_version_while_it_is_overwritten() {
         read.extend_from_slice(&piece);
     }
     assert_eq!((read == old, meta), (true, meta_of(&old)));
-    // A read in parts that began before notices.
+    // A read in parts that began before the overwrite is refused.
     let pinned = store.get(&id("k"), Some(0..10), Some(&meta_of(&old).etag)).await;
     assert!(matches!(pinned, Err(ObjectError::PreconditionFailed(_))));
 }
@@ -391,7 +392,7 @@ async fn a_listing_that_begins_amid_writes_and_deletes_misses_none_of_them() {
     };
     while !writer.is_finished() {
         let keys = listed(&store).await;
-        // Each write precedes its deletion, so that at any moment there are 300 objects or 301.
+        // Each write precedes its deletion, so there are always 300 or 301 objects.
         assert!((300..=301).contains(&keys.len()), "{}", keys.len());
     }
     writer.await.unwrap();
@@ -406,7 +407,7 @@ async fn a_bucket_of_100_000_objects_is_listed_page_by_page() {
     let keys: Vec<String> = (0..100_000).map(|n| format!("{:02}/{n:06}", n % 100)).collect();
     let meta = meta_of(b"x");
     for key in &keys {
-        // Written as the store would, without the sync of each, which is what takes the time.
+        // This writes files as the store does, but without a sync of each, which would take most of the time.
         let tail = object_file::encode_tail(&id(key).key, &meta, None).unwrap();
         fs::write(object_path(root.path(), key), [&b"x"[..], &tail].concat()).unwrap();
     }
@@ -455,7 +456,7 @@ async fn deleting_a_bucket_during_a_large_write_holds_nobody_up_and_the_write_fi
     let other = ObjectId { namespace: Namespace::new("other").unwrap(), ..id("k") };
     store.create_bucket(&other.namespace, &other.bucket).await.unwrap();
     let Payload::Files(mut files) = spooled(&store, b"first") else { unreachable!() };
-    // Copying the second part lasts until somebody writes into the pipe.
+    // The copy of the second part waits until something is written into the pipe.
     let pipe = root.path().join("spool/pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
     files.push(pipe.clone());
@@ -465,7 +466,7 @@ async fn deleting_a_bucket_during_a_large_write_holds_nobody_up_and_the_write_fi
         let meta = ObjectMeta { size: 12, ..meta };
         tokio::spawn(async move { store.put(&id("large"), &Payload::Files(files), &meta).await })
     };
-    // Opening a pipe for writing waits for its reader: the copy is under way then.
+    // Opening a pipe for writing waits for a reader, so the copy has begun when this returns.
     let mut feed = tokio::task::spawn_blocking(move || File::options().write(true).open(pipe).unwrap()).await.unwrap();
     store.delete_bucket(&namespace(), &bucket()).await.unwrap();
     store.put(&other, &spooled(&store, b"other"), &meta_of(b"other")).await.unwrap();
@@ -498,7 +499,7 @@ async fn deleting_a_bucket_during_a_commit_holds_no_other_bucket_up() {
     tokio::task::spawn_blocking(move || arrival.recv().unwrap()).await.unwrap();
     let (tenant, name) = (namespace(), bucket());
     let mut deleting = Box::pin(store.delete_bucket(&tenant, &name));
-    // Whether it has come to the bucket's lock is not to be seen from here; often enough it has.
+    // The test cannot see whether the deletion has reached the bucket's lock; within this time it usually has.
     assert!(tokio::time::timeout(std::time::Duration::from_millis(100), &mut deleting).await.is_err());
     let other = Namespace::new("other").unwrap();
     let others = async {
@@ -546,7 +547,7 @@ async fn a_reader_that_meets_a_write_in_its_folders_sync_answers_when_the_disk_h
         let (store, on_disk) = (Arc::clone(&store), Arc::clone(&on_disk));
         tokio::spawn(async move { (store.head(&id("k")).await.unwrap().size, on_disk.load(Ordering::SeqCst)) })
     };
-    // Readers of other keys are not held up; and these two have had the time to answer too early.
+    // Reads of other keys do not wait. During this time, the two reads above could have answered too early.
     assert!(matches!(store.head(&id("other")).await, Err(ObjectError::NoSuchKey(_))));
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     let_on.send(()).unwrap();

@@ -8,16 +8,16 @@ use thiserror::Error;
 use crate::bucket_names::PrefixesMeet;
 use crate::connections::NetworkLimits;
 
-/// Where a remote store is, and how Nigh uses it.
+/// The settings of a remote store.
 #[derive(Clone, Debug)]
 pub struct RemoteConfig {
-    /// `http://host:port` or `https://host`; buckets are the path's first part.
+    /// The URL of the store, `http://host:port` or `https://host`. The bucket is the first part of the path.
     pub endpoint: String,
     /// The region that requests are signed for.
     pub region: String,
-    /// The public half of the key.
+    /// The id of the access key.
     pub access_key: AccessKeyId,
-    /// The secret half.
+    /// The secret of the access key.
     pub secret_key: SecretKey,
     /// For each namespace, the prefix of its buckets' names on the remote. Other namespaces have no buckets.
     pub bucket_prefixes: BTreeMap<Namespace, String>,
@@ -26,7 +26,7 @@ pub struct RemoteConfig {
 }
 
 impl RemoteConfig {
-    /// The store of a single namespace, whose buckets have the same names on the remote.
+    /// The settings for a single namespace, whose buckets have the same names on the remote.
     #[must_use]
     pub fn of_one_namespace(
         namespace: Namespace,

@@ -1,5 +1,5 @@
-//! The remote store without a remote: its names, and what it makes of canned answers. What it must do as a store is in
-//! the conformance suite, run on real Swift.
+//! Tests the remote store without a remote: its names, and how it handles prepared answers. The conformance suite,
+//! which runs on real Swift, tests the remote store as a store.
 
 use futures::TryStreamExt;
 use nigh_terms::{AccessKeyId, ObjectKey, SecretKey};
@@ -65,7 +65,7 @@ async fn a_store_that_is_not_there_is_an_error_after_a_few_attempts() {
     assert!(error.contains("list buckets") && error.contains("refused"), "{error}");
 }
 
-/// A server that gives one canned answer a connection, and the requests it got.
+/// A server that gives one prepared answer per connection. The task returns the requests that the server received.
 async fn serve(answers: Vec<&'static str>) -> (RemoteStore, tokio::task::JoinHandle<Vec<String>>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());

@@ -15,9 +15,9 @@ use crate::carried::{is_md5, to_headers};
 use crate::payload::pieces;
 use crate::wire::{Call, encode_query};
 
-/// Parts of one upload that are sent at once.
+/// The most parts of one upload that are sent at a time.
 const PARTS_AT_ONCE: usize = 4;
-/// The smallest part, except the last (S3 User Guide, "multipart upload limits").
+/// The smallest part in bytes, except the last part (S3 User Guide, "multipart upload limits").
 const PART_MIN: u64 = 5 << 20;
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 

@@ -61,7 +61,7 @@ struct UploadAnswer {
     upload_id: String,
 }
 
-/// Code and message of an error document.
+/// The code and the message of an error document. None if `body` is not an error document.
 pub(super) fn parse_error(body: &[u8]) -> Option<(String, String)> {
     let answer: ErrorAnswer = quick_xml::de::from_reader(body).ok()?;
     (!answer.code.is_empty()).then_some((answer.code, answer.message))

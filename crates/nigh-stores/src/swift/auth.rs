@@ -13,20 +13,21 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The assumed life of a token without one. If the token ends before, Swift rejects it and it is renewed.
+/// The assumed life of a token whose answer states none. If the token expires earlier, Swift rejects it and it is
+/// renewed.
 const LIFE_ASSUMED: Duration = Duration::from_secs(3600);
-/// The longest use of a token, even if its life is longer.
+/// The longest time that a token is used, even if its life is longer.
 const USED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// A token is renewed this long before its end, or a tenth of its life if that is less.
+/// How long before its end a token is renewed, unless a tenth of its life is less.
 const MARGIN: Duration = Duration::from_secs(60);
-/// The catalog's type of Swift.
+/// The type of Swift in Keystone's catalog.
 const OBJECT_STORE: &str = "object-store";
 
 /// The credentials of a login.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields have the words of Swift's and Keystone's documents")]
 pub enum SwiftLogin {
-    /// Swift's own: `account:user` and its key.
+    /// Swift's own login: `account:user` and the user's key.
     TempAuth { user: String, key: SecretKey },
     /// Keystone, by a user's password, for a project.
     Password { user: String, user_domain: String, password: SecretKey, project: String, project_domain: String },
@@ -37,24 +38,24 @@ pub enum SwiftLogin {
 /// Selects an endpoint of a catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointChoice {
-    /// The region; any if absent.
+    /// The endpoint's region. None for any region.
     pub region: Option<String>,
-    /// `public`, `internal` or `admin`.
+    /// The endpoint's interface: `public`, `internal` or `admin`.
     pub interface: String,
 }
 
-/// What a login grants.
+/// The result of a login.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// The token.
     pub token: SecretKey,
     /// The account's URL, without a slash at its end.
     pub url: String,
-    /// How long the token is used.
+    /// How long the token may be used.
     pub used_for: Duration,
 }
 
-/// Why an answer is no login.
+/// Why an answer is not a successful login.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GrantError {
     /// A part is missing or cannot be parsed.
@@ -78,7 +79,7 @@ pub(super) struct LoginRequest {
     /// The path below the login's URL.
     pub(super) path: &'static str,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    /// The body, sent by POST; without one the request is a GET.
+    /// The body, which is sent by POST. None for a GET request.
     pub(super) body: Option<String>,
 }
 

@@ -8,20 +8,20 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use nigh_data::ETag;
 
 const PARAMETER: &str = ";nigh-etag=";
-/// Swift's content type of an object without one.
+/// The content type that Swift gives an object whose writer stated none.
 const UNTYPED: &str = "application/octet-stream";
 
 /// Adds `etag` to the content type among `headers`, which is added if absent.
 pub(super) fn put_tag(headers: &mut Vec<(HeaderName, HeaderValue)>, etag: &ETag) {
     let typed = headers.iter().position(|(name, _)| name == CONTENT_TYPE).map(|at| headers.swap_remove(at).1);
     let typed = typed.as_ref().and_then(|value| value.to_str().ok()).unwrap_or(UNTYPED);
-    // A tag that no header can have is of another store; Swift's own tag is listed then.
+    // A tag that cannot be in a header comes from another store; Swift's own tag is listed then.
     if let Ok(value) = HeaderValue::from_str(&format!("{typed}{PARAMETER}{etag}")) {
         headers.push((CONTENT_TYPE, value));
     }
 }
 
-/// The tag in a content type.
+/// The entity tag in a content type. None if it has none.
 pub(super) fn tag_of(content_type: &str) -> Option<ETag> {
     let (_, tag) = content_type.rsplit_once(PARAMETER)?;
     (!tag.is_empty()).then(|| ETag(tag.to_owned()))

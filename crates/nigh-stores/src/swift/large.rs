@@ -16,20 +16,20 @@ use sha2::{Digest, Sha256};
 use super::{CONTAINERS_MAX, SwiftStore, listing, put_headers, store_error};
 use crate::wire::{Call, encode_path, encode_query};
 
-/// Segments that are sent or removed concurrently.
+/// The most segments that are sent or removed at a time.
 const AT_ONCE: usize = 4;
-/// The smallest part that becomes a segment, because small segments cost many requests.
+/// The smallest part that becomes a segment, in bytes, because small segments cost many requests.
 const SEGMENT_MIN: usize = 5 << 20;
-/// The most segments of a manifest by Swift's default (`max_manifest_segments`). More parts are joined.
+/// The most segments of a manifest, by Swift's default (`max_manifest_segments`). More parts are joined.
 const SEGMENTS_MAX: usize = 1000;
-/// The longest object without segments by Swift's default (`max_file_size`).
+/// The longest object without segments in bytes, by Swift's default (`max_file_size`).
 const WHOLE_MAX: usize = 5 << 30;
-/// The segments of a longer object.
+/// The length of the segments of a longer part, in bytes.
 const CUT: usize = 1 << 30;
-/// A generous estimate of the time in which Swift checks one segment of a new manifest.
+/// A generous estimate of the time that Swift needs to check one segment of a new manifest.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// The parts as segments, each of one or more pieces; none if the object needs no segments.
+/// Divides the parts into segments of one or more pieces. None if the object needs no segments.
 pub(super) fn segments(parts: &[Bytes]) -> Option<Vec<Vec<Bytes>>> {
     let total: usize = parts.iter().map(Bytes::len).sum();
     let all_but_last = &parts[..parts.len().saturating_sub(1)];
@@ -45,7 +45,7 @@ pub(super) fn segments(parts: &[Bytes]) -> Option<Vec<Vec<Bytes>>> {
     Some(pieces.chunks(joined).map(<[Bytes]>::to_vec).collect())
 }
 
-/// The names of an object's segments.
+/// The folder that an object's segments are in, within the container of segments.
 fn folder(object: &ObjectId) -> String {
     hex(&Sha256::digest(object.key.as_str().as_bytes()))
 }
@@ -86,7 +86,7 @@ impl SwiftStore {
         let done = self.send_for(object, &call).await;
         match &done {
             Ok(_) => self.sweep_or_say(object, &container, &folder(object), Some(&prefix)).await,
-            // The manifest may still be written, so its segments stay until the key is written again.
+            // Swift may still write the manifest, so the segments stay until the key is written again.
             Err(error) if error.is_in_doubt() => {}
             Err(_) => self.sweep_or_say(object, &container, &prefix, None).await,
         }
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(segments(&[part(5), part(5)]), None);
         let two = segments(&[part(SEGMENT_MIN), part(7)]).unwrap();
         assert_eq!(two.iter().map(|segment| segment[0].len()).collect::<Vec<_>>(), [SEGMENT_MIN, 7]);
-        // An empty last part is none: Swift refuses empty segments.
+        // An empty last part becomes no segment, because Swift refuses empty segments.
         assert_eq!(segments(&[part(SEGMENT_MIN), part(SEGMENT_MIN), part(0)]).unwrap().len(), 2);
     }
 
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_object_longer_than_swift_takes_is_cut() {
-        // Mapped and never touched: it takes no memory.
+        // The mapped pages are never touched, so they take no memory.
         let map = memmap2::MmapOptions::new().len(WHOLE_MAX + 1).map_anon().unwrap();
         let whole = Bytes::from_owner(map);
         let cut = segments(&[whole]).unwrap();

@@ -62,7 +62,7 @@ pub fn parse_objects(body: &[u8]) -> Result<Vec<ListedObject>, String> {
     all.into_iter().map(listed).collect()
 }
 
-/// `2026-01-31T09:30:00.123450`, in UTC.
+/// Parses a time such as `2026-01-31T09:30:00.123450`, in UTC.
 fn date(text: &str) -> Timestamp {
     OffsetDateTime::parse(&format!("{text}Z"), &Rfc3339)
         .ok()

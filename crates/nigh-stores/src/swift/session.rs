@@ -20,9 +20,9 @@ use crate::connections::{Connections, head_of};
 use crate::wire::{Access, Pass};
 use crate::wire_error::WireError;
 
-/// The wait after a rejected login.
+/// How long the next login waits after a rejected login.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
-/// The longest text of a refusal in an error message.
+/// The longest text of a refusal that an error message quotes, in characters.
 const MESSAGE_MAX: usize = 200;
 const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
@@ -33,16 +33,17 @@ pub(super) struct Session {
     login: SwiftLogin,
     choice: EndpointChoice,
     state: Mutex<State>,
-    /// The number of finished logins, read before waiting for `state`, which shows that one finished meanwhile.
+    /// The number of finished logins. A request reads it before it waits for `state`, to see whether another login
+    /// finished meanwhile.
     logins: AtomicU64,
-    /// Signs each request, if the store has shadows.
+    /// Signs each request. None if the store has no shadows.
     signer: Option<Signer>,
 }
 
 #[derive(Default)]
 struct State {
     held: Option<ActiveLogin>,
-    /// The last login, if it failed, and its time.
+    /// The error and the time of the last login. None if that login succeeded.
     failed: Option<(WireError, Instant)>,
 }
 
@@ -63,7 +64,8 @@ impl Session {
         self.signer = Some(signer);
     }
 
-    /// The account's name and the service's description (`GET /info`); none if the service has no description.
+    /// The account's name and the service's description (`GET /info`). The description is None if the service does not
+    /// publish one.
     pub(super) async fn info(&self) -> Result<(String, Option<serde_json::Value>), WireError> {
         let mut head = head_of(Method::GET, "/")?;
         self.authorise(&mut head, "").await?;
@@ -74,7 +76,7 @@ impl Session {
         let account = percent_encoding::percent_decode_str(account).decode_utf8_lossy().into_owned();
         let head = head_of(Method::GET, &format!("{scheme}://{authority}/info"))?;
         let answer = self.connections.ask((head, Vec::new()), (STORE, "info"), Duration::ZERO).await?;
-        // Operators can switch the description off.
+        // Operators can turn the description off.
         if !answer.status.is_success() {
             return Ok((account, None));
         }
@@ -87,7 +89,7 @@ impl Session {
         let mut head = head_of(method, &format!("{}{path}", self.auth_url))?;
         head.headers.extend(headers);
         let body = body.map(|body| vec![Bytes::from(body)]).unwrap_or_default();
-        // The request that needs the login was not sent, whatever the error of the login.
+        // The request that needs the login was not sent, so every failed login counts as not sent.
         let failed = |error: WireError| match error {
             WireError::NotSent(reason) | WireError::Failed(reason) => WireError::NotSent(format!("login: {reason}")),
             other => other,

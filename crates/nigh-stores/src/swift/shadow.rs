@@ -33,10 +33,10 @@ const EXPECT: HeaderName = HeaderName::from_static("x-nigh-expect");
 const CACHED: HeaderName = HeaderName::from_static("x-nigh-cached");
 const TIMESTAMP: &str = "x-nigh-timestamp";
 const PROTOCOL: &str = "x-nigh-protocol";
-/// A header for which a Swift without the middleware rejects a PUT or a DELETE.
+/// A header that makes a Swift without the middleware reject a PUT or a DELETE.
 const GUARD_PUT: HeaderName = HeaderName::from_static("x-delete-at");
 const GUARD_DELETE: HeaderName = HeaderName::from_static("x-if-delete-at");
-/// The protocol's number.
+/// The version of the middleware's protocol.
 const SPOKEN: &str = "1";
 
 /// This node's identity for Swift's middleware.
@@ -56,15 +56,15 @@ pub enum ShadowError {
     Unconfigured,
     #[error("this Swift has no Nigh middleware of protocol {SPOKEN}; see integrations/swift/README.md")]
     NoMiddleware,
-    /// Write the version through.
+    /// The version cannot be a shadow: the caller must write it through.
     #[error("this version cannot be a shadow: {0}; write it through")]
     Unfit(&'static str),
     #[error("Swift has a newer version that Nigh wrote: {0}")]
     Newer(ShadowConflict),
-    /// Write the version under a conflict key.
+    /// An outsider has written: the caller must write the version under a conflict key.
     #[error("Swift has an outsider's object, which was not overwritten: {0}")]
     Outside(ShadowConflict),
-    /// Try again.
+    /// Another write is in progress: the caller should try again.
     #[error("Swift got a newer write meanwhile, which was not overwritten: {0}")]
     Raced(String),
     #[error("the bucket is not marked as cached by Nigh; mark it first")]
@@ -72,23 +72,23 @@ pub enum ShadowError {
     /// The request was not sent.
     #[error("the request was not sent: {0}")]
     NotSent(ObjectError),
-    /// The outcome is unknown.
+    /// The store failed: the outcome is unknown.
     #[error(transparent)]
     Store(#[from] ObjectError),
 }
 
-/// The state that a write expects to replace. The entity tag and version of a shadow are in its tags.
+/// The state that a write expects to replace. The entity tag and the version of a shadow are those in its tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShadowPrecondition {
-    /// Any state.
+    /// Any state, with or without an object.
     Any,
-    /// No object.
+    /// There is no object.
     Absent,
-    /// Some object.
+    /// There is an object, whatever its state.
     Present,
     /// The object with this entity tag.
     ETag(ETag),
-    /// This version of Nigh.
+    /// The object that has this version, which Nigh wrote.
     Version(Version),
 }
 
@@ -105,11 +105,12 @@ impl ShadowPrecondition {
     }
 }
 
-/// The place of a write in Swift's own order, in Swift's form: texts of equal length, compared as texts.
+/// The position of a write in Swift's own order, as Swift's text. The texts have equal length, and their order is the
+/// order of the writes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SwiftTimestamp(pub String);
 
-/// Rejects the answer for a shadow, which has no payload.
+/// Returns an error if an answer is for a shadow, which has no payload.
 pub(super) fn refuse_shadow(headers: &HeaderMap) -> Result<(), ObjectError> {
     if !headers.contains_key(TAGS) {
         return Ok(());
@@ -129,10 +130,11 @@ impl SwiftStore {
         Ok(self)
     }
 
-    /// Tells the middleware whether this node caches the bucket. Only then it reports outsiders' writes and accepts shadows.
+    /// Tells the middleware whether this node caches the bucket. Only for cached buckets does the middleware report
+    /// outside writes and accept shadows.
     ///
     /// # Errors
-    /// As of `push_shadow`.
+    /// The same as for `push_shadow`.
     #[boxed]
     pub async fn mark_cached(
         &self,
@@ -147,10 +149,10 @@ impl SwiftStore {
         self.ask("cache", call.header(CACHED, node)).await.map(drop)
     }
 
-    /// Writes the placeholder of `meta`: outsiders' reads wait for its push from now on.
+    /// Writes the placeholder of `meta`. From then on outsiders' reads wait for its push.
     ///
     /// # Errors
-    /// As of `push_shadow`; `Unfit` if the version must be written through.
+    /// The same as for `push_shadow`; `Unfit` if the version must be written through.
     #[boxed]
     pub async fn put_placeholder(
         &self,
@@ -167,7 +169,8 @@ impl SwiftStore {
     /// Replaces the placeholder of `meta`'s version by its payload. May be repeated.
     ///
     /// # Errors
-    /// `Newer` if it is superseded, `Outside` if an outsider wrote or deleted since, `Raced` if an outsider is doing so: none
+    /// `Newer` if Nigh has written a newer version, `Outside` if an outsider has written or deleted since, `Raced` if
+    /// an outsider is doing so. None of these overwrites anything.
     /// of them overwrites anything.
     #[boxed]
     pub async fn push_shadow(
@@ -182,10 +185,10 @@ impl SwiftStore {
         Ok(timestamp)
     }
 
-    /// Writes a version through, if Swift has the expected state; never overwrites a later write.
+    /// Writes a version through if Swift has the expected state. Never overwrites a later write.
     ///
     /// # Errors
-    /// As of `push_shadow`; `Unfit` for an object that would need segments.
+    /// The same as for `push_shadow`; `Unfit` for an object that would need segments.
     #[boxed]
     pub async fn put_expecting(
         &self,
@@ -200,10 +203,10 @@ impl SwiftStore {
         Ok(timestamp)
     }
 
-    /// Deletes the object as `version`, if Swift has the expected state. A missing object counts as deleted.
+    /// Deletes the object as `version` if Swift has the expected state. A missing object counts as deleted.
     ///
     /// # Errors
-    /// As of `push_shadow`.
+    /// The same as for `push_shadow`.
     #[boxed]
     pub async fn delete_expecting(
         &self,
@@ -217,7 +220,7 @@ impl SwiftStore {
         Ok(self.drop_segments(object).await?)
     }
 
-    /// Deletes any object. False if there is none.
+    /// Deletes the object in any state. Returns false if there is none.
     pub(super) async fn delete_whatever(&self, object: &ObjectId) -> Result<bool, ShadowError> {
         let call = Call::new("delete", Method::DELETE, self.target(object)?).repeatable();
         let any = ShadowPrecondition::Any.header()?;
@@ -226,10 +229,10 @@ impl SwiftStore {
         Ok(!timestamp.0.is_empty())
     }
 
-    /// Removes the placeholder of `version` and restores the object before it.
+    /// Removes the placeholder of `version` and restores the object that it replaced.
     ///
     /// # Errors
-    /// As of `push_shadow`; `Outside` if there is no such placeholder.
+    /// The same as for `push_shadow`; `Outside` if there is no such placeholder.
     #[boxed]
     pub async fn drop_placeholder(&self, object: &ObjectId, version: Version) -> Result<(), ShadowError> {
         let call = Call::new("drop placeholder", Method::DELETE, self.target(object)?);

@@ -23,17 +23,17 @@ use crate::{Payload, ShadowVersions, Shadows};
 
 /// How long a mark is trusted. Outsiders may delete the bucket and create it again, without the mark.
 const MARK_HOLDS: Duration = Duration::from_secs(60);
-/// How long the first mark is trusted. A proxy may have cached the bucket without the mark for longer; the next mark
-/// replaces that.
+/// How long the first mark is trusted. A proxy may have cached the bucket without the mark for longer than this; the
+/// next mark corrects that.
 const FIRST_MARK_HOLDS: Duration = Duration::from_secs(2);
 /// The most buckets that are remembered as marked.
 const MARKS_MAX: usize = 10_000;
-/// Attempts of a write that meets another write.
+/// The most attempts at a write that collides with other writes.
 const RACES_MAX: usize = 3;
-/// The time for removing marks when the node ends.
+/// The longest time for removing marks when the node ends.
 const UNMARK_WITHIN: Duration = Duration::from_secs(5);
 
-/// Whether the middleware answers.
+/// States of the middleware: not known yet, present, or missing.
 const UNKNOWN: u8 = 0;
 const THERE: u8 = 1;
 const MISSING: u8 = 2;
@@ -71,8 +71,8 @@ impl MiddlewareState {
         &self.node
     }
 
-    /// Records the timestamp of a write of this node. It is one for all objects: a higher one than needed only delays an
-    /// outside write.
+    /// Records the timestamp of a write of this node. One timestamp serves all objects: a higher one than needed only
+    /// delays an outside write.
     pub(super) fn wrote(&self, timestamp: &SwiftTimestamp) {
         let mut newest = self.newest.lock();
         if newest.as_ref().is_none_or(|newest| newest < timestamp) && !timestamp.0.is_empty() {
@@ -100,7 +100,7 @@ impl SwiftStore {
         if speaks { Ok(()) } else { Err(ShadowError::NoMiddleware) }
     }
 
-    /// Whether Swift has, or may have, the middleware.
+    /// Returns true if Swift has, or may have, the middleware.
     pub(super) fn has_middleware(&self) -> bool {
         self.shadowing.as_ref().is_some_and(|shadowing| shadowing.middleware.load(Ordering::Relaxed) != MISSING)
     }
@@ -138,7 +138,7 @@ impl SwiftStore {
                 );
                 Ok(())
             }
-            // The following request fails with a better error.
+            // The request that follows fails with a better error.
             Err(ShadowError::NotSent(ObjectError::Store { reason, .. })) if reason.starts_with("404") => Ok(()),
             Err(error) => Err(as_store_error("mark bucket", error)),
         }
@@ -162,7 +162,8 @@ impl SwiftStore {
         }
     }
 
-    /// Writes by the protocol. False if the object must be written as to any Swift.
+    /// Writes an object by the protocol. Returns false if the caller must write it as to a Swift without the
+    /// middleware.
     pub(super) async fn put_in_order(
         &self,
         object: &ObjectId,
@@ -183,7 +184,7 @@ impl SwiftStore {
         Err(store_error("put", "others write the object faster than this node can"))
     }
 
-    /// As `put_in_order`, if the stored object meets `condition`.
+    /// Writes an object by the protocol if the stored object meets `condition`.
     pub(super) async fn put_by_condition(
         &self,
         object: &ObjectId,
@@ -203,7 +204,8 @@ impl SwiftStore {
         }
     }
 
-    /// Deletes by the protocol. False if the object must be deleted as on any Swift.
+    /// Deletes an object by the protocol. Returns false if the caller must delete it as on a Swift without the
+    /// middleware.
     pub(super) async fn delete_in_order(&self, object: &ObjectId) -> Result<bool, ObjectError> {
         if !self.has_middleware() {
             return Ok(false);
@@ -236,7 +238,7 @@ impl SwiftStore {
                 }
                 Ok(false)
             }
-            // Says whether the bucket or the key is missing.
+            // This call fails if the bucket is missing; otherwise the key is missing.
             ShadowError::NotSent(ObjectError::Store { reason, .. }) if reason.starts_with("404") => {
                 self.head_container(&object.namespace, &object.bucket).await?;
                 Err(ObjectError::NoSuchKey(object.key.clone()))
@@ -246,7 +248,7 @@ impl SwiftStore {
     }
 }
 
-/// The general error.
+/// Turns `error` into the general error of the store.
 fn as_store_error(operation: &'static str, error: ShadowError) -> ObjectError {
     match error {
         ShadowError::Store(error) | ShadowError::NotSent(error) => error,
@@ -264,7 +266,7 @@ impl Shadows for SwiftStore {
         let (namespace, bucket) = (&object.namespace, &object.bucket);
         self.mark_used(namespace, bucket).await.map_err(ShadowError::NotSent)?;
         match self.put_placeholder(object, meta, &ShadowPrecondition::Any).await {
-            // An outsider has created the bucket again.
+            // An outsider has deleted the bucket and created it again, so it has lost its mark.
             Err(ShadowError::NotCached) => {
                 self.mark_cached(namespace, bucket, true).await?;
                 self.put_placeholder(object, meta, &ShadowPrecondition::Any).await.map(drop)

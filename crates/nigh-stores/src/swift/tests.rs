@@ -1,5 +1,5 @@
-//! The Swift store without a Swift: logins and tokens against a small server that counts them. What it must do as a
-//! store is in the conformance suite, run on real Swift.
+//! Tests the Swift store without a Swift: logins and tokens, against a small server that counts them. The conformance
+//! suite, which runs on real Swift, tests the Swift store as a store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,14 +11,14 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// A Swift with one empty container: takes the newest token alone.
+/// A Swift with one empty container. It accepts only the newest token.
 #[derive(Default)]
 struct FakeSwift {
     logins: AtomicUsize,
-    /// Requests that brought an older token.
+    /// Number of requests with an older token.
     expired: AtomicUsize,
     refuses_logins: AtomicBool,
-    /// What tokens are said to live, in seconds.
+    /// The life of a token that the server states, in seconds.
     life: AtomicUsize,
     requests: AtomicUsize,
 }
@@ -62,7 +62,7 @@ async fn serve(life: usize) -> (Arc<SwiftStore>, Arc<FakeSwift>) {
                 while !request.windows(4).any(|end| end == b"\r\n\r\n") {
                     assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
                 }
-                // Slow enough for others to come meanwhile.
+                // The delay lets other requests arrive meanwhile.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 let answer = fake.answer(&host, &String::from_utf8(request).unwrap());
                 stream.write_all(answer.as_bytes()).await.unwrap();
@@ -108,7 +108,7 @@ async fn all_who_wait_share_one_login_and_its_token() {
 async fn a_token_that_is_refused_is_renewed_once_for_all_who_brought_it() {
     let (store, fake) = serve(3600).await;
     ask(&store).await.unwrap();
-    // As if another had logged in and ended the token.
+    // This simulates another login, which ended the token.
     fake.logins.fetch_add(1, Ordering::SeqCst);
     assert!(ask_ten(&store).await.iter().all(Result::is_ok));
     assert_eq!(fake.logins.load(Ordering::SeqCst), 3);

@@ -16,36 +16,36 @@ use crate::history::HistoryEvent;
 /// An execution in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionSummary {
-    /// Its ARN.
+    /// The execution's ARN.
     pub arn: String,
-    /// Its machine's ARN.
+    /// The ARN of the execution's state machine.
     pub machine_arn: String,
-    /// Its name.
+    /// The execution's name.
     pub name: WorkflowName,
     /// `RUNNING`, `SUCCEEDED`, `FAILED`, `TIMED_OUT` or `ABORTED`.
     pub status: String,
     /// When it began.
     pub started: Timestamp,
-    /// When it ended.
+    /// When it ended; none while it runs.
     pub stopped: Option<Timestamp>,
-    /// The error's name, if it failed.
+    /// The error's name; none if it has none.
     pub error: Option<String>,
-    /// What is known of the error.
+    /// The error's description; none if it has none.
     pub cause: Option<String>,
 }
 
 /// The description of an execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExecutionDescription {
-    /// What a list shows.
+    /// The execution's entry in a list.
     pub listed: ExecutionSummary,
-    /// Its input.
+    /// The execution's input.
     pub input: Value,
-    /// Its output, if it succeeded.
+    /// The execution's output. None if it has not succeeded.
     pub output: Option<Value>,
     /// The definition that it runs.
     pub definition: String,
-    /// Its role.
+    /// The execution's role; Nigh only returns it.
     pub role: String,
 }
 
@@ -87,7 +87,8 @@ impl Executions {
         })
     }
 
-    /// At most `limit` executions of a machine that are older than `before`, newest first; and where the next page begins.
+    /// At most `limit` executions of a machine that are older than `before`, newest first; and where the next page
+    /// begins.
     #[must_use]
     pub fn list(
         &self,
@@ -121,7 +122,7 @@ impl Executions {
                 return Ok(shown);
             }
         }
-        // It has ended by now.
+        // The execution has ended meanwhile.
         let (run, _) = self.0.replay(id, &entry.head).await?;
         Ok(run.shown().to_vec())
     }

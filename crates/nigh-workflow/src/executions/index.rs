@@ -1,4 +1,4 @@
-//! The executions, by name and by age. Pure, but for the inboxes of running ones.
+//! The index of executions, by name and by age. Pure, except for the inboxes of running ones.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -10,11 +10,11 @@ use super::leading::Message;
 use super::row::{End, Head};
 use crate::arn::WorkflowName;
 
-/// An execution.
+/// An execution in the index.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) head: Head,
-    /// The inbox of its leader, if it runs.
+    /// The inbox of its driver; none if it does not run.
     pub(crate) inbox: Option<mpsc::Sender<Message>>,
 }
 
@@ -30,7 +30,7 @@ impl Entry {
 
 type Name = (Namespace, WorkflowName, WorkflowName);
 
-/// The executions.
+/// The index of the executions.
 #[derive(Default)]
 pub(crate) struct Index {
     all: BTreeMap<HistoryId, Entry>,
@@ -58,7 +58,7 @@ impl Index {
         self.all.insert(id, entry);
     }
 
-    /// Removes an execution that never began.
+    /// Removes an execution that never started.
     pub(super) fn remove(&mut self, id: HistoryId) {
         if let Some(entry) = self.all.remove(&id) {
             self.names.remove(&name_of(&entry.head));
@@ -76,12 +76,12 @@ impl Index {
         Some((id, self.all.get(&id)?))
     }
 
-    /// How many run, those in memory only included.
+    /// The number of running executions, with those that are in memory only.
     pub(super) const fn running(&self) -> usize {
         self.running + self.unkept
     }
 
-    /// An execution that is in memory only begins, unless too many run.
+    /// Counts an execution that is in memory only. False if too many run.
     pub(super) const fn begin_unkept(&mut self, running_max: usize) -> bool {
         let may = self.running() < running_max;
         if may {
@@ -105,7 +105,8 @@ impl Index {
         self.ended_bytes += bytes;
     }
 
-    /// Removes the oldest ended executions while there are more than `kept_max`, or more bytes than `kept_bytes`.
+    /// Removes the oldest ended executions while there are more than `kept_max`, or they have more bytes than
+    /// `kept_bytes`.
     pub(super) fn take_surplus(&mut self, kept_max: usize, kept_bytes: u64) -> Vec<HistoryId> {
         let mut gone = Vec::new();
         while self.ended.len() > kept_max || self.ended_bytes > kept_bytes {

@@ -1,4 +1,4 @@
-//! The task that leads one execution: it takes events, writes them, and carries out the commands that follow.
+//! The driver task of one execution: it takes events, stores them, and carries out the commands that follow.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use crate::language::error_names;
 use crate::run::Run;
 use crate::scratch::ScratchFolder;
 
-/// Messages that may wait for a leader.
+/// The most messages that wait for a driver.
 pub(super) const INBOX: usize = 1024;
-/// Events that are written together.
+/// The most events that are stored together.
 const TOGETHER_MAX: usize = 256;
-/// Bytes of one execution's events; at this limit it fails.
+/// The most bytes of one execution's events; beyond it the execution fails.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
-/// How long to wait after the disk has refused a write, at first and at most.
+/// The wait after the disk has refused a write: at first, and at most.
 const WRITE_AGAIN: Duration = Duration::from_millis(200);
 const WRITE_AGAIN_MAX: Duration = Duration::from_secs(30);
-/// Writes whose outcome may be awaited later.
+/// The most writes whose outcome is still awaited.
 const UNSETTLED_MAX: usize = 64;
 
-/// A message to a leader.
+/// A message to a driver.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A task has ended.
     Ended { task: TaskId, end: TaskEnd, token: Token },
     /// Stop the execution.
     Stop { error: Option<String>, cause: Option<String>, done: oneshot::Sender<()> },
-    /// Answer once its first event is written.
+    /// Answer once the first event is stored.
     Begun(oneshot::Sender<()>),
     /// Answer with the history so far.
     History(oneshot::Sender<Vec<HistoryEvent>>),
@@ -47,25 +47,25 @@ pub(crate) enum Message {
 pub(super) struct StoredExecution {
     pub(super) id: HistoryId,
     pub(super) head: Head,
-    /// How many events are stored.
+    /// Number of stored events.
     pub(super) events: u64,
     pub(super) bytes: u64,
     pub(super) scratch: Vec<ScratchFolder>,
 }
 
-/// Leads an execution.
+/// Drives an execution.
 pub(super) struct ExecutionDriver {
     inner: Arc<ExecutionsState>,
     namespace: Namespace,
     run: Run,
-    /// None: it is in memory only.
+    /// The stored part; none if the execution is in memory only.
     kept: Option<StoredExecution>,
     pub(super) scratch: Vec<ScratchFolder>,
     own: mpsc::Sender<Message>,
     inbox: mpsc::Receiver<Message>,
-    /// Changes that are being written.
+    /// Changes that are being stored.
     unsettled: VecDeque<(PendingCommit, Vec<HistoryChange>)>,
-    /// Told when it has stopped.
+    /// The callers to tell when it has stopped.
     stopping: Vec<oneshot::Sender<()>>,
     ended: watch::Sender<Option<SyncExecutionResult>>,
 }
@@ -84,12 +84,12 @@ impl ExecutionDriver {
         Self { inner, namespace, run, kept, scratch, own, inbox, unsettled, stopping, ended }
     }
 
-    /// Receives its end.
+    /// Receives the execution's result when it has ended.
     pub(super) fn ended(&self) -> watch::Receiver<Option<SyncExecutionResult>> {
         self.ended.subscribe()
     }
 
-    /// Leads it to its end, or until another process leads it. `resumed`: it began before the start.
+    /// Drives it to its end, or until another process drives it. `resumed`: it began before this process.
     pub(super) async fn lead(mut self, first: Vec<Command>, resumed: bool) {
         let is_kept = self.kept.is_some();
         let done = if resumed { self.resume().await } else { self.perform(first).await };
@@ -108,7 +108,7 @@ impl ExecutionDriver {
         }
     }
 
-    /// Waits for events and carries out what follows. None if this process leads it no more.
+    /// Waits for events and carries out what follows. None if this process no longer drives it.
     async fn step(&mut self) -> Option<()> {
         let now = self.inner.now();
         let wake = self.run.wake_at().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
@@ -142,13 +142,13 @@ impl ExecutionDriver {
                 self.stopping.push(done);
                 events.push(ExecutionEvent::Stopped { error, cause });
             }
-            // The sender may have gone.
+            // The caller may have gone.
             Message::Begun(begun) => drop(begun.send(())),
             Message::History(shown) => drop(shown.send(self.run.shown().to_vec())),
         }
     }
 
-    /// Applies these events, writes them, and carries out what follows.
+    /// Applies these events, stores them, and carries out what follows.
     async fn happen(&mut self, events: Vec<ExecutionEvent>) -> Option<()> {
         let at = self.inner.now();
         let (mut commands, mut changes) = (Vec::new(), Vec::new());
@@ -159,7 +159,7 @@ impl ExecutionDriver {
             let mut event = Event { at, what };
             if let Some(kept) = &mut self.kept {
                 if kept.bytes > KEPT_BYTES_MAX {
-                    // This event is small, and the last.
+                    // This event is small, and it is the last.
                     let cause = format!("its history has more than {KEPT_BYTES_MAX} bytes");
                     event.what =
                         ExecutionEvent::Stopped { error: Some(error_names::DATA_LIMIT.to_owned()), cause: Some(cause) };
@@ -193,7 +193,7 @@ impl ExecutionDriver {
                         waits.push(task);
                     }
                 }
-                // The task goes on to its end, and nobody listens.
+                // The task continues to its end, and its result is ignored.
                 Command::Forget(_) | Command::Finish(_) => {}
             }
         }
@@ -209,17 +209,17 @@ impl ExecutionDriver {
         Some(())
     }
 
-    /// Has the next functions made ready.
+    /// Makes sandboxes for the next functions ready.
     fn prepare(&self) {
         for next in self.run.ahead() {
             self.inner.parts.invoke.prepare(&self.namespace, next);
         }
     }
 
-    /// Continues the tasks that began before the start: each ends as it did at its node, if that is known.
+    /// Continues the tasks that began before this process: each gets its outcome from its node, if that is known.
     async fn resume(&mut self) -> Option<()> {
         let begun: Vec<TaskRun> = self.run.outstanding().cloned().collect();
-        // What is due fires first.
+        // Timers that are due fire first.
         self.happen(vec![ExecutionEvent::Time]).await?;
         let outstanding: BTreeSet<TaskId> = self.run.outstanding().map(|task| task.task).collect();
         for task in begun.into_iter().filter(|task| outstanding.contains(&task.task)) {
@@ -230,12 +230,12 @@ impl ExecutionDriver {
 
     fn may_run_again(&self, task: &TaskRun) -> bool {
         let deployed = self.inner.parts.functions.get(&self.namespace, &task.function);
-        // A function that does not exist does not run.
+        // A function that does not exist cannot run.
         !task.later
             && deployed.is_none_or(|deployed| idempotence::says(&deployed.function.environment) == Ok(Some(true)))
     }
 
-    /// Runs a task to its end. `before`: it began before the start.
+    /// Runs a task to its end. `before`: it began before this process.
     fn begin(&self, task: TaskRun, before: bool) {
         let (inner, namespace, own) = (Arc::clone(&self.inner), self.namespace.clone(), self.own.clone());
         let (is_kept, again) = (self.kept.is_some(), self.may_run_again(&task));
@@ -252,7 +252,7 @@ impl ExecutionDriver {
         });
     }
 
-    /// Writes `changes`, after all earlier ones.
+    /// Stores `changes`, after all earlier ones.
     async fn write(&mut self, changes: Vec<HistoryChange>) -> Option<()> {
         if changes.is_empty() {
             return Some(());
@@ -262,7 +262,7 @@ impl ExecutionDriver {
         self.settle(UNSETTLED_MAX).await
     }
 
-    /// Returns when all but `left` writes are on the disk. None if this process leads the execution no more.
+    /// Returns when all but `left` writes are on the disk. None if this process no longer drives the execution.
     async fn settle(&mut self, left: usize) -> Option<()> {
         while self.unsettled.len() > left
             && let Some((mut written, changes)) = self.unsettled.pop_front()
@@ -280,19 +280,19 @@ impl ExecutionDriver {
         Some(())
     }
 
-    /// Writes the end, and then tells it.
+    /// Stores the end, and then tells the waiting callers.
     async fn conclude(&mut self) {
         let Some(outcome) = self.run.outcome().cloned() else { return };
         let stopped = self.inner.now();
         if self.kept.is_some() && self.write_end(&outcome, stopped).await.is_none() {
-            // The next leader comes to the same end by the events.
+            // The next driver computes the same end from the events.
             return;
         }
         metrics::counter!("nigh_executions_ended_total", "status" => outcome.status()).increment(1);
         let facts = self.run.facts();
         if let Ok(name) = WorkflowName::new(&facts.name) {
-            // A given name may be used again as soon as its caller hears of the end, so its scratch objects are dropped first. An id
-            // is never used again.
+            // A given name may be used again as soon as its caller is told of the end, so its scratch objects are
+            // dropped first. An id is never used again.
             let is_id = facts.name == InvocationId::of_bytes(facts.id).to_string();
             let (arn, started, token) = (facts.arn.clone(), facts.started, self.run.seen().clone());
             let end = SyncExecutionResult { arn, name: name.clone(), started, stopped, outcome, token };

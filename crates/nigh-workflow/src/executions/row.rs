@@ -1,4 +1,4 @@
-//! An execution as it is kept: a head, how it began, what happened, and what came out. Pure.
+//! The stored form of an execution: a head, its beginning, its events, and its outcome. Pure.
 //!
 //! ```text
 //! head               JSON: format, namespace, machine, name, role, started, input's SHA-256, bytes, end
@@ -7,7 +7,7 @@
 //! event 2^64 - 1     JSON: the `Outcome`
 //! ```
 //!
-//! A head of a newer format is refused: the node that wrote it is to be started.
+//! A head of a newer format is refused: start the newer Nigh that wrote it.
 
 use bytes::Bytes;
 use nigh_engine::{HistoryChange, HistoryId};
@@ -22,14 +22,14 @@ use crate::arn::WorkflowName;
 use crate::event::{Event, Outcome};
 use crate::scratch::ScratchFolder;
 
-/// The form that this build writes.
+/// The format version that this build writes.
 const FORMAT: u32 = 1;
-/// Where an execution's beginning stands.
+/// The place of an execution's beginning.
 const BEGINNING: u64 = 0;
-/// And its outcome.
+/// The place of its outcome.
 const OUTCOME: u64 = u64::MAX;
 
-/// Why a kept execution cannot be read.
+/// Why a stored execution cannot be read.
 #[derive(Debug, Error)]
 #[error("execution {id}: {why}; it was written by another version of nigh, or damaged")]
 pub struct ExecutionRowError {
@@ -41,7 +41,7 @@ fn unreadable(id: HistoryId, why: impl ToString) -> ExecutionRowError {
     ExecutionRowError { id: InvocationId::of_bytes(id), why: why.to_string() }
 }
 
-/// How an execution ended, without what came out.
+/// The end of an execution, without its output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct End {
     pub(super) status: String,
@@ -60,7 +60,7 @@ impl End {
     }
 }
 
-/// What of an execution is known without reading its events.
+/// The facts of an execution that are known without reading its events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Head {
     format: u32,
@@ -70,28 +70,28 @@ pub(super) struct Head {
     pub(super) role: String,
     pub(super) started: Timestamp,
     pub(super) input_sha256: String,
-    /// Bytes of what is kept of it.
+    /// The bytes of everything stored for it.
     pub(super) bytes: u64,
     pub(super) end: Option<End>,
 }
 
-/// What every format of the head has.
+/// The field that every version of the head has.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
 }
 
-/// How it began.
+/// The beginning of an execution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Beginning {
-    /// The text of its state machine then.
+    /// The definition of its state machine at that time.
     pub(super) definition: String,
     pub(super) input: Value,
     pub(super) token: Token,
     pub(super) scratch: Vec<ScratchFolder>,
 }
 
-/// The digest by which a repeated start is known for the same.
+/// The digest by which a repeated start is recognised.
 pub(super) fn digest(input: &Value) -> String {
     Hex(&Sha256::digest(input.to_string())).to_string()
 }
@@ -125,17 +125,17 @@ fn encoded(id: HistoryId, what: &impl Serialize) -> Result<Bytes, ExecutionRowEr
     serde_json::to_vec(what).map(Bytes::from).map_err(|error| unreadable(id, error))
 }
 
-/// Writes how an execution began.
+/// Encodes the beginning.
 pub(super) fn begin(id: HistoryId, beginning: &Beginning) -> Result<HistoryChange, ExecutionRowError> {
     Ok(HistoryChange::Add { id, place: BEGINNING, event: encoded(id, beginning)? })
 }
 
-/// Writes what happened as the event number `place`, from 1.
+/// Encodes an event with the number `place`, from 1.
 pub(super) fn add(id: HistoryId, place: u64, event: &Event) -> Result<HistoryChange, ExecutionRowError> {
     Ok(HistoryChange::Add { id, place, event: encoded(id, event)? })
 }
 
-/// Writes what came out.
+/// Encodes the outcome.
 pub(super) fn end(id: HistoryId, outcome: &Outcome) -> Result<HistoryChange, ExecutionRowError> {
     Ok(HistoryChange::Add { id, place: OUTCOME, event: encoded(id, outcome)? })
 }
@@ -148,13 +148,13 @@ pub(super) fn bytes_of(change: &HistoryChange) -> u64 {
     }
 }
 
-/// Reads what came out, where it is there.
+/// Decodes the outcome; none if it is not stored.
 pub(super) fn decode_outcome(id: HistoryId, stored: Option<Vec<u8>>) -> Result<Option<Outcome>, ExecutionRowError> {
     let wrong = |error: serde_json::Error| unreadable(id, format!("its outcome: {error}"));
     stored.map(|stored| serde_json::from_slice(&stored).map_err(wrong)).transpose()
 }
 
-/// All that is kept of an execution.
+/// Everything stored for an execution.
 #[derive(Debug)]
 pub(super) struct KeptRun {
     pub(super) beginning: Beginning,
@@ -162,7 +162,7 @@ pub(super) struct KeptRun {
     pub(super) bytes: u64,
 }
 
-/// Reads the events of an execution.
+/// Decodes the events of an execution.
 pub(super) fn decode(id: HistoryId, stored: &[(u64, Vec<u8>)]) -> Result<KeptRun, ExecutionRowError> {
     let bytes = stored.iter().map(|(_, event)| event.len() as u64).sum();
     let (mut beginning, mut events) = (None, Vec::new());

@@ -1,4 +1,4 @@
-//! How an execution starts.
+//! Starts executions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,32 +16,32 @@ use crate::event::{Facts, Outcome};
 use crate::machine_store::{Machine, MachineKind};
 use crate::run::Run;
 
-/// How long the first write may take before the start counts as undecided.
+/// How long the first write may take; after that the outcome of the start is unknown.
 const START_WITHIN: Duration = Duration::from_secs(20);
 
 /// A started execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedExecution {
-    /// Its ARN.
+    /// The execution's ARN.
     pub arn: String,
     /// When it started.
     pub at: Timestamp,
 }
 
-/// A synchronous execution at its end.
+/// The result of a synchronous execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyncExecutionResult {
-    /// Its ARN.
+    /// The execution's ARN.
     pub arn: String,
-    /// Its name.
+    /// The execution's name.
     pub name: WorkflowName,
     /// When it began.
     pub started: Timestamp,
     /// When it ended.
     pub stopped: Timestamp,
-    /// How.
+    /// The execution's outcome.
     pub outcome: Outcome,
-    /// What its tasks had seen.
+    /// The token of what its tasks had seen.
     pub token: Token,
 }
 
@@ -56,7 +56,7 @@ impl Executions {
     /// Starts an execution. If one of the same name runs with the same input, returns that one.
     ///
     /// # Errors
-    /// If another execution had its name, the input is too large, too many run, or it cannot be written.
+    /// If another execution has used its name, the input is too large, too many run, or it cannot be stored.
     #[boxed]
     pub async fn start(
         &self,
@@ -100,7 +100,7 @@ impl Executions {
             scratch: machine.scratch.clone(),
         };
         let (this, definition) = (Arc::clone(inner), Arc::clone(&machine.definition));
-        // A task of its own: if the caller goes away, an execution that is on the disk still runs.
+        // A separate task: if the caller goes away, an execution that is on the disk still runs.
         let begun = inner.tracker.spawn(async move {
             let kept = async {
                 let changes = vec![head.change(id)?, row::begin(id, &beginning)?];
@@ -123,7 +123,7 @@ impl Executions {
         });
         match tokio::time::timeout(START_WITHIN, begun).await {
             Ok(begun) => begun.map_err(|_| ExecutionError::ShuttingDown)??,
-            // It begins once it is written.
+            // The execution starts once it is stored.
             Err(_) => return Err(ExecutionError::Undecided),
         }
         metrics::counter!("nigh_executions_started_total", "kind" => "standard").increment(1);
@@ -177,7 +177,7 @@ impl Executions {
             Ok(Ok(end)) => end.clone(),
             Ok(Err(_)) => None,
             Err(_) => {
-                // The caller waits no longer.
+                // The caller no longer waits.
                 let (done, _) = oneshot::channel();
                 let _ = inbox.try_send(Message::Stop { error: None, cause: None, done });
                 return Err(ExecutionError::TooLong);
@@ -187,7 +187,7 @@ impl Executions {
     }
 }
 
-/// Waits until the first write of an execution that another caller has started: then its leader answers.
+/// Waits until another caller's execution is stored: then its driver answers.
 async fn stands(
     inbox: Option<mpsc::Sender<Message>>,
     started: StartedExecution,
@@ -206,7 +206,7 @@ async fn stands(
 
 /// The given name, or the id.
 fn given_name(name: Option<WorkflowName>, id: InvocationId) -> WorkflowName {
-    // A UUID consists of letters that names may have.
+    // The characters of a UUID are valid in names.
     let own = || WorkflowName::new(&id.to_string());
     name.map_or_else(own, Ok).unwrap_or_else(|_| unreachable!("a UUID is a name"))
 }

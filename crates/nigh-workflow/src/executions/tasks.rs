@@ -1,4 +1,4 @@
-//! One task of an execution: an invocation, and its end as the state machine sees it.
+//! One task of an execution: an invocation, and its outcome for the state machine.
 
 use bytes::Bytes;
 use nigh_invoke::event_invoker::NewEvent;
@@ -12,8 +12,9 @@ use crate::event::{TaskEnd, TaskRun};
 use crate::language::error_names;
 
 impl ExecutionsState {
-    /// A task that began before the start: its end at the node that ran it, if that is known. Else it runs again if it may
-    /// (`again`); else its outcome is unknown. None if another process will continue it.
+    /// Continues a task that began before this process. Its outcome comes from the node that ran it, if that is known.
+    /// Otherwise it runs again if it may (`again`), or its outcome is unknown. None if another process will continue
+    /// it.
     pub(super) async fn take_up(&self, namespace: &Namespace, task: TaskRun, again: bool) -> Option<(TaskEnd, Token)> {
         let found = if task.later { None } else { self.found_run(namespace, &task).await? };
         match found {
@@ -35,8 +36,8 @@ impl ExecutionsState {
         self.parts.over.run_until_cancelled(self.parts.invoke.find(namespace, task.invocation)).await
     }
 
-    /// Runs a task to its end. Returns what it had seen, too; None if another process will continue it. `again`: it may run more
-    /// than once.
+    /// Runs a task to its end. Returns its outcome and the token of what it had seen; None if another process will
+    /// continue it. `again`: it may run more than once.
     pub(super) async fn invoke_task(
         &self,
         namespace: &Namespace,
@@ -65,7 +66,7 @@ impl ExecutionsState {
                     event: Some(EventAttempt { id: invocation, attempt, wrote: None }),
                 };
                 match self.parts.invoke.invoke(&who, request).await {
-                    // Its node was lost.
+                    // The task's node was lost.
                     Err(InvokeError::Lost(_)) if again && attempt <= RERUNS_MAX => attempt += 1,
                     ended => break ended.map(|invoked| (end_of(&invoked), invoked.token)),
                 }
@@ -84,7 +85,7 @@ fn failed(error: &str, cause: impl Into<String>) -> TaskEnd {
     TaskEnd::Failed { error: error.to_owned(), cause: cause.into() }
 }
 
-/// The end of an invocation that ran.
+/// The outcome of an invocation that ran.
 fn end_of(invoked: &InvocationResult) -> TaskEnd {
     let answer = serde_json::from_slice::<Value>(&invoked.payload);
     match (answer, invoked.function_error) {
@@ -98,7 +99,7 @@ fn end_of(invoked: &InvocationResult) -> TaskEnd {
     }
 }
 
-/// The end of an invocation that did not run, in the words of AWS's integration.
+/// The outcome of an invocation that did not run, with the error names of AWS's integration.
 fn refused(error: &InvokeError) -> TaskEnd {
     let kind = match error {
         InvokeError::NotFound(_) => "Lambda.ResourceNotFoundException",

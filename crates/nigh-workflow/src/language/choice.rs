@@ -1,4 +1,4 @@
-//! The rules of a `Choice`: pure.
+//! The rules of a `Choice` state: pure.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use super::path::{NotFound, Path};
 use super::template::Sight;
 use super::timestamp;
 
-/// A rule.
+/// A rule of a `Choice`.
 #[derive(Clone, Debug)]
 pub(crate) enum Rule {
     And(Vec<Self>),
@@ -17,19 +17,19 @@ pub(crate) enum Rule {
     Test { variable: Path, test: Test },
 }
 
-/// What is asked of a value.
+/// The test of a value.
 #[derive(Clone, Debug)]
 pub(crate) enum Test {
     Compare(Type, Comparison, Operand),
-    /// A pattern in which `*` is any text and `\*` an asterisk.
+    /// The value matches a pattern in which `*` is any text and `\*` an asterisk.
     Matches(Vec<PatternPart>),
-    /// Whether it is so, as asked.
+    /// True: the value has this shape. False: it does not.
     Is(Shape, bool),
-    /// Whether there is a value.
+    /// True: there is a value. False: there is none.
     Present(bool),
 }
 
-/// What both sides must be.
+/// The type that both sides of a comparison must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
     String,
@@ -69,7 +69,7 @@ pub(crate) enum PatternPart {
 }
 
 impl Rule {
-    /// Whether it holds; an error, if a path has no value.
+    /// True if the rule holds. An error if a path has no value.
     pub(crate) fn holds(&self, sight: &Sight<'_>) -> Result<bool, NotFound> {
         match self {
             Self::And(rules) => {
@@ -111,7 +111,7 @@ impl Test {
                     Operand::Value(to) => kind.order(value, to),
                     Operand::Path(path) => kind.order(value, &sight.find(path)?),
                 };
-                // What is of another type is neither equal nor less.
+                // Values of another type are neither equal nor less.
                 Ok(order.is_some_and(|order| comparison.is(order)))
             }
         }
@@ -159,7 +159,7 @@ impl Shape {
     }
 }
 
-/// The parts of a pattern; none if a backslash stands before another letter than `*` or itself.
+/// The parts of a pattern; none if a backslash precedes a character other than `*` or itself.
 pub(crate) fn pattern(text: &str) -> Option<Vec<PatternPart>> {
     let (mut parts, mut plain, mut letters) = (Vec::new(), String::new(), text.chars());
     while let Some(letter) = letters.next() {
@@ -182,7 +182,7 @@ pub(crate) fn pattern(text: &str) -> Option<Vec<PatternPart>> {
     Some(parts)
 }
 
-/// Each text is taken at its first place, and the last one at the end: never more than once through.
+/// Each text is matched at its first occurrence, and the last one at the end, so the text is read at most once.
 fn matches(pattern: &[PatternPart], text: &str) -> bool {
     let (mut rest, mut free) = (text, false);
     for (index, part) in pattern.iter().enumerate() {

@@ -1,32 +1,32 @@
-//! The context object, which paths that begin with `$$` look at: pure.
+//! The context object, which paths that begin with `$$` read: pure.
 
 use nigh_terms::Timestamp;
 use serde_json::{Value, json};
 
 use crate::event::Facts;
 
-/// The item of a map that an iteration has.
+/// The item of a map's iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MapItem {
-    /// Its place.
+    /// The item's index in the map's array.
     pub(crate) index: usize,
-    /// What it is.
+    /// The item's value.
     pub(crate) value: Value,
 }
 
-/// What is made into the object when a path asks for it.
+/// The sources of the context object, which is made when a path asks for it.
 pub(crate) struct Context<'a> {
-    /// The execution.
+    /// The execution; none outside one.
     pub(crate) facts: Option<&'a Facts>,
-    /// Its input.
+    /// The execution's input.
     pub(crate) input: &'a Value,
     /// The state's name.
     pub(crate) state: &'a str,
-    /// When it was entered.
+    /// When the state was entered.
     pub(crate) entered: Timestamp,
-    /// How often it was tried again.
+    /// The number of retries of the state.
     pub(crate) retries: u32,
-    /// Within a map: the item.
+    /// The map's item; none outside a map.
     pub(crate) item: Option<&'a MapItem>,
 }
 
@@ -37,7 +37,7 @@ impl Context<'_> {
         Self { facts: None, input: &Value::Null, state: "", entered: Timestamp(0), retries: 0, item: None }
     }
 
-    /// The object.
+    /// The context object.
     pub(crate) fn value(&self) -> Value {
         let mut object = json!({
             "State": { "Name": self.state, "EnteredTime": self.entered.rfc3339(), "RetryCount": self.retries },

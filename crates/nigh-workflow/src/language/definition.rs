@@ -1,4 +1,4 @@
-//! A state machine as it is run: what `read` made of a text. Pure.
+//! A state machine, parsed by `read`. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ pub(crate) type StateName = Arc<str>;
 #[derive(Clone, Debug)]
 pub struct Definition {
     pub(crate) top: Arc<Scope>,
-    /// How long an execution may run.
+    /// How long an execution may run; none: no limit.
     pub(crate) timeout: Option<Duration>,
 }
 
 impl Definition {
-    /// The functions that it names.
+    /// The functions that the definition names.
     #[must_use]
     pub fn functions(&self) -> BTreeSet<FunctionName> {
         let mut functions = BTreeSet::new();
@@ -32,7 +32,7 @@ impl Definition {
     }
 }
 
-/// States that lead to each other: the whole machine, a branch, or what is done with each item.
+/// A set of states that refer to each other: the whole machine, a branch, or the processor of a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) start: StateName,
@@ -56,16 +56,16 @@ impl Scope {
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) name: StateName,
-    /// None: the input is thrown away.
+    /// The path of the effective input; none: the input is discarded.
     pub(crate) input_path: Option<Path>,
     pub(crate) output_path: Option<Path>,
     pub(crate) parameters: Option<Template>,
     pub(crate) result_selector: Option<Template>,
-    /// None: the result is thrown away.
+    /// The path at which the result is put; none: the result is discarded.
     pub(crate) result_path: Option<Path>,
     pub(crate) retry: Vec<Retrier>,
     pub(crate) catch: Vec<Catcher>,
-    /// None: the scope ends here.
+    /// The next state; none: the scope ends here.
     pub(crate) next: Option<StateName>,
     pub(crate) kind: Kind,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Retrier {
     pub(crate) attempts_max: u32,
     pub(crate) rate: f64,
     pub(crate) wait_max: Option<Duration>,
-    /// The wait is anything up to what it would be.
+    /// True if the wait is a random part of the computed one.
     pub(crate) full_jitter: bool,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Catcher {
     pub(crate) next: StateName,
 }
 
-/// What a state does.
+/// The type of a state, with its fields.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Task(Task),
@@ -104,7 +104,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Its `Type`.
+    /// The value of `Type`.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Task(_) => "Task",
@@ -119,21 +119,21 @@ impl Kind {
     }
 }
 
-/// How a function is asked for.
+/// How a task names its function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource {
-    /// By its ARN: the state's input is its payload, its answer the result.
+    /// By the function's ARN: the state's input is its payload, its answer the result.
     Function,
-    /// `arn:aws:states:::lambda:invoke`: the parameters say what is invoked and how.
+    /// `arn:aws:states:::lambda:invoke`: the parameters name the function, and how it is invoked.
     Invoke,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) resource: Resource,
-    /// The resource, as it was written.
+    /// The resource, as written.
     pub(crate) arn: String,
-    /// None: it is only known from the input.
+    /// The function; none if only the input names it.
     pub(crate) function: Option<FunctionName>,
     pub(crate) timeout: Option<Seconds>,
 }
@@ -157,7 +157,7 @@ pub(crate) enum WaitUntil {
 pub(crate) enum Words {
     None,
     Fixed(String),
-    /// A path, or a call of an intrinsic function.
+    /// The value of a path, or of a call of an intrinsic function.
     Looked(Expression),
 }
 
@@ -165,9 +165,9 @@ pub(crate) enum Words {
 pub(crate) struct Map {
     pub(crate) processor: Arc<Scope>,
     pub(crate) items: Option<Path>,
-    /// What each iteration gets; none: the item.
+    /// The input of each iteration; none: the item.
     pub(crate) selector: Option<Template>,
-    /// Zero: as many as may be.
+    /// The most concurrent iterations; zero: no limit of its own.
     pub(crate) concurrency: Count,
     pub(crate) tolerated_count: Option<Count>,
     pub(crate) tolerated_percent: Option<Count>,

@@ -24,12 +24,12 @@ pub(crate) struct IntrinsicError {
 
 macro_rules! intrinsics {
     ($($kind:ident = $name:literal, $arguments:expr;)*) => {
-        /// One of the functions.
+        /// The intrinsic functions.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Intrinsic { $($kind,)* }
 
         impl Intrinsic {
-            /// The function of this name.
+            /// The function with this name.
             pub(crate) fn of(name: &str) -> Option<Self> {
                 match name { $($name => Some(Self::$kind),)* _ => None }
             }
@@ -38,7 +38,7 @@ macro_rules! intrinsics {
                 match self { $(Self::$kind => $name,)* }
             }
 
-            /// How many arguments it takes, at least and at most.
+            /// The least and the most arguments of the function.
             pub(crate) const fn arguments(self) -> (usize, usize) {
                 match self { $(Self::$kind => $arguments,)* }
             }
@@ -116,7 +116,7 @@ impl Intrinsic {
             }
             Self::StringSplit => {
                 let (text, separators) = (given.text(0)?, given.text(1)?);
-                // Each letter is a separator, and empty parts between adjacent separators are left out.
+                // Each character is a separator, and empty parts between adjacent separators are left out.
                 let parts = text.split(|letter| separators.contains(letter)).filter(|part| !part.is_empty());
                 Ok(parts.map(Value::from).collect())
             }

@@ -1,4 +1,4 @@
-//! JSONPath, as far as the Amazon States Language uses it: pure.
+//! The part of JSONPath that the Amazon States Language uses: pure.
 //!
 //! `$` is the input, `$$` the context object. Steps: `.name`, `['name']`, `[0]`, `[-1]`, `[*]`, `.*`, `[1:3]`, `[0,2]`,
 //! `['a','b']`, `..name`, and filters (`filter`). A path that can have only one match gives that match, or an
@@ -11,12 +11,12 @@ use thiserror::Error;
 
 use self::filter::Filter;
 
-/// The longest path that is read.
+/// The most bytes of a path.
 const PATH_BYTES_MAX: usize = 4096;
-/// Matches of one path.
+/// The most matches of one path.
 const MATCHES_MAX: usize = 100_000;
 
-/// Why a text is no path.
+/// Why a text is not a valid path.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} is no JSONPath: {why}")]
 pub(crate) struct PathError {
@@ -29,16 +29,16 @@ pub(crate) struct PathError {
 #[error("the JSONPath '{0}' could not be found in the input")]
 pub(crate) struct NotFound(pub(crate) String);
 
-/// Where a path begins.
+/// The root of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Root {
-    /// `$`.
+    /// The root `$`.
     Input,
-    /// `$$`.
+    /// The root `$$`.
     Context,
 }
 
-/// What is taken of an object or array.
+/// What a step selects from an object or array.
 #[derive(Clone, Debug, PartialEq)]
 enum Pick {
     Name(String),
@@ -50,7 +50,7 @@ enum Pick {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Step {
-    /// Of all that lies below, not only of the children.
+    /// True if the step selects from all levels below, not only from the children.
     deep: bool,
     picks: Vec<Pick>,
 }
@@ -64,13 +64,13 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// Reads all of `text`.
+    /// Parses all of `text` as a path.
     pub(crate) fn parse(text: &str) -> Result<Self, PathError> {
         let (path, rest) = Self::parse_first(text)?;
         if rest.is_empty() { Ok(path) } else { Err(path_error(text, "something follows its end")) }
     }
 
-    /// Reads the path that `text` begins with, and gives what follows it.
+    /// Parses the path at the beginning of `text`. Returns the text after it.
     pub(crate) fn parse_first(text: &str) -> Result<(Self, &str), PathError> {
         if text.len() > PATH_BYTES_MAX {
             return Err(path_error(&text.chars().take(64).collect::<String>(), "it is longer than 4096 bytes"));
@@ -84,7 +84,7 @@ impl Path {
         Ok((Self { text, root, steps }, rest))
     }
 
-    /// As it was written.
+    /// The path as written.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -93,13 +93,13 @@ impl Path {
         self.root
     }
 
-    /// True if it has one match at most.
+    /// True if it has at most one match.
     pub(crate) fn is_definite(&self) -> bool {
         let one = |step: &Step| !step.deep && matches!(step.picks.as_slice(), [Pick::Name(_) | Pick::Index(_)]);
         self.steps.iter().all(one)
     }
 
-    /// True if it names one place of the input that can be written: a reference path.
+    /// True if it is a reference path: it names one place of the input that can be written.
     pub(crate) fn is_reference(&self) -> bool {
         let plain = |step: &Step| match step.picks.as_slice() {
             [Pick::Name(_)] => !step.deep,
@@ -109,7 +109,7 @@ impl Path {
         self.root == Root::Input && self.steps.iter().all(plain)
     }
 
-    /// Its value in `root`.
+    /// The path's value in `root`.
     pub(crate) fn find(&self, root: &Value) -> Result<Value, NotFound> {
         if self.is_definite() {
             return self.one(root).cloned().ok_or_else(|| NotFound(self.text.clone()));
@@ -117,12 +117,12 @@ impl Path {
         Ok(Value::Array(matches_of(&self.steps, root).into_iter().cloned().collect()))
     }
 
-    /// The one place of a definite path, if it is there.
+    /// The value of a definite path; none if it is not there.
     pub(crate) fn one<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         matches_of(&self.steps, root).into_iter().next()
     }
 
-    /// `root` with `value` at this reference path; what is missing on the way is made.
+    /// `root` with `value` at this reference path; missing parts on the way are created.
     pub(crate) fn set(&self, root: Value, value: Value) -> Result<Value, NotFound> {
         let mut whole = root;
         let mut place = &mut whole;
@@ -188,7 +188,7 @@ fn steps(text: &str) -> Result<(Vec<Step>, &str), &'static str> {
     }
 }
 
-/// Letters that need no brackets.
+/// True for characters that need no brackets.
 fn is_name(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '_' | '-' | '$' | '@' | ':') || !letter.is_ascii()
 }
@@ -238,7 +238,8 @@ fn number(text: &str) -> Result<(Option<i64>, &str), &'static str> {
     Ok((Some(number), &text[end..]))
 }
 
-/// The text between the quotes that `text` begins with; a backslash takes the next letter as it is.
+/// Parses the quoted text at the beginning of `text`; a backslash takes the next character literally. Returns the text
+/// after it.
 pub(crate) fn quoted(text: &str) -> Result<(String, &str), &'static str> {
     let mut letters = text.char_indices();
     let Some((_, quote)) = letters.next() else { return Err("a text is missing") };
@@ -253,7 +254,7 @@ pub(crate) fn quoted(text: &str) -> Result<(String, &str), &'static str> {
     Err("a text is not closed")
 }
 
-/// A number, a text in quotes, `true`, `false` or `null`.
+/// Parses a number, a quoted text, `true`, `false` or `null`. Returns the text after it.
 pub(crate) fn literal(text: &str) -> Result<(Value, &str), &'static str> {
     if text.starts_with('\'') || text.starts_with('"') {
         let (text, rest) = quoted(text)?;
@@ -322,7 +323,7 @@ fn pick_all<'v>(picks: &[Pick], value: &'v Value, found: &mut Vec<&'v Value>) {
     }
 }
 
-/// Where an index points; a negative one counts from the end.
+/// The index in an array of `length`; a negative one counts from the end. None if it is outside.
 fn place_of(index: i64, length: usize) -> Option<usize> {
     if index < 0 { length.checked_sub(index.unsigned_abs() as usize) } else { usize::try_from(index).ok() }
 }

@@ -1,16 +1,16 @@
-//! What is wrong with a definition, each problem with its place. Pure.
+//! The problems of a definition, each with its place. Pure.
 
 use std::cell::RefCell;
 use std::fmt;
 
-/// Something that is wrong with a definition.
+/// A problem of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where: `States.Fetch.Next`.
+    /// The problem's place: `States.Fetch.Next`.
     pub path: String,
-    /// Its code, as AWS has it.
+    /// The problem's code in AWS.
     pub code: &'static str,
-    /// What is wrong, for people.
+    /// The problem's description for people.
     pub message: String,
 }
 
@@ -21,16 +21,16 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// Where, as AWS writes it: `/States/Fetch/Next`.
+    /// The problem's place in AWS's form: `/States/Fetch/Next`.
     #[must_use]
     pub fn location(&self) -> String {
         format!("/{}", self.path.replace('.', "/"))
     }
 }
 
-/// Problems that are reported for one definition; there may be more.
+/// The most problems that are reported for one definition.
 const PROBLEMS_MAX: usize = 100;
-/// The codes of problems, as AWS has them.
+/// The codes of problems in AWS.
 pub(crate) mod code {
     pub(crate) const SCHEMA: &str = "SCHEMA_VALIDATION_FAILED";
     pub(crate) const TARGET: &str = "MISSING_TRANSITION_TARGET";

@@ -1,7 +1,7 @@
-//! Makes a state machine of a text, or names everything that is wrong with it, each with its place. Pure.
+//! Makes a state machine from a text, or names every problem of the text with its place. Pure.
 //!
-//! The language is the Amazon States Language, version 1.0, with JSONPath. Anything beyond that is refused by name, never
-//! ignored.
+//! The language is the Amazon States Language, version 1.0, with JSONPath. Any other construct is refused by name,
+//! never ignored.
 
 mod choices;
 mod fields;
@@ -17,21 +17,21 @@ use self::fields::Fields;
 use super::definition::{Definition, Kind, Scope, State, StateName};
 use super::problems::{Problem, Problems, code};
 
-/// The longest definition (Step Functions quotas: 1 MiB).
+/// The most bytes of a definition (Step Functions quotas: 1 MiB).
 const DEFINITION_BYTES_MAX: usize = 1 << 20;
-/// The longest name of a state.
+/// The most characters of a state's name.
 const NAME_MAX: usize = 80;
-/// States of one machine.
+/// The most states of one machine.
 const STATES_MAX: usize = 10_000;
-/// How deep branches may be nested.
+/// The most levels of nested branches.
 const DEPTH_MAX: usize = 16;
-/// Seconds that anything may take: three years.
+/// The most seconds of any duration: three years.
 pub(crate) const SECONDS_MAX: u64 = 99_999_999;
 
-/// The state machine that `text` describes.
+/// Parses the state machine in `text`.
 ///
 /// # Errors
-/// All that is wrong with it, up to a limit.
+/// All problems of the text, up to a limit.
 pub fn read(text: &str) -> Result<Definition, Vec<Problem>> {
     let whole = |code, message: String| vec![Problem { path: "the definition".to_owned(), code, message }];
     if text.len() > DEFINITION_BYTES_MAX {
@@ -62,7 +62,7 @@ fn machine(value: &Value, problems: &Problems) -> Option<Definition> {
     Some(Definition { top: Arc::new(top?), timeout })
 }
 
-/// The query language may be JSONPath only.
+/// Reports a query language other than JSONPath.
 pub(crate) fn query_language(fields: &Fields<'_>) {
     if fields.has("QueryLanguage") && fields.text("QueryLanguage").is_some_and(|language| language != "JSONPath") {
         fields.problem("QueryLanguage", code::SCHEMA, "JSONata is not supported: use JSONPath");
@@ -73,7 +73,7 @@ pub(crate) fn query_language(fields: &Fields<'_>) {
 #[derive(Default)]
 pub(crate) struct Names(BTreeSet<String>);
 
-/// The scope at `at`: a branch, or the processor of items.
+/// Parses the scope at `at`: a branch, or the processor of items.
 pub(crate) fn scope(
     value: &Value,
     at: &str,
@@ -153,7 +153,7 @@ fn states(fields: &Fields<'_>, names: &mut Names, depth: usize) -> Option<Scope>
     Some(scope)
 }
 
-/// Reports states that no state leads to.
+/// Reports states that no other state leads to.
 fn reachable(scope: &Scope, fields: &Fields<'_>) {
     let (mut found, mut next) = (BTreeSet::new(), vec![Arc::clone(&scope.start)]);
     while let Some(name) = next.pop() {
@@ -192,7 +192,7 @@ fn state(name: &str, value: &Value, at: &str, problems: &Problems, names: &mut N
         return None;
     };
     let state = states::read(name, kind, &fields, names, depth)?;
-    // A state that could not be read is not here: its allowed fields are unknown.
+    // An unreadable state is missing here, so its allowed fields are unknown.
     fields.finish();
     Some(state)
 }

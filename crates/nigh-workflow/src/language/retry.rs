@@ -1,18 +1,18 @@
-//! `Retry` and `Catch`: whether what failed is tried again, when, and where its error leads. Pure.
+//! `Retry` and `Catch`: whether a failed state is tried again, when, and which state its error leads to. Pure.
 
 use std::time::Duration;
 
 use super::definition::{Catcher, Retrier};
 use super::error_names;
 
-/// The longest wait between tries, whatever the rate.
+/// The longest wait between tries, whatever the back-off rate.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn covers(errors: &[String], error: &str) -> bool {
     errors.iter().any(|name| error_names::names(name, error))
 }
 
-/// The rule that holds for `error`, by its place.
+/// The index of the first rule that applies to `error`.
 pub(crate) fn retrier(retry: &[Retrier], error: &str) -> Option<usize> {
     retry.iter().position(|retrier| covers(&retrier.errors, error))
 }
@@ -22,7 +22,7 @@ pub(crate) fn catcher<'a>(catch: &'a [Catcher], error: &str) -> Option<&'a Catch
 }
 
 impl Retrier {
-    /// How long to wait after it was tried again `times` times by this rule; none, if that was often enough.
+    /// The wait before the next try, after `times` retries by this rule; none if there is no further try.
     pub(crate) fn wait(&self, times: u32, chance: impl FnOnce() -> f64) -> Option<Duration> {
         if times >= self.attempts_max {
             return None;

@@ -11,10 +11,10 @@ use super::error_names;
 use super::intrinsic::{Intrinsic, IntrinsicError};
 use super::path::{NotFound, Path, PathError, Root, literal};
 
-/// How deep a template and a call may be nested.
+/// The most levels of a nested template or call.
 const DEPTH_MAX: usize = 64;
 
-/// Why a text is no template.
+/// Why a text is not a valid template.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TemplateError {
     #[error(transparent)]
@@ -39,7 +39,7 @@ pub(crate) enum ValueError {
 }
 
 impl ValueError {
-    /// Its name for `Retry` and `Catch`.
+    /// The error's name in `Retry` and `Catch`.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::NotFound(_) => error_names::PARAMETER_PATH,
@@ -48,7 +48,7 @@ impl ValueError {
     }
 }
 
-/// What paths look at.
+/// The values that paths can read.
 pub(crate) struct Sight<'a> {
     pub(crate) input: &'a Value,
     pub(crate) context: &'a Context<'a>,
@@ -63,7 +63,7 @@ impl Sight<'_> {
     }
 }
 
-/// A path or a call.
+/// A path, or a call of an intrinsic function.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expression {
     Path(Path),
@@ -72,7 +72,7 @@ pub(crate) enum Expression {
 }
 
 impl Expression {
-    /// Reads all of `text`.
+    /// Parses all of `text`.
     pub(crate) fn parse(text: &str) -> Result<Self, TemplateError> {
         let text = text.trim();
         if text.starts_with('$') {
@@ -151,7 +151,7 @@ fn argument(text: &str, depth: usize) -> Result<(Expression, &str), TemplateErro
     Ok((Expression::Literal(value), rest))
 }
 
-/// The text between quotes; of its escapes only that of the quote is resolved: `States.Format` looks at the others.
+/// Parses a quoted text. Only the escape of the quote is resolved here, because `States.Format` handles the others.
 fn quoted(text: &str) -> Result<(String, &str), &'static str> {
     let (mut raw, mut letters) = (String::new(), text.char_indices().skip(1));
     while let Some((place, letter)) = letters.next() {
@@ -185,14 +185,14 @@ pub(crate) enum Template {
     Array(Vec<Self>),
 }
 
-/// What is wrong in a template, and in which field.
+/// A problem of a template, and its field.
 pub(crate) struct TemplateProblem {
     pub(crate) field: String,
     pub(crate) error: TemplateError,
 }
 
 impl Template {
-    /// Reads a template; all that is wrong goes to `problems`.
+    /// Parses a template; all problems go to `problems`.
     pub(crate) fn read(value: &Value, problems: &mut Vec<TemplateProblem>) -> Self {
         Self::read_at(value, "", 0, problems)
     }
@@ -232,7 +232,7 @@ impl Template {
         }
     }
 
-    /// A literal, if nothing within has to be looked up.
+    /// Turns the template into a literal if nothing in it must be looked up.
     fn folded(self) -> Self {
         let literal = |template: &Self| match template {
             Self::Literal(value) => Some(value.clone()),
@@ -267,7 +267,7 @@ impl Template {
         }
     }
 
-    /// The field `name`, as it stands in the template.
+    /// The field `name` of the template.
     pub(crate) fn field(&self, name: &str) -> Option<FieldOf<'_>> {
         match self {
             Self::Literal(Value::Object(fields)) => fields.get(name).map(FieldOf::Literal),

@@ -4,7 +4,7 @@ use nigh_terms::Timestamp;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The date that `text` is.
+/// Parses a date; none if `text` is none.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     if text.bytes().any(|letter| matches!(letter, b't' | b'z')) {
         return None;

@@ -12,21 +12,21 @@ use crate::arn::WorkflowName;
 use crate::scratch::ScratchFolder;
 use crate::{Definition, read};
 
-/// The form that this build writes.
+/// The format version that this build writes.
 const FORMAT: u32 = 1;
 
-/// How executions are kept.
+/// How a machine's executions are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum MachineKind {
-    /// With all their events: they survive a crash.
+    /// On the disk with all their events: they survive a crash.
     Standard,
     /// In memory only.
     Express,
 }
 
 impl MachineKind {
-    /// As the API says it.
+    /// The kind's name in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,42 +39,42 @@ impl MachineKind {
 /// A state machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Its name.
+    /// The machine's name.
     pub name: WorkflowName,
-    /// How its executions are kept.
+    /// How its executions are stored.
     pub kind: MachineKind,
-    /// The text.
+    /// The text of its definition.
     pub text: Arc<str>,
-    /// The definition that the text describes.
+    /// The parsed definition.
     pub definition: Arc<Definition>,
-    /// Its role; Nigh only returns it.
+    /// The machine's role; Nigh only returns it.
     pub role: String,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// When it was changed last.
+    /// When it was last changed.
     pub updated: Timestamp,
-    /// Changes with every change.
+    /// An id that changes with every change.
     pub revision_id: String,
-    /// Its tags.
+    /// The machine's tags.
     pub tags: BTreeMap<String, String>,
     /// The scratch folders of its executions.
     pub scratch: Vec<ScratchFolder>,
-    /// Grows with every change.
+    /// The registry's revision of the document, which grows with every change.
     pub revision: Revision,
 }
 
 /// A new state machine.
 #[derive(Clone, Debug)]
 pub struct NewMachine {
-    /// Its name.
+    /// The machine's name.
     pub name: WorkflowName,
-    /// How its executions are kept.
+    /// How its executions are stored.
     pub kind: MachineKind,
-    /// The text.
+    /// The text of its definition.
     pub text: String,
-    /// Its role.
+    /// The machine's role; Nigh only returns it.
     pub role: String,
-    /// Its tags.
+    /// The machine's tags.
     pub tags: BTreeMap<String, String>,
     /// The scratch folders of its executions.
     pub scratch: Vec<ScratchFolder>,
@@ -94,7 +94,7 @@ struct Document {
     scratch: Vec<ScratchFolder>,
 }
 
-/// What every format of the document has.
+/// The field that every version of the document has.
 #[derive(Deserialize)]
 struct Format {
     format: u32,

@@ -1,24 +1,24 @@
-//! What a process has to do with the executions of a namespace: pure.
+//! What a process must do with the executions of a namespace: pure.
 
 use std::time::Duration;
 
 use nigh_dispatch::OwnershipState;
 
-/// How long each controller waits for the one before it to take a namespace.
+/// How long each controller waits for the one before it, in the order of ranks, to take a namespace.
 const TURN: Duration = Duration::from_secs(1);
 
-/// What a process has to do.
+/// What a process must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnerCommand {
-    /// This process owns the namespace: it leads its executions, in this term.
+    /// Run the executions under this owner epoch: this process owns the namespace.
     Lead(u64),
-    /// The namespace has no owner, and this process takes it.
+    /// Take the namespace: it has no owner.
     Take,
-    /// This process leads its executions no more.
+    /// Stop the executions: this process no longer owns the namespace.
     LetGo,
 }
 
-/// What a process with this standing has to do for a namespace with executions. `rank`: its rank among those that may take the
+/// What a process in this state must do for a namespace with executions. `rank`: its rank among those that may take the
 /// namespace; `open_for`: how long the namespace has had no owner.
 pub(super) fn owner_command(standing: &OwnershipState, rank: Option<usize>, open_for: Duration) -> OwnerCommand {
     match (standing, rank) {

@@ -1,4 +1,4 @@
-//! The functions that may be invoked when the running tasks have ended, and their inputs as far as they are known. Pure.
+//! The functions that may be invoked when the running tasks have ended, and the known parts of their inputs. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use crate::language::context::Context;
 use crate::language::definition::{Kind, Resource, Scope, State, StateName};
 use crate::language::template::Sight;
 
-/// States that are searched for the next functions.
+/// The most states that are searched for the next functions.
 const STATES_MAX: usize = 64;
 /// Stands for an unknown result; an input that contains it is unknown.
 const UNKNOWN: &str = "\u{fffd}not known before the end";
 
 impl Run {
-    /// What may be invoked when the running tasks have ended; without their own functions, whose sandboxes will be free then.
+    /// The invocations that may follow the running tasks; without the running functions, whose sandboxes will be free
+    /// then.
     #[must_use]
     pub fn ahead(&self) -> Vec<UpcomingInvocation> {
         let (mut all, mut looked) = (Vec::new(), BTreeSet::new());
@@ -47,7 +48,7 @@ impl Run {
         all
     }
 
-    /// The input of the task `next`, which follows what `thread` does now, if it does not depend on how that ends.
+    /// The input of the task `next`, which follows `thread`'s present state; none if it depends on how that ends.
     fn input_of(&self, thread: &Thread, next: &State) -> Option<Bytes> {
         let Kind::Task(task) = &next.kind else { return None };
         let context = thread.context(&self.facts, &self.input);

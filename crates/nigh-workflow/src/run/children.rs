@@ -1,4 +1,4 @@
-//! Threads below a thread: the branches of a `Parallel`, the iterations of a `Map`. Pure.
+//! Child threads: the branches of a `Parallel`, the iterations of a `Map`. Pure.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use crate::language::template::Sight;
 
 /// Concurrent iterations of a map that sets no limit (Step Functions: 40).
 const AT_ONCE: usize = 40;
-/// Concurrent iterations at most.
+/// The most concurrent iterations.
 const AT_ONCE_MAX: usize = 1000;
 
-/// What a thread knows of those below it.
+/// The state of a thread's children.
 pub(super) struct Children {
-    /// The output of each, by its place.
+    /// The output of each child, by its index; none until it has ended.
     outputs: Vec<Option<Value>>,
     left: usize,
     running: usize,
     at_once: usize,
-    /// The items of a map.
+    /// The items of a map; empty for a `Parallel`.
     items: Vec<Value>,
-    /// The next iteration.
+    /// The index of the next iteration.
     next: usize,
     /// The effective input of a map, for its selector.
     input: Arc<Value>,
@@ -35,10 +35,10 @@ pub(super) struct Children {
     tolerated: ToleratedFailures,
 }
 
-/// How many iterations may fail.
+/// How many iterations of a map may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ToleratedFailures {
-    /// None, and the first failure is the state's own.
+    /// None: the first failure is the state's own.
     None,
     Count(usize),
 }
@@ -89,7 +89,7 @@ impl Run {
         let by_percent = percent.map(|percent| items.len() * percent.min(100) / 100);
         let tolerated = match (by_count, by_percent) {
             (None, None) => ToleratedFailures::None,
-            // The lower limit ends the map.
+            // The lower limit counts.
             (left, right) => ToleratedFailures::Count(left.unwrap_or(usize::MAX).min(right.unwrap_or(usize::MAX))),
         };
         let length = items.len();
@@ -115,7 +115,7 @@ impl Run {
         if length == 0 { self.children_ended(id) } else { self.begin_iterations(id) }
     }
 
-    /// Starts as many iterations as may run.
+    /// Starts as many iterations as may run at a time.
     fn begin_iterations(&mut self, id: ThreadId) -> Step {
         let whole_input = Arc::clone(&self.input);
         loop {
@@ -153,7 +153,7 @@ impl Run {
         }
     }
 
-    /// The child `child` of `parent` has come to the end of its scope.
+    /// The child `child` of `parent` has ended its scope.
     pub(super) fn child_ended(&mut self, parent: ThreadId, child: ThreadId, index: usize, output: Value) {
         self.child_over(parent, child, index, output, "MapIterationSucceeded");
     }
@@ -185,7 +185,7 @@ impl Run {
         }
     }
 
-    /// Ends all threads below `parent` and joins their tokens into its own.
+    /// Ends all threads below `parent` and adds their tokens to its own.
     pub(super) fn take_children(&mut self, parent: ThreadId) {
         if !self.threads.get(&parent).is_some_and(|thread| matches!(thread.doing, ThreadActivity::Children(_))) {
             return;

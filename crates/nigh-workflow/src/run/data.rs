@@ -65,7 +65,7 @@ pub(super) fn size(value: &Value) -> usize {
         }
     }
     let mut count = Count(0);
-    // A counter takes everything.
+    // The writer only counts, so it cannot fail.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
@@ -202,7 +202,7 @@ impl Run {
         Ok(())
     }
 
-    /// The state has this result, which the selector and the result path put into the input.
+    /// Puts the state's result into its input, by the selector and the result path.
     pub(super) fn result(&mut self, id: ThreadId, result: Value) -> Step {
         let Some(thread) = self.threads.get(&id) else { return Ok(()) };
         let (state, whole_input) = (Arc::clone(&thread.state), Arc::clone(&self.input));
@@ -219,7 +219,7 @@ impl Run {
         self.leave(id, output)
     }
 
-    /// The state is done.
+    /// Ends the state with `output`.
     pub(super) fn leave(&mut self, id: ThreadId, output: Value) -> Step {
         within_limit(&output)?;
         let next = self.threads.get(&id).and_then(|thread| thread.state.next.clone());
@@ -233,7 +233,7 @@ fn date(value: &Value, path: &Path) -> Result<Timestamp, Failure> {
     date.ok_or_else(|| Failure::new(error_names::RUNTIME, format!("{} is no date", path.text())))
 }
 
-/// The invocation that the parameters of `lambda:invoke` ask for.
+/// The invocation in the parameters of `lambda:invoke`.
 fn by_parameters(
     task: TaskId,
     invocation: nigh_terms::InvocationId,

@@ -1,4 +1,4 @@
-//! What an execution shows of itself in its history. Pure.
+//! The history events of an execution. Pure.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use super::thread::ThreadId;
 use crate::language::definition::{Kind, Resource};
 
 impl Run {
-    /// Shows that a state was entered or left.
+    /// Adds the event that a state was entered or left.
     pub(super) fn show_state(&mut self, id: ThreadId, what: &str, data: &Value) {
         let Some(thread) = self.threads.get_mut(&id) else { return };
         let (state, leaves) = (&thread.state, what == "Exited");
-        // A `Fail` is never left.
+        // A `Fail` state is never left.
         let (kind, name) = (state.kind.name(), &state.name);
         thread.shown = self.showing.show(
             thread.shown,
@@ -25,7 +25,7 @@ impl Run {
         );
     }
 
-    /// Shows what becomes of a task, in the words of how it was asked for.
+    /// Adds an event of a task, with the names for its kind of resource.
     pub(super) fn show_task(&mut self, id: ThreadId, what: &'static str, details: impl FnOnce(&str) -> Value) {
         let Some(thread) = self.threads.get_mut(&id) else { return };
         let Kind::Task(task) = &thread.state.kind else { return };
@@ -47,7 +47,7 @@ impl Run {
                     (true, "TimedOut") => "taskTimedOutEventDetails",
                     (true, _) => "taskFailedEventDetails",
                     (false, "Scheduled") => "lambdaFunctionScheduledEventDetails",
-                    // It has no details.
+                    // This event has no details.
                     (false, "Started") => return None,
                     (false, "Succeeded") => "lambdaFunctionSucceededEventDetails",
                     (false, "TimedOut") => "lambdaFunctionTimedOutEventDetails",

@@ -1,4 +1,4 @@
-//! A thread of an execution: which state it is in, and what it waits for there. Pure.
+//! A thread of an execution: its state, and what it waits for there. Pure.
 
 use std::sync::Arc;
 
@@ -15,37 +15,37 @@ use crate::language::definition::{Scope, State};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ThreadId(pub(super) u64);
 
-/// What a thread does in its state.
+/// The activity of a thread in its state.
 pub(super) enum ThreadActivity {
-    /// It is about to run its state, for the first time or again.
+    /// The thread is about to run its state, for the first time or again.
     Trying,
-    /// A function runs.
+    /// A function runs for the thread.
     Task { task: TaskId },
-    /// It waits in a `Wait`; then this is the output.
+    /// The thread waits in a `Wait` state, which has this output.
     Waiting { output: Value },
-    /// It waits for the next try.
+    /// The thread waits for its next attempt.
     BackingOff,
-    /// Threads below it run.
+    /// The thread's child threads run.
     Children(Children),
 }
 
 pub(super) struct Thread {
-    /// Its parent thread, and its place among the children.
+    /// The thread's parent thread, and its index among the children. None for the execution's own thread.
     pub(super) parent: Option<(ThreadId, usize)>,
     pub(super) scope: Arc<Scope>,
     pub(super) state: Arc<State>,
     /// The state's input, before any path.
     pub(super) input: Arc<Value>,
     pub(super) entered: Timestamp,
-    /// How often each rule of the state's `Retry` was used.
+    /// Number of uses of each rule of the state's `Retry`.
     pub(super) tries: Vec<u32>,
-    /// The item of the innermost map around it.
+    /// The item of the innermost map around it; none outside a map.
     pub(super) item: Option<Arc<MapItem>>,
-    /// What those before it had seen.
+    /// The token of what the tasks before it had seen.
     pub(super) token: Token,
     pub(super) doing: ThreadActivity,
     pub(super) timer: Option<Timestamp>,
-    /// Its last event in the history.
+    /// The number of its last event in the history.
     pub(super) shown: u64,
 }
 
@@ -98,7 +98,7 @@ impl Run {
         token: Token,
         shown: u64,
     ) {
-        // What `read` makes always has the state that it starts at.
+        // A parsed definition always has its start state.
         let Some(state) = scope.states.get(&scope.start).cloned() else { return };
         let id = ThreadId(self.threads_made);
         self.threads_made += 1;

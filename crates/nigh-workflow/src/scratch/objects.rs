@@ -8,9 +8,9 @@ use nigh_terms::{Namespace, Principal};
 
 use super::{ScratchFolder, ScratchObjects};
 
-/// Objects that are listed at a time.
+/// The objects that are listed at a time.
 const PAGE: usize = 1000;
-/// Removals at a time: the journal's syncs are shared by as many.
+/// The removals at a time, which share the journal's syncs.
 const REMOVALS: usize = 64;
 
 #[async_trait]
@@ -21,7 +21,7 @@ impl ScratchObjects for ObjectMemory {
         let mut policy = self.bucket_policy(&who, &folder.bucket).await.map_err(words)?;
         let own = |rule: &&ModeRule| rule.prefix == folder.prefix && rule.tag.is_none();
         match policy.rules.iter().find(own) {
-            // What its owner has said of it stays.
+            // The owner's own rule for the folder stays.
             Some(_) => return Ok(()),
             None => {
                 policy.rules.push(ModeRule { prefix: folder.prefix.clone(), tag: None, mode: WriteMode::Ephemeral })

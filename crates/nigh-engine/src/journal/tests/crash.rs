@@ -1,4 +1,5 @@
-//! Crash images at every write boundary: what was acknowledged is there, nothing is half there, nothing old stands alone.
+//! Crash images at every write boundary: every acknowledged write is there, no write is there in part, and no older
+//! write without the newer one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,19 +14,20 @@ use super::*;
 
 const FILES_MAX: u32 = 4;
 
-/// A write that was asked for.
+/// A write that was requested.
 struct IssuedWrite {
     key: String,
     record: Record,
     body: Bytes,
-    /// Its version, and the length of the disk's log when it was acknowledged.
+    /// The write's version, and the length of the disk's log when it was acknowledged. None if it was not acknowledged.
     acknowledged: Option<(Version, usize)>,
-    /// The log's length when the store was first said to hold it or a newer one of its object.
+    /// The log's length when the store was first reported to have it or a newer write of its object; none if it was
+    /// not.
     stored: Option<usize>,
 }
 
-/// Work that turns the ring several times, with batches, pieces, drops, notices and one record that stays. It goes on
-/// behind what was `issued` before.
+/// Steps that reuse every segment several times, with batches, pieces, drops, notices and one record that stays. They
+/// continue after the writes in `issued`.
 async fn work(folder: &Arc<MemoryFolder>, mut issued: Vec<IssuedWrite>, seed: u64, steps: u128) -> Vec<IssuedWrite> {
     let mut random = StdRng::seed_from_u64(seed);
     let (journal, _) = open(folder, FILES_MAX).unwrap();
@@ -74,7 +76,7 @@ async fn work(folder: &Arc<MemoryFolder>, mut issued: Vec<IssuedWrite>, seed: u6
             }
         }
         issued.extend(writes.into_iter().filter(|write| write.acknowledged.is_some()));
-        // The store takes some, and in the order of versions: the stuck one never.
+        // The store gets some of the writes, in the order of versions, and never the stuck one.
         for nth in 0..issued.len() {
             let IssuedWrite { key, acknowledged, stored, .. } = &issued[nth];
             if key == "stuck" || stored.is_some() || !random.random_ratio(1, 3) {
@@ -92,7 +94,7 @@ async fn work(folder: &Arc<MemoryFolder>, mut issued: Vec<IssuedWrite>, seed: u6
     issued
 }
 
-/// Recovers `image` and holds it against what was issued before the log had `ops` entries.
+/// Recovers `image`, and compares it with the writes issued before the log had `ops` entries.
 async fn check(image: &Arc<MemoryFolder>, issued: &[IssuedWrite], ops: usize, life: Epoch) -> Vec<RecoveredRecord> {
     let (journal, recovered) = open(image, FILES_MAX).unwrap();
     assert_eq!(recovered.damage, [], "a crash is no damage");
@@ -181,9 +183,9 @@ fn lives_that_each_end_in_a_crash_add_up_to_what_was_acknowledged_in_any_of_them
                 let ops = random.random_range(0..=folder.ops());
                 let how = modes(ops)[random.random_range(0..4)];
                 let crashed = folder.crashed(ops, how);
-                // The check itself writes: it gets a copy.
+                // The check writes, so it gets a copy.
                 let recovered = check(&crashed.crashed(0, Crash::KeepAll), &issued, ops, Epoch(life)).await;
-                // What was neither acknowledged nor recovered must never be seen again.
+                // A write that was neither acknowledged nor recovered must never come back.
                 issued.retain_mut(|one| {
                     let found = recovered.iter().find(|found| found.record.request == one.record.request);
                     let was_acknowledged = one.acknowledged.is_some_and(|(_, at)| at <= ops);
@@ -226,11 +228,11 @@ fn a_record_that_was_moved_forward_never_comes_back_without_the_newer_one() {
         };
         assert!(!fill(first + 1, false).await);
         let new = append(&journal, put(0, "object"), Bytes::from_static(b"new")).await.unwrap().version;
-        // Much of the new one's segment and of those behind it waits for the store: only the old one can be moved.
+        // The new write's segment and those after it have many unpushed records, so only the old write can be moved.
         assert!(fill(u64::MAX, true).await);
         let place = |version| journal.shared.live.lock().record(version).unwrap().place.position;
         assert!(place(old) > place(new), "the old one was moved behind the new one");
-        // Now all is stored but for the last, and the new one's segment is used again.
+        // Now all but the last are stored, and the new write's segment is reused.
         let last = journal.shared.live.lock().segments.back().unwrap().generation;
         let all = journal.shared.live.lock().versions();
         for version in all {

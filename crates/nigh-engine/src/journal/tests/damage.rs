@@ -1,4 +1,4 @@
-//! Bits that flip and files that are cut: found, named, never served.
+//! Flipped bits and cut files: the damage is found, named, and never served.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use super::super::found::read as read_files;
 use super::image::{Crash, MemoryFolder};
 use super::*;
 
-/// A journal of some segments, all of its records with the places they use.
+/// A journal of several segments, with the place of each record.
 struct WholeJournal {
     folder: Arc<MemoryFolder>,
     recovered: JournalRecovery,
     bodies: BTreeMap<Version, Bytes>,
-    /// File, begin, end.
+    /// The file, beginning and end of each record.
     used: Vec<(String, usize, usize)>,
 }
 
@@ -54,13 +54,13 @@ fn whole() -> WholeJournal {
     WholeJournal { folder, recovered, bodies, used }
 }
 
-/// Opens a damaged copy in spite of the damage, and holds what it gives against what was written.
+/// Opens a damaged copy in spite of the damage, and compares the result with what was written.
 fn weigh(damaged: &Arc<MemoryFolder>) -> JournalRecovery {
     let mut opening = opening(SEGMENT, 4);
     opening.on_damage = OnDamage::KeepAside;
     let (journal, recovered) = Journal::open_in(Arc::clone(damaged) as _, &opening).unwrap();
     for one in &recovered.records {
-        // What is known to be stored may come back where the notice is damaged; nothing else may differ.
+        // A stored write may come back if its notice is damaged; nothing else may differ.
         let request = one.record.request.0;
         let expected = if request % 5 == 4 { content(request, 2500) } else { content(request, 40 * request as usize) };
         assert_eq!(one.record, put(request, &format!("key-{request}")));
@@ -79,7 +79,7 @@ fn a_bit_that_flips_anywhere_is_found_and_what_is_whole_is_recovered() {
             damaged.change(file, |bytes| bytes[at] ^= 1 << (at % 8));
             let recovered = weigh(&damaged);
             assert!(!recovered.damage.is_empty() || recovered.torn.is_some(), "{file} at {at}");
-            // One record is damaged; a piece or a notice takes one write with it, or gives some back.
+            // One record is damaged: a damaged piece loses one write, and a damaged notice may bring some back.
             let lost =
                 whole.bodies.keys().filter(|version| recovered.records.iter().all(|one| one.version != **version));
             assert!(lost.count() <= 1, "{file} at {at}: {:?}", recovered.damage);
@@ -158,7 +158,7 @@ fn what_a_client_stores_is_never_taken_for_a_record() {
         let folder = MemoryFolder::new();
         let (journal, _) = open(&folder, 4).unwrap();
         let first = append(&journal, put(1, "key"), content(1, 100)).await.unwrap().version;
-        // It knows all but the salt, and even where its bytes will stand.
+        // The attacker knows everything but the salt, even the place of the bytes.
         let found = read_files(&*folder, false).unwrap();
         let header = SegmentHeader { salt: 0, ..found.files[0].header };
         let copy: Vec<u8> = folder.bytes_of("segment-000001")[FIRST_RECORD as usize..][..2048].to_vec();

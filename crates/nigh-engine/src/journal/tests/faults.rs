@@ -13,7 +13,7 @@ fn after_a_failed_sync_nothing_is_taken_until_the_journal_is_opened_again() {
         let refused = append(&journal, put(2, "key"), content(2, 100)).await.unwrap_err();
         assert!(refused.to_string().contains("segment-000001"), "{refused}");
         folder.set_faults(Faults::default());
-        // The kernel reports a failed sync once: that the next one succeeds says nothing of what was lost.
+        // The kernel reports a failed sync once, so a later successful sync does not prove that nothing was lost.
         assert_eq!(append(&journal, put(3, "key"), Bytes::new()).await, Err(refused.clone()));
         assert_eq!(journal.stage(SHARD, content(3, 100)).await.unwrap_err(), refused);
         assert_eq!(journal.stored(SHARD, kept).await, Err(refused.clone()));

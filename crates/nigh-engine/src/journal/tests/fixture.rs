@@ -1,12 +1,12 @@
-//! The format, byte by byte: what was stored by this form is read, and written the same way.
+//! The format, byte by byte: stored segments are read, and written again with the same bytes.
 
 use super::super::format::{FORMAT, SegmentHeader};
 use super::image::MemoryFolder;
 use super::*;
 
-/// Written by the first build of format 1.
+/// A segment written by the first build of format version 1.
 const STORED_1: &[u8] = include_bytes!("../../../tests/fixtures/journal-1.segment");
-/// Written by the first build of format 2.
+/// A segment written by the first build of format version 2.
 const STORED_2: &[u8] = include_bytes!("../../../tests/fixtures/journal-2.segment");
 
 /// One of each kind of record.
@@ -25,7 +25,7 @@ async fn write(folder: &Arc<MemoryFolder>) {
     journal.settle(SHARD).await.unwrap();
 }
 
-/// Opens a segment as it was stored, and looks at what is in it.
+/// Opens a stored segment and checks its records.
 async fn check(folder: &Arc<MemoryFolder>, stored: &[u8], expected: &[(u128, u64)]) {
     super::super::disk::Folder::create(&**folder, "segment-000001").unwrap();
     folder.change("segment-000001", |bytes| *bytes = stored.to_vec());
@@ -60,7 +60,7 @@ fn a_segment_of_format_1_is_read_and_goes_to_this_one_before_it_is_written_into(
         for at in [0, opened.len() - 512] {
             assert_eq!(opened[at + 8..at + 12], FORMAT.to_le_bytes(), "at {at}");
         }
-        // An older build refuses it from now on, and does not take what it cannot read for damage.
+        // An older build now refuses the segment, and does not take unknown records for damage.
         assert!(!SegmentHeader::is_older(&opened));
         let (_, again) = open(&folder, 3).unwrap();
         assert_eq!((again.damage.len(), again.records.len()), (0, 3));

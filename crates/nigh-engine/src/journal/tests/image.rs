@@ -1,4 +1,4 @@
-//! A disk in memory that remembers every write and sync, and what it could look like after a crash at any of them.
+//! A disk in memory that records every write and sync, and can show its state after a crash at any of them.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -22,7 +22,7 @@ enum Op {
     Sync {
         file: usize,
     },
-    /// Durable when it returns, as the real one.
+    /// Durable when it returns, like the real one.
     Extend {
         file: usize,
         bytes: usize,
@@ -40,14 +40,14 @@ enum Op {
     },
 }
 
-/// What is to go wrong.
+/// The faults of the disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
     /// Syncs fail.
     pub(super) sync: bool,
-    /// Nothing grows.
+    /// No file can grow.
     pub(super) full: bool,
-    /// Syncs do nothing, and say that they did.
+    /// Syncs do nothing, and report success.
     pub(super) lies: bool,
 }
 
@@ -60,7 +60,7 @@ struct State {
 
 #[derive(Default)]
 struct Disk {
-    /// What was there at the begin, all of it durable.
+    /// The state at the beginning, all of it durable.
     base: State,
     now: State,
     log: Vec<Op>,
@@ -96,13 +96,13 @@ impl Disk {
     }
 }
 
-/// How a crash treats what was not synced.
+/// The effect of a crash on unsynced bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Crash {
     /// Only the process died.
     KeepAll,
     DropAll,
-    /// Each sector is as it was at some moment since the last sync.
+    /// Each sector is as it was at a random moment since the last sync.
     Torn(u64),
 }
 
@@ -114,7 +114,7 @@ impl MemoryFolder {
         Arc::default()
     }
 
-    /// Writes and syncs so far.
+    /// The number of writes and syncs so far.
     pub(super) fn ops(&self) -> usize {
         self.0.lock().log.len()
     }
@@ -134,7 +134,7 @@ impl MemoryFolder {
         how(&mut disk.now.files[file]);
     }
 
-    /// The disk after a crash behind the first `ops` writes and syncs.
+    /// The disk after a crash that follows the first `ops` writes and syncs.
     pub(super) fn crashed(&self, ops: usize, how: Crash) -> Arc<Self> {
         let disk = self.0.lock();
         let log = &disk.log[..ops];
@@ -158,7 +158,7 @@ impl MemoryFolder {
     }
 }
 
-/// Puts each sector of what was not synced at some moment between the last sync and now.
+/// Sets each unsynced sector to its state at a random moment between the last sync and now.
 fn tear(image: &mut State, log: &[Op], random: &mut StdRng) {
     for file in 0..image.files.len() {
         let since = log.iter().rposition(|op| matches!(op, Op::Sync { file: synced } if *synced == file));

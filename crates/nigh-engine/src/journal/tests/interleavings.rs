@@ -1,5 +1,5 @@
-//! Writers, the store's notices and the one thread that writes, under many schedules: nobody waits for ever, and what is
-//! acknowledged is on the disk at that moment.
+//! Writers, notices of stored writes and the writer thread, under many schedules: no caller waits for ever, and every
+//! acknowledged write is on the disk at that moment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,13 +10,13 @@ use super::*;
 use crate::sync::explore::explore;
 use crate::sync::lose_wake_ups;
 
-/// Large enough that no segment is made ready: that is a thread of the system, which no schedule knows.
+/// Large enough that no segment is prepared: that happens on a thread of the system, which no schedule controls.
 const WHOLE: u32 = 64 << 10;
 const SCHEDULES: usize = 300;
-/// Enough to find a seeded fault.
+/// Enough schedules to find a seeded fault.
 const SCHEDULES_WITH_FAULT: usize = 2000;
 
-/// What a crash now would leave.
+/// The requests that a crash now would leave.
 fn after_a_crash(folder: &MemoryFolder) -> Vec<u128> {
     let image = folder.crashed(folder.ops(), Crash::DropAll);
     let found = inspect::inspect_in(&*image).unwrap();
@@ -34,7 +34,7 @@ async fn write(journal: Arc<Journal>, folder: Arc<MemoryFolder>, request: u128) 
     version
 }
 
-/// Three writers, of whom one has its write stored at once and asks until that is durable.
+/// Three writers. One of them reports its write as stored at once, and asks until that is durable.
 fn group_commit(faults: Faults) {
     let folder = MemoryFolder::new();
     let (journal, _) = Journal::open_in(Arc::clone(&folder) as _, &opening(WHOLE, 3)).unwrap();

@@ -1,4 +1,4 @@
-//! The journal at its limits: full, held up, too large.
+//! The journal at its limits: full disk, full journal, too large records.
 
 use super::image::{Crash, Faults, MemoryFolder};
 use super::*;
@@ -19,7 +19,7 @@ fn a_full_journal_refuses_loses_nothing_opens_again_and_goes_on_when_the_store_h
         assert!(versions.len() > 40, "{}", versions.len());
         assert_eq!(journal.stage(SHARD, content(1, 2000)).await.unwrap_err(), LedgerError::Full);
         drop(journal);
-        // A node that dies and starts again while the store is away.
+        // A node dies and starts again while the store is unreachable.
         for _ in 0..100 {
             let (_, recovered) = open(&folder.crashed(folder.ops(), Crash::KeepAll), 4).unwrap();
             assert_eq!(recovered.records.len(), versions.len());

@@ -1,4 +1,4 @@
-//! The journal against a disk that cuts, tears and fails.
+//! The journal on a disk that cuts, tears and fails.
 
 mod crash;
 mod damage;
@@ -26,7 +26,7 @@ use crate::ledger::{
 };
 
 const SHARD: ShardId = ShardId(3);
-/// A small segment: turns of the ring in a few dozen writes.
+/// A small segment: a few dozen writes reuse them all.
 const SEGMENT: u32 = 32 << 10;
 
 fn opening(segment_bytes: u32, files_max: u32) -> JournalOpenOptions {
@@ -56,7 +56,7 @@ fn put(request: u128, key: &str) -> Record {
     record(request, key, Change::Put { about: Bytes::from(format!("about {request}")) })
 }
 
-/// Bytes that differ from each other's and from themselves elsewhere.
+/// Bytes that differ between seeds, and between offsets.
 fn content(seed: u128, bytes: usize) -> Bytes {
     let mut state = seed as u64 | 1;
     let mut next = || {
@@ -72,7 +72,7 @@ async fn append(journal: &Journal, record: Record, body: Bytes) -> Result<Append
     journal.append(SHARD, record, Body::Inline(body)).await
 }
 
-/// Appends with `body` in pieces of so many bytes.
+/// Appends with `body` in pieces of this many bytes.
 async fn append_pieces(
     journal: &Journal,
     record: Record,
@@ -87,7 +87,7 @@ async fn append_pieces(
     journal.append(SHARD, record, Body::Staged(staged)).await
 }
 
-/// The whole body of a record.
+/// Reads the whole body of a record.
 async fn read(journal: &Journal, version: Version) -> Result<Bytes, LedgerError> {
     let mut whole = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! The journal against a map, with everything a writer may ask for and re-opens in between.
+//! The journal compared with a map, under all requests of a writer and restarts in between.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ enum Act {
     Amend {
         key: u8,
     },
-    /// The store holds the nth record.
+    /// The store has the nth record.
     Stored {
         nth: usize,
     },
-    /// The nth request is sent again.
+    /// The nth request is repeated.
     Again {
         nth: usize,
     },
@@ -54,7 +54,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What must be there.
+/// The records that the journal must have.
 #[derive(Default)]
 struct ExpectedJournal {
     live: BTreeMap<Version, (Record, Bytes)>,
@@ -75,8 +75,8 @@ impl ExpectedJournal {
         self.live.retain(|&known, (record, _)| known > version || record.key != key);
     }
 
-    /// What a journal holds that was opened again. One that had no room left to say what is stored holds that as well, and
-    /// of each object no write without those after it.
+    /// The records of a reopened journal. If it was full, it could not record which writes are stored, and has those as
+    /// well; but never an older write of an object without the newer ones.
     fn reopened(&mut self, found: Vec<(Version, Record)>, was_full: bool) {
         let found: BTreeMap<Version, Record> = found.into_iter().collect();
         for (version, (record, _)) in &self.live {
@@ -126,7 +126,7 @@ async fn run(acts: Vec<Act>) {
             }
             Act::Again { nth } if !expected.answered.is_empty() => {
                 let (record, version) = &expected.answered[nth % expected.answered.len()];
-                // One whose segment was used again before a restart is forgotten; those that live never are.
+                // A request whose segment was reused before a restart is forgotten; one with a needed record never is.
                 if expected.live.contains_key(version) {
                     let again = append(&journal, record.clone(), Bytes::new()).await.unwrap();
                     assert_eq!(again, AppendResult { version: *version, repeated: true });
@@ -141,7 +141,7 @@ async fn run(acts: Vec<Act>) {
                 drop(journal);
                 let (opened, recovered) = open(&folder, 5).unwrap();
                 journal = opened;
-                // What an earlier life has begun and left may look like a torn end, if hardly ever.
+                // The unfinished rest of an earlier incarnation may, very rarely, look like a torn tail.
                 assert_eq!(recovered.damage[..], []);
                 let found = recovered.records.into_iter().map(|one| (one.version, one.record)).collect();
                 expected.reopened(found, usage.files == usage.files_max);

@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 use super::{ClusterError, Documents, FoundDocument};
 use crate::nats::document_names::decoded;
 
-/// Documents that may wait for a watcher.
+/// The most documents that wait for a watcher.
 const WATCH_QUEUE: usize = 256;
 const WATCH_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// A consumer of documents.
 struct DocumentWatch {
     messages: pull::Ordered,
-    /// Documents that existed before and have not been read yet.
+    /// Number of documents that existed before and have not been read yet.
     left: u64,
     /// The consumer's name.
     consumer: String,
@@ -28,7 +28,7 @@ impl Documents {
         self.list_since(parts, None).await
     }
 
-    /// As `list`; `since` is a document and a place, up to which the server must have everything.
+    /// Lists as `list` does. `since` is a document and a place; the server must have everything up to that place.
     pub(in crate::nats) async fn list_since(
         &self,
         parts: &[&str],

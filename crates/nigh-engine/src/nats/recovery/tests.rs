@@ -1,4 +1,5 @@
-//! Recovery against a model: homes that append, store, trim and copy; messages that come twice, in any order, or not.
+//! Recovery compared with a model: homes append, store, trim and copy; messages arrive twice, in any order, or not at
+//! all.
 
 use nigh_terms::{BucketName, Incarnation, Namespace, NodeId, ObjectKey, Sequence};
 use proptest::prelude::*;
@@ -10,24 +11,24 @@ use crate::ledger::{Change, PieceId, RequestId};
 
 const SHARD: ShardId = ShardId(1);
 
-/// What a home does.
+/// One step of a home.
 #[derive(Clone, Debug)]
 enum Act {
     /// A new home takes the shard.
     Take,
-    /// Writes of these keys go in one message.
+    /// The writes of these keys go in one message.
     Group(Vec<u8>),
-    /// A write whose body is in so many chunks.
+    /// A write of this key whose body has this many chunks.
     Large(u8, usize),
-    /// A chunk that nobody names.
+    /// A chunk that no write names.
     Abandon,
-    /// The store has the nth live write; it is written down.
+    /// The store has the nth unpushed write, and a message records that.
     Stored(usize),
-    /// All before the oldest needed message goes.
+    /// Everything before the oldest needed message is removed.
     Trim,
-    /// The nth live write is copied to the end.
+    /// The nth unpushed write is copied to the end.
     Copy(usize),
-    /// The last message comes to stand again.
+    /// The last message is written again.
     Again,
 }
 
@@ -49,7 +50,7 @@ struct LiveCommit {
     place: u64,
 }
 
-/// A stream, and what a new home must find in it.
+/// A stream, and what recovery must find in it.
 #[derive(Default)]
 struct World {
     messages: BTreeMap<u64, Bytes>,
@@ -146,7 +147,7 @@ impl World {
                 let chunks = |one: &LiveCommit| one.commit.pieces.iter().map(|piece| piece.id.0).collect::<Vec<_>>();
                 let needed = self.live.values().flat_map(|one| chunks(one).into_iter().chain([one.place]));
                 self.trimmed = needed.min().unwrap_or(self.next);
-                // As if each had been sent twice.
+                // As if each stored write had been sent twice.
                 let stored = self.stored_once.clone();
                 self.push(&[envelope::Record { content: Content::Stored(stored), body: Bytes::new() }]);
                 let trimmed = self.trimmed;
@@ -168,7 +169,7 @@ impl World {
         }
     }
 
-    /// What a home finds that reads what is left of these messages, backwards.
+    /// Recovers from these messages, in reverse order.
     fn recovered(&self, messages: &BTreeMap<u64, Bytes>) -> Outcome {
         let mut recovery = Recovery::new(SHARD, "stream", 1);
         for (&place, message) in messages.iter().rev() {
@@ -200,7 +201,7 @@ proptest! {
         let place = places[lost.index(places.len())];
         let mut left = world.messages.clone();
         left.remove(&place);
-        // Where the lost message was the one that told of the trim, more is held to be missing.
+        // If the lost message recorded the trim, more messages count as missing.
         let told = world.recovered(&left).damage;
         prop_assert!(told.iter().any(|one| one.offset == place && one.kind == DamageKind::Missing), "{place} in {told:?}");
 

@@ -16,7 +16,7 @@ use crate::ledger::{self, AppendResult, Body, LedgerError, PieceId, StagedPiece,
 /// The next step of an append.
 enum AppendDecision {
     Repeated(AppendResult),
-    /// The same request is under way.
+    /// An append of the same request is in progress; its end answers this one too.
     Follow(AppendEnd),
     Begun(AppendEnd),
 }
@@ -74,7 +74,7 @@ impl Shard {
         let (done, ending) = watch::channel(None);
         state.begun.insert(key, ending.clone());
         state.promised_bytes += room;
-        // Under the lock: the queue has the order of the versions. Its end is there as long as the shard.
+        // Under the lock, so that the queue has the order of the versions. The receiver exists as long as the shard.
         let _ = self.jobs.send(Job::Append(AppendJob { commit, inline, key, room, done, _turn: turn }));
         Ok(AppendDecision::Begun(ending))
     }
@@ -105,12 +105,12 @@ impl Shard {
                 shard.state.lock().index.add_piece(id, chunks);
                 StagedPiece::new(id, piece.len() as u32, crc32c(&piece), Arc::clone(&shard) as Arc<dyn StagedRoom>)
             });
-            // One that nobody waits for is dropped, and its room is free.
+            // If nobody waits, the piece is dropped, which frees its room.
             let _ = send.send(staged);
         });
         let gone = |_| LedgerError::Failed("a task of the ledger has ended".to_owned());
         staged.await.map_err(gone)?.map_err(|error| match error {
-            // No version was taken.
+            // A piece takes no version.
             LedgerError::NotKept(reason) => LedgerError::Unavailable(reason),
             other => other,
         })

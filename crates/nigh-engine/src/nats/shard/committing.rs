@@ -13,7 +13,7 @@ use crate::commit_format::{Commit, content_bytes};
 use crate::ledger::{self, AppendResult, LedgerError};
 use crate::requests::RequestKey;
 
-/// The longest message of several writes, bytes.
+/// The most bytes of a message of several writes.
 const GROUP_MAX_BYTES: usize = 512 << 10;
 
 /// Something to commit.
@@ -30,7 +30,7 @@ pub(super) struct AppendJob {
     pub(super) commit: Commit,
     pub(super) inline: Bytes,
     pub(super) key: RequestKey,
-    /// Its reserved room.
+    /// The room that is reserved for the write, in bytes.
     pub(super) room: u64,
     pub(super) done: watch::Sender<Option<Result<AppendResult, LedgerError>>>,
     pub(super) _turn: OwnedSemaphorePermit,
@@ -43,7 +43,7 @@ pub(super) struct CopyJob {
     pub(super) done: oneshot::Sender<Result<(), LedgerError>>,
 }
 
-/// Jobs of one message.
+/// The jobs of one message.
 #[derive(Default)]
 struct Group {
     appends: Vec<AppendJob>,
@@ -54,9 +54,9 @@ struct Group {
 
 /// The stored writes that a message records.
 struct Notices {
-    /// Taken from the index's notices, and returned if the message fails.
+    /// Taken from the index's notices; returned if the message fails.
     named: Vec<Version>,
-    /// Some are left for the next message.
+    /// True if some notices are left for the next message.
     left: bool,
     trims: Option<u64>,
 }

@@ -40,13 +40,13 @@ const EXPECTED_SUBJECT: HeaderName = HeaderName::from_static("Nats-Expected-Last
 /// The outcome of an append, for all callers of the same request.
 type AppendEnd = watch::Receiver<Option<Result<AppendResult, LedgerError>>>;
 
-/// What changes.
+/// The state that changes, under one lock.
 struct State {
     index: StreamIndex,
     requests: Requests,
     /// Requests that are being carried out.
     begun: HashMap<RequestKey, AppendEnd>,
-    /// The numbers of the messages on their way, and since when.
+    /// The numbers of the messages under way, each with its start.
     under_way: BTreeMap<u64, Instant>,
     /// Room that is reserved for writes that wait or are being sent.
     promised_bytes: u64,
@@ -72,14 +72,14 @@ pub(super) struct Shard {
     witness: Witness,
     /// The jobs to commit, in the order of their versions.
     jobs: mpsc::UnboundedSender<Job>,
-    /// Of writes, and of pieces.
+    /// Limit the writes, and the pieces, under way.
     turns: Arc<Semaphore>,
     piece_turns: Arc<Semaphore>,
     /// Notified when there is no room: stored writes must be trimmed at once.
     crowded: Notify,
 }
 
-/// A message that has its number.
+/// A message with its number.
 struct NumberedMessage {
     number: u64,
     message: Bytes,
@@ -122,7 +122,7 @@ impl Shard {
         let [turns, piece_turns] =
             [settings.under_way_max, settings.pieces_under_way_max].map(|most| Arc::new(Semaphore::new(most)));
         let (state, crowded) = (Mutex::new(state), Notify::new());
-        // Bounded by the turns: each job but a settling has one.
+        // The turns bound the queue: each job but a `Settle` has one.
         let (jobs, queue) = mpsc::unbounded_channel();
         let every = settings.settle_every;
         let shard = Arc::new(Self {
@@ -225,7 +225,7 @@ impl Shard {
         Err(self.fail(&mut state, failure))
     }
 
-    /// Stops accepting writes; the first reason is kept.
+    /// Stops accepting writes; the first reason stays.
     fn fail(&self, state: &mut State, failure: LedgerError) -> LedgerError {
         if state.failure.is_none() {
             tracing::error!(shard = %self.id, epoch = %self.epoch, %failure, "the home accepts no more writes");
@@ -242,7 +242,7 @@ impl State {
         Version { epoch, sequence: Sequence(self.last_sequence) }
     }
 
-    /// Whether `more` bytes are within `limit`.
+    /// True if `bytes` more fit within `limit`.
     fn has_room(&self, bytes: u64, limit: u64) -> bool {
         self.index.bytes() + self.promised_bytes + bytes <= limit
     }

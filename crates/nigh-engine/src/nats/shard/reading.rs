@@ -9,7 +9,7 @@ use super::Shard;
 use crate::commit_format::{Commit, PieceRef};
 use crate::ledger::LedgerError;
 
-/// Attempts to read a message that is missing or damaged: another server may lead meanwhile.
+/// The attempts to read a message that is missing or damaged: another server may be the leader at the next.
 const TRIES: usize = 3;
 
 impl Shard {

@@ -18,7 +18,7 @@ use super::{Shard, State};
 use crate::commit_format::Commit;
 use crate::ledger::LedgerError;
 
-/// Writes copied forward in one round.
+/// The most writes copied forward in one round.
 const COPIES_MAX: usize = 64;
 
 impl Shard {
@@ -61,11 +61,11 @@ impl Shard {
     /// Returns when all stored writes are recorded under this home's epoch.
     pub(in super::super) async fn settle(&self) -> Result<(), LedgerError> {
         let (done, settled) = oneshot::channel();
-        // Its end is there as long as the shard.
+        // The receiver exists as long as the shard.
         let _ = self.jobs.send(Job::Settle(done));
         let gone = |_| LedgerError::Failed("a task of the ledger has ended".to_owned());
         settled.await.map_err(gone)?.map_err(|error| match error {
-            // No version was taken.
+            // A `Settle` takes no version.
             LedgerError::NotKept(reason) => LedgerError::Unavailable(reason),
             other => other,
         })
@@ -81,7 +81,7 @@ impl Shard {
         }
     }
 
-    /// Whether the front of the stream is worth a message and a purge.
+    /// True if the front of the stream is worth a message and a purge.
     pub(super) fn is_worth_trimming(&self, state: &State) -> bool {
         let (limit, used) = (self.settings.limit.bytes(), state.index.bytes());
         let (_, bytes) = state.index.trimmable();
@@ -96,13 +96,13 @@ impl Shard {
             let mut state = self.state.lock();
             let frame = found.first().map(|found| found.frame);
             if frame.is_none() && !state.under_way.is_empty() {
-                // It may stand there for all but who answered.
+                // Another server may still have it: only the one that answered lacks it.
                 continue;
             }
             match frame {
-                // Its sender is told, sooner or later.
+                // The sender of the message will get an answer.
                 Some(frame) if frame.epoch == self.epoch && state.under_way.contains_key(&frame.number) => continue,
-                // A copy, or a chunk that an earlier home had sent.
+                // A copy, or a chunk that an earlier home has sent.
                 Some(frame) if frame.epoch <= self.epoch => {}
                 _ => tracing::error!(stream = self.stream, place, "the stream has a message that no home has written"),
             }
@@ -134,7 +134,7 @@ impl Shard {
             for chunk in chunks {
                 match self.part(version, chunk.id.0, Part::Chunk(chunk)).await? {
                     Some(body) => bodies.push(body),
-                    // A reader will be told; it stays where it is.
+                    // The copy is damaged. It stays where it is, and a reader gets the error.
                     None => return Ok(()),
                 }
             }

@@ -14,7 +14,7 @@ fn chunk(place: u64) -> PieceRef {
     PieceRef { id: PieceId(place), bytes: 10, crc: 0 }
 }
 
-/// An epoch's record at 1, then so many writes of `key` each, at 2 and on.
+/// An epoch record at place 1, then one write for each key, from place 2 on.
 fn index(keys: &[&str]) -> StreamIndex {
     let mut index = StreamIndex::new(1);
     assert!(index.add(1, 100));

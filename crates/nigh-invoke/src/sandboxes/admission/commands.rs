@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use nigh_functions::function_network::FunctionNetwork;
-use nigh_schedule::prewarm::STEM_MEMORY;
+use nigh_schedule::prewarm::PREWARMED_MEMORY;
 use nigh_schedule::sandbox_pool::{Command, Start};
 use nigh_terms::Monotonic;
 use tokio::sync::oneshot;
 
-use super::{AdmittedRun, ColdStart, InTheWay, PoolState, RunGuard, Sandboxes, SpareStem, StartGuard, Turn};
+use super::{AdmittedRun, ColdStart, InTheWay, PoolState, RunGuard, Sandboxes, SparePrewarmed, StartGuard, Turn};
 use crate::invocation::gate::Entrance;
 use crate::sandboxes::live_sandbox::LiveSandbox;
 
@@ -18,7 +18,7 @@ pub(super) struct PoolActions {
     pub(super) turns: Vec<(oneshot::Sender<Turn>, Turn)>,
     cold_starts: Vec<ColdStart>,
     freeze: Vec<Arc<LiveSandbox>>,
-    surplus: Vec<SpareStem>,
+    surplus: Vec<SparePrewarmed>,
 }
 
 impl Sandboxes {
@@ -76,7 +76,7 @@ impl Sandboxes {
         self.end_apart(surplus);
     }
 
-    fn in_the_way(self: &Arc<Self>, sandboxes: Vec<Arc<LiveSandbox>>, stems: &mut Vec<SpareStem>) -> InTheWay {
+    fn in_the_way(self: &Arc<Self>, sandboxes: Vec<Arc<LiveSandbox>>, stems: &mut Vec<SparePrewarmed>) -> InTheWay {
         for _ in &sandboxes {
             metrics::counter!("nigh_sandboxes_ended_total", "for" => "room").increment(1);
         }
@@ -89,7 +89,7 @@ impl Sandboxes {
         self: &Arc<Self>,
         state: &mut PoolState,
         start: Start<Arc<LiveSandbox>>,
-        stems: &mut Vec<SpareStem>,
+        stems: &mut Vec<SparePrewarmed>,
     ) -> ColdStart {
         let Start { id, function, ticket, after, reason } = start;
         // A pre-warmed runtime was started without a network: a function that asks for one starts cold.
@@ -97,7 +97,7 @@ impl Sandboxes {
         let runtime = (!asks_for_network).then_some(&function.runtime);
         let stem = runtime.and_then(|runtime| state.stems.take(runtime, self.now()));
         if stem.is_some() {
-            state.pool.release_stem(STEM_MEMORY);
+            state.pool.release_prewarmed(PREWARMED_MEMORY);
         }
         let waiter = ticket.and_then(|ticket| state.waiting.get(&ticket));
         let entrance = waiter.map_or_else(Entrance::of_nobody, |waiter| waiter.entrance.clone());

@@ -1,8 +1,9 @@
 //! Coherence protocols of other systems on the same nodes, homes and calls, so that a comparison with Nigh's differs in
 //! the protocol alone. For experiments: docs/design/comparison.md.
 //!
-//! The machines of `nigh_protocol` stay as they are. What a protocol leaves out of the contract is left out here, in
-//! the shell: what a reader does with its copy, whether homes remember readers, whether a write waits, and whether
+//! The machines of `nigh_protocol` do not change. The shell leaves out the parts of the contract that a protocol lacks:
+//! what a reader does with its copy, whether homes remember readers, whether a write waits, and whether tokens are
+//! carried. All nodes of a cluster must have the same protocol.
 //! anybody carries tokens. All nodes of a cluster must have the same.
 
 use std::fmt;
@@ -21,40 +22,41 @@ use super::super::ObjectMemoryState;
 use super::super::fetch::FetchGuard;
 use super::super::reads::{CheckedRead, ReadSource};
 
-/// How often a write that waits for sharers looks again unasked: a sharer that is declared dead tells nobody.
+/// How often a waiting write checks the sharers again: a sharer that is declared dead wakes nobody.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A coherence protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CoherenceProtocol {
-    /// Nigh's own: copies are told of newer versions, writes wait for nobody, and invocations begin where they may.
+    /// Nigh's own: sharers are told of newer versions, writes do not wait for them, and the gate delays invocations.
     #[default]
     Nigh,
-    /// Uncached shared memory: an object is in the memory of its home, from where each read of another node fetches it.
+    /// Uncached shared memory: an object is only in its home's memory, and each read of another node fetches it.
     None,
-    /// As `Faa$T`: a copy is shown after its home has said that there is nothing newer; nobody is told of writes.
+    /// Like `Faa$T`, but a copy is shown after its home has confirmed that it is the newest, and nobody is told of
+    /// writes.
     VersionCheck,
     /// As hardware-coherent shared memory: a write is acknowledged when every sharer has dropped its copy.
     Synchronous,
 }
 
-/// What a reader does with a copy that its node has of an object whose home is elsewhere.
+/// What a reader does with its node's copy of an object whose home is elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::memory) enum CopyUse {
-    /// It is shown.
+    /// The copy is shown.
     Shown,
-    /// It is shown if the home says that it is the newest.
+    /// The copy is shown if the home says that it is the newest.
     Checked,
-    /// There is none.
+    /// No copy is used.
     Unused,
 }
 
 impl CoherenceProtocol {
-    /// All of them.
+    /// Every protocol.
     pub const ALL: [Self; 4] = [Self::Nigh, Self::None, Self::VersionCheck, Self::Synchronous];
 
-    /// As settings have it.
+    /// The name in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,29 +75,29 @@ impl CoherenceProtocol {
         }
     }
 
-    /// Whether homes remember who has fetched an object, to tell them of writes. Where they do not, an answer of a home
-    /// binds nobody later, and homes are taken not to move: they do not ask the ledger whether they are still it.
+    /// True if homes remember who has fetched an object, and tell them of writes. If not, an answer of a home binds
+    /// nobody later, and homes are assumed not to move: they do not ask the ledger whether their epoch is over.
     pub(in crate::memory) const fn tells_readers(self) -> bool {
         matches!(self, Self::Nigh | Self::Synchronous)
     }
 
-    /// Whether a write waits until no copy older than it is left, and readers at the home wait with it.
+    /// True if a write waits until no older copy is left, and readers at the home wait with it.
     pub(in crate::memory) const fn waits_for_sharers(self) -> bool {
         matches!(self, Self::Synchronous)
     }
 
-    /// Whether what was seen is carried along, and invocations wait at the gate. Under the others whatever is
-    /// acknowledged is what every later read shows, wherever it is.
+    /// True if tokens are carried and invocations wait at the gate. Under the other protocols every read shows what was
+    /// acknowledged before, on every node.
     pub(in crate::memory) const fn carries_tokens(self) -> bool {
         matches!(self, Self::Nigh)
     }
 
-    /// What is carried of `token`.
+    /// The part of `token` that is carried: all or nothing.
     pub(in crate::memory) fn carried(self, token: Token) -> Token {
         if self.carries_tokens() { token } else { Token::empty() }
     }
 
-    /// How far a node has come that has come as far as `token` says: beyond everything, where nobody has to catch up.
+    /// The token that a node with `token` covers: everything, if the protocol carries no tokens.
     pub(in crate::memory) fn caught_up(self, token: Token) -> Token {
         if self.carries_tokens() {
             return token;
@@ -118,8 +120,8 @@ impl ObjectMemoryState {
         self.coherence.compared
     }
 
-    /// What a reader here does with a copy of `object`. At its home nothing is asked: the home's memory is the
-    /// object's.
+    /// What a reader here does with a copy of `object`. If the home is here, the copy is shown without a question: the
+    /// home's memory is the object's.
     pub(in crate::memory) fn copies_are(&self, object: &ObjectId) -> CopyUse {
         match self.compared().copies_are() {
             CopyUse::Shown => CopyUse::Shown,
@@ -137,7 +139,7 @@ impl ObjectMemoryState {
             Err(ObjectError::NoSuchKey(_)) => None,
             Err(error) => return Err(error),
         };
-        // What has come meanwhile was fetched after the question.
+        // A copy of another version was fetched after the question.
         if newest != Some(kept) && version(self) == Some(kept) {
             let dropped = CopyStore::remove(&mut *self.shelf(), object);
             self.settle(dropped.into_iter().collect());
@@ -145,7 +147,7 @@ impl ObjectMemoryState {
         Ok(())
     }
 
-    /// Reads from the home elsewhere into memory that is the reader's alone: nothing of it is kept.
+    /// Reads from the home elsewhere into memory of this reader alone; nothing is cached.
     pub(in crate::memory) async fn read_from_home(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -168,7 +170,8 @@ impl ObjectMemoryState {
         Ok(CheckedRead { meta, range, source, served })
     }
 
-    /// Where writes wait for sharers: returns when every sharer of `object` has dropped its copy or was declared dead.
+    /// If the protocol lets writes wait for sharers: returns when each sharer of `object` has dropped its copy or was
+    /// declared dead.
     pub(in crate::memory) async fn until_dropped(&self, object: &ObjectId) {
         if !self.compared().waits_for_sharers() {
             return;

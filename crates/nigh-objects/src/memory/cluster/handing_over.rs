@@ -1,8 +1,8 @@
-//! Hand-over: what happens to the copies that a shrink drops. The calls; `hand_over` decides.
+//! Hand-over: what happens to the copies that a shrink drops. This file makes the calls; `hand_over` decides.
 //!
-//! The copies are gone from this node when it begins. One question to each home says which other node has them; a hot
-//! object that no node has is fetched into the memory of a node that has room. One task does all of this in the
-//! background, and drops what exceeds its limits.
+//! The copies have left this node when it begins. One question to each home finds out which other node has them; a hot
+//! object that no node has is fetched into the memory of a node with room. One task does all of this in the background,
+//! and drops what exceeds its limits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -28,25 +28,25 @@ use crate::memory::reads::ReadSource;
 use crate::memory::{ObjectMemory, ObjectMemoryState};
 use crate::sync::Mutex;
 
-/// Names in one question to a home: with the longest keys they fit a head.
+/// The most names in one question to a home. With the longest keys they fit a head.
 const NAMES_AT_ONCE: usize = 512;
-/// Questions to one home at a time.
+/// The most questions to one home at a time.
 const QUESTIONS_AT_ONCE: usize = 4;
-/// Dropped copies that are handed over at a time; of more the least hot are not handed over.
+/// The most dropped copies that are handed over at a time; beyond it the least hot are not.
 const GIVEN_UP_MAX: usize = 65_536;
-/// Shrinks whose copies wait to be handed over; those of further ones are dropped.
+/// The most shrinks whose copies wait for hand-over; the copies of further ones are dropped.
 pub(in crate::memory) const SHRINKS_WAITING: usize = 16;
-/// Nodes that are asked to take copies, one after the other.
+/// The most nodes that are asked to take copies, one after the other.
 const TAKERS_MAX: usize = 3;
-/// Objects that are brought into memory at a time.
+/// The most objects that are fetched into memory at a time.
 const BROUGHT_AT_ONCE: usize = 4;
-/// Objects of one call.
+/// The most objects of one `bring` call.
 const BROUGHT_MAX: usize = 512;
-/// How long a node may take to bring objects into its memory.
+/// How long a node may take to fetch the objects of one call into its memory.
 const BRING_WITHIN: Duration = Duration::from_secs(10);
-/// How long a holder may take to give an object, until the store is asked.
+/// How long a holder may take to give an object; then the store is asked.
 const HELD_WITHIN: Duration = Duration::from_secs(1);
-/// Objects whose holders are remembered; with one more all are forgotten.
+/// The most objects whose holders are remembered; with one more all are forgotten.
 const HOLDERS_MAX: usize = 65_536;
 
 /// A copy that a node has dropped.
@@ -60,21 +60,21 @@ pub(in crate::memory) struct LeftCopy {
 /// What happened to the copies that a node has dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandedOver {
-    /// Objects of which another node is the holder now; no bytes moved.
+    /// Number of objects that another node holds now; no bytes moved.
     pub reelected: u64,
-    /// Their bytes.
+    /// Size of these objects, in bytes.
     pub reelected_bytes: u64,
-    /// Objects that were brought into another node's memory.
+    /// Number of objects that were fetched into another node's memory.
     pub copied: u64,
-    /// Their bytes.
+    /// Size of these objects, in bytes.
     pub copied_bytes: u64,
-    /// Objects that are in the store alone.
+    /// Number of objects that are only in the store.
     pub dropped: u64,
-    /// Until every home had said who else has them.
+    /// The time until every home had answered which other node has the copies.
     pub elected_in: Duration,
 }
 
-/// The holders of objects that were handed over, as the homes here know them: hints.
+/// The holders of objects that were handed over, as the homes here know them. They are hints.
 #[derive(Debug, Default)]
 pub(in crate::memory) struct Holders(Mutex<HashMap<ObjectId, NodeNumber>>);
 
@@ -97,7 +97,7 @@ impl Holders {
     }
 }
 
-/// Hands over what shrinks drop, until the memory is gone.
+/// Hands over the copies that shrinks drop, until the memory is dropped.
 pub(in crate::memory) async fn hand_over_all(inner: Weak<ObjectMemoryState>, mut left: mpsc::Receiver<Vec<LeftCopy>>) {
     while let Some(copies) = left.recv().await {
         let Some(inner) = inner.upgrade() else { return };
@@ -107,21 +107,21 @@ pub(in crate::memory) async fn hand_over_all(inner: Weak<ObjectMemoryState>, mut
 }
 
 impl ObjectMemory {
-    /// Brings these objects into this memory, one after the other, as long as what must make room for the next is
-    /// nothing that was read more than once. Gives of each how many bytes were brought; 0 of one that was there, or
-    /// could not be had.
+    /// Fetches these objects into this memory, one after the other, as long as no copy that was read more than once
+    /// would be evicted for the next. Returns for each object the bytes that were fetched; 0 if it was cached already,
+    /// or could not be had.
     #[boxed]
     pub async fn bring(&self, objects: &[ObjectId]) -> Vec<u64> {
         let brought = self.0.bring_each(objects.iter().take(BROUGHT_MAX).cloned().collect());
         timeout(BRING_WITHIN, brought).await.unwrap_or_default()
     }
 
-    /// The copies of these objects count as read once more.
+    /// Counts the copies of these objects as read once more.
     pub fn use_copies(&self, objects: &[ObjectId]) {
         self.0.holds(objects);
     }
 
-    /// As `bring`, at another node of the cluster.
+    /// Brings objects into the memory of another node, as `bring` does here.
     ///
     /// # Errors
     /// Why that node has not answered.
@@ -133,7 +133,7 @@ impl ObjectMemory {
         self.0.bring_there_at(node, objects.to_vec()).await
     }
 
-    /// As `shrink`; returns when the dropped copies are handed over, for which `shrink` does not wait.
+    /// Shrinks the cache as `shrink` does, but returns only when the dropped copies are handed over.
     #[boxed]
     pub async fn shrink_and_hand_over(&self, bytes: ByteSize) -> (ShrinkResult, HandedOver) {
         let (shrunk, left) = self.shrink_naming(bytes);
@@ -146,7 +146,7 @@ impl ObjectMemoryState {
     async fn hand_over_copies(self: &Arc<Self>, mut copies: Vec<LeftCopy>) -> HandedOver {
         let mut done = HandedOver::default();
         if copies.len() > GIVEN_UP_MAX {
-            // What is hot first.
+            // The hot copies first.
             copies.sort_by_key(|copy| !copy.what.is_hot);
             done.dropped += (copies.len() - GIVEN_UP_MAX) as u64;
             copies.truncate(GIVEN_UP_MAX);
@@ -195,7 +195,7 @@ impl ObjectMemoryState {
         done
     }
 
-    /// What the home at `home`, or those here, say of dropped copies.
+    /// The answers of the homes at `home`, or here if none, about dropped copies.
     async fn elected(&self, home: Option<NodeNumber>, copies: Vec<LeftCopy>) -> Vec<(LeftCopy, HolderElection)> {
         let Some(me) = self.me else { return Vec::new() };
         let names = |copies: &[LeftCopy]| {
@@ -221,7 +221,7 @@ impl ObjectMemoryState {
 }
 
 impl ObjectMemoryState {
-    /// Elects holders of what a node has dropped, at the homes here.
+    /// Elects holders of the copies that a node has dropped, at the homes here.
     pub(super) fn elect_here(&self, let_go: LetGo) -> Vec<HolderElection> {
         let LetGo { from, copies } = let_go;
         let mut held_by: BTreeMap<NodeNumber, Vec<ObjectId>> = BTreeMap::new();
@@ -244,7 +244,7 @@ impl ObjectMemoryState {
             match &self.neighbours {
                 Some(neighbours) if self.me.is_none_or(|me| me.node != node) => {
                     let neighbours = Arc::clone(neighbours);
-                    // A hint: if it is lost the holder's copy ages as it would have.
+                    // The message is a hint: if it is lost, the holder's copy is not counted as read.
                     crate::sync::spawn(async move {
                         let letter = [Letter::Holds(objects)];
                         let _told = neighbours.ask::<()>(node, &POST, &letter, Body::empty()).await;
@@ -256,21 +256,21 @@ impl ObjectMemoryState {
         elected
     }
 
-    /// This node is the holder of these objects now: their copies count as read.
+    /// This node has become the holder of these objects: counts their copies as read.
     pub(super) fn holds(&self, objects: &[ObjectId]) {
         for object in objects {
             self.shelf().used(object);
         }
     }
 
-    /// A copy here of exactly this version.
+    /// A cached copy of exactly this version.
     pub(super) fn copy_held(&self, held: &HeldCopyRequest) -> Option<(ObjectMeta, Segment)> {
         let kept = self.shelf().peek(&held.object).filter(|kept| kept.meta.version() == held.version).cloned()?;
         Some((ObjectMeta::clone(&*kept.meta.unpack()), kept.segment?))
     }
 
-    /// The bytes of an object whose home is here and of which the home knows this version, from whoever holds it; none
-    /// if nobody does, or there is no room for them.
+    /// The bytes of an object from its holder, if the home is here and knows this version. None if there is no holder,
+    /// or no room for the bytes.
     pub(in crate::memory) async fn from_holder(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -328,7 +328,7 @@ impl ObjectMemoryState {
         asked.map(|(brought, _)| brought).map_err(|why| format!("{why:?}"))
     }
 
-    /// Has some node with room bring these objects.
+    /// Lets some node with room fetch these objects.
     async fn brought_by_others(&self, objects: Vec<ObjectId>) -> Vec<u64> {
         let (Some(neighbours), Some(first)) = (&self.neighbours, objects.first()) else { return Vec::new() };
         let mut nodes: Vec<NodeNumber> = neighbours.known();
@@ -336,7 +336,7 @@ impl ObjectMemoryState {
         if nodes.is_empty() {
             return Vec::new();
         }
-        // Not always the same one.
+        // The first node asked depends on the object's name, so that it is not always the same.
         let begin = (NamePrint::of(first).0 % nodes.len() as u64) as usize;
         nodes.rotate_left(begin);
         for node in nodes.into_iter().take(TAKERS_MAX) {

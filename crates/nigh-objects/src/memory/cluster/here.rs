@@ -1,4 +1,4 @@
-//! What other processes ask of the homes in this one.
+//! Calls of other processes to the homes in this one.
 //!
 //! A call takes the same steps as the node's own reads and writes: the home is asked, the bytes are read, and both must
 //! be of one version. A fetch ends when its caller has gone; a write goes on.
@@ -35,7 +35,7 @@ use crate::memory::{ObjectMemory, ObjectMemoryState};
 /// The answer to a call.
 type ServeResult<T> = Result<(T, Body), WireError>;
 
-/// The fetch of another node at a home here; dropped, it is abandoned.
+/// The fetch of another node at a home here. Dropping it abandons the fetch.
 struct RemoteFetchGuard {
     inner: Arc<ObjectMemoryState>,
     object: ObjectId,
@@ -48,7 +48,7 @@ impl Drop for RemoteFetchGuard {
     }
 }
 
-/// A stream of so many bytes, as a body.
+/// A stream of `bytes` bytes, as a body.
 fn body_of(stream: ByteStream, bytes: u64) -> Body {
     Body::reader(bytes, StreamReader::new(stream.map_err(std::io::Error::other)))
 }
@@ -66,7 +66,7 @@ fn read<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Refusal> {
 }
 
 impl ObjectMemory {
-    /// The method of this number that `answer` answers.
+    /// The method with this number, if `answer` answers it.
     #[must_use]
     pub fn method(number: u16) -> Option<&'static Method> {
         METHODS.into_iter().find(|method| method.number == number)
@@ -75,7 +75,7 @@ impl ObjectMemory {
     /// Answers a call of another process of the cluster.
     ///
     /// # Errors
-    /// If the call is none that can be read, or its caller may not make it.
+    /// If the call cannot be read, or its caller may not make it.
     #[boxed]
     pub async fn answer<'a>(&'a self, call: Call<'a>) -> Result<Answer, Refusal> {
         let inner = &self.0;
@@ -142,7 +142,7 @@ impl ObjectMemory {
 }
 
 impl ObjectMemoryState {
-    /// Refuses a request in the name of another member.
+    /// Refuses a request whose sender is not `peer`.
     fn is_from(&self, peer: &Hello, request: &Request<ObjectId>) -> Result<(), Refusal> {
         self.is_member(peer, request.from)
     }
@@ -190,7 +190,7 @@ impl ObjectMemoryState {
                     continue;
                 }
             };
-            // A former home may know less than the store has.
+            // The home here may be a former home, which knows less than the store has.
             if !(is_copy && (shared || !tells_readers)) {
                 self.confirm(shard).await?;
                 // Between two epochs of this node, another node can have had the home.
@@ -207,7 +207,7 @@ impl ObjectMemoryState {
         Err(WireError::Busy("the object changes faster than it can be read".to_owned()))
     }
 
-    /// What is wanted of an object, and whether it is a copy in memory.
+    /// The wanted part of an object, and whether it comes from a cached copy.
     async fn bytes_for(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -220,7 +220,7 @@ impl ObjectMemoryState {
             let range = match want {
                 Want::Known => None,
                 Want::Whole => Some(0..meta.size),
-                // What cannot be satisfied the reader is told of the object.
+                // If the range is unsatisfiable, the reader gets the metadata only.
                 Want::Part(part) => resolve(*part, &meta).ok(),
             };
             match (range, kept.segment) {
@@ -306,7 +306,7 @@ impl ObjectMemoryState {
         served.await.map_err(|error| WireError::Failed(error.to_string()))
     }
 
-    /// Takes the bytes of another node's write in; it has checked them.
+    /// Receives the bytes of another node's write. That node has checked them.
     async fn take_body(self: &Arc<Self>, call: &mut Call<'_>, size: u64) -> Result<Content, WireError> {
         let broken = |error: nigh_rpc::BodyError| WireError::Busy(error.to_string());
         if call.body.len() != size {
@@ -379,7 +379,7 @@ impl ObjectMemoryState {
                 }
             };
             if let Err(ObjectError::Ledger(LedgerError::Fenced { .. } | LedgerError::Failed(_))) = &written {
-                // The next home knows the outcome.
+                // The next home knows the write's outcome.
                 self.depose(shard);
                 return nothing(Version::OUTSIDE);
             }
@@ -390,7 +390,7 @@ impl ObjectMemoryState {
         let newest = self.coherence.newest(shard);
         let reply = match self.coherence.foreign_write(self.now(), &object, request) {
             ForeignWrite::Answer(reply) => Some(reply),
-            // The home has not met the write: it was refused before, or was made under another name.
+            // The home does not know the write: it was refused before, or was made under another name.
             ForeignWrite::Append(append, answered) => {
                 let dropped = self.coherence.not_appended(self.now(), shard, append);
                 self.settle(dropped);
@@ -402,7 +402,7 @@ impl ObjectMemoryState {
         WriteReply { reply, outcome, newest }
     }
 
-    /// A letter of another process.
+    /// Delivers a letter of another process.
     fn take_letter(self: &Arc<Self>, peer: &Hello, letter: Letter) -> Result<(), Refusal> {
         match letter {
             Letter::ToHome(shard, request) => {
@@ -416,21 +416,21 @@ impl ObjectMemoryState {
         Ok(())
     }
 
-    /// The node hears a home elsewhere.
+    /// Delivers a message of a home elsewhere to this node.
     pub(super) fn hear(self: &Arc<Self>, reply: Reply<ObjectId>) {
         let dropped = self.coherence.hear(self.now(), reply);
         self.settle(dropped);
     }
 }
 
-/// What there is of an object for another node.
+/// The part of an object that another node gets.
 struct FoundBytes {
     meta: Arc<ObjectMeta>,
     range: Option<ByteRange>,
     body: Body,
 }
 
-/// What a channel gives, as a stream.
+/// The pieces of a channel as a stream.
 fn stream_of(pieces: tokio::sync::mpsc::Receiver<Result<bytes::Bytes, ObjectError>>) -> ByteStream {
     futures::stream::unfold(pieces, |mut pieces| async move { Some((pieces.recv().await?, pieces)) }).boxed()
 }

@@ -35,8 +35,8 @@ impl<'l> RemoteHomes<'l> {
         Self { inner, bucket, prefix, newest: Mutex::default(), here: Mutex::default() }
     }
 
-    /// Waits until the node has caught up with what was listed. False if a home that was here had been deposed, or has
-    /// moved meanwhile: what it had may be old, and all is to be listed again.
+    /// Waits until the node covers the listed versions. False if a home here is a former one, or has moved meanwhile:
+    /// its part may be old, and everything must be listed again.
     pub(in crate::memory) async fn until_covered(self) -> Result<bool, ObjectError> {
         let here = std::mem::take(&mut *self.here.lock());
         let count = here.len();
@@ -67,8 +67,8 @@ impl AskElsewhere for RemoteHomes<'_> {
 }
 
 impl ObjectMemoryState {
-    /// What waits at the homes here, for a listing. A home that does not stand is not named: it is asked for again,
-    /// wherever it is by then.
+    /// The unpushed writes at the homes here, for a listing. A home whose epoch may be over is not named; the caller
+    /// asks for it again, wherever it is by then.
     pub(super) async fn waiting_here(&self, waiting: &UnpushedRequest) -> WaitingPage {
         let UnpushedRequest { namespace, bucket, prefix, after, limit } = waiting;
         let newest = self.newest_here();
@@ -76,8 +76,8 @@ impl ObjectMemoryState {
         WaitingPage { entries: side.entries, more: side.more, newest: self.standing(newest).await }
     }
 
-    /// Those of these versions whose homes here have the ledger's word that their epochs are not over. A former home
-    /// may not know that it is one.
+    /// The entries whose homes here are confirmed by the ledger: their epochs are not over. A former home may not know
+    /// that it is one.
     async fn standing(&self, epochs: Vec<(ShardId, Version)>) -> Vec<(ShardId, Version)> {
         if self.coherence.is_alone() {
             return epochs;
@@ -90,7 +90,8 @@ impl ObjectMemoryState {
         epochs.map(|(epoch, _)| epoch).collect()
     }
 
-    /// What waits at all homes of the cluster but those here, and how far they had come; before it the epochs here.
+    /// The unpushed writes and newest versions at all homes of the cluster but those here, and before them the epochs
+    /// here.
     async fn waiting_there(
         &self,
         (namespace, bucket): (&Namespace, &BucketName),
@@ -132,8 +133,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Refuses to remove a bucket of which something waits at a home elsewhere. Deletions that wait there are no
-    /// reason: they find no bucket, and are done.
+    /// Refuses to remove a bucket with unpushed objects at a home elsewhere. Unpushed deletions do not matter: they
+    /// will find no bucket, and end.
     pub(in crate::memory) async fn check_empty_elsewhere(
         &self,
         namespace: &Namespace,

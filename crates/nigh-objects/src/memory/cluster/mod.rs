@@ -1,8 +1,7 @@
-//! The memory as a member of a cluster: homes of shards come here and go, and an object whose home is elsewhere is
-//! asked for there.
+//! The memory in a cluster: homes of shards come here and leave, and requests for other objects go to their homes.
 //!
-//! `here` answers calls to the homes in this process, `there` calls homes elsewhere, `posts` carries what needs no
-//! answer. The map of homes, outside, decides which shards have their homes here; the ledger keeps the epochs of two
+//! `here` answers calls to the homes in this process, `there` calls homes elsewhere, `posts` carries messages that need
+//! no answer. The map of homes, outside, decides which shards have their homes here; the ledger keeps the epochs of two
 //! homes apart.
 
 mod compared;
@@ -50,21 +49,21 @@ use super::transactions::{found_in, warn_of_lost};
 use super::{ObjectMemory, ObjectMemoryState};
 use crate::shards::Shards;
 
-/// How often the machines get the time: nothing is sent again earlier.
+/// How often the machines get the time. Nothing is sent again more often.
 const TICK: Duration = Duration::from_millis(20);
-/// How long homes may take to fence a member, or to say how far they have come.
+/// How long homes may take to fence a member, or to report their newest versions.
 const HOMES_WITHIN: Duration = Duration::from_secs(20);
-/// What of a body is received at once.
+/// The bytes of a body that are received at a time.
 const BUFFER_BYTES: usize = 128 << 10;
-/// Between two askings of one.
+/// The pause between two tries of one request.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a listing waits until its node covers what the listing shows.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the appends of a home that leaves may take.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
-/// The bytes of a body, which has `size` of them, in a segment: received there straight, or through a buffer that stays
-/// in the processor's cache, so that each page of the segment is written once, whole.
+/// Receives a body of `size` bytes into a segment: straight, or through a buffer that stays in the processor's cache,
+/// so that each page of the segment is written once and whole.
 async fn segment_of<E: From<ObjectError>>(
     account: &Arc<Account>,
     body: &mut IncomingBody<'_>,
@@ -88,27 +87,27 @@ async fn segment_of<E: From<ObjectError>>(
     Ok(filling.seal()?)
 }
 
-/// The dispatch owners of namespaces, elsewhere.
+/// The dispatch owners of namespaces, in any process.
 #[async_trait]
 pub trait Frontiers: Send + Sync {
     /// Gives `token` to the namespace's next dispatch, whichever process dispatches it.
     ///
     /// # Errors
-    /// If the dispatch owner cannot be told: do not acknowledge the write.
+    /// If the dispatch owner cannot be told. The caller must not acknowledge the write then.
     async fn hand_over(&self, namespace: &Namespace, token: &Token) -> Result<(), ObjectError>;
 }
 
 /// A memory's place in a cluster.
 pub struct Place {
-    /// This life of this node.
+    /// This incarnation of the node.
     pub me: Member,
     /// The cluster's shards.
     pub shards: Shards,
     /// The other processes.
     pub neighbours: Arc<Neighbours>,
-    /// Takes what the process around the memory is to know.
+    /// Receives what the process around the memory must know.
     pub events: tokio::sync::mpsc::UnboundedSender<HomeEvent>,
-    /// The protocol of all nodes; another than Nigh's is for experiments.
+    /// The protocol of all nodes. Any other than Nigh's is for experiments.
     pub coherence: CoherenceProtocol,
 }
 
@@ -117,7 +116,7 @@ pub(super) fn limits() -> (HomeLimits, CacheLimits) {
     (HomeLimits::default(), CacheLimits::default())
 }
 
-/// Gives the time to the machines until the memory is gone.
+/// Gives the time to the machines until the memory is dropped.
 pub(super) async fn tick(inner: std::sync::Weak<ObjectMemoryState>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -131,13 +130,13 @@ pub(super) async fn tick(inner: std::sync::Weak<ObjectMemoryState>) {
 
 /// A shard whose home begins here.
 pub struct TakenShard {
-    /// Which.
+    /// The id of the shard.
     pub shard: ShardId,
-    /// The writes that earlier homes have acknowledged and not reported as stored.
+    /// The writes that earlier homes have acknowledged and that the ledger still has.
     pub records: Vec<RecoveredRecord>,
-    /// What of it is damaged.
+    /// The records that are damaged.
     pub lost: Vec<RecoveredRecord>,
-    /// The newest versions of all other shards, or newer ones: forgotten writers can have seen no more.
+    /// The newest versions of all other shards, or newer ones: writers of trimmed records can have seen no more.
     pub summary: Token,
 }
 
@@ -149,7 +148,7 @@ impl ObjectMemory {
         }
     }
 
-    /// The home of a shard begins here, which the memory's ledger has taken.
+    /// Begins the home of a shard here; the memory's ledger has taken the shard.
     ///
     /// # Errors
     /// Which record cannot be read. Nothing of the shard is here then.
@@ -172,7 +171,7 @@ impl ObjectMemory {
         Ok(())
     }
 
-    /// The map of homes says that the home of `shard` is at `node`, under `epoch`.
+    /// Learns from the map of homes that the home of `shard` is at `node`, under `epoch`.
     pub fn home_is(&self, shard: ShardId, node: NodeNumber, epoch: Epoch) {
         let inner = &self.0;
         if let Some(neighbours) = &inner.neighbours {
@@ -182,8 +181,8 @@ impl ObjectMemory {
         inner.settle(dropped);
     }
 
-    /// The home of a shard here takes no more writes; returns when those under way have ended, or after ten seconds.
-    /// Then nothing of it is here any more.
+    /// Lets the home of a shard leave. It takes no more writes; returns when those under way have ended, or after ten
+    /// seconds. Nothing of the shard is here then.
     #[boxed]
     pub async fn let_go_of_home(&self, shard: ShardId) {
         let inner = &self.0;
@@ -192,14 +191,14 @@ impl ObjectMemory {
         inner.uses.left(shard);
     }
 
-    /// How far the homes here have come.
+    /// The newest versions of the homes here.
     #[must_use]
     pub fn newest_here(&self) -> Vec<(ShardId, Version)> {
         self.0.newest_here()
     }
 
-    /// How far each home of the cluster has come, none of an older epoch than `at_least` names: what whoever begins to
-    /// dispatch must have read.
+    /// The newest version of each home of the cluster, none of an older epoch than `at_least` names. Whoever begins to
+    /// dispatch must have read them.
     ///
     /// # Errors
     /// Which home does not answer.
@@ -225,10 +224,10 @@ impl ObjectMemory {
         Ok(token)
     }
 
-    /// Has every home fence `member`, which writes nothing any more after that. Gives the newest version of each home.
+    /// Makes every home fence `member`, which can write nothing after that. Returns the newest version of each home.
     ///
     /// # Errors
-    /// Which home does not answer; it is to be asked again.
+    /// Which home does not answer; ask it again.
     #[boxed]
     pub async fn fence(&self, member: Member) -> Result<Token, ObjectError> {
         let (inner, deadline) = (&self.0, Instant::now() + HOMES_WITHIN);
@@ -256,7 +255,7 @@ impl ObjectMemoryState {
 
     async fn newest_at_home(&self, shard: ShardId) -> Option<Version> {
         if self.coherence.is_home(shard) {
-            // A former home may not know that it is one.
+            // The home here may be a former one without knowing it.
             self.confirm(shard).await.ok()?;
             return self.coherence.newest_here().into_iter().find(|(of, _)| *of == shard).map(|(_, version)| version);
         }
@@ -282,7 +281,7 @@ impl ObjectMemoryState {
         fenced.map_err(|_| WireError::Elsewhere)
     }
 
-    /// Appends the fence that a home here wants, and tells it.
+    /// Appends the fence that a home here wants, and reports the result to the home.
     pub(super) async fn append_fence(self: &Arc<Self>, shard: ShardId, append: AppendId, member: Member) {
         let Some(asked) = self.coherence.appending(shard) else { return };
         let dropped = match self.back.append_fence(shard, member).await {
@@ -298,7 +297,7 @@ impl ObjectMemoryState {
         self.settle(dropped);
     }
 
-    /// The home of a shard is here no more.
+    /// Removes the home of a shard that is no longer here.
     pub(super) fn lose_home(&self, shard: ShardId) {
         let dropped = self.coherence.let_go(self.now(), shard);
         self.lose_transactions(shard);
@@ -315,7 +314,7 @@ impl ObjectMemoryState {
         Ok(confirmed?)
     }
 
-    /// The ledger says that another home has the shard.
+    /// Handles the ledger's word that another home has the shard.
     pub(super) fn depose(&self, shard: ShardId) {
         self.coherence.depose(self.now(), shard);
         self.lose_home(shard);
@@ -336,8 +335,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Tells whoever dispatches a namespace's invocations what a client outside has written, before that is
-    /// acknowledged.
+    /// Tells a namespace's dispatch owner what a client outside has written, before the write is acknowledged.
     pub(super) async fn hand_over(&self, namespace: &Namespace, token: &Token) -> Result<(), ObjectError> {
         match self.frontiers.get() {
             Some(frontiers) => frontiers.hand_over(namespace, token).await,

@@ -1,8 +1,8 @@
 //! The other processes of the cluster: where they are, which shards have their homes there, and calls to them.
 //!
-//! What is known is told from outside (the members and the map of homes); it may be late, never unsafe: a call that
-//! goes to a home that has moved is refused there, and made again where the home is. A node that has fallen silent
-//! refuses nothing: a call to it is abandoned as soon as it is known to be gone, or its home to be elsewhere.
+//! Addresses and homes are told from outside (the members and the map of homes). They may be late, which is safe: a
+//! call to a home that has moved is refused there, and repeated where the home is. A node that has fallen silent
+//! refuses nothing: a call to it is abandoned once the node is known to be gone, or its home to be elsewhere.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use super::wire::{WireError, decode, encode};
 
-/// How long a call waits for the head of its answer: a write waits at its home as long as a write may.
+/// How long a call waits for the head of its answer: as long as a write may wait at its home.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// How long a body may take.
 const BODY_WITHIN: Duration = Duration::from_secs(900);
@@ -26,9 +26,9 @@ const BODY_WITHIN: Duration = Duration::from_secs(900);
 /// Why a home has not answered.
 #[derive(Debug)]
 pub(super) enum NotAnswered {
-    /// It is not known where it is, or it is not there, or the way is broken: ask again.
+    /// The home's address is unknown, the home is not there, or the connection broke: ask again.
     Away(String),
-    /// It has refused.
+    /// The home has refused.
     Refused(WireError),
 }
 
@@ -37,18 +37,18 @@ pub struct Neighbours {
     peers: Peers,
     addresses: RwLock<HashMap<NodeNumber, PeerAddress>>,
     homes: RwLock<HashMap<ShardId, NodeNumber>>,
-    /// Either is not what it was.
+    /// Notified when an address or a home has changed.
     changed: Notify,
 }
 
 impl Neighbours {
-    /// Nobody is known yet.
+    /// No other process is known yet.
     #[must_use]
     pub fn new(peers: Peers) -> Self {
         Self { peers, addresses: RwLock::default(), homes: RwLock::default(), changed: Notify::new() }
     }
 
-    /// `node` is at `address`; or nowhere any more.
+    /// Sets the address of `node`; none if it has gone.
     pub fn set_address(&self, node: NodeNumber, address: Option<PeerAddress>) {
         let before = match address.clone() {
             Some(address) => self.addresses.write().insert(node, address),
@@ -59,14 +59,14 @@ impl Neighbours {
         }
     }
 
-    /// The home of `shard` is at `node`.
+    /// Sets the node of the home of `shard`.
     pub fn set_home(&self, shard: ShardId, node: NodeNumber) {
         if self.homes.write().insert(shard, node) != Some(node) {
             self.changed.notify_waiters();
         }
     }
 
-    /// Where the home of `shard` is, as far as is known.
+    /// The node of the home of `shard`, if it is known.
     #[must_use]
     pub fn home_of(&self, shard: ShardId) -> Option<NodeNumber> {
         self.homes.read().get(&shard).copied()
@@ -79,7 +79,7 @@ impl Neighbours {
         known
     }
 
-    /// True if `peer` is who `member` says it is.
+    /// True if `peer` is the process of `member`.
     pub(super) fn is(&self, peer: &nigh_rpc::Hello, member: Member) -> bool {
         let addresses = self.addresses.read();
         let named = addresses.get(&member.node).is_some_and(|address| *address.name == *peer.identity.name());
@@ -90,7 +90,7 @@ impl Neighbours {
         self.addresses.read().get(&node).cloned()
     }
 
-    /// Comes to its end when what is known has changed so that `holds` does not any more.
+    /// Returns when `holds` is false, which is checked after each change.
     async fn until_not(&self, holds: impl Fn() -> bool) {
         loop {
             let changed = self.changed.notified();
@@ -101,7 +101,7 @@ impl Neighbours {
         }
     }
 
-    /// Asks `node`, whose answer's head is a `T` or an error.
+    /// Asks `node`. The head of its answer is a `T` or an error.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
         node: NodeNumber,
@@ -129,7 +129,7 @@ impl Neighbours {
         }
     }
 
-    /// As `ask`, of the home of `shard`.
+    /// Asks the home of `shard`, as `ask` asks a node.
     pub(super) async fn ask_home<T: DeserializeOwned>(
         &self,
         shard: ShardId,

@@ -1,7 +1,6 @@
-//! What happened at the machines of this process that others are to hear: letters to other nodes, and what the ledger
-//! and the host are to know.
+//! Outputs of this process's machines for others: letters to other nodes, and events for the ledger and the host.
 //!
-//! A letter may be lost: a machine that needs its answer sends it again. One task a node carries the letters to it,
+//! A letter may be lost: a machine that needs its answer sends it again. For each node one task carries its letters,
 //! many in a call, and drops those that it cannot deliver.
 
 use std::collections::HashMap;
@@ -17,12 +16,12 @@ use super::super::machines::MachineEvent;
 use super::Neighbours;
 use super::wire::{Letter, POST};
 
-/// Letters of one call.
+/// The most letters of one call.
 const LETTERS_MAX: usize = 512;
-/// Letters that wait for one node; further ones are dropped.
+/// The most letters that wait for one node; further ones are dropped.
 const WAITING_MAX: usize = 65_536;
 
-/// What the process around a memory is to know.
+/// What the process around a memory must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HomeEvent {
     /// The epoch of a home in this process is over.

@@ -1,8 +1,7 @@
 //! Reads and writes of objects whose home is in another process.
 //!
-//! A request is sent until it is answered, to the home wherever that has moved meanwhile: the machines say when to send
-//! it again (`RequestState`), when time has passed or a new epoch was met. Without an answer, the outcome of a write
-//! stays unknown.
+//! A request is sent again until it is answered, to wherever the home has moved: the machines say when
+//! (`RequestState`), after some time or with a new epoch. Without an answer the outcome of a write stays unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,12 +35,12 @@ use crate::memory::machines::RequestState;
 use crate::memory::reads::CheckedRead;
 use crate::memory::write_ticket::WriteSource;
 
-/// How long a read looks for a home that answers.
+/// How long a read tries to find a home that answers.
 const READ_WITHIN: Duration = Duration::from_secs(20);
-/// How long a reader of a refusal waits for its node to catch up with what that shows.
+/// How long a refused request waits until its node covers the versions that the refusal shows.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
 
-/// What came of a write that was begun at the node when its home was elsewhere.
+/// The outcome of a write that began here while its home was elsewhere.
 enum RemoteWriteOutcome {
     /// The home has answered.
     Wrote(Result<Stamp, PutFailure>, WriteReply),
@@ -53,7 +52,7 @@ fn no_home() -> ObjectError {
     ObjectError::SlowDown("the home of the object does not answer")
 }
 
-/// A body as bytes that come.
+/// A received body as a stream of bytes.
 fn stream_of(body: IncomingBody<'static>) -> ByteStream {
     let broken = |error: std::io::Error| ObjectError::AtHome(format!("the bytes of the object broke off: {error}"));
     ReaderStream::with_capacity(body, 256 << 10).map_err(broken).boxed()
@@ -64,7 +63,7 @@ impl ObjectMemoryState {
         self.neighbours.as_ref().ok_or_else(moved)
     }
 
-    /// Asks the home elsewhere for an object until it has answered; none once the home is here.
+    /// Asks the home elsewhere for an object until it answers; none once the home is here.
     async fn ask_there(
         &self,
         asking: &mut FetchGuard,
@@ -85,7 +84,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Reads at a home elsewhere; none if the read is to be retried.
+    /// Reads at a home elsewhere; none if the read must be retried.
     pub(in crate::memory) async fn read_there(
         self: &Arc<Self>,
         fetch: &mut FetchGuard,
@@ -115,7 +114,7 @@ impl ObjectMemoryState {
         Ok(Some((found, Some((range, stream_of(body))))))
     }
 
-    /// The bytes of an object, if they follow and there is room for them; and the copy to be cached.
+    /// Receives the bytes of an object, if they follow and there is room for them, and makes the copy to be cached.
     async fn copy_from(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -134,7 +133,7 @@ impl ObjectMemoryState {
         Ok((Some(segment), Some(copy)))
     }
 
-    /// The bytes of an object that has this entity tag, from a home elsewhere; `PreconditionFailed` if it has another.
+    /// The bytes of an object from a home elsewhere, if it has this entity tag; `PreconditionFailed` if it has another.
     pub(in crate::memory) async fn pinned_there(
         &self,
         object: &ObjectId,
@@ -157,8 +156,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// As `read_of`, for a client outside any invocation: it carries no token, so the home is asked whatever copy there
-    /// is.
+    /// Reads as `read_of` does, for a client outside any invocation. The client carries no token, so the home is asked
+    /// even if there is a copy.
     pub(in crate::memory) async fn read_from_outside(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -180,8 +179,8 @@ impl ObjectMemoryState {
         self.read_past(FetchGuard::new(self, object, asked), request).await
     }
 
-    /// Whether the home of a shard is here still, in the same epoch: between two of this node's another can have had
-    /// it.
+    /// True if the home of a shard is still here, in the same epoch: between two epochs of this node another node can
+    /// have had the home.
     async fn still_has(&self, shard: ShardId, epoch: Epoch) -> Result<bool, ObjectError> {
         match self.confirm(shard).await {
             Err(ObjectError::Ledger(LedgerError::Fenced { .. })) => Ok(false),
@@ -189,7 +188,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// As `current_of`, for a client outside any invocation.
+    /// The current object for a client outside any invocation; otherwise as `current_of`.
     pub(in crate::memory) async fn current_from_outside(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -204,7 +203,7 @@ impl ObjectMemoryState {
         self.look(object).await
     }
 
-    /// Writes at a home elsewhere what `call` asks for.
+    /// Makes the write of `call` at a home elsewhere.
     pub(in crate::memory) async fn put_there(
         self: &Arc<Self>,
         call: &mut WriteCall,
@@ -285,7 +284,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Tells the home elsewhere that somebody else has written an object in the store.
+    /// Tells the home elsewhere of an outside write of the object.
     pub(in crate::memory) fn outside_there(self: &Arc<Self>, object: &ObjectId) {
         let (inner, object, seen) = (Arc::clone(self), object.clone(), Arc::new(Token::empty()));
         let Ok(begun) = self.begin_there(&object, nigh_protocol::Write::Outside, &seen) else { return };
@@ -302,7 +301,7 @@ impl ObjectMemoryState {
         });
     }
 
-    /// A write whose home came here has ended: if it was refused before it began there, that is told.
+    /// Ends a write whose home came here. If the write was refused before it began there, the home learns that.
     fn end_begun(self: &Arc<Self>, object: &ObjectId, number: nigh_protocol::RequestId) {
         let dropped = self.coherence.end_begun(self.now(), object, number);
         self.settle(dropped);
@@ -319,7 +318,7 @@ impl ObjectMemoryState {
         Ok(begun)
     }
 
-    /// What is kept of a write whose home is elsewhere: its bytes, if they are in memory.
+    /// The copy of a write whose home is elsewhere, with its bytes if they are in memory.
     fn copy_there(self: &Arc<Self>, draft: &Draft) -> Option<NewCopy> {
         let Content::Memory(segment, _) = &draft.content else { return None };
         if self.compared().copies_are() == CopyUse::Unused {
@@ -329,7 +328,7 @@ impl ObjectMemoryState {
         Some((CachedCopy::new(&draft.head.meta(), Some(segment.clone())), room))
     }
 
-    /// Sends a write to its home until that has said what became of the write, or is here.
+    /// Sends a write to its home until the home has answered, or is here.
     async fn carry(
         self: &Arc<Self>,
         object: &ObjectId,
@@ -373,7 +372,7 @@ impl ObjectMemoryState {
             }
             tokio::select! {
                 ended = &mut begun.done => {
-                    // The home has said in a letter that it has declared the node dead.
+                    // The channel ends if the home has said in a letter that the node was declared dead.
                     let ended = ended.map_err(|_| moved())?;
                     let wrote = WriteReply { reply: None, outcome: Ok(None), newest: Version::OUTSIDE };
                     return Ok(RemoteWriteOutcome::Wrote(ended, wrote));
@@ -383,7 +382,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// What is told of a write whose home has answered.
+    /// The answer to a write whose home has answered.
     async fn outcome(
         &self,
         object: &ObjectId,
@@ -392,7 +391,7 @@ impl ObjectMemoryState {
     ) -> Result<Stamp, ObjectError> {
         match (ended, wrote.outcome) {
             (Ok(stamp), _) => Ok(stamp),
-            // It was made before, under another name.
+            // The write was made before, under another name.
             (Err(_), Ok(Some(version))) => Ok(Stamp { version, others: None }),
             (Err(_), Err(error)) => {
                 // A refusal shows the newest version: the node must cover it first.
@@ -410,7 +409,7 @@ impl ObjectMemoryState {
     }
 }
 
-/// The bytes of a write, to be sent.
+/// The bytes of a write, as a body to send.
 fn body_of(content: &Content, size: u64) -> Result<Body, ObjectError> {
     let files = match content {
         Content::Memory(segment, _) => return Ok(Body::pieces([segment.slice(0..u64::MAX).into_bytes()])),

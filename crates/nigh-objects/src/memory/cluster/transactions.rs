@@ -1,4 +1,4 @@
-//! Transactions over homes of different processes: the calls by which they are prepared, decided and ended.
+//! Transactions over homes of different processes: the calls that prepare, decide and end them.
 //!
 //! Each call is made, or served, once; the machines decide what follows from a call without an answer.
 
@@ -20,11 +20,11 @@ use crate::memory::coherence::moved;
 use crate::memory::transactions::{PrepareOutcome, WrittenVersions};
 use crate::transaction_part::Part;
 
-/// What came of a question to a home.
+/// The result of a question to a home.
 pub(in crate::memory) enum HomeReply<T> {
-    /// It has answered.
+    /// The home has answered.
     Answered(T),
-    /// The home has refused: nothing takes place.
+    /// The home has refused: none of the writes takes place there.
     Refused(ObjectError),
     /// No answer came.
     Lost(ObjectError),
@@ -83,7 +83,7 @@ impl ObjectMemoryState {
         self.ask_about(shard, &DECIDE, &decide, Body::empty()).await
     }
 
-    /// Asks the home of `shard`, wherever it is, how a transaction has ended.
+    /// Asks the home of `shard`, wherever it is, for the outcome of a transaction.
     pub(in crate::memory) async fn ask_at(
         self: &Arc<Self>,
         shard: ShardId,
@@ -100,7 +100,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Tells the home of `shard`, wherever it is, how a transaction has ended; none if it is to be told again.
+    /// Tells the home of `shard`, wherever it is, the outcome of a transaction; none if it must be told again.
     pub(in crate::memory) async fn end_at(
         self: &Arc<Self>,
         shard: ShardId,

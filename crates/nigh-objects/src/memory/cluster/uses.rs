@@ -1,4 +1,4 @@
-//! Writes under way at the homes here: a home that leaves lets them end, and no further ones begin.
+//! Writes under way at the homes here. A home that leaves waits for their end, and no further ones begin.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ struct Use {
     leaves: bool,
 }
 
-/// How the homes here are used.
+/// The writes under way at each home here.
 #[derive(Debug, Default)]
 pub(in crate::memory) struct HomeUses {
     of: Mutex<HashMap<ShardId, Use>>,
     changed: Notify,
 }
 
-/// A write under way.
+/// A write under way; its drop ends the use of the home.
 pub(in crate::memory) struct HomeUse {
     inner: Arc<ObjectMemoryState>,
     shard: ShardId,
@@ -51,7 +51,7 @@ impl HomeUses {
         self.of.lock().get(&shard).is_some_and(|home| home.leaves)
     }
 
-    /// No write begins from now on; returns when those under way have ended, or `within` has passed.
+    /// Lets no write begin from now on. Returns when those under way have ended, or `within` has passed.
     pub(super) async fn leave(&self, shard: ShardId, within: Duration) {
         self.of.lock().entry(shard).or_default().leaves = true;
         let deadline = Instant::now() + within;
@@ -67,7 +67,7 @@ impl HomeUses {
         }
     }
 
-    /// It has left.
+    /// The home of `shard` has left.
     pub(super) fn left(&self, shard: ShardId) {
         let mut of = self.of.lock();
         if let Some(home) = of.get_mut(&shard) {
@@ -82,7 +82,7 @@ impl HomeUses {
 }
 
 impl ObjectMemoryState {
-    /// The home of `shard`, if it is here, for a write; waits while it is about to leave.
+    /// Begins a write at the home of `shard`, if the home is here. Waits while the home is about to leave.
     pub(in crate::memory) async fn use_home(self: &Arc<Self>, shard: ShardId) -> Option<HomeUse> {
         loop {
             let changed = self.uses.changed.notified();

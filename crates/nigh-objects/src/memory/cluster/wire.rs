@@ -1,7 +1,7 @@
-//! What nodes and homes of different processes say to each other: the heads of their calls and answers. Pure.
+//! Messages between nodes and homes of different processes: the heads of their calls and answers. Pure.
 //!
-//! The form is MessagePack with names, so that a later build may add to it; `FORMAT` changes where an older one would
-//! misread it. The bytes of objects are bodies, beside the heads.
+//! The format is MessagePack with field names, so that a later build may add fields; `FORMAT` changes if an older build
+//! would misread it. The bytes of objects are bodies, after the heads.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::memory::draft::PutHead;
 use crate::memory::transactions::{PrepareOutcome, TRANSACTION_BYTES_MAX, WrittenVersions};
 use crate::transaction_part::{Part, decode_about, decode_body};
 
-/// The form of the heads.
+/// The format version of the heads.
 const FORMAT: u8 = 1;
 /// The longest head of a call.
 const HEAD_MAX: u32 = 1 << 20;
@@ -25,46 +25,46 @@ const fn method(number: u16, name: &'static str, body_max: u64) -> Method {
     Method { number, name, head_max: HEAD_MAX, body_max }
 }
 
-/// A node fetches an object from its home. (The numbers below 16 are those of the members themselves.)
+/// A node fetches an object from its home. (The cluster members' own methods have the numbers below 16.)
 pub(super) static FETCH: Method = method(16, "fetch", 0);
-/// A node reads on an object that it knows.
+/// A node reads further bytes of an object whose version it knows.
 pub(super) static PINNED: Method = method(17, "pinned", 0);
 /// A node writes an object at its home.
 pub(super) static WRITE: Method = method(18, "write", BODY_MAX_BYTES);
-/// A node or a home says what needs no answer.
+/// A node or a home sends letters, which need no answer.
 pub(super) static POST: Method = method(19, "post", 0);
-/// What waits at homes of a bucket, for a listing.
+/// A node asks for a bucket's unpushed writes at homes, for a listing.
 pub(super) static WAITING: Method = method(20, "waiting", 0);
-/// How far the homes of a process have come.
+/// A node asks for the newest versions of a process's homes.
 pub(super) static NEWEST: Method = method(21, "newest", 0);
-/// A home is to fence a member.
+/// A home must fence a member.
 pub(super) static FENCE: Method = method(22, "fence", 0);
 
-/// A transaction is to be prepared at a home; the bytes of its writes there are the body.
+/// A home must prepare a transaction; the body is the bytes of its writes there.
 pub(super) static PREPARE: Method = method(23, "prepare", TRANSACTION_BYTES_MAX);
-/// A home is to decide a transaction.
+/// A home must decide a transaction.
 pub(super) static DECIDE: Method = method(24, "decide", 0);
-/// How a transaction has ended, said or asked.
+/// Tells or asks the outcome of a transaction.
 pub(super) static OUTCOME: Method = method(25, "outcome", 0);
-/// A node has given copies up, and a home is to say who else has them.
+/// A node has dropped copies and asks a home which other node has them.
 pub(super) static LET_GO: Method = method(26, "let_go", 0);
 /// A home asks a holder for its copy of one version.
 pub(super) static HELD: Method = method(27, "held", 0);
-/// A node is to bring objects into its memory, unless that drives out what is hot; answered when it has.
+/// A node must fetch objects into its memory, unless that evicts hot ones; answered when it has.
 pub(super) static BRING: Method = method(28, "bring", 0);
 
-/// All of them.
+/// Every method.
 pub(super) static METHODS: [&Method; 13] =
     [&FETCH, &PINNED, &WRITE, &POST, &WAITING, &NEWEST, &FENCE, &PREPARE, &DECIDE, &OUTCOME, &LET_GO, &HELD, &BRING];
 
-/// What of an object is wanted.
+/// The part of an object that is wanted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Want {
-    /// All of it, to be kept, if it is not too large for that.
+    /// The whole object, to be cached, if it is not too large for that.
     Whole,
-    /// What is known of it.
+    /// Only the metadata.
     Known,
-    /// These bytes, or all, to be passed on.
+    /// These bytes, or all if none, to be passed on.
     Part(Option<RangeSpec>),
 }
 
@@ -77,9 +77,9 @@ pub(super) struct Fetch {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct FetchReply {
     pub(super) reply: Reply<ObjectId>,
-    /// None if there is no object.
+    /// The metadata; none if there is no object.
     pub(super) meta: Option<ObjectMeta>,
-    /// The bytes that follow; none if only `meta` was wanted, or the object is too large.
+    /// The range of the bytes that follow; none if only `meta` was wanted, or the object is too large.
     pub(super) range: Option<ByteRange>,
 }
 
@@ -90,7 +90,7 @@ pub(super) struct PinnedRequest {
     pub(super) etag: ETag,
 }
 
-/// What a write makes of its object.
+/// What a write does to its object.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum WriteEffect {
     Put(Box<PutHead>),
@@ -100,14 +100,14 @@ pub(super) enum WriteEffect {
     Tagged {
         tags: Tags,
     },
-    /// What somebody else has made of it in the store.
+    /// An outside write has changed the object in the store.
     Outside,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Write {
     pub(super) request: Request<ObjectId>,
-    /// On whose behalf; none for what nobody asked for.
+    /// Whose write it is; none if nobody asked for it.
     pub(super) who: Option<Principal>,
     /// The client's name for its request.
     pub(super) id: Option<u128>,
@@ -116,21 +116,21 @@ pub(super) struct Write {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WriteReply {
-    /// None if nothing can be said now: the node asks again.
+    /// None if there is no answer now: the node asks again.
     pub(super) reply: Option<Reply<ObjectId>>,
-    /// Why the write did not take place. Without a reply that says that it did, and without an error, it was made
-    /// before, as this version.
+    /// The error is why the write did not take place. If the write was made before, this is its version, and `reply`
+    /// does not acknowledge it.
     pub(super) outcome: Result<Option<Version>, WireError>,
-    /// The home's newest version: what a refusal shows is no newer.
+    /// The home's newest version. A refusal shows nothing newer.
     pub(super) newest: Version,
 }
 
-/// What needs no answer.
+/// A message without an answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Letter {
     ToHome(ShardId, Request<ObjectId>),
     ToNode(Reply<ObjectId>),
-    /// The node is the holder of these objects now.
+    /// The node has become the holder of these objects.
     Holds(Vec<ObjectId>),
 }
 
@@ -160,12 +160,12 @@ pub(super) struct UnpushedRequest {
     pub(super) limit: usize,
 }
 
-/// A part of what waits, in the order of keys: of each whether it is there, or gone.
+/// A page of unpushed writes, in the order of keys: each is an object or a deletion.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WaitingPage {
     pub(super) entries: Vec<(ObjectKey, Option<ListedObject>)>,
     pub(super) more: bool,
-    /// The homes that were asked, and how far they had come.
+    /// The homes that were asked, and their newest versions.
     pub(super) newest: Vec<(ShardId, Version)>,
 }
 
@@ -195,7 +195,7 @@ pub(super) struct Decide {
     pub(super) participants: BTreeSet<ShardId>,
 }
 
-/// How a transaction has ended, if it is said; else that is asked.
+/// The outcome of a transaction, if it is told; none if it is asked.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct OutcomeMessage {
     pub(super) shard: ShardId,
@@ -203,19 +203,19 @@ pub(super) struct OutcomeMessage {
     pub(super) outcome: Option<Outcome>,
 }
 
-/// What a home says of how a transaction has ended: nothing if it is to be asked, or told, again.
+/// A home's answer about the outcome of a transaction. With none, ask or tell it again.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum EndedAnswer {
-    /// As it was asked.
+    /// The outcome that was asked.
     Known(Option<Outcome>),
-    /// As it was told: applied for good, by these writes.
+    /// The outcome that was told is applied for good, by these writes.
     Applied(Option<WrittenVersions>),
 }
 
-/// Why a home refuses, as far as who asked is to know it.
+/// Why a home refuses, as far as the caller must know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum WireError {
-    /// The home is not here (any more).
+    /// The home is not here, or not any more.
     Elsewhere,
     NoSuchBucket(BucketName),
     NoSuchKey(ObjectKey),
@@ -233,7 +233,7 @@ pub(super) enum WireError {
     Failed(String),
 }
 
-/// The conditions by their names in requests.
+/// The names of the conditions in requests.
 const CONDITIONS: [&str; 6] = [
     "If-Match",
     "If-None-Match",
@@ -291,20 +291,20 @@ impl From<WireError> for ObjectError {
     }
 }
 
-/// Writes a head.
+/// Encodes a head.
 ///
 /// # Errors
-/// Why it cannot be written.
+/// Why it cannot be encoded.
 pub(super) fn encode(head: &impl Serialize) -> Result<Vec<u8>, String> {
     let mut bytes = vec![FORMAT];
     let written = rmp_serde::encode::write_named(&mut bytes, head);
     written.map(|()| bytes).map_err(|error| format!("the head of a call cannot be written: {error}"))
 }
 
-/// Reads a head.
+/// Decodes a head.
 ///
 /// # Errors
-/// Why it is none.
+/// Why it cannot be decoded.
 pub(super) fn decode<T: DeserializeOwned>(head: &[u8]) -> Result<T, String> {
     match head.split_first() {
         Some((&FORMAT, rest)) => rmp_serde::from_slice(rest).map_err(|error| error.to_string()),
@@ -315,7 +315,7 @@ pub(super) fn decode<T: DeserializeOwned>(head: &[u8]) -> Result<T, String> {
     }
 }
 
-/// Reads any head, and any record of a transaction, for the fuzzer: none may panic.
+/// Decodes any head, and any record of a transaction, for the fuzzer. Nothing may panic.
 #[doc(hidden)]
 pub fn fuzz(head: &[u8]) {
     let _ = decode::<Fetch>(head);

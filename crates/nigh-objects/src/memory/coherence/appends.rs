@@ -13,12 +13,12 @@ use crate::memory::append_order::{AppendNumber, AppendOrder};
 use crate::memory::machines::Turn;
 
 impl Coherence {
-    /// What the home here wants appended for a write of the node's.
+    /// The append that the home here wants for a write of this node; none if it wants none.
     pub(in crate::memory) fn append_of(&self, request: RequestId) -> Option<AppendId> {
         self.state.lock().node.puts.get(&request).and_then(|put| put.append)
     }
 
-    /// A write whose home came here while it was sent elsewhere has ended; it is not appended any more.
+    /// Ends a write whose home came here while it was sent elsewhere; it is not appended any more.
     pub(in crate::memory) fn end_begun(
         &self,
         now: Monotonic,
@@ -31,7 +31,7 @@ impl Coherence {
         }
     }
 
-    /// A write from outside has changed an object in the store: its copies are dropped, here and at other nodes.
+    /// Handles an outside write of an object in the store: its copies are dropped, here and at other nodes.
     pub(in crate::memory) fn outside(&self, now: Monotonic, object: &ObjectId) -> Vec<CostedCopy> {
         let shard = self.shards.of(object);
         let ((), dropped) = self.step(|state, outcome| {
@@ -48,7 +48,7 @@ impl Coherence {
         dropped
     }
 
-    /// Changes the append order of a home here, and tells the home the versions whose turn it is.
+    /// Changes the append order of a home here, and tells the home the versions that are next.
     fn order(
         &self,
         now: Monotonic,
@@ -65,12 +65,12 @@ impl Coherence {
         dropped
     }
 
-    /// The ledger is about to be asked for a version of `shard`; none if its home is not here.
+    /// Before the ledger is asked for a version of `shard`. None if its home is not here.
     pub(in crate::memory) fn appending(&self, shard: ShardId) -> Option<AppendNumber> {
         self.state.lock().homes.get_mut(&shard).map(|home| home.order.begins())
     }
 
-    /// The ledger has given a version, durably, and readers of the write-back see the write. `stored` names the object
+    /// The ledger has the write durably as `version`, and readers of the write-back see it. `stored` names the object
     /// if the store has it.
     pub(in crate::memory) fn appended(
         &self,
@@ -83,7 +83,7 @@ impl Coherence {
         self.order(now, shard, |order, _| order.appended(asked, version, Turn { append, stored: stored.cloned() }))
     }
 
-    /// The ledger has given no version; or, if `lost`, one that nobody knows.
+    /// The ledger has given no version; or, with `lost`, one that nobody knows.
     pub(in crate::memory) fn refused(
         &self,
         now: Monotonic,
@@ -111,7 +111,7 @@ impl Coherence {
         self.order(now, shard, |order, _| order.passed(asked, version))
     }
 
-    /// A version that no write has, for what goes to the store before its place in the order is known.
+    /// Takes a version that no write has, for a placeholder that goes to the store before its write has a version.
     pub(in crate::memory) fn mark(&self, now: Monotonic, shard: ShardId) -> (Version, Vec<CostedCopy>) {
         let mut version = Version::OUTSIDE;
         let dropped = self.order(now, shard, |order, ledger| {
@@ -121,12 +121,12 @@ impl Coherence {
         (version, dropped)
     }
 
-    /// The write does not take place.
+    /// The write of `append` does not take place.
     pub(in crate::memory) fn not_appended(&self, now: Monotonic, shard: ShardId, append: AppendId) -> Vec<CostedCopy> {
         self.step(|state, outcome| state.home(now, outcome, shard, HomeInput::NotAppended { append })).1
     }
 
-    /// The store has a version.
+    /// The store has `version` of the object.
     pub(in crate::memory) fn pushed(&self, now: Monotonic, object: &ObjectId, version: Version) -> Vec<CostedCopy> {
         let shard = self.shards.of(object);
         let ((), dropped) = self.step(|state, outcome| {

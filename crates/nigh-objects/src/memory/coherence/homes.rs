@@ -11,7 +11,7 @@ use crate::memory::foreign::{Asker, ForeignWrite};
 use crate::memory::machines::{EntryVersion, FetchOutcome, ForeignAnswer};
 
 impl Coherence {
-    /// Another node writes an object, whose write lock is held.
+    /// Begins another node's write of an object, whose write lock is held.
     pub(in crate::memory) fn foreign_write(
         &self,
         now: Monotonic,
@@ -22,7 +22,7 @@ impl Coherence {
         self.step(|state, outcome| state.foreign_write(now, outcome, self.shards.of(object), request)).0
     }
 
-    /// Another node fetches an object.
+    /// Begins another node's fetch of an object.
     pub(in crate::memory) fn foreign_fetch(&self, now: Monotonic, object: &ObjectId, request: Request<ObjectId>) {
         // A fetch of another node drops nothing here.
         let ((), _) = self.step(|state, outcome| state.foreign_fetch(now, outcome, self.shards.of(object), request));
@@ -33,7 +33,7 @@ impl Coherence {
         self.state.lock().foreign_noted(self.shards.of(object), object, asker)
     }
 
-    /// As `found`, for another node.
+    /// Takes what another node's fetch has found, as `found` takes the bytes of a fetch of this node.
     pub(in crate::memory) fn foreign_found(
         &self,
         now: Monotonic,
@@ -44,7 +44,7 @@ impl Coherence {
         self.step(|state, outcome| state.foreign_found(now, outcome, self.placed(object), asked, found)).0
     }
 
-    /// As `give_up`, for another node.
+    /// Gives up as `give_up` does, for another node.
     pub(in crate::memory) fn foreign_give_up(&self, now: Monotonic, object: &ObjectId, asker: Asker) {
         let ((), _) = self.step(|state, outcome| state.foreign_give_up(now, outcome, self.placed(object), asker));
     }
@@ -54,7 +54,8 @@ impl Coherence {
         self.state.lock().is_new(shard, from, request)
     }
 
-    /// Has the home here fence `member`, if it is here.
+    /// Makes the home here fence `member`. The receiver gets the home's newest version at the fence; none if the home
+    /// is not here.
     pub(in crate::memory) fn fence(
         &self,
         now: Monotonic,
@@ -64,12 +65,12 @@ impl Coherence {
         self.step(|state, outcome| state.fence(now, outcome, shard, member)).0
     }
 
-    /// The ledger says that the epoch of the home here is over.
+    /// Handles the ledger's word that the epoch of the home here is over.
     pub(in crate::memory) fn depose(&self, now: Monotonic, shard: ShardId) {
         let ((), _) = self.step(|state, outcome| state.home(now, outcome, shard, HomeInput::Deposed));
     }
 
-    /// The home of `shard` is here no more.
+    /// Removes the home of `shard` that is no longer here.
     pub(in crate::memory) fn let_go(&self, now: Monotonic, shard: ShardId) -> Vec<CostedCopy> {
         let ((), dropped) = self.step(|state, outcome| state.let_go(outcome, shard));
         self.look(now);
@@ -97,7 +98,7 @@ impl Coherence {
         state.homes.get(&self.shards.of(object)).is_some_and(|side| !side.home.pending(object).is_empty())
     }
 
-    /// The map of homes says that `shard` is under `epoch`.
+    /// Learns from the map of homes that `shard` is under `epoch`.
     pub(in crate::memory) fn meet(&self, now: Monotonic, shard: ShardId, epoch: Epoch) -> Vec<CostedCopy> {
         let ((), dropped) = self.step(|state, outcome| {
             state.depose_before(now, outcome, shard, epoch);
@@ -128,7 +129,7 @@ impl Coherence {
         landed
     }
 
-    /// True if the node covers `token`; else the homes are asked.
+    /// True if the node covers `token`; if not, asks the homes.
     pub(in crate::memory) fn covers_or_asks(&self, now: Monotonic, token: &Token) -> bool {
         let (covers, _) = self.step(|state, outcome| {
             let covers = state.node.cache.covers(token);
@@ -145,7 +146,7 @@ impl Coherence {
         self.state.lock().homes.get(&shard).map(|side| side.home.epoch())
     }
 
-    /// How far the homes here have come.
+    /// The newest versions of the homes here.
     pub(in crate::memory) fn newest_here(&self) -> Vec<(ShardId, Version)> {
         self.state.lock().homes.iter().map(|(shard, side)| (*shard, side.home.newest())).collect()
     }

@@ -1,4 +1,4 @@
-//! The records of a ledger, as a new home takes them over.
+//! Reads a ledger's records for a new home.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use nigh_terms::Token;
 
 use crate::write_back::{WriteOrigin, fenced, written_by};
 
-/// Acknowledged writes, as the home takes them over. A record without a writer counts as written by `before`, which
-/// sends no write again.
+/// The acknowledged writes for the home. A record without a writer counts as written by `before`, which sends no write
+/// again.
 pub(super) fn replayed(records: Vec<RecoveredRecord>, before: Member) -> Vec<ReplayedRecord<ObjectId>> {
     let mut records = records;
     records.sort_by_key(|record| record.version);
@@ -20,7 +20,7 @@ pub(super) fn replayed(records: Vec<RecoveredRecord>, before: Member) -> Vec<Rep
         let write = match &record.change {
             Change::Put { .. } | Change::Amend { .. } => Write::Put,
             Change::Delete { .. } => Write::Delete,
-            // The writes of a transaction have records of their own.
+            // The writes of a transaction get records of their own.
             Change::Transaction { .. } => return None,
             Change::Fence { .. } => {
                 return fenced(about).map(|member| ReplayedRecord { version, record: LedgerRecord::Fence { member } });

@@ -1,4 +1,4 @@
-//! Fetches and writes of this node at the machines, from their begin to the answer of the home.
+//! Fetches and writes of this node at the machines, from their start to the home's answer.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::cache::CostedCopy;
 use crate::memory::fetch::SharedFetchResult;
 
 impl State {
-    /// Caches a copy that another node has written at a home here, if it is the newest, as if the node had fetched it.
+    /// Caches another node's written copy at a home here, if it is the newest, as if the node had fetched it.
     pub(in crate::memory) fn adopt(
         &mut self,
         now: Monotonic,
@@ -50,7 +50,7 @@ impl State {
         }
     }
 
-    /// Begins a fetch, of which the cache has `said` this: it waits for its bytes.
+    /// Begins a fetch. The answer that the home here has `said` waits for the bytes.
     pub(in crate::memory) fn fetch(
         &mut self,
         now: Monotonic,
@@ -65,8 +65,8 @@ impl State {
         standing
     }
 
-    /// Takes the bytes of a fetch, of this version as far as their metadata says, or absent. They were asked for when
-    /// the home knew what `noted` says. `copy` gives the copy to be cached.
+    /// Takes the bytes of a fetch, of the version in their metadata, or absent. They were read when the home knew
+    /// `noted`. `copy` makes the copy to be cached.
     pub(in crate::memory) fn found(
         &mut self,
         now: Monotonic,
@@ -81,7 +81,7 @@ impl State {
         }
         let waits = |state: &Self| state.node.fetches.get(&request).is_some_and(|fetch| fetch.found.is_none());
         if waits(self) {
-            // A home that waits for the store forgets no entry of the object.
+            // While the home waits for the store's answer, it forgets no entry of the object.
             if self.noted(shard, object) != noted {
                 return FetchOutcome::Refetch;
             }
@@ -117,7 +117,7 @@ impl State {
         }
         let landed = match &*stands.borrow_and_update() {
             RequestState::Done(stamp) => Some(stamp.clone()),
-            // A newer version was met meanwhile.
+            // The cache has met a newer version meanwhile.
             RequestState::AskedLocalHome | RequestState::SendToHome(_) => None,
         };
         let Some(stamp) = landed else { return FetchOutcome::Refetch };
@@ -130,7 +130,7 @@ impl State {
         self.homes.get(&shard).is_some_and(early)
     }
 
-    /// Begins a write of a writer that has seen `token`; the writing task appends what the home wants.
+    /// Begins a write by a writer that has seen `token`. The writing task makes the append that the home wants.
     pub(in crate::memory) fn write(
         &mut self,
         now: Monotonic,

@@ -1,4 +1,4 @@
-//! Buckets that come and go while objects are written.
+//! Buckets that are created and removed while objects are written.
 
 use nigh_stores::Store;
 
@@ -45,7 +45,7 @@ async fn a_bucket_that_others_removed_takes_no_write_and_keeps_what_waits_until_
     let unpushed = l.memory.unpushed(&l.who.namespace, Some(&l.bucket), "", 10);
     let names: Vec<_> = unpushed.iter().map(|one| (one.object.key.as_str(), one.size, one.is_homeless)).collect();
     assert_eq!(names, [("a", Some(3), true), ("b", Some(3), true)]);
-    // The operator lets one go, in the state that was shown and no other.
+    // The operator drops one write, in the version that was shown and no other.
     let (object, shown) = (&unpushed[1].object, unpushed[1].version);
     assert!(!l.memory.drop_unpushed(object, unpushed[0].version).await);
     assert!(l.memory.drop_unpushed(object, shown).await);

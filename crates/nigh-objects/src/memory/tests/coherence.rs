@@ -1,4 +1,4 @@
-//! The memory driven by the protocol's machines: what the home is told, and what is left behind.
+//! The memory driven by the protocol's machines: what the home is told, and that nothing is left behind.
 
 use nigh_engine::{AppendResult, Ledger, LedgerError, Record, StagedPiece, WriteThrough};
 use nigh_terms::{ShardId, SystemClock};
@@ -80,22 +80,22 @@ async fn what_others_wrote_is_a_version_of_its_own_and_is_asked_of_the_store() {
     assert_eq!((f.memory.0.coherence.entries(), f.memory.0.coherence.under_way()), (0, 0));
 }
 
-/// What a ledger does that is told what is stored, or is to settle it.
+/// How a ledger reacts when it is told what is stored, or must settle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LedgerReaction {
     Given,
     Held,
-    /// It hears what is stored, and cannot settle it.
+    /// The ledger is told what is stored, and cannot settle.
     Refused,
 }
 
-/// A ledger that fails when it is told to, as one does whose disk is gone: by an append that it has taken.
+/// A ledger that fails on demand, in an append that it has taken, as if its disk were gone.
 struct TestLedger {
     order: WriteThrough,
     breaks: std::sync::atomic::AtomicBool,
     broken: std::sync::atomic::AtomicBool,
     answers: tokio::sync::watch::Sender<LedgerReaction>,
-    /// How many answers it holds.
+    /// The number of answers that it holds back.
     held: AtomicU64,
 }
 
@@ -116,7 +116,7 @@ impl TestLedger {
         self.held.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Waits until it holds so many.
+    /// Waits until it holds back `many` answers.
     async fn holds_answers(&self, many: u64) {
         while self.held.load(Ordering::SeqCst) < many {
             tokio::task::yield_now().await;
@@ -150,7 +150,7 @@ impl Ledger for TestLedger {
         _body: nigh_engine::Body,
     ) -> Result<AppendResult, LedgerError> {
         let version = self.place(shard);
-        // Others come in between.
+        // Other writes are appended in between.
         tokio::time::sleep(Duration::from_millis(20)).await;
         if self.breaks.load(Ordering::SeqCst) {
             self.broken.store(true, Ordering::SeqCst);
@@ -211,7 +211,7 @@ async fn nothing_is_written_past_the_ledger_until_that_keeps_what_was_stored_bef
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    // One that is settling holds back who settles another object, ...
+    // A settle of one object holds back a settle of another, ...
     ledger.answers.send_replace(LedgerReaction::Refused);
     for name in ["a", "b"] {
         put(name, b"small".to_vec()).await;
@@ -228,7 +228,7 @@ async fn nothing_is_written_past_the_ledger_until_that_keeps_what_was_stored_bef
     first.await.unwrap();
     second.await.unwrap();
     assert_eq!((size("a"), size("b")), (large.len(), large.len()));
-    // ... and so does a ledger that has not heard of what is stored.
+    // ... and so does a ledger that was not told what is stored.
     ledger.answers.send_replace(LedgerReaction::Held);
     put("c", b"small".to_vec()).await;
     comes("c", 5).await;
@@ -255,7 +255,7 @@ async fn a_ledger_that_failed_refuses_writes_and_what_is_there_is_read_on() {
         async move { memory.put(&who, &bucket, &key(name), request).await }
     };
     let before = put("a", b"before").await.unwrap();
-    // What goes to the store at once comes to stand between what is lost.
+    // A write that goes to the store at once gets a version between the lost ones.
     ledger.breaks.store(true, Ordering::SeqCst);
     let (lost, through, too) = futures::join!(put("b", b"lost"), put("large", &large), put("c", b"lost too"));
     for refused in [lost, too, put("d", b"refused").await, put("large", &large).await] {
@@ -271,7 +271,7 @@ async fn a_ledger_that_failed_refuses_writes_and_what_is_there_is_read_on() {
     assert_eq!((memory.0.coherence.entries(), memory.0.coherence.under_way()), (1, 0), "one waits for the store");
 }
 
-/// As `under_load_no_read_goes_back_in_time`, with writes that come to the store later, evictions and deletions.
+/// As `under_load_no_read_goes_back_in_time`, with late pushes, evictions and deletions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn under_load_no_read_goes_back_in_time_though_the_store_is_behind() {
     const KEYS: usize = 3;
@@ -306,7 +306,7 @@ async fn under_load_no_read_goes_back_in_time_though_the_store_is_behind() {
         let (memory, who, bucket, seen) = (l.memory.clone(), l.who.clone(), l.bucket.clone(), Arc::clone(&seen));
         tokio::spawn(async move {
             for round in 0.. {
-                // A hit waits for nobody: others would never be served.
+                // A hit never waits, so without this other tasks would never run.
                 tokio::task::yield_now().await;
                 let n = (round + reader) % KEYS;
                 let floor = seen[n].load(Ordering::SeqCst);

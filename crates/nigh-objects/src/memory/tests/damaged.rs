@@ -1,4 +1,4 @@
-//! Acknowledged writes that the journal has damaged, and what the ways to an object make of one that waits.
+//! Acknowledged writes that are damaged in the journal, and what each call makes of them.
 
 use super::write_back::LazyBench;
 use super::writes::copy_of;

@@ -1,4 +1,4 @@
-//! Somebody sets the machine's date an hour back. Durations are the other clock's, and order is that of versions.
+//! Somebody sets the machine's date an hour back. Durations come from the monotonic clock, and order from versions.
 
 use nigh_terms::Clock;
 
@@ -49,7 +49,7 @@ async fn after_the_date_went_back_age_back_off_and_what_may_land_late_are_as_lon
     clock.turn_date_back(HOUR);
     assert_eq!(l.memory.dirty().oldest, Duration::from_secs(5));
 
-    // Its push gets no answer, and is tried again after its wait.
+    // The push gets no answer, and is tried again after its wait.
     l.store.delay_puts.store(true, Ordering::SeqCst);
     let persisting = l.persist();
     until(|| l.memory.dirty().failing == 1).await;
@@ -58,7 +58,7 @@ async fn after_the_date_went_back_age_back_off_and_what_may_land_late_are_as_lon
     clock.advance(settings().back_off);
     until(|| l.memory.dirty().watched == 1).await;
     assert_eq!(l.stored("a").as_deref(), Some(&b"one"[..]));
-    // It is looked after for as long as that push may land, and no longer.
+    // The object is watched for as long as that push may land, and no longer.
     clock.turn_date_back(HOUR);
     clock.advance(crate::doubts::LANDS_WITHIN);
     l.settled().await;

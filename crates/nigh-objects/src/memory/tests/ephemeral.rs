@@ -1,4 +1,4 @@
-//! Objects that are in memory alone.
+//! Ephemeral objects, whose bytes are only in memory.
 
 use nigh_engine::RequestId;
 
@@ -11,7 +11,7 @@ impl LazyBench {
         self.policy(BucketPolicy { mode: Some(mode), ..BucketPolicy::default() }).await.unwrap();
     }
 
-    /// Waits until a restart would know of what is ephemeral.
+    /// Waits until the journal remembers the ephemeral objects over a restart.
     async fn marked(&self, records: u64) {
         until(|| self.journal.usage().records == records).await;
     }

@@ -1,6 +1,6 @@
-//! Writers, readers and somebody who says that others wrote, of one object, under many schedules: no read is older than
-//! what was acknowledged before it began, and none goes back. And invocations that write and end: no later one begins
-//! without what they wrote.
+//! Writers and readers of one object, and a task that reports outside writes, under many schedules: no read is older
+//! than what was acknowledged before it began, and none goes back. And invocations that write and end: no later one
+//! begins without their writes.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::sync::explore::explore;
 use nigh_terms::ShardId;
 
 const SCHEDULES: usize = 100;
-/// Enough to find a seeded fault.
+/// Enough schedules to find a seeded fault.
 const SCHEDULES_WITH_FAULT: usize = 2000;
 
-/// The texts whose writes were acknowledged, by their versions. No lock of the schedule's: looking at it changes no
-/// order.
+/// The texts of acknowledged writes, by their versions. Its lock is none of the schedule's, so that looking at it
+/// changes no order.
 type AcknowledgedTexts = Arc<Mutex<BTreeMap<Version, &'static str>>>;
 
 async fn write(
@@ -30,7 +30,7 @@ async fn write(
     acknowledged.lock().insert(done.version, text);
 }
 
-/// What is there.
+/// The object's current text.
 async fn read(memory: &ObjectMemory, who: &Principal, bucket: &BucketName) -> String {
     let got = memory.get(who, bucket, &key("a"), GetRequest::default()).await.unwrap();
     String::from_utf8(bytes_of(got).await.unwrap().to_vec()).unwrap()
@@ -40,16 +40,16 @@ async fn read_twice(memory: ObjectMemory, who: Principal, bucket: BucketName, ac
     for _ in 0..2 {
         let floor = acknowledged.lock().keys().next_back().copied();
         let text = read(&memory, &who, &bucket).await;
-        // One that is not acknowledged yet is newer than all that are.
+        // A text that is not acknowledged yet is newer than all that are.
         let version = acknowledged.lock().iter().find(|(_, known)| **known == text).map(|(version, _)| *version);
         let is_stale = version.is_some() && version < floor;
         assert!(!is_stale, "a read of `{text}` is stale: {floor:?} was acknowledged before");
     }
 }
 
-/// Two writers and two readers of an object of which there is no copy, and one who has it dropped once more. They ask
-/// one memory; or, which is the fault that a test seeds, the readers ask another in front of the same store, so that
-/// nothing orders them.
+/// Two writers and two readers of an object without a copy, and a task that drops its copy once. They use one memory.
+/// In the fault that a test seeds, the readers use another memory in front of the same store, so that nothing orders
+/// them.
 fn traffic(ordered: bool) {
     block_on(async {
         let (store, events, clock) = (Arc::new(GatedStore::default()), Arc::default(), Arc::default());

@@ -1,4 +1,4 @@
-//! Invocations at the gate: what they begin with, what they join, and when they have ended.
+//! Invocations at the gate: the token that they begin with, what joins it, and when they have ended.
 
 use nigh_protocol::GateRefusal;
 use nigh_terms::{FunctionName, InvocationId, Monotonic, SandboxId, ShardId, Token};
@@ -21,7 +21,7 @@ impl Fixture {
         id
     }
 
-    /// The same memory, used by an invocation.
+    /// The principal of invocation `id`.
     fn inside(&self, id: InvocationId) -> Principal {
         Principal::inside(self.who.namespace.clone(), FunctionName::new("f").unwrap(), SandboxId::random(), id)
     }
@@ -72,7 +72,7 @@ async fn whatever_shows_a_version_joins_it_and_who_called_another_has_seen_what_
         let id = f.begin(&Token::empty()).await;
         (id, f.inside(id))
     };
-    // Begun before each write, so that it is by the call that they see it.
+    // Each begins before its write, so that only the call can show it the write.
     let (got, who) = begun().await;
     let first = f.put("a", b"1").await.version;
     f.memory.get(&who, &f.bucket, &key("a"), GetRequest::default()).await.unwrap();
@@ -116,7 +116,7 @@ async fn whatever_shows_a_version_joins_it_and_who_called_another_has_seen_what_
 async fn a_write_carries_what_its_writer_had_seen_and_a_reader_sees_that() {
     const OTHER: ShardId = ShardId(7);
     let f = Fixture::new().await;
-    // Another home, of which this node has met a later epoch: it covers the earlier.
+    // Another home with a later epoch, which this node has met: it covers the earlier one.
     let (then, now) = (Version { epoch: Epoch(1), sequence: nigh_terms::Sequence(5) }, Epoch(2));
     f.memory.0.coherence.state.lock().node.cache.meet(Monotonic(0), OTHER, now, &mut Vec::new());
     let writer = f.begin(&token(OTHER, then)).await;

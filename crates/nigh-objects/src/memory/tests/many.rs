@@ -1,4 +1,4 @@
-//! What many small objects take, as the kernel sees it: a program of its own, begun again by the test.
+//! The memory of many small objects, as the kernel counts it, in a process of its own that the test starts.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -13,14 +13,14 @@ use crate::cache::{CostedCopy, OverheadCost, Shelf};
 use crate::eviction::Origin;
 use crate::kept::CachedCopy;
 
-/// How many; another number is set by this variable of the same meaning.
+/// The number of objects, unless the environment variable sets another.
 const OBJECTS: usize = 50_000;
 const OBJECTS_VARIABLE: &str = "NIGH_TEST_SMALL_OBJECTS";
-/// Says to the program that it is the measured one.
+/// Tells the process that it is the measured one.
 const MEASURED: &str = "NIGH_TEST_MEASURED";
 const LENGTH: usize = 100;
 
-/// Memory of this process that is no file's and not shared: all but the objects' own pages.
+/// The memory of this process that is neither a file's nor shared: everything but the objects' own pages.
 fn own_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();

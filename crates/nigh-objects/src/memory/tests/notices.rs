@@ -1,4 +1,4 @@
-//! What functions are told of changes, and what a write pays if they cannot be.
+//! Notifications of changes, and what a write gets if they cannot be made.
 
 use std::sync::atomic::AtomicBool;
 
@@ -10,7 +10,7 @@ use crate::{
     EventPattern, NotificationConfig, NotificationRule, NotificationTargets, Notifications, ReservedEvents, Writer,
 };
 
-/// Functions that keep what they are told.
+/// Functions that record their notifications.
 #[derive(Default)]
 pub(super) struct NotifiedFunctions {
     documents: Mutex<Vec<serde_json::Value>>,
@@ -93,7 +93,7 @@ async fn functions_are_told_of_the_changes_that_they_asked_for_also_after_a_rest
     f.put("in/b", b"1").await;
     assert_eq!(names(&told), ["ObjectCreated:Put in/b"]);
 
-    // A bucket's configuration goes with it.
+    // Removing the bucket has removed its configuration.
     for name in ["in/before", "in/a", "in/b"] {
         f.delete(name).await;
     }

@@ -1,4 +1,4 @@
-//! Reads and writes that meet, with the meeting arranged.
+//! Reads and writes that race, in an order that the test forces.
 
 use super::*;
 
@@ -120,7 +120,7 @@ async fn a_write_without_an_answer_that_lands_late_is_hidden_by_no_copy() {
     f.store.land();
     assert_eq!(f.get("a").await.unwrap(), b"late");
 
-    // A later write that succeeds ends the doubt, and so does time.
+    // A later write that succeeds makes the state of the store certain again, and so does time.
     f.put("a", b"new").await;
     f.memory.set_cache_budget(ByteSize::ZERO);
     f.memory.set_cache_budget(ByteSize::mib(4));
@@ -204,8 +204,8 @@ async fn a_large_read_that_meets_a_newer_object_begins_anew() {
     assert!(bytes == vec![2; 250_000], "the new object's last bytes, as many as asked for");
 }
 
-/// Each write of a key stores a higher number. Whoever reads must see no less than any write that had ended,
-/// and any number that another reader had seen, before it began: reads and writes have one order.
+/// Each write of a key stores a higher number. A reader must see no less than any write that had ended, and any number
+/// that another reader had seen, before it began: reads and writes have one order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn under_load_no_read_goes_back_in_time() {
     const KEYS: usize = 3;
@@ -220,7 +220,7 @@ async fn under_load_no_read_goes_back_in_time() {
         tokio::spawn(async move {
             for round in 1..=ROUNDS {
                 let text = round.to_string();
-                // Now in memory, now in the spool, now too large to keep.
+                // Sometimes in memory, sometimes in the spool, sometimes too large to be cached.
                 let padded = " ".repeat(if round % 7 == 0 { CACHED } else { 20 }) + &text;
                 let length = (round % 3 > 0).then_some(padded.len() as u64);
                 let request = PutRequest { length, ..body(padded.as_bytes()) };

@@ -1,4 +1,4 @@
-//! What a read gives, and what stays in memory.
+//! The results of reads, and what stays in memory.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Requests that are made again.
+//! Repeated requests.
 
 use nigh_engine::{LocalRegistry, Registry, RequestId, StateFile};
 

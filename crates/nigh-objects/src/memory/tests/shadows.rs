@@ -1,4 +1,4 @@
-//! Mode `shadow`, and what a store tells of others that read and write it.
+//! Mode `shadow`, and a store's notices about outside readers and writers.
 
 use crate::gated_store::PlaceholderFailure;
 use nigh_data::ObjectMeta;
@@ -23,7 +23,7 @@ fn shown(l: &LazyBench, name: &str) -> Option<Version> {
     l.store.shadows.lock().get(&l.id(name)).copied()
 }
 
-/// Somebody else writes, `seconds` after 1970.
+/// An outside write, `seconds` after 1970.
 async fn others_write(l: &LazyBench, name: &str, bytes: &'static [u8], seconds: usize) {
     let some = l.put("some", b"").await;
     let meta = l.memory.head(&l.who, &l.bucket, &key("some"), GetRequest::default()).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_shadow_that_the_store_refuses_is_no_write_and_its_repetition_is_one()
 
 #[tokio::test]
 async fn a_shadow_without_an_answer_is_read_by_nobody_until_it_is_pushed() {
-    // Where an older one waits, what was not sent cannot be taken out of the journal either.
+    // If an older write is unpushed, one that was not sent cannot be taken out of the journal either.
     for fails in [PlaceholderFailure::Lost, PlaceholderFailure::AnswerLost, PlaceholderFailure::NotSent] {
         let l = shadows().await;
         l.put("a", b"old").await;
@@ -105,7 +105,7 @@ async fn a_shadow_without_an_answer_is_read_by_nobody_until_it_is_pushed() {
     let l = shadows().await;
     *l.store.placing_fails.lock() = Some(PlaceholderFailure::Lost);
     assert!(l.put_with("a", named(7, b"new")).await.is_err());
-    // The client repeats it, and it is acknowledged as what it was.
+    // The client repeats the request, and it is acknowledged as the same write.
     let done = l.put_with("a", named(7, b"new")).await.unwrap();
     assert_eq!((shown(&l, "a"), l.get("a").await.unwrap()), (Some(done.version), b"new".to_vec()));
 }
@@ -124,7 +124,7 @@ async fn a_kill_between_journal_and_placeholder_overwrites_nothing_of_others() {
             others_write(&l, "a", b"theirs", seconds).await;
         }
         gate.let_one_on();
-        // The node dies with its placeholder on the way, and that is lost.
+        // The node dies while its placeholder is on the way, and the placeholder is lost.
         drop(putting.await);
         l.store.shadows.lock().remove(&l.id("a"));
         let l = l.restarted().await;
@@ -172,7 +172,7 @@ async fn while_others_write_nothing_is_kept_or_waits_and_reads_see_the_store() {
     assert_eq!(l.stored("a").unwrap(), b"through");
     others_write(&l, "a", b"theirs again", 1).await;
     assert_eq!(l.get("a").await.unwrap(), b"theirs again", "the copy of a write beside theirs is not kept");
-    // It is not known whether it is there: the object is held on.
+    // Nobody knows whether the store has the write, so the object stays held.
     l.memory.outside_write_ended(&a, "t1", None).await;
     others_write(&l, "a", b"late", 1).await;
     assert_eq!(l.get("a").await.unwrap(), b"late");

@@ -1,4 +1,4 @@
-//! Buckets that others write too.
+//! Buckets that are written from outside too.
 
 use nigh_data::ObjectMeta;
 use nigh_engine::RequestId;
@@ -56,7 +56,7 @@ async fn what_others_wrote_is_not_overwritten_and_the_acknowledged_write_is_kept
     l.settled().await;
     assert_eq!((l.memory.dirty().conflicts, l.get("a").await.unwrap()), (1, b"theirs".to_vec()));
     assert_eq!(l.get(&apart("a", &done)).await.unwrap(), b"ours");
-    // Nobody meddles: the next write replaces theirs.
+    // There is no outside write in between: the next write replaces the last outside one.
     l.put("a", b"next").await;
     l.settled().await;
     assert_eq!((l.stored("a"), l.memory.dirty().conflicts), (Some(b"next".to_vec()), 1));
@@ -95,7 +95,7 @@ async fn a_deletion_that_comes_late_does_not_delete_what_others_wrote() {
     l.settled().await;
     assert_eq!((l.stored("a"), l.memory.dirty().conflicts), (Some(b"theirs".to_vec()), 1));
     assert_eq!(l.get("a").await.unwrap(), b"theirs");
-    // With nobody between, the object goes.
+    // Without an outside write in between, the object is deleted.
     delete().await.unwrap();
     assert_eq!(l.stored("a"), None);
     l.put("a", b"again").await;

@@ -1,4 +1,4 @@
-//! Memory given back.
+//! The cache frees memory.
 
 use nigh_terms::ByteSize;
 
@@ -26,7 +26,7 @@ async fn what_is_given_back_is_free_when_the_call_returns_and_what_readers_hold_
     let shrunk = fixture.memory.shrink(before.living);
     assert_eq!((shrunk.freed, shrunk.held), (ByteSize(each), ByteSize(0)));
     assert_eq!(fixture.memory.usage().living, ByteSize(0));
-    // The budget is as it was, and nothing is lost.
+    // The budget has not changed, and nothing is lost.
     assert_eq!(fixture.memory.usage().budget, before.budget);
     assert_eq!(fixture.get("b").await.unwrap(), bytes);
 }

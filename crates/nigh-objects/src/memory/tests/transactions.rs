@@ -1,5 +1,5 @@
-//! Transactions over several objects on a node alone: whole or not at all, unseen before, refused over what has
-//! changed.
+//! Transactions over several objects on a node that is alone: all or nothing, invisible before the commit, refused if
+//! something has changed.
 
 use nigh_data::ObjectId;
 use nigh_protocol::{TransactionId, TransactionRecord};
@@ -62,7 +62,7 @@ async fn nobody_else_sees_a_write_before_its_commit_and_everybody_after() {
     assert_eq!(node.plain("a").await.unwrap(), b"one");
     assert_eq!(node.plain("b").await.unwrap(), [7; 90_000]);
     assert_eq!(node.plain("gone").await, None);
-    // Asked for again it is the same.
+    // A repeated commit gets the same answer.
     assert_eq!(node.commit(name).await.unwrap(), 3);
     node.nothing_waits_for_the_turn_of("a").await;
 }
@@ -83,7 +83,7 @@ async fn the_first_to_commit_wins_and_the_other_is_told_what_has_changed() {
     let ObjectError::TransactionConflict(changed) = &refused else { panic!("{refused}") };
     assert_eq!(changed, &["bucket/a"]);
     assert!(matches!(node.commit(second).await, Err(ObjectError::TransactionConflict(_))));
-    // A plain write counts as another, and so does that an object has come to be.
+    // A plain write counts as a change, and so does the creation of an object.
     let third = node.begin();
     assert!(matches!(node.get_in(third, "none").await, Err(ObjectError::NoSuchKey(_))));
     node.write("none", b"now").await;
@@ -233,15 +233,15 @@ async fn what_was_decided_before_a_crash_is_carried_out_after_it_before_anything
     let large = [9; 90_000];
     let (part, bytes) = part(&node, &[("a", Some(b"one")), ("b", Some(&large)), ("gone", None)]);
     let decided = TransactionRecord::Decided { participants: std::collections::BTreeSet::new() };
-    // The commit point, and nothing after it.
+    // The commit point is reached, and nothing after it.
     node.memory.0.back.append_transaction(ShardId(0), &decided, &part, &bytes).await.unwrap();
     let node = node.restarted().await;
-    // A write waits until what was decided stands.
+    // A write waits until the committed writes are applied.
     node.write("a", b"two").await;
     assert_eq!(node.plain("a").await.unwrap(), b"two");
     assert_eq!(node.plain("b").await.unwrap(), large);
     assert_eq!(node.plain("gone").await, None);
-    // Found once more it would be carried out over what came after it.
+    // If the transaction were found once more, its writes would be applied over later ones.
     let node = node.restarted().await;
     assert_eq!(node.plain("a").await.unwrap(), b"two");
 }

@@ -44,7 +44,7 @@ async fn an_upload_survives_a_restart_and_becomes_one_object() {
     let uploads = f.memory.list_uploads(&f.who, &f.bucket, "").await.unwrap();
     assert_eq!((uploads.len(), &uploads[0].upload), (1, &upload));
 
-    // A failure leaves the upload as it was.
+    // After a failure the upload is as it was.
     let wrong = Checksum { algorithm: ChecksumAlgorithm::Crc64Nvme, value: "AAAAAAAAAAA=".to_owned() };
     let request = CompleteRequest { parts: parts.clone(), checksum: Some(wrong), ..CompleteRequest::default() };
     assert!(matches!(f.complete(&upload, request).await, Err(ObjectError::BadDigest { .. })));
@@ -155,7 +155,7 @@ async fn a_completion_asked_for_again_gives_the_same_answer_and_changes_nothing(
     let upload = f.begin_upload(MultipartRequest::default()).await;
     let request =
         CompleteRequest { parts: vec![f.part(&upload, 1, b"part").await.unwrap()], ..CompleteRequest::default() };
-    // One comes while the first lasts, one after it, one after a newer write.
+    // One completion is repeated during the first, one after it, one after a newer write.
     let gate = f.store.close(Point::PutAsked);
     let (first, second, ()) =
         futures::join!(f.complete(&upload, request.clone()), f.complete(&upload, request.clone()), async {

@@ -1,4 +1,4 @@
-//! Writes that the store gets later: what is acknowledged is seen and survives, and comes to the store in order.
+//! Writes that the store gets later: an acknowledged write is visible, survives, and reaches the store in order.
 
 use nigh_data::ObjectId;
 use nigh_engine::{Journal, JournalSettings, LocalRegistry, Registry, RequestId, StateFile};
@@ -66,7 +66,7 @@ impl LazyBench {
         Self::by(Arc::new(SystemClock::new()), settings).await
     }
 
-    /// Whose time is that of `clock`.
+    /// A bench whose time is that of `clock`.
     pub(super) async fn by(clock: Arc<dyn Clock>, settings: WriteSettings) -> Self {
         let (store, folder) = (Arc::new(GatedStore::default()), tempfile::tempdir().unwrap());
         let (memory, journal) = open_lazy(&store, folder.path(), settings, |_| false, &clock).await;
@@ -76,12 +76,12 @@ impl LazyBench {
         Self { store, memory, journal, who, bucket, folder, clock, stop: CancellationToken::new() }
     }
 
-    /// As after `kill -9`: nothing is ended, all memory is gone.
+    /// As after `kill -9`: nothing is ended, and all memory is gone.
     pub(super) async fn restarted(self) -> Self {
         self.restarted_with(|_| false).await
     }
 
-    /// As after a crash that has damaged in the journal what `is_damaged` names.
+    /// As after a crash that has damaged the journal's records of the objects that `is_damaged` names.
     pub(super) async fn restarted_with(self, is_damaged: impl Fn(&str) -> bool) -> Self {
         let Self { store, memory, journal, who, bucket, folder, clock, .. } = self;
         // A task that has just answered may hold the memory for a moment longer.
@@ -136,7 +136,7 @@ impl LazyBench {
         self.store.holds(&self.id(name)).map(|bytes| bytes.to_vec())
     }
 
-    /// Waits until the store has all.
+    /// Waits until nothing is unpushed.
     pub(super) async fn settled(&self) {
         for _ in 0..500 {
             if self.memory.dirty().objects == 0 && self.journal.usage().records == 0 {
@@ -244,11 +244,11 @@ async fn a_request_that_is_repeated_is_one_write_also_after_a_restart() {
 #[tokio::test]
 async fn a_store_that_fails_delays_pushes_and_loses_nothing() {
     let l = LazyBench::new().await;
-    // The next try looks first and finds the write there: what stays is that something was asked.
+    // The next try looks first and finds the write there; only the attempt stays recorded.
     l.store.lose_puts.store(true, Ordering::SeqCst);
     let persisting = l.persist();
     l.put("a", b"one").await;
-    // That it fails is seen for a moment alone: the next try finds what the first has left.
+    // The failure shows only for a moment: the next try finds what the first has left.
     until(|| l.store.puts.load(Ordering::SeqCst) > 0).await;
     l.put("a", b"two").await;
     assert_eq!(l.get("a").await.unwrap(), b"two");
@@ -285,7 +285,7 @@ async fn modes_follow_the_policy_of_the_bucket() {
     assert_eq!((l.memory.dirty().ephemeral, l.stored("scratch/a")), (1, None), "the journal knows that it was there");
     let shadow = BucketPolicy { mode: Some(WriteMode::Shadow), ..BucketPolicy::default() };
     assert!(matches!(l.policy(shadow).await, Err(ObjectError::InvalidArgument(_))));
-    // Its memory is needed elsewhere.
+    // The object's memory is needed elsewhere.
     l.memory.set_cache_budget(ByteSize(0));
     assert!(matches!(l.get("scratch/a").await, Err(ObjectError::EphemeralLost(_))));
 }
@@ -305,7 +305,7 @@ async fn an_ephemeral_object_whose_memory_was_needed_gives_its_room_among_what_w
     l.put("scratch/b", &bytes).await;
     assert_eq!(l.get("scratch/b").await.unwrap(), bytes);
     assert!(matches!(l.get("scratch/a").await, Err(ObjectError::EphemeralLost(_))));
-    // Somebody else may have written it: the copy is gone, and is said to be.
+    // An outside write may have changed it: the copy is gone, and readers are told so.
     l.memory.invalidate(&l.who, &l.bucket, &key("scratch/b"));
     assert!(matches!(l.get("scratch/b").await, Err(ObjectError::EphemeralLost(_))));
     assert_eq!(l.memory.dirty().bytes, 0);
@@ -340,7 +340,7 @@ async fn a_write_too_large_for_the_journal_goes_to_the_store_when_what_waits_bef
     assert!(matches!(refused, Err(ObjectError::SlowDown(_))), "nobody pushes: {refused:?}");
     assert_eq!(l.get("a").await.unwrap(), b"small");
     let persisting = l.persist();
-    // One push without an answer: it may land late, and is looked after.
+    // One push without an answer may land late, so the object is watched.
     l.store.lose_puts.store(true, Ordering::SeqCst);
     until(|| l.store.puts.load(Ordering::SeqCst) > 0).await;
     l.store.lose_puts.store(false, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! What a write takes and leaves: bodies, copies, tags, deletes.
+//! What a write accepts and leaves: bodies, copies, tags, deletes.
 
 use super::*;
 

@@ -1,7 +1,7 @@
-//! Does what the machine of a home says of a transaction, and tells it what came of that.
+//! Does what the machine of a home says about a transaction, and tells the machine the result.
 //!
-//! Committed writes are ordinary writes in the turns that are held: however long it takes, and by the next home if this
-//! one is lost.
+//! Committed writes are ordinary writes under the locks that the transaction holds. They are retried until they
+//! succeed, by the next home if this one is lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::sync::spawn;
 use crate::transaction_part::{NewObject, Part, PartBecomes, PartWrite};
 use crate::write_order::Turn;
 
-/// Between two tries to carry a decided write out.
+/// The pause between two tries of a committed write.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -101,14 +101,15 @@ impl ObjectMemoryState {
         said
     }
 
-    /// The ledger takes nothing of a shard any more. A node alone keeps the turns until it starts again.
+    /// Ends the home: the ledger takes nothing of the shard any more. A node that is alone keeps the write locks until
+    /// it restarts.
     fn loses(&self, shard: ShardId) {
         if !self.coherence.is_alone() {
             self.depose(shard);
         }
     }
 
-    /// Keeps the record of a transaction. A read-only one that has no participants has none: nothing comes of it.
+    /// Appends the record of a transaction. A read-only transaction without participants needs none.
     async fn append_transaction(
         &self,
         shard: ShardId,
@@ -136,7 +137,7 @@ impl ObjectMemoryState {
                 let dropped = self.coherence.refused(self.now(), shard, asked, lost);
                 self.settle(dropped);
                 if let ObjectError::Ledger(LedgerError::Fenced { .. } | LedgerError::Failed(_)) = error {
-                    // What became of it the next home knows.
+                    // The next home knows whether the record was appended.
                     self.loses(shard);
                     return None;
                 }
@@ -145,7 +146,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Carries the writes of a committed transaction out, however long that takes.
+    /// Applies the writes of a committed transaction, and retries until they succeed.
     async fn apply(self: &Arc<Self>, shard: ShardId, open: &Arc<OpenTransaction>) -> Option<TransactionInput> {
         let writes =
             open.part.writes.iter().zip(&open.bytes).map(|(write, bytes)| self.apply_one(shard, open, write, bytes));
@@ -156,7 +157,7 @@ impl ObjectMemoryState {
         Some(TransactionInput::Applied)
     }
 
-    /// None if the home is here no more: the next does it.
+    /// Applies one write. None if the home is no longer here: the next home does it.
     async fn apply_one(
         self: &Arc<Self>,
         shard: ShardId,
@@ -194,7 +195,7 @@ impl ObjectMemoryState {
         write: &PartWrite,
         bytes: Bytes,
     ) -> Result<Stamp, ObjectError> {
-        // The same write, however often a home comes to it.
+        // The request's name makes it the same write, however often a home tries it.
         let request = Some(RequestId(part.transaction.0));
         let (who, source) = (Some(part.who.clone()), WriteSource::Own(Arc::new(part.token.clone())));
         let object = write.object.clone();
@@ -214,8 +215,8 @@ impl ObjectMemoryState {
         self.put_here(turn, who, source, draft).await.map(|(stamp, _)| stamp)
     }
 
-    /// Has the ledger say, durably, that a transaction's record is needed no more: before its turns go, or a home that
-    /// finds it again would write over what came after it.
+    /// Makes the ledger say durably that a transaction's record is no longer needed. This comes before the write locks
+    /// are released: a home that found the record again would write over later writes.
     async fn trim(&self, shard: ShardId, open: &OpenTransaction) -> Option<TransactionInput> {
         let Some(version) = open.record.lock().take() else { return Some(TransactionInput::Trimmed) };
         let mut pause = PAUSE;
@@ -237,7 +238,7 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Tells a participant how it ended, until it has applied it for good.
+    /// Tells a participant the outcome, until it has applied it for good.
     fn tell_participant(
         self: Arc<Self>,
         (shard, participant): (ShardId, ShardId),

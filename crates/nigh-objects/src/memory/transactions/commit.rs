@@ -24,9 +24,9 @@ use crate::memory::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::sync::spawn;
 use crate::transaction_part::{NewObject, ObservedObject, Part, PartBecomes, PartWrite};
 
-/// How long the node that commits waits until it covers what was written.
+/// How long the committing node waits until it covers the transaction's writes.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
-/// How many times, and with which pause, the deciding home is asked for the outcome if its decision was not answered.
+/// How many times, with the same pause, the deciding home is asked for the outcome of a decision without an answer.
 const ASKED_TIMES: usize = 20;
 const ASKED_PAUSE: Duration = Duration::from_millis(250);
 
@@ -44,9 +44,9 @@ pub struct CommittedTransaction {
 pub struct WrittenObject {
     /// The object.
     pub object: ObjectId,
-    /// Its entity tag; none if it was deleted.
+    /// The entity tag; none if the object was deleted.
     pub etag: Option<ETag>,
-    /// Its version.
+    /// The version of the write.
     pub version: Version,
 }
 
@@ -62,10 +62,10 @@ enum CommitOutcome {
 }
 
 impl ObjectMemory {
-    /// Begins a transaction of `who`.
+    /// Begins a transaction for `who`.
     ///
     /// # Errors
-    /// `SlowDown` if there are too many.
+    /// `SlowDown` if there are too many transactions.
     pub fn begin_transaction(&self, who: &Principal) -> Result<NewTransaction, ObjectError> {
         let inner = &self.0;
         let id = TransactionId(uuid::Uuid::new_v4().as_u128());
@@ -73,10 +73,12 @@ impl ObjectMemory {
         inner.transactions.open.lock().begin(inner.now(), name, who)
     }
 
-    /// Reads an object in a transaction: its own write, or what there is, which its commit finds unchanged or refuses.
+    /// Reads an object in a transaction: the transaction's own write, or the current object. If the current object
+    /// changes later, the commit is refused.
     ///
     /// # Errors
-    /// As of a get; `NoSuchTransaction`; `TransactionConflict` if it has been shown another version before.
+    /// The same as for `get`; `NoSuchTransaction`; `TransactionConflict` if the transaction was shown another version
+    /// before.
     #[boxed]
     pub async fn get_in(
         &self,
@@ -99,7 +101,7 @@ impl ObjectMemory {
                 }
                 got => got?,
             };
-            // It may have changed since it was looked at.
+            // The object may have changed since its metadata was read.
             inner.transactions.open.lock().sees(inner.now(), name, who, &object, Some(&got.meta))?;
             return Ok(got);
         };
@@ -110,7 +112,7 @@ impl ObjectMemory {
         Ok(GetReply { meta, range, body: Body::segment(slice, call), version: Version::OUTSIDE, token: Token::empty() })
     }
 
-    /// As `get_in`, of what is known of the object.
+    /// Reads the metadata of an object in a transaction, as `get_in` reads the object.
     ///
     /// # Errors
     /// As `get_in`.
@@ -128,10 +130,11 @@ impl ObjectMemory {
         resolve(request.range, &meta).map(|_| meta)
     }
 
-    /// Writes an object in a transaction: nobody else sees it before the commit, nor if there is none.
+    /// Writes an object in a transaction. Nobody else sees the write before the commit, or ever if there is none.
     ///
     /// # Errors
-    /// As of a put; `EntityTooLarge` if the transaction would write too much; `InvalidRequest` for what cannot be in one.
+    /// As of a put; `EntityTooLarge` if the transaction would write too much; `InvalidRequest` for an object that
+    /// cannot be in one.
     #[boxed]
     pub async fn put_in(
         &self,
@@ -193,12 +196,12 @@ impl ObjectMemory {
         inner.transactions.open.lock().stage(inner.now(), name, who, &object, staged)
     }
 
-    /// Commits a transaction: all of its writes take place, durably and for every reader, or none does. A repeated commit gets
-    /// the same answer.
+    /// Commits a transaction: all of its writes take place, durably and for every reader, or none does. A repeated
+    /// commit gets the same answer.
     ///
     /// # Errors
-    /// `TransactionConflict` with what has changed since it was read; `TransactionUndecided` if the outcome is unknown:
-    /// commit again; and the errors of the homes.
+    /// `TransactionConflict` with the objects that have changed since they were read; `TransactionUndecided` if the
+    /// outcome is unknown: commit again; and the errors of the homes.
     #[boxed]
     pub async fn commit_transaction(
         &self,
@@ -244,7 +247,7 @@ impl ObjectMemoryState {
         Err(ObjectError::TransactionElsewhere { transaction: name.to_string(), node: node.0 })
     }
 
-    /// What a transaction is shown of an object, and its own bytes of it.
+    /// What a transaction sees of an object, and its own bytes of the object.
     async fn shown_in(
         self: &Arc<Self>,
         name: TransactionName,
@@ -269,8 +272,8 @@ impl ObjectMemoryState {
         current.map(|meta| (meta, None)).ok_or_else(none)
     }
 
-    /// Refuses what a transaction cannot write. A condition is checked on what the transaction is shown; its commit
-    /// checks that this is unchanged.
+    /// Refuses an object that a transaction cannot write, or a failed condition. A condition is checked on what the
+    /// transaction sees; the commit checks that this is unchanged.
     async fn check_in(
         self: &Arc<Self>,
         name: TransactionName,
@@ -347,7 +350,7 @@ impl ObjectMemoryState {
         });
     }
 
-    /// A transaction by its shards.
+    /// The parts of a transaction, by shard.
     fn parts(
         &self,
         transaction: TransactionId,
@@ -444,7 +447,7 @@ impl ObjectMemoryState {
         None
     }
 
-    /// All writes have versions: they join the versions that the writer has seen.
+    /// Adds the versions of all writes to the token of the writer.
     async fn wrote_all(
         &self,
         calls: &mut BTreeMap<ObjectId, (WriteCall, PartBecomes)>,

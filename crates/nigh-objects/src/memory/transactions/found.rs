@@ -58,7 +58,7 @@ impl ObjectMemoryState {
         for FoundTransaction { id, record, version } in found {
             let body = self.back.transaction_body(shard, version).await?;
             let (part, bytes) = decode_body(body).map_err(|reason| unreadable(version, &reason))?;
-            // What an earlier life has acknowledged stands in the ledger beside it: nobody writes these objects yet.
+            // Nobody writes yet, so a taken lock means that another transaction in the ledger has not ended.
             let taken = |_| unreadable(version, "its objects are another's that is not over");
             let turns = timeout(TURNS_WITHIN, self.turns_of(&part)).await.map_err(taken)??;
             let found = OpenTransaction::new(part, bytes, turns);

@@ -1,5 +1,5 @@
-//! The homes in this process: they hold the turns of a transaction's objects, and answer what coordinators and other
-//! homes say of it.
+//! The homes in this process: they hold the write locks of a transaction's objects, and answer coordinators and other
+//! homes.
 //!
 //! `nigh_protocol::TransactionHome` decides what is done when; `carrying_out` does it. A transaction holds its write
 //! locks as long as it is open here, and a task watches it if nobody waits for it. A home that ends forgets its
@@ -25,11 +25,11 @@ use crate::write_order::Turn;
 
 /// How long a transaction waits for the write locks of its objects.
 pub(super) const TURNS_WITHIN: Duration = Duration::from_secs(5);
-/// A prepared home that hears nothing for so long asks the deciding home.
+/// A prepared home that hears nothing for this long asks the deciding home.
 const OVERDUE: Duration = Duration::from_secs(4);
 /// How long a deciding home holds write locks for a silent coordinator: longer than a living one takes.
 const HELD_WITHIN: Duration = Duration::from_secs(30);
-/// How long a coordinator waits to hear that all have applied what was decided.
+/// How long a coordinator waits for the answer that all shards have applied the decision.
 const APPLIED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The state of a decision, for the coordinator's call.
@@ -44,10 +44,10 @@ pub(super) enum DecisionState {
 pub(super) struct OpenTransaction {
     pub(super) part: Part,
     pub(super) bytes: Vec<Bytes>,
-    /// The objects whose write locks it has, in the order of their names.
+    /// The objects whose write locks it holds, in the order of their names.
     turns: Mutex<Vec<(ObjectId, Arc<Turn>)>>,
     home: Mutex<Option<HomeUse>>,
-    /// Its record in the ledger.
+    /// The version of its record in the ledger; none if it has no record.
     pub(super) record: Mutex<Option<Version>>,
     pub(super) written: Mutex<WrittenVersions>,
     pub(super) standing: watch::Sender<DecisionState>,
@@ -87,7 +87,7 @@ pub(super) struct Home {
 #[derive(Default)]
 pub(in crate::memory) struct TransactionHomes(pub(super) Mutex<BTreeMap<ShardId, Home>>);
 
-/// What a step is to answer to who asked.
+/// What a step answers to the caller.
 #[derive(Debug, Default)]
 pub(super) struct StepAnswer {
     pub(super) prepared: Option<Ticket>,
@@ -97,7 +97,7 @@ pub(super) struct StepAnswer {
 }
 
 impl ObjectMemoryState {
-    /// The home of a shard is here no more.
+    /// Forgets the transactions of a home that is no longer here.
     pub(in crate::memory) fn lose_transactions(&self, shard: ShardId) {
         let lost = self.transactions.homes.0.lock().remove(&shard);
         drop(lost);
@@ -112,7 +112,7 @@ impl ObjectMemoryState {
         Ok(turns)
     }
 
-    /// Prepares a transaction at the home here; the shard `decider` decides it.
+    /// Prepares a transaction at the home here. The shard `decider` decides it.
     pub(in crate::memory) async fn prepare_here(
         self: &Arc<Self>,
         shard: ShardId,
@@ -134,7 +134,7 @@ impl ObjectMemoryState {
                 changed.push(object.clone());
             }
         }
-        // A former home may know less than the next home has shown.
+        // The home here may be a former one, which knows less than the next home has shown.
         self.confirm(shard).await?;
         if !changed.is_empty() {
             return Ok(PrepareOutcome::Changed(changed));
@@ -149,7 +149,7 @@ impl ObjectMemoryState {
             }
             home.open.insert(id, Arc::clone(&open));
         }
-        // Half of a random name is as good.
+        // Half of a random UUID is random enough.
         let ticket = Ticket(uuid::Uuid::new_v4().as_u64_pair().0);
         let said = self.hear_to_the_end(shard, id, TransactionInput::Prepare { decider, ticket }).await?;
         let inner = Arc::clone(self);
@@ -160,8 +160,8 @@ impl ObjectMemoryState {
         }
     }
 
-    /// All of a transaction's shards are prepared: this one, which decides, and `participants`. Returns when all have
-    /// applied it.
+    /// Decides a transaction whose shards are all prepared: this one and `participants`. Returns when all have applied
+    /// it.
     pub(in crate::memory) async fn decide_here(
         self: &Arc<Self>,
         shard: ShardId,
@@ -177,7 +177,7 @@ impl ObjectMemoryState {
             if said.refused {
                 open.standing.send_replace(DecisionState::Refused);
             }
-            // The caller hears that the request was lost.
+            // The caller is told that the request was lost.
             drop(open);
         });
         let decided = timeout(APPLIED_WITHIN, standing.wait_for(|now| !matches!(now, DecisionState::Open))).await;
@@ -190,7 +190,7 @@ impl ObjectMemoryState {
         written.map(Some).ok_or_else(undecided)
     }
 
-    /// The outcome of a transaction, for a participant; none if it is to ask again.
+    /// The outcome of a transaction, for a participant; none if it must ask again.
     pub(in crate::memory) async fn asked_here(
         self: &Arc<Self>,
         shard: ShardId,
@@ -200,7 +200,7 @@ impl ObjectMemoryState {
             return Err(moved());
         }
         let said = self.hear_transaction(shard, id, TransactionInput::Ask).await;
-        // A former home does not know what the next home has decided.
+        // The home here may be a former one, which does not know what the next home has decided.
         self.confirm(shard).await?;
         if self.transactions.finished.lock().get(shard, id).is_some() {
             return Ok(Some(Outcome::Committed));
@@ -208,7 +208,7 @@ impl ObjectMemoryState {
         Ok(said.answer.flatten())
     }
 
-    /// Takes the outcome of a transaction. Gives what it has written here, once that is durable.
+    /// Takes the outcome of a transaction. Returns what the transaction has written here, once that is durable.
     pub(in crate::memory) async fn ended_here(
         self: &Arc<Self>,
         shard: ShardId,
@@ -223,7 +223,7 @@ impl ObjectMemoryState {
         Ok(said.done.then(|| self.transactions.finished.lock().get(shard, id).unwrap_or_default()))
     }
 
-    /// As `hear_transaction`; goes on when its caller has gone.
+    /// Hears a transaction as `hear_transaction` does, and continues if its caller disconnects.
     async fn hear_to_the_end(
         self: &Arc<Self>,
         shard: ShardId,
@@ -259,7 +259,7 @@ impl ObjectMemoryState {
         self.carry_out(shard, id, outputs).await
     }
 
-    /// Looks at a transaction now and then until it is over.
+    /// Checks a transaction from time to time until it is over.
     pub(super) async fn watch_over(self: Arc<Self>, shard: ShardId, id: TransactionId) {
         let mut waited = Duration::ZERO;
         loop {

@@ -1,8 +1,8 @@
 //! Transactions over several objects: all of their writes take place, or none.
 //!
-//! Optimistic: a transaction is kept in the memory of the node that gave it its name, with what it has been shown
-//! (`open`); its commit asks the homes of its shards to hold the objects' turns and to compare (`commit`, `home`), by
-//! the machines of `nigh_protocol`. What it is at a shard, and how a ledger keeps that, is `transaction_part`.
+//! Optimistic: the node that named a transaction keeps it in memory, with what it has been shown (`open`). The commit
+//! asks the homes of its shards to lock the objects and to compare (`commit`, `home`), by the machines of
+//! `nigh_protocol`. `transaction_part` is a transaction's part at a shard, and its form in the ledger.
 //! docs/design/transactions.md.
 
 mod carrying_out;
@@ -25,25 +25,25 @@ use self::open::OpenTransactions;
 pub use self::open::{NewTransaction, TransactionName};
 use crate::sync::Mutex;
 
-/// The bytes that a transaction may write, of all its objects together.
+/// The most bytes that a transaction may write, over all its objects.
 pub(in crate::memory) const TRANSACTION_BYTES_MAX: u64 = 16 << 20;
-/// Ended transactions whose writes a home remembers, for a coordinator that missed the answer.
+/// The most ended transactions whose writes a home remembers, for a coordinator that missed the answer.
 const FINISHED_MAX: usize = 4096;
 
-/// What a home says when it is to prepare a transaction.
+/// A home's answer to a request to prepare a transaction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum PrepareOutcome {
-    /// It is.
+    /// The home is prepared.
     Ready(Ticket),
-    /// These objects have changed since the transaction was shown them.
+    /// These objects have changed since the transaction saw them.
     Changed(Vec<ObjectId>),
 }
 
-/// What a transaction has written, with the versions.
+/// The objects that a transaction has written, with their versions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct WrittenVersions(pub(crate) Vec<(ObjectId, Stamp)>);
 
-/// What transactions have written at the homes here.
+/// The writes of ended transactions at the homes here.
 #[derive(Debug, Default)]
 struct FinishedTransactions {
     written: HashMap<(ShardId, TransactionId), WrittenVersions>,

@@ -1,7 +1,7 @@
-//! The transactions that clients have begun here: what each has been shown, and what it is to write. Pure.
+//! The transactions that clients have begun here: what each has seen, and what it will write. Pure.
 //!
-//! Nobody else sees any of it before the commit. All is bounded: objects and bytes of one, and of all together, and the
-//! time that one may take.
+//! Nobody else sees any of it before the commit. Everything is bounded: the objects and bytes of one transaction, those
+//! of all, and the time that one may take.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,21 +20,21 @@ use crate::transaction_part::{ObservedObject, PartBecomes};
 
 /// How long a transaction may take from its begin to its commit.
 const LASTS: Duration = Duration::from_secs(60);
-/// How long the outcome of a transaction is remembered, for clients that commit again.
+/// How long the outcome of a transaction is remembered, for repeated commits.
 const REMEMBERED: Duration = Duration::from_secs(60);
-/// Objects of one transaction: as many as go into the head of a call, with all their metadata.
+/// The most objects of one transaction: with all their metadata they fit the head of a call.
 const OBJECTS_MAX: usize = 64;
-/// Transactions begun and not forgotten.
+/// The most transactions that are begun or remembered.
 const OPEN_MAX: usize = 4096;
-/// The bytes that all of them together are to write.
+/// The most bytes of waiting writes in all transactions.
 const ALL_BYTES_MAX: u64 = 256 << 20;
 
-/// A transaction's name, as clients have it: it says which node keeps it.
+/// A transaction's name for clients; it contains the node that keeps the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionName {
-    /// The node.
+    /// The node that keeps the transaction.
     pub(super) node: NodeNumber,
-    /// The transaction.
+    /// The transaction's id.
     pub(super) id: TransactionId,
 }
 
@@ -62,9 +62,9 @@ impl FromStr for TransactionName {
 /// A transaction that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct NewTransaction {
-    /// Its name.
+    /// The transaction's name.
     pub name: TransactionName,
-    /// How long it may take.
+    /// How long the transaction may take.
     pub lasts: Duration,
 }
 
@@ -75,16 +75,16 @@ pub(super) struct StagedWrite {
     pub(super) bytes: Bytes,
 }
 
-/// How far one is.
+/// The state of a transaction.
 #[derive(Debug)]
 enum State {
     Open,
-    /// Its commit is under way, or its outcome is unknown.
+    /// The commit is under way, or its outcome is unknown.
     Committing,
     Ended(Result<Arc<CommittedTransaction>, ObjectError>),
 }
 
-/// One that was begun.
+/// A transaction that was begun here.
 #[derive(Debug)]
 struct Transaction {
     who: Principal,
@@ -95,17 +95,17 @@ struct Transaction {
     state: State,
 }
 
-/// What a commit is to do.
+/// What a commit must do.
 pub(super) enum Commit {
-    /// Ask the homes.
+    /// Ask the homes to commit.
     Begin { reads: BTreeMap<ObjectId, ObservedObject>, writes: BTreeMap<ObjectId, StagedWrite> },
-    /// The commit was begun before, and its outcome is not known here.
+    /// Ask for the outcome: the commit was begun before, and the outcome is not known here.
     Ask,
-    /// It has ended so.
+    /// Answer with this outcome.
     Ended(Result<Arc<CommittedTransaction>, ObjectError>),
 }
 
-/// All of them.
+/// All transactions that were begun here.
 #[derive(Debug, Default)]
 pub(super) struct OpenTransactions {
     all: HashMap<TransactionId, Transaction>,
@@ -113,7 +113,7 @@ pub(super) struct OpenTransactions {
 }
 
 impl OpenTransactions {
-    /// One begins.
+    /// Begins a transaction.
     pub(super) fn begin(
         &mut self,
         now: Monotonic,
@@ -136,7 +136,7 @@ impl OpenTransactions {
         Ok(NewTransaction { name, lasts: LASTS })
     }
 
-    /// Forgets those whose time is over.
+    /// Forgets the transactions whose time is over.
     fn sweep(&mut self, now: Monotonic) {
         let over: Vec<TransactionId> = {
             let is_over = |one: &Transaction| one.until <= now && !matches!(one.state, State::Committing);
@@ -186,7 +186,7 @@ impl OpenTransactions {
         Ok(self.open(now, name, who)?.writes.get(object).cloned())
     }
 
-    /// The transaction is shown an object, or that there is none.
+    /// Records that the transaction is shown an object, or that there is none.
     pub(super) fn sees(
         &mut self,
         now: Monotonic,
@@ -197,7 +197,7 @@ impl OpenTransactions {
     ) -> Result<(), ObjectError> {
         let one = self.open(now, name, who)?;
         if let Some(seen) = one.reads.get(object) {
-            // The transaction was shown two versions: it can never be committed.
+            // The transaction was shown two versions, so it can never be committed.
             let conflict = || ObjectError::TransactionConflict(vec![format!("{}/{}", object.bucket, object.key)]);
             return if seen.holds(meta) { Ok(()) } else { Err(conflict()) };
         }
@@ -206,7 +206,7 @@ impl OpenTransactions {
         Ok(())
     }
 
-    /// It is to write an object.
+    /// Adds a write of an object.
     pub(super) fn stage(
         &mut self,
         now: Monotonic,
@@ -251,7 +251,7 @@ impl OpenTransactions {
         })
     }
 
-    /// It is known how it ended.
+    /// Records the outcome of a commit.
     pub(super) fn ended(
         &mut self,
         now: Monotonic,

@@ -1,41 +1,41 @@
-//! One object that waits: its newest state, the push under way, and the pushes that got no answer.
+//! An object with an unpushed write: its newest state, the push under way, and the pushes that got no answer.
 
 use nigh_terms::{Monotonic, Version};
 
 use super::state::{Base, ObjectState, UnpushedWrite};
 use crate::write_back::policy::WriteMode;
 
-/// Pushes without an answer that are remembered of one object.
+/// The most pushes without an answer that are remembered for one object.
 const ATTEMPTS_MAX: usize = 8;
 
-/// One of them.
+/// The push state of one object.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) newest: UnpushedWrite,
     /// When the oldest state that the store does not have was acknowledged.
     pub(super) since: Monotonic,
-    /// When it is to be pushed. It stands in the queue under this, unless it is being pushed or is ephemeral.
+    /// When it must be pushed. The queue has it at this time, unless it is being pushed or is ephemeral.
     pub(super) due: Monotonic,
-    /// The state that is being pushed.
+    /// The version that is being pushed; none if no push is under way.
     pub(super) pushing: Option<Version>,
-    /// What the last push that began leaves in the store.
+    /// What the last started push leaves in the store.
     pub(super) leaves: Base,
-    /// The state that was pushed last.
+    /// The version that was pushed last; none if none was.
     pub(super) pushed: Option<Version>,
     pub(super) base: Base,
     pub(super) attempts: Vec<Base>,
-    /// Until then a push without an answer may land, over a later one too.
+    /// Until this time a push without an answer may be carried out, even over a later one.
     pub(super) doubt: Monotonic,
     pub(super) failures: u32,
 }
 
 impl Entry {
-    /// Whether the store has its newest state, and it is only looked after.
+    /// True if the store has the newest state, and the object is only watched.
     pub(super) fn is_watched(&self) -> bool {
         self.pushed == Some(self.newest.version)
     }
 
-    /// Whether it is kept in memory alone, and whether it was.
+    /// True, first, if the object is only in memory, and, second, if it was lost from there.
     pub(super) fn ephemeral_and_lost(&self) -> (bool, bool) {
         let ephemeral = self.newest.mode == WriteMode::Ephemeral;
         (ephemeral, ephemeral && self.newest.becomes == ObjectState::Lost)
@@ -45,7 +45,7 @@ impl Entry {
         self.pushing.is_none() && self.newest.is_pushed_at_last()
     }
 
-    /// The store may hold this, left by an earlier push.
+    /// Records that the store may have `left`, from an earlier push.
     pub(super) fn has_attempted(&mut self, left: Base) {
         if !self.attempts.contains(&left) {
             if self.attempts.len() == ATTEMPTS_MAX {
@@ -55,7 +55,7 @@ impl Entry {
         }
     }
 
-    /// Whether it may be pushed before it is due: it has not failed, and is not only looked after.
+    /// True if it may be pushed before it is due: its push has not failed, and it is not only watched.
     pub(super) fn may_hurry(&self) -> bool {
         self.failures == 0 && !self.is_watched()
     }

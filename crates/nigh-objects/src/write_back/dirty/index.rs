@@ -1,4 +1,4 @@
-//! The indexes over what waits: by the moment it is due, by age, and the sums of it all.
+//! The indexes over unpushed writes: by due time, by age, and their sums.
 
 use std::time::Duration;
 
@@ -8,33 +8,34 @@ use nigh_terms::{Monotonic, invariant};
 use super::WriteBackQueue;
 use super::entry::Entry;
 
-/// What all of it is.
+/// The unpushed writes, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirtyUsage {
     /// Objects and deletions that the store does not have.
     pub objects: usize,
-    /// Their bytes.
+    /// The bytes of these objects.
     pub bytes: u64,
-    /// How many of the bytes the store is to get.
+    /// The bytes that must still be pushed.
     pub waiting_bytes: u64,
-    /// How many of the objects are ephemeral.
+    /// Number of ephemeral objects.
     pub ephemeral: usize,
-    /// How many of these are lost: their memory was needed, and who reads them is told.
+    /// Number of lost ephemeral objects: their memory was needed, and readers get an error.
     pub lost: usize,
-    /// How many objects and deletions the store has already, and are kept until no earlier push can land over them.
+    /// Number of objects and deletions that the store has and that are watched until no earlier push can be carried out
+    /// over them.
     pub watched: usize,
-    /// How many have failed to be pushed and wait for the next try.
+    /// Number of objects and deletions whose push has failed and that wait for the next try.
     pub failing: usize,
-    /// How long the oldest waits to be pushed.
+    /// How long the oldest unpushed write has waited.
     pub oldest: Duration,
-    /// Writes kept under another key since the start, because somebody else had written theirs.
+    /// Number of writes stored under their conflict keys since the start.
     pub conflicts: u64,
-    /// Objects and deletions whose bucket the store does not have any more.
+    /// Number of objects and deletions whose bucket the store no longer has.
     pub homeless: usize,
 }
 
 impl DirtyUsage {
-    /// Objects and deletions that the store does not have and is to get.
+    /// Number of objects and deletions that must still be pushed.
     #[must_use]
     pub const fn waiting(&self) -> usize {
         self.objects - self.ephemeral - self.watched
@@ -42,13 +43,13 @@ impl DirtyUsage {
 }
 
 impl WriteBackQueue {
-    /// How much of the room is taken: from 0 to 1.
+    /// The part of the room that is used: from 0 to 1.
     pub fn fullness(&self) -> f64 {
         let of = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 1.0 };
         of(self.bytes as f64, self.limits.bytes as f64).max(of(self.objects as f64, self.limits.objects as f64))
     }
 
-    /// What all of it is at `now`.
+    /// The counts at `now`.
     pub fn usage(&self, now: Monotonic) -> DirtyUsage {
         DirtyUsage {
             objects: self.objects,
@@ -89,7 +90,7 @@ impl WriteBackQueue {
         Some(entry)
     }
 
-    /// Counts it everywhere.
+    /// Puts an entry into every index.
     pub(super) fn put_back(&mut self, object: &ObjectId, entry: Entry) {
         self.objects += 1;
         self.bytes += entry.newest.becomes.bytes();
@@ -108,7 +109,8 @@ impl WriteBackQueue {
         }
         self.failing += usize::from(entry.failures > 0);
         let (queued, aged, objects) = (self.fresh.len() + self.later.len(), self.ages.len(), self.objects);
-        // A place that outlives its object would be pushed for ever, an object without its place never.
+        // An index entry without its object would be pushed for ever; an object without an index entry would never be
+        // pushed.
         invariant!(
             queued <= objects && aged <= objects && self.lost <= self.ephemeral,
             "{queued} places in the queues and {aged} ages for {objects} objects, {} of {} ephemeral ones lost",

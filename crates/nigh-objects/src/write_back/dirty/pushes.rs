@@ -1,4 +1,4 @@
-//! Which object is pushed next and when, and what follows from how its push ended.
+//! Chooses the next push and its time, and handles the end of each push.
 
 use nigh_data::ObjectId;
 use nigh_terms::{Monotonic, Version};
@@ -10,33 +10,33 @@ use crate::write_back::policy::WriteMode;
 /// A push to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
-    /// Which object.
+    /// The object.
     pub object: ObjectId,
-    /// The version whose state is pushed.
+    /// The version that is pushed.
     pub version: Version,
-    /// How that was acknowledged.
+    /// The mode of the write.
     pub mode: WriteMode,
-    /// The state.
+    /// The state that is pushed.
     pub becomes: ObjectState,
-    /// What it is to replace.
+    /// What the push should replace in the store.
     pub base: Base,
-    /// What pushes of this object without an answer may have left in the store, or may yet.
+    /// What pushes of this object without an answer may have left in the store, or may still leave.
     pub attempts: Vec<Base>,
 }
 
-/// What the store holds when a push looks.
+/// What a push finds in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreState {
-    /// What the push wants.
+    /// What the push would leave.
     Done(Base),
-    /// What it was to replace, or an earlier state of Nigh's.
+    /// What the push should replace, or an earlier state of Nigh's.
     Ours(Base),
-    /// Somebody else's.
+    /// An outside write.
     Others(Base),
 }
 
 impl Push {
-    /// What it means for this push that the store `holds` that, with this version in its metadata if it is an object.
+    /// Classifies what the store `holds`, with the version in its metadata if it is an object.
     #[must_use]
     pub fn sees(&self, holds: Base, version: Option<Version>) -> StoreState {
         if holds == self.becomes.leaves() && version.is_none_or(|version| version == self.version) {
@@ -52,14 +52,15 @@ impl Push {
 pub enum NextPush {
     /// Make this push, and say how it ended.
     Push(Box<Push>),
-    /// Nothing is due before this.
+    /// Nothing is due before this time.
     At(Monotonic),
-    /// Nothing waits.
+    /// Nothing is unpushed.
     Idle,
 }
 
 impl WriteBackQueue {
-    /// Pushes `object` as soon as possible, if it waits; the version after whose push it is in the store.
+    /// Pushes `object` as soon as possible, if it is unpushed. Returns the version that the store has after that; none
+    /// for an ephemeral one.
     pub fn want(&mut self, object: &ObjectId) -> Option<Version> {
         let mut entry = self.take(object)?;
         if entry.may_hurry() {
@@ -70,13 +71,13 @@ impl WriteBackQueue {
         version
     }
 
-    /// Makes everything due that was acknowledged until `now` and has not failed.
+    /// Makes every write due that was acknowledged until `now` and whose push has not failed.
     pub fn want_all(&mut self, now: Monotonic) {
-        // Nothing of it is due later than this.
+        // None of these writes is due later than this.
         self.wanted_until = now.after(self.limits.delay);
     }
 
-    /// All that is to be pushed.
+    /// All writes that must be pushed.
     pub fn waiting(&self) -> Vec<(ObjectId, Version)> {
         let waits = |object: &ObjectId| {
             let newest = &self.entry(object)?.newest;
@@ -85,7 +86,7 @@ impl WriteBackQueue {
         self.ages.iter().filter_map(|(_, object)| waits(object)).collect()
     }
 
-    /// What to push now. In a `hurry`, when room is short, what is not due goes too.
+    /// What to push now. In a `hurry`, when room is short, writes that are not due go too.
     pub fn next(&mut self, now: Monotonic, hurry: bool) -> NextPush {
         let is_due = |(due, _): &&(Monotonic, ObjectId)| *due <= now;
         let is_wanted = |(due, _): &&(Monotonic, ObjectId)| hurry || *due <= now.max(self.wanted_until);
@@ -103,8 +104,8 @@ impl WriteBackQueue {
         NextPush::Push(Box::new(Push { object, version, mode, becomes, base, attempts }))
     }
 
-    /// A push has ended, and the store holds what was pushed. If an earlier one may still land over it, the object
-    /// waits on, and is looked after when that can no longer happen.
+    /// A push has ended, and the store has what was pushed. If an earlier push may still be carried out over it, the
+    /// object is watched until that can no longer happen.
     pub fn pushed(&mut self, object: &ObjectId, version: Version, stored: Base, now: Monotonic) -> TrimmableVersions {
         let Some(mut entry) = self.take(object) else { return Vec::new() };
         if entry.pushing.take_if(|pushing| *pushing == version).is_none() {
@@ -122,15 +123,15 @@ impl WriteBackQueue {
         if is_newest {
             entry.due = entry.doubt;
         } else {
-            // The newer one was acknowledged while this was on its way.
+            // The newer state was acknowledged during this push.
             (entry.since, entry.due) = (now, now.after(self.limits.delay));
         }
         self.put_back(object, entry);
         if is_newest { Vec::new() } else { vec![version] }
     }
 
-    /// A push has failed. `attempted` is what it may have left in the store all the same, or may yet; `base` what the
-    /// store was seen to hold, if it was asked.
+    /// A push has failed. `attempted` is the state that the store may have or get all the same; none if it cannot. `base`
+    /// is what the store was seen to have; none if it was not asked.
     pub fn failed(
         &mut self,
         object: &ObjectId,
@@ -160,8 +161,8 @@ impl WriteBackQueue {
         settled
     }
 
-    /// The push of `version` has ended with its state kept under another key: others have written `object`. A newer
-    /// state, acknowledged meanwhile, stays, and is to replace what it was to replace before: it meets the same.
+    /// The push of `version` has stored its state under the conflict key, because of an outside write. A newer state
+    /// stays: it should replace what this one should have replaced, and will get the same result.
     pub fn kept_apart(&mut self, object: &ObjectId, version: Version, now: Monotonic) -> TrimmableVersions {
         let Some(mut entry) = self.take(object) else { return Vec::new() };
         let was_pushing = entry.pushing.take_if(|pushing| *pushing == version).is_some();
@@ -175,7 +176,7 @@ impl WriteBackQueue {
         was_pushing.then_some(version).into_iter().collect()
     }
 
-    /// `version` of `object` is not to be pushed any more, if it is still the newest.
+    /// `version` of `object` must not be pushed any more, if it is still the newest.
     pub fn drop_newest(&mut self, object: &ObjectId, version: Version) -> TrimmableVersions {
         let Some(entry) = self.take(object) else { return Vec::new() };
         if entry.newest.version != version {
@@ -186,12 +187,12 @@ impl WriteBackQueue {
         newest.into_iter().chain(entry.pushing.filter(|pushing| *pushing != version)).collect()
     }
 
-    /// Whether no push of `object` is under way.
+    /// True if no push of `object` is under way.
     pub fn is_idle(&self, object: &ObjectId) -> bool {
         self.entry(object).is_none_or(|entry| entry.pushing.is_none())
     }
 
-    /// Whether the store has had `version` of `object`, or does not need it any more.
+    /// True if the store has had `version` of `object`, or no longer needs it.
     pub fn has_had(&self, object: &ObjectId, version: Version) -> bool {
         self.entry(object).is_none_or(|entry| entry.pushed.is_some_and(|pushed| pushed >= version))
     }

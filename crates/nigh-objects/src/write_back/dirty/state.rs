@@ -1,4 +1,4 @@
-//! What waits of an object, and what the store may hold below it.
+//! The unpushed state of an object, and what the store may have below it.
 
 use std::sync::Arc;
 
@@ -7,20 +7,19 @@ use nigh_terms::Version;
 
 use crate::write_back::policy::WriteMode;
 
-/// What an object becomes.
+/// What a write makes of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectState {
-    /// An object of which this is known.
+    /// An object with this metadata.
     Put(Arc<ObjectMeta>),
-    /// Nothing.
+    /// The write deletes the object.
     Gone,
-    /// Nobody knows: its bytes are damaged in the journal, or it was ephemeral and its memory was needed. It is not
-    /// pushed.
+    /// Unknown: the bytes are damaged in the journal, or were ephemeral and evicted. It is never pushed.
     Lost,
 }
 
 impl ObjectState {
-    /// Its length; 0 where there is none.
+    /// The object's length in bytes; 0 if there is no object.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -29,7 +28,7 @@ impl ObjectState {
         }
     }
 
-    /// What the store holds once it has this.
+    /// What the store has once this is pushed.
     #[must_use]
     pub fn leaves(&self) -> Base {
         match self {
@@ -39,22 +38,22 @@ impl ObjectState {
     }
 }
 
-/// What the store holds below what was not pushed, as far as is known.
+/// What the store has below an unpushed write, as far as is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Base {
-    /// Nobody has asked.
+    /// The store was not asked.
     #[default]
     Unknown,
-    /// No object.
+    /// The store has no object.
     Absent,
-    /// An object with this entity tag.
+    /// The store has an object with this entity tag.
     Holds(ETag),
 }
 
-/// What the store may hold below a write.
+/// What the store may have below a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PossibleBases {
-    /// What the write is to replace.
+    /// What the write should replace.
     pub base: Base,
     /// What pushes of earlier writes have left, or may leave.
     pub attempts: Vec<Base>,
@@ -63,16 +62,16 @@ pub struct PossibleBases {
 /// The newest state of an object that the store does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnpushedWrite {
-    /// Its place in the order of writes.
+    /// The write's version.
     pub version: Version,
-    /// How it was acknowledged.
+    /// The mode of the write.
     pub mode: WriteMode,
-    /// What the object is.
+    /// What the write makes of the object.
     pub becomes: ObjectState,
 }
 
 impl UnpushedWrite {
-    /// Whether it comes to the store at some time.
+    /// True if it will be pushed to the store.
     #[must_use]
     pub fn is_pushed_at_last(&self) -> bool {
         self.mode != WriteMode::Ephemeral && self.becomes != ObjectState::Lost

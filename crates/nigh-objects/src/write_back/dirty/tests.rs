@@ -1,4 +1,4 @@
-//! What waits, and in which order it is pushed.
+//! Unpushed writes, and the order in which they are pushed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -282,20 +282,20 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is written, pushed, fails, or lands without an answer and late: who does not find an object here
-    /// finds its newest state in the store; no record goes while that stands on it; and in the end the store has
-    /// the newest state of everything and every record is gone.
+    /// Whatever is written, pushed, fails, or is carried out late without an answer: an object that is not unpushed has
+    /// its newest state in the store; no record is trimmed while the object needs it; and in the end the store has the
+    /// newest state of everything and every record is trimmed.
     #[test]
     fn what_does_not_wait_here_is_in_the_store_and_all_ends_there(steps in prop::collection::vec(step(), 0..80)) {
         let mut dirty: WriteBackQueue = WriteBackQueue::new(LIMITS);
         let mut now = second(0);
         let mut sequence = 0;
-        // Of each key: what was acknowledged, what the store has (as bytes and the version of the state).
+        // For each key: what was acknowledged, and what the store has (the bytes and the version of the state).
         let mut acknowledged: BTreeMap<u8, (Version, Option<u64>)> = BTreeMap::new();
         let mut stored: BTreeMap<u8, (Version, Option<u64>)> = BTreeMap::new();
         let mut records: BTreeSet<Version> = BTreeSet::new();
         let mut pushing: Vec<Push> = Vec::new();
-        // Pushes without an answer, and until when they may land.
+        // Pushes without an answer, and until when they may be carried out.
         let mut late: Vec<(Monotonic, u8, Version, Option<u64>)> = Vec::new();
         let key_of = |object: &ObjectId| object.key.as_str().parse::<u8>().unwrap();
         let body = |becomes: &ObjectState| match becomes {

@@ -64,7 +64,7 @@ fn log(container: &Container) -> PathBuf {
     Path::new(&container.bundle).join("log")
 }
 
-/// Whether it succeeded.
+/// Returns true if the runtime succeeded.
 fn await_runtime(mut runtime: Child, control: &UnixStream) -> Result<bool, Failure> {
     let number = Pid::from_child(&runtime);
     let process = pidfd_open(number, PidfdFlags::empty()).step("watch the container runtime")?;
@@ -83,7 +83,7 @@ fn await_runtime(mut runtime: Child, control: &UnixStream) -> Result<bool, Failu
     runtime.wait().map(|status| status.success()).step("wait for the container runtime")
 }
 
-/// The last thing the runtime said.
+/// The last line of the runtime's log.
 fn said(container: &Container) -> String {
     let mut text = String::new();
     let read = File::open(log(container)).and_then(|file| file.take(LOG_MAX_BYTES).read_to_string(&mut text));

@@ -13,7 +13,7 @@ pub(crate) struct Failure {
 
 /// Names the step that a result belongs to.
 pub(crate) trait Step<T> {
-    /// The failure says what was tried.
+    /// Turns an error into a `Failure` that names the step.
     fn step(self, step: impl Display) -> Result<T, Failure>;
 }
 

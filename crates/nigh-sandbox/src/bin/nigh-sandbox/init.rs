@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 
 use nigh_sandbox::sandbox::launch::{
-    CONTINUE, DESCRIPTORS_MAX, InitMessage, Launch, OOM_SCORE, Order, Prepare, STOP, Walls, encode,
+    CONTINUE, DESCRIPTORS_MAX, InitMessage, IsolationLevel, Launch, OOM_SCORE, Order, Prepare, STOP, encode,
 };
 use nigh_sandbox::sandbox::root_tree::CODE;
 use nigh_sandbox::sandbox::seccomp_profile::Filters;
@@ -40,8 +40,8 @@ const FAST_PATH_BACKLOG: i32 = 128;
 /// Sets up the isolation, waits for the function, runs its command and reports its end. `keeper` closes when the keeper
 /// is gone.
 pub(crate) fn run(prepare: &Prepare, mut control: UnixStream, keeper: &OwnedFd) -> Result<(), Failure> {
-    let listeners = raise_walls(prepare, keeper)?;
-    let network = match prepare.walls.has_namespaces() {
+    let listeners = set_up_isolation(prepare, keeper)?;
+    let network = match prepare.level.has_namespaces() {
         true => {
             Some(open("/proc/self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).step("find its network")?)
         }
@@ -54,7 +54,7 @@ pub(crate) fn run(prepare: &Prepare, mut control: UnixStream, keeper: &OwnedFd) 
     let children;
     let command = match crate::receive(&mut control).step("read what the sandbox shall be")? {
         Order::Launch(launch) => {
-            move_in(prepare.walls, &launch, keeper)?;
+            move_in(prepare.level, &launch, keeper)?;
             if launch.command.is_empty() {
                 return send(&mut control, &InitMessage::Running);
             }
@@ -62,29 +62,29 @@ pub(crate) fn run(prepare: &Prepare, mut control: UnixStream, keeper: &OwnedFd) 
             start(&launch, None)?
         }
         Order::Warm(launch) => {
-            move_in(prepare.walls, &launch, keeper)?;
+            move_in(prepare.level, &launch, keeper)?;
             children = sys::child_events().step("watch for ended processes")?;
             let stem = stem::start(&launch)?;
-            stem.announce(prepare.walls, &control)?;
+            stem.announce(prepare.level, &control)?;
             stem.become_function(&mut control, &children, keeper)?
         }
     };
     let descriptors: Vec<_> = listeners.iter().map(OwnedFd::as_fd).collect();
     send_with(&control, &InitMessage::Running, &descriptors)?;
     drop(listeners);
-    attend(prepare.walls, &mut control, keeper, &children, command)
+    attend(prepare.level, &mut control, keeper, &children, command)
 }
 
-/// Tells the engine something.
+/// Sends the engine a message.
 pub(crate) fn send(control: &mut UnixStream, report: &InitMessage) -> Result<(), Failure> {
     let bytes = encode(report).step("encode a report")?;
     control.write_all(&bytes).step("report to the engine")
 }
 
 /// Sets up the part that is the same for all functions. Returns the listeners in the order of `InitMessage::Running`.
-fn raise_walls(prepare: &Prepare, keeper: &OwnedFd) -> Result<Vec<OwnedFd>, Failure> {
-    if matches!(prepare.walls, Walls::Container { .. }) {
-        // They stand.
+fn set_up_isolation(prepare: &Prepare, keeper: &OwnedFd) -> Result<Vec<OwnedFd>, Failure> {
+    if matches!(prepare.level, IsolationLevel::Container { .. }) {
+        // The container runtime has set up the isolation.
         return listeners(prepare);
     }
     die_with(keeper)?;
@@ -94,7 +94,7 @@ fn raise_walls(prepare: &Prepare, keeper: &OwnedFd) -> Result<Vec<OwnedFd>, Fail
     }
     // A process may always raise its own score; if /proc is unusual, the kernel's choice stays.
     let _kernel_chooses = fs::write("/proc/self/oom_score_adj", OOM_SCORE.to_string());
-    if prepare.walls.has_namespaces() {
+    if prepare.level.has_namespaces() {
         let flags = UnshareFlags::NEWNS
             | UnshareFlags::NEWIPC
             | UnshareFlags::NEWUTS
@@ -115,8 +115,8 @@ fn listeners(prepare: &Prepare) -> Result<Vec<OwnedFd>, Failure> {
         Ok::<_, Failure>(OwnedFd::from(listener.step(format_args!("listen at {}:{port}", prepare.address))?))
     };
     let mut listeners = vec![tcp(RUNTIME_PORT)?, tcp(DATA_PORT)?];
-    // On a shared network the name would be visible to all.
-    if prepare.walls.has_namespaces() {
+    // On a shared network every process of the host would see the socket's name.
+    if prepare.level.has_namespaces() {
         listeners.push(fast_path().step(format_args!("listen at @{FAST_PATH}"))?);
     }
     Ok(listeners)
@@ -131,11 +131,11 @@ fn fast_path() -> rustix::io::Result<OwnedFd> {
 }
 
 /// Enters the function's root and drops all privileges.
-fn move_in(walls: Walls, launch: &Launch, keeper: &OwnedFd) -> Result<(), Failure> {
-    if matches!(walls, Walls::Container { .. }) {
+fn move_in(level: IsolationLevel, launch: &Launch, keeper: &OwnedFd) -> Result<(), Failure> {
+    if matches!(level, IsolationLevel::Container { .. }) {
         chdir(CODE).step("enter the code's folder")?;
-    } else if walls.has_namespaces() {
-        root::enter(launch, walls.uid().unwrap_or_else(|| getuid().as_raw()))?;
+    } else if level.has_namespaces() {
+        root::enter(launch, level.uid().unwrap_or_else(|| getuid().as_raw()))?;
         chdir(CODE).step("enter /var/task")?;
     } else if let Some(code) = &launch.code {
         chdir(&**code).step("enter the code's folder")?;
@@ -143,13 +143,13 @@ fn move_in(walls: Walls, launch: &Launch, keeper: &OwnedFd) -> Result<(), Failur
         return Err("they are warmed where their files are their own only").step("warm a sandbox");
     }
     privileges::limit(launch.processes_max)?;
-    privileges::drop_all(walls)?;
+    privileges::drop_all(level)?;
     // The function has the same user as this process and must not get at its descriptors. Starting a program undoes
     // this for the command; becoming another user has undone the death signal.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).step("refuse to be traced")?;
-    match walls {
-        // Its parent may still be the runtime, which ends at once. `attend` watches the keeper.
-        Walls::Container { .. } => Ok(()),
+    match level {
+        // The init's parent may still be the runtime, which ends at once. `attend` watches the keeper.
+        IsolationLevel::Container { .. } => Ok(()),
         _ => die_with(keeper),
     }
 }
@@ -169,7 +169,8 @@ fn c_string(text: &OsStr) -> Result<CString, Failure> {
     CString::new(text.as_bytes()).step("a command or environment without zero bytes")
 }
 
-/// Starts the command; returns when the program runs. It gets `passed` too, and the number of that as a last word.
+/// Starts the command and returns when the program runs. The program gets the descriptor `passed`; its number is
+/// appended as the last argument.
 pub(crate) fn start(launch: &Launch, passed: Option<&OwnedFd>) -> Result<Pid, Failure> {
     let program = launch.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
     let number = passed.map(|descriptor| OsString::from(descriptor.as_raw_fd().to_string()));
@@ -191,7 +192,7 @@ pub(crate) fn start(launch: &Launch, passed: Option<&OwnedFd>) -> Result<Pid, Fa
     let Some(command) = sys::fork().step("make the first process")? else {
         let error = become_command(&arguments, &environment, filters.as_ref(), passed);
         let number = error.raw_os_error().unwrap_or_default().to_ne_bytes();
-        // The reader may be gone; there is no other.
+        // The write fails only if the reader is gone, and nobody else needs the number.
         let _nobody = rustix::io::write(&tell, &number);
         std::process::exit(127);
     };
@@ -223,7 +224,7 @@ fn become_command(
     }
 }
 
-/// Tells the engine something that descriptors come with.
+/// Sends the engine a message with descriptors.
 pub(crate) fn send_with(
     control: &UnixStream,
     report: &InitMessage,
@@ -242,7 +243,7 @@ pub(crate) fn send_with(
 
 /// Reaps, stops and continues, until the command, the engine or the keeper ends.
 fn attend(
-    walls: Walls,
+    level: IsolationLevel,
     control: &mut UnixStream,
     keeper: &OwnedFd,
     children: &OwnedFd,
@@ -264,7 +265,7 @@ fn attend(
         if keeper_gone {
             return Ok(());
         }
-        // Only that it was raised matters; each ended process is asked for below.
+        // Only the wake-up matters; each ended process is awaited below.
         let _raised = rustix::io::read(children, &mut [0; 128]);
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid != command {
@@ -281,24 +282,25 @@ fn attend(
             let mut word = [0];
             match control.read(&mut word) {
                 Ok(0) | Err(_) => return Ok(()),
-                Ok(_) => obey(walls, control, word[0])?,
+                Ok(_) => obey(level, control, word[0])?,
             }
         }
     }
 }
 
-fn obey(walls: Walls, control: &mut UnixStream, word: u8) -> Result<(), Failure> {
+fn obey(level: IsolationLevel, control: &mut UnixStream, word: u8) -> Result<(), Failure> {
     let (signal, report) = match word {
         STOP => (Signal::STOP, InitMessage::Stopped),
         CONTINUE => (Signal::CONT, InitMessage::Continued),
         _ => return Ok(()),
     };
-    if walls == Walls::None {
+    if level == IsolationLevel::None {
         for pid in descendants::of_this_process() {
             let _ended = kill_process(pid, signal);
         }
     } else {
-        // Everyone this user may signal except this process: the pid namespace or the user bounds it.
+        // The signal goes to all processes that this user may signal, except this one: the pid namespace or the user
+        // bounds them.
         // SAFETY: sends a signal, nothing else.
         let _nobody_left = unsafe { libc::kill(-1, signal.as_raw()) };
     }

@@ -26,7 +26,9 @@ use std::time::{Duration, Instant};
 
 use nigh_sandbox::cgroup::kill_members;
 use nigh_sandbox::sandbox::bundle::remove_life_of;
-use nigh_sandbox::sandbox::launch::{INSIDE, InitMessage, LENGTH_BYTES, MESSAGE_MAX_BYTES, Prepare, Walls, decode};
+use nigh_sandbox::sandbox::launch::{
+    INSIDE, InitMessage, IsolationLevel, LENGTH_BYTES, MESSAGE_MAX_BYTES, Prepare, decode,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
     }
     let mut control = match take_control() {
         Ok(control) => control,
-        // Only a person who started this by hand can read it.
+        // Descriptor 0 is no socket: a person has started the program, and no engine waits for a message.
         Err(_) => return ExitCode::FAILURE,
     };
     match keep(&mut control) {
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The init of a container: the keeper, which passed its sockets on, is outside.
+/// Runs as the init of a container. The keeper, which passed its sockets on, is outside.
 fn inside() -> ExitCode {
     let Ok([control, keeper]) = sys::passed_on() else { return ExitCode::FAILURE };
     let mut control = UnixStream::from(control);
@@ -109,16 +111,16 @@ fn receive<M: DeserializeOwned>(control: &mut UnixStream) -> io::Result<M> {
 fn keep(control: &mut UnixStream) -> Result<(), Failure> {
     let engine = getppid();
     let prepare: Prepare = receive(control).step("read how the sandbox shall be kept")?;
-    if let Some(uid) = prepare.walls.uid() {
-        // Opening /dev/stdout inside is opening these again.
+    if let Some(uid) = prepare.level.uid() {
+        // A process inside that opens /dev/stdout opens these pipes again.
         for fd in [stdout(), stderr()] {
             fchown(fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid))).step("pass the output on")?;
         }
     }
-    if prepare.walls == Walls::Namespaces {
+    if prepare.level == IsolationLevel::Namespaces {
         own_user_namespace()?;
     }
-    if prepare.walls.has_namespaces() && prepare.container.is_none() {
+    if prepare.level.has_namespaces() && prepare.container.is_none() {
         sys::unshare(UnshareFlags::NEWPID).step("make a namespace for processes")?;
     } else {
         // The init of a container becomes this process's child when the runtime has ended.
@@ -148,14 +150,14 @@ fn keep(control: &mut UnixStream) -> Result<(), Failure> {
         },
     };
     drop(keeper_lives);
-    // The output ends when the sandbox does.
+    // The engine sees the end of the output when the sandbox ends, so the keeper closes its own copies.
     let null = null().step("open /dev/null")?;
     dup2_stdout(&null).step("let go of the output")?;
     dup2_stderr(&null).step("let go of the output")?;
     watch(&prepare, control, engine, init)
 }
 
-/// Root of a user namespace whose only user is the one that started Nigh.
+/// Makes this process root of a user namespace whose only user is the one that started Nigh.
 fn own_user_namespace() -> Result<(), Failure> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     sys::unshare(UnshareFlags::NEWUSER)
@@ -168,7 +170,7 @@ fn own_user_namespace() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until the engine or the init ends, and ends the rest. `engine` is the process that started this one.
+/// Waits until the engine or the init ends, and ends everything else. `engine` is the process that started this one.
 fn watch(prepare: &Prepare, control: &mut UnixStream, engine: Option<Pid>, init: Pid) -> Result<(), Failure> {
     let process = pidfd_open(init, PidfdFlags::empty()).step("watch the init")?;
     loop {
@@ -182,7 +184,7 @@ fn watch(prepare: &Prepare, control: &mut UnixStream, engine: Option<Pid>, init:
     let _ended = pidfd_send_signal(&process, Signal::KILL);
     loop {
         if let Some((file, word)) = &prepare.thaw {
-            // Missing if the engine has removed the group, which it can do only when the group is empty.
+            // The file is missing if the engine has removed the group, which it can do only when the group is empty.
             let _removed = fs::write(file, word);
         }
         let mut fds = [PollFd::new(&process, PollFlags::IN)];
@@ -192,7 +194,7 @@ fn watch(prepare: &Prepare, control: &mut UnixStream, engine: Option<Pid>, init:
         }
     }
     waitpid(Some(init), WaitOptions::empty()).step("wait for the init")?;
-    if !prepare.walls.has_namespaces() {
+    if !prepare.level.has_namespaces() {
         descendants::end_all();
     }
     if engine_is_gone(control) {
@@ -203,8 +205,8 @@ fn watch(prepare: &Prepare, control: &mut UnixStream, engine: Option<Pid>, init:
         }
     }
     if let Some(container) = &prepare.container {
-        // The engine need not wait for the container runtime; but that takes the cgroup away, and the engine first asks
-        // the cgroup how the end came.
+        // Without `Over` the engine would wait for the container runtime. The runtime removes the cgroup, and the
+        // engine must ask the cgroup before that why the sandbox ended.
         let _engine_gone = init::send(control, &InitMessage::Over);
         let mut fds = [PollFd::new(&*control, PollFlags::RDHUP)];
         let _impatient = poll(&mut fds, Some(&LEAVE_PATIENCE));

@@ -1,6 +1,6 @@
 //! Drops, irrevocably, all privileges that a function does not need. Follows capabilities(7) and credentials(7).
 
-use nigh_sandbox::sandbox::launch::Walls;
+use nigh_sandbox::sandbox::launch::IsolationLevel;
 use rustix::fs::{Gid, Uid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{
@@ -11,9 +11,9 @@ use rustix::thread::{
 use crate::failure::{Failure, Step as _};
 use crate::sys;
 
-/// Open files of one process, as Lambda has it.
+/// The most open files of a process; Lambda's limit.
 const OPEN_FILES_MAX: u64 = 1024;
-/// More than the number of capabilities of any kernel.
+/// Higher than the number of capabilities of any kernel.
 const CAPABILITIES_MAX: u32 = 64;
 
 /// Bounds what the kernel lets the command use; a bound that is tighter already stays.
@@ -30,13 +30,13 @@ pub(crate) fn limit(processes_max: Option<u64>) -> Result<(), Failure> {
 }
 
 /// Becomes the sandbox's user and drops all capabilities; no program started later can win one.
-pub(crate) fn drop_all(walls: Walls) -> Result<(), Failure> {
+pub(crate) fn drop_all(level: IsolationLevel) -> Result<(), Failure> {
     set_no_new_privs(true).step("forbid new privileges")?;
-    // A container never had any.
-    if matches!(walls, Walls::None | Walls::Container { .. }) {
+    // A container starts without capabilities.
+    if matches!(level, IsolationLevel::None | IsolationLevel::Container { .. }) {
         return Ok(());
     }
-    // Absent in kernels built without keys.
+    // Fails in kernels built without keys.
     let _without_keys = sys::new_session_keyring();
     clear_ambient_capability_set().step("clear the ambient capabilities")?;
     for capability in 0..CAPABILITIES_MAX {
@@ -44,7 +44,7 @@ pub(crate) fn drop_all(walls: Walls) -> Result<(), Failure> {
             break;
         }
     }
-    if let Some(uid) = walls.uid() {
+    if let Some(uid) = level.uid() {
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(uid));
         set_thread_groups(&[]).step("leave all groups")?;
         set_thread_res_gid(gid, gid, gid).step("become the sandbox's group")?;

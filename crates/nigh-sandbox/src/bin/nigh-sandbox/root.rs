@@ -74,13 +74,13 @@ pub(crate) fn enter(launch: &Launch, uid: u32) -> Result<(), Failure> {
     chdir("/").step("enter the new root")
 }
 
-/// A path of the sandbox, as it is reached while the root is built.
+/// A path of the sandbox, as this process reaches it while the root is built.
 fn inside(path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     Path::new(NEW_ROOT).join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// A path of the host, as it is reached while the root is built.
+/// A path of the host, as this process reaches it while the root is built.
 fn outside(path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     Path::new(OLD).join(path.strip_prefix("/").unwrap_or(path))
@@ -106,7 +106,7 @@ fn show(source: &Path, target: impl AsRef<Path>) -> Result<(), Failure> {
 }
 
 fn show_folder(source: &Path, target: &Path) -> Result<(), Failure> {
-    // The place may exist already, in the read-only system or in another folder.
+    // The mount point may exist already, in the read-only system or in another folder.
     if !inside(target).is_dir() {
         folder(&inside(target))?;
     }

@@ -1,12 +1,12 @@
-//! A stem: a runtime's process that has its imports behind it and waits to become the function's.
+//! A pre-warmed runtime: a process that has done its imports and waits to become a function's.
 //!
-//! A stem holds nothing of any function until `become_function`, and then belongs to one function.
+//! The process holds nothing of any function until `become_function`, and then belongs to one function.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use nigh_sandbox::sandbox::launch::{InitMessage, Launch, Order, Walls, stem_message};
+use nigh_sandbox::sandbox::launch::{InitMessage, IsolationLevel, Launch, Order, prewarm_message};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, WaitOptions, wait};
@@ -14,44 +14,46 @@ use rustix::process::{Pid, WaitOptions, wait};
 use crate::failure::{Failure, Step as _};
 use crate::init;
 
-/// The byte of a waiting stem, before a length and a text.
+/// The byte that a waiting runtime sends, before a length and a text.
 const READY: u8 = b'R';
-/// The byte of a stem that has got its order.
+/// The byte of a runtime that has received its order.
 const BECOMES: u8 = b'B';
-/// The longest text that it may say.
+/// The longest text of a waiting runtime.
 const SAID_MAX: usize = 64 << 10;
 
-/// A stem that waits.
-pub(crate) struct Stem {
+/// A pre-warmed runtime that waits.
+pub(crate) struct PrewarmedRuntime {
     process: Pid,
     socket: UnixStream,
     said: String,
 }
 
-/// Starts the stem and waits until it is ready. The root is entered and all privileges are dropped.
-pub(crate) fn start(launch: &Launch) -> Result<Stem, Failure> {
-    let (mut socket, theirs) = UnixStream::pair().step("make a socket for the stem")?;
+/// Starts the runtime and waits until it is ready. The root is entered and all privileges are dropped.
+pub(crate) fn start(launch: &Launch) -> Result<PrewarmedRuntime, Failure> {
+    let (mut socket, theirs) = UnixStream::pair().step("make a socket for the pre-warmed runtime")?;
     let theirs = OwnedFd::from(theirs);
     let process = init::start(launch, Some(&theirs))?;
     drop(theirs);
     let mut head = [0; 5];
-    // A stem that ends closes its end.
-    socket.read_exact(&mut head).step("wait for the stem to be ready (what it printed says why it is not)")?;
+    // A runtime that ends closes its end of the socket.
+    socket
+        .read_exact(&mut head)
+        .step("wait for the pre-warmed runtime to be ready (what it printed says why it is not)")?;
     let [ready, length @ ..] = head;
     let length = u32::from_le_bytes(length) as usize;
     if ready != READY || length > SAID_MAX {
-        return Err("it says something else").step("wait for the stem to be ready");
+        return Err("it says something else").step("wait for the pre-warmed runtime to be ready");
     }
     let mut said = vec![0; length];
-    socket.read_exact(&mut said).step("hear the stem")?;
-    Ok(Stem { process, socket, said: String::from_utf8_lossy(&said).into_owned() })
+    socket.read_exact(&mut said).step("read the report of the pre-warmed runtime")?;
+    Ok(PrewarmedRuntime { process, socket, said: String::from_utf8_lossy(&said).into_owned() })
 }
 
-impl Stem {
-    /// Reports that it waits. If the init has entered its own root, it sends the engine its mount namespace.
-    pub(crate) fn announce(&self, walls: Walls, control: &UnixStream) -> Result<(), Failure> {
+impl PrewarmedRuntime {
+    /// Reports that the runtime waits. If the init has entered its own root, it sends the engine its mount namespace.
+    pub(crate) fn announce(&self, level: IsolationLevel, control: &UnixStream) -> Result<(), Failure> {
         let report = InitMessage::Warmed { said: self.said.clone() };
-        if matches!(walls, Walls::Container { .. }) {
+        if matches!(level, IsolationLevel::Container { .. }) {
             return init::send_with(control, &report, &[]);
         }
         let mounts = open("/proc/self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
@@ -59,7 +61,7 @@ impl Stem {
         init::send_with(control, &report, &[mounts.as_fd()])
     }
 
-    /// Waits for the function and has the stem become it.
+    /// Waits for the function and turns the runtime into the function's.
     pub(crate) fn become_function(
         mut self,
         control: &mut UnixStream,
@@ -76,10 +78,10 @@ impl Stem {
                 Ok(_) if !fds[2].revents().is_empty() => return Err("it has ended").step("wait for the keeper's word"),
                 Ok(_) if !fds[1].revents().is_empty() => {
                     let _raised = rustix::io::read(children, &mut [0; 128]);
-                    // A child that was stopped raises this too; an orphan that the imports left may have ended.
+                    // A stopped child raises SIGCHLD too; and an orphan of the imports may have ended.
                     while let Ok(Some((ended, _))) = wait(WaitOptions::NOHANG) {
                         if ended == self.process {
-                            return Err("it has ended").step("keep a stem");
+                            return Err("it has ended").step("keep a pre-warmed runtime");
                         }
                     }
                 }
@@ -91,12 +93,12 @@ impl Stem {
         let Order::Launch(launch) = crate::receive(control).step("read what the sandbox shall be")? else {
             return Err("it is warmed already").step("warm a sandbox");
         };
-        self.socket.write_all(&stem_message(&launch)).step("tell the stem what to become")?;
+        self.socket.write_all(&prewarm_message(&launch)).step("tell the pre-warmed runtime what to become")?;
         let mut word = [0];
-        // A stem killed at this moment is replaced, unnoticed by callers.
-        self.socket.read_exact(&mut word).step("have the stem become it")?;
+        // If the runtime is killed at this moment, the engine makes another sandbox and callers notice nothing.
+        self.socket.read_exact(&mut word).step("have the pre-warmed runtime become it")?;
         if word != [BECOMES] {
-            return Err("it says something else").step("have the stem become it");
+            return Err("it says something else").step("have the pre-warmed runtime become it");
         }
         Ok(self.process)
     }

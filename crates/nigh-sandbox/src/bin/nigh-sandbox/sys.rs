@@ -14,7 +14,7 @@ fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Makes a second process. None in the new one.
+/// Makes a child process. Returns none in the child.
 pub(crate) fn fork() -> io::Result<Option<Pid>> {
     // SAFETY: one thread only, so the new process finds no lock held by a thread that it lacks.
     let pid = checked(unsafe { libc::fork() }.into())?;
@@ -30,17 +30,17 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// Gives a program to be started these descriptors, as its 3, 4 and so on.
 pub(crate) fn pass_on<const N: usize>(command: &mut Command, passed: [BorrowedFd<'_>; N]) -> io::Result<()> {
     use std::os::unix::process::CommandExt as _;
-    // Out of the way of the numbers they will have.
+    // Copies the descriptors out of the way of the numbers that they will get.
     let copies = passed.map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, FIRST_PASSED + N as i32));
     let copies = copies.into_iter().collect::<Result<Vec<OwnedFd>, _>>()?;
     let place = move || {
         for (number, copy) in (FIRST_PASSED..).zip(&copies) {
-            // SAFETY: a number that this process, about to become the program, needs for nothing else.
+            // SAFETY: this process, about to become the program, needs the descriptor `number` for nothing else.
             checked(unsafe { libc::dup2(copy.as_raw_fd(), number) }.into())?;
         }
         Ok(())
     };
-    // SAFETY: between fork and exec it only makes system calls.
+    // SAFETY: between fork and exec the closure only makes system calls.
     unsafe { command.pre_exec(place) };
     Ok(())
 }
@@ -51,7 +51,7 @@ pub(crate) fn passed_on<const N: usize>() -> io::Result<[OwnedFd; N]> {
     for number in (FIRST_PASSED..).take(N) {
         // SAFETY: asks about a number.
         checked(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) }.into())?;
-        // SAFETY: it is open, as just seen, and whoever started this process passed it on for it to own.
+        // SAFETY: the descriptor is open, as just seen, and the parent passed it on for this process to own.
         taken.push(unsafe { OwnedFd::from_raw_fd(number) });
     }
     taken.try_into().map_err(|_| io::ErrorKind::InvalidInput.into())
@@ -63,7 +63,7 @@ pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
 }
 
-/// Blocks SIGCHLD and returns a descriptor that tells of it instead.
+/// Blocks SIGCHLD and returns a descriptor that becomes readable instead.
 pub(crate) fn child_events() -> io::Result<OwnedFd> {
     // SAFETY: an all-zero set is what sigemptyset makes, and sigaddset gets a valid set and signal.
     let set = unsafe {

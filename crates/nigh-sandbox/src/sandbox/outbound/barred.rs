@@ -1,5 +1,5 @@
-//! The addresses that a sandbox with an outbound network must not reach, as routes of its own network: the kernel
-//! rejects a packet before it is made, and the sandbox cannot change routes.
+//! The addresses that a sandbox with an outbound network must not reach, as routes of the sandbox's network: the kernel
+//! rejects a packet before it is sent, and the sandbox cannot change routes.
 //!
 //! Barred are link-local addresses, where clouds give an instance's identity and credentials to anyone, further such
 //! addresses of some clouds, multicast, and all of IPv6, which has no outbound network. Options of the tool bar the
@@ -30,9 +30,9 @@ const BARRED_V4: [Network<Ipv4Addr>; 5] = [
     (Ipv4Addr::new(198, 18, 254, 3), 32),
 ];
 const BARRED_V6: Network<Ipv6Addr> = (Ipv6Addr::UNSPECIFIED, 0);
-/// Of a message, without its address.
+/// The bytes of a message without its address.
 const HEADERS_BYTES: usize = 32;
-/// Larger than an answer to one request.
+/// More than the bytes of an answer to one request.
 const ANSWER_BYTES: usize = 4096;
 
 /// True if no sandbox reaches `address`.
@@ -40,14 +40,14 @@ pub(super) fn is_barred(address: Ipv4Addr) -> bool {
     BARRED_V4.iter().any(|(network, bits)| (address.to_bits() ^ network.to_bits()) >> (32 - bits) == 0)
 }
 
-/// Bars all of them in the network namespace `network`.
+/// Bars all these networks in the network namespace `network`.
 pub(super) async fn bar(network: OwnedFd) -> Result<(), StepFailure> {
     let (tell, told) = oneshot::channel();
     let work = move || {
         // The caller may have stopped waiting.
         let _nobody = tell.send(enter_and_bar(&network));
     };
-    // A new thread, not one of a pool: it cannot leave the namespace again.
+    // A new thread, not one of a pool: the thread cannot leave the namespace again.
     std::thread::Builder::new()
         .name("bar-routes".to_owned())
         .spawn(work)
@@ -58,7 +58,7 @@ pub(super) async fn bar(network: OwnedFd) -> Result<(), StepFailure> {
 fn enter_and_bar(network: &OwnedFd) -> Result<(), StepFailure> {
     move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
         .map_err(|error| StepFailure::at("enter the sandbox's network", error))?;
-    // No protocol is NETLINK_ROUTE, the first of its family.
+    // Without a protocol the kernel takes NETLINK_ROUTE, which is 0.
     let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)
         .map_err(|error| StepFailure::at("open a socket for routes", error))?;
     for (address, bits) in BARRED_V4 {
@@ -79,7 +79,7 @@ fn add(socket: &OwnedFd, address: IpAddr, bits: u8) -> io::Result<()> {
     outcome(&answer[..length])
 }
 
-/// The request for a route that leads nowhere: struct nlmsghdr, struct rtmsg, and the network if it has any bits.
+/// The request for an unreachable route: struct nlmsghdr, struct rtmsg, and the network if it has any bits.
 fn message(address: IpAddr, bits: u8) -> Vec<u8> {
     let (family, octets) = match address {
         IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),

@@ -1,19 +1,19 @@
 //! Chooses the name servers of a sandbox with an outbound network. Pure.
 //!
-//! The host's name servers in resolv.conf(5) that a sandbox can reach: not the host's own loopback, and nothing that is
-//! barred. A host with systemd-resolved lists a loopback address there, and the real servers in a second file
-//! (systemd-resolved(8), "/etc/resolv.conf").
+//! They are the host's name servers of resolv.conf(5) that a sandbox can reach: not the host's own loopback, and
+//! nothing that is barred. A host with systemd-resolved lists a loopback address there, and the real servers in a
+//! second file (systemd-resolved(8), "/etc/resolv.conf").
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::barred;
 
-/// The files with name servers; the first with a reachable one counts.
+/// The files with name servers. The first one with a reachable server counts.
 pub(super) const LISTS: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
-/// The C library asks no more (resolv.conf(5), MAXNS).
+/// The C library uses no more than this (resolv.conf(5), MAXNS).
 const RESOLVERS_MAX: usize = 3;
 
-/// Whether a sandbox can reach `address`.
+/// `address`, if a sandbox can reach it.
 pub(super) fn reachable(address: IpAddr) -> Option<Ipv4Addr> {
     match address {
         IpAddr::V4(address) => {

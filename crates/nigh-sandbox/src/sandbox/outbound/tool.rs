@@ -1,8 +1,8 @@
 //! The program that carries packets between a sandbox's network and the host's sockets: slirp4netns.
 //!
-//! It needs no configuration of the host: a sandbox's connections leave as those of an ordinary process. It needs
-//! root's rights only to enter the sandbox's network, and then drops them by its own `--enable-sandbox` and
-//! `--enable-seccomp`. It stays root's user, without capabilities. So Nigh isolates it, too: it does not see /etc and
+//! slirp4netns needs no configuration of the host: a sandbox's connections leave as those of an ordinary process. It
+//! needs root's rights only to enter the sandbox's network, and then drops them by its own `--enable-sandbox` and
+//! `--enable-seccomp`. It keeps the user root, without capabilities. So Nigh isolates it, too: it does not see /etc and
 //! /run, and can neither send signals nor open Unix sockets. See slirp4netns(1).
 
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ const COVERED: [&std::ffi::CStr; 2] = [c"/etc", c"/run"];
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
     program: PathBuf,
-    /// Its name and version.
+    /// The program's name and version.
     pub(super) version: String,
     filter: BpfProgram,
 }
@@ -89,7 +89,7 @@ impl Tool {
             Err(_) => return Err(StepFailure::at(&step, format!("it is not ready after {START_PATIENCE:?}"))),
         }
         if let Some(mut stderr) = stderr {
-            // Its output must be read, or it would block. Nothing in it is worth a report.
+            // The program's output must be read, or the program would block. Nothing in it is worth a report.
             tokio::spawn(async move { tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await });
         }
         Ok(carrying)
@@ -121,16 +121,16 @@ impl Tool {
             }
             keep_apart(&filter)
         };
-        // SAFETY: between fork and exec it makes system calls on what was made before, and allocates nothing.
+        // SAFETY: between fork and exec the closure makes system calls on what was made before, and allocates nothing.
         unsafe { command.pre_exec(prepare) };
         let process = command.spawn()?;
-        // `command` holds the ends that the tool has copies of: what is awaited below is the tool's own.
+        // `command` holds copies of the tool's pipe ends. Without them, a closed pipe means that the tool has ended.
         drop(command);
         Ok((CarrierProcess { process, _alive: alive }, Receiver::from_owned_fd(ready)?))
     }
 }
 
-/// Its output, after its end.
+/// The tool's error output, after its end.
 async fn last_words(stderr: Option<ChildStderr>) -> String {
     let mut said = Vec::new();
     if let Some(stderr) = stderr {
@@ -154,12 +154,12 @@ fn keep_apart(filter: &BpfProgram) -> io::Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: Some(OPEN_FILES_MAX), maximum: Some(OPEN_FILES_MAX) })?;
     apply_filter(filter).map_err(|error| match error {
         seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
-        // An error made of a text would be memory allocated here.
+        // An error with a text would allocate memory here.
         _ => io::ErrorKind::InvalidInput.into(),
     })
 }
 
-/// Refuses, with EPERM, the calls that act on processes of the host's root; the program's own filter does not.
+/// Refuses, with EPERM, the calls that act on processes of the host's root. The program's own filter allows them.
 fn filter() -> Result<BpfProgram, String> {
     let said = |error: seccompiler::BackendError| error.to_string();
     let signals = [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo];
@@ -192,7 +192,7 @@ mod tests {
             println!("SKIPPED: a_bounded_process_signals_nobody_and_opens_no_unix_socket: this kernel has no filters");
             return;
         }
-        // A filter is one thread's.
+        // A filter applies to one thread.
         let outcomes = std::thread::spawn(|| {
             apply_filter(&filter().unwrap()).unwrap();
             let own = rustix::process::getpid();

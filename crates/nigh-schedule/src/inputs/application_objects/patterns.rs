@@ -1,4 +1,4 @@
-//! The keys that runs read: always the same key, or one made of a name in the input. Pure.
+//! Patterns of the keys that runs read: a fixed key, or one made from a name in the input. Pure.
 
 use nigh_data::ObjectId;
 use nigh_learn::FeatureValue;
@@ -8,48 +8,48 @@ use serde::{Deserialize, Serialize};
 use crate::activation::touched::TouchedObject;
 use crate::inputs::payload_walk::PayloadWalk;
 
-/// Patterns of keys that are counted for a function.
+/// The most patterns that are counted for a function.
 pub(super) const PATTERNS_MAX: usize = 48;
-/// Names of an input that are looked for in keys.
+/// The most names of an input that are looked for in keys.
 const NAMES_MAX: usize = 16;
-/// Shorter names are in keys by chance.
+/// Shorter names occur in keys by chance.
 const NAME_BYTES_MIN: usize = 3;
-/// After so many runs all counts are halved: new runs count more.
+/// After this many runs all counts are halved, so that new runs count more.
 pub(super) const HALVED_AT: u32 = 64;
-/// A key is expected once so many runs have read it.
+/// A key is expected once this many runs have read it.
 pub(super) const HITS_MIN: u32 = 2;
-/// Expected objects of one invocation.
+/// The most expected objects of one invocation.
 pub(super) const EXPECTED_MAX: usize = 32;
 
 /// An object that will probably be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedObject {
-    /// Its bucket.
+    /// The object's bucket.
     pub bucket: BucketName,
-    /// Its key.
+    /// The object's key.
     pub key: ObjectKey,
-    /// The size of the last object of its pattern.
+    /// The size of the last object that matched its pattern.
     pub bytes: u64,
 }
 
 impl ExpectedObject {
-    /// Its name in `namespace`.
+    /// The object's name in `namespace`.
     #[must_use]
     pub fn object(&self, namespace: &Namespace) -> ObjectId {
         ObjectId { namespace: namespace.clone(), bucket: self.bucket.clone(), key: self.key.clone() }
     }
 }
 
-/// How the key of an object is made.
+/// The form of an object's key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Kind {
-    /// It is always this one.
+    /// Always this key.
     Same(ObjectKey),
-    /// The name at this place of the input, with this text before and behind it.
+    /// The name at this place of the input, with this text before and after it.
     Made { place: String, before: String, behind: String },
 }
 
-/// A pattern of keys, and how many runs read such a key.
+/// A pattern of keys, and the number of runs that read a matching key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pattern {
     bucket: BucketName,
@@ -70,7 +70,8 @@ impl Pattern {
     }
 }
 
-/// The names in an input, by their places: words, keys of objects, and the part of each between the last `/` and the last `.`.
+/// The names in an input, by their places: words, keys of objects, and of each the part between the last `/` and the
+/// last `.`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names(Vec<(String, String)>);
 
@@ -99,7 +100,7 @@ impl Names {
         Self(names)
     }
 
-    /// The longest name that is part of `key`.
+    /// The pattern of the longest name that `key` contains; None if it contains none.
     fn in_key(&self, key: &str) -> Option<Kind> {
         let found = self.0.iter().filter(|(_, name)| key.contains(name.as_str()));
         let (place, name) = found.max_by_key(|(_, name)| name.len())?;
@@ -108,7 +109,7 @@ impl Names {
     }
 }
 
-/// What runs have read.
+/// The reads of a function's runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Reads {
     pub(super) runs: u32,
@@ -116,7 +117,7 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// A run begins.
+    /// Begins a run.
     pub(super) fn begin(&mut self) {
         self.runs += 1;
         if self.runs >= HALVED_AT {
@@ -126,7 +127,7 @@ impl Reads {
         }
     }
 
-    /// The last run has read this object for the first time.
+    /// Records that the present run has read this object for the first time.
     pub(super) fn saw(&mut self, names: &Names, read: &TouchedObject) {
         let mut known = false;
         let is_it = |pattern: &Pattern| pattern.bucket == read.bucket && pattern.key(names).as_ref() == Some(&read.key);
@@ -150,7 +151,7 @@ impl Reads {
         }
     }
 
-    /// What a run with these names will probably read: what at least half of the runs have read.
+    /// The objects that a run with these names will probably read: those that at least half of the runs have read.
     pub(super) fn expected(&self, names: &Names) -> Vec<ExpectedObject> {
         let mut expected: Vec<ExpectedObject> = Vec::new();
         for pattern in self.patterns.iter().filter(|one| one.hits >= HITS_MIN && one.hits * 2 >= self.runs) {

@@ -1,33 +1,34 @@
-//! What the budget is given, what it commands, and what it tells of itself. Pure.
+//! The budget's limits, commands and reports. Pure.
 
 use nigh_terms::ByteSize;
 
 use crate::memory::slack::SlackBounds;
 
-/// What is shared out.
+/// The memory to divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetLimits {
-    /// What sandboxes may book together.
+    /// The most memory that all sandboxes may book.
     pub bookable: ByteSize,
     /// The cache's own part. If it is zero, the cache gets nothing of the sandboxes' part either.
     pub cache_own: ByteSize,
-    /// The part of the sandboxes' memory that the cache does not get, for growth.
+    /// The bounds of the slack, which is the part of the sandboxes' memory that the cache does not get.
     pub slack: SlackBounds,
 }
 
-/// What a sandbox that asked for more gets.
+/// The answer to a request for a higher limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RaiseOutcome {
     /// The limit that is granted now; the caller may set it.
     pub limit: ByteSize,
-    /// What is still missing. It is granted when the cache has shrunk (`next`).
+    /// The part of the request that is missing. It is granted when the cache has shrunk (`next`).
     pub missing: ByteSize,
 }
 
-/// What the budget has its shell do.
+/// What the shell must do for the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<S> {
-    /// The cache may take so much from now on. If that is less than before, answer with `cache_has` once it has shrunk.
+    /// The cache's limit is this from now on. If it is lower than before, answer with `cache_has` once the cache has
+    /// shrunk.
     Cache(ByteSize),
     /// Raise this sandbox's limit, which is granted already.
     Limit(S, ByteSize),
@@ -35,38 +36,38 @@ pub enum Command<S> {
     End(S, &'static str),
 }
 
-/// What has happened since the start.
+/// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BudgetCounts {
-    /// Limits raised for running sandboxes that came near theirs.
+    /// Number of limits raised for running sandboxes that came near theirs.
     pub grown: u64,
     /// Bytes by which the cache has shrunk.
     pub yielded: ByteSize,
-    /// Limits that the kernel did not lower.
+    /// Number of limits that the kernel did not lower.
     pub refused: u64,
-    /// Idle sandboxes ended for the growth of others, or because the cache uses their memory better.
+    /// Number of idle sandboxes ended for the growth of others, or because the cache uses their memory better.
     pub idle_ended: u64,
-    /// How often the cache grew.
+    /// Number of times that the cache's limit was raised.
     pub scale_up: u64,
-    /// How often the cache had to shrink.
+    /// Number of times that the cache's limit was lowered.
     pub scale_down: u64,
 }
 
-/// How the memory is shared out now.
+/// The present division of the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BudgetUse {
     /// The sum of all sandboxes' limits, pre-warmed ones included.
     pub granted: ByteSize,
-    /// What the cache may take.
+    /// The cache's limit.
     pub cache: ByteSize,
-    /// What it took at the last look.
+    /// The cache's use at the last look.
     pub cache_takes: ByteSize,
-    /// What is kept free for growth.
+    /// The slack: memory kept free for growth.
     pub slack: ByteSize,
-    /// What is free now.
+    /// The free memory.
     pub room: ByteSize,
     /// The most that was granted within one second, in the last windows.
     pub churn: ByteSize,
-    /// What has happened.
+    /// The counts since the start.
     pub counts: BudgetCounts,
 }

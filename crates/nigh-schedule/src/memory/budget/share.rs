@@ -1,28 +1,28 @@
-//! What one sandbox has of the node's memory. Pure.
+//! One sandbox's share of the node's memory. Pure.
 
 use nigh_terms::{ByteSize, Monotonic};
 
 use crate::memory::value::SandboxUse;
 
-/// What a sandbox does.
+/// The state of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is being made, or runs an invocation.
+    /// The sandbox is being made, or runs an invocation.
     Busy,
-    /// It has been idle since then.
+    /// The sandbox has been idle since this time.
     Idle(Monotonic),
-    /// It was idle and will end.
+    /// The sandbox was idle and will end.
     Ending,
 }
 
 #[derive(Clone, Copy, Debug)]
-/// What one sandbox has.
+/// The memory of one sandbox.
 pub(super) struct Share {
     pub(super) booked: ByteSize,
     pub(super) granted: ByteSize,
-    /// What it wants, if that is more than it was granted.
+    /// The limit that it wants, if that is above its grant.
     pub(super) wanted: ByteSize,
-    /// What is reserved for its next run, while it is idle.
+    /// The memory reserved for its next run, while it is idle.
     pub(super) ahead: ByteSize,
     pub(super) state: State,
     pub(super) usage: SandboxUse,

@@ -1,4 +1,4 @@
-//! A node's life at random against the pool, and a node that is asked for more than it can do: the properties.
+//! The pool under random events, and under more load than fits: its properties.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::super::{BUSY_SHARE, Command, PoolAnswer, PoolLimits, PoolUse, SAVED_M
 use super::{LIMITS, pool, sized};
 
 const STEP: Duration = Duration::from_millis(10);
-const STEM: ByteSize = ByteSize::mib(100);
-/// What each sandbox keeps when it stands still.
+const PREWARMED: ByteSize = ByteSize::mib(100);
+/// The memory of each frozen sandbox.
 const HELD: ByteSize = ByteSize::mib(30);
 
-/// A sandbox as it really is.
+/// A sandbox as the simulated node has it.
 #[derive(Clone, Debug, PartialEq)]
 enum SimulatedSandbox {
     Runs { until: u64 },
@@ -27,19 +27,19 @@ enum SimulatedSandbox {
     Ends { until: u64 },
 }
 
-/// What waits until these are gone.
+/// A step that waits until these sandboxes are gone.
 enum DelayedStep {
     Run(u32),
     Make(StartId, Arc<Function>, u64),
 }
 
-/// A node in steps of 10 ms: it does what the pool says, and knows what is really there.
+/// A node in steps of 10 ms: it carries out the pool's commands, and knows the true state.
 struct Node {
     pool: SandboxPool<u32>,
     limits: PoolLimits,
     now: u64,
     next: u32,
-    /// Steps that a run and a start take.
+    /// The steps that a run takes, and that a start takes.
     run: u64,
     start: u64,
     sandboxes: BTreeMap<u32, (Arc<Function>, SimulatedSandbox)>,
@@ -47,7 +47,7 @@ struct Node {
     blocked: Vec<(Vec<u32>, DelayedStep)>,
     came: BTreeMap<Ticket, (u64, String)>,
     refused_of: BTreeMap<String, u64>,
-    /// What the pool hears of them; nothing if it is to guess.
+    /// The idle processors that the pool is told; None if it must estimate them.
     idle_processors: Option<f64>,
     served: BTreeMap<String, u64>,
     refused: u64,
@@ -111,7 +111,7 @@ impl Node {
                     after.iter().for_each(|one| self.end(*one));
                     let (_, real) = self.sandboxes.get_mut(&sandbox).expect("it is there");
                     assert!(matches!(real, SimulatedSandbox::Idle { .. } | SimulatedSandbox::Rests), "{real:?}");
-                    // It stands still until those are gone.
+                    // The run waits until those sandboxes are gone.
                     self.blocked.push((after, DelayedStep::Run(sandbox)));
                 }
                 Command::Start(start) => {
@@ -186,7 +186,7 @@ impl Node {
         self.is_lawful();
     }
 
-    /// What really is there is within the limits, at every moment.
+    /// Checks that the true state is within the limits.
     fn is_lawful(&self) {
         let of = |function: &Function, real: &SimulatedSandbox| match real {
             SimulatedSandbox::Rests | SimulatedSandbox::Ends { .. } => HELD.min(function.memory),
@@ -210,7 +210,7 @@ impl Node {
         self.served.values().sum()
     }
 
-    /// Until nobody waits and nothing runs.
+    /// Runs until nobody waits and nothing runs.
     fn finish(&mut self) {
         let idle = |node: &Self| {
             let runs = node
@@ -250,10 +250,10 @@ proptest! {
                 node.ask(&functions[random.random_range(0..functions.len())]);
             }
             match random.random_range(0..40) {
-                0 => drop(node.pool.book_stem(STEM)),
-                1 if node.pool.in_use().stems > 0 => node.pool.release_stem(STEM),
+                0 => drop(node.pool.book_prewarmed(PREWARMED)),
+                1 if node.pool.in_use().stems > 0 => node.pool.release_prewarmed(PREWARMED),
                 2 => {
-                    // As many for one as run at most beside the others' share, or none of its own.
+                    // For one function, as many as may run beside the others' reservations; or no reservation.
                     let reserved = [None, Some(0), Some(1), Some(2)][random.random_range(0..4)];
                     node.pool.set_reserved(&functions[0].namespace, &functions[0].name, reserved);
                 }
@@ -265,26 +265,27 @@ proptest! {
                 _ => {}
             }
             node.step();
-            (0..node.pool.stems_in_the_way(STEM)).for_each(|_| node.pool.release_stem(STEM));
+            (0..node.pool.prewarmed_in_the_way(PREWARMED)).for_each(|_| node.pool.release_prewarmed(PREWARMED));
             let prewarmed = node.pool.in_use().prewarmed;
             prop_assert!(node.pool.in_use().booked + prewarmed <= limits.memory_max);
         }
         node.pool.set_reserved(&functions[0].namespace, &functions[0].name, None);
         node.finish();
         prop_assert!(node.longest_wait <= 301, "{} steps", node.longest_wait);
-        (0..node.pool.in_use().stems).for_each(|_| node.pool.release_stem(STEM));
+        (0..node.pool.in_use().stems).for_each(|_| node.pool.release_prewarmed(PREWARMED));
         let idle = node.pool.close();
         idle.iter().for_each(|one| node.pool.gone(one));
         prop_assert_eq!(node.pool.in_use(), PoolUse::default());
     }
 
-    /// Callers of more functions than fit, each of whom invokes again as soon as it is answered: the starts that end
-    /// sandboxes which are needed again take no more than their budget, so that the sandboxes work for nine tenths of the time.
+    /// More functions than fit, each with callers that invoke again as soon as they are answered: the starts that end
+    /// sandboxes which are needed again take no more than their budget, so the sandboxes work for nine tenths of the
+    /// time.
     #[test]
     fn a_node_that_is_asked_for_more_than_fits_slows_down_and_does_not_thrash(
         seed in any::<u64>(), count in 2usize..20, callers in 1usize..60, run in 1u64..10, start in 5u64..50,
     ) {
-        // Room for eight, and for nothing that rests beside them.
+        // Room for eight busy sandboxes, and none for frozen ones beside them.
         let limits = PoolLimits {
             sandboxes_max: 8,
             memory_max: ByteSize::mib(8 * 64),
@@ -309,14 +310,14 @@ proptest! {
         let seconds = STEP.as_secs_f64() * f64::from(steps);
         let budget = limits.processors.max(2) as f64 * (SAVED_MAX_S + BUSY_SHARE * seconds);
         let a_start = STEP.as_secs_f64() * start as f64;
-        // The first of each function, before its time was measured as well, and those in free memory.
+        // The first start of each function, before its duration was measured, and starts in free memory, are not paid.
         let bound = budget / a_start.min(0.25) + count as f64 + 8.0;
         prop_assert!((node.starts as f64) <= bound, "{} starts, {bound} allowed", node.starts);
         prop_assert!(node.served_in_all() > 0);
     }
 }
 
-/// Twice as many functions as fit, each always called: the sandboxes change hands, and no function is left out.
+/// Twice as many functions as fit, each invoked all the time: the room changes hands, and no function is left out.
 #[test]
 fn every_function_has_its_time_though_not_all_fit() {
     let limits = PoolLimits {
@@ -341,13 +342,13 @@ fn every_function_has_its_time_though_not_all_fit() {
         node.step();
     }
     let least = functions.iter().map(|one| node.served.get(one.name.as_str()).copied().unwrap_or(0)).min();
-    // Alone each would be served 10,000 times.
+    // Alone, each function would be served 10,000 times.
     assert!(least >= Some(500), "{:?}", node.served);
     let lost = node.starts as f64 * 0.2 / (200.0 * 2.0);
     assert!(lost < 0.12, "{} starts of 0.2 s in 200 s of two processors", node.starts);
 }
 
-/// Where every caller's sandbox has room, each function starts once for each of its callers at most, and never again.
+/// If every caller's sandbox has room, each function starts at most once for each of its callers, and never again.
 #[test]
 fn below_the_room_nothing_starts_twice() {
     for callers in [3, 6, 8] {
@@ -377,7 +378,7 @@ fn below_the_room_nothing_starts_twice() {
     }
 }
 
-/// Callers who draw a function anew for each call meet others of it now and then: soon there are sandboxes for that.
+/// Callers that draw a function for each call meet others of it from time to time: soon there are sandboxes for that.
 #[test]
 fn who_waits_a_little_again_and_again_gets_a_further_sandbox() {
     let limits = PoolLimits {
@@ -401,7 +402,7 @@ fn who_waits_a_little_again_and_again_gets_a_further_sandbox() {
     assert!(node.served_in_all() > 3_000 * 3 / 3 * 9 / 10, "{} served", node.served_in_all());
 }
 
-/// Two functions share what both fill evenly, whoever calls more.
+/// Two functions share evenly what both fill, whoever invokes more.
 #[test]
 fn who_calls_more_gets_no_more_than_a_share() {
     let limits = PoolLimits {
@@ -427,7 +428,7 @@ fn who_calls_more_gets_no_more_than_a_share() {
     assert!((one / other - 1.0).abs() < 0.1, "{one} {other}");
 }
 
-/// Two namespaces that both want more than there is share it as it was said.
+/// Two namespaces that both want more than there is share it by their weights.
 #[test]
 fn a_namespace_with_three_shares_has_three_times_the_time() {
     let limits = PoolLimits {
@@ -445,7 +446,7 @@ fn a_namespace_with_three_shares_has_three_times_the_time() {
     let mut asked = [0u64; 2];
     let mut begin = BTreeMap::new();
     for step in 0..3_000 {
-        // Until then turns were given by a guess of how long runs take.
+        // Until then turns depended on a guess of how long runs take.
         if step == 1_000 {
             begin = node.served.clone();
         }

@@ -1,4 +1,4 @@
-//! The queue by example, and by whatever order things may come in.
+//! Examples of the queue's decisions, and its properties under any order of events.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn queue<T>() -> DispatchQueue<T> {
     DispatchQueue::new(LIMITS)
 }
 
-/// A place, if it fits.
+/// A place, if it fits; else nowhere.
 fn place(fits: bool) -> Place<()> {
     if fits { Place::Here(()) } else { Place::Nowhere }
 }
@@ -261,7 +261,7 @@ proptest! {
     #[test]
     fn a_big_one_among_a_stream_of_small_ones_is_placed(before in 0usize..10, small in 1usize..4) {
         let mut queue = queue();
-        // Four places; a small one takes one of them for a second, the big one needs all.
+        // Four places; the small entry takes one of them for a second, the big one needs all.
         let mut ends: Vec<u64> = Vec::new();
         for _ in 0..before {
             queue.push(entry(1, 0, 1000, 1), at(0)).unwrap();

@@ -17,16 +17,16 @@ use crate::wire::encode_path;
 const TO_SWIFT: &str = "nigh-swift-request-1";
 /// The prefix of signed headers.
 const PREFIX: &str = "x-nigh-";
-/// Replaces the body's digest: tags identify a payload.
+/// Signed instead of the body's digest, because tags identify a payload.
 const NO_BODY: &str = "-";
 /// The header with the operation.
 pub(in crate::swift) const OPERATION: HeaderName = HeaderName::from_static("x-nigh-op");
 const DATE: HeaderName = HeaderName::from_static("x-nigh-date");
 const NONCE: HeaderName = HeaderName::from_static("x-nigh-nonce");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-nigh-signature");
-/// The operation of a request of Nigh's that is not part of the protocol.
+/// The operation of a request that Nigh sends but that is not part of the protocol.
 const OWN: HeaderValue = HeaderValue::from_static("own");
-/// The shortest secret that the middleware accepts.
+/// The shortest secret that the middleware accepts, in bytes.
 const SECRET_BYTES_MIN: usize = 32;
 
 /// Signs requests with the middleware's secret.
@@ -34,7 +34,7 @@ const SECRET_BYTES_MIN: usize = 32;
 pub(in crate::swift) struct Signer(SecretKey);
 
 impl Signer {
-    /// None if the secret is too short for the middleware.
+    /// Creates a signer. None if the secret is too short for the middleware.
     pub(in crate::swift) fn new(secret: SecretKey) -> Option<Self> {
         (secret.reveal().trim().len() >= SECRET_BYTES_MIN).then_some(Self(secret))
     }
@@ -62,7 +62,7 @@ impl Signer {
     }
 }
 
-/// Whether the path is `/v1/account/container/object`.
+/// Returns true if the path is `/v1/account/container/object`.
 fn names_object(path: &str) -> bool {
     path.splitn(5, '/').nth(4).is_some_and(|object| !object.is_empty())
 }
@@ -94,7 +94,7 @@ mod tests {
             .header("x-auth-token", "not signed");
         let mut head = request.body(()).unwrap().into_parts().0;
         for _ in 0..2 {
-            // Signed again, it is the same: an older signature is not part of it.
+            // Signing again gives the same result, because an earlier signature is not part of what is signed.
             signer.sign(&mut head, 1_700_000_000, "abcdefghijklmnopqrstuvwx");
             let expected = "68ab4b433c3a2abc2ec1df2b39bd40fe592a090b7e19eff613e319dd1e44851f";
             assert_eq!(head.headers[SIGNATURE], expected);

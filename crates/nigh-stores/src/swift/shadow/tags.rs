@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ShadowError;
 
-/// The longest tags that the middleware accepts.
+/// The longest tags that the middleware accepts, in bytes.
 const TAGS_BYTES_MAX: usize = 6000;
 /// Swift's content type of an object without one.
 const UNTYPED: &str = "application/octet-stream";
@@ -29,7 +29,7 @@ struct Tags<'a> {
     headers: BTreeMap<&'a str, &'a str>,
 }
 
-/// The tags of `meta`, which is stored with `headers` and whose payload `node` will push.
+/// Encodes the tags of `meta`, which is stored with `headers` and whose payload `node` will push.
 pub(super) fn encode(
     meta: &ObjectMeta,
     headers: &[(HeaderName, HeaderValue)],
@@ -57,7 +57,7 @@ pub(super) fn encode(
     HeaderValue::from_str(&text).map_err(|_| ShadowError::Unfit("its tags cannot be written"))
 }
 
-/// The content type of a push, which is that of the tags.
+/// Adds the content type of a push, which must be that of the tags.
 pub(super) fn with_type(mut headers: Vec<(HeaderName, HeaderValue)>) -> Vec<(HeaderName, HeaderValue)> {
     if !headers.iter().any(|(name, _)| name == CONTENT_TYPE) {
         headers.push((CONTENT_TYPE, HeaderValue::from_static(UNTYPED)));
@@ -70,13 +70,13 @@ pub(super) fn with_type(mut headers: Vec<(HeaderName, HeaderValue)>) -> Vec<(Hea
 pub struct ShadowConflict {
     /// The middleware's reason.
     reason: String,
-    /// Whether there is an object.
+    /// True if there is an object.
     #[serde(default)]
     pub exists: bool,
-    /// Nigh's version of it, as `epoch.sequence`; none for an outsider's object.
+    /// Nigh's version of the object, as `epoch.sequence`. None for an outsider's object.
     #[serde(default)]
     version: Option<String>,
-    /// Swift's timestamp of its newest write or deletion; zero if there is none.
+    /// Swift's timestamp of the newest write or deletion. Zero if there is none.
     #[serde(default)]
     timestamp: String,
 }
@@ -87,13 +87,13 @@ impl ShadowConflict {
         serde_json::from_str(&text).unwrap_or_else(|_| Self { reason: text, ..Self::default() })
     }
 
-    /// Nigh's version of it.
+    /// Nigh's version of the object. None for an outsider's object.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
         parse_version(self.version.as_deref()?)
     }
 
-    /// The time of its write or deletion by a proxy's clock, in seconds since 1970; none if it is unknown.
+    /// The time of the newest write or deletion by a proxy's clock, in seconds since 1970. None if it is unknown.
     #[must_use]
     pub fn seconds(&self) -> Option<u64> {
         self.timestamp.split_once('.')?.0.parse().ok()
@@ -122,7 +122,8 @@ pub(in crate::swift) fn version_of(tags: &HeaderValue) -> Option<Version> {
     parse_version(&serde_json::from_slice::<TaggedVersion>(&json).ok()?.version)
 }
 
-/// The code and the text of the middleware's refusal, if this is one. The text may be a `ShadowConflict`.
+/// The code and the text of the middleware's refusal. None if `body` is not such a refusal. The text may be a
+/// `ShadowConflict`.
 pub(in crate::swift) fn refusal(body: &[u8]) -> Option<(String, String)> {
     #[derive(Deserialize)]
     struct Refusal {

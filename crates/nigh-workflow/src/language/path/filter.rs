@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Path, literal};
 
-/// Conditions of one filter.
+/// The most conditions of one filter.
 const CONDITIONS_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ enum Operator {
     GreaterOrEqual,
 }
 
-/// In the order in which they are looked for: the longer ones first.
+/// In the order in which they are tried: the longer ones first.
 const OPERATORS: [(&str, Operator); 6] = [
     ("==", Operator::Equal),
     ("!=", Operator::NotEqual),
@@ -33,16 +33,16 @@ const OPERATORS: [(&str, Operator); 6] = [
 struct Condition {
     negated: bool,
     path: Path,
-    /// None: that something is there.
+    /// The operator and the value to compare with; none: the condition is that a value exists.
     compared: Option<(Operator, Value)>,
 }
 
-/// Alternatives of conditions that hold together.
+/// Alternatives, each a list of conditions that must all hold.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Filter(Vec<Vec<Condition>>);
 
 impl Filter {
-    /// Reads what stands after `?(`, up to its closing parenthesis, and gives what follows that.
+    /// Parses the text after `?(`, up to its closing parenthesis. Returns the text after that.
     pub(crate) fn parse(text: &str) -> Result<(Self, &str), &'static str> {
         let (mut alternatives, mut together, mut rest, mut count) = (Vec::new(), Vec::new(), text, 0);
         loop {
@@ -106,7 +106,7 @@ fn condition(text: &str) -> Result<(Condition, &str), &'static str> {
         None => (false, text),
     };
     let below = text.strip_prefix('@').ok_or("a filter's condition does not begin with @")?;
-    // Paths below an item have the form of those below the input.
+    // Paths below an item have the same form as those below the input.
     let rooted = format!("${below}");
     let (path, after) = Path::parse_first(&rooted).map_err(|_| "a filter has a path that is none")?;
     if !path.is_definite() {

@@ -1,4 +1,4 @@
-//! The fields of a `Choice`: pure.
+//! Parses the fields of a `Choice`: pure.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::language::path::Path;
 use crate::language::problems::code;
 use crate::language::timestamp;
 
-/// How deep rules may be nested.
+/// The most levels of nested rules.
 const DEPTH_MAX: usize = 16;
 
 const COMPARISONS: [(&str, Comparison); 5] = [
@@ -27,7 +27,7 @@ const SHAPES: [(&str, Shape); 5] = [
     ("IsTimestamp", Shape::Timestamp),
 ];
 
-/// All names that a test may have.
+/// The names of all tests.
 const TESTS: [&str; 45] = [
     "StringEquals",
     "StringEqualsPath",
@@ -76,7 +76,7 @@ const TESTS: [&str; 45] = [
     "Comment",
 ];
 
-/// The choice that `fields` are.
+/// Parses a `Choice` from `fields`.
 pub(crate) fn choice(fields: &Fields<'_>) -> Option<Kind> {
     let default = fields.text("Default").map(StateName::from);
     let Some(all) = fields.array("Choices") else {
@@ -140,7 +140,7 @@ fn read_inner(rule: &Fields<'_>, depth: usize) -> Option<Rule> {
         rule.problem("Variable", code::SCHEMA, "a rule has a Variable, or And, Or, Not");
         return None;
     }
-    // A variable that cannot be read is told, and its test is read nevertheless.
+    // An unreadable variable is reported, and its test is parsed nevertheless.
     let variable = match rule.path("Variable") {
         PathField::Path(path) => Some(path),
         _ => None,

@@ -18,7 +18,7 @@ pub(crate) struct Fields<'a> {
     pub(crate) problems: &'a Problems,
 }
 
-/// The value of a path's field.
+/// The value of a field that holds a path.
 pub(crate) enum PathField {
     Absent,
     Null,
@@ -26,7 +26,7 @@ pub(crate) enum PathField {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of `value`, which is at the place `at`; None if it is no object.
+    /// The fields of `value`, which is at the place `at`. None, with a problem, if it is no object.
     pub(crate) fn of(value: &'a Value, at: &str, problems: &'a Problems) -> Option<Self> {
         let Some(object) = value.as_object() else {
             let place = if at.is_empty() { "the definition".to_owned() } else { at.to_owned() };
@@ -49,7 +49,7 @@ impl<'a> Fields<'a> {
         self.object.contains_key(name)
     }
 
-    /// The value of the field.
+    /// The value of the field; none if it is missing.
     pub(crate) fn raw(&self, name: &'static str) -> Option<&'a Value> {
         self.known.borrow_mut().insert(name);
         self.object.get(name)
@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
         self.typed(name, "number", Value::as_f64)
     }
 
-    /// A path, or `null`.
+    /// Parses a path, or `null`.
     pub(crate) fn path(&self, name: &'static str) -> PathField {
         match self.raw(name) {
             None => PathField::Absent,
@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A path that has at most one match; `null` is refused.
+    /// Parses a path that has at most one match; `null` is refused.
     pub(crate) fn one_path(&self, name: &'static str) -> Option<Path> {
         match self.path(name) {
             PathField::Absent => None,
@@ -130,7 +130,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A reference path: one place of the input.
+    /// Parses a reference path: one place of the input.
     pub(crate) fn result_path(&self, name: &'static str) -> PathField {
         match self.path(name) {
             PathField::Path(path) if !path.is_reference() => {
@@ -152,7 +152,7 @@ impl<'a> Fields<'a> {
         Some(template)
     }
 
-    /// Reports two fields that exclude each other.
+    /// Reports fields that exclude each other.
     pub(crate) fn only_one_of(&self, names: &[&str]) {
         let present: Vec<&str> = names.iter().copied().filter(|name| self.has(name)).collect();
         if let [first, second, ..] = present.as_slice() {
@@ -160,7 +160,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reports fields that nobody has read.
+    /// Reports fields that the parser has not read.
     pub(crate) fn finish(self) {
         let known = self.known.borrow();
         for name in self.object.keys().filter(|name| !known.contains(name.as_str())) {

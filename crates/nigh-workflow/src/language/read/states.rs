@@ -1,4 +1,4 @@
-//! The fields of each type of state. Pure.
+//! Parses the fields of each type of state. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::language::problems::code;
 use crate::language::template::{Expression, FieldOf, Template};
 use crate::language::timestamp;
 
-/// The integration that says itself what is invoked.
+/// The integration whose parameters name the function.
 const INVOKE: &str = "arn:aws:states:::lambda:invoke";
-/// What `INVOKE` takes.
+/// The parameters of `INVOKE`.
 const INVOKE_PARAMETERS: [&str; 6] =
     ["FunctionName", "Payload", "InvocationType", "ClientContext", "Qualifier", "LogType"];
 
-/// `$`: all of it.
+/// The path `$`: the whole value.
 fn whole() -> Option<Path> {
     Path::parse("$").ok()
 }
@@ -37,7 +37,7 @@ fn or_whole(field: PathField) -> Option<Path> {
     }
 }
 
-/// A state of the type `kind`.
+/// Parses a state of the type `kind`.
 pub(crate) fn read(name: &str, kind: &str, fields: &Fields<'_>, names: &mut Names, depth: usize) -> Option<State> {
     let has_result = matches!(kind, "Task" | "Parallel" | "Map");
     let has_parameters = has_result || kind == "Pass";
@@ -187,7 +187,7 @@ fn branches(fields: &Fields<'_>, names: &mut Names, depth: usize) -> Option<Vec<
 }
 
 fn map(fields: &Fields<'_>, parameters: &mut Option<Template>, names: &mut Names, depth: usize) -> Option<Map> {
-    // The older names of both.
+    // `Iterator` is the older name of `ItemProcessor`.
     fields.only_one_of(&["ItemProcessor", "Iterator"]);
     fields.only_one_of(&["ItemSelector", "Parameters"]);
     let field = if fields.has("Iterator") { "Iterator" } else { "ItemProcessor" };
@@ -235,7 +235,7 @@ fn errors(rule: &Fields<'_>) -> Vec<String> {
     texts
 }
 
-/// The rules in `name`, each with its fields. One that names all errors comes last.
+/// The rules in `name`, each with its fields. Reports a rule that names all errors and is not the last.
 fn rules<'a>(fields: &Fields<'a>, name: &'static str) -> Vec<Fields<'a>> {
     let Some(all) = fields.array(name) else { return Vec::new() };
     let at = |index| format!("{}[{index}]", fields.place(name));
