@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 
 use nigh_check::history::{History, Operation, OperationResult, State};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::PeerError;
-use super::installed::cache_folder;
+use super::installed::{HINT, cache_folder, hash_of};
 use crate::LabError;
+use crate::instrument::made_up;
 
 const PEER: &str = "porcupine";
 /// What the program is built from, in the order in which the script hashes it.
@@ -23,27 +23,20 @@ const SOURCES: [&str; 3] = [
 
 /// The program, as `scripts/install-peers.sh` has built it from these sources.
 fn program() -> Result<PathBuf, PeerError> {
-    let hash: String = Sha256::digest(SOURCES.concat()).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    let path = cache_folder().join(format!("{PEER}-{hash}")).join(PEER);
-    let missing = || PeerError::NotInstalled {
-        peer: PEER,
-        missing: path.display().to_string(),
-        hint: "run `make peers`".to_owned(),
-    };
-    if path.is_file() { Ok(path) } else { Err(missing()) }
+    let path = cache_folder().join(format!("{PEER}-{}", hash_of(&SOURCES.concat()))).join(PEER);
+    if path.is_file() { Ok(path) } else { Err(PeerError::not_installed(PEER, path.display(), HINT)) }
 }
 
 /// What porcupine says of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// Operations that it judged.
-    pub operations: u64,
-    /// Objects that it judged.
-    pub objects: u64,
+pub(crate) struct Verdict {
+    /// Operations and objects that it judged.
+    pub(crate) operations: u64,
+    pub(crate) objects: u64,
     /// Objects that no order of their operations explains.
-    pub broken: Vec<String>,
+    pub(crate) broken: Vec<String>,
     /// Those that took too long.
-    pub undecided: Vec<String>,
+    pub(crate) undecided: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -70,28 +63,25 @@ fn line<'o>(object: &'o str, client: usize, operation: &Operation) -> Line<'o> {
 }
 
 /// Has porcupine judge a history.
-///
-/// # Errors
-/// If it is not built, or fails.
-pub fn judge(history: &History) -> Result<Verdict, LabError> {
-    let failed = |reason: String| LabError::Request { what: PEER.to_owned(), reason };
+pub(crate) fn judge(history: &History) -> Result<Verdict, LabError> {
+    let failed = |reason: &dyn std::fmt::Display| made_up::failed(PEER, reason);
     let mut text = Vec::new();
     for (object, operations) in history.by_object() {
         for (client, operation) in operations.iter().enumerate() {
             let line = line(object, client, operation);
-            serde_json::to_writer(&mut text, &line).map_err(|error| failed(error.to_string()))?;
+            serde_json::to_writer(&mut text, &line).map_err(|error| failed(&error))?;
             text.push(b'\n');
         }
     }
     let mut command = Command::new(program()?);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+    let mut child = command.spawn().map_err(|error| failed(&error))?;
     let stdin = child.stdin.take();
     // It reads everything before it says anything.
     let written = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(&text));
-    let said = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
+    let said = child.wait_with_output().map_err(|error| failed(&error))?;
     if !said.status.success() || written.is_err() {
-        return Err(failed(String::from_utf8_lossy(&said.stderr).trim().to_owned()));
+        return Err(failed(&String::from_utf8_lossy(&said.stderr).trim()));
     }
-    serde_json::from_slice(&said.stdout).map_err(|error| failed(error.to_string()))
+    serde_json::from_slice(&said.stdout).map_err(|error| failed(&error))
 }

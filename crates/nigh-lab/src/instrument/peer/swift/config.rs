@@ -11,7 +11,7 @@ use crate::instrument::peer::keystone::ADMIN;
 /// tempauth's user `tester` of the account `test`.
 pub(super) const ACCESS_KEY: &str = "test:tester";
 /// s3api's `location`.
-pub(super) const REGION: &str = "us-east-1";
+const REGION: &str = "us-east-1";
 pub(super) const DEVICE: &str = "d1";
 /// Processes of the proxy and of the object server: what carries the load.
 const WORKERS: u32 = 2;
@@ -215,24 +215,28 @@ use = egg:swift#healthcheck
     )
 }
 
-/// The servers and their arguments, in the order of starting.
-pub(super) fn commands(layout: &Layout) -> Vec<(&'static str, Vec<String>)> {
-    let memcached = ["-l", "127.0.0.1", "-p", &layout.ports.memcached.to_string(), "-m", &MEMCACHED_MIB.to_string()];
-    let mut memcached: Vec<String> = memcached.map(str::to_owned).into();
+/// A server, its arguments, and its port if it answers health checks.
+pub(super) type Start = (&'static str, Vec<String>, Option<u16>);
+
+/// The servers in the order of starting.
+pub(super) fn commands(layout: &Layout) -> Vec<Start> {
+    let Ports { proxy, account, container, object, memcached } = layout.ports;
+    let arguments = ["-l", "127.0.0.1", "-p", &memcached.to_string(), "-m", &MEMCACHED_MIB.to_string()];
+    let mut arguments: Vec<String> = arguments.map(str::to_owned).into();
     if rustix::process::getuid().is_root() {
-        memcached.extend(["-u".to_owned(), "root".to_owned()]);
+        arguments.extend(["-u".to_owned(), "root".to_owned()]);
     }
-    let mut commands = vec![("memcached", memcached)];
-    for kind in ["account", "container", "object", "proxy"] {
-        let program = match kind {
-            "account" => "swift-account-server",
-            "container" => "swift-container-server",
-            "object" => "swift-object-server",
-            _ => "swift-proxy-server",
-        };
-        commands.push((program, vec![layout.folder.join(format!("{kind}-server.conf")).display().to_string()]));
-    }
-    commands
+    let configured = |(program, port): (&'static str, u16)| {
+        let file = format!("{}.conf", program.trim_start_matches("swift-"));
+        (program, vec![layout.folder.join(file).display().to_string()], Some(port))
+    };
+    let servers = [
+        ("swift-account-server", account),
+        ("swift-container-server", container),
+        ("swift-object-server", object),
+        ("swift-proxy-server", proxy),
+    ];
+    [("memcached", arguments, None)].into_iter().chain(servers.map(configured)).collect()
 }
 
 #[cfg(test)]
@@ -268,7 +272,7 @@ mod tests {
         for (name, text) in files(&layout()) {
             assert!(text.contains("bind_ip = 127.0.0.1\n"), "{name}");
         }
-        let (program, arguments) = &commands(&layout())[0];
+        let (program, arguments, _) = &commands(&layout())[0];
         assert_eq!((*program, &arguments[..2]), ("memcached", &["-l".to_owned(), "127.0.0.1".to_owned()][..]));
     }
 
