@@ -17,7 +17,7 @@ use indicatif::ProgressBar;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
-use super::paper;
+use super::{failed, paper};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::peer::bare_runtime::BareRuntime;
@@ -244,13 +244,8 @@ impl Noise {
     fn end(mut self, beside: &str) -> Result<(), LabError> {
         self.may_run.end();
         for thread in self.threads.drain(..) {
-            let ended = thread.join().unwrap_or_else(|_| {
-                Err(LabError::Simulation {
-                    what: format!("what runs beside {beside}"),
-                    reason: "its thread ended by a panic".to_owned(),
-                })
-            });
-            ended?;
+            let panicked = |_| failed(&format!("what runs beside {beside}"), &"its thread ended by a panic");
+            thread.join().map_err(panicked)??;
         }
         Ok(())
     }

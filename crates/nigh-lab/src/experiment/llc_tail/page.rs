@@ -18,10 +18,6 @@ const MOST: RGBColor = RGBColor(214, 118, 31);
 
 type Line = (String, RGBColor, Vec<(f64, f64)>);
 
-fn chart_error(error: impl std::fmt::Display) -> LabError {
-    LabError::Chart(error.to_string())
-}
-
 pub(super) fn page(report: &TailReport) -> Result<String, LabError> {
     let mut body = String::new();
     for set in &report.sets {
@@ -81,44 +77,30 @@ fn by_ways(set: &SetReport) -> Result<String, LabError> {
 /// A chart of lines; the vertical axis is logarithmic or starts at the lowest value.
 fn lines_chart(lines: &[Line], logarithmic: bool, axis: &str) -> Result<String, LabError> {
     let all = || lines.iter().flat_map(|(_, _, points)| points).copied();
-    let x =
-        all().map(|(x, _)| x).fold(f64::INFINITY, f64::min)..all().map(|(x, _)| x).fold(f64::NEG_INFINITY, f64::max);
     let scale = |value: f64| if logarithmic { value.max(1e-3).log10() } else { value };
-    let (low, high) = (
-        all().map(|(_, y)| scale(y)).fold(f64::INFINITY, f64::min),
-        all().map(|(_, y)| scale(y)).fold(f64::NEG_INFINITY, f64::max),
-    );
+    let range = |of: &dyn Fn((f64, f64)) -> f64| {
+        all().map(of).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)))
+    };
+    let ((left, right), (low, high)) = (range(&|(x, _)| x), range(&|(_, y)| scale(y)));
     let margin = ((high - low) * 0.05).max(0.02);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
+    chart::drawn(SIZE, |root| {
+        let mut chart = ChartBuilder::on(root)
             .margin(8)
             .x_label_area_size(36)
             .y_label_area_size(56)
-            .build_cartesian_2d(x, low - margin..high + margin)
-            .map_err(chart_error)?;
+            .build_cartesian_2d(left..right, low - margin..high + margin)?;
         let label =
             |value: &f64| if logarithmic { format!("{:.0}", 10_f64.powf(*value)) } else { format!("{value:.1}") };
-        chart.configure_mesh().x_desc(axis).y_label_formatter(&label).draw().map_err(chart_error)?;
+        chart.configure_mesh().x_desc(axis).y_label_formatter(&label).draw()?;
         for (name, color, points) in lines {
             let color = *color;
-            let points: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (x, scale(y))).collect();
-            chart
-                .draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(2))
-                .map_err(chart_error)?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], color.stroke_width(2)));
+            let line = LineSeries::new(points.iter().map(|&(x, y)| (x, scale(y))), color.stroke_width(2));
+            let legend = move |(x, y): (i32, i32)| PathElement::new([(x, y), (x + 14, y)], color.stroke_width(2));
+            chart.draw_series(line.point_size(2))?.label(name).legend(legend);
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.9))
-            .draw()
-            .map_err(chart_error)?;
-        root.present().map_err(chart_error)?;
-    }
-    Ok(svg)
+        let labels = &mut chart.configure_series_labels();
+        Ok(labels.position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.9)).draw()?)
+    })
 }
 
 #[cfg(test)]

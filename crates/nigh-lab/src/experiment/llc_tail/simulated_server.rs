@@ -20,6 +20,7 @@ use nigh_terms::{ClosId, WayMask};
 use super::recorded_streams::{ServiceStream, TrainingRun, TrainingStream};
 use super::server_machine::{BATCH_THREADS, DEVICE_WAYS, GEOMETRY, HERTZ, MEMORY_GB_PER_S, TIMING};
 use crate::LabError;
+use crate::instrument::made_up::failed;
 
 /// Cycles of a request besides its lines: network stack in user space, hash, compare, reply.
 pub(super) const REQUEST_CYCLES: u64 = 360;
@@ -138,8 +139,7 @@ pub(super) struct SimulatedServer<'s> {
 impl<'s> SimulatedServer<'s> {
     /// A machine whose cache holds what the store used last.
     pub(super) fn new(workload: Workload<'s>, masks: Option<GuardMasks>) -> Result<Self, LabError> {
-        let refused =
-            |error: OutOfFrames| LabError::Request { what: "simulated memory".to_owned(), reason: error.to_string() };
+        let refused = |error: OutOfFrames| failed("simulated memory", &error);
         let mut frames = FrameAllocator::new(SEED);
         let mut allocate = |pages| frames.allocate(pages).map_err(refused);
         let service = Service {
@@ -191,8 +191,7 @@ impl<'s> SimulatedServer<'s> {
         let all = WayMask::contiguous(0, GEOMETRY.ways());
         let masks = masks.unwrap_or(GuardMasks { service: all, batch: all });
         for (clos, mask) in [(SERVICE, masks.service), (BATCH, masks.batch), (DEVICE, DEVICE_WAYS)] {
-            let set = self.cache.set_mask(clos, mask);
-            set.map_err(|error| LabError::Request { what: "a mask".to_owned(), reason: error.to_string() })?;
+            self.cache.set_mask(clos, mask).map_err(|error| failed("a mask", &error))?;
         }
         Ok(())
     }

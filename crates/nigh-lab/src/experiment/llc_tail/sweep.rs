@@ -15,6 +15,7 @@ use super::server_machine::{CLASSES, DEVICE_WAYS, GEOMETRY, PARTITIONS};
 use super::simulated_server::{SimulatedServer, Stretch, Workload};
 use crate::LabError;
 use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::made_up::failed;
 use crate::instrument::parallel::in_parallel;
 
 /// Further loads, as parts of what the store serves without a partition.
@@ -153,8 +154,7 @@ pub(super) struct Row {
 }
 
 fn percentile(percent: f64) -> Result<Percentile, LabError> {
-    Percentile::try_from(percent)
-        .map_err(|error| LabError::Request { what: "a percentile".to_owned(), reason: error.to_string() })
+    Percentile::try_from(percent).map_err(|error| failed("a percentile", &error))
 }
 
 fn point(load: f64, stretch: &Stretch) -> Result<Point, LabError> {
@@ -231,19 +231,18 @@ fn run_row(plan: &Plan, streams: &Streams, configuration: Configuration) -> Resu
 pub(super) fn sweep(
     plan: &Plan,
     streams: &Streams,
-    kept: Option<(&TailProgress, &str)>,
+    (kept, set): (&TailProgress, &str),
     done: impl Fn(&Row) + Sync,
 ) -> Result<Vec<Row>, LabError> {
     let mut configurations = vec![Configuration::NoCat, Configuration::NoContention];
     configurations.extend(plan.partitions.iter().map(|&ways| Configuration::Partition(ways)));
     let row = |&configuration: &Configuration| {
-        let part = kept.map(|(kept, set)| (kept, format!("{set}, {configuration}")));
-        let known = part.as_ref().and_then(|(kept, name)| kept.done(name));
-        let row = match known {
+        let part = format!("{set}, {configuration}");
+        let row = match kept.done(&part) {
             Some(Part::Row(row)) => row,
             Some(Part::Guard(_)) | None => {
                 let row = run_row(plan, streams, configuration)?;
-                part.map_or(Ok(()), |(kept, name)| kept.add(&name, &Part::Row(row.clone())))?;
+                kept.add(&part, &Part::Row(row.clone()))?;
                 row
             }
         };
@@ -301,9 +300,7 @@ pub(super) fn guard(
     samples: f64,
     load: f64,
 ) -> Result<GuardRun, LabError> {
-    let refused =
-        |error: &dyn std::fmt::Display| LabError::Request { what: "the guard".to_owned(), reason: error.to_string() };
-    let mut guard = TailGuard::new(settings).map_err(|error| refused(&error))?;
+    let mut guard = TailGuard::new(settings).map_err(|error| failed("the guard", &error))?;
     let mut server = SimulatedServer::new(streams.workload(true), Some(settings.masks(settings.start)))?;
     server.run(load, plan.warming);
     let length = Duration::from_secs_f64(settings.objective.percentile.samples_needed() as f64 * samples / load);
@@ -357,7 +354,8 @@ mod tests {
             warming: Duration::from_micros(1500),
             ..Plan::whole()
         };
-        let rows = sweep(&plan, &streams, None, |_| ()).unwrap();
+        let kept = TailProgress::open_if(None, true).unwrap();
+        let rows = sweep(&plan, &streams, (&kept, "2 MB"), |_| ()).unwrap();
         let [alone, shared, three] = [0, 1, 2].map(|row| &rows[row].points[0]);
         assert!(alone.service_ns < three.service_ns && three.service_ns < shared.service_ns, "{rows:#?}");
         assert!(alone.misses < 0.1 && shared.misses > 2.0 * three.misses, "{rows:#?}");
@@ -375,7 +373,7 @@ mod tests {
         }
         // Simulated, they would have a point for each load.
         let plan = Plan { partitions: Vec::new(), ..Plan::whole() };
-        let rows = sweep(&plan, &streams(), Some((&kept, "2 MB")), |_| ()).unwrap();
+        let rows = sweep(&plan, &streams(), (&kept, "2 MB"), |_| ()).unwrap();
         assert!(rows.len() == 2 && rows.iter().all(|row| row.points.is_empty()), "{rows:?}");
     }
 }
