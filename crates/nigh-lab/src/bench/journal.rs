@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,9 +41,6 @@ pub(super) struct JournalLength {
     /// How long each round with many writers lasts, in seconds
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
-    /// A folder on the disk to measure [default: the folder for temporary files]
-    #[arg(long, value_name = "FOLDER")]
-    folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
@@ -107,8 +104,7 @@ impl BareFile {
 }
 
 pub(super) async fn run(length: &JournalLength, machine: Machine) -> Result<JournalReport, LabError> {
-    let parent = length.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = tempfile::tempdir_in(&parent).at(&parent)?;
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let settings = JournalSettings {
         limit: ByteSize::mib(512),
         segment: ByteSize::mib(64),
