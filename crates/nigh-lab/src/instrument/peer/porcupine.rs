@@ -5,8 +5,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use nigh_check::history::{History, Operation, OperationResult, State};
+use nigh_check::history::{History, Operation, OperationResult};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::PeerError;
 use super::installed::{HINT, cache_folder, hash_of};
@@ -39,38 +40,27 @@ pub(crate) struct Verdict {
     pub(crate) undecided: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Line<'o> {
-    object: &'o str,
-    client: usize,
-    begin: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    end: Option<u64>,
-    found: &'static str,
-    state: State,
-    writes: bool,
-    made: State,
-}
-
-fn line<'o>(object: &'o str, client: usize, operation: &Operation) -> Line<'o> {
+fn line(object: &str, client: usize, operation: &Operation) -> String {
     let (found, state) = match operation.found {
         OperationResult::Anything => ("anything", None),
         OperationResult::Is(state) => ("is", state),
         OperationResult::IsNot(state) => ("is_not", state),
     };
     let Operation { begin, end, made, .. } = *operation;
-    Line { object, client, begin, end, found, state, writes: made.is_some(), made: made.flatten() }
+    let line = json!({
+        "object": object, "client": client, "begin": begin, "end": end,
+        "found": found, "state": state, "writes": made.is_some(), "made": made.flatten(),
+    });
+    format!("{line}\n")
 }
 
 /// Has porcupine judge a history.
 pub(crate) fn judge(history: &History) -> Result<Verdict, LabError> {
     let failed = |reason: &dyn std::fmt::Display| made_up::failed(PEER, reason);
-    let mut text = Vec::new();
+    let mut text = String::new();
     for (object, operations) in history.by_object() {
         for (client, operation) in operations.iter().enumerate() {
-            let line = line(object, client, operation);
-            serde_json::to_writer(&mut text, &line).map_err(|error| failed(&error))?;
-            text.push(b'\n');
+            text += &line(object, client, operation);
         }
     }
     let mut command = Command::new(program()?);
@@ -78,7 +68,7 @@ pub(crate) fn judge(history: &History) -> Result<Verdict, LabError> {
     let mut child = command.spawn().map_err(|error| failed(&error))?;
     let stdin = child.stdin.take();
     // It reads everything before it says anything.
-    let written = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(&text));
+    let written = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(text.as_bytes()));
     let said = child.wait_with_output().map_err(|error| failed(&error))?;
     if !said.status.success() || written.is_err() {
         return Err(failed(&String::from_utf8_lossy(&said.stderr).trim()));

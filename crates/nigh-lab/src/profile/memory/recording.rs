@@ -13,6 +13,7 @@ use super::arguments::ProfiledFunction;
 use super::plan::{Arguments, PlannedRow};
 use crate::LabError;
 use crate::instrument::error::Tried;
+use crate::instrument::stats::Sample;
 
 /// Rows of a file at most.
 pub(super) const ROWS_MAX: u32 = 10_000;
@@ -132,7 +133,7 @@ fn line(function: &ProfiledFunction, planned: &PlannedRow, known: &InputFacts, m
         if *is_cold { "cold" } else { "warm" },
         used_before.map_or_else(String::new, |bytes| bytes.to_string()),
         repeats.len(),
-        if repeats.is_empty() { String::new() } else { format!("{:.6}", median(repeats)) },
+        if repeats.is_empty() { String::new() } else { format!("{:.6}", Sample::new(repeats.clone()).median()) },
     );
     line.push('\n');
     line
@@ -145,10 +146,6 @@ fn field(value: Option<&Value>) -> String {
         Some(value) => value.to_string(),
         None => String::new(),
     }
-}
-
-fn median(of: &[f64]) -> f64 {
-    crate::instrument::stats::Sample::new(of.to_vec()).median()
 }
 
 #[cfg(test)]
