@@ -197,26 +197,13 @@ struct Side {
     cpu_us: Vec<f64>,
 }
 
-struct Round {
-    begun: Duration,
-    latencies_us: Vec<f64>,
-}
-
-impl Round {
-    fn begin() -> Self {
-        Self { begun: process_time(), latencies_us: Vec::new() }
-    }
-
-    fn timed(&mut self, took: Duration) {
-        self.latencies_us.push(us(took));
-    }
-
-    /// Its median and processor time for each read.
-    fn end(self, side: &mut Side) -> (f64, f64) {
-        let cpu = us(process_time() - self.begun) / self.latencies_us.len() as f64;
-        let median = median(self.latencies_us.clone());
-        side.latencies_us.extend(self.latencies_us);
-        side.cpu_us.push(cpu);
+impl Side {
+    /// Adds a round that began at this processor time: its median, and processor time for each read.
+    fn add(&mut self, begun: Duration, latencies_us: Vec<f64>) -> (f64, f64) {
+        let cpu = us(process_time() - begun) / latencies_us.len() as f64;
+        let median = median(latencies_us.clone());
+        self.latencies_us.extend(latencies_us);
+        self.cpu_us.push(cpu);
         (median, cpu)
     }
 }
@@ -274,22 +261,22 @@ async fn compare(
     for at in 0..=rounds {
         let [into, into_bare] = &mut buffers;
         ours.begins().await;
-        let mut round = Round::begin();
+        let (begun, mut latencies_us) = (process_time(), Vec::new());
         for number in 0..reads {
-            round.timed(ours.read(number, into).await?);
+            latencies_us.push(us(ours.read(number, into).await?));
         }
-        let (here, cpu_here) = round.end(&mut own);
-        let mut round = Round::begin();
+        let (here, cpu_here) = own.add(begun, latencies_us);
+        let (begun, mut latencies_us) = (process_time(), Vec::new());
         tokio::task::block_in_place(|| {
             for _ in 0..reads {
                 let begun = Instant::now();
                 bare.read(into_bare)?;
-                round.timed(begun.elapsed());
+                latencies_us.push(us(begun.elapsed()));
             }
             Ok::<_, std::io::Error>(())
         })
         .map_err(|error| failed("a bare read", &error))?;
-        let (there, cpu_there) = round.end(&mut other);
+        let (there, cpu_there) = other.add(begun, latencies_us);
         if at == 0 {
             (own, other) = (Side::default(), Side::default());
         } else {

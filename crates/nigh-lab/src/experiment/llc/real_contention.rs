@@ -211,7 +211,10 @@ struct Noise {
 
 impl Noise {
     /// Runs again and again, in a thread of its own.
-    fn repeat(&self, mut run: impl FnMut() -> Result<(), LabError> + Send + 'static) -> JoinHandle<Result<(), LabError>> {
+    fn repeat(
+        &self,
+        mut run: impl FnMut() -> Result<(), LabError> + Send + 'static,
+    ) -> JoinHandle<Result<(), LabError>> {
         let is_over = Arc::clone(&self.is_over);
         std::thread::spawn(move || {
             loop {

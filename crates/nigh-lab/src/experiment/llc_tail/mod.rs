@@ -23,11 +23,11 @@ use indicatif::ProgressBar;
 
 use self::findings::{SLO_US, best, guard_result, larger_is_worse, reaches};
 use self::kv_store::{BUCKET_BYTES, Entries, ITEM_BYTES};
-use self::recorded_streams::{ServiceStream, TrainingStream};
+use self::recorded_streams::{ServiceStream, Streams, TrainingStream};
 use self::report::{PAPER, SetReport, TailReport};
 use self::server_machine::{GEOMETRY, SIMULATED_MACHINE};
 use self::simulated_server::NETWORK;
-use self::sweep::{Part, Plan, Row, Streams, TailProgress, add_partition, guard, guard_settings, sweep};
+use self::sweep::{Part, Plan, Row, TailProgress, add_partition, guard, guard_settings, sweep};
 use self::training_job::HIDDEN;
 use crate::LabError;
 use crate::instrument::machine::Machine;

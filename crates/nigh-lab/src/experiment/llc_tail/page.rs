@@ -3,8 +3,9 @@
 use nigh_terms::Ways;
 use plotters::prelude::*;
 
+use super::findings::{partitions, row_of};
 use super::report::{SetReport, TailReport};
-use super::sweep::{Configuration, Row};
+use super::sweep::Configuration;
 use crate::LabError;
 use crate::instrument::chart;
 use crate::instrument::report_text::html_of;
@@ -32,23 +33,15 @@ pub(super) fn page(report: &TailReport) -> Result<String, LabError> {
     Ok(chart::page("Tail latency of a key-value store beside a training job", about, &body, &report.machine))
 }
 
-fn row_of(set: &SetReport, configuration: Configuration) -> Option<&Row> {
-    set.rows.iter().find(|row| row.configuration == configuration)
-}
-
 fn tails_by_load(set: &SetReport) -> Result<String, LabError> {
-    let partitions: Vec<Ways> = set
-        .rows
-        .iter()
-        .filter_map(|row| if let Configuration::Partition(ways) = row.configuration { Some(ways) } else { None })
-        .collect();
+    let sizes: Vec<Ways> = partitions(&set.rows).map(|(ways, _)| ways).collect();
     let guard = set.guard.last().map(|guard| guard.run.ways);
     let mut chosen = vec![(Configuration::NoContention, ALONE), (Configuration::NoCat, SHARED)];
-    let ends = [(partitions.first(), FEWEST), (partitions.last(), MOST)];
+    let ends = [(sizes.first(), FEWEST), (sizes.last(), MOST)];
     chosen.extend(ends.into_iter().filter_map(|(ways, color)| Some((Configuration::Partition(*ways?), color))));
     chosen.extend(guard.map(|ways| (Configuration::Partition(ways), CHOICE)));
     let lines = chosen.into_iter().filter_map(|(configuration, color)| {
-        let row = row_of(set, configuration)?;
+        let row = row_of(&set.rows, configuration)?;
         let guard = configuration == guard.map_or(Configuration::NoCat, Configuration::Partition);
         let name = format!("{configuration}{}", if guard && color == CHOICE { " (the guard's choice)" } else { "" });
         Some((name, color, row.points.iter().map(|point| (point.load_mops, point.p999_us)).collect()))
@@ -59,10 +52,8 @@ fn tails_by_load(set: &SetReport) -> Result<String, LabError> {
 fn by_ways(set: &SetReport) -> Result<String, LabError> {
     let Some(best) = &set.best else { return Ok(String::new()) };
     let mut lines: [Vec<(f64, f64)>; 2] = Default::default();
-    for row in &set.rows {
-        let Configuration::Partition(ways) = row.configuration else { continue };
-        let point = row.points.iter().find(|point| point.load_mops == best.load_mops);
-        if let Some(point) = point {
+    for (ways, row) in partitions(&set.rows) {
+        if let Some(point) = row.points.iter().find(|point| point.load_mops == best.load_mops) {
             lines[0].push((f64::from(ways.0), point.p999_us));
             lines[1].push((f64::from(ways.0), point.batch_loss.unwrap_or(0.0) * 100.0));
         }

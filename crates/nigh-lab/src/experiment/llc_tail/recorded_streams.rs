@@ -27,6 +27,11 @@ const fn pages(bytes: u64) -> u32 {
     bytes.div_ceil(PAGE_BYTES) as u32
 }
 
+pub(super) struct Streams {
+    pub(super) service: ServiceStream,
+    pub(super) training: TrainingStream,
+}
+
 pub(super) struct ServiceStream {
     pub(super) pages: u32,
     /// For each request, the index in `lines` at which its lines begin; the last entry is the length of `lines`.

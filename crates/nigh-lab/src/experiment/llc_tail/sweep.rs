@@ -10,9 +10,9 @@ use nigh_llc::{CacheShape, GuardDecision, GuardMode, GuardSettings, GuardWindow,
 use nigh_terms::Ways;
 use serde::{Deserialize, Serialize};
 
-use super::recorded_streams::{ServiceStream, TrainingStream};
+use super::recorded_streams::Streams;
 use super::server_machine::{CLASSES, DEVICE_WAYS, GEOMETRY, PARTITIONS};
-use super::simulated_server::{SimulatedServer, Stretch, Workload};
+use super::simulated_server::{SimulatedServer, Stretch};
 use crate::LabError;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::made_up::failed;
@@ -77,7 +77,7 @@ impl Plan {
     /// The same with loads close below what the store serves without a partition, where its tail is longest.
     pub(super) fn with_loads_near_capacity(&self, streams: &Streams) -> Result<Self, LabError> {
         let low = self.loads.first().copied().unwrap_or(1e6);
-        let mut server = SimulatedServer::new(streams.workload(true), None)?;
+        let mut server = SimulatedServer::new(streams, true, None)?;
         // Requests that come seldom find fewer of their lines: once more at a load near what the first look gives.
         let (mut load, mut capacity) = (low, f64::INFINITY);
         for _look in 0..2 {
@@ -178,17 +178,6 @@ fn point(load: f64, stretch: &Stretch) -> Result<Point, LabError> {
     })
 }
 
-pub(super) struct Streams {
-    pub(super) service: ServiceStream,
-    pub(super) training: TrainingStream,
-}
-
-impl Streams {
-    const fn workload(&self, is_shared: bool) -> Workload<'_> {
-        Workload { service: &self.service, training: &self.training, is_shared }
-    }
-}
-
 pub(super) fn guard_settings(limit: Duration, slack: f64) -> Result<GuardSettings, LabError> {
     let shape = CacheShape { ways: GEOMETRY.ways(), classes: CLASSES, min_ways: Ways(1), shareable: DEVICE_WAYS };
     let objective = Objective { percentile: percentile(99.9)?, limit };
@@ -218,7 +207,7 @@ fn run_row(plan: &Plan, streams: &Streams, configuration: Configuration) -> Resu
         Configuration::NoContention | Configuration::NoCat => None,
         Configuration::Partition(ways) => Some(guard_settings(Duration::from_micros(1), 1.0)?.masks(ways)),
     };
-    let mut server = SimulatedServer::new(streams.workload(is_shared), masks)?;
+    let mut server = SimulatedServer::new(streams, is_shared, masks)?;
     let mut points = Vec::with_capacity(plan.loads.len());
     for (at, &load) in plan.loads.iter().enumerate() {
         server.run(load, if at == 0 { plan.warming } else { plan.settling });
@@ -301,7 +290,7 @@ pub(super) fn guard(
     load: f64,
 ) -> Result<GuardRun, LabError> {
     let mut guard = TailGuard::new(settings).map_err(|error| failed("the guard", &error))?;
-    let mut server = SimulatedServer::new(streams.workload(true), Some(settings.masks(settings.start)))?;
+    let mut server = SimulatedServer::new(streams, true, Some(settings.masks(settings.start)))?;
     server.run(load, plan.warming);
     let length = Duration::from_secs_f64(settings.objective.percentile.samples_needed() as f64 * samples / load);
     let (mut ways, mut sizes, mut changed, mut rest) = (settings.start, vec![settings.start], 0, None);
@@ -333,6 +322,7 @@ pub(super) fn guard(
 #[cfg(test)]
 mod tests {
     use super::super::kv_store::Entries;
+    use super::super::recorded_streams::{ServiceStream, TrainingStream};
     use super::super::training_job::HIDDEN;
     use super::*;
 

@@ -14,7 +14,7 @@ use nigh_terms::SecretKey;
 
 pub(crate) use self::access_log::AccessLog;
 pub use self::config::NighMiddleware;
-use self::config::{KeystoneLogin, Layout, Ports};
+use self::config::{KeystoneLogin, Layout, Ports, SwiftOptions};
 use super::installed::on_path;
 use super::keystone::Keystone;
 use super::servers::{PeerFolder, Program, Servers, file_error, http_health, last_of};
@@ -29,14 +29,6 @@ const SWIFT_CONF: &str = "/etc/swift/swift.conf";
 const PYTHON: &str = "/usr/bin/python3";
 const PROGRAMS: [&str; 5] =
     ["memcached", "swift-account-server", "swift-container-server", "swift-object-server", "swift-proxy-server"];
-
-/// What a Swift has beside what all have.
-#[derive(Default)]
-struct SwiftOptions {
-    keystone: Option<KeystoneLogin>,
-    middleware: Option<NighMiddleware>,
-    access_log: Option<u16>,
-}
 
 /// A running Swift.
 #[derive(Debug)]
@@ -74,16 +66,14 @@ impl Swift {
         Self::start_with(folder, SwiftOptions { keystone: Some(asks), ..SwiftOptions::default() })
     }
 
-    fn start_with(folder: &Path, beside: SwiftOptions) -> Result<Self, PeerError> {
+    fn start_with(folder: &Path, options: SwiftOptions) -> Result<Self, PeerError> {
         check_installed()?;
         let [proxy, account, container, object, memcached] = PeerFolder { peer: PEER, folder }.free_ports()?;
         let ports = Ports { proxy, account, container, object, memcached };
         let secret_key = SecretKey::random();
-        let SwiftOptions { keystone, middleware, access_log } = beside;
-        let (folder, key) = (folder.to_owned(), secret_key.clone());
-        let layout = Layout { folder, ports, secret_key: key, keystone, middleware, access_log };
+        let layout = Layout { folder: folder.to_owned(), ports, secret_key: secret_key.clone(), options };
         prepare(&layout)?;
-        let servers = Servers::start(PEER, &layout.folder, programs(&layout)?)?;
+        let servers = Servers::start(PEER, folder, programs(&layout)?)?;
         Ok(Self { s3: S3Access::on_loopback(proxy, config::ACCESS_KEY, secret_key), servers })
     }
 
@@ -154,7 +144,7 @@ fn programs(layout: &Layout) -> Result<Vec<Program>, PeerError> {
     let program = |(name, arguments, port): config::Start| {
         let path = on_path(name).ok_or_else(|| not_installed(name))?;
         let health = port.map(|port| http_health(port, "/healthcheck"));
-        let environment = match &layout.middleware {
+        let environment = match &layout.options.middleware {
             Some(middleware) if name == "swift-proxy-server" => {
                 vec![("PYTHONPATH", middleware.source.display().to_string())]
             }

@@ -110,7 +110,7 @@ impl RecordingFile {
 
 fn header(function: &ProfiledFunction) -> Vec<String> {
     let names = BEFORE.iter().chain(function.pool.features()).map(|&name| name.to_owned());
-    let arguments = function.arguments.iter().map(|argument| format!("arg_{}", argument.name));
+    let arguments = function.arguments.iter().map(|(name, _)| format!("arg_{name}"));
     names.chain(arguments).chain(MEASURED.iter().map(|&name| name.to_owned())).collect()
 }
 
@@ -121,9 +121,9 @@ fn line(function: &ProfiledFunction, planned: &PlannedRow, known: &InputFacts, m
         line += &field(known.features.get(*name));
     }
     let arguments: &Arguments = &planned.arguments;
-    for argument in function.arguments {
+    for (name, _) in function.arguments {
         line.push(',');
-        line += &field(arguments.get(argument.name));
+        line += &field(arguments.get(name));
     }
     let RowMeasurements { is_cold, used_before, peak, page_cache, touched_limit, cpu_s, output_size, repeats } =
         measured;
