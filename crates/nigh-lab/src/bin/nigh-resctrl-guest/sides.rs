@@ -57,11 +57,11 @@ fn remount(options: MountOptions) -> io::Result<()> {
 
 /// The end of an umount; that there was no mount is no error.
 fn if_mounted(unmounted: io::Result<()>) -> io::Result<()> {
-    unmounted.or_else(|error| if is(&error, Errno::INVAL) { Ok(()) } else { Err(error) })
+    unmounted.or_else(|error| if has_errno(&error, Errno::INVAL) { Ok(()) } else { Err(error) })
 }
 
 /// Whether it is this error of the kernel's.
-pub(crate) fn is(error: &io::Error, errno: Errno) -> bool {
+pub(crate) fn has_errno(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
 

@@ -15,7 +15,7 @@ use super::meddler::Interference;
 use super::restless::{holder, still};
 use super::{Case, Stage, THEIRS, expect, expect_said, failed, layout, name, need, refused};
 use crate::lockstep::Side;
-use crate::sides::{is, mount_resctrl, umount, umount_lazily};
+use crate::sides::{has_errno, mount_resctrl, umount, umount_lazily};
 
 /// Longer than a change of layout takes here; whoever waits for the lock is not done then.
 const WHILE_HELD: Duration = Duration::from_millis(300);
@@ -87,7 +87,7 @@ fn unmounted_half_way(stage: &Stage<'_>) -> Result<(), Stop> {
         let meddling = Interference::act(|_| {
             // The change holds the mount's directory open for the lock.
             match umount() {
-                Err(error) if is(&error, Errno::BUSY) => umount_lazily(),
+                Err(error) if has_errno(&error, Errno::BUSY) => umount_lazily(),
                 other => Err(io::Error::other(format!("an umount under a change gave {other:?}"))),
             }
         });
@@ -121,7 +121,7 @@ fn mounted_with_cdp(stage: &Stage<'_>) -> Result<(), Stop> {
         umount_lazily()?;
         // The old mount lives until the lock's descriptor is closed.
         match mount_resctrl(cdp) {
-            Err(error) if is(&error, Errno::BUSY) => Ok(()),
+            Err(error) if has_errno(&error, Errno::BUSY) => Ok(()),
             other => Err(io::Error::other(format!("a second mount gave {other:?}"))),
         }
     });

@@ -27,7 +27,7 @@ use nigh_terms::{CacheDomain, WayMask, Ways};
 use self::meddler::{Interference, Meddler};
 pub(crate) use self::restless::{AS_ANOTHER_USER, HOLDER, RESTLESS, run_as_another_user, run_holder, run_restless};
 use crate::lockstep::Side;
-use crate::sides::{Kernel, is};
+use crate::sides::{Kernel, has_errno};
 
 /// The domains of a guest: one for each of its two sockets.
 const DOMAINS: [CacheDomain; 2] = [CacheDomain(0), CacheDomain(1)];
@@ -219,7 +219,7 @@ fn exhaust(fs: &dyn ResctrlFs) -> io::Result<usize> {
     const CLASSES_MAX: usize = 128;
     for made in 0..CLASSES_MAX {
         match fs.make_group(&format!("{THEIRS}-{made}")) {
-            Err(error) if is(&error, rustix::io::Errno::NOSPC) => return Ok(made),
+            Err(error) if has_errno(&error, rustix::io::Errno::NOSPC) => return Ok(made),
             other => other?,
         }
     }
