@@ -14,4 +14,5 @@ pub use error::VmError;
 pub use guest::{Guest, GuestEnd};
 use initrd::{Initrd, Kind};
 pub use kernel_image::{KernelFolder, PinnedKernel, installed_below, pinned};
+#[cfg_attr(not(feature = "all"), allow(unused_imports, reason = "the demonstration boots no kernels"))]
 pub(crate) use resctrl_check::{KernelReport, ResctrlCheck};
