@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use nigh_check::{
-    Configuration, Counterexample, ExplorationResult, Limits, MurphiModel, MutationSymptom, SearchLimit,
-    WeakenedTransaction, Weakening, configurations, explore, explore_transactions, long_configurations, murphi_models,
-    retell, transaction_configurations, weakened_transactions, weakenings,
+    Counterexample, ExplorationResult, Limits, MurphiModel, MutationSymptom, SearchLimit, configurations, explore,
+    explore_transactions, long_configurations, murphi_models, retell, transaction_configurations,
+    weakened_transactions, weakenings,
 };
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
@@ -64,12 +64,6 @@ struct Violation {
     events: Vec<String>,
 }
 
-impl From<Counterexample> for Violation {
-    fn from(Counterexample { promise, events }: Counterexample) -> Self {
-        Self { promise: format!("{promise:?}"), events }
-    }
-}
-
 #[derive(Clone, Serialize, Deserialize)]
 struct Row {
     name: String,
@@ -117,11 +111,8 @@ struct MurphiReport {
     seconds: f64,
 }
 
-fn explored(config: &Configuration, limits: &Limits) -> Row {
-    row(config.name, config.about, explore(config, limits))
-}
-
 fn row(name: &str, about: &str, found: ExplorationResult) -> Row {
+    let violation = |Counterexample { promise, events }| Violation { promise: format!("{promise:?}"), events };
     Row {
         name: name.to_owned(),
         about: about.to_owned(),
@@ -132,31 +123,23 @@ fn row(name: &str, about: &str, found: ExplorationResult) -> Row {
             SearchLimit::Time => "time".to_owned(),
             SearchLimit::Memory => "memory".to_owned(),
         }),
-        violations: found.violations.into_iter().map(Violation::from).collect(),
+        violations: found.violations.into_iter().map(violation).collect(),
         stuck: found.stuck.map(|stuck| stuck.writes + stuck.work),
         seconds: found.took.as_secs_f64(),
     }
 }
 
-fn weakened(weakening: &Weakening, limits: &Limits) -> MutationRow {
-    let found = explore(&weakening.configuration, limits);
-    let (breaks, steps) = match weakening.shows {
+/// What exploring without a rule has shown.
+fn mutation(rule: String, about: &'static str, shows: MutationSymptom, found: &ExplorationResult) -> MutationRow {
+    let broken = found.violations.iter().min_by_key(|one| one.promise);
+    let (breaks, counterexample_steps) = match shows {
         MutationSymptom::Promise => {
-            let broken = found.violations.iter().min_by_key(|one| one.promise);
-            (
-                broken.map_or_else(|| "nothing".to_owned(), |one| format!("{:?}", one.promise)),
-                broken.map(|one| one.events.len()),
-            )
+            let breaks = broken.map_or_else(|| "nothing".to_owned(), |one| format!("{:?}", one.promise));
+            (breaks, broken.map(|one| one.events.len()))
         }
         MutationSymptom::Stuck => ("stuck".to_owned(), found.stuck.and_then(|stuck| stuck.nearest)),
     };
-    MutationRow {
-        rule: format!("{:?}", weakening.rule),
-        about: weakening.about,
-        breaks,
-        counterexample_steps: steps,
-        seconds: found.took.as_secs_f64(),
-    }
+    MutationRow { rule, about, breaks, counterexample_steps, seconds: found.took.as_secs_f64() }
 }
 
 /// The events that lead to a broken promise of transactions without a rule.
@@ -165,18 +148,6 @@ fn explained_transaction(rule: &str, limits: &Limits) -> Option<Vec<String>> {
     let one = transactions.iter().find(|one| format!("{:?}", one.rule).eq_ignore_ascii_case(rule))?;
     let found = explore_transactions(&one.configuration, limits);
     found.violations.into_iter().min_by_key(|one| one.promise).map(|one| one.events)
-}
-
-fn weakened_transaction(weakened: &WeakenedTransaction, limits: &Limits) -> MutationRow {
-    let found = explore_transactions(&weakened.configuration, limits);
-    let broken = found.violations.iter().min_by_key(|one| one.promise);
-    MutationRow {
-        rule: format!("{:?}", weakened.rule),
-        about: weakened.about,
-        breaks: broken.map_or_else(|| "nothing".to_owned(), |one| format!("{:?}", one.promise)),
-        counterexample_steps: broken.map(|one| one.events.len()),
-        seconds: found.took.as_secs_f64(),
-    }
 }
 
 impl CheckArgs {
@@ -200,26 +171,34 @@ impl CheckArgs {
         }
         configs.retain(|config| wanted(config.name));
         let kept = self.kept()?;
-        let configurations = configs.iter().map(|config| match kept.as_ref().and_then(|kept| kept.done(config.name)) {
-            Some(row) => Ok(row),
-            None => {
-                let row = explored(config, &limits);
-                kept.as_ref().map_or(Ok(()), |kept| kept.add(config.name, &row))?;
-                Ok(row)
+        let mut configurations = Vec::new();
+        for config in &configs {
+            let row = match kept.done(config.name) {
+                Some(row) => row,
+                None => {
+                    let row = row(config.name, config.about, explore(config, &limits));
+                    kept.add(config.name, &row)?;
+                    row
+                }
+            };
+            configurations.push(row);
+        }
+        for config in transaction_configurations().iter().filter(|config| wanted(config.name)) {
+            configurations.push(row(config.name, config.about, explore_transactions(config, &limits)));
+        }
+        let mut weakened = Vec::new();
+        for one in weakenings() {
+            let rule = format!("{:?}", one.rule);
+            if wanted(&rule) {
+                weakened.push(mutation(rule, one.about, one.shows, &explore(&one.configuration, &limits)));
             }
-        });
-        let mut configurations: Vec<Row> = configurations.collect::<Result<_, LabError>>()?;
-        let transactions = transaction_configurations().into_iter().filter(|config| wanted(config.name));
-        configurations
-            .extend(transactions.map(|config| row(config.name, config.about, explore_transactions(&config, &limits))));
-        let mut weakened: Vec<MutationRow> = weakenings()
-            .iter()
-            .filter(|weakening| wanted(&format!("{:?}", weakening.rule)))
-            .map(|weakening| weakened(weakening, &limits))
-            .collect();
-        let transactions = weakened_transactions();
-        let transactions = transactions.iter().filter(|one| wanted(&format!("{:?}", one.rule)));
-        weakened.extend(transactions.map(|one| weakened_transaction(one, &limits)));
+        }
+        for one in weakened_transactions() {
+            let (rule, shows) = (format!("{:?}", one.rule), MutationSymptom::Promise);
+            if wanted(&rule) {
+                weakened.push(mutation(rule, one.about, shows, &explore_transactions(&one.configuration, &limits)));
+            }
+        }
         let report = CheckReport {
             machine: Machine::of_this_command(),
             states: configurations.iter().filter(|row| row.complete).map(|row| row.states).sum(),
@@ -229,16 +208,16 @@ impl CheckArgs {
         };
         tell(&report, json)?;
         // A part of the worlds is no end of the run.
-        kept.filter(|_| self.only.is_none()).map_or(Ok(()), KeptProgress::finish)?;
+        if self.only.is_none() {
+            kept.finish()?;
+        }
         Self::verdict(&report)
     }
 
-    fn kept(&self) -> Result<Option<KeptProgress<CheckParameters, Row>>, LabError> {
-        if !self.long {
-            return Ok(None);
-        }
-        let path = self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name("check.state"));
-        KeptProgress::open(&path, CheckParameters { seconds: self.limit_seconds(), memory: self.memory }).map(Some)
+    fn kept(&self) -> Result<KeptProgress<CheckParameters, Row>, LabError> {
+        let path = || self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name("check.state"));
+        let asked = CheckParameters { seconds: self.limit_seconds(), memory: self.memory };
+        KeptProgress::open_if(self.long.then(path).as_deref(), asked)
     }
 
     /// The second encoding; that it cannot be run here is said and is no fault.
@@ -256,17 +235,14 @@ impl CheckArgs {
         let rows = murphi::explored(&models, self.limit_seconds())?;
         let report = MurphiReport {
             machine: Machine::of_this_command(),
-            states: rows.iter().filter(|row| row.is_complete()).map(MurphiRow::states).sum(),
+            states: rows.iter().filter(|row| row.complete).map(|row| row.states).sum(),
             murphi: rows,
             seconds: began.elapsed().as_secs_f64(),
         };
         tell(&report, json)?;
         let broken = report.murphi.iter().filter(|row| row.is_wrong()).count();
         let unfinished = report.murphi.iter().filter(|row| row.is_cut()).count();
-        if broken + unfinished > 0 {
-            return Err(unconfirmed(broken, unfinished, 0));
-        }
-        Ok(())
+        confirmed(broken, unfinished, 0)
     }
 
     fn limit_seconds(&self) -> u64 {
@@ -285,10 +261,7 @@ impl CheckArgs {
         let cut = |row: &&Row| row.violations.is_empty() && !row.complete && !long.contains(&row.name.as_str());
         let unfinished = report.configurations.iter().filter(cut).count();
         let unmissed = report.weakened.iter().filter(|one| one.counterexample_steps.is_none()).count();
-        if broken + unfinished + unmissed > 0 {
-            return Err(unconfirmed(broken, unfinished, unmissed));
-        }
-        Ok(())
+        confirmed(broken, unfinished, unmissed)
     }
 
     fn explain(&self, rule: &str, json: bool) -> Result<(), LabError> {
@@ -306,9 +279,12 @@ impl CheckArgs {
     }
 }
 
-fn unconfirmed(broken: usize, unfinished: usize, unmissed: usize) -> LabError {
-    LabError::Found(format!(
+fn confirmed(broken: usize, unfinished: usize, unmissed: usize) -> Result<(), LabError> {
+    if broken + unfinished + unmissed == 0 {
+        return Ok(());
+    }
+    Err(LabError::Found(format!(
         "{broken} worlds break a promise or cannot finish, {unfinished} were not explored whole, and {unmissed} rules can \
          be left out unnoticed"
-    ))
+    )))
 }

@@ -82,6 +82,14 @@ pub(super) struct ColdRow {
     peak_mib: Option<f64>,
 }
 
+impl ColdRow {
+    fn of(engine: &'static str, start: &'static str, handler: &'static str, starts: Vec<f64>) -> Self {
+        let starts = Sample::new(starts);
+        let (p50_ms, p99_ms) = (starts.median(), starts.percentile(0.99));
+        Self { engine, start, handler, starts: starts.len(), p50_ms, p99_ms, parts: None, peak_mib: None }
+    }
+}
+
 #[derive(Debug, Serialize)]
 pub(super) struct ColdReport {
     machine: Machine,
@@ -128,20 +136,8 @@ pub(super) async fn run(length: &ColdLength, machine: Machine) -> Result<ColdRep
         }
     }
     let own = candidates.iter().flat_map(Candidate::rows);
-    let bare = peer.into_iter().zip(HANDLERS).map(|(starts, (handler, _))| {
-        let starts = Sample::new(starts);
-        let (p50_ms, p99_ms) = (starts.median(), starts.percentile(0.99));
-        ColdRow {
-            engine: "none",
-            start: "plain",
-            handler,
-            starts: starts.len(),
-            p50_ms,
-            p99_ms,
-            parts: None,
-            peak_mib: None,
-        }
-    });
+    let bare =
+        peer.into_iter().zip(HANDLERS).map(|(starts, (handler, _))| ColdRow::of("none", "plain", handler, starts));
     Ok(ColdReport { machine, rows: own.chain(bare).collect() })
 }
 
@@ -223,17 +219,10 @@ impl Candidate {
 
     fn rows(&self) -> impl Iterator<Item = ColdRow> {
         self.starts.iter().zip(HANDLERS).map(|(starts, (handler, _))| {
-            let median =
-                |of: fn(&Parts) -> f64| Sample::new(starts.iter().map(|start| of(&start.parts)).collect()).median();
-            let totals = Sample::new(starts.iter().map(|start| start.total).collect());
+            let median = |of: fn(&Parts) -> f64| Sample::of(starts, |start| of(&start.parts)).median();
+            let totals = starts.iter().map(|start| start.total).collect();
             let peaks = Sample::new(starts.iter().filter_map(|start| start.peak_mib).collect());
             ColdRow {
-                engine: self.engine,
-                start: self.start,
-                handler,
-                starts: totals.len(),
-                p50_ms: totals.median(),
-                p99_ms: totals.percentile(0.99),
                 parts: Some(Parts {
                     wait_ms: median(|parts| parts.wait_ms),
                     walls_ms: median(|parts| parts.walls_ms),
@@ -243,7 +232,8 @@ impl Candidate {
                     run_ms: median(|parts| parts.run_ms),
                     rest_ms: median(|parts| parts.rest_ms),
                 }),
-                peak_mib: (!peaks.is_empty()).then(|| peaks.median()),
+                peak_mib: peaks.known_percentile(0.5),
+                ..ColdRow::of(self.engine, self.start, handler, totals)
             }
         })
     }

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
+use super::memory::memory_of;
 use super::{code_folder, deployment};
 use crate::LabError;
+use crate::instrument::cpu_time;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python, set, settings};
@@ -75,11 +77,11 @@ pub(super) async fn run(many: &FunctionsArgs, machine: Machine) -> Result<ManyRe
     drop(node);
     let (node, one) = restart(folder.path(), 0).await?;
 
-    let cpu = crate::instrument::cpu_time::of_process(node.pid()).of_node()?;
+    let cpu = cpu_time::of_process(node.pid()).of_node()?;
     let begin = Instant::now();
     took.extend(create(&node, &code, &archive, 1..many.count).await?);
     let create_total = begin.elapsed();
-    let cpu_after = crate::instrument::cpu_time::of_process(node.pid()).of_node()?;
+    let cpu_after = cpu_time::of_process(node.pid()).of_node()?;
     drop(node);
     let (node, all) = restart(folder.path(), many.count - 1).await?;
 
@@ -140,7 +142,7 @@ async fn restart(folder: &Path, number: u64) -> Result<(NodeUnderTest, RestartTi
     let begin = Instant::now();
     let node = NodeUnderTest::start_again(folder)?;
     let took = begin.elapsed();
-    let rss = resident(node.pid())?;
+    let rss = memory_of(node.pid(), "VmRSS")?;
     let mut lambda = LambdaClient::connect(&node)?;
     let name = name(number);
     let request = lambda.invocation(&name, b"{}").await?;
@@ -152,13 +154,4 @@ async fn restart(folder: &Path, number: u64) -> Result<(NodeUnderTest, RestartTi
         return Err(LabError::Request { what: name, reason });
     }
     Ok((node, RestartTimes { took, rss, invoked }))
-}
-
-/// The memory that a process has now, in bytes: `VmRSS` of proc(5).
-fn resident(pid: u32) -> Result<u64, LabError> {
-    let path = format!("/proc/{pid}/status");
-    let status = std::fs::read_to_string(&path).at(&path)?;
-    let kib =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
-    kib.map(|kib: u64| kib * 1024).ok_or_else(|| LabError::file(&path, &"it has no VmRSS"))
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,9 +41,6 @@ pub(super) struct JournalLength {
     /// How long each round with many writers lasts, in seconds
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
-    /// A folder on the disk to measure [default: the folder for temporary files]
-    #[arg(long, value_name = "FOLDER")]
-    folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,12 +62,6 @@ pub(super) struct JournalReport {
     machine: Machine,
     rows: Vec<JournalRow>,
     summary: BTreeMap<String, f64>,
-}
-
-#[derive(Default)]
-struct Side {
-    latencies_us: Vec<f64>,
-    cpu_us: Vec<f64>,
 }
 
 /// A bare loop's file: zeroed, written over and over from its begin.
@@ -107,8 +98,7 @@ impl BareFile {
 }
 
 pub(super) async fn run(length: &JournalLength, machine: Machine) -> Result<JournalReport, LabError> {
-    let parent = length.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = tempfile::tempdir_in(&parent).at(&parent)?;
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let settings = JournalSettings {
         limit: ByteSize::mib(512),
         segment: ByteSize::mib(64),
@@ -143,30 +133,26 @@ async fn alone(
     request: &mut u128,
 ) -> Result<JournalRow, LabError> {
     let body = Bytes::from(vec![b'x'; bytes]);
-    let (mut own, mut other, mut ratios) = (Side::default(), Side::default(), Vec::new());
+    let (mut own, mut cpu_us, mut other, mut ratios) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         let (mut here, mut there) = (Vec::new(), Vec::new());
         for _ in 0..commits {
             *request += 1;
             let before = process_time();
             here.push(us(commit(&**journal, *request, &body, STAGED_AT_ONCE).await?));
-            own.cpu_us.push(us(process_time().saturating_sub(before)));
+            cpu_us.push(us(process_time().saturating_sub(before)));
             there.push(us(bare.write(&body)?));
         }
         ratios.push(median(here.clone()) / median(there.clone()));
-        own.latencies_us.extend(here);
-        other.latencies_us.extend(there);
+        own.extend(here);
+        other.extend(there);
     }
-    let latencies = Sample::new(own.latencies_us);
-    Ok(JournalRow {
-        bytes,
-        writers: 1,
-        p50_us: latencies.median(),
-        p99_us: latencies.percentile(0.99),
-        cpu_us: median(own.cpu_us),
-        bare_p50_us: median(other.latencies_us),
-        ratio: median(ratios),
-    })
+    Ok(row(bytes, 1, own, cpu_us, other, ratios))
+}
+
+fn row(bytes: usize, writers: usize, own: Vec<f64>, cpu_us: Vec<f64>, bare: Vec<f64>, ratios: Vec<f64>) -> JournalRow {
+    let (own, cpu_us, bare_p50_us, ratio) = (Sample::new(own), median(cpu_us), median(bare), median(ratios));
+    JournalRow { bytes, writers, p50_us: own.median(), p99_us: own.percentile(0.99), cpu_us, bare_p50_us, ratio }
 }
 
 /// Many writers, each with one commit at a time; then the same batches bare.
@@ -178,7 +164,8 @@ async fn together(
 ) -> Result<(JournalRow, f64), LabError> {
     let body = Bytes::from(vec![b'x'; TOGETHER_BYTES]);
     let round = Duration::from_secs_f64(length.seconds.clamp(0.05, 60.0));
-    let (mut own, mut batches_us, mut ratios, mut batch_sizes) = (Side::default(), Vec::new(), Vec::new(), Vec::new());
+    let (mut own, mut cpu_us, mut batches_us) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ratios, mut batch_sizes) = (Vec::new(), Vec::new());
     for _ in 0..length.rounds.max(1) {
         let (before, cpu, begun) = (journal.usage(), process_time(), Instant::now());
         let mut writers = tokio::task::JoinSet::new();
@@ -197,11 +184,11 @@ async fn together(
         for latencies in writers.join_all().await {
             let latencies = latencies?;
             commits += latencies.len();
-            own.latencies_us.extend(latencies);
+            own.extend(latencies);
         }
         let (took, after) = (begun.elapsed(), journal.usage());
         *request += commits as u128;
-        own.cpu_us.push(us(process_time().saturating_sub(cpu)) / commits as f64);
+        cpu_us.push(us(process_time().saturating_sub(cpu)) / commits as f64);
         let syncs = (after.syncs - before.syncs).max(1) as usize;
         batch_sizes.push(commits as f64 / syncs as f64);
 
@@ -212,15 +199,5 @@ async fn together(
         }
         ratios.push(bare_begun.elapsed().as_secs_f64() / took.as_secs_f64());
     }
-    let latencies = Sample::new(own.latencies_us);
-    let row = JournalRow {
-        bytes: TOGETHER_BYTES,
-        writers: WRITERS,
-        p50_us: latencies.median(),
-        p99_us: latencies.percentile(0.99),
-        cpu_us: median(own.cpu_us),
-        bare_p50_us: median(batches_us),
-        ratio: median(ratios),
-    };
-    Ok((row, median(batch_sizes)))
+    Ok((row(TOGETHER_BYTES, WRITERS, own, cpu_us, batches_us, ratios), median(batch_sizes)))
 }

@@ -6,7 +6,6 @@
 //! commits them. All servers and the client share this machine's processors and its disk.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -46,9 +45,6 @@ pub(super) struct LedgerLength {
     /// How long each contender is measured in a round with many writers, in seconds
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// A folder on the disk to measure [default: the folder for temporary files]
-    #[arg(long, value_name = "FOLDER")]
-    folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
@@ -113,8 +109,7 @@ impl Sides {
 }
 
 pub(super) async fn run(length: &LedgerLength, machine: Machine) -> Result<LedgerReport, LabError> {
-    let parent = length.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = tempfile::tempdir_in(&parent).at(&parent)?;
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let servers = NatsCluster::start(folder.path())?;
     let sides = Arc::new(begin(&servers).await?);
     let (mut rows, mut summary) = (Vec::new(), BTreeMap::new());

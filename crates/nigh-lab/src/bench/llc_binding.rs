@@ -4,13 +4,14 @@
 //! them. What the emulator would take says nothing of hardware, where a write interrupts the CPU that runs the task.
 
 use std::collections::BTreeMap;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nigh_llc::resctrl::{CpuList, GroupName, Members, ProcTasks, Resctrl, TaskTarget, Tid, WantedGroup, WantedLayout};
 use nigh_terms::{WayMask, Ways};
 use serde::Serialize;
 
+use crate::instrument::peer::KilledOnDrop;
 use crate::instrument::stats::Sample;
 
 const MOVES: usize = 200;
@@ -26,38 +27,16 @@ pub(super) struct BindingTimes {
     by_cpus_us: f64,
 }
 
-impl std::fmt::Display for BindingTimes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.1} us by tasks, {:.1} us by CPUs", self.by_tasks_us, self.by_cpus_us)
-    }
-}
-
 pub(super) fn measure() -> Result<BindingTimes, String> {
     let driver = Resctrl::open_kernel().map_err(|error| format!("not measured: no CAT: {error}"))?;
     let failed = |error: &dyn std::fmt::Display| format!("not measured: {error}");
-    let sleeper = Sleeper::start().map_err(|error| failed(&error))?;
+    let sleeper = Command::new(MOVED[0]).args(&MOVED[1..]).spawn().map(KilledOnDrop).map_err(|error| failed(&error))?;
     let pid = ProcTasks::default().process(Tid(sleeper.0.id())).map_err(|error| failed(&error))?;
     // Any will do.
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").map_err(|error| failed(&error))?;
     let online: CpuList = text.parse().map_err(|error| failed(&error))?;
     let cpu = CpuList(online.0.into_iter().take(1).collect());
     timed(&driver, &Members::Tree(pid), &cpu).map_err(|reason| failed(&reason))
-}
-
-struct Sleeper(Child);
-
-impl Sleeper {
-    fn start() -> std::io::Result<Self> {
-        Command::new(MOVED[0]).args(&MOVED[1..]).spawn().map(Self)
-    }
-}
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        // Gone already is what is wanted.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Moves `members` and `cpu` to and fro between two classes, which are removed again.
@@ -122,7 +101,7 @@ mod tests {
         let members = Members::Tree(ProcessRef { pid: Tid(100), started });
         let cpu: CpuList = "3".parse().unwrap();
         let times = timed(&driver, &members, &cpu).unwrap();
-        assert!(times.by_tasks_us > 0.0 && times.by_cpus_us > 0.0, "{times}");
+        assert!(times.by_tasks_us > 0.0 && times.by_cpus_us > 0.0, "{times:?}");
         assert!(driver.live().unwrap().owned_names().is_empty());
         emulator.make_group("nigh-node").unwrap();
         let refused = timed(&driver, &members, &cpu).unwrap_err();

@@ -119,10 +119,7 @@ fn times(name: &str, rounds: usize) -> Result<LearnerTimes, LabError> {
             model = model.refitted();
         }
     }
-    let mut fits = Vec::new();
-    for _ in 0..rounds {
-        fits.push(nanoseconds(|| black_box(&model).refitted()) / 1e6);
-    }
+    let fits = (0..rounds).map(|_| nanoseconds(|| black_box(&model).refitted()) / 1e6).collect();
     let model = model.refitted();
     let predictor = model.predictor();
     let rows: Vec<FeatureRow> = (0..ROWS).map(row_of).collect();

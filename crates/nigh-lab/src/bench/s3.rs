@@ -52,7 +52,7 @@ struct S3Comparison {
     says: &'static str,
     figure: Figure,
     /// Its name in the summary, and what is asked.
-    summary: Option<(&'static str, RatioTarget)>,
+    summary: Summary,
 }
 
 #[derive(Clone, Copy)]
@@ -65,59 +65,48 @@ const NIGH: &str = "nigh";
 const BARE: &str = "bare s3s";
 const CANNED: &str = "canned C";
 
-const fn cpu_beside_bare(name: &'static str) -> S3Comparison {
-    let summary = Some((name, RatioTarget::AtMost(1.15)));
-    S3Comparison { peer: BARE, says: "cpu, at most 1.15", figure: Figure::Cpu, summary }
+type Summary = Option<(&'static str, RatioTarget)>;
+
+const fn cpu(peer: &'static str, says: &'static str, summary: Summary) -> S3Comparison {
+    S3Comparison { peer, says, figure: Figure::Cpu, summary }
 }
 
-const THROUGHPUT_OF_CANNED: S3Comparison =
-    S3Comparison { peer: CANNED, says: "throughput", figure: Figure::Throughput, summary: None };
-const THROUGHPUT_OF_BARE: S3Comparison = S3Comparison {
-    peer: BARE,
-    says: "throughput (bare keeps in memory only)",
-    figure: Figure::Throughput,
-    summary: None,
-};
+const fn throughput(peer: &'static str, says: &'static str, summary: Summary) -> S3Comparison {
+    S3Comparison { peer, says, figure: Figure::Throughput, summary }
+}
+
+const fn hit(bytes: u64, clients: usize, compared: &'static [S3Comparison]) -> Case {
+    Case { what: "get hit", method: Method::GET, bytes, clients, compared }
+}
+
+const fn put(bytes: u64) -> Case {
+    const BESIDE_BARE: &[S3Comparison] = &[throughput(BARE, "throughput (bare keeps in memory only)", None)];
+    Case { what: "put durable", method: Method::PUT, bytes, clients: 1, compared: BESIDE_BARE }
+}
 
 const CASES: [Case; 7] = [
-    Case {
-        what: "get hit",
-        method: Method::GET,
-        bytes: 1 << 10,
-        clients: 1,
-        compared: &[cpu_beside_bare("http_get_1kib_1_client_cpu")],
-    },
-    Case {
-        what: "get hit",
-        method: Method::GET,
-        bytes: 1 << 10,
-        clients: 8,
-        compared: &[cpu_beside_bare("http_get_1kib_8_clients_cpu")],
-    },
-    Case { what: "get hit", method: Method::GET, bytes: 128 << 10, clients: 8, compared: &[THROUGHPUT_OF_CANNED] },
-    Case {
-        what: "get hit",
-        method: Method::GET,
-        bytes: 1 << 20,
-        clients: 8,
-        compared: &[
-            S3Comparison {
-                peer: CANNED,
-                says: "throughput, at least 0.8",
-                figure: Figure::Throughput,
-                summary: Some(("http_get_1mib_8_clients_throughput", RatioTarget::AtLeast(0.8))),
-            },
-            S3Comparison {
-                peer: CANNED,
-                says: "cpu, at most 1.2",
-                figure: Figure::Cpu,
-                summary: Some(("http_get_1mib_8_clients_cpu_per_mib", RatioTarget::AtMost(1.2))),
-            },
+    hit(1 << 10, 1, &[cpu(BARE, "cpu, at most 1.15", Some(("http_get_1kib_1_client_cpu", RatioTarget::AtMost(1.15))))]),
+    hit(
+        1 << 10,
+        8,
+        &[cpu(BARE, "cpu, at most 1.15", Some(("http_get_1kib_8_clients_cpu", RatioTarget::AtMost(1.15))))],
+    ),
+    hit(128 << 10, 8, &[throughput(CANNED, "throughput", None)]),
+    hit(
+        1 << 20,
+        8,
+        &[
+            throughput(
+                CANNED,
+                "throughput, at least 0.8",
+                Some(("http_get_1mib_8_clients_throughput", RatioTarget::AtLeast(0.8))),
+            ),
+            cpu(CANNED, "cpu, at most 1.2", Some(("http_get_1mib_8_clients_cpu_per_mib", RatioTarget::AtMost(1.2)))),
         ],
-    },
-    Case { what: "get hit", method: Method::GET, bytes: 10 << 20, clients: 1, compared: &[THROUGHPUT_OF_CANNED] },
-    Case { what: "put durable", method: Method::PUT, bytes: 1 << 10, clients: 1, compared: &[THROUGHPUT_OF_BARE] },
-    Case { what: "put durable", method: Method::PUT, bytes: 1 << 20, clients: 1, compared: &[THROUGHPUT_OF_BARE] },
+    ),
+    hit(10 << 20, 1, &[throughput(CANNED, "throughput", None)]),
+    put(1 << 10),
+    put(1 << 20),
 ];
 
 pub(super) async fn run(length: Length, machine: Machine) -> Result<BenchReport, LabError> {

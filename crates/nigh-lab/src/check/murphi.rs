@@ -27,8 +27,8 @@ pub(super) struct MurphiViolation {
 pub(super) struct MurphiRow {
     name: &'static str,
     about: &'static str,
-    states: u64,
-    complete: bool,
+    pub(super) states: u64,
+    pub(super) complete: bool,
     /// None, or the first.
     violations: Vec<MurphiViolation>,
     /// `holds`, or the property that must fail.
@@ -42,14 +42,6 @@ impl MurphiRow {
     /// Whether it shows what it must not, or does not show what it must, though it had the time.
     pub(super) fn is_wrong(&self) -> bool {
         !self.as_expected && (self.complete || !self.violations.is_empty())
-    }
-
-    pub(super) const fn is_complete(&self) -> bool {
-        self.complete
-    }
-
-    pub(super) const fn states(&self) -> u64 {
-        self.states
     }
 
     /// Whether its time was too short, and that is a fault: long ones may be cut.

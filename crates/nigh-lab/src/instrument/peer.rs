@@ -22,21 +22,22 @@ macro_rules! served {
     };
 }
 
-pub mod bare_runtime;
+pub(crate) mod bare_runtime;
 pub mod bare_s3s;
-pub mod canned;
-pub mod installed;
+pub(crate) mod canned;
+pub(crate) mod installed;
 pub mod keystone;
 pub mod nats;
 #[cfg(feature = "all")]
-pub mod porcupine;
+pub(crate) mod porcupine;
 pub mod redis;
 pub mod s3_server;
 mod servers;
-pub mod started;
+pub(crate) mod started;
 pub mod swift;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -79,8 +80,7 @@ impl S3Access {
     }
 
     /// The environment in which an SDK finds it.
-    #[must_use]
-    pub fn environment(&self) -> BTreeMap<String, String> {
+    pub(crate) fn environment(&self) -> BTreeMap<String, String> {
         let variables = [
             ("AWS_ENDPOINT_URL_S3", self.endpoint.as_str()),
             ("AWS_ACCESS_KEY_ID", &self.access_key),
@@ -116,52 +116,54 @@ pub enum PeerError {
     Failed { peer: &'static str, reason: String },
 }
 
-/// A peer's process that prints its port first; killed when dropped.
+impl PeerError {
+    fn not_installed(peer: &'static str, missing: impl Display, hint: &str) -> Self {
+        Self::NotInstalled { peer, missing: missing.to_string(), hint: hint.to_owned() }
+    }
+
+    fn failed(peer: &'static str, reason: impl Display) -> Self {
+        Self::Failed { peer, reason: reason.to_string() }
+    }
+}
+
+/// A process that is killed when this is dropped.
 #[derive(Debug)]
-pub struct PeerProcess {
-    child: Child,
+pub(crate) struct KilledOnDrop(pub(crate) Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        // Both fail only if the process is gone, which is what is wanted.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A peer's process that prints its port first.
+#[derive(Debug)]
+pub(crate) struct PeerProcess {
+    child: KilledOnDrop,
     address: SocketAddr,
 }
 
 impl PeerProcess {
     /// Runs `command` and reads its port.
-    ///
-    /// # Errors
-    /// If it cannot be run or prints no port.
-    pub fn start(peer: &'static str, command: &mut Command) -> Result<Self, PeerError> {
-        let failed = |reason: String| PeerError::Failed { peer, reason };
-        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| failed(error.to_string()))?;
+    pub(crate) fn start(peer: &'static str, command: &mut Command) -> Result<Self, PeerError> {
+        let failed = |error| PeerError::failed(peer, error);
+        let mut child = KilledOnDrop(command.stdout(Stdio::piped()).spawn().map_err(failed)?);
         let mut line = String::new();
-        if let Some(output) = child.stdout.take() {
-            BufReader::new(output).read_line(&mut line).map_err(|error| failed(error.to_string()))?;
+        if let Some(output) = child.0.stdout.take() {
+            BufReader::new(output).read_line(&mut line).map_err(failed)?;
         }
-        match line.trim().parse() {
-            Ok(port) => Ok(Self { child, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) }),
-            Err(_) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(failed(format!("it printed {line:?} where its port was expected")))
-            }
-        }
+        let no_port = |_| PeerError::failed(peer, format!("it printed {line:?} where its port was expected"));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, line.trim().parse::<u16>().map_err(no_port)?));
+        Ok(Self { child, address })
     }
 
-    /// Where it listens.
-    #[must_use]
-    pub const fn address(&self) -> SocketAddr {
+    pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-impl Drop for PeerProcess {
-    fn drop(&mut self) {
-        // Both fail only if the process is gone, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.0.id()
     }
 }

@@ -55,7 +55,6 @@ pub(super) async fn measure(
     let total = |of: fn(&CallerOutcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     let sample = |of: fn(&CallerOutcome) -> &[f64]| Sample::new(outcomes.iter().flat_map(of).copied().collect());
     let (sent, due) = (sample(|outcome| &outcome.sent_ms), sample(|outcome| &outcome.due_ms));
-    let percentile = |sample: &Sample, share: f64| (!sample.is_empty()).then(|| sample.percentile(share));
     let started: BTreeSet<u32> = outcomes.iter().flat_map(|outcome| &outcome.functions).copied().collect();
     let answered = total(|outcome| outcome.answered);
     let starts_measured = after.starts - before.starts;
@@ -68,10 +67,10 @@ pub(super) async fn measure(
         offered_per_s,
         offered_over_machine: offered_per_s * COMPUTE_MS as f64 / 1e3 / processors as f64,
         throughput_per_s: answered as f64 / length.as_secs_f64(),
-        p50_ms: percentile(&sent, 0.5),
-        p99_ms: percentile(&sent, 0.99),
-        due_p50_ms: percentile(&due, 0.5),
-        due_p99_ms: percentile(&due, 0.99),
+        p50_ms: sent.known_percentile(0.5),
+        p99_ms: sent.known_percentile(0.99),
+        due_p50_ms: due.known_percentile(0.5),
+        due_p99_ms: due.known_percentile(0.99),
         answered,
         refused: total(|outcome| outcome.refused),
         failed: total(|outcome| outcome.failed),

@@ -17,8 +17,6 @@ mod summary;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use clap::Args;
 use nigh_node::local_cluster::find_nats_server;
@@ -30,7 +28,7 @@ use crate::LabError;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::peer::installed::cache_folder;
-use crate::instrument::progress;
+use crate::instrument::progress::{self, unless_stopped};
 
 /// A handler waits, and then computes, for so long: 20 ms, as a function has that calls a service and works on the answer.
 /// A handler that only slept would leave the processors to the starts of sandboxes, which then cost nobody anything; one
@@ -226,8 +224,7 @@ pub(super) async fn run(args: &ContentionArgs, machine: Machine) -> Result<Conte
         return Err(nodes::no_nats_server());
     }
     let kept = args.kept(&settings)?;
-    let progress = progress::bar(cells.len() as u64);
-    progress.enable_steady_tick(Duration::from_millis(500));
+    let progress = progress::ticking_bar(cells.len() as u64, "");
     let stop = progress::stop_on_interrupt();
     let mut rows = Vec::new();
     for cell in &cells {
@@ -237,14 +234,8 @@ pub(super) async fn run(args: &ContentionArgs, machine: Machine) -> Result<Conte
             Some(done) => done,
             None => {
                 let row = Box::pin(measure::measure(cell, &settings, machine.cores, &stop)).await;
-                if stop.load(Ordering::Relaxed) {
-                    let kept = if kept.is_some() {
-                        "the same command goes on behind the last cell"
-                    } else {
-                        "nothing is kept"
-                    };
-                    return Err(LabError::Interrupted { kept });
-                }
+                let goes_on = "the same command goes on behind the last cell";
+                unless_stopped(&stop, if kept.is_some() { goes_on } else { "nothing is kept" })?;
                 let row = row?;
                 kept.as_ref().map_or(Ok(()), |kept| kept.add(&name, &row))?;
                 row

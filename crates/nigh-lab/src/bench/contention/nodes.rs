@@ -16,7 +16,7 @@ use super::handler;
 use crate::LabError;
 use crate::bench::{code_folder, deployment};
 use crate::instrument::cpu_time;
-use crate::instrument::node_under_test::{NodeUnderTest, python, socket_address};
+use crate::instrument::node_under_test::{NodeUnderTest, python, set, settings, socket_address};
 use crate::instrument::platform::{LambdaClient, counter, status, zip_folder};
 use crate::instrument::programs;
 use crate::instrument::settled_cluster::settled;
@@ -51,11 +51,8 @@ impl Nodes {
     }
 
     async fn one(cell: &Cell, folder: &Path) -> Result<Self, LabError> {
-        let functions = toml::Table::from_iter([
-            ("python".to_owned(), python()?.to_string_lossy().into_owned().into()),
-            ("memory".to_owned(), cell.memory.to_string().into()),
-        ]);
-        let settings = toml::Table::from_iter([("functions".to_owned(), functions.into())]);
+        let mut settings = settings(None, &python()?);
+        set(&mut settings, &[("functions.memory", &cell.memory.to_string())]);
         let node = NodeUnderTest::start(folder, &settings)?;
         let (signer, status) = (node.signer("lambda"), status(&node).await?);
         Self::of(RunningNodes::One(node), signer, vec![status])

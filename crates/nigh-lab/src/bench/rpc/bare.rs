@@ -16,13 +16,10 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, Server
 use super::{LOCALHOST, failed};
 use crate::LabError;
 
-pub(super) trait BareReader {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<()>;
-}
+/// Who asks, over a stream.
+pub(super) struct BareReader<S>(S);
 
-pub(super) struct Tcp(TcpStream);
-
-pub(super) struct Tls(StreamOwned<ClientConnection, TcpStream>);
+type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
 /// A connection to a thread that serves it with `serving`.
 fn connected(serving: impl FnOnce(TcpStream) -> io::Result<()> + Send + 'static) -> io::Result<TcpStream> {
@@ -46,29 +43,25 @@ fn serve(mut stream: impl Read + Write, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-fn read(mut stream: impl Read + Write, into: &mut [u8]) -> io::Result<()> {
-    stream.write_all(&(into.len() as u64).to_le_bytes())?;
-    stream.flush()?;
-    stream.read_exact(into)
+impl<S: Read + Write> BareReader<S> {
+    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<()> {
+        self.0.write_all(&(into.len() as u64).to_le_bytes())?;
+        self.0.flush()?;
+        self.0.read_exact(into)
+    }
 }
 
-impl Tcp {
-    pub(super) fn start(bytes: &Bytes) -> Result<Self, LabError> {
+impl BareReader<TcpStream> {
+    pub(super) fn over_tcp(bytes: &Bytes) -> Result<Self, LabError> {
         let bytes = bytes.clone();
         let stream = connected(move |stream| serve(stream, &bytes));
         stream.map(Self).map_err(|error| failed("bare TCP", &error))
     }
 }
 
-impl BareReader for Tcp {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<()> {
-        read(&self.0, into)
-    }
-}
-
-impl Tls {
+impl BareReader<TlsStream> {
     /// With the certificates of the server and of the caller.
-    pub(super) fn start(bytes: &Bytes, files: &[CertificateFiles; 2]) -> Result<Self, LabError> {
+    pub(super) fn over_tls(bytes: &Bytes, files: &[CertificateFiles; 2]) -> Result<Self, LabError> {
         let [server, caller] = files;
         let refused = |error: rustls::Error| failed("bare TLS", &error);
         let begin = |server, caller| Ok((ServerConnection::new(server)?, ClientConnection::new(caller, name())?));
@@ -77,12 +70,6 @@ impl Tls {
         let stream = connected(move |stream| serve(StreamOwned::new(server, stream), &bytes));
         let stream = stream.map_err(|error| failed("bare TLS", &error))?;
         Ok(Self(StreamOwned::new(caller, stream)))
-    }
-}
-
-impl BareReader for Tls {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<()> {
-        read(&mut self.0, into)
     }
 }
 

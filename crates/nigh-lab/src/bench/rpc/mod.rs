@@ -11,6 +11,7 @@
 mod bare;
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ use nigh_terms::ByteSize;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use self::bare::{BareReader, Tcp, Tls};
+use self::bare::BareReader;
 use super::members::{MemberTransport, Members};
 use super::{RatioTarget, median, process_time, us};
 use crate::LabError;
@@ -117,32 +118,27 @@ trait Reader: Send + Sync {
     fn is_right(&self, into: &[u8]) -> Result<bool, LabError>;
 }
 
-/// A reader whose node is no home, and its home.
-struct Hit {
-    members: Members,
+/// Members of which the home, the first, has the objects in memory.
+async fn home_with(over: MemberTransport, bytes: usize, objects: usize) -> Result<Members, LabError> {
+    let room = ByteSize((2 * bytes * objects) as u64) + ByteSize::mib(64);
+    let members = Members::start(over, bytes as u64, room).await?;
+    members.bring(0, objects as u64, 0).await?;
+    Ok(members)
 }
 
-impl Hit {
-    async fn start(over: MemberTransport, bytes: usize, objects: usize) -> Result<Self, LabError> {
-        let room = ByteSize((2 * bytes * objects) as u64) + ByteSize::mib(64);
-        let members = Members::start(over, bytes as u64, room).await?;
-        members.bring(0, objects as u64, 0).await?;
-        Ok(Self { members })
-    }
-}
-
+/// The second, which is no home, reads.
 #[async_trait]
-impl Reader for Hit {
+impl Reader for Members {
     async fn begins(&self) {
-        self.members.forget(1).await;
+        self.forget(1).await;
     }
 
     async fn read(&self, number: usize, _into: &mut [u8]) -> Result<Duration, LabError> {
-        self.members.fetch(1, number as u64).await
+        self.fetch(1, number as u64).await
     }
 
     fn is_right(&self, into: &[u8]) -> Result<bool, LabError> {
-        let (here, there) = (self.members.bytes(1, 0)?, self.members.bytes(0, 0)?);
+        let (here, there) = (self.bytes(1, 0)?, self.bytes(0, 0)?);
         Ok(here.as_ref().is_some_and(|bytes| bytes.len() == into.len()) && here == there)
     }
 }
@@ -201,26 +197,13 @@ struct Side {
     cpu_us: Vec<f64>,
 }
 
-struct Round {
-    begun: Duration,
-    latencies_us: Vec<f64>,
-}
-
-impl Round {
-    fn begin() -> Self {
-        Self { begun: process_time(), latencies_us: Vec::new() }
-    }
-
-    fn timed(&mut self, took: Duration) {
-        self.latencies_us.push(us(took));
-    }
-
-    /// Its median and processor time for each read.
-    fn end(self, side: &mut Side) -> (f64, f64) {
-        let cpu = us(process_time() - self.begun) / self.latencies_us.len() as f64;
-        let median = median(self.latencies_us.clone());
-        side.latencies_us.extend(self.latencies_us);
-        side.cpu_us.push(cpu);
+impl Side {
+    /// Adds a round that began at this processor time: its median, and processor time for each read.
+    fn add(&mut self, begun: Duration, latencies_us: Vec<f64>) -> (f64, f64) {
+        let cpu = us(process_time() - begun) / latencies_us.len() as f64;
+        let median = median(latencies_us.clone());
+        self.latencies_us.extend(latencies_us);
+        self.cpu_us.push(cpu);
         (median, cpu)
     }
 }
@@ -237,7 +220,7 @@ pub(super) async fn run(length: &RpcLength, machine: Machine) -> Result<RpcRepor
     let [server, caller] = files.clone();
     let plain = NighRpc::start(&bytes, [Security::Plain, Security::Plain]).await?;
     let secured = NighRpc::start(&bytes, [secured(server)?, secured(caller)?]).await?;
-    let (tcp, tls) = (Tcp::start(&bytes)?, Tls::start(&bytes, &files)?);
+    let (tcp, tls) = (BareReader::over_tcp(&bytes)?, BareReader::over_tls(&bytes, &files)?);
     let rounds = length.rounds.max(1);
     // On a thread of the runtime, as a node's calls are.
     let rows = tokio::spawn(async move {
@@ -246,9 +229,9 @@ pub(super) async fn run(length: &RpcLength, machine: Machine) -> Result<RpcRepor
         for (_, bytes, reads) in SIZES {
             rows.push(compare(("call", "tcp"), (&plain, &mut tcp), bytes, reads, rounds).await?);
             rows.push(compare(("call", "tls"), (&secured, &mut tls), bytes, reads, rounds).await?);
-            let hit = Hit::start(MemberTransport::Tcp, bytes, reads).await?;
+            let hit = home_with(MemberTransport::Tcp, bytes, reads).await?;
             rows.push(compare(("hit", "tcp"), (&hit, &mut tcp), bytes, reads, rounds).await?);
-            let hit = Hit::start(MemberTransport::Tls, bytes, reads).await?;
+            let hit = home_with(MemberTransport::Tls, bytes, reads).await?;
             rows.push(compare(("hit", "tls"), (&hit, &mut tls), bytes, reads, rounds).await?);
         }
         Ok::<_, LabError>(rows)
@@ -266,7 +249,7 @@ pub(super) async fn run(length: &RpcLength, machine: Machine) -> Result<RpcRepor
 /// The two sides turn about: a few reads of one, as many of the other.
 async fn compare(
     (what, over): (&'static str, &'static str),
-    (ours, bare): (&impl Reader, &mut impl BareReader),
+    (ours, bare): (&impl Reader, &mut BareReader<impl Read + Write>),
     bytes: usize,
     reads: usize,
     rounds: usize,
@@ -278,22 +261,22 @@ async fn compare(
     for at in 0..=rounds {
         let [into, into_bare] = &mut buffers;
         ours.begins().await;
-        let mut round = Round::begin();
+        let (begun, mut latencies_us) = (process_time(), Vec::new());
         for number in 0..reads {
-            round.timed(ours.read(number, into).await?);
+            latencies_us.push(us(ours.read(number, into).await?));
         }
-        let (here, cpu_here) = round.end(&mut own);
-        let mut round = Round::begin();
+        let (here, cpu_here) = own.add(begun, latencies_us);
+        let (begun, mut latencies_us) = (process_time(), Vec::new());
         tokio::task::block_in_place(|| {
             for _ in 0..reads {
                 let begun = Instant::now();
                 bare.read(into_bare)?;
-                round.timed(begun.elapsed());
+                latencies_us.push(us(begun.elapsed()));
             }
             Ok::<_, std::io::Error>(())
         })
         .map_err(|error| failed("a bare read", &error))?;
-        let (there, cpu_there) = round.end(&mut other);
+        let (there, cpu_there) = other.add(begun, latencies_us);
         if at == 0 {
             (own, other) = (Side::default(), Side::default());
         } else {

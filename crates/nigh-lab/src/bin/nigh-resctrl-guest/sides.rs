@@ -33,19 +33,14 @@ impl Kernel {
     }
 }
 
-/// How a mount goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Umount {
-    /// Refused while somebody has a file of it open.
-    IfIdle,
-    /// At once for everybody new; for who has a file of it open when that is closed.
-    Lazily,
+/// Unmounts resctrl; fails while somebody has a file of it open.
+pub(crate) fn umount() -> io::Result<()> {
+    Ok(unmount(MOUNT, UnmountFlags::empty())?)
 }
 
-/// Unmounts resctrl.
-pub(crate) fn umount(how: Umount) -> io::Result<()> {
-    let flags = if how == Umount::Lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    Ok(unmount(MOUNT, flags)?)
+/// Unmounts resctrl at once for everybody new; for who has a file of it open when that is closed.
+pub(crate) fn umount_lazily() -> io::Result<()> {
+    Ok(unmount(MOUNT, UnmountFlags::DETACH)?)
 }
 
 /// Mounts resctrl.
@@ -56,12 +51,18 @@ pub(crate) fn mount_resctrl(options: MountOptions) -> io::Result<()> {
 
 /// Mounts resctrl afresh.
 fn remount(options: MountOptions) -> io::Result<()> {
-    match umount(Umount::IfIdle) {
-        // Not mounted yet.
-        Err(error) if error.raw_os_error() != Some(Errno::INVAL.raw_os_error()) => return Err(error),
-        _ => {}
-    }
+    if_mounted(umount())?;
     mount_resctrl(options)
+}
+
+/// The end of an umount; that there was no mount is no error.
+fn if_mounted(unmounted: io::Result<()>) -> io::Result<()> {
+    unmounted.or_else(|error| if has_errno(&error, Errno::INVAL) { Ok(()) } else { Err(error) })
+}
+
+/// Whether it is this error of the kernel's.
+pub(crate) fn has_errno(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 impl Side for Kernel {
@@ -110,10 +111,7 @@ impl Side for EmulatedSide {
     }
 
     fn remount(&self, options: MountOptions) -> io::Result<()> {
-        match self.emulator.unmount() {
-            Err(error) if error.raw_os_error() != Some(Errno::INVAL.raw_os_error()) => return Err(error),
-            _ => {}
-        }
+        if_mounted(self.emulator.unmount())?;
         self.emulator.mount(options)
     }
 

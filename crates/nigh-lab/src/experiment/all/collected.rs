@@ -98,8 +98,7 @@ impl CollectedResults {
 /// The text of a file; its fault names it.
 fn read(path: &Path) -> Result<String, String> {
     let mut text = String::new();
-    let file = fs::File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let read = file.take(FILE_MAX + 1).read_to_string(&mut text);
+    let read = fs::File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text));
     match read {
         Ok(bytes) if bytes as u64 > FILE_MAX => Err(format!("{}: larger than {} MiB", path.display(), FILE_MAX >> 20)),
         Ok(_) => Ok(text),
@@ -124,18 +123,7 @@ fn figures_of(page: &str) -> Result<Vec<String>, &'static str> {
 impl StoredResult {
     fn new(name: &str, about: &str, value: &Value, charts: Vec<String>) -> Self {
         let machine = &value["machine"];
-        let (mut figures, mut tables) = (Vec::new(), Vec::new());
-        for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| *key != "machine") {
-            match value {
-                Value::Array(items) => tables.extend(table(key, items)),
-                Value::Object(fields) => {
-                    for (inner, value) in fields {
-                        figures.extend(scalar(value).map(|text| (format!("{key}, {inner}"), text)));
-                    }
-                }
-                value => figures.extend(scalar(value).map(|text| (key.clone(), text))),
-            }
-        }
+        let fields = || value.as_object().into_iter().flatten().filter(|(name, _)| *name != "machine");
         let text_of = |field: &str| machine[field].as_str().unwrap_or_default().to_owned();
         Self {
             name: name.to_owned(),
@@ -143,8 +131,8 @@ impl StoredResult {
             machine: machine_line(machine),
             date: text_of("date"),
             command: text_of("command"),
-            figures,
-            tables,
+            figures: flatten(fields()),
+            tables: fields().filter_map(|(name, value)| table(name, value.as_array()?)).collect(),
             charts,
         }
     }
@@ -203,7 +191,8 @@ fn table(name: &str, items: &[Value]) -> Option<FigureTable> {
     Some(FigureTable { name: name.replace('_', " "), head, rows, more: flat.len().saturating_sub(ROWS_MAX) })
 }
 
-fn flatten(fields: &serde_json::Map<String, Value>) -> Vec<(String, String)> {
+/// The fields that are figures or texts, and those of inner objects.
+fn flatten<'v>(fields: impl IntoIterator<Item = (&'v String, &'v Value)>) -> Vec<(String, String)> {
     let mut flat = Vec::new();
     for (name, value) in fields {
         match value {

@@ -30,7 +30,6 @@ const STORED: &str = "experiments";
 const STATE: &str = "all.state";
 pub(super) const RESULT: &str = "result.json";
 
-/// What `nigh experiment all` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct AllArgs {
     /// The folder in which each experiment has its folder of results [default: experiments]
@@ -50,7 +49,6 @@ pub(super) struct AllArgs {
     html: Option<PathBuf>,
 }
 
-/// What `nigh experiment report` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ReportArgs {
     /// Write the page to this file

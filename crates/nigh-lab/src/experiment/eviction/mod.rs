@@ -28,7 +28,6 @@ const COLUMNS: Columns = Columns(
      fetch time saved = {saved:.3} | ns a request = {request_ns:.0}",
 );
 
-/// What `nigh experiment eviction` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct EvictionArgs {
     /// How many random seeds; each gives one day of generated requests, and the report shows the means

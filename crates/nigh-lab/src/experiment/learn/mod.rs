@@ -45,7 +45,6 @@ const WEKA_WIDTHS: usize = 3;
 const WEKA_ALL: &[&str] = &["J48", "RandomForest", "RandomTree", "HoeffdingTree"];
 const WEKA_CURVE: &[&str] = &["J48"];
 
-/// What `nigh experiment learn` takes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LearnArgs {
     /// The folder with the data set: one CSV file per function

@@ -9,7 +9,7 @@ use nigh_terms::ClosId;
 use serde::Serialize;
 
 use super::real_contention::{self, Inputs, RealRuns};
-use super::{PageArgs, paper, traces};
+use super::{PageArgs, failed, paper, traces};
 use crate::LabError;
 use crate::instrument::cache_sizing::HERTZ;
 use crate::instrument::chart::{self, Series};
@@ -108,16 +108,14 @@ fn real_runs(quick: bool) -> Result<Vec<RealRuns>, LabError> {
 
 /// Seconds of a run of `trace`, the mean of two one after the other, while the others run.
 fn seconds(name: &str, trace: &ReplayTrace, others: &[&ReplayTrace], seed: u64) -> Result<f64, LabError> {
-    let failed =
-        |reason: &dyn std::fmt::Display| LabError::Simulation { what: name.to_owned(), reason: reason.to_string() };
     let twice = NonZeroU32::MIN.saturating_add(1);
     let job = |trace, passes| Job { trace, arrival: SimTime::ZERO, passes };
     let mut jobs = vec![job(trace, Passes::Times(twice))];
     jobs.extend(others.iter().map(|other| job(other, Passes::WhileOthersRun)));
-    let rate = SampleRate::new(SAMPLING).map_err(|error| failed(&error))?;
+    let rate = SampleRate::new(SAMPLING).map_err(|error| failed(name, &error))?;
     let config = MachineConfig { rate, seed, ..MachineConfig::XEON_SILVER_4210R };
     let mut default_class = |_: JobId, _: SimTime, _: &mut Classes<'_>| Ok(ClosId::DEFAULT);
-    let report = simulate(&config, &jobs, &mut default_class).map_err(|error| failed(&error))?;
+    let report = simulate(&config, &jobs, &mut default_class).map_err(|error| failed(name, &error))?;
     Ok(report.jobs[0].time().seconds(HERTZ) / f64::from(twice.get()))
 }
 

@@ -41,6 +41,10 @@ pub(crate) use self::prediction::run as run_prediction;
 pub(crate) use self::sensitivity::run as run_sensitivity;
 pub(crate) use self::ways::run as run_ways;
 
+fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
+    LabError::Simulation { what: what.to_owned(), reason: reason.to_string() }
+}
+
 fn traces() -> Result<TraceLibrary, LabError> {
     TraceLibrary::open(&from_project("data/llc-traces"))
 }

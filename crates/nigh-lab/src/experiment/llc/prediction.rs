@@ -9,7 +9,7 @@ use nigh_sim::llc::CoreTiming;
 use nigh_terms::Ways;
 use serde::Serialize;
 
-use super::{Bar, PageArgs, bars_by_function, paper, traces};
+use super::{Bar, PageArgs, bars_by_function, failed, paper, traces};
 use crate::LabError;
 use crate::instrument::cache_sizing::{self, RULE};
 use crate::instrument::chart;
@@ -98,17 +98,12 @@ fn judge_function(
     let profiled = trained.iter().map(|input| cache_sizing::profiled(input, &timing)).collect::<Result<Vec<_>, _>>()?;
     let nigh = cache_sizing::learn(function, profiled.iter().cloned())?;
     let casy = nearest(function, &profiled)?;
-    let silent = |input: &RecordedInput| LabError::Simulation {
-        what: input.name.clone(),
-        reason: "the model says nothing of it".to_owned(),
-    };
     let row = |input: &&RecordedInput| {
         let truth = cache_sizing::profiled(input, &timing)?;
         let times = cache_sizing::counted_curves(input, &timing)?.times;
         let ask = |model: &SizingModel| {
-            model
-                .predict(&cache_sizing::version(function), &cache_sizing::sizing_input(input))
-                .ok_or_else(|| silent(input))
+            let said = model.predict(&cache_sizing::version(function), &cache_sizing::sizing_input(input));
+            said.ok_or_else(|| failed(&input.name, &"the model says nothing of it"))
         };
         let judged = |said: &Prediction| JudgedPrediction {
             ways: said.predicted.ways.0,
@@ -135,12 +130,11 @@ fn judge_function(
 
 fn nearest(function: &str, rows: &[TrainingRow]) -> Result<SizingModel, LabError> {
     let version = cache_sizing::version(function);
-    let failed = |reason: String| LabError::Simulation { what: function.to_owned(), reason };
     let mut set = TrainingRows::new(version.clone());
     for row in rows {
-        set.add(&version, row.clone()).map_err(|error| failed(error.to_string()))?;
+        set.add(&version, row.clone()).map_err(|error| failed(function, &error))?;
     }
-    SizingModel::fit(set, RULE, ModelKind::Nearest, Axis::Size).ok_or_else(|| failed("no rows".to_owned()))
+    SizingModel::fit(set, RULE, ModelKind::Nearest, Axis::Size).ok_or_else(|| failed(function, &"no rows"))
 }
 
 fn score<'r>(rows: impl IntoIterator<Item = &'r Row>, of: fn(&Row) -> &JudgedPrediction) -> Score {

@@ -9,15 +9,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{RwLock, RwLockWriteGuard};
 use serde::{Deserialize, Serialize};
 
-use super::paper;
+use super::{failed, paper};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::peer::bare_runtime::BareRuntime;
@@ -164,17 +163,25 @@ impl Part {
     ) -> Result<RealRuns, LabError> {
         progress.set_message(self.name.clone());
         let mut ready = self.start(0..1)?;
-        let noise = Noise::of(others.iter().map(|other| other.start(1..processors)).collect::<Result<_, _>>()?);
+        let noise = Noise::default();
+        let others = others.iter().map(|other| other.start(1..processors)).collect::<Result<Vec<_>, _>>()?;
+        let others =
+            others.into_iter().map(|mut other| noise.repeat(move || other.run("a neighbour", "its input").map(drop)));
+        let others: Vec<_> = others.collect();
         let (mut alone, mut together) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
-            noise.hush();
+            let hushed = noise.hush();
             alone.push(ready.run(&self.name, &self.input)?);
-            noise.sound();
+            drop(hushed);
             std::thread::sleep(LEAD);
             together.push(ready.run(&self.name, &self.input)?);
             progress.inc(1);
         }
-        noise.end(&self.name)?;
+        noise.end();
+        for other in others {
+            let panicked = |_| failed(&format!("what runs beside {}", self.name), &"its thread ended by a panic");
+            other.join().map_err(panicked)??;
+        }
         let (alone, together) = (Sample::new(alone).median_estimate(1), Sample::new(together).median_estimate(2));
         let ratio = together.value / alone.value;
         Ok(RealRuns { function: self.name.clone(), input: self.input.clone(), alone, together, ratio })
@@ -195,104 +202,51 @@ impl ReadyFunction {
     }
 }
 
-/// Functions that run again and again while they are let.
-struct Noise {
-    may_run: Arc<Gate>,
-    threads: Vec<JoinHandle<Result<(), LabError>>>,
-}
-
+/// Lets functions run again and again, except while they are hushed.
 #[derive(Default)]
-struct Gate {
-    /// Whether they may run, and how many do.
-    state: Mutex<(bool, usize)>,
-    changed: Condvar,
-    is_over: AtomicBool,
+struct Noise {
+    /// Whether it is over; whoever runs holds the lock to read it.
+    is_over: Arc<RwLock<bool>>,
 }
 
 impl Noise {
-    fn of(ready: Vec<ReadyFunction>) -> Self {
-        let may_run = Arc::<Gate>::default();
-        let threads = ready.into_iter().map(|mut ready| {
-            let gate = Arc::clone(&may_run);
-            std::thread::spawn(move || {
-                while gate.enter() {
-                    let ran = ready.run("a neighbour", "its input");
-                    gate.leave();
-                    ran?;
+    /// Runs again and again, in a thread of its own.
+    fn repeat(
+        &self,
+        mut run: impl FnMut() -> Result<(), LabError> + Send + 'static,
+    ) -> JoinHandle<Result<(), LabError>> {
+        let is_over = Arc::clone(&self.is_over);
+        std::thread::spawn(move || {
+            loop {
+                let is_over = is_over.read();
+                if *is_over {
+                    return Ok(());
                 }
-                Ok(())
-            })
-        });
-        Self { threads: threads.collect(), may_run }
+                run()?;
+            }
+        })
     }
 
-    /// Returns when none runs.
-    fn hush(&self) {
-        let mut state = self.may_run.state.lock();
-        state.0 = false;
-        while state.1 > 0 {
-            self.may_run.changed.wait(&mut state);
-        }
+    /// Waits until none runs, and lets none begin until the guard is dropped.
+    fn hush(&self) -> RwLockWriteGuard<'_, bool> {
+        self.is_over.write()
     }
 
-    fn sound(&self) {
-        self.may_run.state.lock().0 = true;
-        self.may_run.changed.notify_all();
-    }
-
-    /// Ends them; an error if one could not run.
-    fn end(mut self, beside: &str) -> Result<(), LabError> {
-        self.may_run.end();
-        for thread in self.threads.drain(..) {
-            let ended = thread.join().unwrap_or_else(|_| {
-                Err(LabError::Simulation {
-                    what: format!("what runs beside {beside}"),
-                    reason: "its thread ended by a panic".to_owned(),
-                })
-            });
-            ended?;
-        }
-        Ok(())
+    fn end(&self) {
+        *self.is_over.write() = true;
     }
 }
 
 impl Drop for Noise {
     fn drop(&mut self) {
-        self.may_run.end();
-    }
-}
-
-impl Gate {
-    /// Waits until it may run; `false` if it is over.
-    fn enter(&self) -> bool {
-        let mut state = self.state.lock();
-        loop {
-            if self.is_over.load(Ordering::Relaxed) {
-                return false;
-            }
-            if state.0 {
-                state.1 += 1;
-                return true;
-            }
-            self.changed.wait(&mut state);
-        }
-    }
-
-    fn leave(&self) {
-        self.state.lock().1 -= 1;
-        self.changed.notify_all();
-    }
-
-    fn end(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        // Whoever is about to wait holds the lock: it sees the end or is woken.
-        drop(self.state.lock());
-        self.changed.notify_all();
+        self.end();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     #[test]
@@ -311,27 +265,25 @@ mod tests {
 
     #[test]
     fn what_is_hushed_does_not_run() {
-        let gate = Arc::<Gate>::default();
-        let runs = {
-            let gate = Arc::clone(&gate);
-            std::thread::spawn(move || {
-                let mut runs = 0;
-                while gate.enter() {
-                    runs += 1;
-                    gate.leave();
-                    std::thread::yield_now();
-                }
-                runs
-            })
-        };
-        let noise = Noise { may_run: gate, threads: Vec::new() };
-        noise.hush();
-        assert_eq!(noise.may_run.state.lock().1, 0);
-        noise.sound();
-        std::thread::sleep(Duration::from_millis(20));
-        noise.hush();
-        assert_eq!(noise.may_run.state.lock().1, 0);
-        noise.end("nobody").unwrap();
-        assert!(runs.join().unwrap() > 0);
+        let (noise, runs) = (Noise::default(), Arc::<AtomicU32>::default());
+        let counted = Arc::clone(&runs);
+        let thread = noise.repeat(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            std::thread::yield_now();
+            Ok(())
+        });
+        let mut before = 0;
+        for _ in 0..2 {
+            let hushed = noise.hush();
+            let now = runs.load(Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(runs.load(Ordering::Relaxed), now);
+            drop(hushed);
+            std::thread::sleep(Duration::from_millis(20));
+            before = now;
+        }
+        noise.end();
+        thread.join().unwrap().unwrap();
+        assert!(runs.load(Ordering::Relaxed) > before);
     }
 }

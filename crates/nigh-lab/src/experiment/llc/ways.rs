@@ -9,7 +9,7 @@ use nigh_llc::{CacheClass, RunCurves, TimeCurve, Tolerance, Work};
 use nigh_sim::llc::{CoreTiming, MachineConfig};
 use serde::Serialize;
 
-use super::{Bar, WaysArgs, bars_by_function, paper, traces};
+use super::{Bar, WaysArgs, bars_by_function, failed, paper, traces};
 use crate::LabError;
 use crate::instrument::cache_sizing::{self, LINES_PER_WAY, RULE};
 use crate::instrument::chart;
@@ -118,7 +118,7 @@ fn row(library: &TraceLibrary, input: &RecordedInput) -> Result<Row, LabError> {
 fn all_neighbours(input: &RecordedInput, curves: &RunCurves, timing: &CoreTiming) -> Result<TimeCurve, LabError> {
     let work = Work { instructions: input.instructions as f64, neighbour_share: 1.0 };
     TimeCurve::from_misses(&curves.misses, &work, &cache_sizing::cycles(timing))
-        .map_err(|error| LabError::Simulation { what: input.name.clone(), reason: error.to_string() })
+        .map_err(|error| failed(&input.name, &error))
 }
 
 fn page(report: &WaysReport) -> Result<String, LabError> {

@@ -69,11 +69,11 @@ pub(super) struct GuardResult {
     pub(super) batch_loss_up_to_here: f64,
 }
 
-fn of(rows: &[Row], configuration: Configuration) -> Option<&Row> {
+pub(super) fn row_of(rows: &[Row], configuration: Configuration) -> Option<&Row> {
     rows.iter().find(|row| row.configuration == configuration)
 }
 
-fn partitions(rows: &[Row]) -> impl Iterator<Item = (Ways, &Row)> {
+pub(super) fn partitions(rows: &[Row]) -> impl Iterator<Item = (Ways, &Row)> {
     rows.iter().filter_map(|row| match row.configuration {
         Configuration::Partition(ways) => Some((ways, row)),
         Configuration::NoContention | Configuration::NoCat => None,
@@ -82,7 +82,7 @@ fn partitions(rows: &[Row]) -> impl Iterator<Item = (Ways, &Row)> {
 
 /// The best point of the sweep among some loads (Mops); none if no CAT is overloaded at each of them.
 pub(super) fn best(rows: &[Row], network_us: f64, among: impl Fn(f64) -> bool) -> Option<BestTail> {
-    let (alone, shared) = (of(rows, Configuration::NoContention)?, of(rows, Configuration::NoCat)?);
+    let (alone, shared) = (row_of(rows, Configuration::NoContention)?, row_of(rows, Configuration::NoCat)?);
     let candidates = partitions(rows).flat_map(|(ways, row)| {
         let points = row.points.iter().zip(&shared.points).zip(&alone.points);
         points.filter(|((_, shared), _)| shared.is_stable() && among(shared.load_mops)).map(
@@ -136,7 +136,7 @@ pub(super) fn larger_is_worse(rows: &[Row]) -> Option<LargerIsWorse> {
 
 /// What the guard's choice gave at its load and below; none if the sweep has no such partition.
 pub(super) fn guard_result(rows: &[Row], objective: &'static str, run: GuardRun) -> Option<GuardResult> {
-    let (alone, own) = (of(rows, Configuration::NoContention)?, of(rows, Configuration::Partition(run.ways))?);
+    let (alone, own) = (row_of(rows, Configuration::NoContention)?, row_of(rows, Configuration::Partition(run.ways))?);
     let here = own.points.iter().position(|point| point.load_mops >= run.load_mops - 1e-9)?;
     let over = |at: usize| own.points[at].p999_us / alone.points[at].p999_us;
     let loss = |at: usize| own.points[at].batch_loss.unwrap_or(0.0);

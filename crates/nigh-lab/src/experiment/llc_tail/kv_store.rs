@@ -4,6 +4,8 @@
 //! lookup touches the bucket's line and, but for a chance match in 63, one line of the log. A bucket that is full forgets one
 //! of its keys, a log that is full its oldest items: it is a cache. An update of a key that is there goes in place.
 
+use nigh_sim::llc::SplitMix64;
+
 use super::touch::{Region, Touch};
 
 const SLOTS: usize = 16;
@@ -60,14 +62,6 @@ impl Entries {
     }
 }
 
-/// Every bit of the result depends on every bit of the key; one to one (the finalizer of SplitMix64).
-const fn hash(key: u64) -> u64 {
-    let mut mixed = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 const fn position(slot: u32) -> u32 {
     slot & (ENTRIES_MAX - 1)
 }
@@ -92,7 +86,8 @@ impl KvStore {
 
     /// The bucket of a key, and the tag its slot has.
     fn place(&self, key: u64) -> (usize, u32) {
-        let hash = hash(key);
+        // One to one, and every bit of it depends on every bit of the key.
+        let hash = SplitMix64::new(key).next_u64();
         let tag = ((hash >> 48) % 63) as u32;
         ((hash & (self.index.len() as u64 - 1)) as usize, tag)
     }

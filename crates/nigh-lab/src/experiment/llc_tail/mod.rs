@@ -16,23 +16,24 @@ mod sweep;
 mod touch;
 mod training_job;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use self::findings::{SLO_US, best, guard_result, larger_is_worse, reaches};
 use self::kv_store::{BUCKET_BYTES, Entries, ITEM_BYTES};
-use self::recorded_streams::{ServiceStream, TrainingStream};
+use self::recorded_streams::{ServiceStream, Streams, TrainingStream};
 use self::report::{PAPER, SetReport, TailReport};
 use self::server_machine::{GEOMETRY, SIMULATED_MACHINE};
 use self::simulated_server::NETWORK;
-use self::sweep::{Part, Plan, Streams, TailProgress, add_partition, guard, guard_settings, sweep};
+use self::sweep::{Part, Plan, Row, TailProgress, add_partition, guard, guard_settings, sweep};
 use self::training_job::HIDDEN;
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
+use crate::instrument::progress;
+use crate::instrument::report::OutputArgs;
 use crate::instrument::report_text::tell_with_page;
 
 /// Digits of the simulated training job: the training set of MNIST.
@@ -44,16 +45,11 @@ const NEAR_SAMPLES: f64 = 4.0;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct LlcTailArgs {
-    /// Write the page with the charts to this file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
     /// Simulate only few loads and partitions, each for a short time: takes seconds instead of minutes
     #[arg(long)]
     quick: bool,
-    /// The progress file: stores finished parts, so that an interrupted run resumes [default: beside the page of --html, if
-    /// that is given]
-    #[arg(long, value_name = "FILE")]
-    progress: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 struct WorkingSet {
@@ -70,11 +66,10 @@ struct RecordingSize {
 impl LlcTailArgs {
     pub(super) fn run(&self, machine: Machine, json: bool) -> Result<(), LabError> {
         let begin = Instant::now();
-        let progress = ProgressBar::new_spinner().with_style(ProgressStyle::default_spinner());
+        let progress = progress::spinner();
         progress.enable_steady_tick(Duration::from_millis(120));
-        let state = self.progress.clone().or_else(|| Some(self.html.as_ref()?.with_extension("state")));
-        let kept = state.map(|path| TailProgress::open(&path, self.quick)).transpose()?;
-        let sets = self.simulate(kept.as_ref(), &progress)?;
+        let kept: TailProgress = self.output.kept(self.quick)?;
+        let sets = self.simulate(&kept, &progress)?;
         progress.finish_and_clear();
         let report = TailReport {
             machine,
@@ -85,11 +80,11 @@ impl LlcTailArgs {
             seconds: begin.elapsed().as_secs_f64(),
             sets,
         };
-        tell_with_page(&report, self.html.as_deref(), page::page, json)?;
-        kept.map_or(Ok(()), TailProgress::finish)
+        tell_with_page(&report, self.output.html.as_deref(), page::page, json)?;
+        kept.finish()
     }
 
-    fn simulate(&self, kept: Option<&TailProgress>, progress: &ProgressBar) -> Result<Vec<SetReport>, LabError> {
+    fn simulate(&self, kept: &TailProgress, progress: &ProgressBar) -> Result<Vec<SetReport>, LabError> {
         let plan = if self.quick { Plan::quick() } else { Plan::whole() };
         let small = WorkingSet { name: "2 MB", entries: Entries::SMALL, paper_ratio: Some(PAPER.small_ratio) };
         let large = WorkingSet { name: "1 GB", entries: Entries::LARGE, paper_ratio: Some(PAPER.large_ratio) };
@@ -107,7 +102,7 @@ fn simulate_set(
     plan: &Plan,
     set: &WorkingSet,
     recording: &RecordingSize,
-    kept: Option<&TailProgress>,
+    kept: &TailProgress,
     progress: &ProgressBar,
 ) -> Result<SetReport, LabError> {
     progress.set_message(format!("{}: recording", set.name));
@@ -117,9 +112,8 @@ fn simulate_set(
     };
     let axis = plan;
     let plan = &plan.with_loads_near_capacity(&streams)?;
-    let kept = kept.map(|kept| (kept, set.name));
-    let mut rows =
-        sweep(plan, &streams, kept, |row| progress.set_message(format!("{}: {}", set.name, row.configuration)))?;
+    let done = |row: &Row| progress.set_message(format!("{}: {}", set.name, row.configuration));
+    let mut rows = sweep(plan, &streams, (kept, set.name), done)?;
     progress.set_message(format!("{}: the guard", set.name));
     let network_us = NETWORK.as_secs_f64() * 1e6;
     let on_axis = |mops: f64| axis.loads.iter().any(|&load| (load / 1e6 - mops).abs() < 1e-9);
@@ -136,12 +130,12 @@ fn simulate_set(
             let load = best.load_mops * 1e6;
             let objectives = [("the paper's line", slo, 1.05), ("near no contention", near, NEAR_SAMPLES)];
             in_parallel(&objectives, |(name, settings, samples)| {
-                let part = kept.map(|(kept, set)| (kept, format!("{set}, the guard, {name}")));
-                if let Some(Part::Guard(run)) = part.as_ref().and_then(|(kept, part)| kept.done(part)) {
+                let part = format!("{}, the guard, {name}", set.name);
+                if let Some(Part::Guard(run)) = kept.done(&part) {
                     return Ok((*name, run));
                 }
                 let run = guard(plan, &streams, *settings, *samples, load)?;
-                part.map_or(Ok(()), |(kept, part)| kept.add(&part, &Part::Guard(run.clone())))?;
+                kept.add(&part, &Part::Guard(run.clone()))?;
                 Ok((*name, run))
             })?
         }

@@ -3,8 +3,9 @@
 use nigh_terms::Ways;
 use plotters::prelude::*;
 
+use super::findings::{partitions, row_of};
 use super::report::{SetReport, TailReport};
-use super::sweep::{Configuration, Row};
+use super::sweep::Configuration;
 use crate::LabError;
 use crate::instrument::chart;
 use crate::instrument::report_text::html_of;
@@ -17,10 +18,6 @@ const FEWEST: RGBColor = RGBColor(38, 104, 168);
 const MOST: RGBColor = RGBColor(214, 118, 31);
 
 type Line = (String, RGBColor, Vec<(f64, f64)>);
-
-fn chart_error(error: impl std::fmt::Display) -> LabError {
-    LabError::Chart(error.to_string())
-}
 
 pub(super) fn page(report: &TailReport) -> Result<String, LabError> {
     let mut body = String::new();
@@ -36,23 +33,15 @@ pub(super) fn page(report: &TailReport) -> Result<String, LabError> {
     Ok(chart::page("Tail latency of a key-value store beside a training job", about, &body, &report.machine))
 }
 
-fn row_of(set: &SetReport, configuration: Configuration) -> Option<&Row> {
-    set.rows.iter().find(|row| row.configuration == configuration)
-}
-
 fn tails_by_load(set: &SetReport) -> Result<String, LabError> {
-    let partitions: Vec<Ways> = set
-        .rows
-        .iter()
-        .filter_map(|row| if let Configuration::Partition(ways) = row.configuration { Some(ways) } else { None })
-        .collect();
+    let sizes: Vec<Ways> = partitions(&set.rows).map(|(ways, _)| ways).collect();
     let guard = set.guard.last().map(|guard| guard.run.ways);
     let mut chosen = vec![(Configuration::NoContention, ALONE), (Configuration::NoCat, SHARED)];
-    let ends = [(partitions.first(), FEWEST), (partitions.last(), MOST)];
+    let ends = [(sizes.first(), FEWEST), (sizes.last(), MOST)];
     chosen.extend(ends.into_iter().filter_map(|(ways, color)| Some((Configuration::Partition(*ways?), color))));
     chosen.extend(guard.map(|ways| (Configuration::Partition(ways), CHOICE)));
     let lines = chosen.into_iter().filter_map(|(configuration, color)| {
-        let row = row_of(set, configuration)?;
+        let row = row_of(&set.rows, configuration)?;
         let guard = configuration == guard.map_or(Configuration::NoCat, Configuration::Partition);
         let name = format!("{configuration}{}", if guard && color == CHOICE { " (the guard's choice)" } else { "" });
         Some((name, color, row.points.iter().map(|point| (point.load_mops, point.p999_us)).collect()))
@@ -63,10 +52,8 @@ fn tails_by_load(set: &SetReport) -> Result<String, LabError> {
 fn by_ways(set: &SetReport) -> Result<String, LabError> {
     let Some(best) = &set.best else { return Ok(String::new()) };
     let mut lines: [Vec<(f64, f64)>; 2] = Default::default();
-    for row in &set.rows {
-        let Configuration::Partition(ways) = row.configuration else { continue };
-        let point = row.points.iter().find(|point| point.load_mops == best.load_mops);
-        if let Some(point) = point {
+    for (ways, row) in partitions(&set.rows) {
+        if let Some(point) = row.points.iter().find(|point| point.load_mops == best.load_mops) {
             lines[0].push((f64::from(ways.0), point.p999_us));
             lines[1].push((f64::from(ways.0), point.batch_loss.unwrap_or(0.0) * 100.0));
         }
@@ -81,44 +68,30 @@ fn by_ways(set: &SetReport) -> Result<String, LabError> {
 /// A chart of lines; the vertical axis is logarithmic or starts at the lowest value.
 fn lines_chart(lines: &[Line], logarithmic: bool, axis: &str) -> Result<String, LabError> {
     let all = || lines.iter().flat_map(|(_, _, points)| points).copied();
-    let x =
-        all().map(|(x, _)| x).fold(f64::INFINITY, f64::min)..all().map(|(x, _)| x).fold(f64::NEG_INFINITY, f64::max);
     let scale = |value: f64| if logarithmic { value.max(1e-3).log10() } else { value };
-    let (low, high) = (
-        all().map(|(_, y)| scale(y)).fold(f64::INFINITY, f64::min),
-        all().map(|(_, y)| scale(y)).fold(f64::NEG_INFINITY, f64::max),
-    );
+    let range = |of: &dyn Fn((f64, f64)) -> f64| {
+        all().map(of).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)))
+    };
+    let ((left, right), (low, high)) = (range(&|(x, _)| x), range(&|(_, y)| scale(y)));
     let margin = ((high - low) * 0.05).max(0.02);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
+    chart::drawn(SIZE, |root| {
+        let mut chart = ChartBuilder::on(root)
             .margin(8)
             .x_label_area_size(36)
             .y_label_area_size(56)
-            .build_cartesian_2d(x, low - margin..high + margin)
-            .map_err(chart_error)?;
+            .build_cartesian_2d(left..right, low - margin..high + margin)?;
         let label =
             |value: &f64| if logarithmic { format!("{:.0}", 10_f64.powf(*value)) } else { format!("{value:.1}") };
-        chart.configure_mesh().x_desc(axis).y_label_formatter(&label).draw().map_err(chart_error)?;
+        chart.configure_mesh().x_desc(axis).y_label_formatter(&label).draw()?;
         for (name, color, points) in lines {
             let color = *color;
-            let points: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (x, scale(y))).collect();
-            chart
-                .draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(2))
-                .map_err(chart_error)?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], color.stroke_width(2)));
+            let line = LineSeries::new(points.iter().map(|&(x, y)| (x, scale(y))), color.stroke_width(2));
+            let legend = move |(x, y): (i32, i32)| PathElement::new([(x, y), (x + 14, y)], color.stroke_width(2));
+            chart.draw_series(line.point_size(2))?.label(name).legend(legend);
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.9))
-            .draw()
-            .map_err(chart_error)?;
-        root.present().map_err(chart_error)?;
-    }
-    Ok(svg)
+        let labels = &mut chart.configure_series_labels();
+        Ok(labels.position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.9)).draw()?)
+    })
 }
 
 #[cfg(test)]

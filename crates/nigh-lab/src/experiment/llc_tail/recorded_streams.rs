@@ -4,7 +4,7 @@
 //! The store is recorded over its whole size, however large, then given up; only the lines of its requests are kept. One
 //! training thread is recorded; on the machine every thread runs its steps from another one on, over velocities of its own.
 
-use nigh_sim::llc::{AccessKind, GeometryError, LINE_BYTES, PAGE_LINES, PrivateHierarchy};
+use nigh_sim::llc::{AccessKind, LINE_BYTES, PAGE_LINES, PrivateHierarchy};
 
 use super::kv_store::{BUCKET_BYTES, Entries, ITEM_BYTES, KvStore};
 use super::request_mix::RequestMix;
@@ -12,18 +12,24 @@ use super::simulated_server::SEED;
 use super::touch::{Recorder, Region, Run};
 use super::training_job::{DIGIT_BYTES, Digits, Network, Trainer};
 use crate::LabError;
+use crate::instrument::made_up::failed;
 
 /// Requests that run before the recorded ones, to fill the private caches.
 const WARMING_REQUESTS: usize = 100_000;
 const WARMING_STEPS: usize = 2;
 const PAGE_BYTES: u64 = PAGE_LINES as u64 * LINE_BYTES;
 
-fn refused(error: &GeometryError) -> LabError {
-    LabError::Request { what: "a core's private caches".to_owned(), reason: error.to_string() }
+fn private_caches() -> Result<PrivateHierarchy, LabError> {
+    PrivateHierarchy::broadwell().map_err(|error| failed("a core's private caches", &error))
 }
 
 const fn pages(bytes: u64) -> u32 {
     bytes.div_ceil(PAGE_BYTES) as u32
+}
+
+pub(super) struct Streams {
+    pub(super) service: ServiceStream,
+    pub(super) training: TrainingStream,
 }
 
 pub(super) struct ServiceStream {
@@ -41,7 +47,7 @@ impl ServiceStream {
     pub(super) fn record(entries: Entries, count: usize) -> Result<Self, LabError> {
         let mut store = KvStore::filled(entries);
         let mut mix = RequestMix::new(entries, SEED)?;
-        let mut caches = PrivateHierarchy::broadwell().map_err(|error| refused(&error))?;
+        let mut caches = private_caches()?;
         let index_pages = pages(u64::from(entries.buckets()) * BUCKET_BYTES);
         let items_pages = pages(u64::from(entries.get()) * ITEM_BYTES);
         let items = u64::from(index_pages) * u64::from(PAGE_LINES);
@@ -107,7 +113,7 @@ impl TrainingStream {
     pub(super) fn record(count: usize, hidden: usize, digits: usize) -> Result<Self, LabError> {
         let (network, made_up) = (Network::new(hidden, SEED), Digits::made_up(digits, SEED));
         let mut trainer = Trainer::new(&network, SEED);
-        let mut caches = PrivateHierarchy::broadwell().map_err(|error| refused(&error))?;
+        let mut caches = private_caches()?;
         let weight_pages = pages(network.weight_bytes());
         let shared_pages = weight_pages + pages(digits as u64 * DIGIT_BYTES);
         let mut runs = Vec::new();

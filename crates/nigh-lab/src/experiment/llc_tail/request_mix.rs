@@ -7,6 +7,7 @@ use rand_distr::{Distribution, Zipf};
 use super::kv_store::{Entries, KvStore};
 use super::touch::Touch;
 use crate::LabError;
+use crate::instrument::made_up::failed;
 
 pub(super) const ZIPF: f64 = 0.99;
 /// Gets among all requests.
@@ -36,15 +37,10 @@ pub(super) struct RequestMix {
 
 impl RequestMix {
     /// The stream of `seed` over the keys of a full store.
-    ///
-    /// # Errors
-    /// If the law has no such form.
     pub(super) fn new(entries: Entries, seed: u64) -> Result<Self, LabError> {
         let entries = u64::from(entries.get());
-        let rank = Zipf::new(entries as f64, ZIPF).map_err(|error| LabError::Request {
-            what: format!("keys by Zipf's law over {entries} keys"),
-            reason: error.to_string(),
-        })?;
+        let what = format!("keys by Zipf's law over {entries} keys");
+        let rank = Zipf::new(entries as f64, ZIPF).map_err(|error| failed(&what, &error))?;
         Ok(Self { random: StdRng::seed_from_u64(seed), rank, entries })
     }
 

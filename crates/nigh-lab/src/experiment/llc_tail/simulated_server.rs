@@ -17,9 +17,10 @@ use nigh_sim::llc::{
 };
 use nigh_terms::{ClosId, WayMask};
 
-use super::recorded_streams::{ServiceStream, TrainingRun, TrainingStream};
+use super::recorded_streams::{ServiceStream, Streams, TrainingRun};
 use super::server_machine::{BATCH_THREADS, DEVICE_WAYS, GEOMETRY, HERTZ, MEMORY_GB_PER_S, TIMING};
 use crate::LabError;
+use crate::instrument::made_up::failed;
 
 /// Cycles of a request besides its lines: network stack in user space, hash, compare, reply.
 pub(super) const REQUEST_CYCLES: u64 = 360;
@@ -84,14 +85,6 @@ impl Stretch {
     }
 }
 
-#[derive(Clone, Copy)]
-pub(super) struct Workload<'s> {
-    pub(super) service: &'s ServiceStream,
-    pub(super) training: &'s TrainingStream,
-    /// Whether the training threads run beside the store.
-    pub(super) is_shared: bool,
-}
-
 struct Arrival {
     at: u64,
     slot: u32,
@@ -136,35 +129,34 @@ pub(super) struct SimulatedServer<'s> {
 }
 
 impl<'s> SimulatedServer<'s> {
-    /// A machine whose cache holds what the store used last.
-    pub(super) fn new(workload: Workload<'s>, masks: Option<GuardMasks>) -> Result<Self, LabError> {
-        let refused =
-            |error: OutOfFrames| LabError::Request { what: "simulated memory".to_owned(), reason: error.to_string() };
+    /// A machine whose cache holds what the store used last; the training threads run beside the store if it is shared.
+    pub(super) fn new(streams: &'s Streams, is_shared: bool, masks: Option<GuardMasks>) -> Result<Self, LabError> {
+        let refused = |error: OutOfFrames| failed("simulated memory", &error);
         let mut frames = FrameAllocator::new(SEED);
         let mut allocate = |pages| frames.allocate(pages).map_err(refused);
         let service = Service {
-            stream: workload.service,
-            space: allocate(workload.service.pages)?,
+            stream: &streams.service,
+            space: allocate(streams.service.pages)?,
             packets: allocate((RING as u32).div_ceil(PAGE_LINES))?,
             queue: VecDeque::with_capacity(RING),
             serving: None,
             request: 0,
             slot: 0,
         };
-        let shared = allocate(workload.training.shared_pages)?;
+        let shared = allocate(streams.training.shared_pages)?;
         // Threads begin all over the stream, within steps too: in step with each other they would crowd the memory together.
-        let runs = &workload.training.runs[..];
+        let runs = &streams.training.runs[..];
         let thread = |thread: usize| {
             Ok(Thread {
                 runs,
-                own: allocate(workload.training.own_pages)?,
+                own: allocate(streams.training.own_pages)?,
                 at: thread * runs.len() / BATCH_THREADS,
                 unasked: 0,
                 ready: VecDeque::with_capacity(PREFETCH_LINES),
                 line_work: 0,
             })
         };
-        let count = if workload.is_shared { BATCH_THREADS } else { 0 };
+        let count = if is_shared { BATCH_THREADS } else { 0 };
         let threads = (0..count).map(thread).collect::<Result<Vec<_>, LabError>>()?;
         let memory = MemoryTiming::of_bandwidth(MEMORY_GB_PER_S * 1e9, HERTZ);
         let mut server = Self {
@@ -191,8 +183,7 @@ impl<'s> SimulatedServer<'s> {
         let all = WayMask::contiguous(0, GEOMETRY.ways());
         let masks = masks.unwrap_or(GuardMasks { service: all, batch: all });
         for (clos, mask) in [(SERVICE, masks.service), (BATCH, masks.batch), (DEVICE, DEVICE_WAYS)] {
-            let set = self.cache.set_mask(clos, mask);
-            set.map_err(|error| LabError::Request { what: "a mask".to_owned(), reason: error.to_string() })?;
+            self.cache.set_mask(clos, mask).map_err(|error| failed("a mask", &error))?;
         }
         Ok(())
     }

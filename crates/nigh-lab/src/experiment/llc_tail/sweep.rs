@@ -10,11 +10,12 @@ use nigh_llc::{CacheShape, GuardDecision, GuardMode, GuardSettings, GuardWindow,
 use nigh_terms::Ways;
 use serde::{Deserialize, Serialize};
 
-use super::recorded_streams::{ServiceStream, TrainingStream};
+use super::recorded_streams::Streams;
 use super::server_machine::{CLASSES, DEVICE_WAYS, GEOMETRY, PARTITIONS};
-use super::simulated_server::{SimulatedServer, Stretch, Workload};
+use super::simulated_server::{SimulatedServer, Stretch};
 use crate::LabError;
 use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::made_up::failed;
 use crate::instrument::parallel::in_parallel;
 
 /// Further loads, as parts of what the store serves without a partition.
@@ -76,7 +77,7 @@ impl Plan {
     /// The same with loads close below what the store serves without a partition, where its tail is longest.
     pub(super) fn with_loads_near_capacity(&self, streams: &Streams) -> Result<Self, LabError> {
         let low = self.loads.first().copied().unwrap_or(1e6);
-        let mut server = SimulatedServer::new(streams.workload(true), None)?;
+        let mut server = SimulatedServer::new(streams, true, None)?;
         // Requests that come seldom find fewer of their lines: once more at a load near what the first look gives.
         let (mut load, mut capacity) = (low, f64::INFINITY);
         for _look in 0..2 {
@@ -153,8 +154,7 @@ pub(super) struct Row {
 }
 
 fn percentile(percent: f64) -> Result<Percentile, LabError> {
-    Percentile::try_from(percent)
-        .map_err(|error| LabError::Request { what: "a percentile".to_owned(), reason: error.to_string() })
+    Percentile::try_from(percent).map_err(|error| failed("a percentile", &error))
 }
 
 fn point(load: f64, stretch: &Stretch) -> Result<Point, LabError> {
@@ -176,17 +176,6 @@ fn point(load: f64, stretch: &Stretch) -> Result<Point, LabError> {
         batch_progress: stretch.batch_progress(),
         batch_loss: None,
     })
-}
-
-pub(super) struct Streams {
-    pub(super) service: ServiceStream,
-    pub(super) training: TrainingStream,
-}
-
-impl Streams {
-    const fn workload(&self, is_shared: bool) -> Workload<'_> {
-        Workload { service: &self.service, training: &self.training, is_shared }
-    }
 }
 
 pub(super) fn guard_settings(limit: Duration, slack: f64) -> Result<GuardSettings, LabError> {
@@ -218,7 +207,7 @@ fn run_row(plan: &Plan, streams: &Streams, configuration: Configuration) -> Resu
         Configuration::NoContention | Configuration::NoCat => None,
         Configuration::Partition(ways) => Some(guard_settings(Duration::from_micros(1), 1.0)?.masks(ways)),
     };
-    let mut server = SimulatedServer::new(streams.workload(is_shared), masks)?;
+    let mut server = SimulatedServer::new(streams, is_shared, masks)?;
     let mut points = Vec::with_capacity(plan.loads.len());
     for (at, &load) in plan.loads.iter().enumerate() {
         server.run(load, if at == 0 { plan.warming } else { plan.settling });
@@ -231,19 +220,18 @@ fn run_row(plan: &Plan, streams: &Streams, configuration: Configuration) -> Resu
 pub(super) fn sweep(
     plan: &Plan,
     streams: &Streams,
-    kept: Option<(&TailProgress, &str)>,
+    (kept, set): (&TailProgress, &str),
     done: impl Fn(&Row) + Sync,
 ) -> Result<Vec<Row>, LabError> {
     let mut configurations = vec![Configuration::NoCat, Configuration::NoContention];
     configurations.extend(plan.partitions.iter().map(|&ways| Configuration::Partition(ways)));
     let row = |&configuration: &Configuration| {
-        let part = kept.map(|(kept, set)| (kept, format!("{set}, {configuration}")));
-        let known = part.as_ref().and_then(|(kept, name)| kept.done(name));
-        let row = match known {
+        let part = format!("{set}, {configuration}");
+        let row = match kept.done(&part) {
             Some(Part::Row(row)) => row,
             Some(Part::Guard(_)) | None => {
                 let row = run_row(plan, streams, configuration)?;
-                part.map_or(Ok(()), |(kept, name)| kept.add(&name, &Part::Row(row.clone())))?;
+                kept.add(&part, &Part::Row(row.clone()))?;
                 row
             }
         };
@@ -301,10 +289,8 @@ pub(super) fn guard(
     samples: f64,
     load: f64,
 ) -> Result<GuardRun, LabError> {
-    let refused =
-        |error: &dyn std::fmt::Display| LabError::Request { what: "the guard".to_owned(), reason: error.to_string() };
-    let mut guard = TailGuard::new(settings).map_err(|error| refused(&error))?;
-    let mut server = SimulatedServer::new(streams.workload(true), Some(settings.masks(settings.start)))?;
+    let mut guard = TailGuard::new(settings).map_err(|error| failed("the guard", &error))?;
+    let mut server = SimulatedServer::new(streams, true, Some(settings.masks(settings.start)))?;
     server.run(load, plan.warming);
     let length = Duration::from_secs_f64(settings.objective.percentile.samples_needed() as f64 * samples / load);
     let (mut ways, mut sizes, mut changed, mut rest) = (settings.start, vec![settings.start], 0, None);
@@ -336,6 +322,7 @@ pub(super) fn guard(
 #[cfg(test)]
 mod tests {
     use super::super::kv_store::Entries;
+    use super::super::recorded_streams::{ServiceStream, TrainingStream};
     use super::super::training_job::HIDDEN;
     use super::*;
 
@@ -357,7 +344,8 @@ mod tests {
             warming: Duration::from_micros(1500),
             ..Plan::whole()
         };
-        let rows = sweep(&plan, &streams, None, |_| ()).unwrap();
+        let kept = TailProgress::open_if(None, true).unwrap();
+        let rows = sweep(&plan, &streams, (&kept, "2 MB"), |_| ()).unwrap();
         let [alone, shared, three] = [0, 1, 2].map(|row| &rows[row].points[0]);
         assert!(alone.service_ns < three.service_ns && three.service_ns < shared.service_ns, "{rows:#?}");
         assert!(alone.misses < 0.1 && shared.misses > 2.0 * three.misses, "{rows:#?}");
@@ -375,7 +363,7 @@ mod tests {
         }
         // Simulated, they would have a point for each load.
         let plan = Plan { partitions: Vec::new(), ..Plan::whole() };
-        let rows = sweep(&plan, &streams(), Some((&kept, "2 MB")), |_| ()).unwrap();
+        let rows = sweep(&plan, &streams(), (&kept, "2 MB"), |_| ()).unwrap();
         assert!(rows.len() == 2 && rows.iter().all(|row| row.points.is_empty()), "{rows:?}");
     }
 }

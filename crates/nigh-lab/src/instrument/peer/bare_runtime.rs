@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::PeerError;
+use super::{KilledOnDrop, PeerError};
 use crate::instrument::http_load::header;
 
 const PEER: &str = "awslambdaric on a bare server";
@@ -26,28 +26,28 @@ const LAST_LINES: usize = 5;
 const LAST_WITHIN: Duration = Duration::from_secs(1);
 
 /// One function's process and its Runtime API connection.
-pub struct BareRuntime {
-    child: Child,
+pub(crate) struct BareRuntime {
+    child: KilledOnDrop,
     listener: TcpListener,
     client: BufReader<TcpStream>,
     log: Arc<Mutex<Vec<String>>>,
     readers: Vec<JoinHandle<()>>,
     invocations: u64,
     /// From the start of the process to its first request.
-    pub init: Duration,
+    pub(crate) init: Duration,
 }
 
 /// One invocation's end.
 #[derive(Debug)]
-pub struct BareAnswer {
+pub(crate) struct BareAnswer {
     /// What the handler returned, or the error object.
-    pub payload: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
     /// True if it answered on `/response`.
-    pub succeeded: bool,
+    pub(crate) succeeded: bool,
     /// From the event's first byte to the answer's last.
-    pub took: Duration,
+    pub(crate) took: Duration,
     /// What it printed since the last answer.
-    pub log: Vec<String>,
+    pub(crate) log: Vec<String>,
 }
 
 struct Message {
@@ -58,45 +58,37 @@ struct Message {
 impl BareRuntime {
     /// Runs `python -m awslambdaric handler` in `code`, with `environment` beside what the client needs, and waits
     /// for its first request.
-    ///
-    /// # Errors
-    /// If it does not start or its initialisation fails.
-    pub fn start(
+    pub(crate) fn start(
         python: &Path,
         code: &Path,
         handler: &str,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, PeerError> {
-        Self::try_start(python, code, handler, environment)
-            .map_err(|error| PeerError::Failed { peer: PEER, reason: error.to_string() })
-    }
-
-    fn try_start(
-        python: &Path,
-        code: &Path,
-        handler: &str,
-        environment: &BTreeMap<String, String>,
-    ) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let begin = Instant::now();
-        let mut child = Command::new(python)
+        let mut command = Command::new(python);
+        command
             .args(["-m", "awslambdaric", handler])
             .current_dir(code)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("LANG", "en_US.UTF-8")
             .env("LAMBDA_TASK_ROOT", code)
-            .env("AWS_LAMBDA_RUNTIME_API", listener.local_addr()?.to_string())
             .env("AWS_LAMBDA_FUNCTION_NAME", "bare")
             .env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST")
             .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "10240")
             .envs(environment)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
+            .stderr(Stdio::piped());
+        Self::spawn(command).map_err(|error| PeerError::failed(PEER, error))
+    }
+
+    fn spawn(mut command: Command) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let begin = Instant::now();
+        command.env("AWS_LAMBDA_RUNTIME_API", listener.local_addr()?.to_string());
+        let mut child = KilledOnDrop(command.spawn()?);
         let log = Arc::new(Mutex::new(Vec::new()));
-        let outputs = [child.stdout.take().map(boxed), child.stderr.take().map(boxed)].into_iter().flatten();
+        let outputs = [child.0.stdout.take().map(boxed), child.0.stderr.take().map(boxed)].into_iter().flatten();
         let read = |output| {
             let log = Arc::clone(&log);
             std::thread::spawn(move || {
@@ -106,7 +98,7 @@ impl BareRuntime {
             })
         };
         let readers = outputs.map(read).collect();
-        let client = BufReader::new(accept(&listener, &mut child, begin)?);
+        let client = BufReader::new(accept(&listener, &mut child.0, begin)?);
         let mut runtime = Self { child, listener, client, log, readers, invocations: 0, init: Duration::ZERO };
         let first = runtime.receive()?;
         if !first.target.ends_with("/invocation/next") {
@@ -117,10 +109,7 @@ impl BareRuntime {
     }
 
     /// Gives the function `payload` and waits for its answer.
-    ///
-    /// # Errors
-    /// If its process ends or does not keep to the Runtime API.
-    pub fn invoke(&mut self, payload: &[u8]) -> io::Result<BareAnswer> {
+    pub(crate) fn invoke(&mut self, payload: &[u8]) -> io::Result<BareAnswer> {
         self.try_invoke(payload).map_err(|error| self.explained(error))
     }
 
@@ -150,7 +139,7 @@ impl BareRuntime {
     }
 
     /// What it printed and nobody has taken yet. A line may come a moment after the answer before which it was printed.
-    pub fn take_log(&self) -> Vec<String> {
+    pub(crate) fn take_log(&self) -> Vec<String> {
         std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -161,13 +150,13 @@ impl BareRuntime {
             if let Some(message) = read_message(&mut self.client)? {
                 return Ok(message);
             }
-            self.client = BufReader::new(accept(&self.listener, &mut self.child, Instant::now())?);
+            self.client = BufReader::new(accept(&self.listener, &mut self.child.0, Instant::now())?);
         }
     }
 
     /// `error` with what became of the process, if it has ended.
     fn explained(&mut self, error: io::Error) -> io::Error {
-        let Ok(Some(status)) = self.child.try_wait() else { return error };
+        let Ok(Some(status)) = self.child.0.try_wait() else { return error };
         let begun = Instant::now();
         while !self.readers.iter().all(JoinHandle::is_finished) && begun.elapsed() < LAST_WITHIN {
             std::thread::sleep(Duration::from_millis(1));
@@ -227,14 +216,6 @@ fn accept(listener: &TcpListener, child: &mut Child, begin: Instant) -> io::Resu
             return Err(io::ErrorKind::TimedOut.into());
         }
         std::thread::sleep(Duration::from_micros(200));
-    }
-}
-
-impl Drop for BareRuntime {
-    fn drop(&mut self) {
-        // Both fail only if the process is gone, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

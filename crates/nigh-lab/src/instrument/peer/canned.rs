@@ -9,21 +9,14 @@ const SOURCE: &str = include_str!("../../../peers/canned.c");
 const PEER: &str = "canned C server";
 
 /// Compiles the server into `folder` and starts it. It answers `GET /<bytes>`.
-///
-/// # Errors
-/// If there is no C compiler, or it does not start.
-pub fn start(folder: &Path) -> Result<PeerProcess, PeerError> {
-    let failed = |reason: String| PeerError::Failed { peer: PEER, reason };
+pub(crate) fn start(folder: &Path) -> Result<PeerProcess, PeerError> {
     let (source, program) = (folder.join("canned.c"), folder.join("canned"));
-    std::fs::write(&source, SOURCE).map_err(|error| failed(error.to_string()))?;
+    std::fs::write(&source, SOURCE).map_err(|error| PeerError::failed(PEER, error))?;
     let compiled = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source).output();
-    let output = compiled.map_err(|error| PeerError::NotInstalled {
-        peer: PEER,
-        missing: format!("the C compiler `cc` ({error})"),
-        hint: "install gcc".to_owned(),
-    })?;
+    let missing = |error| PeerError::not_installed(PEER, format!("the C compiler `cc` ({error})"), "install gcc");
+    let output = compiled.map_err(missing)?;
     if !output.status.success() {
-        return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
+        return Err(PeerError::failed(PEER, String::from_utf8_lossy(&output.stderr)));
     }
     PeerProcess::start(PEER, &mut Command::new(program))
 }

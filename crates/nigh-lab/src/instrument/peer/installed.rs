@@ -3,7 +3,7 @@
 //! `scripts/install-peers.sh` fills it; `peers/versions` and `peers/clients.txt` are the one place of the versions, read
 //! by both. Nothing is installed from here.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 
@@ -13,11 +13,10 @@ use super::PeerError;
 const VERSIONS: &str = include_str!("../../../peers/versions");
 /// The Python packages of the peers' clients.
 const CLIENTS: &str = include_str!("../../../peers/clients.txt");
-const HINT: &str = "run `make peers`";
+pub(super) const HINT: &str = "run `make peers`";
 
 /// The cache folder: `nigh/peers` below `XDG_CACHE_HOME`, else `~/.cache`, else the folder of temporary files.
-#[must_use]
-pub fn cache_folder() -> PathBuf {
+pub(crate) fn cache_folder() -> PathBuf {
     let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let caches = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")));
     caches.unwrap_or_else(std::env::temp_dir).join("nigh/peers")
@@ -30,7 +29,7 @@ pub(super) struct InstalledProgram {
 }
 
 pub(super) fn built(peer: &'static str, program: &'static str) -> Result<InstalledProgram, PeerError> {
-    let missing = || PeerError::NotInstalled { peer, missing: program.to_owned(), hint: HINT.to_owned() };
+    let missing = || PeerError::not_installed(peer, program, HINT);
     let version = version_of(program).ok_or_else(missing)?;
     let path = cache_folder().join(format!("{program}-{version}")).join(program);
     if path.is_file() { Ok(InstalledProgram { program: path, version }) } else { Err(missing()) }
@@ -41,29 +40,28 @@ fn version_of(program: &str) -> Option<&'static str> {
     lines.find_map(|mut words| if words.next() == Some(program) { words.next() } else { None })
 }
 
-pub(super) fn on_path(program: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|program| program.is_file())
 }
 
+/// The hash by which `scripts/install-peers.sh` names what it builds from `sources`.
+pub(super) fn hash_of(sources: &str) -> String {
+    Sha256::digest(sources).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The folder of the Python clients of Redis and Swift, for the interpreter `python3.<minor>`.
-///
-/// # Errors
-/// `NotInstalled` if `make peers` has not made it.
-pub fn python_clients(python: &str) -> Result<PathBuf, PeerError> {
-    let hash: String = Sha256::digest(CLIENTS).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    let folder = cache_folder().join(format!("clients-{python}-{hash}"));
-    if Path::new(&folder).is_dir() {
-        Ok(folder)
-    } else {
-        let missing = format!("{} (redis, hiredis, python-swiftclient)", folder.display());
-        Err(PeerError::NotInstalled { peer: "Python clients", missing, hint: HINT.to_owned() })
+pub(crate) fn python_clients(python: &str) -> Result<PathBuf, PeerError> {
+    let folder = cache_folder().join(format!("clients-{python}-{}", hash_of(CLIENTS)));
+    if folder.is_dir() {
+        return Ok(folder);
     }
+    let missing = format!("{} (redis, hiredis, python-swiftclient)", folder.display());
+    Err(PeerError::not_installed("Python clients", missing, HINT))
 }
 
 /// The version of a Python package of `peers/clients.txt`.
-#[must_use]
-pub fn client_version(package: &str) -> &'static str {
+pub(crate) fn client_version(package: &str) -> &'static str {
     let pins = CLIENTS.lines().filter_map(|line| line.split_once("=="));
     pins.filter(|(name, _)| *name == package).map(|(_, version)| version).next().unwrap_or_default()
 }

@@ -47,8 +47,7 @@ impl Keystone {
     pub fn start(folder: &Path) -> Result<Self, PeerError> {
         let python = python();
         if !python.with_file_name("keystone-manage").is_file() {
-            let (missing, hint) = (python.display().to_string(), "run scripts/install-keystone.sh".to_owned());
-            return Err(PeerError::NotInstalled { peer: PEER, missing, hint });
+            return Err(PeerError::not_installed(PEER, python.display(), "run scripts/install-keystone.sh"));
         }
         let place = PeerFolder { peer: PEER, folder };
         place.folder("")?;
@@ -79,14 +78,13 @@ impl Keystone {
     /// # Errors
     /// If it refuses.
     pub fn register(&self, endpoint: &str) -> Result<ApplicationCredential, PeerError> {
-        let failed = |reason: String| PeerError::Failed { peer: PEER, reason };
         let mut command = Command::new(&self.python);
         command.arg(&self.script).arg("register").args([&self.url(), self.password.reveal(), endpoint]);
-        let output = command.output().map_err(|error| failed(error.to_string()))?;
+        let output = command.output().map_err(|error| PeerError::failed(PEER, error))?;
         if !output.status.success() {
-            return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
+            return Err(PeerError::failed(PEER, String::from_utf8_lossy(&output.stderr)));
         }
-        serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
+        serde_json::from_slice(&output.stdout).map_err(|error| PeerError::failed(PEER, error))
     }
 }
 

@@ -5,13 +5,14 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use nigh_check::history::{History, Operation, OperationResult, State};
+use nigh_check::history::{History, Operation, OperationResult};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use serde_json::json;
 
 use super::PeerError;
-use super::installed::cache_folder;
+use super::installed::{HINT, cache_folder, hash_of};
 use crate::LabError;
+use crate::instrument::made_up;
 
 const PEER: &str = "porcupine";
 /// What the program is built from, in the order in which the script hashes it.
@@ -23,75 +24,54 @@ const SOURCES: [&str; 3] = [
 
 /// The program, as `scripts/install-peers.sh` has built it from these sources.
 fn program() -> Result<PathBuf, PeerError> {
-    let hash: String = Sha256::digest(SOURCES.concat()).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    let path = cache_folder().join(format!("{PEER}-{hash}")).join(PEER);
-    let missing = || PeerError::NotInstalled {
-        peer: PEER,
-        missing: path.display().to_string(),
-        hint: "run `make peers`".to_owned(),
-    };
-    if path.is_file() { Ok(path) } else { Err(missing()) }
+    let path = cache_folder().join(format!("{PEER}-{}", hash_of(&SOURCES.concat()))).join(PEER);
+    if path.is_file() { Ok(path) } else { Err(PeerError::not_installed(PEER, path.display(), HINT)) }
 }
 
 /// What porcupine says of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// Operations that it judged.
-    pub operations: u64,
-    /// Objects that it judged.
-    pub objects: u64,
+pub(crate) struct Verdict {
+    /// Operations and objects that it judged.
+    pub(crate) operations: u64,
+    pub(crate) objects: u64,
     /// Objects that no order of their operations explains.
-    pub broken: Vec<String>,
+    pub(crate) broken: Vec<String>,
     /// Those that took too long.
-    pub undecided: Vec<String>,
+    pub(crate) undecided: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Line<'o> {
-    object: &'o str,
-    client: usize,
-    begin: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    end: Option<u64>,
-    found: &'static str,
-    state: State,
-    writes: bool,
-    made: State,
-}
-
-fn line<'o>(object: &'o str, client: usize, operation: &Operation) -> Line<'o> {
+fn line(object: &str, client: usize, operation: &Operation) -> String {
     let (found, state) = match operation.found {
         OperationResult::Anything => ("anything", None),
         OperationResult::Is(state) => ("is", state),
         OperationResult::IsNot(state) => ("is_not", state),
     };
     let Operation { begin, end, made, .. } = *operation;
-    Line { object, client, begin, end, found, state, writes: made.is_some(), made: made.flatten() }
+    let line = json!({
+        "object": object, "client": client, "begin": begin, "end": end,
+        "found": found, "state": state, "writes": made.is_some(), "made": made.flatten(),
+    });
+    format!("{line}\n")
 }
 
 /// Has porcupine judge a history.
-///
-/// # Errors
-/// If it is not built, or fails.
-pub fn judge(history: &History) -> Result<Verdict, LabError> {
-    let failed = |reason: String| LabError::Request { what: PEER.to_owned(), reason };
-    let mut text = Vec::new();
+pub(crate) fn judge(history: &History) -> Result<Verdict, LabError> {
+    let failed = |reason: &dyn std::fmt::Display| made_up::failed(PEER, reason);
+    let mut text = String::new();
     for (object, operations) in history.by_object() {
         for (client, operation) in operations.iter().enumerate() {
-            let line = line(object, client, operation);
-            serde_json::to_writer(&mut text, &line).map_err(|error| failed(error.to_string()))?;
-            text.push(b'\n');
+            text += &line(object, client, operation);
         }
     }
     let mut command = Command::new(program()?);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+    let mut child = command.spawn().map_err(|error| failed(&error))?;
     let stdin = child.stdin.take();
     // It reads everything before it says anything.
-    let written = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(&text));
-    let said = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
+    let written = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(text.as_bytes()));
+    let said = child.wait_with_output().map_err(|error| failed(&error))?;
     if !said.status.success() || written.is_err() {
-        return Err(failed(String::from_utf8_lossy(&said.stderr).trim().to_owned()));
+        return Err(failed(&String::from_utf8_lossy(&said.stderr).trim()));
     }
-    serde_json::from_slice(&said.stdout).map_err(|error| failed(error.to_string()))
+    serde_json::from_slice(&said.stdout).map_err(|error| failed(&error))
 }

@@ -3,6 +3,7 @@
 //!
 //! It keeps objects in memory alone and acknowledges before anything is durable: the floor of what a store costs.
 
+use std::fmt::Display;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -33,12 +34,8 @@ impl Redis {
     /// # Errors
     /// `NotInstalled` if it is not there; else what could not be written, started or reached.
     pub fn start(folder: &Path) -> Result<Self, PeerError> {
-        let missing = || PeerError::NotInstalled {
-            peer: PEER,
-            missing: PROGRAM.to_owned(),
-            hint: "run `make peers`, or install Debian's package redis-server".to_owned(),
-        };
-        let program = on_path(PROGRAM).ok_or_else(missing)?;
+        let hint = "run `make peers`, or install Debian's package redis-server";
+        let program = on_path(PROGRAM).ok_or_else(|| PeerError::not_installed(PEER, PROGRAM, hint))?;
         let place = PeerFolder { peer: PEER, folder };
         place.folder("")?;
         let [port] = place.free_ports()?;
@@ -73,7 +70,7 @@ impl Redis {
     /// # Errors
     /// If the connection breaks or Redis refuses.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), PeerError> {
-        let failed = |reason: String| PeerError::Failed { peer: PEER, reason: format!("SET {key}: {reason}") };
+        let failed = |reason: &dyn Display| PeerError::failed(PEER, format!("SET {key}: {reason}"));
         let mut request = format!(
             "AUTH {}\r\n*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n",
             self.password.reveal(),
@@ -89,13 +86,12 @@ impl Redis {
                 stream.write_all(&request)?;
                 stream.read_exact(&mut answer)
             })
-            .map_err(|error| failed(error.to_string()))?;
-        if &answer == b"+OK\r\n+OK\r\n" { Ok(()) } else { Err(failed(String::from_utf8_lossy(&answer).into_owned())) }
+            .map_err(|error| failed(&error))?;
+        if &answer == b"+OK\r\n+OK\r\n" { Ok(()) } else { Err(failed(&String::from_utf8_lossy(&answer))) }
     }
 
     /// The environment in which the functions' client of it (`peers/redis_client.py`) finds it.
-    #[must_use]
-    pub fn environment(&self) -> [(String, String); 2] {
+    pub(crate) fn environment(&self) -> [(String, String); 2] {
         [("PORT", self.port.to_string()), ("PASSWORD", self.password.reveal().to_owned())]
             .map(|(name, value)| (format!("NIGH_LAB_REDIS_{name}"), value))
     }

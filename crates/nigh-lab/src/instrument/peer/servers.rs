@@ -52,13 +52,11 @@ impl Servers {
     /// Starts `programs` in their order, with logs below `folder`. Returns when all are healthy. Blocks for seconds.
     pub(super) fn start(peer: &'static str, folder: &Path, programs: Vec<Program>) -> Result<Self, PeerError> {
         if on_path("setpriv").is_none() {
-            let hint = "install util-linux".to_owned();
-            return Err(PeerError::NotInstalled { peer, missing: "setpriv".to_owned(), hint });
+            return Err(PeerError::not_installed(peer, "setpriv", "install util-linux"));
         }
         // What it ended is nobody's any more; `nigh experiment clean` tells of it.
         let _ = StartedProcesses::of_this_user().end_left_over();
-        let logs = folder.join("logs");
-        private_folder(&logs).map_err(file_error(peer, "make", &logs))?;
+        let logs = PeerFolder { peer, folder }.folder("logs")?;
         let (stop, stopped) = mpsc::channel();
         let (ready, started) = mpsc::channel();
         let not_kept = |source| PeerError::Start { peer, program: "its keeper thread".to_owned(), source };
@@ -253,14 +251,15 @@ impl PeerFolder<'_> {
     /// Makes the folder `name` below it; itself if that is empty.
     pub(super) fn folder(&self, name: &str) -> Result<PathBuf, PeerError> {
         let path = self.folder.join(name);
-        private_folder(&path).map_err(file_error(self.peer, "make", &path))?;
-        Ok(path)
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(file_error(self.peer, "make", &path)).map(|()| path)
     }
 
     pub(super) fn file(&self, name: &str, text: &str) -> Result<PathBuf, PeerError> {
         let path = self.folder.join(name);
-        private_file(&path, text).map_err(file_error(self.peer, "write", &path))?;
-        Ok(path)
+        let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(file_error(self.peer, "write", &path)).map(|()| path)
     }
 
     /// So many ports of loopback that nobody listens on now.
@@ -275,15 +274,6 @@ pub(super) fn file_error(
     path: &Path,
 ) -> impl Fn(std::io::Error) -> PeerError {
     move |source| PeerError::File { peer, operation, path: path.to_owned(), source }
-}
-
-fn private_folder(path: &Path) -> std::io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-fn private_file(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
 }
 
 fn free_ports<const N: usize>() -> std::io::Result<[u16; N]> {

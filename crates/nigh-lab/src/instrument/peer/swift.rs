@@ -12,9 +12,9 @@ use std::process::{Command, Stdio};
 
 use nigh_terms::SecretKey;
 
-pub use self::access_log::AccessLog;
+pub(crate) use self::access_log::AccessLog;
 pub use self::config::NighMiddleware;
-use self::config::{KeystoneLogin, Layout, Ports};
+use self::config::{KeystoneLogin, Layout, Ports, SwiftOptions};
 use super::installed::on_path;
 use super::keystone::Keystone;
 use super::servers::{PeerFolder, Program, Servers, file_error, http_health, last_of};
@@ -30,19 +30,10 @@ const PYTHON: &str = "/usr/bin/python3";
 const PROGRAMS: [&str; 5] =
     ["memcached", "swift-account-server", "swift-container-server", "swift-object-server", "swift-proxy-server"];
 
-/// What a Swift has beside what all have.
-#[derive(Default)]
-struct SwiftOptions {
-    keystone: Option<KeystoneLogin>,
-    middleware: Option<NighMiddleware>,
-    access_log: Option<u16>,
-}
-
 /// A running Swift.
 #[derive(Debug)]
 pub struct Swift {
-    endpoint: String,
-    secret_key: SecretKey,
+    s3: S3Access,
     servers: Servers,
 }
 
@@ -56,90 +47,70 @@ impl Swift {
     }
 
     /// The same; its proxy tells `log` of each request.
-    ///
-    /// # Errors
-    /// As of `start`.
-    pub fn start_with_log(folder: &Path, log: &AccessLog) -> Result<Self, PeerError> {
+    pub(crate) fn start_with_log(folder: &Path, log: &AccessLog) -> Result<Self, PeerError> {
         Self::start_with(folder, SwiftOptions { access_log: Some(log.port()), ..SwiftOptions::default() })
     }
 
     /// The same, with Nigh's middleware in the proxy's pipeline.
-    ///
-    /// # Errors
-    /// As of `start`.
     pub fn start_with_nigh(folder: &Path, middleware: NighMiddleware) -> Result<Self, PeerError> {
         Self::start_with(folder, SwiftOptions { middleware: Some(middleware), ..SwiftOptions::default() })
     }
 
     /// The same, but who asks is `keystone`'s to say. It has no S3 API then, and no access key.
-    ///
-    /// # Errors
-    /// As of `start`.
     pub fn start_with_keystone(folder: &Path, keystone: &Keystone) -> Result<Self, PeerError> {
         let found = Command::new(PYTHON).args(["-c", "import keystonemiddleware.auth_token"]).output();
         if !found.is_ok_and(|run| run.status.success()) {
-            let (missing, hint) = ("keystonemiddleware".to_owned(), "run scripts/install-keystone.sh".to_owned());
-            return Err(PeerError::NotInstalled { peer: PEER, missing, hint });
+            return Err(PeerError::not_installed(PEER, "keystonemiddleware", "run scripts/install-keystone.sh"));
         }
         let asks = KeystoneLogin { url: keystone.url(), password: keystone.password().clone() };
         Self::start_with(folder, SwiftOptions { keystone: Some(asks), ..SwiftOptions::default() })
     }
 
-    fn start_with(folder: &Path, beside: SwiftOptions) -> Result<Self, PeerError> {
+    fn start_with(folder: &Path, options: SwiftOptions) -> Result<Self, PeerError> {
         check_installed()?;
         let [proxy, account, container, object, memcached] = PeerFolder { peer: PEER, folder }.free_ports()?;
         let ports = Ports { proxy, account, container, object, memcached };
         let secret_key = SecretKey::random();
-        let SwiftOptions { keystone, middleware, access_log } = beside;
-        let folder_of = folder.to_owned();
-        let layout =
-            Layout { folder: folder_of, ports, secret_key: secret_key.clone(), keystone, middleware, access_log };
+        let layout = Layout { folder: folder.to_owned(), ports, secret_key: secret_key.clone(), options };
         prepare(&layout)?;
         let servers = Servers::start(PEER, folder, programs(&layout)?)?;
-        Ok(Self { endpoint: format!("http://127.0.0.1:{}", ports.proxy), secret_key, servers })
+        Ok(Self { s3: S3Access::on_loopback(proxy, config::ACCESS_KEY, secret_key), servers })
+    }
+
+    /// Its S3 API, for a client.
+    #[must_use]
+    pub fn s3(&self) -> S3Access {
+        self.s3.clone()
     }
 
     /// Where its S3 API is: `http://127.0.0.1:<port>`.
     #[must_use]
     pub fn endpoint(&self) -> &str {
-        &self.endpoint
+        &self.s3.endpoint
     }
 
     /// Where its own API is logged in to (TempAuth), with the access key as the user.
     #[must_use]
     pub fn auth_url(&self) -> String {
-        format!("{}/auth/v1.0", self.endpoint)
+        format!("{}/auth/v1.0", self.s3.endpoint)
     }
 
     /// The account's access key.
     #[must_use]
-    pub const fn access_key(&self) -> &'static str {
-        config::ACCESS_KEY
+    pub fn access_key(&self) -> &str {
+        &self.s3.access_key
     }
 
     /// Its secret.
     #[must_use]
     pub const fn secret_key(&self) -> &SecretKey {
-        &self.secret_key
+        &self.s3.secret_key
     }
 
     /// The region it signs for.
     #[must_use]
-    pub const fn region(&self) -> &'static str {
-        config::REGION
-    }
-}
-
-impl Swift {
-    /// Its S3 API, for a client.
-    #[must_use]
-    pub fn s3(&self) -> S3Access {
-        S3Access {
-            endpoint: self.endpoint.clone(),
-            access_key: self.access_key().to_owned(),
-            secret_key: self.secret_key.clone(),
-            region: self.region().to_owned(),
-        }
+    pub fn region(&self) -> &str {
+        &self.s3.region
     }
 }
 
@@ -159,7 +130,7 @@ impl Peer for Swift {
 }
 
 fn not_installed(missing: &str) -> PeerError {
-    PeerError::NotInstalled { peer: PEER, missing: missing.to_owned(), hint: HINT.to_owned() }
+    PeerError::not_installed(PEER, missing, HINT)
 }
 
 fn check_installed() -> Result<(), PeerError> {
@@ -170,18 +141,10 @@ fn check_installed() -> Result<(), PeerError> {
 
 /// The programs with their health checks: each of Swift's servers has a filter that answers on `/healthcheck`.
 fn programs(layout: &Layout) -> Result<Vec<Program>, PeerError> {
-    let Ports { account, container, object, proxy, .. } = layout.ports;
-    let port_of = |program: &str| match program {
-        "swift-account-server" => Some(account),
-        "swift-container-server" => Some(container),
-        "swift-object-server" => Some(object),
-        "swift-proxy-server" => Some(proxy),
-        _ => None,
-    };
-    let program = |(name, arguments): (&'static str, Vec<String>)| {
+    let program = |(name, arguments, port): config::Start| {
         let path = on_path(name).ok_or_else(|| not_installed(name))?;
-        let health = port_of(name).map(|port| http_health(port, "/healthcheck"));
-        let environment = match &layout.middleware {
+        let health = port.map(|port| http_health(port, "/healthcheck"));
+        let environment = match &layout.options.middleware {
             Some(middleware) if name == "swift-proxy-server" => {
                 vec![("PYTHONPATH", middleware.source.display().to_string())]
             }

@@ -8,11 +8,13 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Initrd, Kind, VmError};
+use crate::instrument::peer::KilledOnDrop;
+use crate::instrument::peer::installed::on_path;
 
 const QEMU: &str = "qemu-system-x86_64";
 const BUSYBOX: &str = "/bin/busybox";
@@ -21,6 +23,7 @@ const HINT: &str = "run scripts/install-vm.sh as root (Debian: qemu-system-x86 b
 const CPU: &str = "max,vendor=GenuineIntel,family=6,model=106,stepping=6,level=22";
 const KERNEL_ARGUMENTS: &str =
     "console=ttyS0 quiet oops=panic panic=-1 nokaslr mitigations=off no_timer_check cryptomgr.notests rdinit=/init";
+const FOLDERS: &str = "/proc /sys /dev /tmp /run /var/lock /root /sbin /usr/bin /usr/sbin";
 /// The folder of the guest's programs.
 const PROGRAMS: &str = "/nigh";
 /// The folder in which the guest's root is built.
@@ -65,20 +68,7 @@ impl Guest {
         let busybox =
             fs::read(BUSYBOX).map_err(|_| VmError::Missing { what: format!("{BUSYBOX} (static)"), hint: HINT })?;
         let mut initrd = Initrd::default();
-        for folder in [
-            "/proc",
-            "/sys",
-            "/dev",
-            "/tmp",
-            "/run",
-            "/var/lock",
-            "/root",
-            "/sbin",
-            "/usr/bin",
-            "/usr/sbin",
-            NEW_ROOT,
-            PROGRAMS,
-        ] {
+        for folder in FOLDERS.split(' ').chain([NEW_ROOT, PROGRAMS]) {
             initrd.add(folder, Kind::Folder, &[]);
         }
         initrd.add(BUSYBOX, Kind::Program, &busybox);
@@ -141,7 +131,7 @@ impl Guest {
         let output = folder.path().join("output");
         let tail = || last_words(&console);
 
-        let mut machine = Machine::start(folder.path(), self.memory_mib)?;
+        let mut machine = start(folder.path(), self.memory_mib)?;
         let begun = Instant::now();
         let ended = loop {
             if let Some(ended) = machine.0.try_wait().map_err(VmError::host("wait for", QEMU))? {
@@ -208,41 +198,22 @@ fn read_at_most(path: &Path, limit: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A running QEMU, which is killed when this is dropped.
-struct Machine(Child);
-
-impl Machine {
-    /// Boots `vmlinux` and `initrd` of `folder`; the serial lines go to `console` and `output` there.
-    fn start(folder: &Path, memory_mib: u32) -> Result<Self, VmError> {
-        let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
-        // The machine must not outlive this thread, however that ends (PR_SET_PDEATHSIG).
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", QEMU]);
-        command.args(["-machine", "pc", "-accel", "tcg,thread=single", "-cpu", CPU]);
-        command.args(["-smp", "2,sockets=2,cores=1,threads=1", "-m", &memory_mib.to_string()]);
-        command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
-        command.args(["-serial", &format!("file:{}", file("console")), "-serial", &format!("file:{}", file("output"))]);
-        command.args(["-kernel", &file("vmlinux"), "-initrd", &file("initrd"), "-append", KERNEL_ARGUMENTS]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        if !is_on_path(QEMU) {
-            return Err(VmError::Missing { what: format!("the program {QEMU}"), hint: HINT });
-        }
-        command.spawn().map(Self).map_err(VmError::host("run", QEMU))
+/// Boots `vmlinux` and `initrd` of `folder`; the serial lines go to `console` and `output` there.
+fn start(folder: &Path, memory_mib: u32) -> Result<KilledOnDrop, VmError> {
+    if on_path(QEMU).is_none() {
+        return Err(VmError::Missing { what: format!("the program {QEMU}"), hint: HINT });
     }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // An error means that it has ended already, which is fine.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Whether `program` can be started by its name.
-fn is_on_path(program: &str) -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).exists()))
+    let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    // The machine must not outlive this thread, however that ends (PR_SET_PDEATHSIG).
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", QEMU]);
+    command.args(["-machine", "pc", "-accel", "tcg,thread=single", "-cpu", CPU]);
+    command.args(["-smp", "2,sockets=2,cores=1,threads=1", "-m", &memory_mib.to_string()]);
+    command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
+    command.args(["-serial", &format!("file:{}", file("console")), "-serial", &format!("file:{}", file("output"))]);
+    command.args(["-kernel", &file("vmlinux"), "-initrd", &file("initrd"), "-append", KERNEL_ARGUMENTS]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().map(KilledOnDrop).map_err(VmError::host("run", QEMU))
 }
 
 #[cfg(test)]

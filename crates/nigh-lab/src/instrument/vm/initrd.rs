@@ -10,8 +10,7 @@ use super::VmError;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A folder.
+pub(super) enum Kind {
     Folder,
     /// A file that is read only.
     File,
@@ -19,9 +18,7 @@ pub enum Kind {
     Program,
     /// A character device with these numbers.
     Device {
-        /// Major number.
         major: u32,
-        /// Minor number.
         minor: u32,
     },
 }
@@ -39,7 +36,7 @@ impl Kind {
 
 /// An archive in the making.
 #[derive(Debug, Default)]
-pub struct Initrd {
+pub(super) struct Initrd {
     archive: Vec<u8>,
     entries: u32,
     there: BTreeSet<String>,
@@ -47,7 +44,7 @@ pub struct Initrd {
 
 impl Initrd {
     /// Adds `content` at the absolute `path`, with the folders above it; an entry that is there already stays.
-    pub fn add(&mut self, path: &str, kind: Kind, content: &[u8]) {
+    pub(super) fn add(&mut self, path: &str, kind: Kind, content: &[u8]) {
         let path = path.trim_matches('/');
         for (at, _) in path.match_indices('/') {
             self.add_entry(&path[..at], Kind::Folder, &[]);
@@ -56,10 +53,7 @@ impl Initrd {
     }
 
     /// Adds the host's program `host` at `path`, and the shared libraries `ldd` names, where it names them.
-    ///
-    /// # Errors
-    /// If the program or a library cannot be read, or a library is not found.
-    pub fn add_program(&mut self, path: &str, host: &Path) -> Result<(), VmError> {
+    pub(super) fn add_program(&mut self, path: &str, host: &Path) -> Result<(), VmError> {
         self.add(path, Kind::Program, &read(host)?);
         for library in shared_libraries(host)? {
             let content = read(&library)?;
@@ -69,7 +63,7 @@ impl Initrd {
     }
 
     /// The whole archive.
-    pub fn finish(mut self) -> Vec<u8> {
+    pub(super) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, (0, 0), &[]);
         self.archive
     }

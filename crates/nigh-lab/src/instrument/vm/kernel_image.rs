@@ -73,10 +73,7 @@ impl KernelFolder {
 }
 
 /// The ELF file inside a `vmlinuz`.
-///
-/// # Errors
-/// `Kernel` if it is none or cannot be unpacked, `Missing` if the program that unpacks it is not there.
-pub(crate) fn extract_vmlinux(vmlinuz: &[u8]) -> Result<Vec<u8>, VmError> {
+fn extract_vmlinux(vmlinuz: &[u8]) -> Result<Vec<u8>, VmError> {
     const SETUP_SECTORS_AT: usize = 0x1f1;
     const MAGIC_AT: usize = 0x202;
     const PAYLOAD_OFFSET_AT: usize = 0x248;

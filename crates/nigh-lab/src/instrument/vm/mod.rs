@@ -12,6 +12,7 @@ mod resctrl_check;
 pub use cpuid_patch::{PatchSites, report_rdt};
 pub use error::VmError;
 pub use guest::{Guest, GuestEnd};
-pub use initrd::{Initrd, Kind};
+use initrd::{Initrd, Kind};
 pub use kernel_image::{KernelFolder, PinnedKernel, installed_below, pinned};
-pub use resctrl_check::{KernelReport, ResctrlCheck};
+#[cfg_attr(not(feature = "all"), allow(unused_imports, reason = "the demonstration boots no kernels"))]
+pub(crate) use resctrl_check::{KernelReport, ResctrlCheck};

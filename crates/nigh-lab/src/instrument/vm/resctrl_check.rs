@@ -29,30 +29,29 @@ const BOOTS_MAX: u64 = 3;
 
 /// What is to be compared, and with what.
 #[derive(Debug, Clone)]
-pub struct ResctrlCheck {
-    /// The kernels.
-    pub kernels: KernelFolder,
+pub(crate) struct ResctrlCheck {
+    pub(crate) kernels: KernelFolder,
     /// The folder of `nigh-resctrl-guest`.
-    pub programs: PathBuf,
+    pub(crate) programs: PathBuf,
     /// Random sequences per kernel and machine, of the seeds 0, 1, ...
-    pub sequences: u32,
+    pub(crate) sequences: u32,
 }
 
 /// What came of one kernel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct KernelReport {
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct KernelReport {
     /// The kernel's release.
-    pub kernel: String,
+    kernel: String,
     /// Conformance cases, sequences and groups compared.
-    pub cases: u64,
+    cases: u64,
     /// Those in which the two differ.
-    pub mismatches: u64,
+    pub(crate) mismatches: u64,
     /// Cases that none of the machines could show.
-    pub not_applicable: u64,
+    not_applicable: u64,
     /// Boots in which the kernel itself crashed; each was repeated.
-    pub kernel_crashes: u64,
+    kernel_crashes: u64,
     /// What differs, each with the shortest list of commands found that shows it.
-    pub differences: Vec<String>,
+    differences: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -82,10 +81,7 @@ struct GuestReport {
 
 impl ResctrlCheck {
     /// Boots every pinned kernel; a report per kernel, oldest first.
-    ///
-    /// # Errors
-    /// `Missing` if a kernel or program is not there; whatever kept a guest from its report.
-    pub fn run(&self) -> Result<Vec<KernelReport>, VmError> {
+    pub(crate) fn run(&self) -> Result<Vec<KernelReport>, VmError> {
         thread::scope(|scope| {
             let running: Vec<_> = pinned().map(|kernel| scope.spawn(move || self.one_kernel(kernel))).collect();
             let died = |_| VmError::kernel("its thread ended without a report");
@@ -95,14 +91,7 @@ impl ResctrlCheck {
 
     fn one_kernel(&self, kernel: PinnedKernel) -> Result<KernelReport, VmError> {
         let plain = self.kernels.vmlinux(kernel)?;
-        let mut whole = KernelReport {
-            kernel: String::new(),
-            cases: 0,
-            mismatches: 0,
-            not_applicable: 0,
-            kernel_crashes: 0,
-            differences: Vec::new(),
-        };
+        let mut whole = KernelReport::default();
         for machine in GuestMachine::ALL {
             let mut vmlinux = plain.clone();
             report_rdt(&mut vmlinux, &machine.config(Dialect::Linux7))?;

@@ -23,11 +23,8 @@ pub(super) enum Range {
     Word(&'static [&'static str]),
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Argument {
-    pub(super) name: &'static str,
-    range: Range,
-}
+/// An argument's name, and what it may be.
+type Argument = (&'static str, Range);
 
 /// A function of `functions/` that is profiled.
 #[derive(Clone, Copy, Debug)]
@@ -39,11 +36,7 @@ pub(super) struct ProfiledFunction {
     pub(super) work_s: fn(&Content, &Arguments) -> f64,
 }
 
-const fn argument(name: &'static str, range: Range) -> Argument {
-    Argument { name, range }
-}
-
-const SIDE: Argument = argument("side", Range::Whole(16.0, 2000.0, 1));
+const SIDE: Argument = ("side", Range::Whole(16.0, 2000.0, 1));
 
 const fn profiled(
     name: &'static str,
@@ -59,10 +52,7 @@ pub(super) const PROFILED: [ProfiledFunction; 26] = [
     profiled(
         "audio_compress",
         Pool::Sounds,
-        &[
-            argument("codec", Range::Word(&["mp3", "opus", "aac", "flac"])),
-            argument("bitrate_kbps", Range::Whole(32.0, 320.0, 8)),
-        ],
+        &[("codec", Range::Word(&["mp3", "opus", "aac", "flac"])), ("bitrate_kbps", Range::Whole(32.0, 320.0, 8))],
         |content, drawn| {
             let Content::Sound { duration, channels, .. } = *content else { return f64::INFINITY };
             // libopus refuses these.
@@ -72,13 +62,11 @@ pub(super) const PROFILED: [ProfiledFunction; 26] = [
             duration * of_word(drawn, "codec", &[("flac", 0.006), ("mp3", 0.02)], 0.05)
         },
     ),
-    profiled("blur", Pool::Pictures, &[argument("sigma", Range::Spread(0.3, 20.0))], |content, _| {
-        0.45 * content.amount()
-    }),
+    profiled("blur", Pool::Pictures, &[("sigma", Range::Spread(0.3, 20.0))], |content, _| 0.45 * content.amount()),
     profiled(
         "compress",
         Pool::Texts,
-        &[argument("format", Range::Word(&["gzip", "bz2", "xz"])), argument("level", Range::Whole(1.0, 9.0, 1))],
+        &[("format", Range::Word(&["gzip", "bz2", "xz"])), ("level", Range::Whole(1.0, 9.0, 1))],
         |content, drawn| content.amount() * of_word(drawn, "format", &[("gzip", 0.05), ("bz2", 0.1)], 0.6),
     ),
     profiled("csv_summary", Pool::Tables, &[], |content, _| 3.5 * content.amount()),
@@ -86,7 +74,7 @@ pub(super) const PROFILED: [ProfiledFunction; 26] = [
     profiled(
         "effect",
         Pool::Waves,
-        &[argument("delay_s", Range::Spread(0.01, 2.0)), argument("decay", Range::Even(0.0, 0.95))],
+        &[("delay_s", Range::Spread(0.01, 2.0)), ("decay", Range::Even(0.0, 0.95))],
         |content, _| 0.003 * content.amount(),
     ),
     profiled("html_page", Pool::Records, &[], |content, _| 6.5 * content.amount()),
@@ -94,7 +82,7 @@ pub(super) const PROFILED: [ProfiledFunction; 26] = [
     profiled(
         "matrix_product",
         Pool::Matrices,
-        &[argument("operation", Range::Word(&["gram", "power"])), argument("exponent", Range::Whole(2.0, 64.0, 1))],
+        &[("operation", Range::Word(&["gram", "power"])), ("exponent", Range::Whole(2.0, 64.0, 1))],
         |content, drawn| {
             let Content::Matrix { rows, fields, .. } = *content else { return f64::INFINITY };
             let product = f64::from(rows) * f64::from(fields) * f64::from(fields) / 3e10;
@@ -107,61 +95,58 @@ pub(super) const PROFILED: [ProfiledFunction; 26] = [
         },
     ),
     profiled("pdf_report", Pool::Records, &[], |content, _| 7.0 * content.amount()),
-    profiled("resize", Pool::Films, &[argument("height", Range::Whole(90.0, 1080.0, 2))], |content, drawn| {
+    profiled("resize", Pool::Films, &[("height", Range::Whole(90.0, 1080.0, 2))], |content, drawn| {
         let Content::Film { height, .. } = *content else { return f64::INFINITY };
         let scale = number(drawn, "height") / f64::from(height);
         0.04 + content.amount() * (0.005 + 0.018 * scale * scale)
     }),
     profiled("sepia", Pool::Pictures, &[], |content, _| 0.4 * content.amount()),
     profiled("speech", Pool::Speech, &[], |content, _| 0.45 * content.amount()),
-    profiled("text_summary", Pool::Texts, &[argument("sentences", Range::Whole(1.0, 1000.0, 1))], |content, _| {
+    profiled("text_summary", Pool::Texts, &[("sentences", Range::Whole(1.0, 1000.0, 1))], |content, _| {
         0.2 * content.amount()
     }),
     profiled("thumbnail", Pool::Pictures, &[SIDE], |content, _| 0.01 + 0.02 * content.amount()),
-    profiled("video_grayscale", Pool::Films, &[argument("quality", Range::Whole(1.0, 51.0, 1))], |content, _| {
+    profiled("video_grayscale", Pool::Films, &[("quality", Range::Whole(1.0, 51.0, 1))], |content, _| {
         0.03 + 0.026 * content.amount()
     }),
-    profiled("wand_blur", Pool::Pictures, &[argument("sigma", Range::Spread(0.3, 8.0))], |content, drawn| {
+    profiled("wand_blur", Pool::Pictures, &[("sigma", Range::Spread(0.3, 8.0))], |content, drawn| {
         content.amount() * (0.06 + 0.04 * number(drawn, "sigma") + written(content))
     }),
     profiled(
         "wand_convert",
         Pool::Pictures,
-        &[argument("format", Range::Word(&["png", "jpeg", "webp", "tiff", "bmp", "gif"]))],
+        &[("format", Range::Word(&["png", "jpeg", "webp", "tiff", "bmp", "gif"]))],
         |content, drawn| content.amount() * (0.04 + encoding(word(drawn, "format"))),
     ),
     profiled(
         "wand_denoise",
         Pool::Pictures,
-        &[
-            argument("method", Range::Word(&["despeckle", "despeckle", "median"])),
-            argument("size", Range::Whole(1.0, 4.0, 1)),
-        ],
+        &[("method", Range::Word(&["despeckle", "despeckle", "median"])), ("size", Range::Whole(1.0, 4.0, 1))],
         |content, drawn| {
             let median = 0.08 * number(drawn, "size") * number(drawn, "size");
             content.amount() * (of_word(drawn, "method", &[("despeckle", 0.17)], median) + written(content))
         },
     ),
-    profiled("wand_edge", Pool::Pictures, &[argument("radius", Range::Spread(0.5, 6.0))], |content, drawn| {
+    profiled("wand_edge", Pool::Pictures, &[("radius", Range::Spread(0.5, 6.0))], |content, drawn| {
         let radius = number(drawn, "radius");
         content.amount() * (0.05 + 0.01 * radius * radius + written(content))
     }),
-    profiled("wand_resize", Pool::Pictures, &[argument("width", Range::Whole(32.0, 3000.0, 1))], |content, drawn| {
+    profiled("wand_resize", Pool::Pictures, &[("width", Range::Whole(32.0, 3000.0, 1))], |content, drawn| {
         let Content::Picture { width, height, .. } = *content else { return f64::INFINITY };
         let scaled = number(drawn, "width").powi(2) * f64::from(height) / f64::from(width) / 1e6;
         0.03 * content.amount() + scaled * (0.06 + written(content))
     }),
-    profiled("wand_rotate", Pool::Pictures, &[argument("angle", Range::Even(-180.0, 180.0))], |content, _| {
+    profiled("wand_rotate", Pool::Pictures, &[("angle", Range::Even(-180.0, 180.0))], |content, _| {
         content.amount() * (0.27 + written(content))
     }),
-    profiled("wand_sepia", Pool::Pictures, &[argument("threshold", Range::Even(0.0, 1.0))], |content, _| {
+    profiled("wand_sepia", Pool::Pictures, &[("threshold", Range::Even(0.0, 1.0))], |content, _| {
         content.amount() * (0.1 + written(content))
     }),
-    profiled("wand_sharpen", Pool::Pictures, &[argument("sigma", Range::Spread(0.3, 3.0))], |content, _| {
+    profiled("wand_sharpen", Pool::Pictures, &[("sigma", Range::Spread(0.3, 3.0))], |content, _| {
         content.amount() * (0.65 + written(content))
     }),
     profiled("wand_thumbnail", Pool::Pictures, &[SIDE], |content, _| 0.02 + content.amount() * 0.03),
-    profiled("wordcount", Pool::Texts, &[argument("top", Range::Whole(1.0, 10_000.0, 1))], |content, _| {
+    profiled("wordcount", Pool::Texts, &[("top", Range::Whole(1.0, 10_000.0, 1))], |content, _| {
         0.09 * content.amount()
     }),
 ];
@@ -169,7 +154,7 @@ pub(super) const PROFILED: [ProfiledFunction; 26] = [
 impl ProfiledFunction {
     /// Draws a value for each of the function's arguments.
     pub(super) fn draw(&self, random: &mut StdRng) -> Arguments {
-        self.arguments.iter().map(|argument| (argument.name, argument.range.draw(random))).collect()
+        self.arguments.iter().map(|&(name, range)| (name, range.draw(random))).collect()
     }
 }
 
@@ -243,8 +228,8 @@ mod tests {
         let names: Vec<&str> = PROFILED.iter().map(|function| function.name).collect();
         assert_eq!(names, known.keys().map(String::as_str).collect::<Vec<_>>());
         for function in &PROFILED {
-            for argument in function.arguments {
-                assert!(known[function.name].contains_key(argument.name), "{} {}", function.name, argument.name);
+            for (name, _) in function.arguments {
+                assert!(known[function.name].contains_key(*name), "{} {name}", function.name);
             }
         }
     }

@@ -13,6 +13,7 @@ use super::arguments::ProfiledFunction;
 use super::plan::{Arguments, PlannedRow};
 use crate::LabError;
 use crate::instrument::error::Tried;
+use crate::instrument::stats::Sample;
 
 /// Rows of a file at most.
 pub(super) const ROWS_MAX: u32 = 10_000;
@@ -109,7 +110,7 @@ impl RecordingFile {
 
 fn header(function: &ProfiledFunction) -> Vec<String> {
     let names = BEFORE.iter().chain(function.pool.features()).map(|&name| name.to_owned());
-    let arguments = function.arguments.iter().map(|argument| format!("arg_{}", argument.name));
+    let arguments = function.arguments.iter().map(|(name, _)| format!("arg_{name}"));
     names.chain(arguments).chain(MEASURED.iter().map(|&name| name.to_owned())).collect()
 }
 
@@ -120,9 +121,9 @@ fn line(function: &ProfiledFunction, planned: &PlannedRow, known: &InputFacts, m
         line += &field(known.features.get(*name));
     }
     let arguments: &Arguments = &planned.arguments;
-    for argument in function.arguments {
+    for (name, _) in function.arguments {
         line.push(',');
-        line += &field(arguments.get(argument.name));
+        line += &field(arguments.get(name));
     }
     let RowMeasurements { is_cold, used_before, peak, page_cache, touched_limit, cpu_s, output_size, repeats } =
         measured;
@@ -132,7 +133,7 @@ fn line(function: &ProfiledFunction, planned: &PlannedRow, known: &InputFacts, m
         if *is_cold { "cold" } else { "warm" },
         used_before.map_or_else(String::new, |bytes| bytes.to_string()),
         repeats.len(),
-        if repeats.is_empty() { String::new() } else { format!("{:.6}", median(repeats)) },
+        if repeats.is_empty() { String::new() } else { format!("{:.6}", Sample::new(repeats.clone()).median()) },
     );
     line.push('\n');
     line
@@ -145,10 +146,6 @@ fn field(value: Option<&Value>) -> String {
         Some(value) => value.to_string(),
         None => String::new(),
     }
-}
-
-fn median(of: &[f64]) -> f64 {
-    crate::instrument::stats::Sample::new(of.to_vec()).median()
 }
 
 #[cfg(test)]

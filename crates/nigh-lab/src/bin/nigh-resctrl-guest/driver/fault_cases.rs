@@ -13,9 +13,9 @@ use rustix::io::Errno;
 
 use super::meddler::Interference;
 use super::restless::{holder, still};
-use super::{Case, Stage, THEIRS, expect, expect_said, failed, layout, name, need};
+use super::{Case, Stage, THEIRS, expect, expect_said, failed, layout, name, need, refused};
 use crate::lockstep::Side;
-use crate::sides::{Umount, umount};
+use crate::sides::{has_errno, mount_resctrl, umount, umount_lazily};
 
 /// Longer than a change of layout takes here; whoever waits for the lock is not done then.
 const WHILE_HELD: Duration = Duration::from_millis(300);
@@ -56,8 +56,7 @@ fn found_again_after_a_kill(stage: &Stage<'_>) -> Result<(), Stop> {
 }
 
 fn tasks_fall_to_the_default_group(stage: &Stage<'_>) -> Result<(), Stop> {
-    let driver = stage.driver()?;
-    driver.apply(&layout(&[("nigh-a", 0, 2)])?).map_err(failed)?;
+    let driver = stage.apply(&[("nigh-a", 0, 2)])?;
     let process = still()?;
     let target = TaskTarget { group: Some(name("nigh-a")?), monitor: None };
     driver.bind_tasks(&process.members()?, &target).map_err(failed)?;
@@ -68,10 +67,10 @@ fn tasks_fall_to_the_default_group(stage: &Stage<'_>) -> Result<(), Stop> {
 fn a_group_removed_by_hand(stage: &Stage<'_>) -> Result<(), Stop> {
     let first = [("nigh-a", 0, 4), ("nigh-b", 4, 4)];
     let second = [("nigh-a", 0, 2), ("nigh-b", 2, 6)];
-    stage.driver()?.apply(&layout(&first)?).map_err(failed)?;
+    stage.apply(&first)?;
     // Between shrinking a and growing b.
     let (beside, _) = stage.driver_beside(1, Interference::act(|kernel| kernel.remove_group("nigh-b")))?;
-    let error = beside.apply(&layout(&second)?).err().ok_or_else(|| failed("nothing failed"))?.to_string();
+    let error = refused(&beside, &second)?.to_string();
     expect_said(&error, &["nigh-b/schemata", "removed by somebody else", "all was put back"])?;
     let driver = stage.driver()?;
     stage.holds(&driver, &first[..1])?;
@@ -84,30 +83,31 @@ fn a_group_removed_by_hand(stage: &Stage<'_>) -> Result<(), Stop> {
 }
 
 fn unmounted_half_way(stage: &Stage<'_>) -> Result<(), Stop> {
-    let wanted = layout(&[("nigh-a", 0, 2), ("nigh-b", 2, 2)])?;
     for step in 0..3 {
         let meddling = Interference::act(|_| {
             // The change holds the mount's directory open for the lock.
-            match umount(Umount::IfIdle) {
-                Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => umount(Umount::Lazily),
+            match umount() {
+                Err(error) if has_errno(&error, Errno::BUSY) => umount_lazily(),
                 other => Err(io::Error::other(format!("an umount under a change gave {other:?}"))),
             }
         });
         let (beside, _) = stage.driver_beside(step, meddling)?;
-        let error = beside.apply(&wanted).err().ok_or_else(|| failed("nothing failed"))?;
-        let said = matches!(error, ApplyError::Unavailable(UnavailableReason::NotMounted));
-        expect(&format!("{error}"), &said, &true)?;
+        is_not_mounted(&refused(&beside, &[("nigh-a", 0, 2), ("nigh-b", 2, 2)])?)?;
         stage.kernel.remount(stage.options)?;
         expect("Nigh's groups", &stage.driver()?.live()?.owned_names(), &Vec::new())?;
     }
     Ok(())
 }
 
+fn is_not_mounted(error: &ApplyError) -> Result<(), Stop> {
+    let said = matches!(error, ApplyError::Unavailable(UnavailableReason::NotMounted));
+    expect(&error.to_string(), &said, &true)
+}
+
 fn mounted_with_cdp(stage: &Stage<'_>) -> Result<(), Stop> {
     need(stage.l3()?.cdp && !stage.options.cdp, "no other kind of mount")?;
-    let driver = stage.driver()?;
     let wanted = [("nigh-a", 0, 2)];
-    driver.apply(&layout(&wanted)?).map_err(failed)?;
+    let driver = stage.apply(&wanted)?;
     let cdp = MountOptions { cdp: true, ..stage.options };
     stage.kernel.remount(cdp)?;
     expect("Nigh's groups", &driver.live()?.owned_names(), &Vec::new())?;
@@ -118,16 +118,15 @@ fn mounted_with_cdp(stage: &Stage<'_>) -> Result<(), Stop> {
     // Between two commands: what was begun is not gone on with.
     stage.kernel.remount(stage.options)?;
     let meddling = Interference::act(move |_| {
-        umount(Umount::Lazily)?;
+        umount_lazily()?;
         // The old mount lives until the lock's descriptor is closed.
-        match crate::sides::mount_resctrl(cdp) {
-            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Ok(()),
+        match mount_resctrl(cdp) {
+            Err(error) if has_errno(&error, Errno::BUSY) => Ok(()),
             other => Err(io::Error::other(format!("a second mount gave {other:?}"))),
         }
     });
     let (beside, _) = stage.driver_beside(1, meddling)?;
-    let error = beside.apply(&layout(&wanted)?).err().ok_or_else(|| failed("nothing failed"))?;
-    expect(&format!("{error}"), &matches!(error, ApplyError::Unavailable(UnavailableReason::NotMounted)), &true)?;
+    is_not_mounted(&refused(&beside, &wanted)?)?;
     stage.kernel.remount(cdp)?;
     driver.apply(&layout(&wanted)?).map_err(failed)?;
     split.holds(&driver, &wanted)?;
@@ -141,9 +140,8 @@ fn set_online(online: bool) -> io::Result<()> {
 
 fn a_cpu_off_line(stage: &Stage<'_>) -> Result<(), Stop> {
     need(fs::metadata(CPU).is_ok(), "no CPU can be taken off line")?;
-    let driver = stage.driver()?;
     let wanted = [("nigh-a", 0, 2)];
-    driver.apply(&layout(&wanted)?).map_err(failed)?;
+    let driver = stage.apply(&wanted)?;
     let (a, cpu) = (name("nigh-a")?, "1".parse().map_err(failed)?);
     driver.bind_cpus(&a, &cpu).map_err(failed)?;
     set_online(false)?;
@@ -169,7 +167,7 @@ fn without_it(stage: &Stage<'_>) -> Result<(), Stop> {
     let driver = stage.driver()?;
     let probe = driver.probe().map_err(failed)?;
     expect("domains", &probe.l3.map(|l3| l3.domains.contains(&CPU_DOMAIN)), &Some(false))?;
-    let error = driver.apply(&layout(&[("nigh-a", 0, 3)])?).err().ok_or_else(|| failed("nothing was refused"))?;
+    let error = refused(&driver, &[("nigh-a", 0, 3)])?;
     expect_said(&error.to_string(), &["the L3 cache domain 1 is not online"])?;
     let refused = driver.bind_cpus(&name("nigh-a")?, &"1".parse().map_err(failed)?).err();
     expect_said(&refused.map(|error| error.to_string()).unwrap_or_default(), &["Can only assign online CPUs"])

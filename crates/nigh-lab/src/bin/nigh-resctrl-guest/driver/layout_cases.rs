@@ -11,8 +11,8 @@ use nigh_llc::resctrl::{ApplyError, BandwidthLimit, BandwidthUnit, Resource, Rol
 use nigh_terms::{WayMask, Ways};
 
 use super::meddler::Interference;
-use super::{Case, DOMAINS, Stage, THEIRS, exhaust, expect, expect_said, failed, layout, name, need, relieve};
-use crate::sides::{Umount, umount};
+use super::{Case, DOMAINS, Stage, THEIRS, exhaust, expect, expect_said, failed, layout, name, need, refused, relieve};
+use crate::sides::umount;
 
 /// Changes applied beside somebody who makes and removes groups all the time.
 const RACED_CHANGES: usize = 24;
@@ -79,9 +79,7 @@ fn shrinks_before_it_grows(stage: &Stage<'_>) -> Result<(), Stop> {
     let ways = stage.l3()?.ways;
     let before = stage.fs().read("schemata")?;
     stage.fs().write("schemata", &stage.line(1))?;
-    let driver = stage.driver()?;
-    let first = [("nigh-a", 1, ways - 6), ("nigh-b", ways - 5, 2)];
-    driver.apply(&layout(&first)?).map_err(failed)?;
+    let driver = stage.apply(&[("nigh-a", 1, ways - 6), ("nigh-b", ways - 5, 2)])?;
     stage.fs().write("nigh-a/mode", "exclusive\n")?;
     // b is named first, and grows into what a gives up.
     let second = [("nigh-b", 3, ways - 6), ("nigh-a", 1, 2)];
@@ -99,7 +97,7 @@ fn every_refused_step_is_undone(stage: &Stage<'_>) -> Result<(), Stop> {
     let mut refused = 0;
     for step in 0..STEPS_MAX {
         stage.driver()?.remove_all().map_err(failed)?;
-        stage.driver()?.apply(&layout(&first)?).map_err(failed)?;
+        stage.apply(&first)?;
         let before = stage.everything()?;
         let (driver, meddler) = stage.driver_beside(step, Interference::Refuse)?;
         match driver.apply(&layout(&second)?) {
@@ -124,17 +122,16 @@ fn every_refused_step_is_undone(stage: &Stage<'_>) -> Result<(), Stop> {
 }
 
 fn the_last_class_taken_half_way(stage: &Stage<'_>) -> Result<(), Stop> {
-    let first = [("nigh-a", 0, 6)];
-    stage.driver()?.apply(&layout(&first)?).map_err(failed)?;
+    stage.apply(&[("nigh-a", 0, 6)])?;
     let before = stage.everything()?;
     let meddling = Interference::act(|kernel| exhaust(kernel).map(drop));
     // Its first command shrinks a, its second makes b.
     let (driver, _) = stage.driver_beside(1, meddling)?;
     let second = [("nigh-a", 0, 2), ("nigh-b", 2, 2)];
-    let error = driver.apply(&layout(&second)?).err().ok_or_else(|| failed("a class was there"))?;
+    let error = refused(&driver, &second)?;
     expect_said(&error.to_string(), &["mkdir nigh-b", "os error 28", "Out of ", "all was put back"])?;
     // Now they are seen before anything is done.
-    let error = driver.apply(&layout(&second)?).err().ok_or_else(|| failed("a class is there"))?;
+    let error = refused(&driver, &second)?;
     expect("refused", &matches!(error, ApplyError::Refused(_)), &true)?;
     expect_said(&error.to_string(), &["the layout needs 2 classes, and 1 are available", "theirs-0"])?;
     relieve(stage.fs())?;
@@ -154,7 +151,7 @@ fn no_class_at_all(stage: &Stage<'_>) -> Result<(), Stop> {
 
 /// Somebody makes and removes groups without the lock while layouts change: each change is whole or nothing.
 fn raced_by_others(stage: &Stage<'_>) -> Result<(), Stop> {
-    let (kernel, stop) = (stage.handle(), Arc::new(AtomicBool::new(false)));
+    let (kernel, stop) = (stage.kernel.handle(), Arc::new(AtomicBool::new(false)));
     let ended = stop.clone();
     let others = thread::spawn(move || {
         for _ in 0..RACED_TIMES {
@@ -174,9 +171,7 @@ fn raced_by_others(stage: &Stage<'_>) -> Result<(), Stop> {
     others?;
     relieve(stage.fs())?;
     let last = [("nigh-b", 0, 2)];
-    let driver = stage.driver()?;
-    driver.apply(&layout(&last)?).map_err(failed)?;
-    stage.holds(&driver, &last)
+    stage.holds(&stage.apply(&last)?, &last)
 }
 
 fn raced_changes(stage: &Stage<'_>) -> Result<(), Stop> {
@@ -222,12 +217,12 @@ fn bandwidth_is_limited(stage: &Stage<'_>) -> Result<(), Stop> {
 
 fn not_mounted_is_said(stage: &Stage<'_>) -> Result<(), Stop> {
     let driver = stage.driver()?;
-    umount(Umount::IfIdle)?;
+    umount()?;
     expect("probe", &driver.probe().err(), &Some(UnavailableReason::NotMounted))?;
     let opened = nigh_llc::resctrl::Resctrl::open_kernel().err();
     expect("opened", &opened, &Some(UnavailableReason::NotMounted))?;
-    let error = driver.apply(&layout(&[("nigh-a", 0, 2)])?).err().map(|error| error.to_string());
-    expect_said(&error.unwrap_or_default(), &["resctrl is not mounted (hint: mount -t resctrl"])
+    let error = refused(&driver, &[("nigh-a", 0, 2)])?;
+    expect_said(&error.to_string(), &["resctrl is not mounted (hint: mount -t resctrl"])
 }
 
 pub(super) const CASES: &[Case] = &[

@@ -20,14 +20,14 @@ use std::time::Instant;
 use nigh_llc::resctrl::conformance::Stop;
 use nigh_llc::resctrl::emulator::{CacheConfig, MachineConfig};
 use nigh_llc::resctrl::{
-    GroupName, KernelFs, MountOptions, ProcTasks, Resctrl, ResctrlFs, Resource, WantedGroup, WantedLayout,
+    ApplyError, GroupName, MountOptions, ProcTasks, Resctrl, ResctrlFs, Resource, WantedGroup, WantedLayout,
 };
 use nigh_terms::{CacheDomain, WayMask, Ways};
 
 use self::meddler::{Interference, Meddler};
 pub(crate) use self::restless::{AS_ANOTHER_USER, HOLDER, RESTLESS, run_as_another_user, run_holder, run_restless};
 use crate::lockstep::Side;
-use crate::sides::Kernel;
+use crate::sides::{Kernel, has_errno};
 
 /// The domains of a guest: one for each of its two sockets.
 const DOMAINS: [CacheDomain; 2] = [CacheDomain(0), CacheDomain(1)];
@@ -108,25 +108,33 @@ fn layout(groups: &[(&str, u8, u8)]) -> Result<WantedLayout, Stop> {
     Ok(WantedLayout { groups: groups.collect::<Result<_, Stop>>()? })
 }
 
+/// The error of a change that must fail.
+fn refused(driver: &Resctrl, groups: &[(&str, u8, u8)]) -> Result<ApplyError, Stop> {
+    driver.apply(&layout(groups)?).err().ok_or_else(|| failed("nothing was refused"))
+}
+
 impl Stage<'_> {
     fn fs(&self) -> &dyn ResctrlFs {
         self.kernel.fs()
     }
 
-    fn handle(&self) -> KernelFs {
-        self.kernel.handle()
-    }
-
     /// The driver.
     fn driver(&self) -> Result<Resctrl, Stop> {
-        Resctrl::open(Arc::new(self.handle()), Arc::new(ProcTasks::default())).map_err(failed)
+        Resctrl::open(Arc::new(self.kernel.handle()), Arc::new(ProcTasks::default())).map_err(failed)
     }
 
     /// The driver, with somebody who does something before one of its commands.
     fn driver_beside(&self, before: usize, meddling: Interference) -> Result<(Resctrl, Arc<Meddler>), Stop> {
-        let meddler = Arc::new(Meddler::new(self.handle(), before, meddling));
+        let meddler = Arc::new(Meddler::new(self.kernel.handle(), before, meddling));
         let driver = Resctrl::open(meddler.clone(), Arc::new(ProcTasks::default())).map_err(failed)?;
         Ok((driver, meddler))
+    }
+
+    /// Has the driver apply a layout.
+    fn apply(&self, groups: &[(&str, u8, u8)]) -> Result<Resctrl, Stop> {
+        let driver = self.driver()?;
+        driver.apply(&layout(groups)?).map_err(failed)?;
+        Ok(driver)
     }
 
     fn l3(&self) -> Result<&CacheConfig, Stop> {
@@ -211,7 +219,7 @@ fn exhaust(fs: &dyn ResctrlFs) -> io::Result<usize> {
     const CLASSES_MAX: usize = 128;
     for made in 0..CLASSES_MAX {
         match fs.make_group(&format!("{THEIRS}-{made}")) {
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error()) => return Ok(made),
+            Err(error) if has_errno(&error, rustix::io::Errno::NOSPC) => return Ok(made),
             other => other?,
         }
     }

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use nigh_llc::resctrl::conformance::Stop;
-use nigh_llc::resctrl::{ProcTasks, Resctrl, Resource, TaskView, Tid};
+use nigh_llc::resctrl::{ProcTasks, Resctrl, Resource, TaskView};
 use nigh_terms::{CacheDomain, WayMask};
 
 use super::restless::still;
-use super::{Case, DOMAINS, Stage, expect, expect_said, failed, layout};
+use super::{Case, DOMAINS, Stage, expect, expect_said, failed};
 
 const PQOS: &str = "pqos";
 
@@ -98,13 +98,9 @@ fn what_it_writes_is_read(stage: &Stage<'_>) -> Result<(), Stop> {
     expect("CPUs of COS2", &stage.fs().read("COS2/cpus_list")?, &"1\n".to_owned())?;
     let process = still()?;
     pqos(&["-a", &format!("pid:3={}", process.pid())])?;
-    expect("the task's groups", &groups_of(process.pid())?, &"res:COS3\nmon:\n".to_owned())?;
+    expect("the task's groups", &ProcTasks::default().groups(process.pid())?, &"res:COS3\nmon:\n".to_owned())?;
     pqos(&["-a", "core:0=1"])?;
     expect("CPUs of COS2", &stage.fs().read("COS2/cpus_list")?, &"\n".to_owned())
-}
-
-fn groups_of(tid: Tid) -> Result<String, Stop> {
-    Ok(ProcTasks::default().groups(tid)?)
 }
 
 fn each_leaves_the_other_alone(stage: &Stage<'_>) -> Result<(), Stop> {
@@ -116,9 +112,8 @@ fn each_leaves_the_other_alone(stage: &Stage<'_>) -> Result<(), Stop> {
     for class in [2, 3] {
         stage.fs().remove_group(&format!("COS{class}"))?;
     }
-    let driver = stage.driver()?;
     let wanted = [("nigh-a", 2, 2), ("nigh-b", 0, 3)];
-    driver.apply(&layout(&wanted)?).map_err(failed)?;
+    let driver = stage.apply(&wanted)?;
     expect("its class after a layout of the driver's", &seen_by(&driver, &theirs)?, &theirs)?;
     let masks = DOMAINS.map(|_| WayMask::from_bits(0xc)).to_vec();
     // Where every class is held, whatever it says of that, it changes none of them.

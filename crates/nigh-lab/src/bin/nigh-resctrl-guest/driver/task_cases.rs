@@ -12,7 +12,7 @@ use nigh_llc::resctrl::{
 
 use super::meddler::Interference;
 use super::restless::{RestlessProcess, restless, restless_orphans, still, told_another_user};
-use super::{Case, DOMAINS, Stage, THEIRS, expect, expect_said, failed, layout, name, need};
+use super::{Case, DOMAINS, Stage, THEIRS, expect, expect_said, failed, name, need, refused};
 
 /// Moves of one tree from class to class.
 const MOVES: usize = 4;
@@ -84,8 +84,7 @@ fn moved(driver: &Resctrl, members: &Members, target: &TaskTarget) -> Result<Bin
 }
 
 fn move_about(stage: &Stage<'_>, members: &Members, monitor: Option<&str>) -> Result<Vec<BindResult>, Stop> {
-    let driver = stage.driver()?;
-    driver.apply(&layout(&[("nigh-a", 0, 2), ("nigh-b", 2, 2)])?).map_err(failed)?;
+    let driver = stage.apply(&[("nigh-a", 0, 2), ("nigh-b", 2, 2)])?;
     let classes = [Some("nigh-a"), Some("nigh-b"), None];
     let targets = classes.iter().cycle().take(MOVES).map(|class| target(*class, monitor));
     targets.map(|target| moved(&driver, members, &target?)).collect()
@@ -162,8 +161,7 @@ fn with_the_id(pid: Tid) -> Result<RestlessProcess, Stop> {
 }
 
 fn a_reused_id_is_not_moved(stage: &Stage<'_>) -> Result<(), Stop> {
-    let driver = stage.driver()?;
-    driver.apply(&layout(&[("nigh-a", 0, 2)])?).map_err(failed)?;
+    let driver = stage.apply(&[("nigh-a", 0, 2)])?;
     let class = target(Some("nigh-a"), None)?;
     let mut first = still()?;
     let (pid, members) = (first.pid(), first.members()?);
@@ -185,8 +183,7 @@ fn a_reused_id_is_not_moved(stage: &Stage<'_>) -> Result<(), Stop> {
 fn a_removed_class_comes_back_with_what_was_in_it(stage: &Stage<'_>) -> Result<(), Stop> {
     let titles: Vec<String> = (0..stage.classes()?).map(|number| format!("nigh-{number}")).collect();
     let full: Vec<_> = titles.iter().map(|title| (title.as_str(), 0, 2)).collect();
-    let driver = stage.driver()?;
-    driver.apply(&layout(&full)?).map_err(failed)?;
+    let driver = stage.apply(&full)?;
     // One that stands still: its threads are compared one by one.
     let members = Members::Tree(ProcTasks::default().process(Tid(std::process::id()))?);
     let there = target(Some("nigh-0"), None)?;
@@ -197,7 +194,7 @@ fn a_removed_class_comes_back_with_what_was_in_it(stage: &Stage<'_>) -> Result<(
     next[0] = ("nigh-new", 4, 1);
     // Removes nigh-0, makes nigh-new, sets its ways.
     let (beside, _) = stage.driver_beside(2, Interference::Refuse)?;
-    let error = beside.apply(&layout(&next)?).err().ok_or_else(|| failed("nothing was refused"))?;
+    let error = refused(&beside, &next)?;
     expect_said(&error.to_string(), &["nigh-new/schemata", "all was put back"])?;
     expect("all", &stage.everything()?, &before)?;
     driver.bind_tasks(&members, &target(None, None)?).map_err(failed)?;
@@ -209,8 +206,7 @@ fn cpus(list: &str) -> Result<CpuList, Stop> {
 }
 
 fn cpus_are_bound(stage: &Stage<'_>) -> Result<(), Stop> {
-    let driver = stage.driver()?;
-    driver.apply(&layout(&[("nigh-a", 0, 2), ("nigh-b", 2, 2)])?).map_err(failed)?;
+    let driver = stage.apply(&[("nigh-a", 0, 2), ("nigh-b", 2, 2)])?;
     let (a, b) = (name("nigh-a")?, name("nigh-b")?);
     let bind = |group: &GroupName, list: &str| driver.bind_cpus(group, &cpus(list)?).map_err(failed);
     let list = |group: &str| stage.fs().read(&format!("{group}cpus_list"));

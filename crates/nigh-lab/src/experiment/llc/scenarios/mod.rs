@@ -10,11 +10,10 @@ mod plan;
 mod refit_binder;
 mod stage;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use nigh_llc::{Casy, CasyLiteral, ClosLayout, DefaultClassPlacement, Tolerance};
+use nigh_llc::{Casy, CasyLiteral, ClosLayout, DefaultClassPlacement, Placement, Tolerance};
 use serde::Serialize;
 
 use self::hindsight::{BestPartition, search};
@@ -22,12 +21,13 @@ use self::outcome::{ByPolicy, Runs, ScenarioOutcome, Summary};
 use self::plan::Plan;
 use self::refit_binder::FittedLayouts;
 use self::stage::{Play, Stage};
-use super::{PageArgs, from_project, paper, traces};
+use super::{failed, from_project, paper, traces};
 use crate::LabError;
 use crate::instrument::chart::{self, Series};
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
+use crate::instrument::report::OutputArgs;
 use crate::instrument::report_text::{html_of, tell_with_page};
 
 const PLAN: &str = "experiments/llc-scenarios/scenarios.toml";
@@ -44,11 +44,7 @@ pub(crate) struct ScenariosArgs {
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
-    page: PageArgs,
-    /// The progress file: stores finished parts, so that an interrupted run resumes [default: beside the page of --html, if
-    /// that is given]
-    #[arg(long, value_name = "FILE")]
-    progress: Option<PathBuf>,
+    output: OutputArgs,
 }
 
 type ScenariosProgress = KeptProgress<Plan, ScenarioOutcome>;
@@ -79,20 +75,19 @@ struct FunctionSeen {
 impl ScenariosArgs {
     pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let (report, kept) = self.report(machine)?;
-        tell_with_page(&report, self.page.html.as_deref(), page, json)?;
-        kept.map_or(Ok(()), ScenariosProgress::finish)
+        tell_with_page(&report, self.output.html.as_deref(), page, json)?;
+        kept.finish()
     }
 
-    fn report(&self, machine: Machine) -> Result<(ScenariosReport, Option<ScenariosProgress>), LabError> {
+    fn report(&self, machine: Machine) -> Result<(ScenariosReport, ScenariosProgress), LabError> {
         let mut plan = Plan::read(&from_project(PLAN))?;
         let steps = if self.quick { QUICK_SEARCH } else { SEARCH };
         if self.quick {
             plan.shorten();
         }
-        let kept = self.progress.clone().or_else(|| Some(self.page.html.as_ref()?.with_extension("state")));
-        let kept = kept.map(|path| ScenariosProgress::open(&path, plan.clone())).transpose()?;
+        let kept: ScenariosProgress = self.output.kept(plan.clone())?;
         let stage = Stage::set(plan, &traces()?)?;
-        let scenarios = play_all(&stage, steps, kept.as_ref())?;
+        let scenarios = play_all(&stage, steps, &kept)?;
         let plan = &stage.plan;
         let seen = stage.kinds.iter().map(|kind| FunctionSeen {
             function: kind.acronym.clone(),
@@ -118,17 +113,17 @@ impl ScenariosArgs {
 }
 
 /// All scenarios, the largest first, so that no thread is left with one at the end; those that are kept are not played again.
-fn play_all(stage: &Stage, steps: usize, kept: Option<&ScenariosProgress>) -> Result<Vec<ScenarioOutcome>, LabError> {
+fn play_all(stage: &Stage, steps: usize, kept: &ScenariosProgress) -> Result<Vec<ScenarioOutcome>, LabError> {
     let mut order: Vec<usize> = (0..stage.plan.scenario.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(stage.plan.scenario[at].invocations));
     let play = |&at: &usize| {
         let scenario = &stage.plan.scenario[at];
         let part = format!("{at}: {}", scenario.name);
-        if let Some(outcome) = kept.and_then(|kept| kept.done(&part)) {
+        if let Some(outcome) = kept.done(&part) {
             return Ok((at, outcome));
         }
-        let outcome = outcome_of(&stage.play(scenario)?, steps)?;
-        kept.map_or(Ok(()), |kept| kept.add(&part, &outcome))?;
+        let outcome = outcome_of(&stage.play(scenario), steps)?;
+        kept.add(&part, &outcome)?;
         Ok((at, outcome))
     };
     let mut outcomes = in_parallel(&order, play)?;
@@ -139,16 +134,13 @@ fn play_all(stage: &Stage, steps: usize, kept: Option<&ScenariosProgress>) -> Re
 fn outcome_of(play: &Play<'_>, steps: usize) -> Result<ScenarioOutcome, LabError> {
     let repetitions = || 0..play.stage.plan.load.repetitions;
     let unpartitioned = ClosLayout::unpartitioned(play.stage.shape).map(Arc::new);
-    let unpartitioned = unpartitioned
-        .map_err(|error| LabError::Simulation { what: play.scenario.name.clone(), reason: error.to_string() })?;
+    let unpartitioned = unpartitioned.map_err(|error| failed(&play.scenario.name, &error))?;
     let casy = play.stage.casy_layout()?;
-    let no_cat: Runs = repetitions()
-        .map(|repetition| play.run_policy(repetition, &DefaultClassPlacement, Arc::clone(&unpartitioned)))
-        .collect::<Result<_, _>>()?;
-    let mended = repetitions().map(|repetition| play.run_policy(repetition, &Casy, Arc::clone(&casy)));
-    let mended: Runs = mended.collect::<Result<_, _>>()?;
-    let literal = repetitions().map(|repetition| play.run_policy(repetition, &CasyLiteral, Arc::clone(&casy)));
-    let literal: Runs = literal.collect::<Result<_, _>>()?;
+    let under = |policy: &dyn Placement, layout: &Arc<ClosLayout>| -> Result<Runs, LabError> {
+        repetitions().map(|repetition| play.run_policy(repetition, policy, Arc::clone(layout))).collect()
+    };
+    let no_cat = under(&DefaultClassPlacement, &unpartitioned)?;
+    let (mended, literal) = (under(&Casy, &casy)?, under(&CasyLiteral, &casy)?);
     let (nigh, moves) = refitted(play, NIGH_GUARD)?;
     let found = search(play, &no_cat, steps)?;
     let best: Runs = match &found {
@@ -229,7 +221,8 @@ mod tests {
     fn the_quick_form_has_every_policy_and_keeps_to_what_it_says() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("scenarios.state");
-        let arguments = ScenariosArgs { quick: true, progress: Some(state.clone()), ..ScenariosArgs::default() };
+        let mut arguments = ScenariosArgs { quick: true, ..ScenariosArgs::default() };
+        arguments.output.html = Some(state.with_extension("html"));
         let (report, kept) =
             arguments.report(Machine::read("nigh experiment llc-scenarios --quick".to_owned())).unwrap();
         let [outcome] = report.scenarios.as_slice() else { panic!("one scenario") };
@@ -254,7 +247,7 @@ mod tests {
         assert!(state.exists());
         let (resumed, _) = arguments.report(Machine::read("nigh experiment llc-scenarios --quick".to_owned())).unwrap();
         assert_eq!(serde_json::to_value(&resumed.scenarios).unwrap(), json["scenarios"]);
-        kept.unwrap().finish().unwrap();
+        kept.finish().unwrap();
         assert!(!state.exists());
     }
 }

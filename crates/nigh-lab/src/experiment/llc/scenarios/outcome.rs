@@ -4,6 +4,7 @@
 use nigh_llc::{Tolerance, strict_partition};
 use serde::{Deserialize, Serialize};
 
+use super::super::failed;
 use super::stage::Play;
 use crate::LabError;
 use crate::instrument::stats::{Estimate, Sample};
@@ -102,7 +103,7 @@ impl ScenarioOutcome {
             nigh: left.nigh.max(right.nigh),
             best: left.best.max(right.best),
         });
-        let nobody = || LabError::Simulation { what: play.scenario.name.clone(), reason: "nobody runs".to_owned() };
+        let nobody = || failed(&play.scenario.name, &"nobody runs");
         Ok(Self {
             scenario: play.scenario.name.clone(),
             invocations: play.invocations.iter().map(|&kind| play.stage.kinds[kind].acronym.clone()).collect(),

@@ -11,33 +11,19 @@ use nigh_terms::ClosId;
 pub(super) type FittedLayouts = Mutex<HashMap<Vec<u8>, Option<ChosenLayout>>>;
 
 pub(super) struct RefitBinder<'p> {
-    shape: CacheShape,
-    guard: Tolerance,
+    pub(super) shape: CacheShape,
+    pub(super) guard: Tolerance,
     /// The profile of each kind of function; none for a kind without curves.
-    profiles: Vec<Option<Arc<SharingProfile>>>,
+    pub(super) profiles: Vec<Option<Arc<SharingProfile>>>,
     /// The kind of each job.
-    kinds: &'p [usize],
-    running: Vec<JobId>,
-    fitted: &'p FittedLayouts,
-    moves: u64,
+    pub(super) kinds: &'p [usize],
+    pub(super) running: Vec<JobId>,
+    pub(super) fitted: &'p FittedLayouts,
+    /// How many times a running invocation was moved to another class.
+    pub(super) moves: u64,
 }
 
-impl<'p> RefitBinder<'p> {
-    pub(super) fn new(
-        shape: CacheShape,
-        guard: Tolerance,
-        profiles: Vec<Option<Arc<SharingProfile>>>,
-        kinds: &'p [usize],
-        fitted: &'p FittedLayouts,
-    ) -> Self {
-        Self { shape, guard, profiles, kinds, running: Vec::new(), fitted, moves: 0 }
-    }
-
-    /// How many times a running invocation was moved to another class.
-    pub(super) const fn moves(&self) -> u64 {
-        self.moves
-    }
-
+impl RefitBinder<'_> {
     /// Fits the classes to the running functions. Returns the class of each kind.
     fn refit(&mut self, classes: &mut Classes<'_>) -> Result<Vec<ClosId>, MaskError> {
         let mut counts = vec![0_u8; self.profiles.len()];

@@ -14,6 +14,7 @@ use nigh_sim::llc::{
 };
 use nigh_terms::{ClosId, Monotonic, WayMask, Ways};
 
+use super::super::failed;
 use super::plan::{Plan, Scenario};
 use super::refit_binder::{FittedLayouts, RefitBinder};
 use crate::LabError;
@@ -39,10 +40,6 @@ pub(super) struct Stage {
     config: MachineConfig,
 }
 
-fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
-    LabError::Simulation { what: what.to_owned(), reason: reason.to_string() }
-}
-
 impl Stage {
     pub(super) fn set(plan: Plan, library: &TraceLibrary) -> Result<Self, LabError> {
         let rate = SampleRate::new(plan.load.sampling).map_err(|error| failed("load.sampling", &error))?;
@@ -66,12 +63,12 @@ impl Stage {
         Ok(Self { plan, shape, kinds, config })
     }
 
-    pub(super) fn play(&self, scenario: &Scenario) -> Result<Play<'_>, LabError> {
+    pub(super) fn play(&self, scenario: &Scenario) -> Play<'_> {
         let at = |acronym: &str| self.kinds.iter().position(|kind| kind.acronym == acronym);
         let invocations: Vec<usize> = self.plan.drawn(scenario).into_iter().filter_map(at).collect();
         let counts = (0..self.kinds.len()).map(|kind| invocations.iter().filter(|&&drawn| drawn == kind).count());
         let counts: Vec<usize> = counts.collect();
-        Ok(Play { stage: self, scenario: scenario.clone(), invocations, counts })
+        Play { stage: self, scenario: scenario.clone(), invocations, counts }
     }
 
     pub(super) fn casy_layout(&self) -> Result<Arc<ClosLayout>, LabError> {
@@ -189,9 +186,10 @@ impl Play<'_> {
         fitted: &FittedLayouts,
     ) -> Result<(Vec<f64>, u64), LabError> {
         let profiles = self.stage.kinds.iter().map(|kind| kind.need.sharing.clone()).collect();
-        let mut binder = RefitBinder::new(self.stage.shape, guard, profiles, &self.invocations, fitted);
+        let (shape, kinds) = (self.stage.shape, &self.invocations[..]);
+        let mut binder = RefitBinder { shape, guard, profiles, kinds, running: Vec::new(), fitted, moves: 0 };
         let seconds = self.run(repetition, &mut binder)?;
-        Ok((seconds, binder.moves()))
+        Ok((seconds, binder.moves))
     }
 
     pub(super) fn present(&self) -> impl Iterator<Item = usize> {

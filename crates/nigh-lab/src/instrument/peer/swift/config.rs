@@ -11,7 +11,7 @@ use crate::instrument::peer::keystone::ADMIN;
 /// tempauth's user `tester` of the account `test`.
 pub(super) const ACCESS_KEY: &str = "test:tester";
 /// s3api's `location`.
-pub(super) const REGION: &str = "us-east-1";
+const REGION: &str = "us-east-1";
 pub(super) const DEVICE: &str = "d1";
 /// Processes of the proxy and of the object server: what carries the load.
 const WORKERS: u32 = 2;
@@ -47,6 +47,12 @@ pub(super) struct Layout {
     pub(super) folder: PathBuf,
     pub(super) ports: Ports,
     pub(super) secret_key: SecretKey,
+    pub(super) options: SwiftOptions,
+}
+
+/// What a Swift has beside what all have.
+#[derive(Debug, Default)]
+pub(super) struct SwiftOptions {
     /// The Keystone that says who asks; tempauth does if there is none.
     pub(super) keystone: Option<KeystoneLogin>,
     pub(super) middleware: Option<NighMiddleware>,
@@ -67,7 +73,7 @@ pub struct NighMiddleware {
 
 /// The middleware's name in the pipeline with a blank before it, and its filter.
 fn middleware(layout: &Layout) -> (&'static str, String) {
-    let Some(NighMiddleware { nodes, .. }) = &layout.middleware else { return ("", String::new()) };
+    let Some(NighMiddleware { nodes, .. }) = &layout.options.middleware else { return ("", String::new()) };
     let secret = layout.folder.join(NIGH_SECRET);
     let secret = secret.display();
     let filter = format!(
@@ -79,7 +85,7 @@ fn middleware(layout: &Layout) -> (&'static str, String) {
 
 /// The filter that logs requests, with a blank before its name, and its description.
 fn access_log(layout: &Layout) -> (&'static str, String) {
-    let Some(port) = layout.access_log else { return ("", String::new()) };
+    let Some(port) = layout.options.access_log else { return ("", String::new()) };
     let filter = format!(
         "\n[filter:proxy-logging]\nuse = egg:swift#proxy_logging\naccess_log_level = INFO\n\
          access_log_udp_host = 127.0.0.1\naccess_log_udp_port = {port}\n"
@@ -95,7 +101,7 @@ pub(super) struct KeystoneLogin {
 
 /// Who says who asks: the filters' names, and their description.
 fn auth(layout: &Layout) -> (&'static str, String) {
-    let Some(KeystoneLogin { url, password }) = &layout.keystone else {
+    let Some(KeystoneLogin { url, password }) = &layout.options.keystone else {
         let secret = layout.secret_key.reveal();
         let filters = format!(
             "[filter:s3api]\nuse = egg:swift#s3api\nlocation = {REGION}\nmax_upload_part_num = 10000\n\n\
@@ -127,7 +133,8 @@ pub(super) fn swift_conf() -> String {
 pub(super) fn files(layout: &Layout) -> Vec<(String, String)> {
     let Ports { proxy, account, container, object, .. } = layout.ports;
     let mut files = vec![("proxy-server.conf".to_owned(), proxy_conf(layout, proxy))];
-    files.extend(layout.middleware.iter().map(|nigh| (NIGH_SECRET.to_owned(), nigh.secret.reveal().to_owned())));
+    files
+        .extend(layout.options.middleware.iter().map(|nigh| (NIGH_SECRET.to_owned(), nigh.secret.reveal().to_owned())));
     for (kind, port, workers) in [("account", account, 1), ("container", container, 1), ("object", object, WORKERS)] {
         files.push((format!("{kind}-server.conf"), storage_conf(layout, kind, port, workers)));
     }
@@ -215,24 +222,28 @@ use = egg:swift#healthcheck
     )
 }
 
-/// The servers and their arguments, in the order of starting.
-pub(super) fn commands(layout: &Layout) -> Vec<(&'static str, Vec<String>)> {
-    let memcached = ["-l", "127.0.0.1", "-p", &layout.ports.memcached.to_string(), "-m", &MEMCACHED_MIB.to_string()];
-    let mut memcached: Vec<String> = memcached.map(str::to_owned).into();
+/// A server, its arguments, and its port if it answers health checks.
+pub(super) type Start = (&'static str, Vec<String>, Option<u16>);
+
+/// The servers in the order of starting.
+pub(super) fn commands(layout: &Layout) -> Vec<Start> {
+    let Ports { proxy, account, container, object, memcached } = layout.ports;
+    let arguments = ["-l", "127.0.0.1", "-p", &memcached.to_string(), "-m", &MEMCACHED_MIB.to_string()];
+    let mut arguments: Vec<String> = arguments.map(str::to_owned).into();
     if rustix::process::getuid().is_root() {
-        memcached.extend(["-u".to_owned(), "root".to_owned()]);
+        arguments.extend(["-u".to_owned(), "root".to_owned()]);
     }
-    let mut commands = vec![("memcached", memcached)];
-    for kind in ["account", "container", "object", "proxy"] {
-        let program = match kind {
-            "account" => "swift-account-server",
-            "container" => "swift-container-server",
-            "object" => "swift-object-server",
-            _ => "swift-proxy-server",
-        };
-        commands.push((program, vec![layout.folder.join(format!("{kind}-server.conf")).display().to_string()]));
-    }
-    commands
+    let configured = |(program, port): (&'static str, u16)| {
+        let file = format!("{}.conf", program.trim_start_matches("swift-"));
+        (program, vec![layout.folder.join(file).display().to_string()], Some(port))
+    };
+    let servers = [
+        ("swift-account-server", account),
+        ("swift-container-server", container),
+        ("swift-object-server", object),
+        ("swift-proxy-server", proxy),
+    ];
+    [("memcached", arguments, None)].into_iter().chain(servers.map(configured)).collect()
 }
 
 #[cfg(test)]
@@ -242,17 +253,18 @@ mod tests {
     fn layout() -> Layout {
         let ports = Ports { proxy: 1, account: 2, container: 3, object: 4, memcached: 5 };
         let (folder, secret_key) = (PathBuf::from("/tmp/s"), SecretKey::new("hush"));
-        Layout { folder, ports, secret_key, keystone: None, middleware: None, access_log: None }
+        Layout { folder, ports, secret_key, options: SwiftOptions::default() }
     }
 
     #[test]
     fn every_filter_of_a_pipeline_is_described() {
         let asks = KeystoneLogin { url: "http://127.0.0.1:6/v3".to_owned(), password: SecretKey::new("hush") };
-        let by_keystone = Layout { keystone: Some(asks), ..layout() };
+        let with = |options| Layout { options, ..layout() };
+        let by_keystone = with(SwiftOptions { keystone: Some(asks), ..SwiftOptions::default() });
         let source = PathBuf::from("/src");
         let nigh = NighMiddleware { source, secret: SecretKey::new("hush"), nodes: "n1=http://h:1".to_owned() };
-        let with_nigh = Layout { middleware: Some(nigh), ..layout() };
-        let logged = Layout { access_log: Some(7), ..layout() };
+        let with_nigh = with(SwiftOptions { middleware: Some(nigh), ..SwiftOptions::default() });
+        let logged = with(SwiftOptions { access_log: Some(7), ..SwiftOptions::default() });
         let all = [layout(), by_keystone, with_nigh, logged].iter().flat_map(files).collect::<Vec<_>>();
         for (name, text) in all.into_iter().filter(|(name, _)| name != NIGH_SECRET) {
             let pipeline = text.lines().find_map(|line| line.strip_prefix("pipeline = ")).unwrap();
@@ -268,7 +280,7 @@ mod tests {
         for (name, text) in files(&layout()) {
             assert!(text.contains("bind_ip = 127.0.0.1\n"), "{name}");
         }
-        let (program, arguments) = &commands(&layout())[0];
+        let (program, arguments, _) = &commands(&layout())[0];
         assert_eq!((*program, &arguments[..2]), ("memcached", &["-l".to_owned(), "127.0.0.1".to_owned()][..]));
     }
 
