@@ -1,16 +1,19 @@
-//! Shared by the experiments whose clients record a history: one call, what is known after it, and waiting for clients and
+//! Shared by the experiments whose clients record a history: one S3 call, what is known after it, and waiting for clients and
 //! for the store.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+use http::Method;
 use nigh_node::client::AdminClient;
 use nigh_node::status::Status;
 use tokio::runtime::Handle;
 
 use crate::LabError;
-use crate::instrument::http_load::{Connection, header};
+use crate::instrument::http_load::{Connection, REPLY_TIMEOUT, header};
+use crate::instrument::sign::Signer;
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -65,6 +68,46 @@ impl CallOutcome {
             Self::Done { .. } => Ok(()),
             other => Err(LabError::Request { what: what.to_owned(), reason: format!("{other:?}") }),
         }
+    }
+}
+
+/// An S3 door, for clients that are threads.
+#[derive(Clone, Debug)]
+pub(super) struct Door {
+    pub(super) server: SocketAddr,
+    pub(super) signer: Signer,
+    pub(super) handle: Handle,
+}
+
+/// One client's connection; made when it is needed, and anew after everything that is no success.
+pub(super) struct Caller<'a> {
+    door: &'a Door,
+    patience: Duration,
+    connection: Option<Connection>,
+}
+
+impl<'a> Caller<'a> {
+    pub(super) const fn new(door: &'a Door) -> Self {
+        Self::within(door, REPLY_TIMEOUT)
+    }
+
+    /// Waits for each answer no longer than `patience`.
+    pub(super) const fn within(door: &'a Door, patience: Duration) -> Self {
+        Self { door, patience, connection: None }
+    }
+
+    /// Sends one signed request. Blocks.
+    pub(super) fn call(
+        &mut self,
+        method: &Method,
+        path: &str,
+        headers: &[(&'static str, String)],
+        body: &[u8],
+    ) -> Result<CallOutcome, LabError> {
+        let headers: Vec<(&'static str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let Door { server, signer, handle } = self.door;
+        let request = handle.block_on(signer.signed(method.clone(), *server, path, &headers, body))?;
+        Ok(exchange(&mut self.connection, || Connection::open_within(*server, self.patience), &request))
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Round {
 /// The largest reply head that is accepted.
 const HEAD_MAX: usize = 16 << 10;
 /// How long a reply may take.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One keep-alive connection.
 pub struct Connection {

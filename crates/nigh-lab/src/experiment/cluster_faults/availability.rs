@@ -13,11 +13,11 @@ use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::clients::{BUCKET, Caller};
+use super::clients::BUCKET;
 use super::record::{Record, now, write};
 use super::values::body_of;
 use crate::LabError;
-use crate::experiment::client_calls::CallOutcome;
+use crate::experiment::client_calls::{CallOutcome, Caller, Door};
 
 /// As many as a local cluster has.
 pub(super) const SHARDS: u16 = 8;
@@ -41,16 +41,16 @@ pub(super) fn probe_of(namespace: &Namespace, part: u32, door: usize, shard: Sha
 }
 
 pub(super) fn probe(
-    caller: Caller<'_>,
+    door: &Door,
     record: &Record,
-    (door, key): (usize, &str),
+    key: &str,
     taken: &Mutex<Vec<Moment>>,
     stop: &AtomicBool,
 ) -> Result<(), LabError> {
-    let mut caller = caller.within(PATIENCE);
+    let mut caller = Caller::within(door, PATIENCE);
     while !stop.load(Ordering::Relaxed) {
         let (value, begin) = (record.value(), now());
-        let answer = caller.call(door, Method::PUT, &format!("/{BUCKET}/{key}"), &[], &body_of(value))?;
+        let answer = caller.call(&Method::PUT, &format!("/{BUCKET}/{key}"), &[], &body_of(value))?;
         let end = matches!(answer, CallOutcome::Done { .. }).then(now);
         record.add(write(key, None, begin, end, OperationResult::Anything, Some(value)));
         taken.lock().extend(end);

@@ -14,14 +14,14 @@ use tokio::runtime::Handle;
 
 use super::NODES;
 use super::availability::{FailedHome, Outage, SHARDS, WriteTimes, probe, probe_of};
-use super::clients::{BUCKET, Caller, Client, OBJECTS, key, look};
+use super::clients::{BUCKET, Client, OBJECTS, PATIENCE, key, look};
 use super::invokers::{Ends, Invoker, deploy};
 use super::plan::{Blow, Wiring, plan};
 use super::record::{Record, now};
 use super::sharers::{PutWithSharersDead, measure};
 use super::world::World;
 use crate::LabError;
-use crate::experiment::client_calls::joined;
+use crate::experiment::client_calls::{Caller, joined};
 use crate::instrument::peer::porcupine;
 
 const CLIENTS: usize = 6;
@@ -141,8 +141,8 @@ pub(super) fn play_sharers(folder: &Path, handle: &Handle) -> Result<PartOutcome
     let begun = Instant::now();
     let mut world = World::start(folder, Wiring::Direct, handle)?;
     await_whole(&mut world);
-    make_bucket(&world, handle)?;
-    let measured = measure(&mut world, handle);
+    make_bucket(&world)?;
+    let measured = measure(&mut world);
     world.end();
     let (seconds, put_with_sharers_dead) = (begun.elapsed().as_secs_f64(), Some(measured?));
     let totals = Totals { seconds, put_with_sharers_dead, ..Totals::default() };
@@ -163,34 +163,32 @@ pub(super) fn play(
     let blows = plan(seed, asked.faults, usize::from(NODES), wiring, possible);
     let mut world = World::start(folder, wiring, handle)?;
     await_whole(&mut world);
-    make_bucket(&world, handle)?;
-    deploy(folder, &world.doors, &world.access, handle)?;
+    make_bucket(&world)?;
+    deploy(folder, &world.doors)?;
     let (record, ends) = (Record::default(), Ends::default());
     let taken: WriteTimes = (0..SHARDS).map(|_| Mutex::default()).collect();
     let stop = AtomicBool::new(false);
-    let (doors, access) = (world.doors.clone(), world.access.clone());
-    let namespace = access.namespace.clone();
-    let places = (0..SHARDS).flat_map(|shard| (0..doors.len()).map(move |door| (shard, door)));
+    let doors = world.doors.clone();
+    let places = (0..SHARDS).flat_map(|shard| (0..usize::from(NODES)).map(move |door| (shard, door)));
     let probes: Vec<(u16, usize, String)> = places
-        .filter_map(|(shard, door)| Some((shard, door, probe_of(&namespace, asked.part, door, ShardId(shard))?)))
+        .filter_map(|(shard, door)| Some((shard, door, probe_of(&doors.namespace, asked.part, door, ShardId(shard))?)))
         .collect();
     let mut outcome = PartOutcome::default();
     let (mut failed, mut struck) = (Vec::new(), Ok(()));
     let ended = std::thread::scope(|scope| {
-        let (doors, access, record, ends, stop) = (&doors, &access, &record, &ends, &stop);
+        let (doors, record, ends, stop) = (&doors, &record, &ends, &stop);
         let mut threads = Vec::new();
         for number in 0..CLIENTS {
-            let caller = Caller::new(doors, access, handle);
-            let mut client = Client::new(caller, record, asked.part, number, seed);
+            let mut client = Client::new(doors, record, asked.part, number, seed);
             threads.push(scope.spawn(move || client.live(stop)));
         }
         for number in 0..INVOKERS {
-            let mut invoker = Invoker::new((doors, access, handle), (record, ends), asked.part, number, seed);
+            let mut invoker = Invoker::new(doors, (record, ends), asked.part, number, seed);
             threads.push(scope.spawn(move || invoker.live(stop)));
         }
         for (shard, door, key) in &probes {
-            let (caller, taken) = (Caller::new(doors, access, handle), &taken[usize::from(*shard)]);
-            threads.push(scope.spawn(move || probe(caller, record, (*door, key), taken, stop)));
+            let (door, taken) = (&doors.s3[*door], &taken[usize::from(*shard)]);
+            threads.push(scope.spawn(move || probe(door, record, key, taken, stop)));
         }
         world.wait(BEFORE);
         for blow in &blows {
@@ -217,7 +215,7 @@ pub(super) fn play(
         }
     }
     let keys = (0..OBJECTS).map(|object| key(asked.part, object)).chain(probes.into_iter().map(|(.., key)| key));
-    look_at_all(&mut world, handle, &record, keys, &mut outcome)?;
+    look_at_all(&mut world, &record, keys, &mut outcome)?;
     outcome.totals.ended_by_itself = world.ended_by_itself;
     world.end();
     outcome.outages = failed.iter().map(|failed| Outage::of(failed, &taken)).collect();
@@ -270,26 +268,25 @@ fn await_whole(world: &mut World) -> Option<Duration> {
     None
 }
 
-fn make_bucket(world: &World, handle: &Handle) -> Result<(), LabError> {
-    let mut caller = Caller::new(&world.doors, &world.access, handle);
-    caller.call(0, Method::PUT, &format!("/{BUCKET}"), &[], b"")?.expect_done("make the bucket")
+fn make_bucket(world: &World) -> Result<(), LabError> {
+    let mut caller = Caller::within(&world.doors.s3[0], PATIENCE);
+    caller.call(&Method::PUT, &format!("/{BUCKET}"), &[], b"")?.expect_done("make the bucket")
 }
 
 /// Reads every object at every node, when all is over.
 fn look_at_all(
     world: &mut World,
-    handle: &Handle,
     record: &Record,
     keys: impl Iterator<Item = String>,
     outcome: &mut PartOutcome,
 ) -> Result<(), LabError> {
-    let (doors, access) = (world.doors.clone(), world.access.clone());
-    let mut caller = Caller::new(&doors, &access, handle);
+    let doors = world.doors.clone();
+    let mut callers = doors.callers(PATIENCE);
     for key in keys {
-        for door in 0..doors.len() {
+        for (door, caller) in callers.iter_mut().enumerate() {
             let begun = Instant::now();
             loop {
-                if let Some((operation, _)) = look(&mut caller, record, door, &key)? {
+                if let Some((operation, _)) = look(caller, record, &key)? {
                     record.add(Operation { is_last: true, ..operation });
                     break;
                 }

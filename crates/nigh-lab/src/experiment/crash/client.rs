@@ -9,12 +9,12 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::body::{CONTENT_HEADER, Content, WRITE_HEADER, write_name};
-use super::fast_calls::FastCaller;
+use super::fast_calls::{FastCaller, FastDoor};
 use super::history::{Moment, Place, ReadRecord, Write, WriteId};
-use super::s3_calls::{Caller, Door};
+use super::s3_calls::get;
 use super::{BUCKET, CLIENTS};
 use crate::LabError;
-use crate::experiment::client_calls::{CallOutcome, element};
+use crate::experiment::client_calls::{CallOutcome, Caller, Door, element};
 
 /// By which AWS SDKs name all attempts of one call.
 const INVOCATION: &str = "amz-sdk-invocation-id";
@@ -97,8 +97,13 @@ impl Client {
 
     /// Calls one after another until `stop`. `remembers`: a call that was done and is repeated is not done again, in
     /// the life of the node that is; it is tried only if so.
-    pub(super) fn live(&mut self, door: &Door, remembers: bool, stop: &AtomicBool) -> Result<(), LabError> {
-        let mut ways = Ways { http: Caller::new(door), fast: door.fast.as_ref().map(FastCaller::new) };
+    pub(super) fn live(
+        &mut self,
+        (door, fast): (&Door, Option<&FastDoor>),
+        remembers: bool,
+        stop: &AtomicBool,
+    ) -> Result<(), LabError> {
+        let mut ways = Ways { http: Caller::new(door), fast: fast.map(FastCaller::new) };
         while !stop.load(Ordering::Relaxed) {
             let done = match self.pending.take() {
                 Some(change) => self.send(&mut ways, change)?,
@@ -279,7 +284,7 @@ impl Client {
         let by_fast_path = self.draw.random_bool(FAST);
         let begin = self.now();
         let seen = ways.fast.as_mut().filter(|_| by_fast_path).and_then(|fast| fast.get(&key));
-        let Ok(seen) = seen.map_or_else(|| ways.http.get(&path(&key)), Ok)? else { return Ok(false) };
+        let Ok(seen) = seen.map_or_else(|| get(&mut ways.http, &path(&key)), Ok)? else { return Ok(false) };
         self.reads.push(ReadRecord { key, begin, end: self.now(), seen, place: Place::Load });
         Ok(true)
     }

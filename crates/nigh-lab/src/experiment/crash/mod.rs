@@ -12,7 +12,7 @@ mod client;
 mod fast_calls;
 mod history;
 mod node_lives;
-pub(super) mod s3_calls;
+mod s3_calls;
 mod service;
 mod store_behind;
 

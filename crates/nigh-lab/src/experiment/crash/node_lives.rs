@@ -13,12 +13,12 @@ use tokio::runtime::Handle;
 use super::client::{Client, keys, path};
 use super::fast_calls::FastDoor;
 use super::history::{Kind, Moment, Place, ReadFinding, ReadRecord, Violation, check};
-use super::s3_calls::{Caller, Door};
+use super::s3_calls::{get, list};
 use super::service::Service;
 use super::store_behind::BackingStore;
 use super::{BUCKET, CLIENTS, DETAILS_MAX, Store};
 use crate::LabError;
-use crate::experiment::client_calls::{await_pushed, joined};
+use crate::experiment::client_calls::{Caller, Door, await_pushed, joined};
 use crate::instrument::fault_proxy::plan::{Fault, Plan, Rule};
 use crate::instrument::node_under_test::{NodeUnderTest, configure, set, socket_address};
 
@@ -135,12 +135,12 @@ impl Lives {
         if let Some(service) = &self.service {
             service.set_plan(plan);
         }
-        let (door, stop, remembers) = (self.door()?, AtomicBool::new(false), self.remembers);
+        let (door, fast, stop, remembers) = (self.door()?, self.fast_door()?, AtomicBool::new(false), self.remembers);
         let (node, service, clients) = (&mut self.node, &mut self.service, &mut self.clients);
         std::thread::scope(|scope| {
             let live = |client| {
-                let (door, stop) = (&door, &stop);
-                scope.spawn(move || Client::live(client, door, remembers, stop))
+                let (doors, stop) = ((&door, fast.as_ref()), &stop);
+                scope.spawn(move || Client::live(client, doors, remembers, stop))
             };
             let threads: Vec<_> = clients.iter_mut().map(live).collect();
             std::thread::sleep(load.mul_f64(dies_at.unwrap_or(1.0)));
@@ -203,8 +203,8 @@ impl Lives {
             return Ok(BackingStore::directory(&self.folder.join("state"), namespace));
         };
         let access = service.access();
-        let (server, signer) = (socket_address(&access.endpoint)?, access.signer());
-        Ok(BackingStore::Service(Box::new(Door::http(server, signer, self.handle.clone()))))
+        let (server, handle) = (socket_address(&access.endpoint)?, self.handle.clone());
+        Ok(BackingStore::Service(Box::new(Door { server, signer: access.signer(), handle })))
     }
 
     fn outcome(self, differ: Vec<Violation>) -> PartOutcome {
@@ -248,8 +248,13 @@ impl Lives {
 
     fn door(&self) -> Result<Door, LabError> {
         let node = self.node()?;
-        let fast = node.endpoints.fast_socket.clone().map(|socket| FastDoor { socket, access: node.s3_access() });
-        Ok(Door { server: node.s3()?, signer: node.signer("s3"), handle: self.handle.clone(), fast })
+        Ok(Door { server: node.s3()?, signer: node.signer("s3"), handle: self.handle.clone() })
+    }
+
+    /// The same node without HTTP, if it has that.
+    fn fast_door(&self) -> Result<Option<FastDoor>, LabError> {
+        let node = self.node()?;
+        Ok(node.endpoints.fast_socket.clone().map(|socket| FastDoor { socket, access: node.s3_access() }))
     }
 
     /// A life that begins: mostly lazy, with pushes sooner or later after their write.
@@ -299,11 +304,11 @@ impl Lives {
         let mut all = Vec::new();
         for key in keys() {
             let begin = self.now();
-            let seen = until_told(|| caller.get(&path(&key)))?;
+            let seen = until_told(|| get(&mut caller, &path(&key)))?;
             self.reads.push(ReadRecord { key, begin, end: self.now(), seen: seen.clone(), place: Place::Restart });
             all.push(seen);
         }
-        let mut listed = until_told(|| caller.list(BUCKET))?;
+        let mut listed = until_told(|| list(&mut caller, BUCKET))?;
         listed.sort_unstable();
         let read = keys().into_iter().zip(&all).filter_map(|(key, seen)| match seen {
             ReadFinding::Whole { content, .. } => Some((key, content.bytes)),

@@ -13,8 +13,7 @@ use tokio::runtime::Handle;
 use super::clients::{ClientEndpoint, SwiftAccount};
 use super::{BUCKET, Guard, Mode, Setting, Store};
 use crate::LabError;
-use crate::experiment::client_calls::CallOutcome;
-use crate::experiment::crash::s3_calls::{Caller, Door};
+use crate::experiment::client_calls::{CallOutcome, Caller, Door};
 use crate::instrument::error::Tried;
 use crate::instrument::http_load::{Connection, header};
 use crate::instrument::node_under_test::{NodeUnderTest, configure, settings_of_store, socket_address};
@@ -85,7 +84,8 @@ impl World {
         }
         configure(&node, &settings)?;
         let node = NodeUnderTest::start_again(&node)?;
-        let nigh = ClientEndpoint::S3(Box::new(Door::http(node.s3()?, node.signer("s3"), handle.clone())));
+        let door = Door { server: node.s3()?, signer: node.signer("s3"), handle: handle.clone() };
+        let nigh = ClientEndpoint::S3(Box::new(door));
         let world = Self { nigh, store: asked, node, handle: handle.clone(), _running: running };
         world.prepare(setting)?;
         Ok(world)
@@ -139,7 +139,7 @@ fn private_file(folder: &Path, name: &str, text: &str) -> Result<String, LabErro
 
 fn s3(server: S3Server, handle: &Handle) -> Result<(RunningStore, ClientEndpoint, toml::Table), LabError> {
     let access = server.s3();
-    let door = Door::http(socket_address(&access.endpoint)?, access.signer(), handle.clone());
+    let door = Door { server: socket_address(&access.endpoint)?, signer: access.signer(), handle: handle.clone() };
     let (asked, settings) = (ClientEndpoint::S3(Box::new(door)), settings_of_store(access));
     Ok((RunningStore::S3(server), asked, settings))
 }
