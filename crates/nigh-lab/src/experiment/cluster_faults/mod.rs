@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use self::availability::Outage;
-use self::part::{PartOutcome, Totals, play, play_sharers};
+use self::part::{Checkers, PartOutcome, Totals, play, play_sharers};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
@@ -60,30 +60,6 @@ pub(super) struct ClusterFaultsArgs {
 struct Asked {
     faults: u32,
     seed: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Checkers {
-    ours: CheckerFindings,
-    porcupine: Porcupine,
-}
-
-#[derive(Debug, Serialize)]
-struct CheckerFindings {
-    objects: u64,
-    /// Objects whose operations no order explains.
-    broken: u64,
-    /// Objects with too many orders to tell.
-    undecided: u64,
-    /// Reads that missed what P1, P4 or P6 has them show, or what was acknowledged.
-    missed: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Porcupine {
-    objects: u64,
-    broken: u64,
-    undecided: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -243,19 +219,7 @@ impl ClusterFaultsArgs {
             lease_ms: TTL.as_millis() as u64,
             unavailable: ways.into_iter().map(OutageRow::of).collect(),
             recovery_max_s: all.recovery_s.iter().copied().fold(0.0, f64::max),
-            checkers: Checkers {
-                ours: CheckerFindings {
-                    objects: all.objects,
-                    broken: all.ours_broken,
-                    undecided: all.ours_undecided,
-                    missed: all.ours_missed,
-                },
-                porcupine: Porcupine {
-                    objects: all.objects,
-                    broken: all.porcupine_broken,
-                    undecided: all.porcupine_undecided,
-                },
-            },
+            checkers: all.checkers,
             totals: all.totals,
         }
     }

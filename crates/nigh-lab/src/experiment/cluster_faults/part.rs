@@ -23,6 +23,7 @@ use super::world::World;
 use crate::LabError;
 use crate::experiment::client_calls::{Caller, joined};
 use crate::instrument::peer::porcupine;
+use crate::instrument::report::name_of;
 
 const CLIENTS: usize = 6;
 const INVOKERS: usize = 3;
@@ -76,14 +77,39 @@ pub(super) struct PartOutcome {
     pub(super) totals: Totals,
     pub(super) outages: Vec<Outage>,
     pub(super) recovery_s: Vec<f64>,
-    pub(super) objects: u64,
-    /// Objects that the search for an order refused, and could not decide.
-    pub(super) ours_broken: u64,
-    pub(super) ours_undecided: u64,
-    /// Reads that missed what a promise has them show.
-    pub(super) ours_missed: u64,
-    pub(super) porcupine_broken: u64,
-    pub(super) porcupine_undecided: u64,
+    pub(super) checkers: Checkers,
+}
+
+/// What each checker found.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Checkers {
+    ours: OurFindings,
+    porcupine: OrderFindings,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct OurFindings {
+    #[serde(flatten)]
+    order: OrderFindings,
+    /// Reads that missed what P1, P4 or P6 has them show, or what was acknowledged.
+    missed: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct OrderFindings {
+    objects: u64,
+    /// Objects whose operations no order explains.
+    broken: u64,
+    /// Objects with too many orders to tell.
+    undecided: u64,
+}
+
+impl OrderFindings {
+    const fn add(&mut self, other: Self) {
+        self.objects += other.objects;
+        self.broken += other.broken;
+        self.undecided += other.undecided;
+    }
 }
 
 impl PartOutcome {
@@ -119,12 +145,10 @@ impl PartOutcome {
         sum.violations.truncate(DETAILS_MAX);
         self.outages.extend(other.outages);
         self.recovery_s.extend(other.recovery_s);
-        self.objects += other.objects;
-        self.ours_broken += other.ours_broken;
-        self.ours_undecided += other.ours_undecided;
-        self.ours_missed += other.ours_missed;
-        self.porcupine_broken += other.porcupine_broken;
-        self.porcupine_undecided += other.porcupine_undecided;
+        let Checkers { ours, porcupine } = other.checkers;
+        self.checkers.ours.order.add(ours.order);
+        self.checkers.ours.missed += ours.missed;
+        self.checkers.porcupine.add(porcupine);
     }
 }
 
@@ -242,7 +266,7 @@ fn strike(
     let at = now();
     for strike in &blow.strikes {
         world.strike(strike)?;
-        *kinds.entry(strike.kind.name().to_owned()).or_default() += 1;
+        *kinds.entry(name_of(&strike.kind)).or_default() += 1;
         world.wait(strike.lasts / 2);
     }
     for strike in &blow.strikes {
@@ -251,7 +275,7 @@ fn strike(
     }
     world.wait(blow.quiet);
     if !shards.is_empty() {
-        failed.push(FailedHome { kind: blow.strikes[0].kind.name(), shards, at, until: now() });
+        failed.push(FailedHome { kind: blow.strikes[0].kind, shards, at, until: now() });
     }
     Ok(blow.strikes.len())
 }
@@ -325,12 +349,12 @@ fn judged(history: &History, part: u32, outcome: &mut PartOutcome) -> Result<(),
     outcome.totals.by_invocations = of(&|operation| operation.invocation.is_some());
     let (broken, undecided, missed) = ours(history);
     let theirs = porcupine::judge(history)?;
-    outcome.objects = theirs.objects;
-    outcome.ours_broken = broken.len() as u64;
-    outcome.ours_undecided = undecided;
-    outcome.ours_missed = missed.len() as u64;
-    outcome.porcupine_broken = theirs.broken.len() as u64;
-    outcome.porcupine_undecided = theirs.undecided.len() as u64;
+    let (objects, missed_reads) = (theirs.objects, missed.len() as u64);
+    let found = |broken: usize, undecided| OrderFindings { objects, broken: broken as u64, undecided };
+    outcome.checkers = Checkers {
+        ours: OurFindings { order: found(broken.len(), undecided), missed: missed_reads },
+        porcupine: found(theirs.broken.len(), theirs.undecided.len() as u64),
+    };
     outcome.totals.lost = missed.iter().filter(|one| one.kind == MissedKind::Lost).count() as u64;
     // What only the search for an order found is told with the old reads: nobody can say which of them is.
     let told: std::collections::BTreeSet<&str> =
@@ -338,7 +362,7 @@ fn judged(history: &History, part: u32, outcome: &mut PartOutcome) -> Result<(),
     let unexplained =
         broken.iter().map(|(object, _)| object).chain(&theirs.broken).filter(|object| !told.contains(object.as_str()));
     let unexplained: std::collections::BTreeSet<&String> = unexplained.collect();
-    outcome.totals.stale = missed.len() as u64 - outcome.totals.lost + unexplained.len() as u64;
+    outcome.totals.stale = missed_reads - outcome.totals.lost + unexplained.len() as u64;
     for one in &missed {
         let read = &history.operations[one.read];
         outcome.totals.violations.push(format!(
@@ -400,7 +424,7 @@ mod tests {
             other => {
                 other.unwrap();
                 assert_eq!(
-                    (outcome.totals.lost, outcome.totals.stale, outcome.objects),
+                    (outcome.totals.lost, outcome.totals.stale, outcome.checkers.ours.order.objects),
                     (0, 0, 1),
                     "{:?}",
                     outcome.totals.violations

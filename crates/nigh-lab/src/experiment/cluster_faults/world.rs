@@ -22,6 +22,7 @@ use crate::experiment::client_calls::{Caller, Door};
 use crate::instrument::error::Tried;
 use crate::instrument::node_under_test::{python, socket_address};
 use crate::instrument::programs;
+use crate::instrument::report::name_of;
 use crate::instrument::sign::Signer;
 use crate::instrument::tcp_relay::{TcpRelay, Weather};
 
@@ -262,7 +263,7 @@ impl World {
     fn turn(&mut self, strike: &Strike, hands: &Hands, begins: bool) -> Result<(), LabError> {
         let Strike { kind, node, other, server, .. } = *strike;
         let (this, that, next) = (self.machine(node), self.machine(other), (server + 1) % SERVERS);
-        let failed = |error: io::Error| LabError::Node(format!("{}: {error}", kind.name()));
+        let failed = |error: io::Error| LabError::Node(format!("{}: {error}", name_of(&kind)));
         let Hands { end, halt, cut, part } = *hands;
         let network = self.network()?;
         match kind {
