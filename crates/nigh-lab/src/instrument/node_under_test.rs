@@ -2,9 +2,7 @@
 //!
 //! The node is recorded as the peers are: after a run that was killed, the next run ends the node.
 
-use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,8 +14,8 @@ use rustix::process::{Pid, Signal};
 
 use crate::LabError;
 use crate::instrument::error::Tried;
-use crate::instrument::peer::S3Access;
 use crate::instrument::peer::started::{StartedProcesses, TOKEN, new_token};
+use crate::instrument::peer::{S3Access, private_file};
 use crate::instrument::programs;
 use crate::instrument::sign::Signer;
 
@@ -209,8 +207,7 @@ pub fn configure(folder: &Path, settings: &toml::Table) -> Result<(), LabError> 
     set(&mut all, &[("state", &state.to_string_lossy()), ("s3.listen", free_port), ("lambda.listen", free_port)]);
     let config = folder.join("nigh.toml");
     // The file may hold a store's secret; a node refuses such a file if others can read it.
-    let private = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&config);
-    private.and_then(|mut file| file.write_all(all.to_string().as_bytes())).at(&config)
+    private_file(&config, &all.to_string()).at(&config)
 }
 
 /// The address in `http://address`.

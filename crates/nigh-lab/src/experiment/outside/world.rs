@@ -1,7 +1,6 @@
 //! What a race needs: the store, a node before it as one setting wants it, and the ways to both.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use http::Method;
@@ -16,9 +15,11 @@ use crate::LabError;
 use crate::experiment::client_calls::{CallOutcome, Caller, Door};
 use crate::instrument::error::Tried;
 use crate::instrument::http_load::{Connection, header};
-use crate::instrument::node_under_test::{NodeUnderTest, configure, settings_of_store, socket_address};
+use crate::instrument::node_under_test::{NodeUnderTest, configure, set, settings_of_store, socket_address};
+use crate::instrument::peer::private_file;
 use crate::instrument::peer::s3_server::{S3Server, WEBHOOK};
 use crate::instrument::peer::swift::{NighMiddleware, Swift};
+use crate::instrument::report::name_of;
 
 /// The node's id to the middleware.
 const NODE: &str = "n1";
@@ -59,28 +60,18 @@ impl World {
             }
             Store::Versitygw => s3(S3Server::versitygw(&store)?, handle)?,
         };
-        let table = |entries: &[(&str, &str)]| -> toml::Value {
-            toml::Table::from_iter(entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).into()))).into()
-        };
-        let mode = match setting.mode {
-            Mode::Through => "through",
-            Mode::Shadow => "shadow",
-            Mode::Lazy => "lazy",
-        };
-        settings.insert("writes".to_owned(), table(&[("mode", mode), ("journal_max", "256 MiB"), ("delay", "200 ms")]));
-        settings.insert("cache".to_owned(), table(&[("bytes", "64 MiB")]));
-        settings.insert("llc".to_owned(), table(&[("policy", "off")]));
+        set(&mut settings, &[("writes.mode", &name_of(&setting.mode)), ("writes.journal_max", "256 MiB")]);
+        set(&mut settings, &[("writes.delay", "200 ms"), ("cache.bytes", "64 MiB"), ("llc.policy", "off")]);
         if matches!(setting.guard, Guard::Middleware | Guard::Events) {
-            let file = private_file(&node, "shared-secret", secret.reveal())?;
-            let listen = outside.to_string();
-            let mut door = vec![("listen", listen.as_str())];
+            let file = node.join("shared-secret");
+            private_file(&file, secret.reveal()).at(&file)?;
+            let file = file.to_string_lossy();
+            set(&mut settings, &[("outside.listen", &outside.to_string())]);
             if setting.guard == Guard::Events {
-                door.push(("events_token_file", &file));
-            } else if let Some(store) = settings.get_mut("store").and_then(toml::Value::as_table_mut) {
-                store.insert("shadow_secret_file".to_owned(), file.clone().into());
-                store.insert("shadow_node".to_owned(), NODE.into());
+                set(&mut settings, &[("outside.events_token_file", &file)]);
+            } else {
+                set(&mut settings, &[("store.shadow_secret_file", &file), ("store.shadow_node", NODE)]);
             }
-            settings.insert("outside".to_owned(), table(&door));
         }
         configure(&node, &settings)?;
         let node = NodeUnderTest::start_again(&node)?;
@@ -129,14 +120,6 @@ fn free_address() -> Result<SocketAddr, LabError> {
     bound.map_err(|error| LabError::Node(format!("no port is free: {error}")))
 }
 
-fn private_file(folder: &Path, name: &str, text: &str) -> Result<String, LabError> {
-    let path = folder.join(name);
-    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    let written = made.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
-    written.at(&path)?;
-    Ok(path.to_string_lossy().into_owned())
-}
-
 fn s3(server: S3Server, handle: &Handle) -> Result<(RunningStore, ClientEndpoint, toml::Table), LabError> {
     let access = server.s3();
     let door = Door { server: socket_address(&access.endpoint)?, signer: access.signer(), handle: handle.clone() };
@@ -177,8 +160,8 @@ fn start_swift(
     let path = url.and_then(|(_, rest)| rest.find('/').map(|at| rest[at..].to_owned()));
     let (Some(path), Some(token)) = (path, header(&head, "x-auth-token")) else { return Err(failed(head)) };
     let account = SwiftAccount { server, path, token: token.to_owned() };
-    let entries = [("kind", "swift"), ("endpoint", &swift.auth_url()), ("access_key", user), ("secret_key", key)];
-    let table = toml::Table::from_iter(entries.map(|(name, value)| (name.to_owned(), value.into())));
-    let settings = toml::Table::from_iter([("store".to_owned(), table.into())]);
+    let mut settings = toml::Table::new();
+    set(&mut settings, &[("store.kind", "swift"), ("store.endpoint", &swift.auth_url())]);
+    set(&mut settings, &[("store.access_key", user), ("store.secret_key", key)]);
     Ok((RunningStore::Swift(swift), ClientEndpoint::Swift(account), settings))
 }

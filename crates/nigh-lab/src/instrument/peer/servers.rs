@@ -281,7 +281,8 @@ fn private_folder(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-fn private_file(path: &Path, text: &str) -> std::io::Result<()> {
+/// Writes a file that nobody else can read.
+pub(crate) fn private_file(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())
 }
