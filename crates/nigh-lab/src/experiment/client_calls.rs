@@ -1,9 +1,8 @@
-//! Shared by the experiments whose clients record a history: one S3 call, what is known after it, and waiting for clients and
-//! for the store.
+//! Shared by the experiments whose clients record a history: one S3 call, what is known after it, and waiting for
+//! the store.
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use http::Method;
@@ -130,16 +129,6 @@ pub(super) fn exchange(
 pub(super) fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
-}
-
-/// The results of client threads, or the first error.
-pub(super) fn joined<'s, T>(
-    threads: impl IntoIterator<Item = ScopedJoinHandle<'s, Result<T, LabError>>>,
-) -> Result<Vec<T>, LabError> {
-    let panicked = || Err(LabError::Node("a client panicked".to_owned()));
-    // Wait for all threads before returning the first error.
-    let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect();
-    ended.into_iter().collect()
 }
 
 /// Waits until the node has no unpushed writes.

@@ -1,7 +1,8 @@
-//! Work on many items, with a thread for each processor.
+//! Work on many items, with a thread for each processor; and the ends of other threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 use crate::LabError;
 
@@ -27,6 +28,13 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The results of threads that run already, or the first error when all have ended.
+pub(crate) fn joined<'s, T>(threads: Vec<ScopedJoinHandle<'s, Result<T, LabError>>>) -> Result<Vec<T>, LabError> {
+    let panicked = |_| Err(LabError::Node("a thread of the experiment panicked".to_owned()));
+    let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
+    ended.into_iter().collect()
 }
 
 #[cfg(test)]

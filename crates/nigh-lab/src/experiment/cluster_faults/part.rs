@@ -21,7 +21,8 @@ use super::record::{Record, now};
 use super::sharers::{PutWithSharersDead, measure};
 use super::world::World;
 use crate::LabError;
-use crate::experiment::client_calls::{Caller, joined};
+use crate::experiment::client_calls::Caller;
+use crate::instrument::parallel::joined;
 use crate::instrument::peer::porcupine;
 use crate::instrument::report::name_of;
 

@@ -18,9 +18,10 @@ use super::service::Service;
 use super::store_behind::BackingStore;
 use super::{BUCKET, CLIENTS, DETAILS_MAX, Store};
 use crate::LabError;
-use crate::experiment::client_calls::{Caller, Door, await_pushed, joined};
+use crate::experiment::client_calls::{Caller, Door, await_pushed};
 use crate::instrument::fault_proxy::plan::{Fault, Plan, Rule};
 use crate::instrument::node_under_test::{NodeUnderTest, configure, set, socket_address};
+use crate::instrument::parallel::joined;
 
 /// How long the node may take to bring everything to the store at the end.
 const PUSHED_WITHIN: Duration = Duration::from_secs(180);

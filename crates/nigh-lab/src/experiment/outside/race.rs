@@ -13,7 +13,8 @@ use super::clients::ClientEndpoint;
 use super::verdict::{Moment, OutsideFinding, OutsideRead, Write};
 use super::world::World;
 use crate::LabError;
-use crate::experiment::client_calls::{await_pushed, element, joined};
+use crate::experiment::client_calls::{await_pushed, element};
+use crate::instrument::parallel::joined;
 
 const CLIENTS: u64 = 2;
 /// Keys that are raced for at a time, and for how long.

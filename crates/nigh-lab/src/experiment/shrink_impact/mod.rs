@@ -176,16 +176,15 @@ impl ShrinkImpactArgs {
             let of_scenario = rows.iter().filter(|row| row["scenario"] == name_of(&scenario).as_str());
             of_scenario.filter_map(|row| row["overhead"].as_f64()).fold(0.0, f64::max)
         };
-        let (overhead, overhead_before) = (most(Scenario::EvictedBeside), most(Scenario::Evicted));
-        let met = overhead <= OVERHEAD_MAX && failed == 0;
+        let overhead = most(Scenario::EvictedBeside);
         let report = ShrinkImpactReport {
             machine,
             conditions: CONDITIONS,
             rounds,
             overhead,
-            overhead_before,
+            overhead_before: most(Scenario::Evicted),
             overhead_asked: OVERHEAD_MAX,
-            met,
+            met: overhead <= OVERHEAD_MAX && failed == 0,
             ofc_overhead: OFC_OVERHEAD,
             failed,
             rows,
@@ -245,10 +244,6 @@ struct Stage {
     _work: tempfile::TempDir,
 }
 
-fn group_error(error: &std::io::Error) -> LabError {
-    LabError::Node(format!("the function's memory limit: {error}"))
-}
-
 impl Stage {
     async fn set(project: &Path, sizes: &[&str]) -> Result<Self, LabError> {
         let python = python()?;
@@ -274,31 +269,31 @@ impl Stage {
 
     /// Starts the function again, with all the memory it may need.
     fn start_function(&mut self) -> Result<(), LabError> {
-        self.group.set_limit(CACHE).map_err(|error| group_error(&error))?;
+        self.group.set_limit(CACHE)?;
         self.runtime = start(&self.program, &self.code, &self.node)?;
         Ok(())
     }
 
     /// Runs the function on this size with enough memory. Returns its need, rounded up.
     async fn need(&mut self, size: &str) -> Result<ByteSize, LabError> {
-        self.group.set_limit(CACHE).map_err(|error| group_error(&error))?;
+        self.group.set_limit(CACHE)?;
         let mut most = ByteSize::ZERO;
         for _ in 0..WARM_UPS {
-            self.group.reset_peak().map_err(|error| group_error(&error))?;
+            self.group.reset_peak()?;
             self.invoke(size)?;
-            most = self.group.peak().map_err(|error| group_error(&error))?;
+            most = self.group.peak()?;
         }
         Ok(ByteSize(most.bytes().next_multiple_of(STEP)).max(TO_LEAST))
     }
 
     /// Lowers the function's limit to 64 MB, or to the least that the kernel takes. Returns the limit.
     fn back_to_least(&self) -> Result<ByteSize, LabError> {
-        let used = self.group.used().map_err(|error| group_error(&error))?;
+        let used = self.group.used()?;
         let mut least = FROM;
         // Tries one more megabyte each time; it ends above the memory in use.
         while let Err(error) = self.group.set_limit(least) {
             if least > used {
-                return Err(group_error(&error));
+                return Err(error);
             }
             least = ByteSize(least.bytes() + (1 << 20));
         }
@@ -345,7 +340,7 @@ impl Stage {
                 }
                 Ok(())
             })?;
-            let limit = timed(&mut || group.set_limit(to).map_err(|error| group_error(&error)))?;
+            let limit = timed(&mut || group.set_limit(to))?;
             Ok((scaling, limit))
         };
         let event = self.function.event_of(BUCKET, size, "out/sepia");
@@ -353,7 +348,7 @@ impl Stage {
         let mut headroom = Duration::ZERO;
         let (grown, answered) = if scenario == Scenario::EvictedBeside {
             let first = ByteSize(from.bytes() + HEADROOM.bytes()).min(to);
-            headroom = timed(&mut || group.set_limit(first).map_err(|error| group_error(&error)))?;
+            headroom = timed(&mut || group.set_limit(first))?;
             std::thread::scope(|scope| {
                 let beside = scope.spawn(grow);
                 let answered = invoke(runtime, &event, size);

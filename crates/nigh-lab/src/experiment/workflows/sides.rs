@@ -18,6 +18,7 @@ use crate::instrument::compared_stores::{REDIS_CLIENT, RedisAndClients};
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, set, settings};
+use crate::instrument::parallel::joined;
 use crate::instrument::pipeline_inputs::{make_inputs, measured_code};
 use crate::instrument::platform::{Deployment, activations_while};
 use crate::instrument::report::name_of;
@@ -219,8 +220,6 @@ pub(super) fn at_once<C: Send>(
 ) -> Result<Vec<StageInvocation>, LabError> {
     std::thread::scope(|scope| {
         let invoke = &invoke;
-        let threads: Vec<_> = calls.into_iter().map(|call| scope.spawn(move || invoke(call))).collect();
-        let ended = |_| Err(LabError::Node("an invocation's thread has ended".to_owned()));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(ended)).collect()
+        joined(calls.into_iter().map(|call| scope.spawn(move || invoke(call))).collect())
     })
 }
