@@ -32,11 +32,7 @@ pub(super) struct NodeLook {
     pub(super) kept_bytes: u64,
     /// What idle sandboxes book.
     pub(super) idle_booked_bytes: u64,
-    /// What all book.
-    pub(super) booked_bytes: u64,
-    /// What sandboxes are granted together; none where the node does not say.
-    pub(super) granted_bytes: Option<u64>,
-    /// What the cache has of what sandboxes book and do not use; likewise.
+    /// What the cache has of what sandboxes book and do not use; none where the node does not say.
     pub(super) lent_bytes: Option<u64>,
 }
 
@@ -48,8 +44,6 @@ impl NodeLook {
             cache_bytes: of("memory", "cache").or(of("cache", "budget")).unwrap_or(0),
             kept_bytes: of("cache", "kept").unwrap_or(0),
             idle_booked_bytes: of("sandboxes", "idle_booked").unwrap_or(0),
-            booked_bytes: of("sandboxes", "booked").unwrap_or(0) + of("sandboxes", "idle_booked").unwrap_or(0),
-            granted_bytes: of("memory", "granted"),
             lent_bytes: of("memory", "cache_takes"),
         }
     }
@@ -127,13 +121,13 @@ mod tests {
     #[test]
     fn a_node_that_lends_memory_is_read_by_its_own_figures_and_another_by_its_cache() {
         let plain = look(0, 7, 5);
-        assert_eq!((plain.cache_bytes, plain.idle_booked_bytes, plain.granted_bytes), (7, 5, None));
+        assert_eq!((plain.cache_bytes, plain.idle_booked_bytes, plain.lent_bytes), (7, 5, None));
         let status = json!({
             "cache": { "budget": 7 },
             "memory": { "cache": 70, "granted": 3, "cache_takes": 63, "grown": 2, "killed": 0 },
         });
         let lends = NodeLook::read(&status, 0);
-        assert_eq!((lends.cache_bytes, lends.granted_bytes, lends.lent_bytes), (70, Some(3), Some(63)));
+        assert_eq!((lends.cache_bytes, lends.lent_bytes), (70, Some(63)));
         assert_eq!(counts(&status), BTreeMap::from([("grown".to_owned(), 2), ("killed".to_owned(), 0)]));
         assert!(counts(&json!({})).is_empty());
     }

@@ -304,8 +304,6 @@ pub(super) mod tests {
             cache_bytes,
             kept_bytes: 1,
             idle_booked_bytes: 1 << 30,
-            booked_bytes: 1 << 30,
-            granted_bytes: None,
             lent_bytes: None,
         };
         let stretch = |side: Side, total_ms: f64| Stretch {
