@@ -22,18 +22,18 @@ macro_rules! served {
     };
 }
 
-pub mod bare_runtime;
+pub(crate) mod bare_runtime;
 pub mod bare_s3s;
-pub mod canned;
-pub mod installed;
+pub(crate) mod canned;
+pub(crate) mod installed;
 pub mod keystone;
 pub mod nats;
 #[cfg(feature = "all")]
-pub mod porcupine;
+pub(crate) mod porcupine;
 pub mod redis;
 pub mod s3_server;
 mod servers;
-pub mod started;
+pub(crate) mod started;
 pub mod swift;
 
 use std::collections::BTreeMap;
@@ -119,17 +119,14 @@ pub enum PeerError {
 
 /// A peer's process that prints its port first; killed when dropped.
 #[derive(Debug)]
-pub struct PeerProcess {
+pub(crate) struct PeerProcess {
     child: Child,
     address: SocketAddr,
 }
 
 impl PeerProcess {
     /// Runs `command` and reads its port.
-    ///
-    /// # Errors
-    /// If it cannot be run or prints no port.
-    pub fn start(peer: &'static str, command: &mut Command) -> Result<Self, PeerError> {
+    pub(crate) fn start(peer: &'static str, command: &mut Command) -> Result<Self, PeerError> {
         let failed = |reason: String| PeerError::Failed { peer, reason };
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| failed(error.to_string()))?;
         let mut line = String::new();
@@ -147,14 +144,12 @@ impl PeerProcess {
     }
 
     /// Where it listens.
-    #[must_use]
-    pub const fn address(&self) -> SocketAddr {
+    pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Its process.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 }

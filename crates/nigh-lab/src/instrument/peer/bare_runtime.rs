@@ -26,7 +26,7 @@ const LAST_LINES: usize = 5;
 const LAST_WITHIN: Duration = Duration::from_secs(1);
 
 /// One function's process and its Runtime API connection.
-pub struct BareRuntime {
+pub(crate) struct BareRuntime {
     child: Child,
     listener: TcpListener,
     client: BufReader<TcpStream>,
@@ -34,20 +34,20 @@ pub struct BareRuntime {
     readers: Vec<JoinHandle<()>>,
     invocations: u64,
     /// From the start of the process to its first request.
-    pub init: Duration,
+    pub(crate) init: Duration,
 }
 
 /// One invocation's end.
 #[derive(Debug)]
-pub struct BareAnswer {
+pub(crate) struct BareAnswer {
     /// What the handler returned, or the error object.
-    pub payload: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
     /// True if it answered on `/response`.
-    pub succeeded: bool,
+    pub(crate) succeeded: bool,
     /// From the event's first byte to the answer's last.
-    pub took: Duration,
+    pub(crate) took: Duration,
     /// What it printed since the last answer.
-    pub log: Vec<String>,
+    pub(crate) log: Vec<String>,
 }
 
 struct Message {
@@ -58,10 +58,7 @@ struct Message {
 impl BareRuntime {
     /// Runs `python -m awslambdaric handler` in `code`, with `environment` beside what the client needs, and waits
     /// for its first request.
-    ///
-    /// # Errors
-    /// If it does not start or its initialisation fails.
-    pub fn start(
+    pub(crate) fn start(
         python: &Path,
         code: &Path,
         handler: &str,
@@ -117,10 +114,7 @@ impl BareRuntime {
     }
 
     /// Gives the function `payload` and waits for its answer.
-    ///
-    /// # Errors
-    /// If its process ends or does not keep to the Runtime API.
-    pub fn invoke(&mut self, payload: &[u8]) -> io::Result<BareAnswer> {
+    pub(crate) fn invoke(&mut self, payload: &[u8]) -> io::Result<BareAnswer> {
         self.try_invoke(payload).map_err(|error| self.explained(error))
     }
 
@@ -150,7 +144,7 @@ impl BareRuntime {
     }
 
     /// What it printed and nobody has taken yet. A line may come a moment after the answer before which it was printed.
-    pub fn take_log(&self) -> Vec<String> {
+    pub(crate) fn take_log(&self) -> Vec<String> {
         std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

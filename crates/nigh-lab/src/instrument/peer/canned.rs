@@ -9,10 +9,7 @@ const SOURCE: &str = include_str!("../../../peers/canned.c");
 const PEER: &str = "canned C server";
 
 /// Compiles the server into `folder` and starts it. It answers `GET /<bytes>`.
-///
-/// # Errors
-/// If there is no C compiler, or it does not start.
-pub fn start(folder: &Path) -> Result<PeerProcess, PeerError> {
+pub(crate) fn start(folder: &Path) -> Result<PeerProcess, PeerError> {
     let failed = |reason: String| PeerError::Failed { peer: PEER, reason };
     let (source, program) = (folder.join("canned.c"), folder.join("canned"));
     std::fs::write(&source, SOURCE).map_err(|error| failed(error.to_string()))?;

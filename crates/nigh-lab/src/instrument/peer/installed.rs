@@ -16,8 +16,7 @@ const CLIENTS: &str = include_str!("../../../peers/clients.txt");
 const HINT: &str = "run `make peers`";
 
 /// The cache folder: `nigh/peers` below `XDG_CACHE_HOME`, else `~/.cache`, else the folder of temporary files.
-#[must_use]
-pub fn cache_folder() -> PathBuf {
+pub(crate) fn cache_folder() -> PathBuf {
     let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let caches = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")));
     caches.unwrap_or_else(std::env::temp_dir).join("nigh/peers")
@@ -47,10 +46,7 @@ pub(super) fn on_path(program: &str) -> Option<PathBuf> {
 }
 
 /// The folder of the Python clients of Redis and Swift, for the interpreter `python3.<minor>`.
-///
-/// # Errors
-/// `NotInstalled` if `make peers` has not made it.
-pub fn python_clients(python: &str) -> Result<PathBuf, PeerError> {
+pub(crate) fn python_clients(python: &str) -> Result<PathBuf, PeerError> {
     let hash: String = Sha256::digest(CLIENTS).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
     let folder = cache_folder().join(format!("clients-{python}-{hash}"));
     if Path::new(&folder).is_dir() {
@@ -62,8 +58,7 @@ pub fn python_clients(python: &str) -> Result<PathBuf, PeerError> {
 }
 
 /// The version of a Python package of `peers/clients.txt`.
-#[must_use]
-pub fn client_version(package: &str) -> &'static str {
+pub(crate) fn client_version(package: &str) -> &'static str {
     let pins = CLIENTS.lines().filter_map(|line| line.split_once("=="));
     pins.filter(|(name, _)| *name == package).map(|(_, version)| version).next().unwrap_or_default()
 }

@@ -35,15 +35,15 @@ fn program() -> Result<PathBuf, PeerError> {
 
 /// What porcupine says of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// Operations that it judged.
-    pub operations: u64,
+    pub(crate) operations: u64,
     /// Objects that it judged.
-    pub objects: u64,
+    pub(crate) objects: u64,
     /// Objects that no order of their operations explains.
-    pub broken: Vec<String>,
+    pub(crate) broken: Vec<String>,
     /// Those that took too long.
-    pub undecided: Vec<String>,
+    pub(crate) undecided: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -70,10 +70,7 @@ fn line<'o>(object: &'o str, client: usize, operation: &Operation) -> Line<'o> {
 }
 
 /// Has porcupine judge a history.
-///
-/// # Errors
-/// If it is not built, or fails.
-pub fn judge(history: &History) -> Result<Verdict, LabError> {
+pub(crate) fn judge(history: &History) -> Result<Verdict, LabError> {
     let failed = |reason: String| LabError::Request { what: PEER.to_owned(), reason };
     let mut text = Vec::new();
     for (object, operations) in history.by_object() {

@@ -61,25 +61,24 @@ struct Record {
 
 /// A process that was ended because its run is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct EndedProcess {
+pub(crate) struct EndedProcess {
     /// Whose server it was.
-    pub peer: String,
+    pub(crate) peer: String,
     /// What the kernel calls it.
-    pub program: String,
+    pub(crate) program: String,
     /// Its process.
-    pub pid: u32,
+    pub(crate) pid: u32,
 }
 
 /// The folder of the records.
 #[derive(Clone, Debug)]
-pub struct StartedProcesses {
+pub(crate) struct StartedProcesses {
     folder: PathBuf,
 }
 
 impl StartedProcesses {
     /// Of this user.
-    #[must_use]
-    pub fn of_this_user() -> Self {
+    pub(crate) fn of_this_user() -> Self {
         Self { folder: cache_folder().join("started") }
     }
 
@@ -110,8 +109,7 @@ impl StartedProcesses {
     }
 
     /// Ends what runs that are gone have left, and deletes its files; blocks for seconds where there is something.
-    #[must_use]
-    pub fn end_left_over(&self) -> Vec<EndedProcess> {
+    pub(crate) fn end_left_over(&self) -> Vec<EndedProcess> {
         let Ok(files) = fs::read_dir(&self.folder) else { return Vec::new() };
         let mut ended = Vec::new();
         for path in files.flatten().map(|entry| entry.path()) {
