@@ -127,8 +127,7 @@ impl NodeUnderTest {
     /// Signs for one of its doors, `s3` or `lambda`, as another tenant: a namespace that the settings name.
     pub(crate) fn signer_of(&self, namespace: &str, service: &'static str) -> Result<Signer, LabError> {
         let state = self.endpoints.admin_socket.parent().unwrap_or(Path::new("/"));
-        let keys = credentials::read(&StatePaths::new(state).credentials(), namespace).of_node()?;
-        Ok(Signer::new(service, &self.endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal()))
+        signer_of(state, &self.endpoints, namespace, service)
     }
 
     /// Signs for one of its doors: `s3` or `lambda`.
@@ -136,6 +135,17 @@ impl NodeUnderTest {
         let keys = &self.credentials;
         Signer::new(service, &self.endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal())
     }
+}
+
+/// Signs for one of the doors of the node with this state, as a tenant that it has a key of.
+pub(crate) fn signer_of(
+    state: &Path,
+    endpoints: &Endpoints,
+    namespace: &str,
+    service: &'static str,
+) -> Result<Signer, LabError> {
+    let keys = credentials::read(&StatePaths::new(state).credentials(), namespace).of_node()?;
+    Ok(Signer::new(service, &endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal()))
 }
 
 /// Settings of a node whose functions run by `python`, and whose store is `s3` if there is one, else a directory.

@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nigh_node::credentials;
 use nigh_node::local_cluster::{LocalCluster, LocalClusterSettings, Network, Process, ProcessEvent, find_nats_server};
-use nigh_node::state_folder::StatePaths;
 use nigh_node::status::Status;
 use nigh_terms::{Namespace, ShardId};
 use tokio::runtime::Handle;
@@ -20,7 +18,7 @@ use super::plan::{Kind, SERVERS, Strike, Wiring};
 use crate::LabError;
 use crate::experiment::client_calls::{Caller, Door};
 use crate::instrument::error::Tried;
-use crate::instrument::node_under_test::{python, socket_address};
+use crate::instrument::node_under_test::{python, signer_of, socket_address};
 use crate::instrument::programs;
 use crate::instrument::report::name_of;
 use crate::instrument::sign::Signer;
@@ -177,11 +175,9 @@ impl World {
             let endpoints = handle.block_on(node.status()).ok_or_else(said)?.endpoints;
             s3.push(socket_address(&endpoints.s3)?);
             lambda.push(socket_address(&endpoints.lambda)?);
-            let file = StatePaths::new(node.state()).credentials();
-            if let (None, Ok(key)) = (&access, credentials::read(&file, endpoints.namespace.as_str())) {
-                let signer =
-                    |service| Signer::new(service, &endpoints.region, key.access_key.as_str(), key.secret_key.reveal());
-                access = Some((signer("s3"), signer("lambda"), endpoints.namespace.clone()));
+            let signer = |service| signer_of(node.state(), &endpoints, endpoints.namespace.as_str(), service);
+            if let (None, Ok(s3), Ok(lambda)) = (&access, signer("s3"), signer("lambda")) {
+                access = Some((s3, lambda, endpoints.namespace.clone()));
             }
         }
         let no_key = || LabError::Node("no node has the first key".to_owned());
