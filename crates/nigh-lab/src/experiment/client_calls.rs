@@ -1,20 +1,14 @@
-//! Shared by the experiments whose clients record a history: one S3 call, what is known after it, and waiting for
-//! the store.
+//! S3 calls of the experiments whose clients record a history, and what is known after each.
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::Method;
-use nigh_node::client::AdminClient;
-use nigh_node::status::Status;
 use tokio::runtime::Handle;
 
 use crate::LabError;
 use crate::instrument::http_load::{Connection, REPLY_TIMEOUT, header};
 use crate::instrument::sign::Signer;
-
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What is known after a call.
 #[derive(Debug)]
@@ -129,21 +123,4 @@ pub(super) fn exchange(
 pub(super) fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
-}
-
-/// Waits until the node has no unpushed writes.
-pub(super) fn await_pushed(handle: &Handle, admin_socket: &Path, within: Duration) -> Result<(), LabError> {
-    let admin = AdminClient::new(admin_socket);
-    let begun = Instant::now();
-    loop {
-        let status: Status =
-            handle.block_on(admin.get("/status")).map_err(|error| LabError::Node(format!("its status: {error}")))?;
-        if status.writes.waiting == 0 {
-            return Ok(());
-        }
-        if begun.elapsed() > within {
-            return Err(LabError::Node(format!("not all is in the store after {within:?}: {:?}", status.writes)));
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
 }

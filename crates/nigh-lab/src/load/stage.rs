@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use http::Method;
+use nigh_node::status::Status;
 use nigh_terms::ByteSize;
 
 use super::BUCKET;
@@ -15,7 +16,7 @@ use super::settings::LoadSettings;
 use super::tenants::{OfferedFunction, Tenant, tenants};
 use crate::LabError;
 use crate::instrument::error::Tried;
-use crate::instrument::platform::{LambdaClient, memory_of_sandboxes};
+use crate::instrument::platform::{LambdaClient, admin_api};
 use crate::instrument::sample_function::{SampleFunction, read_input};
 
 /// Who takes part in a load.
@@ -65,7 +66,8 @@ impl LoadStage<'_> {
     /// What a function books before its use was measured: two gigabytes, or all that the node has for sandboxes.
     fn most_mb(&self) -> Result<u64, LabError> {
         let Some(admin) = &self.doors.admin else { return Ok(NAIVE_MB) };
-        Ok(NAIVE_MB.min(memory_of_sandboxes(admin)?.bytes() >> 20))
+        let memory = admin_api::<Status>(admin, "/status")?.sandboxes.memory;
+        Ok(NAIVE_MB.min(memory.bytes() >> 20))
     }
 
     /// Puts the inputs and deploys the functions, each with two gigabytes if the node has so much.

@@ -18,10 +18,11 @@ use super::service::Service;
 use super::store_behind::BackingStore;
 use super::{BUCKET, CLIENTS, DETAILS_MAX, Store};
 use crate::LabError;
-use crate::experiment::client_calls::{Caller, Door, await_pushed};
+use crate::experiment::client_calls::{Caller, Door};
 use crate::instrument::fault_proxy::plan::{Fault, Plan, Rule};
 use crate::instrument::node_under_test::{NodeUnderTest, configure, set, socket_address};
 use crate::instrument::parallel::joined;
+use crate::instrument::platform::until_pushed;
 
 /// How long the node may take to bring everything to the store at the end.
 const PUSHED_WITHIN: Duration = Duration::from_secs(180);
@@ -180,7 +181,7 @@ impl Lives {
         let through_nigh = self.look()?;
         match &behind {
             BackingStore::Directory(_) => {
-                await_pushed(&self.handle, &self.node()?.endpoints.admin_socket, PUSHED_WITHIN)?;
+                self.handle.block_on(until_pushed(&self.node()?.endpoints.admin_socket, PUSHED_WITHIN))?;
             }
             BackingStore::Service(_) => wait_until_held(&behind, &through_nigh)?,
         }

@@ -22,7 +22,7 @@ use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{self, NodeUnderTest, python};
 use crate::instrument::parallel::joined;
-use crate::instrument::platform::{self, Deployment, LambdaClient};
+use crate::instrument::platform::{Deployment, LambdaClient, admin_api};
 use crate::instrument::progress;
 use crate::instrument::report::print_report;
 use crate::instrument::s3_door::S3Door;
@@ -320,7 +320,7 @@ impl Stage {
     fn watch(&self, over: &AtomicBool) -> Result<usize, LabError> {
         let mut exceeded = 0;
         while !over.load(Ordering::Acquire) {
-            let status = platform::admin_document(&self.node.endpoints.admin_socket, "/status")?;
+            let status = admin_api(&self.node.endpoints.admin_socket, "/status")?;
             exceeded += usize::from(gives_too_much(&status));
             std::thread::sleep(LOOK);
         }

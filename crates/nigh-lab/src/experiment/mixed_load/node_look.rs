@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::LabError;
-use crate::instrument::platform::admin_document;
+use crate::instrument::platform::admin_api;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -66,7 +66,7 @@ pub(super) struct StretchObservation {
 /// Reads the status of the node behind `admin` until `over`; the stretch begins at `from_s` of the load.
 pub(super) fn watch(admin: &Path, from_s: f64, over: &AtomicBool) -> Result<StretchObservation, LabError> {
     let begin = Instant::now();
-    let status = || admin_document(admin, "/status");
+    let status = || admin_api::<Value>(admin, "/status");
     let before = counts(&status()?);
     let mut looks = Vec::new();
     while !over.load(Ordering::Acquire) {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nigh_node::Outcome;
 use nigh_terms::{ByteSize, Clock as _, SystemClock};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
@@ -20,7 +21,7 @@ use crate::instrument::compared_stores::{ComparedStores, REDIS_CLIENT};
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, set, settings};
-use crate::instrument::platform::{LambdaClient, activations_while, admin_document};
+use crate::instrument::platform::{LambdaClient, activations_while, admin_api};
 use crate::instrument::report::name_of;
 use crate::instrument::sample_function::{MEASURED_HANDLER, read_input};
 use crate::load::arrivals::Arrival;
@@ -94,7 +95,7 @@ impl Stage {
             NodeUnderTest::start(&work.path().join(name), &all)
         };
         let nigh = start("nigh", &[("cache.bytes", CACHE)])?;
-        let config = admin_document(&nigh.endpoints.admin_socket, "/config")?.to_string();
+        let config = admin_api::<Value>(&nigh.endpoints.admin_socket, "/config")?.to_string();
         let switched_off: Vec<&str> =
             SWITCHES.into_iter().filter(|name| config.contains(&format!("\"{name}\""))).collect();
         let mut values = vec![("cache.bytes", "1 MiB"), ("cache.object_max", "0 B"), ("writes.mode", "through")];

@@ -8,13 +8,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use nigh_node::state_folder::StatePaths;
+use nigh_node::status::Status;
 use serde::{Deserialize, Serialize};
 
 use super::Side;
 use super::cluster_side::{self, ClusterSide};
 use super::sides::Sides;
 use crate::LabError;
-use crate::instrument::platform::{Deployment, admin_document};
+use crate::instrument::platform::{Deployment, admin_api};
 use crate::instrument::progress::{PARTS_KEPT, unless_stopped};
 use crate::instrument::sample_function::{SampleFunction, read_input};
 use crate::load::run::InvocationTimes;
@@ -161,9 +162,9 @@ impl RemoteHitFunction<'_> {
     }
 
     fn served(&self, node: usize) -> Result<ReadCounts, LabError> {
-        let status = admin_document(&StatePaths::new(&self.cluster.nodes()[node].state).admin_socket(), "/status")?;
-        let of = |name: &str| status["cache"][name].as_u64().unwrap_or(0);
-        Ok(ReadCounts { hits: of("hits"), fetched: of("misses") + of("past") })
+        let admin = StatePaths::new(&self.cluster.nodes()[node].state).admin_socket();
+        let cache = admin_api::<Status>(&admin, "/status")?.cache;
+        Ok(ReadCounts { hits: cache.hits, fetched: cache.misses + cache.past })
     }
 
     /// Puts the input under a key of its own whose home is not `node`.
