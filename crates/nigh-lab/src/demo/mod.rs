@@ -9,8 +9,7 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -27,6 +26,7 @@ use crate::instrument::choice::chosen;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python, settings, socket_address};
+use crate::instrument::parallel::by_workers;
 use crate::instrument::peer::PeerError;
 use crate::instrument::peer::swift::Swift;
 use crate::instrument::phase_log::{PhasesMs, processor_ms};
@@ -192,16 +192,18 @@ impl DemoArgs {
                         processor_ms: processor_ms(log.lines()),
                     }
                 };
-                let results = match (side, &direct) {
-                    (Side::Direct, Some(pool)) => {
-                        clients(self.clients, &jobs, &stop, || |job: &Job<'_>| Ok(run(job, job.directly(pool)?)))
+                let worker = || {
+                    let (direct, run, stop, mut lambda) = (&direct, &run, &stop, None);
+                    move |job: &Job<'_>| {
+                        let done = match (side, direct) {
+                            _ if stop.load(Ordering::Relaxed) => return None,
+                            (Side::Direct, Some(pool)) => job.directly(pool),
+                            _ => job.through_nigh(lambda.get_or_insert_with(|| LambdaClient::connect(node))),
+                        };
+                        Some(done.map(|done| run(job, done)))
                     }
-                    _ => clients(self.clients, &jobs, &stop, || {
-                        let (mut lambda, run) = (LambdaClient::connect(node), &run);
-                        move |job: &Job<'_>| Ok(run(job, job.through_nigh(&mut lambda)?))
-                    }),
                 };
-                for result in results {
+                for result in by_workers(&jobs, self.clients.into(), worker).into_iter().flatten() {
                     match result {
                         Ok(run) => runs.push(run),
                         Err(error) => {
@@ -250,34 +252,6 @@ impl Job<'_> {
         let answer = pool.invoke(&self.function.name, (self.code, &self.function.handler), &self.event);
         answer.map_err(|reason| self.failure(reason)).map(|(answer, _)| (answer.took, answer.log.join("\n")))
     }
-}
-
-/// Does all `jobs` with `count` clients, each a thread with its own worker.
-fn clients<'a, W>(
-    count: u8,
-    jobs: &'a [Job<'a>],
-    stop: &AtomicBool,
-    worker: impl Fn() -> W + Sync,
-) -> Vec<Result<Run, LabError>>
-where
-    W: FnMut(&Job<'a>) -> Result<Run, LabError>,
-{
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..count {
-            scope.spawn(|| {
-                let mut work = worker();
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let result = work(job);
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
-                }
-            });
-        }
-    });
-    results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn deployment<'a>(function: &'a SampleFunction, code: &'a Path) -> Deployment<'a> {

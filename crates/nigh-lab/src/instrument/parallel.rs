@@ -11,11 +11,21 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R, LabError> + Sync,
 ) -> Result<Vec<R>, LabError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    by_workers(items, threads, || &work).into_iter().collect()
+}
+
+/// Has so many threads work on `items`, each by a worker of its own, the first items first; results in the items' order.
+pub(crate) fn by_workers<'i, T: Sync, R: Send, W: FnMut(&'i T) -> R>(
+    items: &'i [T],
+    threads: usize,
+    worker: impl Fn() -> W + Sync,
+) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
     std::thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..threads.min(items.len()) {
             scope.spawn(|| {
+                let mut work = worker();
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(at) else { return };
