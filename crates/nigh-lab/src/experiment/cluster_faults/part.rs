@@ -154,7 +154,7 @@ impl PartOutcome {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct PartParameters {
     pub(super) part: u32,
     pub(super) faults: usize,
     pub(super) seed: u64,
@@ -177,15 +177,16 @@ pub(super) fn play_sharers(folder: &Path, handle: &Handle) -> Result<PartOutcome
 /// Plays a part. `told` hears of each blow, how many faults that was, and may end it all.
 pub(super) fn play(
     folder: &Path,
-    asked: Asked,
+    parameters: PartParameters,
     handle: &Handle,
     told: impl Fn(usize) -> Result<(), LabError>,
 ) -> Result<PartOutcome, LabError> {
     let begun = Instant::now();
-    let wiring = if asked.part.is_multiple_of(2) { Wiring::Direct } else { Wiring::Relayed };
-    let seed = asked.seed.wrapping_add(u64::from(asked.part) << 32);
-    let possible = |kind| asked.has_netem || kind != super::plan::Kind::BadPackets;
-    let blows = plan(seed, asked.faults, usize::from(NODES), wiring, possible);
+    let PartParameters { part, faults, seed, has_netem } = parameters;
+    let wiring = if part.is_multiple_of(2) { Wiring::Direct } else { Wiring::Relayed };
+    let seed = seed.wrapping_add(u64::from(part) << 32);
+    let possible = |kind| has_netem || kind != super::plan::Kind::BadPackets;
+    let blows = plan(seed, faults, usize::from(NODES), wiring, possible);
     let mut world = World::start(folder, wiring, handle)?;
     await_whole(&mut world);
     make_bucket(&world)?;
@@ -196,7 +197,7 @@ pub(super) fn play(
     let doors = world.doors.clone();
     let places = (0..SHARDS).flat_map(|shard| (0..usize::from(NODES)).map(move |door| (shard, door)));
     let probes: Vec<(u16, usize, String)> = places
-        .filter_map(|(shard, door)| Some((shard, door, probe_of(&doors.namespace, asked.part, door, ShardId(shard))?)))
+        .filter_map(|(shard, door)| Some((shard, door, probe_of(&doors.namespace, part, door, ShardId(shard))?)))
         .collect();
     let mut outcome = PartOutcome::default();
     let (mut failed, mut struck) = (Vec::new(), Ok(()));
@@ -204,11 +205,11 @@ pub(super) fn play(
         let (doors, record, ends, stop) = (&doors, &record, &ends, &stop);
         let mut threads = Vec::new();
         for number in 0..CLIENTS {
-            let mut client = Client::new(doors, record, asked.part, number, seed);
+            let mut client = Client::new(doors, record, part, number, seed);
             threads.push(scope.spawn(move || client.live(stop)));
         }
         for number in 0..INVOKERS {
-            let mut invoker = Invoker::new(doors, (record, ends), asked.part, number, seed);
+            let mut invoker = Invoker::new(doors, (record, ends), part, number, seed);
             threads.push(scope.spawn(move || invoker.live(stop)));
         }
         for (shard, door, key) in &probes {
@@ -233,13 +234,12 @@ pub(super) fn play(
         None => {
             outcome.totals.not_recovered += 1;
             outcome.totals.violations.push(format!(
-                "part {}: the cluster is not whole {} s after the last fault",
-                asked.part,
+                "part {part}: the cluster is not whole {} s after the last fault",
                 RECOVERED_WITHIN.as_secs()
             ));
         }
     }
-    let keys = (0..OBJECTS).map(|object| key(asked.part, object)).chain(probes.into_iter().map(|(.., key)| key));
+    let keys = (0..OBJECTS).map(|object| key(part, object)).chain(probes.into_iter().map(|(.., key)| key));
     look_at_all(&mut world, &record, keys, &mut outcome)?;
     outcome.totals.ended_by_itself = world.ended_by_itself;
     world.end();
@@ -249,8 +249,8 @@ pub(super) fn play(
     outcome.totals.nested_calls = ends.nested.into_inner();
     let (history, mixed, first_mixed) = record.take();
     outcome.totals.mixed = mixed;
-    outcome.totals.violations.extend(first_mixed.map(|what| format!("part {}: {what}", asked.part)));
-    judged(&history, asked.part, &mut outcome)?;
+    outcome.totals.violations.extend(first_mixed.map(|what| format!("part {part}: {what}")));
+    judged(&history, part, &mut outcome)?;
     outcome.totals.seconds = begun.elapsed().as_secs_f64();
     Ok(outcome)
 }

@@ -144,7 +144,7 @@ struct OutsideReport {
 
 impl OutsideArgs {
     pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
-        if !(self.seconds.is_finite() && (0.5..=600.0).contains(&self.seconds)) {
+        if !(0.5..=600.0).contains(&self.seconds) {
             let reason = format!("{} s: expected 0.5 to 600", self.seconds);
             return Err(LabError::Request { what: "--seconds".to_owned(), reason });
         }
