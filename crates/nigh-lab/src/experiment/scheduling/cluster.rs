@@ -19,8 +19,9 @@ use nigh_terms::{ByteSize, FunctionName, Incarnation, Monotonic, Namespace};
 
 use super::outcome::Outcome;
 use super::processors::Processors;
-use super::workload::{Arrival, Workload};
+use super::workload::{Arrival, SimulatedFunction, Workload};
 use crate::LabError;
+use crate::instrument::made_up::name;
 use crate::instrument::simulated_copies::SimulatedCopies;
 
 pub(super) const PROCESSORS: u16 = 8;
@@ -116,14 +117,12 @@ fn at(us: u64) -> Monotonic {
 
 impl<'a> Cluster<'a> {
     pub(super) fn new(workload: &'a Workload, nodes: u16, weights: Weights) -> Result<Self, LabError> {
-        let name = |function: usize, tenant: usize| -> Result<Names, LabError> {
-            let failed = |error: &dyn std::fmt::Display| LabError::file("a name", &error);
-            let tenant: Namespace = format!("tenant-{tenant}").parse().map_err(|error| failed(&error))?;
-            let function: FunctionName = format!("function-{function}").parse().map_err(|error| failed(&error))?;
+        let names = |(number, function): (usize, &SimulatedFunction)| -> Result<Names, LabError> {
+            let tenant: Namespace = name(&format!("tenant-{}", function.tenant))?;
+            let function: FunctionName = name(&format!("function-{number}"))?;
             let fingerprint = Fingerprint::of(&[tenant.as_str(), function.as_str()]);
             Ok(Names { fingerprint, tenant, function })
         };
-        let names = workload.functions.iter().zip(0..).map(|(function, number)| name(number, function.tenant));
         let view = |number: u16| NodeView {
             incarnation: Incarnation(1),
             name: Fingerprint::of(&[&format!("node-{number}")]),
@@ -152,7 +151,7 @@ impl<'a> Cluster<'a> {
         Ok(Self {
             workload,
             weights,
-            names: names.collect::<Result<_, _>>()?,
+            names: workload.functions.iter().enumerate().map(names).collect::<Result<_, _>>()?,
             views: (0..nodes).map(view).collect(),
             outcome: Outcome::default(),
             nodes: (0..nodes).map(node).collect(),
