@@ -41,7 +41,6 @@ const BUCKET: &str = "demo-bucket";
 const SEED: u64 = 3;
 pub(crate) const INSTRUMENT: (&str, &str) = ("BOTOCORE_EXPERIMENTAL__PLUGINS", "nigh_phases=nigh_phases");
 
-/// What `nigh experiment demo` takes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Write the page with the charts to this file

@@ -69,7 +69,6 @@ const END_THE_SANDBOX: [&str; 2] = ["all_of_the_memory", "a_fork_bomb"];
 /// The attempt that succeeds if a target has ended.
 const ENDS_TARGETS: &str = "signals_to_other_processes";
 
-/// What `nigh experiment escape` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct EscapeArgs {
     /// Leave out the attempts without isolation
@@ -77,7 +76,6 @@ pub(super) struct EscapeArgs {
     without_control: bool,
 }
 
-/// One attempt and its outcome.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     /// The engine; `none` without isolation.

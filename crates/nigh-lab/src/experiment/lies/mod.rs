@@ -58,7 +58,6 @@ const COLUMNS: Columns = Columns(
      slower = {slower:.2} | over budget = {over_budget}",
 );
 
-/// What `nigh experiment lies` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct LiesArgs {
     /// How long each lie lasts, in seconds

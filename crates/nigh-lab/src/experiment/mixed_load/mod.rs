@@ -51,7 +51,6 @@ const QUICK_SECONDS: f64 = 4.0;
 const QUICK_STRETCH_S: f64 = 2.0;
 const QUICK_INPUT_BYTES: u64 = 300_000;
 
-/// What `nigh experiment macro` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct MacroArgs {
     /// How many tenants, each with one function; OFC's paper has 8 and 24

@@ -110,7 +110,6 @@ pub(super) struct PlayedLoad {
     pub(super) booked_mb: Vec<u64>,
 }
 
-/// The result of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct MixedLoadReport {
     pub(super) machine: Machine,

@@ -32,7 +32,6 @@ const COLUMNS: Columns = Columns(
      prefetched GB = {prefetched_bytes:G.1} | in vain GB = {wasted_bytes:G.1}",
 );
 
-/// What `nigh experiment prewarm` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct PrewarmArgs {
     /// How many minutes of each recorded day to replay

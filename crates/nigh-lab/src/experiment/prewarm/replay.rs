@@ -23,7 +23,6 @@ const LANES: usize = 4;
 /// From a function's end to the beginning of the next.
 const HAND_ON_US: f64 = 2_000.0;
 
-/// The result of a day.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Day {
     /// Reads of following functions, without parts of the same run.

@@ -68,7 +68,6 @@ const OVERHEAD: &str =
     "overhead with copies evicted while it runs, most of a size: {overhead:%.2}, target <= {overhead_asked:%}";
 const BESIDE: &str = " (all before it: {overhead_before:%.2}; OFC: up to {ofc_overhead:%.1})\nfailed: {failed}";
 
-/// What `nigh experiment shrink-impact` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ShrinkImpactArgs {
     /// How many rounds each size has; each round runs every scenario once

@@ -44,7 +44,6 @@ const SENTENCE: &str = "{scenario}[: {share_of_ceiling:%} of the ceiling in the 
                         [; time over Redis {ratio_to_redis:.2} in the median][; at most {saved_most:%} less than Swift \
                         ({saved_most_at})][, OFC {ofc_saved_most:%}]";
 
-/// The result of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct SingleReport {
     machine: Machine,
