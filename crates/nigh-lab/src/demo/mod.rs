@@ -98,7 +98,7 @@ impl DemoArgs {
         progress.set_message("starting the store");
         let swift = self.swift(work.path(), &progress)?;
         progress.set_message("starting Nigh");
-        let node = NodeUnderTest::start(work.path(), &settings(swift.as_ref().map(Swift::s3).as_ref(), &python))?;
+        let node = NodeUnderTest::start(work.path(), &settings(swift.as_ref().map(Swift::s3), &python))?;
         progress.set_message("uploading the inputs");
         upload(&input_door(swift.as_ref(), &node)?, &functions, &inputs).await?;
         progress.set_message("deploying the functions");

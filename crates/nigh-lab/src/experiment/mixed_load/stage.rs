@@ -89,7 +89,7 @@ impl Stage {
         let functions_memory = ByteSize((machine.memory_gib * BOOKED_SHARE * ByteSize::gib(1).bytes() as f64) as u64);
         let memory = format!("{} MiB", functions_memory.bytes() >> 20);
         let start = |name: &str, values: &[(&str, &str)]| {
-            let mut all = settings(Some(&stores.swift.s3()), python);
+            let mut all = settings(Some(stores.swift.s3()), python);
             set(&mut all, &[("functions.memory", memory.as_str()), ("functions.queue", QUEUE)]);
             set(&mut all, values);
             NodeUnderTest::start(&work.path().join(name), &all)

@@ -16,27 +16,21 @@ use crate::experiment::client_calls::{CallOutcome, Caller, Door};
 use crate::instrument::error::Tried;
 use crate::instrument::http_load::{Connection, header};
 use crate::instrument::node_under_test::{NodeUnderTest, configure, set, settings_of_store, socket_address};
-use crate::instrument::peer::private_file;
 use crate::instrument::peer::s3_server::{S3Server, WEBHOOK};
 use crate::instrument::peer::swift::{NighMiddleware, Swift};
+use crate::instrument::peer::{Peer, private_file};
 use crate::instrument::report::name_of;
 
 /// The node's id to the middleware.
 const NODE: &str = "n1";
-
-/// The store; ended when dropped, after the node.
-#[expect(dead_code, reason = "they are held to live")]
-enum RunningStore {
-    Swift(Swift),
-    S3(S3Server),
-}
 
 pub(super) struct World {
     pub(super) nigh: ClientEndpoint,
     pub(super) store: ClientEndpoint,
     pub(super) node: NodeUnderTest,
     pub(super) handle: Handle,
-    _running: RunningStore,
+    /// The store; ended when dropped, after the node.
+    _running: Box<dyn Peer + Send + Sync>,
 }
 
 impl World {
@@ -120,11 +114,14 @@ fn free_address() -> Result<SocketAddr, LabError> {
     bound.map_err(|error| LabError::Node(format!("no port is free: {error}")))
 }
 
-fn s3(server: S3Server, handle: &Handle) -> Result<(RunningStore, ClientEndpoint, toml::Table), LabError> {
+fn s3(
+    server: S3Server,
+    handle: &Handle,
+) -> Result<(Box<dyn Peer + Send + Sync>, ClientEndpoint, toml::Table), LabError> {
     let access = server.s3();
     let door = Door { server: socket_address(&access.endpoint)?, signer: access.signer(), handle: handle.clone() };
     let (asked, settings) = (ClientEndpoint::S3(Box::new(door)), settings_of_store(access));
-    Ok((RunningStore::S3(server), asked, settings))
+    Ok((Box::new(server), asked, settings))
 }
 
 fn middleware_source() -> Result<PathBuf, LabError> {
@@ -138,7 +135,7 @@ fn start_swift(
     folder: &Path,
     outside: SocketAddr,
     secret: &SecretKey,
-) -> Result<(RunningStore, ClientEndpoint, toml::Table), LabError> {
+) -> Result<(Box<dyn Peer + Send + Sync>, ClientEndpoint, toml::Table), LabError> {
     let swift = match setting.guard {
         Guard::Middleware => {
             let (source, secret) = (middleware_source()?, secret.clone());
@@ -150,7 +147,7 @@ fn start_swift(
         _ => Swift::start(folder)?,
     };
     let server = socket_address(swift.endpoint())?;
-    let (user, key) = (swift.access_key(), swift.secret_key().reveal());
+    let (user, key) = (swift.s3().access_key.as_str(), swift.s3().secret_key.reveal());
     let login =
         format!("GET /auth/v1.0 HTTP/1.1\r\nhost: {server}\r\nx-auth-user: {user}\r\nx-auth-key: {key}\r\n\r\n");
     let failed = |reason: String| LabError::Request { what: "a login at Swift".to_owned(), reason };
@@ -163,5 +160,5 @@ fn start_swift(
     let mut settings = toml::Table::new();
     set(&mut settings, &[("store.kind", "swift"), ("store.endpoint", &swift.auth_url())]);
     set(&mut settings, &[("store.access_key", user), ("store.secret_key", key)]);
-    Ok((RunningStore::Swift(swift), ClientEndpoint::Swift(account), settings))
+    Ok((Box::new(swift), ClientEndpoint::Swift(account), settings))
 }

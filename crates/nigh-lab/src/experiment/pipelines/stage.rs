@@ -93,7 +93,7 @@ impl Stage {
         let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let log = AccessLog::listen().map_err(|error| LabError::Node(format!("Swift's log: {error}")))?;
         let stores = ComparedStores::start(work.path(), Some(&log), &["redis", "hiredis"], machine, say)?;
-        let mut settings = settings(Some(&stores.swift.s3()), python);
+        let mut settings = settings(Some(stores.swift.s3()), python);
         let values = [("cache.bytes", CACHE), ("cache.object_max", OBJECT_MAX), ("functions.memory", FUNCTIONS)];
         set(&mut settings, &values);
         let node = NodeUnderTest::start(work.path(), &settings)?;

@@ -15,7 +15,7 @@ use super::Side;
 use super::cluster_side::{self, ClusterSide};
 use super::sides::Sides;
 use crate::LabError;
-use crate::instrument::platform::{Deployment, admin_api};
+use crate::instrument::platform::{Deployment, Reads, admin_api};
 use crate::instrument::progress::{PARTS_KEPT, unless_stopped};
 use crate::instrument::sample_function::{SampleFunction, read_input};
 use crate::load::run::InvocationTimes;
@@ -51,13 +51,6 @@ pub(super) struct Pair {
     /// The wait for the input in it.
     pub(super) local_extract_ms: f64,
     pub(super) remote_extract_ms: f64,
-}
-
-/// Reads that a node has answered from its cache, and by fetching.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ReadCounts {
-    hits: u64,
-    fetched: u64,
 }
 
 /// Plays `rounds` of all functions, or of a `few`.
@@ -119,7 +112,7 @@ impl RemoteHitFunction<'_> {
             }
             near = far;
             match (local, remote) {
-                (Some((near, ReadCounts { hits: 1, fetched: 0 })), Some((far, ReadCounts { hits: 0, fetched: 1 }))) => {
+                (Some((near, Reads { hits: 1, misses: 0 })), Some((far, Reads { hits: 0, misses: 1 }))) => {
                     pairs.push(Pair {
                         local_ms: near.total_ms,
                         remote_ms: far.total_ms,
@@ -149,7 +142,7 @@ impl RemoteHitFunction<'_> {
         let key = self.far_from(0).await?;
         // The first invocation starts the sandbox.
         self.invoke(&key).await?;
-        let reads = |served: ReadCounts| served.hits + served.fetched;
+        let reads = |served: Reads| served.hits + served.misses;
         let before: Vec<u64> = self.served_by_all()?.into_iter().map(reads).collect();
         self.invoke(&key).await?;
         let after: Vec<u64> = self.served_by_all()?.into_iter().map(reads).collect();
@@ -157,14 +150,15 @@ impl RemoteHitFunction<'_> {
         grown.ok_or_else(|| self.failure(&key, "no node has read its input".to_owned()))
     }
 
-    fn served_by_all(&self) -> Result<Vec<ReadCounts>, LabError> {
+    fn served_by_all(&self) -> Result<Vec<Reads>, LabError> {
         (0..self.cluster.nodes().len()).map(|node| self.served(node)).collect()
     }
 
-    fn served(&self, node: usize) -> Result<ReadCounts, LabError> {
+    /// Reads that a node has answered from its cache, and by fetching.
+    fn served(&self, node: usize) -> Result<Reads, LabError> {
         let admin = StatePaths::new(&self.cluster.nodes()[node].state).admin_socket();
         let cache = admin_api::<Status>(&admin, "/status")?.cache;
-        Ok(ReadCounts { hits: cache.hits, fetched: cache.misses + cache.past })
+        Ok(Reads { hits: cache.hits, misses: cache.misses + cache.past })
     }
 
     /// Puts the input under a key of its own whose home is not `node`.
@@ -188,11 +182,10 @@ impl RemoteHitFunction<'_> {
     }
 
     /// An invocation, and how `node` served it; none if it ran elsewhere.
-    async fn counted(&self, node: usize, key: &str) -> Result<Option<(InvocationTimes, ReadCounts)>, LabError> {
+    async fn counted(&self, node: usize, key: &str) -> Result<Option<(InvocationTimes, Reads)>, LabError> {
         let before = self.served(node)?;
         let figures = self.invoke(key).await?;
-        let after = self.served(node)?;
-        let served = ReadCounts { hits: after.hits - before.hits, fetched: after.fetched - before.fetched };
-        Ok((served.hits + served.fetched > 0).then_some((figures, served)))
+        let served = self.served(node)?.since(before);
+        Ok((served != Reads::default()).then_some((figures, served)))
     }
 }

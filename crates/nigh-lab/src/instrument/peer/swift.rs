@@ -41,8 +41,7 @@ struct SwiftOptions {
 /// A running Swift.
 #[derive(Debug)]
 pub struct Swift {
-    endpoint: String,
-    secret_key: SecretKey,
+    s3: S3Access,
     servers: Servers,
 }
 
@@ -96,50 +95,25 @@ impl Swift {
             Layout { folder: folder_of, ports, secret_key: secret_key.clone(), keystone, middleware, access_log };
         prepare(&layout)?;
         let servers = Servers::start(PEER, folder, programs(&layout)?)?;
-        Ok(Self { endpoint: format!("http://127.0.0.1:{}", ports.proxy), secret_key, servers })
+        Ok(Self { s3: S3Access::on_loopback(ports.proxy, config::ACCESS_KEY, secret_key), servers })
     }
 
     /// Where its S3 API is: `http://127.0.0.1:<port>`.
     #[must_use]
     pub fn endpoint(&self) -> &str {
-        &self.endpoint
+        &self.s3.endpoint
     }
 
     /// Where its own API is logged in to (TempAuth), with the access key as the user.
     #[must_use]
     pub fn auth_url(&self) -> String {
-        format!("{}/auth/v1.0", self.endpoint)
+        format!("{}/auth/v1.0", self.s3.endpoint)
     }
 
-    /// The account's access key.
-    #[must_use]
-    pub const fn access_key(&self) -> &'static str {
-        config::ACCESS_KEY
-    }
-
-    /// Its secret.
-    #[must_use]
-    pub const fn secret_key(&self) -> &SecretKey {
-        &self.secret_key
-    }
-
-    /// The region it signs for.
-    #[must_use]
-    pub const fn region(&self) -> &'static str {
-        config::REGION
-    }
-}
-
-impl Swift {
     /// Its S3 API, for a client.
     #[must_use]
-    pub fn s3(&self) -> S3Access {
-        S3Access {
-            endpoint: self.endpoint.clone(),
-            access_key: self.access_key().to_owned(),
-            secret_key: self.secret_key.clone(),
-            region: self.region().to_owned(),
-        }
+    pub const fn s3(&self) -> &S3Access {
+        &self.s3
     }
 }
 
