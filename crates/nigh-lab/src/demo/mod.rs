@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use http::Method;
-use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -58,9 +57,6 @@ pub(crate) struct DemoArgs {
     /// Only these functions (names of folders in `functions/`)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
-    /// Do not use Swift even if it is installed
-    #[arg(long)]
-    without_swift: bool,
 }
 
 /// The door for inputs: Swift's own, behind Nigh's back, so that Nigh's first read of each is a miss; or Nigh's, as the directory
@@ -96,7 +92,13 @@ impl DemoArgs {
         let progress = progress::spinner();
         progress.enable_steady_tick(Duration::from_millis(120));
         progress.set_message("starting the store");
-        let swift = self.swift(work.path(), &progress)?;
+        let swift = match Swift::start(&work.path().join("swift")) {
+            Err(PeerError::NotInstalled { hint, .. }) => {
+                progress.println(format!("Swift is not installed ({hint}); using the directory store"));
+                None
+            }
+            started => Some(started?),
+        };
         progress.set_message("starting Nigh");
         let node = NodeUnderTest::start(work.path(), &settings(swift.as_ref().map(Swift::s3), &python))?;
         progress.set_message("uploading the inputs");
@@ -126,22 +128,6 @@ impl DemoArgs {
             runs,
         };
         publish(&report, self.html.as_deref(), page::page, DemoReport::text, json)
-    }
-
-    fn swift(&self, work: &Path, progress: &ProgressBar) -> Result<Option<Swift>, LabError> {
-        if self.without_swift {
-            return Ok(None);
-        }
-        let folder = work.join("swift");
-        std::fs::create_dir(&folder).at(&folder)?;
-        match Swift::start(&folder) {
-            Ok(swift) => Ok(Some(swift)),
-            Err(PeerError::NotInstalled { hint, .. }) => {
-                progress.println(format!("Swift is not installed ({hint}); using the directory store"));
-                Ok(None)
-            }
-            Err(other) => Err(other.into()),
-        }
     }
 
     /// Rounds of both sides until the time is up, each in its own order.
