@@ -92,16 +92,9 @@ pub(super) struct Lives {
     remembers: bool,
     clients: Vec<Client>,
     reads: Vec<ReadRecord>,
-    kills: u32,
-    store_kills: u32,
+    totals: Totals,
     restarts_ms: Vec<f64>,
     listings_wrong: Vec<String>,
-}
-
-struct Weather {
-    plan: Plan,
-    /// It is killed at this share of the load, and is back only after the node.
-    dies_at: Option<f64>,
 }
 
 impl Lives {
@@ -119,8 +112,7 @@ impl Lives {
             remembers: true,
             clients: (0..CLIENTS).map(|number| Client::new(number, seed, begun)).collect(),
             reads: Vec::new(),
-            kills: 0,
-            store_kills: 0,
+            totals: Totals::default(),
             restarts_ms: Vec::new(),
             listings_wrong: Vec::new(),
         };
@@ -133,7 +125,7 @@ impl Lives {
     /// Load until a moment that is drawn, the kill, a start, and a look at all keys.
     pub(super) fn play_and_kill(&mut self, longest: Duration) -> Result<(), LabError> {
         let load = longest.mul_f64(self.draw.random_range(0.02..1.0));
-        let Weather { plan, dies_at } = self.weather();
+        let (plan, dies_at) = self.weather();
         if let Some(service) = &self.service {
             service.set_plan(plan);
         }
@@ -156,7 +148,7 @@ impl Lives {
             stop.store(true, Ordering::Relaxed);
             joined(threads)
         })?;
-        self.kills += 1;
+        self.totals.kills += 1;
         if let Some(service) = &self.service {
             service.set_plan(Plan::default());
         }
@@ -164,7 +156,7 @@ impl Lives {
         self.start()?;
         if let (Some(_), Some(service)) = (dies_at, &mut self.service) {
             service.start_again()?;
-            self.store_kills += 1;
+            self.totals.store_kills += 1;
         }
         // A request under way ends with the process; what went to a service may land at any time.
         if self.service.is_none() {
@@ -222,8 +214,6 @@ impl Lives {
         let acknowledged = writes.iter().filter(|write| write.acknowledged.is_some()).count();
         let told = found.iter().map(|violation| format!("{:?}: {}", violation.kind, violation.detail));
         let totals = Totals {
-            kills: self.kills,
-            store_kills: self.store_kills,
             acknowledged: acknowledged as u64,
             by_fast_path,
             unanswered: (writes.len() - acknowledged) as u64,
@@ -232,6 +222,7 @@ impl Lives {
             stale: count(Kind::Stale),
             mixed: count(Kind::Mixed),
             listings_wrong: self.listings_wrong.len() as u64,
+            ..self.totals
         };
         PartOutcome {
             totals,
@@ -271,14 +262,15 @@ impl Lives {
         configure(&self.folder, &settings)?;
         let began = Instant::now();
         self.node = Some(NodeUnderTest::start_again(&self.folder)?);
-        if self.kills > 0 {
+        if self.totals.kills > 0 {
             self.restarts_ms.push(began.elapsed().as_secs_f64() * 1000.0);
         }
         Ok(())
     }
 
-    /// What the service does in a life: nothing, or it is dead, hangs now and then, is unwell, lies, or is killed.
-    fn weather(&mut self) -> Weather {
+    /// What the service does in a life: nothing, or it is dead, hangs now and then, is unwell, lies, or is killed: then at this
+    /// share of the load, and it is back only after the node.
+    fn weather(&mut self) -> (Plan, Option<f64>) {
         let seed = self.draw.random();
         let refuse = |status| Fault::Refuse { status, retry_after_s: None };
         // A login that is refused is not tried again for seconds, longer than most lives.
@@ -296,7 +288,7 @@ impl Lives {
             }
             _ => Vec::new(),
         };
-        Weather { plan: Plan { seed, rules, ..Plan::default() }, dies_at }
+        (Plan { seed, rules, ..Plan::default() }, dies_at)
     }
 
     /// Reads and lists all keys while nobody writes; what is seen, in the keys' order.
@@ -319,7 +311,7 @@ impl Lives {
         let mut read: Vec<(String, usize)> = read.collect();
         read.sort_unstable();
         if listed != read {
-            self.listings_wrong.push(format!("Listing after kill {}: {listed:?}, read {read:?}", self.kills));
+            self.listings_wrong.push(format!("Listing after kill {}: {listed:?}, read {read:?}", self.totals.kills));
         }
         Ok(all)
     }
