@@ -9,6 +9,7 @@
 mod availability;
 mod clients;
 mod invokers;
+mod judgement;
 mod part;
 mod plan;
 mod record;
@@ -26,7 +27,8 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use self::availability::Outage;
-use self::part::{Checkers, PartOutcome, PartParameters, Totals, play, play_sharers};
+use self::judgement::Checkers;
+use self::part::{PartOutcome, PartParameters, Totals, play, play_sharers};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
