@@ -20,7 +20,7 @@ use super::sides::at_once;
 use super::{BUCKET, StageInvocation};
 use crate::LabError;
 use crate::instrument::node_under_test::{signer_of, socket_address};
-use crate::instrument::platform::{Deployment, LambdaClient};
+use crate::instrument::platform::LambdaClient;
 use crate::instrument::programs;
 use crate::instrument::s3_door::S3Door;
 use crate::instrument::settled_cluster::settled;
@@ -44,7 +44,7 @@ pub(super) struct NodePlace {
 
 pub(super) struct ClusterSide {
     cluster: LocalCluster,
-    nodes: Vec<NodePlace>,
+    pub(super) nodes: Vec<NodePlace>,
     namespace: Namespace,
     shards: Shards,
     signers: [Signer; 2],
@@ -102,12 +102,8 @@ impl ClusterSide {
         S3Door { signer: self.signers[1].clone(), address: self.nodes[node].s3 }
     }
 
-    fn lambda(&self) -> Result<LambdaClient, LabError> {
+    pub(super) fn lambda(&self) -> Result<LambdaClient, LabError> {
         LambdaClient::to(self.nodes[0].lambda, self.signers[0].clone())
-    }
-
-    pub(super) fn nodes(&self) -> &[NodePlace] {
-        &self.nodes
     }
 
     pub(super) fn home_of(&self, key: &str) -> Result<usize, LabError> {
@@ -120,14 +116,6 @@ impl ClusterSide {
         let shard = self.shards.of(&object);
         let home = self.nodes.iter().position(|node| node.homes.contains(&shard));
         home.ok_or_else(|| name(&"its shard has no home"))
-    }
-
-    pub(super) async fn deploy(&self, deployment: &Deployment<'_>) -> Result<(), LabError> {
-        self.lambda()?.deploy(deployment).await
-    }
-
-    pub(super) async fn remove(&self, function: &str) -> Result<(), LabError> {
-        self.lambda()?.remove(function).await
     }
 
     /// Puts an object by the door of its home, which alone caches it then.

@@ -65,17 +65,17 @@ pub(super) async fn play(
     let mut distances = Vec::new();
     for (name, input) in PLAYED.into_iter().take(few.unwrap_or(PLAYED.len())) {
         let (function, body) = (SampleFunction::find(functions, name)?, read_input(inputs, input)?);
-        let code = sides.work().join("code").join(super::REMOTE_HIT).join(name);
+        let code = sides.work.path().join("code").join(super::REMOTE_HIT).join(name);
         function.measured(&code, None)?;
         let deployed = format!("far-{}", name.replace('_', "-"));
         let deployment = Deployment {
             environment: cluster_side::environment(),
             ..function.deployment(&deployed, &code, function.memory_mb)
         };
-        cluster.deploy(&deployment).await?;
+        cluster.lambda()?.deploy(&deployment).await?;
         let mut one = RemoteHitFunction { cluster, function, deployed, body, keys: 0 };
         let pairs = one.pairs(rounds * PAIRS, stop).await?;
-        cluster.remove(&one.deployed).await?;
+        cluster.lambda()?.remove(&one.deployed).await?;
         distances.push(Distance { function: name.to_owned(), bytes: one.body.len() as u64, pairs });
     }
     Ok(distances)
@@ -151,12 +151,12 @@ impl RemoteHitFunction<'_> {
     }
 
     fn served_by_all(&self) -> Result<Vec<Reads>, LabError> {
-        (0..self.cluster.nodes().len()).map(|node| self.served(node)).collect()
+        (0..self.cluster.nodes.len()).map(|node| self.served(node)).collect()
     }
 
     /// Reads that a node has answered from its cache, and by fetching.
     fn served(&self, node: usize) -> Result<Reads, LabError> {
-        let admin = StatePaths::new(&self.cluster.nodes()[node].state).admin_socket();
+        let admin = StatePaths::new(&self.cluster.nodes[node].state).admin_socket();
         let cache = admin_api::<Status>(&admin, "/status")?.cache;
         Ok(Reads { hits: cache.hits, misses: cache.misses + cache.past })
     }

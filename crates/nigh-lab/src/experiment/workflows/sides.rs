@@ -35,7 +35,7 @@ pub(super) struct Sides {
     others: RedisAndClients,
     python: PathBuf,
     inputs: PathBuf,
-    work: TempDir,
+    pub(super) work: TempDir,
 }
 
 impl Sides {
@@ -88,10 +88,6 @@ impl Sides {
         Side::ALL.into_iter().filter(is_present).collect()
     }
 
-    pub(super) fn work(&self) -> &Path {
-        self.work.path()
-    }
-
     fn s3_door(&self) -> Result<S3Door, LabError> {
         Ok(S3Door { signer: self.s3.signer("s3"), address: self.s3.s3()? })
     }
@@ -101,7 +97,7 @@ impl Sides {
         let Some(cluster) = self.clusters.get(&side) else { return Ok(None) };
         let names: Vec<String> = pipeline.functions().into_iter().map(|function| pipeline.deployed(function)).collect();
         let mut counts = Vec::new();
-        for node in cluster.nodes() {
+        for node in &cluster.nodes {
             let admin = StatePaths::new(&node.state).admin_socket();
             let records = activations_while(&admin, RECORDS_MAX, |_| true)?;
             let ran = |name: &&String| records.iter().any(|record| record.function.as_str() == name.as_str());
@@ -138,7 +134,7 @@ impl Sides {
                     timeout_s: pipeline.timeout_s,
                     environment: cluster_side::environment(),
                 };
-                cluster.deploy(&deployment).await?;
+                cluster.lambda()?.deploy(&deployment).await?;
             }
         }
         Ok(cast)
@@ -206,7 +202,7 @@ impl Cast<'_> {
     pub(super) async fn end(self) -> Result<(), LabError> {
         for cluster in self.sides.clusters.values() {
             for function in self.pipeline.functions() {
-                cluster.remove(&self.pipeline.deployed(function)).await?;
+                cluster.lambda()?.remove(&self.pipeline.deployed(function)).await?;
             }
         }
         Ok(())
