@@ -110,7 +110,7 @@ async fn play(
     };
     let booked = stage.book(settings.booking, step).await?;
     let counts: Vec<usize> = stage.cast.tenants.iter().map(|tenant| tenant.inputs.len()).collect();
-    let arrivals = schedule(&counts, &settings.wanted(recorded));
+    let arrivals = schedule(&counts, settings, recorded);
     progress.reset();
     progress.set_length(arrivals.len() as u64);
     progress.set_message("load");

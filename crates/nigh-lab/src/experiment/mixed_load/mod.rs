@@ -163,7 +163,7 @@ impl MacroArgs {
         let kept =
             self.output.kept(MixedLoadParameters { sides: sides.clone(), booked_mb: certain, ..plan.clone() })?;
         let counts: Vec<usize> = tenants.iter().map(|tenant| tenant.inputs.len()).collect();
-        let arrivals = schedule(&counts, &plan.load.wanted(&[]));
+        let arrivals = schedule(&counts, &plan.load, &[]);
         progress.reset();
         progress.set_length((arrivals.len() * sides.len()) as u64);
         let mut random = StdRng::seed_from_u64(plan.load.seed);
