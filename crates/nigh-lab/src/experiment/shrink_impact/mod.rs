@@ -28,11 +28,11 @@ use crate::instrument::made_up::FilledMemory;
 use crate::instrument::node_under_test::{NodeUnderTest, python, settings};
 use crate::instrument::peer::bare_runtime::BareRuntime;
 use crate::instrument::progress;
-use crate::instrument::report::{name_of, print_report};
+use crate::instrument::report::name_of;
+use crate::instrument::report_text::tell;
 use crate::instrument::s3_door::S3Door;
 use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction, read_input};
 use crate::instrument::stats::Sample;
-use crate::instrument::template::{Columns, fill};
 use crate::load::run::InvocationTimes;
 
 const FUNCTION: &str = "wand_sepia";
@@ -58,15 +58,6 @@ const SEED: u64 = 8;
 const OVERHEAD_MAX: f64 = 0.02;
 /// The most that it took in OFC's paper.
 const OFC_OVERHEAD: f64 = 0.504;
-
-const COLUMNS: Columns = Columns(
-    "input | scenario | runs | MB = {from_mb} to {to_mb} | scaling us = {scaling_us:.0} | p95 = {scaling_p95_us:.0} | \
-     limit us = {limit_us:.1} | handler ms = {run_ms:.1} | overhead = {overhead:%.2} | \
-     slower = {slower:+%.1} ({slower_low:+%.1} to {slower_high:+%.1})",
-);
-const OVERHEAD: &str =
-    "overhead with copies evicted while it runs, most of a size: {overhead:%.2}, target <= {overhead_asked:%}";
-const BESIDE: &str = " (all before it: {overhead_before:%.2}; OFC: up to {ofc_overhead:%.1})\nfailed: {failed}";
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ShrinkImpactArgs {
@@ -188,7 +179,7 @@ impl ShrinkImpactArgs {
             failed,
             rows,
         };
-        print_report(&report, || report.text(), json)
+        tell(&report, json)
     }
 }
 
@@ -385,13 +376,6 @@ fn invoke(runtime: &mut BareRuntime, event: &[u8], size: &str) -> Result<Invocat
         return Err(failed(String::from_utf8_lossy(&answer.payload).into_owned()));
     }
     InvocationTimes::read(&answer.payload).map_err(failed)
-}
-
-impl ShrinkImpactReport {
-    fn text(&self) -> String {
-        let met = if self.met { "met" } else { "missed" };
-        format!("{}\n{}: {met}{}\n{}", COLUMNS.text(&self.rows), fill(OVERHEAD, self), fill(BESIDE, self), self.machine)
-    }
 }
 
 #[cfg(test)]
