@@ -10,7 +10,7 @@ use super::{Peer, PeerError, S3Access};
 
 const ACCESS_KEY: &str = "nigh-lab";
 /// The name of MinIO's webhook in a bucket's notifications.
-pub const WEBHOOK: &str = "arn:minio:sqs::NIGH:webhook";
+pub(crate) const WEBHOOK: &str = "arn:minio:sqs::NIGH:webhook";
 
 /// How a server is found, configured and asked.
 #[derive(Debug)]
@@ -73,10 +73,7 @@ impl S3Server {
     }
 
     /// The same. Its buckets can tell `endpoint` of changes (`WEBHOOK`), with `token`, before the writer gets an answer.
-    ///
-    /// # Errors
-    /// As of `minio`.
-    pub fn minio_with_webhook(folder: &Path, endpoint: &str, token: &SecretKey) -> Result<Self, PeerError> {
+    pub(crate) fn minio_with_webhook(folder: &Path, endpoint: &str, token: &SecretKey) -> Result<Self, PeerError> {
         let environment = [
             ("MINIO_UPDATE", "off"),
             ("MINIO_NOTIFY_WEBHOOK_ENABLE_NIGH", "on"),
@@ -107,17 +104,14 @@ impl S3Server {
     }
 
     /// Ends it at once, as a crash does.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(servers) = self.servers.take() {
             servers.kill();
         }
     }
 
     /// Starts it again after a kill, with its files, on its ports. Returns when it answers.
-    ///
-    /// # Errors
-    /// As of `minio`.
-    pub fn start_again(&mut self) -> Result<(), PeerError> {
+    pub(crate) fn start_again(&mut self) -> Result<(), PeerError> {
         let Kind { peer, program, objects, keys, arguments, health } = *self.kind;
         let [address, second] = self.ports.map(|port| format!("127.0.0.1:{port}"));
         let values = [ACCESS_KEY.to_owned(), self.s3.secret_key.reveal().to_owned()];

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use nigh_terms::SecretKey;
 
-pub use self::access_log::AccessLog;
+pub(crate) use self::access_log::AccessLog;
 pub use self::config::NighMiddleware;
 use self::config::{KeystoneLogin, Layout, Ports};
 use super::installed::on_path;
@@ -55,10 +55,7 @@ impl Swift {
     }
 
     /// The same; its proxy tells `log` of each request.
-    ///
-    /// # Errors
-    /// As of `start`.
-    pub fn start_with_log(folder: &Path, log: &AccessLog) -> Result<Self, PeerError> {
+    pub(crate) fn start_with_log(folder: &Path, log: &AccessLog) -> Result<Self, PeerError> {
         Self::start_with(folder, SwiftOptions { access_log: Some(log.port()), ..SwiftOptions::default() })
     }
 

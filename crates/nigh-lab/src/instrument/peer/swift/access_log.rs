@@ -19,7 +19,7 @@ type ReceivedBytes = BTreeMap<String, u64>;
 
 /// A listener on a free port; it ends when dropped.
 #[derive(Debug)]
-pub struct AccessLog {
+pub(crate) struct AccessLog {
     port: u16,
     received: Arc<Mutex<ReceivedBytes>>,
     over: Arc<AtomicBool>,
@@ -28,10 +28,7 @@ pub struct AccessLog {
 
 impl AccessLog {
     /// Begins to listen.
-    ///
-    /// # Errors
-    /// If no port can be had.
-    pub fn listen() -> std::io::Result<Self> {
+    pub(crate) fn listen() -> std::io::Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_read_timeout(Some(LISTEN))?;
         let port = socket.local_addr()?.port();
@@ -54,8 +51,7 @@ impl AccessLog {
     }
 
     /// Bytes of the bodies of all requests so far about `folder`, `bucket/folder`.
-    #[must_use]
-    pub fn received(&self, folder: &str) -> u64 {
+    pub(crate) fn received(&self, folder: &str) -> u64 {
         self.received.lock().get(folder).copied().unwrap_or(0)
     }
 }
