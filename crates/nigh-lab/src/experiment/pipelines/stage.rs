@@ -24,9 +24,10 @@ use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, set, settings};
 use crate::instrument::peer::swift::AccessLog;
-use crate::instrument::pipeline_inputs::{make_inputs, measured_code};
+use crate::instrument::pipeline_inputs::make_inputs;
 use crate::instrument::platform::{Deployment, LambdaClient, activations_while, until_pushed};
 use crate::instrument::report::name_of;
+use crate::instrument::sample_function::measured_code;
 use crate::instrument::states_door::StatesDoor;
 
 /// The bucket of Swift and Redis themselves, and that of Nigh in front of the same Swift.

@@ -19,10 +19,11 @@ use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, set, settings};
 use crate::instrument::parallel::joined;
-use crate::instrument::pipeline_inputs::{make_inputs, measured_code};
+use crate::instrument::pipeline_inputs::make_inputs;
 use crate::instrument::platform::{Deployment, activations_while};
 use crate::instrument::report::name_of;
 use crate::instrument::s3_door::S3Door;
+use crate::instrument::sample_function::measured_code;
 
 const STAGE_HANDLER: &str = "measured.stage";
 /// Records that are read to see where stages ran.
