@@ -72,7 +72,8 @@ struct Change {
 impl Change {
     /// A change by HTTP of a key that others write too.
     const fn new(
-        (method, path): (Method, String),
+        method: Method,
+        path: String,
         headers: Vec<(&'static str, String)>,
         body: Vec<u8>,
         writes: Vec<usize>,
@@ -194,7 +195,7 @@ impl Client {
         let (at, content) = self.begin_new(&key, bytes);
         let mut headers = self.names(at, &content);
         headers.push(self.invocation());
-        let change = Change::new((Method::PUT, path(&key)), headers, content.body(), vec![at]);
+        let change = Change::new(Method::PUT, path(&key), headers, content.body(), vec![at]);
         Change { fast: self.draw.random_bool(FAST).then_some(key), own, ..change }
     }
 
@@ -215,13 +216,13 @@ impl Client {
             (DIRECTIVE, "REPLACE".to_owned()),
             self.invocation(),
         ]);
-        self.send(ways, Change::new((Method::PUT, path(&to)), headers, Vec::new(), vec![at]))
+        self.send(ways, Change::new(Method::PUT, path(&to), headers, Vec::new(), vec![at]))
     }
 
     fn delete(&mut self, ways: &mut Ways<'_>, key: &str) -> Result<bool, LabError> {
         let at = self.begin(key, |_| None);
         let headers = vec![self.invocation()];
-        self.send(ways, Change::new((Method::DELETE, path(key)), headers, Vec::new(), vec![at]))
+        self.send(ways, Change::new(Method::DELETE, path(key), headers, Vec::new(), vec![at]))
     }
 
     fn delete_objects(&mut self, ways: &mut Ways<'_>) -> Result<bool, LabError> {
@@ -231,7 +232,7 @@ impl Client {
         let objects: String = keys.iter().map(|key| format!("<Object><Key>{key}</Key></Object>")).collect();
         let body = format!("<Delete>{objects}</Delete>").into_bytes();
         let headers = vec![self.invocation()];
-        self.send(ways, Change::new((Method::POST, format!("/{BUCKET}?delete=")), headers, body, writes))
+        self.send(ways, Change::new(Method::POST, format!("/{BUCKET}?delete="), headers, body, writes))
     }
 
     /// One part, or, seldom, two. Only the completion is a write; it is not repeated, since an upload that was
