@@ -28,8 +28,8 @@ use self::open_loop::Pace;
 use self::report::LoadReport;
 use self::run::Run;
 use self::settings::{LoadFlags, LoadSettings};
-use self::stage::{LoadStage, offered};
-use self::tenants::{Tenant, tenants};
+use self::stage::{Cast, LoadStage};
+use self::tenants::Tenant;
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
@@ -37,7 +37,6 @@ use crate::instrument::platform::{LambdaClient, activations_while};
 use crate::instrument::progress::{self, unless_stopped};
 use crate::instrument::recorded_invocations::{self, STORED};
 use crate::instrument::report::print_report;
-use crate::instrument::sample_function::SampleFunction;
 
 /// Made for the inputs and outputs, and removed.
 const BUCKET: &str = "nigh-load";
@@ -75,23 +74,18 @@ impl LoadArgs {
         let doors = Doors::of_environment(self.s3_endpoint.as_deref())?;
         let machine = Machine::of_this_command();
         let settings = LoadSettings::read(self.file.as_ref(), &self.flags)?;
-        let project = std::env::current_dir().at(".")?;
-        let inputs = project.join(".deps/inputs");
-        let all = SampleFunction::read_all(&project.join("functions"))?;
-        let (functions, offered): (Vec<_>, Vec<_>) =
-            offered(&all, &settings.functions, &inputs, settings.input_bytes_max)?.into_iter().unzip();
-        let tenants = tenants(&offered, settings.tenants, settings.inputs, settings.seed);
+        let cast = Cast::read(&std::env::current_dir().at(".")?, &settings)?;
         let recorded = match settings.arrivals {
             ArrivalLaw::Recorded => recorded_invocations::read_trace(STORED.as_ref())?,
             _ => Vec::new(),
         };
         let stop = progress::stop_on_interrupt();
         let lambda = LambdaClient::to(doors.lambda, doors.lambda_signer.clone())?;
-        let mut stage = LoadStage { doors: &doors, tenants: &tenants, functions: &functions, bucket: BUCKET, lambda };
-        let played = play(&mut stage, &inputs, &settings, &recorded, &stop).await;
+        let mut stage = LoadStage { doors: &doors, cast: &cast, lambda };
+        let played = play(&mut stage, &settings, &recorded, &stop).await;
         let removed = stage.remove().await;
         let (scheduled, booked, runs) = played?;
-        let rows: Vec<(Tenant, u64)> = tenants.iter().cloned().zip(booked).collect();
+        let rows: Vec<(Tenant, u64)> = cast.tenants.into_iter().zip(booked).collect();
         let interrupted = stop.load(Ordering::Relaxed);
         let report = LoadReport::new(machine, settings, scheduled, interrupted, &rows, &runs);
         print_report(&report, || report.text(), json)?;
@@ -103,25 +97,24 @@ impl LoadArgs {
 /// Sets the stage and plays the load. Returns how many invocations were scheduled, what each tenant books, and the runs.
 async fn play(
     stage: &mut LoadStage<'_>,
-    inputs: &Path,
     settings: &LoadSettings,
     recorded: &[Vec<u32>],
     stop: &AtomicBool,
 ) -> Result<(usize, Vec<u64>, Vec<Run>), LabError> {
-    let progress = progress::ticking_bar(stage.tenants.len() as u64, "putting inputs and functions");
-    stage.set(inputs).await?;
+    let progress = progress::ticking_bar(stage.cast.tenants.len() as u64, "putting inputs and functions");
+    stage.set().await?;
     let step = |tenant: &Tenant| {
         progress.set_message(format!("what {} needs", tenant.name));
         progress.inc(1);
         !stop.load(Ordering::Relaxed)
     };
     let booked = stage.book(settings.booking, step).await?;
-    let counts: Vec<usize> = stage.tenants.iter().map(|tenant| tenant.inputs.len()).collect();
-    let arrivals = schedule(&counts, &settings.wanted(recorded));
+    let counts: Vec<usize> = stage.cast.tenants.iter().map(|tenant| tenant.inputs.len()).collect();
+    let arrivals = schedule(&counts, settings, recorded);
     progress.reset();
     progress.set_length(arrivals.len() as u64);
     progress.set_message("load");
-    let events = Events { tenants: stage.tenants, functions: stage.functions, bucket: stage.bucket, side: "load" };
+    let events = Events { cast: stage.cast, bucket: BUCKET, side: "load" };
     let pace = Pace { clients: settings.clients, from_s: 0.0, stop, ended: &|_| progress.inc(1) };
     let handle = Handle::current();
     let client = || {

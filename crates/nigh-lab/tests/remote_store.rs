@@ -60,7 +60,7 @@ async fn the_swift_store_conforms_on_swift() {
 
     segments_go_with_their_object(&store, &swift, folder.path()).await;
 
-    let wrong = SwiftLogin::TempAuth { user: swift.access_key().to_owned(), key: SecretKey::new("wrong") };
+    let wrong = SwiftLogin::TempAuth { user: swift.s3().access_key.clone(), key: SecretKey::new("wrong") };
     let wrong =
         SwiftStore::new(&SwiftConfig { login: wrong, ..natively(&swift, swift.endpoint(), NetworkLimits::default()) })
             .unwrap();
@@ -70,7 +70,7 @@ async fn the_swift_store_conforms_on_swift() {
 
 /// The names of all that is in the account, or in one container of it.
 fn listing_of(swift: &Swift, container: &str) -> String {
-    let (url, user, key) = (swift.auth_url(), swift.access_key(), swift.secret_key().reveal());
+    let (url, user, key) = (swift.auth_url(), swift.s3().access_key.as_str(), swift.s3().secret_key.reveal());
     let script = format!(
         "import sys, urllib.request as r\n\
          a = r.urlopen(r.Request('{url}', headers={{'X-Auth-User': '{user}', 'X-Auth-Key': sys.argv[1]}})).headers\n\

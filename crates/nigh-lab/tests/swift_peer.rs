@@ -61,7 +61,7 @@ fn a_swift_answers_and_leaves_no_process_behind() {
     let began = Instant::now();
     let Some(swift) = start("a_swift_answers_and_leaves_no_process_behind", folder.path()) else { return };
     println!("Swift started in {} ms", began.elapsed().as_millis());
-    assert!(!format!("{swift:?}").contains(swift.secret_key().reveal()));
+    assert!(!format!("{swift:?}").contains(swift.s3().secret_key.reveal()));
     let port = port_of(swift.endpoint());
     assert!(listens(port));
     assert!(processes_of(folder.path()).len() >= 4);

@@ -9,13 +9,11 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use http::Method;
-use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -27,6 +25,7 @@ use crate::instrument::choice::chosen;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python, settings, socket_address};
+use crate::instrument::parallel::by_workers;
 use crate::instrument::peer::PeerError;
 use crate::instrument::peer::swift::Swift;
 use crate::instrument::phase_log::{PhasesMs, processor_ms};
@@ -41,7 +40,6 @@ const BUCKET: &str = "demo-bucket";
 const SEED: u64 = 3;
 pub(crate) const INSTRUMENT: (&str, &str) = ("BOTOCORE_EXPERIMENTAL__PLUGINS", "nigh_phases=nigh_phases");
 
-/// What `nigh experiment demo` takes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Write the page with the charts to this file
@@ -59,9 +57,6 @@ pub(crate) struct DemoArgs {
     /// Only these functions (names of folders in `functions/`)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
-    /// Do not use Swift even if it is installed
-    #[arg(long)]
-    without_swift: bool,
 }
 
 /// The door for inputs: Swift's own, behind Nigh's back, so that Nigh's first read of each is a miss; or Nigh's, as the directory
@@ -97,9 +92,15 @@ impl DemoArgs {
         let progress = progress::spinner();
         progress.enable_steady_tick(Duration::from_millis(120));
         progress.set_message("starting the store");
-        let swift = self.swift(work.path(), &progress)?;
+        let swift = match Swift::start(&work.path().join("swift")) {
+            Err(PeerError::NotInstalled { hint, .. }) => {
+                progress.println(format!("Swift is not installed ({hint}); using the directory store"));
+                None
+            }
+            started => Some(started?),
+        };
         progress.set_message("starting Nigh");
-        let node = NodeUnderTest::start(work.path(), &settings(swift.as_ref().map(Swift::s3).as_ref(), &python))?;
+        let node = NodeUnderTest::start(work.path(), &settings(swift.as_ref().map(Swift::s3), &python))?;
         progress.set_message("uploading the inputs");
         upload(&input_door(swift.as_ref(), &node)?, &functions, &inputs).await?;
         progress.set_message("deploying the functions");
@@ -127,22 +128,6 @@ impl DemoArgs {
             runs,
         };
         publish(&report, self.html.as_deref(), page::page, DemoReport::text, json)
-    }
-
-    fn swift(&self, work: &Path, progress: &ProgressBar) -> Result<Option<Swift>, LabError> {
-        if self.without_swift {
-            return Ok(None);
-        }
-        let folder = work.join("swift");
-        std::fs::create_dir(&folder).at(&folder)?;
-        match Swift::start(&folder) {
-            Ok(swift) => Ok(Some(swift)),
-            Err(PeerError::NotInstalled { hint, .. }) => {
-                progress.println(format!("Swift is not installed ({hint}); using the directory store"));
-                Ok(None)
-            }
-            Err(other) => Err(other.into()),
-        }
     }
 
     /// Rounds of both sides until the time is up, each in its own order.
@@ -192,16 +177,18 @@ impl DemoArgs {
                         processor_ms: processor_ms(log.lines()),
                     }
                 };
-                let results = match (side, &direct) {
-                    (Side::Direct, Some(pool)) => {
-                        clients(self.clients, &jobs, &stop, || |job: &Job<'_>| Ok(run(job, job.directly(pool)?)))
+                let worker = || {
+                    let (direct, run, stop, mut lambda) = (&direct, &run, &stop, None);
+                    move |job: &Job<'_>| {
+                        let done = match (side, direct) {
+                            _ if stop.load(Ordering::Relaxed) => return None,
+                            (Side::Direct, Some(pool)) => job.directly(pool),
+                            _ => job.through_nigh(lambda.get_or_insert_with(|| LambdaClient::connect(node))),
+                        };
+                        Some(done.map(|done| run(job, done)))
                     }
-                    _ => clients(self.clients, &jobs, &stop, || {
-                        let (mut lambda, run) = (LambdaClient::connect(node), &run);
-                        move |job: &Job<'_>| Ok(run(job, job.through_nigh(&mut lambda)?))
-                    }),
                 };
-                for result in results {
+                for result in by_workers(&jobs, self.clients.into(), worker).into_iter().flatten() {
                     match result {
                         Ok(run) => runs.push(run),
                         Err(error) => {
@@ -250,34 +237,6 @@ impl Job<'_> {
         let answer = pool.invoke(&self.function.name, (self.code, &self.function.handler), &self.event);
         answer.map_err(|reason| self.failure(reason)).map(|(answer, _)| (answer.took, answer.log.join("\n")))
     }
-}
-
-/// Does all `jobs` with `count` clients, each a thread with its own worker.
-fn clients<'a, W>(
-    count: u8,
-    jobs: &'a [Job<'a>],
-    stop: &AtomicBool,
-    worker: impl Fn() -> W + Sync,
-) -> Vec<Result<Run, LabError>>
-where
-    W: FnMut(&Job<'a>) -> Result<Run, LabError>,
-{
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..count {
-            scope.spawn(|| {
-                let mut work = worker();
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if stop.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let result = work(job);
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
-                }
-            });
-        }
-    });
-    results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn deployment<'a>(function: &'a SampleFunction, code: &'a Path) -> Deployment<'a> {

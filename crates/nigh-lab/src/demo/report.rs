@@ -10,7 +10,6 @@ use crate::instrument::phase_log::PhasesMs;
 use crate::instrument::stats::Sample;
 use crate::instrument::template::{Columns, fill};
 
-/// One run of one function.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Run {
     pub(super) function: String,

@@ -1,18 +1,14 @@
-//! Shared by the experiments whose clients record a history: one call, what is known after it, and waiting for clients and
-//! for the store.
+//! S3 calls of the experiments whose clients record a history, and what is known after each.
 
-use std::path::Path;
-use std::thread::ScopedJoinHandle;
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use nigh_node::client::AdminClient;
-use nigh_node::status::Status;
+use http::Method;
 use tokio::runtime::Handle;
 
 use crate::LabError;
-use crate::instrument::http_load::{Connection, header};
-
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use crate::instrument::http_load::{Connection, REPLY_TIMEOUT, header};
+use crate::instrument::sign::Signer;
 
 /// What is known after a call.
 #[derive(Debug)]
@@ -68,6 +64,46 @@ impl CallOutcome {
     }
 }
 
+/// An S3 door, for clients that are threads.
+#[derive(Clone, Debug)]
+pub(super) struct Door {
+    pub(super) server: SocketAddr,
+    pub(super) signer: Signer,
+    pub(super) handle: Handle,
+}
+
+/// One client's connection; made when it is needed, and anew after everything that is no success.
+pub(super) struct Caller<'a> {
+    door: &'a Door,
+    patience: Duration,
+    connection: Option<Connection>,
+}
+
+impl<'a> Caller<'a> {
+    pub(super) const fn new(door: &'a Door) -> Self {
+        Self::within(door, REPLY_TIMEOUT)
+    }
+
+    /// Waits for each answer no longer than `patience`.
+    pub(super) const fn within(door: &'a Door, patience: Duration) -> Self {
+        Self { door, patience, connection: None }
+    }
+
+    /// Sends one signed request. Blocks.
+    pub(super) fn call(
+        &mut self,
+        method: &Method,
+        path: &str,
+        headers: &[(&'static str, String)],
+        body: &[u8],
+    ) -> Result<CallOutcome, LabError> {
+        let headers: Vec<(&'static str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let Door { server, signer, handle } = self.door;
+        let request = handle.block_on(signer.signed(method.clone(), *server, path, &headers, body))?;
+        Ok(exchange(&mut self.connection, || Connection::open_within(*server, self.patience), &request))
+    }
+}
+
 /// Sends one request over the kept connection, or over a new one. It is kept after a success, unless the server closes it.
 pub(super) fn exchange(
     kept: &mut Option<Connection>,
@@ -87,31 +123,4 @@ pub(super) fn exchange(
 pub(super) fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
-}
-
-/// The results of client threads, or the first error.
-pub(super) fn joined<'s, T>(
-    threads: impl IntoIterator<Item = ScopedJoinHandle<'s, Result<T, LabError>>>,
-) -> Result<Vec<T>, LabError> {
-    let panicked = || Err(LabError::Node("a client panicked".to_owned()));
-    // Wait for all threads before returning the first error.
-    let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect();
-    ended.into_iter().collect()
-}
-
-/// Waits until the node has no unpushed writes.
-pub(super) fn await_pushed(handle: &Handle, admin_socket: &Path, within: Duration) -> Result<(), LabError> {
-    let admin = AdminClient::new(admin_socket);
-    let begun = Instant::now();
-    loop {
-        let status: Status =
-            handle.block_on(admin.get("/status")).map_err(|error| LabError::Node(format!("its status: {error}")))?;
-        if status.writes.waiting == 0 {
-            return Ok(());
-        }
-        if begun.elapsed() > within {
-            return Err(LabError::Node(format!("not all is in the store after {within:?}: {:?}", status.writes)));
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
 }

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 /// What one round measured.
 #[derive(Clone, Debug)]
-pub struct Round {
+pub(crate) struct Round {
     /// Microseconds of each request, from its first byte sent to its last byte received.
-    pub latencies_us: Vec<f64>,
+    pub(crate) latencies_us: Vec<f64>,
     /// How long the round took.
-    pub took: Duration,
+    pub(crate) took: Duration,
 }
 
 /// The largest reply head that is accepted.
 const HEAD_MAX: usize = 16 << 10;
 /// How long a reply may take.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One keep-alive connection.
 pub struct Connection {
@@ -36,10 +36,7 @@ impl Connection {
     }
 
     /// Connects to `server` and waits for each reply, no longer than `patience` each.
-    ///
-    /// # Errors
-    /// The system's reason.
-    pub fn open_within(server: SocketAddr, patience: Duration) -> io::Result<Self> {
+    pub(crate) fn open_within(server: SocketAddr, patience: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&server, patience)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
@@ -48,10 +45,7 @@ impl Connection {
     }
 
     /// Waits so long for a reply, instead of a minute.
-    ///
-    /// # Errors
-    /// The system's reason.
-    pub fn wait_for(&self, patience: Duration) -> io::Result<()> {
+    pub(crate) fn wait_for(&self, patience: Duration) -> io::Result<()> {
         self.stream.set_read_timeout(Some(patience))
     }
 
@@ -79,10 +73,7 @@ impl Connection {
 
     /// Fetches like `fetch`, but gives also a reply that is no success. The reply is read to its end: the connection can be used
     /// again.
-    ///
-    /// # Errors
-    /// If the connection breaks.
-    pub fn ask(&mut self, request: &[u8]) -> io::Result<Reply> {
+    pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<Reply> {
         let mut body = Vec::new();
         let (head, _) = self.receive(request, |_, piece| body.extend_from_slice(piece))?;
         Ok(Reply { head, body })
@@ -126,25 +117,21 @@ impl Connection {
 
 /// What a server replied, success or not.
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// The status line and the headers.
-    pub head: String,
+    pub(crate) head: String,
     /// The body.
-    pub body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Reply {
     /// The status code, 200 or another; 0 where the head has none.
-    #[must_use]
-    pub fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         status(&self.head)
     }
 
     /// The reply if it is a success, 200 to 299.
-    ///
-    /// # Errors
-    /// The status line and the body of any other.
-    pub fn success(self) -> io::Result<Self> {
+    pub(crate) fn success(self) -> io::Result<Self> {
         if is_success(self.status()) {
             return Ok(self);
         }
@@ -172,8 +159,7 @@ fn content_length(head: &str) -> Option<u64> {
 }
 
 /// The value of the header `name` in a message's head.
-#[must_use]
-pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(found, _)| found.eq_ignore_ascii_case(name))
@@ -181,10 +167,7 @@ pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Runs `clients` connections for `length`, each sending `request` again as soon as it has its reply.
-///
-/// # Errors
-/// The first failure of any client.
-pub fn closed_loop(server: SocketAddr, request: &[u8], clients: usize, length: Duration) -> io::Result<Round> {
+pub(crate) fn closed_loop(server: SocketAddr, request: &[u8], clients: usize, length: Duration) -> io::Result<Round> {
     let begin = Instant::now();
     let results: Vec<io::Result<Vec<f64>>> = std::thread::scope(|scope| {
         let client = || -> io::Result<Vec<f64>> {

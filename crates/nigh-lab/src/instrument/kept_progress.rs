@@ -124,6 +124,16 @@ where
         Ok(outcome)
     }
 
+    /// The same for a part that is played without waiting for others.
+    pub(crate) fn part_now(&self, part: &str, play: impl FnOnce() -> Result<T, LabError>) -> Result<T, LabError> {
+        if let Some(outcome) = self.done(part) {
+            return Ok(outcome);
+        }
+        let outcome = play()?;
+        self.add(part, &outcome)?;
+        Ok(outcome)
+    }
+
     /// All is done and told.
     pub(crate) fn finish(self) -> Result<(), LabError> {
         let Some(path) = &self.path else { return Ok(()) };

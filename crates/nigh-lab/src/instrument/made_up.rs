@@ -1,6 +1,7 @@
 //! A memory filled by reads from a store that makes its objects up, so that no disk is measured and every copy is clean.
 
 use std::ops::Range;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,8 +13,8 @@ use nigh_data::{
 use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
 use nigh_stores::{ListQuery, Payload, Store};
 use nigh_terms::{
-    BucketName, ByteSize, Clock, Epoch, Namespace, ObjectKey, Principal, Sequence, SystemClock, Timestamp, Token,
-    Version,
+    BucketName, ByteSize, Clock, Epoch, NameError, Namespace, ObjectKey, Principal, Sequence, SystemClock, Timestamp,
+    Token, Version,
 };
 
 use crate::LabError;
@@ -24,6 +25,11 @@ const READERS: usize = 16;
 
 pub(crate) fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
     LabError::Request { what: what.to_owned(), reason: reason.to_string() }
+}
+
+/// A name that is made up, too.
+pub(crate) fn name<T: FromStr<Err = NameError>>(text: &str) -> Result<T, LabError> {
+    text.parse().map_err(|error| failed("a name", &error))
 }
 
 /// A store in which every object is there, and nothing can be changed.
@@ -112,7 +118,7 @@ impl Store for MadeUp {
 }
 
 pub(crate) fn key(number: u64) -> Result<ObjectKey, LabError> {
-    ObjectKey::new(&format!("thumbnails/{number:010}.jpg")).map_err(|error| failed("a name", &error))
+    name(&format!("thumbnails/{number:010}.jpg"))
 }
 
 /// A store whose objects have `length` bytes each.
@@ -139,9 +145,7 @@ impl FilledMemory {
     /// Reads the objects of these numbers, which are kept then.
     pub(crate) async fn read(&self, numbers: Range<u64>) -> Result<(), LabError> {
         let memory = &self.memory;
-        let namespace = Namespace::new("bench").map_err(|error| failed("a name", &error))?;
-        let (who, bucket) =
-            (Principal::outside(namespace), BucketName::new("pictures").map_err(|error| failed("a name", &error))?);
+        let (who, bucket) = (Principal::outside(name("bench")?), name("pictures")?);
         let all = futures::stream::iter(numbers).map(|number| {
             let (who, bucket) = (&who, &bucket);
             async move {

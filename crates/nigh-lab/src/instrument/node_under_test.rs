@@ -2,9 +2,7 @@
 //!
 //! The node is recorded as the peers are: after a run that was killed, the next run ends the node.
 
-use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,8 +14,8 @@ use rustix::process::{Pid, Signal};
 
 use crate::LabError;
 use crate::instrument::error::Tried;
-use crate::instrument::peer::S3Access;
 use crate::instrument::peer::started::{StartedProcesses, TOKEN, new_token};
+use crate::instrument::peer::{S3Access, private_file};
 use crate::instrument::programs;
 use crate::instrument::sign::Signer;
 
@@ -27,30 +25,24 @@ const STOP: Duration = Duration::from_secs(15);
 
 /// A running node; stopped when dropped.
 #[derive(Debug)]
-pub struct NodeUnderTest {
+pub(crate) struct NodeUnderTest {
     child: Child,
     /// The record's name for this node.
     token: String,
     /// Where it listens.
-    pub endpoints: Endpoints,
+    pub(crate) endpoints: Endpoints,
     credentials: Credentials,
 }
 
 impl NodeUnderTest {
     /// Starts `nigh up` with its state in `folder`; `settings` is TOML beside what a test always sets.
-    ///
-    /// # Errors
-    /// If it does not start; the end of its log is in the reason.
-    pub fn start(folder: &Path, settings: &toml::Table) -> Result<Self, LabError> {
+    pub(crate) fn start(folder: &Path, settings: &toml::Table) -> Result<Self, LabError> {
         configure(folder, settings)?;
         Self::start_again(folder)
     }
 
     /// Starts the node of `folder`, which `configure` or `start` has made and which does not run.
-    ///
-    /// # Errors
-    /// As `start`.
-    pub fn start_again(folder: &Path) -> Result<Self, LabError> {
+    pub(crate) fn start_again(folder: &Path) -> Result<Self, LabError> {
         let program = programs::nigh()?;
         let (state, config) = (folder.join("state"), folder.join("nigh.toml"));
         let log_path = folder.join("nigh.log");
@@ -101,37 +93,29 @@ impl NodeUnderTest {
     }
 
     /// The id of the node's process.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Ends it at once, as a crash does.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         // Both fail only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
     /// Where the S3 door listens.
-    ///
-    /// # Errors
-    /// If its endpoint is no address.
-    pub fn s3(&self) -> Result<SocketAddr, LabError> {
+    pub(crate) fn s3(&self) -> Result<SocketAddr, LabError> {
         socket_address(&self.endpoints.s3)
     }
 
     /// Where the Lambda door listens.
-    ///
-    /// # Errors
-    /// If its endpoint is no address.
-    pub fn lambda(&self) -> Result<SocketAddr, LabError> {
+    pub(crate) fn lambda(&self) -> Result<SocketAddr, LabError> {
         socket_address(&self.endpoints.lambda)
     }
 
     /// The node's S3 door, for a client.
-    #[must_use]
-    pub fn s3_access(&self) -> S3Access {
+    pub(crate) fn s3_access(&self) -> S3Access {
         S3Access {
             endpoint: self.endpoints.s3.clone(),
             access_key: self.credentials.access_key.as_str().to_owned(),
@@ -141,26 +125,31 @@ impl NodeUnderTest {
     }
 
     /// Signs for one of its doors, `s3` or `lambda`, as another tenant: a namespace that the settings name.
-    ///
-    /// # Errors
-    /// If the node has no key of it.
-    pub fn signer_of(&self, namespace: &str, service: &'static str) -> Result<Signer, LabError> {
+    pub(crate) fn signer_of(&self, namespace: &str, service: &'static str) -> Result<Signer, LabError> {
         let state = self.endpoints.admin_socket.parent().unwrap_or(Path::new("/"));
-        let keys = credentials::read(&StatePaths::new(state).credentials(), namespace).of_node()?;
-        Ok(Signer::new(service, &self.endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal()))
+        signer_of(state, &self.endpoints, namespace, service)
     }
 
     /// Signs for one of its doors: `s3` or `lambda`.
-    #[must_use]
-    pub fn signer(&self, service: &'static str) -> Signer {
+    pub(crate) fn signer(&self, service: &'static str) -> Signer {
         let keys = &self.credentials;
         Signer::new(service, &self.endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal())
     }
 }
 
+/// Signs for one of the doors of the node with this state, as a tenant that it has a key of.
+pub(crate) fn signer_of(
+    state: &Path,
+    endpoints: &Endpoints,
+    namespace: &str,
+    service: &'static str,
+) -> Result<Signer, LabError> {
+    let keys = credentials::read(&StatePaths::new(state).credentials(), namespace).of_node()?;
+    Ok(Signer::new(service, &endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal()))
+}
+
 /// Settings of a node whose functions run by `python`, and whose store is `s3` if there is one, else a directory.
-#[must_use]
-pub fn settings(s3: Option<&S3Access>, python: &Path) -> toml::Table {
+pub(crate) fn settings(s3: Option<&S3Access>, python: &Path) -> toml::Table {
     let mut settings = s3.map(settings_of_store).unwrap_or_default();
     set(&mut settings, &[("functions.python", &python.to_string_lossy())]);
     settings
@@ -200,17 +189,13 @@ pub fn settings_of_store(s3: &S3Access) -> toml::Table {
 
 /// Writes the settings of the node in `folder`, with its state in there and doors on free ports; `settings` is TOML
 /// beside these.
-///
-/// # Errors
-/// If the file cannot be written.
-pub fn configure(folder: &Path, settings: &toml::Table) -> Result<(), LabError> {
+pub(crate) fn configure(folder: &Path, settings: &toml::Table) -> Result<(), LabError> {
     let (state, mut all) = (folder.join("state"), settings.clone());
     let free_port = "127.0.0.1:0";
     set(&mut all, &[("state", &state.to_string_lossy()), ("s3.listen", free_port), ("lambda.listen", free_port)]);
     let config = folder.join("nigh.toml");
     // The file may hold a store's secret; a node refuses such a file if others can read it.
-    let private = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&config);
-    private.and_then(|mut file| file.write_all(all.to_string().as_bytes())).at(&config)
+    private_file(&config, &all.to_string()).at(&config)
 }
 
 /// The address in `http://address`.
@@ -220,10 +205,7 @@ pub(crate) fn socket_address(endpoint: &str) -> Result<SocketAddr, LabError> {
 }
 
 /// The Python of `make deps`.
-///
-/// # Errors
-/// If it is not there.
-pub fn python() -> Result<PathBuf, LabError> {
+pub(crate) fn python() -> Result<PathBuf, LabError> {
     let path = std::env::current_dir().unwrap_or_default().join(".deps/python/bin/python3");
     if path.exists() {
         Ok(path)

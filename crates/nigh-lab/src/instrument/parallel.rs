@@ -1,7 +1,8 @@
-//! Work on many items, with a thread for each processor.
+//! Work on many items, with a thread for each processor; and the ends of other threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 use crate::LabError;
 
@@ -10,11 +11,21 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R, LabError> + Sync,
 ) -> Result<Vec<R>, LabError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    by_workers(items, threads, || &work).into_iter().collect()
+}
+
+/// Has so many threads work on `items`, each by a worker of its own, the first items first; results in the items' order.
+pub(crate) fn by_workers<'i, T: Sync, R: Send, W: FnMut(&'i T) -> R>(
+    items: &'i [T],
+    threads: usize,
+    worker: impl Fn() -> W + Sync,
+) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
     std::thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..threads.min(items.len()) {
             scope.spawn(|| {
+                let mut work = worker();
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(at) else { return };
@@ -27,6 +38,13 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The results of threads that run already, or the first error when all have ended.
+pub(crate) fn joined<'s, T>(threads: Vec<ScopedJoinHandle<'s, Result<T, LabError>>>) -> Result<Vec<T>, LabError> {
+    let panicked = |_| Err(LabError::Node("a thread of the experiment panicked".to_owned()));
+    let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect();
+    ended.into_iter().collect()
 }
 
 #[cfg(test)]

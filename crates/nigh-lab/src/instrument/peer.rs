@@ -46,6 +46,7 @@ use std::process::{Child, Command, Stdio};
 use nigh_terms::SecretKey;
 use thiserror::Error;
 
+pub(crate) use self::servers::private_file;
 use crate::instrument::sign::Signer;
 
 /// A server of others that runs on this machine; ended when dropped.

@@ -10,7 +10,6 @@ use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use nigh_node::Activation;
 use nigh_node::status::Status;
-use nigh_terms::ByteSize;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -24,6 +23,8 @@ use crate::instrument::sign::Signer;
 const FUNCTIONS: &str = "/2015-03-31/functions";
 /// Records in one answer of the admin API.
 const PAGE: usize = 1000;
+/// How often a node is asked whether it has pushed its writes.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A function to be deployed.
 #[derive(Debug)]
@@ -229,7 +230,7 @@ pub(crate) fn zip_folder(folder: &Path) -> Result<Vec<u8>, LabError> {
 
 /// The records of a node's invocations, from its admin API.
 pub(crate) async fn activations(node: &NodeUnderTest, limit: usize) -> Result<Vec<Value>, LabError> {
-    from_admin_api(node, &format!("/activations?limit={limit}"))
+    admin_api(&node.endpoints.admin_socket, &format!("/activations?limit={limit}"))
 }
 
 /// The newest records of the node whose admin socket is `admin`, until `wanted` is false of one, at most `limit`.
@@ -241,7 +242,7 @@ pub(crate) fn activations_while(
     let mut all: Vec<Activation> = Vec::new();
     loop {
         let before = all.last().map_or_else(String::new, |last| format!("&before={}", last.id));
-        let page: Vec<Activation> = from_admin_socket(admin, &format!("/activations?limit={PAGE}{before}"))?;
+        let page: Vec<Activation> = admin_api(admin, &format!("/activations?limit={PAGE}{before}"))?;
         let last_page = page.len() < PAGE;
         let known = all.len();
         all.extend(page.into_iter().take_while(&wanted));
@@ -252,30 +253,32 @@ pub(crate) fn activations_while(
     }
 }
 
-/// The answer to `GET target` of the node whose admin socket is `admin`, with the fields that its version has.
-pub(crate) fn admin_document(admin: &Path, target: &str) -> Result<Value, LabError> {
-    from_admin_socket(admin, target)
-}
-
 /// The record of one invocation.
 pub(crate) async fn activation(node: &NodeUnderTest, id: &str) -> Result<Activation, LabError> {
-    from_admin_api(node, &format!("/activations/{id}"))
+    admin_api(&node.endpoints.admin_socket, &format!("/activations/{id}"))
 }
 
 pub(crate) async fn status(node: &NodeUnderTest) -> Result<Status, LabError> {
-    from_admin_api(node, "/status")
+    admin_api(&node.endpoints.admin_socket, "/status")
 }
 
-/// The memory for sandboxes of the node whose admin socket is `admin`.
-pub(crate) fn memory_of_sandboxes(admin: &Path) -> Result<ByteSize, LabError> {
-    from_admin_socket::<Status>(admin, "/status").map(|status| status.sandboxes.memory)
+/// Waits until the node whose admin socket is `admin` has pushed all writes and removed all ephemeral objects.
+pub(crate) async fn until_pushed(admin: &Path, within: Duration) -> Result<(), LabError> {
+    let begun = Instant::now();
+    loop {
+        let writes = admin_api::<Status>(admin, "/status")?.writes;
+        if writes.waiting == 0 && writes.ephemeral == 0 {
+            return Ok(());
+        }
+        if begun.elapsed() > within {
+            return Err(LabError::Node(format!("not all is in the store after {within:?}: {writes:?}")));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
-fn from_admin_api<T: DeserializeOwned>(node: &NodeUnderTest, target: &str) -> Result<T, LabError> {
-    from_admin_socket(&node.endpoints.admin_socket, target)
-}
-
-fn from_admin_socket<T: DeserializeOwned>(admin: &Path, target: &str) -> Result<T, LabError> {
+/// The answer to `GET target` of the node whose admin socket is `admin`.
+pub(crate) fn admin_api<T: DeserializeOwned>(admin: &Path, target: &str) -> Result<T, LabError> {
     let body = ask_admin(admin, target)?;
     serde_json::from_slice(&body).map_err(|error| LabError::Node(format!("admin API: {error}")))
 }

@@ -14,7 +14,12 @@ pub(crate) const PARTS_KEPT: &str =
 
 /// A bar of `length` parts with the time that has passed.
 pub(crate) fn bar(length: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("[{elapsed}] {bar:30} {pos}/{len} {msg}");
+    styled(length, "[{elapsed}] {bar:30} {pos}/{len} {msg}")
+}
+
+/// A bar of `length` parts as `template` shows it.
+pub(crate) fn styled(length: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
     ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 

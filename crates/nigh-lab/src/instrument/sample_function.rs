@@ -12,7 +12,7 @@ use crate::instrument::platform::Deployment;
 
 /// The handler of a folder that `SampleFunction::measured` makes.
 pub(crate) const MEASURED_HANDLER: &str = "measured.handler";
-pub(crate) const MEASURED: &str = include_str!("../../peers/measured.py");
+const MEASURED: &str = include_str!("../../peers/measured.py");
 
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct SampleFunction {
@@ -106,15 +106,7 @@ impl SampleFunction {
 
     /// Writes the code to `folder`, with the measuring handler around it, and with `client` in the place of boto3, if one is given.
     pub(crate) fn measured(&self, folder: &Path, client: Option<&str>) -> Result<(), LabError> {
-        std::fs::create_dir_all(folder).at(folder)?;
-        let own = self.folder.join("app.py");
-        let own = std::fs::read_to_string(&own).at(&own)?;
-        let files = [("app.py", Some(own.as_str())), ("measured.py", Some(MEASURED)), ("boto3.py", client)];
-        for (name, text) in files {
-            let Some(text) = text else { continue };
-            std::fs::write(folder.join(name), text).at(folder.join(name))?;
-        }
-        Ok(())
+        measured_code(&self.folder, folder, client)
     }
 
     /// The deployment of `measured` code under another name and with other memory.
@@ -125,20 +117,31 @@ impl SampleFunction {
 
     /// Copies the code, with the instrument (`nigh_phases`) beside it, to `target`.
     pub(crate) fn instrumented(&self, instrument: &Path, target: &Path) -> Result<(), LabError> {
-        let package = target.join("nigh_phases");
-        std::fs::create_dir_all(&package).at(&package)?;
-        let sources = [(self.folder.as_path(), target), (instrument, package.as_path())];
-        for (from, to) in sources {
-            let entries = std::fs::read_dir(from).at(from)?;
-            for path in
-                entries.flatten().map(|entry| entry.path()).filter(|path| path.extension() == Some("py".as_ref()))
-            {
-                let copy = to.join(path.file_name().unwrap_or_default());
-                std::fs::copy(&path, &copy).at(&copy)?;
-            }
-        }
-        Ok(())
+        copy_python(&self.folder, target)?;
+        copy_python(instrument, &target.join("nigh_phases"))
     }
+}
+
+fn copy_python(from: &Path, folder: &Path) -> Result<(), LabError> {
+    std::fs::create_dir_all(folder).at(folder)?;
+    for path in std::fs::read_dir(from).at(from)?.flatten().map(|entry| entry.path()) {
+        if path.extension() == Some("py".as_ref()) {
+            let copy = folder.join(path.file_name().unwrap_or_default());
+            std::fs::copy(&path, &copy).at(&copy)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the code in `from` to `folder`, with the measuring handler and the `client` that stands in for boto3, if one does.
+pub(crate) fn measured_code(from: &Path, folder: &Path, client: Option<&str>) -> Result<(), LabError> {
+    copy_python(from, folder)?;
+    for (name, text) in [("measured.py", Some(MEASURED)), ("boto3.py", client)] {
+        if let Some(text) = text {
+            std::fs::write(folder.join(name), text).at(folder.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 /// The bytes of an input below the inputs' folder.

@@ -4,16 +4,14 @@ use tokio::runtime::Handle;
 
 use super::arrivals::Arrival;
 use super::run::InvocationTimes;
+use super::stage::Cast;
 use super::tenants::Tenant;
 use crate::LabError;
 use crate::instrument::platform::LambdaClient;
-use crate::instrument::sample_function::SampleFunction;
 
 /// The events of a load, the same on every side.
 pub(crate) struct Events<'a> {
-    pub(crate) tenants: &'a [Tenant],
-    /// Every tenant's function.
-    pub(crate) functions: &'a [SampleFunction],
+    pub(crate) cast: &'a Cast,
     pub(crate) bucket: &'a str,
     /// Part of the outputs' keys: sides of one experiment write different objects.
     pub(crate) side: &'a str,
@@ -22,8 +20,8 @@ pub(crate) struct Events<'a> {
 impl Events<'_> {
     /// The tenant of an arrival, and its event.
     pub(crate) fn of(&self, arrival: &Arrival) -> Result<(&Tenant, Vec<u8>), String> {
-        let tenant = self.tenants.get(arrival.tenant).ok_or("there is no such tenant")?;
-        let function = self.functions.iter().find(|one| one.name == tenant.function).ok_or("no such function")?;
+        let tenant = self.cast.tenants.get(arrival.tenant).ok_or("there is no such tenant")?;
+        let function = self.cast.function_of(tenant).map_err(|error| error.to_string())?;
         let output = tenant.output_key(self.side, arrival.input);
         Ok((tenant, function.event_of(self.bucket, &tenant.input_key(arrival.input), &output)))
     }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use super::arrivals::Arrival;
 use super::run::{InvocationTimes, Run};
 use crate::LabError;
+use crate::instrument::parallel::joined;
 
 /// How often a waiting client checks whether the load was stopped.
 const LOOK: Duration = Duration::from_millis(100);
@@ -56,11 +57,7 @@ where
         }
         Ok(())
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..pace.clients.max(1)).map(|_| scope.spawn(work)).collect();
-        let ended = |_| Err(LabError::Node("a client of the load ended early".to_owned()));
-        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(ended))
-    })?;
+    std::thread::scope(|scope| joined((0..pace.clients.max(1)).map(|_| scope.spawn(work)).collect()))?;
     let mut runs = runs.into_inner();
     runs.sort_by_key(|run| run.arrival.number);
     Ok(runs)

@@ -64,7 +64,6 @@ pub(crate) fn sum(answered: &[&InvocationTimes], of: impl Fn(&InvocationTimes) -
     (!known.is_empty()).then(|| known.iter().sum())
 }
 
-/// The result of a load.
 #[derive(Debug, Serialize)]
 pub(crate) struct LoadReport {
     machine: Machine,

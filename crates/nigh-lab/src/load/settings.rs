@@ -1,12 +1,11 @@
 //! The settings of a load: those of a file, overridden by flags, and checked.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::arrivals::{ArrivalLaw, ArrivalPlan};
+use super::arrivals::ArrivalLaw;
 use super::booking::BookingProfile;
 use crate::LabError;
 use crate::instrument::error::Tried;
@@ -140,16 +139,6 @@ impl LoadSettings {
             return refused("interval", format!("{} s gives no load of at most a million", self.interval_s));
         }
         Ok(())
-    }
-
-    pub(crate) fn wanted<'a>(&self, recorded: &'a [Vec<u32>]) -> ArrivalPlan<'a> {
-        ArrivalPlan {
-            law: self.arrivals,
-            interval: Duration::from_secs_f64(self.interval_s),
-            length: Duration::from_secs_f64(self.seconds),
-            seed: self.seed,
-            recorded,
-        }
     }
 }
 

@@ -1,46 +1,64 @@
 //! What a load makes on a platform: a bucket with inputs, and a function for each tenant with its booking. All of it is removed
 //! when the load ends, also after an error.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use http::Method;
+use nigh_node::status::Status;
 use nigh_terms::ByteSize;
 
+use super::BUCKET;
 use super::arrivals::Arrival;
 use super::booking::{BookingProfile, NAIVE_MB};
 use super::door_client::{Events, invoke};
 use super::doors::Doors;
-use super::tenants::{OfferedFunction, Tenant};
+use super::settings::LoadSettings;
+use super::tenants::{OfferedFunction, Tenant, tenants};
 use crate::LabError;
 use crate::instrument::error::Tried;
-use crate::instrument::platform::{LambdaClient, memory_of_sandboxes};
+use crate::instrument::platform::{LambdaClient, admin_api};
 use crate::instrument::sample_function::{SampleFunction, read_input};
 
-/// The sample functions of these names, each with its inputs of at most so many bytes.
-pub(crate) fn offered(
-    all: &[SampleFunction],
-    names: &[String],
-    inputs: &Path,
-    bytes_max: u64,
-) -> Result<Vec<(SampleFunction, OfferedFunction)>, LabError> {
-    let find = |name: &String| {
-        let function = SampleFunction::find(all, name)?;
-        let inputs = function.sweep_to(inputs, bytes_max)?;
-        if inputs.is_empty() {
-            let missing = format!("an input of {name} of at most {bytes_max} bytes");
-            return Err(LabError::Missing { missing, hint: "allow larger ones, or leave the function out" });
+/// Who takes part in a load.
+pub(crate) struct Cast {
+    pub(crate) tenants: Vec<Tenant>,
+    /// Every tenant's function.
+    pub(crate) functions: Vec<SampleFunction>,
+    /// All inputs of each function.
+    pub(crate) offered: Vec<OfferedFunction>,
+    /// The folder of the inputs.
+    pub(crate) inputs: PathBuf,
+}
+
+impl Cast {
+    /// The sample functions that `load` names, each with its inputs of at most so many bytes, and the tenants that have them.
+    pub(crate) fn read(project: &Path, load: &LoadSettings) -> Result<Self, LabError> {
+        let (all, inputs) = (SampleFunction::read_all(&project.join("functions"))?, project.join(".deps/inputs"));
+        let bytes_max = load.input_bytes_max;
+        let (mut functions, mut offered) = (Vec::new(), Vec::new());
+        for name in &load.functions {
+            let function = SampleFunction::find(&all, name)?;
+            let taken = function.sweep_to(&inputs, bytes_max)?;
+            if taken.is_empty() {
+                let missing = format!("an input of {name} of at most {bytes_max} bytes");
+                return Err(LabError::Missing { missing, hint: "allow larger ones, or leave the function out" });
+            }
+            functions.push(function.clone());
+            offered.push(OfferedFunction { function: name.clone(), inputs: taken });
         }
-        Ok((function.clone(), OfferedFunction { function: name.clone(), inputs }))
-    };
-    names.iter().map(find).collect()
+        let tenants = tenants(&offered, load.tenants, load.inputs, load.seed);
+        Ok(Self { tenants, functions, offered, inputs })
+    }
+
+    pub(crate) fn function_of(&self, tenant: &Tenant) -> Result<&SampleFunction, LabError> {
+        SampleFunction::find(&self.functions, &tenant.function)
+    }
 }
 
 /// What is made on a platform for one load.
 pub(super) struct LoadStage<'a> {
     pub(super) doors: &'a Doors,
-    pub(super) tenants: &'a [Tenant],
-    pub(super) functions: &'a [SampleFunction],
-    pub(super) bucket: &'a str,
+    pub(super) cast: &'a Cast,
     pub(super) lambda: LambdaClient,
 }
 
@@ -48,23 +66,23 @@ impl LoadStage<'_> {
     /// What a function books before its use was measured: two gigabytes, or all that the node has for sandboxes.
     fn most_mb(&self) -> Result<u64, LabError> {
         let Some(admin) = &self.doors.admin else { return Ok(NAIVE_MB) };
-        Ok(NAIVE_MB.min(memory_of_sandboxes(admin)?.bytes() >> 20))
+        let memory = admin_api::<Status>(admin, "/status")?.sandboxes.memory;
+        Ok(NAIVE_MB.min(memory.bytes() >> 20))
     }
 
     /// Puts the inputs and deploys the functions, each with two gigabytes if the node has so much.
-    pub(super) async fn set(&mut self, inputs: &Path) -> Result<(), LabError> {
-        self.doors.s3.send(Method::PUT, &format!("/{}", self.bucket), b"").await?;
-        for tenant in self.tenants {
+    pub(super) async fn set(&mut self) -> Result<(), LabError> {
+        self.doors.s3.send(Method::PUT, &format!("/{BUCKET}"), b"").await?;
+        for tenant in &self.cast.tenants {
             for (number, name) in tenant.inputs.iter().enumerate() {
-                let body = read_input(inputs, name)?;
-                let path = format!("/{}/{}", self.bucket, tenant.input_key(number));
-                self.doors.s3.send(Method::PUT, &path, &body).await?;
+                let body = read_input(&self.cast.inputs, name)?;
+                self.doors.s3.send(Method::PUT, &format!("/{BUCKET}/{}", tenant.input_key(number)), &body).await?;
             }
         }
         let most_mb = self.most_mb()?;
         let work = tempfile::tempdir().at(std::env::temp_dir())?;
-        for tenant in self.tenants {
-            let Some(function) = self.functions.iter().find(|one| one.name == tenant.function) else { continue };
+        for tenant in &self.cast.tenants {
+            let function = self.cast.function_of(tenant)?;
             let code = work.path().join(&function.name);
             function.measured(&code, None)?;
             self.lambda.reconnect()?;
@@ -80,9 +98,9 @@ impl LoadStage<'_> {
         booking: BookingProfile,
         mut step: impl FnMut(&Tenant) -> bool,
     ) -> Result<Vec<u64>, LabError> {
-        let events = Events { tenants: self.tenants, functions: self.functions, bucket: self.bucket, side: "load" };
+        let events = Events { cast: self.cast, bucket: BUCKET, side: "load" };
         let mut booked = Vec::new();
-        for (number, tenant) in self.tenants.iter().enumerate() {
+        for (number, tenant) in self.cast.tenants.iter().enumerate() {
             if !step(tenant) {
                 break;
             }
@@ -119,21 +137,21 @@ impl LoadStage<'_> {
                 first = Err(error);
             }
         };
-        for tenant in self.tenants {
+        for tenant in &self.cast.tenants {
             let removed = match self.lambda.reconnect() {
                 Ok(()) => self.lambda.remove(&tenant.name).await,
                 Err(error) => Err(error),
             };
             note(removed);
-            let suffix = self.functions.iter().find(|one| one.name == tenant.function).map(|one| &one.output.suffix);
+            let suffix = self.cast.function_of(tenant).map_or("", |function| function.output.suffix.as_str());
             for input in 0..tenant.inputs.len() {
-                let output = format!("{}{}", tenant.output_key("load", input), suffix.map_or("", String::as_str));
+                let output = format!("{}{suffix}", tenant.output_key("load", input));
                 for key in [tenant.input_key(input), output] {
-                    note(self.doors.s3.send(Method::DELETE, &format!("/{}/{key}", self.bucket), b"").await);
+                    note(self.doors.s3.send(Method::DELETE, &format!("/{BUCKET}/{key}"), b"").await);
                 }
             }
         }
-        note(self.doors.s3.send(Method::DELETE, &format!("/{}", self.bucket), b"").await);
+        note(self.doors.s3.send(Method::DELETE, &format!("/{BUCKET}"), b"").await);
         first
     }
 }

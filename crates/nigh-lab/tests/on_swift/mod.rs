@@ -24,9 +24,9 @@ fn prefixes() -> BTreeMap<Namespace, String> {
 pub(crate) fn by_s3(swift: &Swift, endpoint: &str, limits: NetworkLimits) -> RemoteConfig {
     RemoteConfig {
         endpoint: endpoint.to_owned(),
-        region: swift.region().to_owned(),
-        access_key: AccessKeyId::new(swift.access_key()),
-        secret_key: swift.secret_key().clone(),
+        region: swift.s3().region.clone(),
+        access_key: AccessKeyId::new(&swift.s3().access_key),
+        secret_key: swift.s3().secret_key.clone(),
         bucket_prefixes: prefixes(),
         limits,
     }
@@ -36,7 +36,7 @@ pub(crate) fn by_s3(swift: &Swift, endpoint: &str, limits: NetworkLimits) -> Rem
 pub(crate) fn natively(swift: &Swift, endpoint: &str, limits: NetworkLimits) -> SwiftConfig {
     SwiftConfig {
         auth_url: format!("{endpoint}/auth/v1.0"),
-        login: SwiftLogin::TempAuth { user: swift.access_key().to_owned(), key: swift.secret_key().clone() },
+        login: SwiftLogin::TempAuth { user: swift.s3().access_key.clone(), key: swift.s3().secret_key.clone() },
         endpoint: EndpointChoice { region: None, interface: "public".to_owned() },
         bucket_prefixes: prefixes(),
         limits,

@@ -58,7 +58,7 @@ impl World {
         };
         let runtime = Runtime::new().unwrap();
         let proxy = runtime.block_on(FaultProxy::start(swift.endpoint(), Plan::default())).unwrap();
-        let mut settings = settings_of_store(&S3Access { endpoint: proxy.endpoint(), ..swift.s3() });
+        let mut settings = settings_of_store(&S3Access { endpoint: proxy.endpoint(), ..swift.s3().clone() });
         let store = settings["store"].as_table_mut().unwrap();
         store.insert("attempts".to_owned(), 2.into());
         for (name, span) in [("backoff", "50 ms"), ("backoff_max", "200 ms"), ("answer_timeout", "5 s")] {
@@ -134,7 +134,7 @@ impl World {
 
     /// Reads past Nigh.
     fn stored(&self, key: &str) -> Result<Vec<u8>, String> {
-        self.call(&self.swift.s3(), Method::GET, key, b"")
+        self.call(self.swift.s3(), Method::GET, key, b"")
     }
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::home_steps::{DrivenHome, NODES};
 use crate::LabError;
 use crate::bench::memory::own_memory;
+use crate::instrument::made_up::failed;
 
 #[derive(Debug, Serialize)]
 pub(super) struct DirectoryRow {
@@ -41,10 +42,7 @@ fn row(objects: u64, homes: &mut Vec<DrivenHome<u64>>) -> Result<DirectoryRow, L
     let after = own_memory()?;
     let kept = asked.home.objects() as u64;
     if kept != objects {
-        return Err(crate::instrument::made_up::failed(
-            "the directory",
-            &format!("it has {kept} of {objects} objects"),
-        ));
+        return Err(failed("the directory", &format!("it has {kept} of {objects} objects")));
     }
     let bytes_per_object = after.saturating_sub(before) as f64 / objects as f64 - size_of::<u64>() as f64;
     homes.push(asked);

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::Length;
 use crate::LabError;
 use crate::instrument::cpu_time::of_this_thread;
-use crate::instrument::made_up::failed;
+use crate::instrument::made_up::{failed, name};
 use crate::instrument::stats::Sample;
 
 pub(super) const NODES: u32 = 64;
@@ -163,15 +163,11 @@ fn measure<O: ObjectName>(names: &'static str, objects: &[O], length: Length) ->
 }
 
 pub(super) fn names(count: u64) -> Result<Vec<ObjectId>, LabError> {
-    let failed = |error: &dyn std::fmt::Display| failed("a name", error);
-    let namespace = "tenant".parse().map_err(|error| failed(&error))?;
-    let bucket = "pictures".parse().map_err(|error| failed(&error))?;
-    let first = ObjectId { namespace, bucket, key: "key".parse().map_err(|error| failed(&error))? };
-    let name = |number: u64| -> Result<ObjectId, LabError> {
-        let key = format!("in/{number:08}.png").parse().map_err(|error| failed(&error))?;
-        Ok(ObjectId { key, ..first.clone() })
+    let first = ObjectId { namespace: name("tenant")?, bucket: name("pictures")?, key: name("key")? };
+    let object = |number: u64| -> Result<ObjectId, LabError> {
+        Ok(ObjectId { key: name(&format!("in/{number:08}.png"))?, ..first.clone() })
     };
-    (0..count).map(name).collect()
+    (0..count).map(object).collect()
 }
 
 pub(super) fn run(sizes: &[u64], length: Length) -> Result<Vec<StepsRow>, LabError> {

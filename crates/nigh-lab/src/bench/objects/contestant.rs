@@ -28,12 +28,12 @@ const NOT_INHERITED: [&str; 6] =
 
 pub(super) struct Contestant {
     pub(super) path: &'static str,
-    client: Client,
+    pub(super) client: Client,
     /// Whose processor time counts with the client's.
-    servers: Vec<u32>,
+    pub(super) servers: Vec<u32>,
 }
 
-enum Client {
+pub(super) enum Client {
     Python(PythonClient),
     Rust(nigh_client::Client),
 }
@@ -44,14 +44,6 @@ pub(super) struct Calls {
 }
 
 impl Contestant {
-    pub(super) fn python(path: &'static str, client: PythonClient, servers: Vec<u32>) -> Self {
-        Self { path, client: Client::Python(client), servers }
-    }
-
-    pub(super) fn rust(path: &'static str, client: nigh_client::Client, servers: Vec<u32>) -> Self {
-        Self { path, client: Client::Rust(client), servers }
-    }
-
     /// Stores the object that will be read, and compares what comes back.
     pub(super) fn prepare(&mut self, bytes: u64) -> Result<(), LabError> {
         match &mut self.client {

@@ -13,11 +13,11 @@ use clap::Args;
 use nigh_client::Address;
 use serde::Serialize;
 
-use self::contestant::{Contestant, PROGRAM, PythonClient};
+use self::contestant::{Client, Contestant, PROGRAM, PythonClient};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::node_under_test::{NodeUnderTest, python};
+use crate::instrument::node_under_test::{NodeUnderTest, python, set};
 use crate::instrument::peer::installed::{client_version, python_clients};
 use crate::instrument::peer::redis::Redis;
 use crate::instrument::peer::s3_server::S3Server;
@@ -258,7 +258,10 @@ impl Stage {
         std::fs::write(&program, PROGRAM).at(&program)?;
         let mut skipped = Vec::new();
 
-        let node = NodeUnderTest::start(folder, &settings())?;
+        // It acknowledges writes from its journal, and keeps all objects of a run in memory.
+        let mut settings = toml::Table::new();
+        set(&mut settings, &[("cache.bytes", CACHE), ("writes.mode", "lazy")]);
+        let node = NodeUnderTest::start(folder, &settings)?;
         let fast = node.endpoints.fast_socket.clone();
         let fast = fast.ok_or_else(|| LabError::Node("it has no fast path".to_owned()))?;
         let s3 = node.s3_access();
@@ -269,8 +272,8 @@ impl Stage {
         let client = |path, store: &str, environment: &mut dyn Iterator<Item = (String, String)>| {
             PythonClient::start(path, &python, &program, store, environment)
         };
-        let mut hook =
-            Contestant::python(HOOK, client(HOOK, "boto3", &mut own(package.join("site")))?, vec![node.pid()]);
+        let by_hook = client(HOOK, "boto3", &mut own(package.join("site")))?;
+        let mut hook = Contestant { path: HOOK, client: Client::Python(by_hook), servers: vec![node.pid()] };
         // It makes the bucket, which the others find.
         hook.prepare(KIB)?;
         let by_python = client(PYTHON, "nigh", &mut own(package))?;
@@ -279,15 +282,16 @@ impl Stage {
                 .of_node()?;
         let mut contestants = vec![
             hook,
-            Contestant::python(PYTHON, by_python, vec![node.pid()]),
-            Contestant::rust(RUST, by_rust, vec![node.pid()]),
+            Contestant { path: PYTHON, client: Client::Python(by_python), servers: vec![node.pid()] },
+            Contestant { path: RUST, client: Client::Rust(by_rust), servers: vec![node.pid()] },
         ];
 
         let minio = if_installed(MINIO, S3Server::minio(&folder.join("minio")), &mut skipped)?;
         if let Some(minio) = &minio {
             machine.add_peer(minio);
             let by_boto3 = client(MINIO, "boto3", &mut minio.s3().environment().into_iter())?;
-            contestants.push(Contestant::python(MINIO, by_boto3, minio.processes()));
+            let client = Client::Python(by_boto3);
+            contestants.push(Contestant { path: MINIO, client, servers: minio.processes() });
         }
         let redis = if_installed(REDIS, Redis::start(&folder.join("redis")), &mut skipped)?;
         let clients = match &redis {
@@ -305,8 +309,8 @@ impl Stage {
                 ("PYTHONPATH", text_of(&clients)),
             ];
             let mut environment = environment.into_iter().map(|(name, value)| (name.to_owned(), value));
-            let by_redis = client(REDIS, "redis", &mut environment)?;
-            contestants.push(Contestant::python(REDIS, by_redis, redis.processes()));
+            let client = Client::Python(client(REDIS, "redis", &mut environment)?);
+            contestants.push(Contestant { path: REDIS, client, servers: redis.processes() });
         }
         Ok(Self { contestants, skipped, _servers: (node, minio, redis) })
     }
@@ -345,15 +349,6 @@ impl Stage {
         }
         Err(LabError::Request { what: HOOK.to_owned(), reason: format!("calls went over HTTP: {ways}") })
     }
-}
-
-/// A node that acknowledges writes from its journal, and keeps all objects of a run in memory.
-fn settings() -> toml::Table {
-    let table = |name: &str, value: &str| toml::Table::from_iter([(name.to_owned(), value.into())]);
-    [("cache", table("bytes", CACHE)), ("writes", table("mode", "lazy"))]
-        .map(|(name, table)| (name.to_owned(), table.into()))
-        .into_iter()
-        .collect()
 }
 
 #[cfg(test)]

@@ -13,11 +13,13 @@ use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::clients::{BUCKET, Caller};
+use super::clients::BUCKET;
+use super::plan::Kind;
 use super::record::{Record, now, write};
 use super::values::body_of;
 use crate::LabError;
-use crate::experiment::client_calls::CallOutcome;
+use crate::experiment::client_calls::{CallOutcome, Caller, Door};
+use crate::instrument::report::name_of;
 
 /// As many as a local cluster has.
 pub(super) const SHARDS: u16 = 8;
@@ -41,16 +43,16 @@ pub(super) fn probe_of(namespace: &Namespace, part: u32, door: usize, shard: Sha
 }
 
 pub(super) fn probe(
-    caller: Caller<'_>,
+    door: &Door,
     record: &Record,
-    (door, key): (usize, &str),
+    key: &str,
     taken: &Mutex<Vec<Moment>>,
     stop: &AtomicBool,
 ) -> Result<(), LabError> {
-    let mut caller = caller.within(PATIENCE);
+    let mut caller = Caller::within(door, PATIENCE);
     while !stop.load(Ordering::Relaxed) {
         let (value, begin) = (record.value(), now());
-        let answer = caller.call(door, Method::PUT, &format!("/{BUCKET}/{key}"), &[], &body_of(value))?;
+        let answer = caller.call(&Method::PUT, &format!("/{BUCKET}/{key}"), &[], &body_of(value))?;
         let end = matches!(answer, CallOutcome::Done { .. }).then(now);
         record.add(write(key, None, begin, end, OperationResult::Anything, Some(value)));
         taken.lock().extend(end);
@@ -62,7 +64,7 @@ pub(super) fn probe(
 /// A home that failed, and for how long that alone was so.
 #[derive(Clone, Debug)]
 pub(super) struct FailedHome {
-    pub(super) kind: &'static str,
+    pub(super) kind: Kind,
     pub(super) shards: Vec<ShardId>,
     pub(super) at: Moment,
     pub(super) until: Moment,
@@ -96,7 +98,7 @@ impl Outage {
         let served = failed.at.saturating_sub(SERVED.as_nanos() as Moment)..=failed.at;
         let alone = taken.iter().all(|taken| taken.lock().iter().any(|at| served.contains(at)));
         let ms = Duration::from_nanos(longest.max().unwrap_or_default()).as_secs_f64() * 1000.0;
-        Self { kind: failed.kind.to_owned(), alone, ms }
+        Self { kind: name_of(&failed.kind), alone, ms }
     }
 }
 
@@ -111,7 +113,7 @@ mod tests {
         let taken: WriteTimes = vec![times(&[5, 60, 10, 70]), times(&[9]), times(&[])];
         let outage = |shards: &[u16], taken: &WriteTimes| {
             let shards = shards.iter().copied().map(ShardId).collect();
-            Outage::of(&FailedHome { kind: "kill_node", shards, at: ms(20), until: ms(75) }, taken)
+            Outage::of(&FailedHome { kind: Kind::KillNode, shards, at: ms(20), until: ms(75) }, taken)
         };
         let lasted = |shards: &[u16]| outage(shards, &taken).ms.round() as u64;
         assert_eq!(lasted(&[0]), 50, "from 10 to 60");

@@ -8,19 +8,18 @@ use http::Method;
 use nigh_check::history::{Operation, OperationResult, Value};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tokio::runtime::Handle;
 
 use super::record::{Record, now, read, write};
 use super::values::{body_of, value_of};
-use super::world::{Access, Doors};
+use super::world::Doors;
 use crate::LabError;
-use crate::experiment::client_calls::{CallOutcome, element, exchange};
-use crate::instrument::http_load::{Connection, header};
+use crate::experiment::client_calls::{CallOutcome, Caller, element};
+use crate::instrument::http_load::header;
 
 pub(super) const BUCKET: &str = "faults";
 /// Objects that all clients of a part share.
 pub(super) const OBJECTS: usize = 20;
-const PATIENCE: Duration = Duration::from_secs(8);
+pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 /// Between two requests of one client, at most.
 const PAUSE_MAX_MS: u64 = 60;
 /// The share of requests that go to another door than the client's own.
@@ -28,40 +27,6 @@ const ROAMS: f64 = 0.3;
 
 pub(super) fn key(part: u32, number: usize) -> String {
     format!("part-{part}/{number:02}")
-}
-
-pub(super) struct Caller<'a> {
-    doors: &'a [Doors],
-    access: &'a Access,
-    handle: &'a Handle,
-    connections: Vec<Option<Connection>>,
-    patience: Duration,
-}
-
-impl<'a> Caller<'a> {
-    pub(super) fn new(doors: &'a [Doors], access: &'a Access, handle: &'a Handle) -> Self {
-        let connections = doors.iter().map(|_| None).collect();
-        Self { doors, access, handle, connections, patience: PATIENCE }
-    }
-
-    pub(super) const fn within(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// One request by the door of node `at`; blocks.
-    pub(super) fn call(
-        &mut self,
-        at: usize,
-        method: Method,
-        path: &str,
-        headers: &[(&'static str, &str)],
-        body: &[u8],
-    ) -> Result<CallOutcome, LabError> {
-        let door = self.doors[at].s3;
-        let request = self.handle.block_on(self.access.s3.signed(method, door, path, headers, body))?;
-        Ok(exchange(&mut self.connections[at], || Connection::open_within(door, self.patience), &request))
-    }
 }
 
 fn path(key: &str) -> String {
@@ -78,7 +43,8 @@ fn tag_of(head: &str) -> Option<&str> {
 }
 
 pub(super) struct Client<'a> {
-    caller: Caller<'a>,
+    /// One for each node's door.
+    callers: Vec<Caller<'a>>,
     record: &'a Record,
     part: u32,
     home: usize,
@@ -88,10 +54,11 @@ pub(super) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    pub(super) fn new(caller: Caller<'a>, record: &'a Record, part: u32, number: usize, seed: u64) -> Self {
-        let home = number % caller.doors.len();
+    pub(super) fn new(doors: &'a Doors, record: &'a Record, part: u32, number: usize, seed: u64) -> Self {
+        let callers = doors.callers(PATIENCE);
+        let home = number % callers.len();
         let draw = StdRng::seed_from_u64(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        Self { caller, record, part, home, draw, seen: vec![None; OBJECTS] }
+        Self { callers, record, part, home, draw, seen: vec![None; OBJECTS] }
     }
 
     pub(super) fn live(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
@@ -103,7 +70,7 @@ impl<'a> Client<'a> {
     }
 
     fn step(&mut self) -> Result<(), LabError> {
-        let doors = self.caller.doors.len();
+        let doors = self.callers.len();
         let door = if self.draw.random_bool(ROAMS) { self.draw.random_range(0..doors) } else { self.home };
         let object = self.draw.random_range(0..OBJECTS);
         match self.draw.random_range(0..100) {
@@ -121,7 +88,7 @@ impl<'a> Client<'a> {
 
     fn get(&mut self, door: usize, object: usize) -> Result<(), LabError> {
         let key = key(self.part, object);
-        if let Some((operation, tag)) = look(&mut self.caller, self.record, door, &key)? {
+        if let Some((operation, tag)) = look(&mut self.callers[door], self.record, &key)? {
             if let OperationResult::Is(Some(value)) = operation.found {
                 self.seen[object] = tag.map(|tag| (value, tag));
             }
@@ -133,13 +100,13 @@ impl<'a> Client<'a> {
     fn put(&mut self, door: usize, object: usize, found: OperationResult) -> Result<(), LabError> {
         let (key, value) = (key(self.part, object), self.record.value());
         let tag = self.seen[object].as_ref().map(|(_, tag)| tag.clone()).unwrap_or_default();
-        let condition: &[(&'static str, &str)] = match found {
-            OperationResult::Is(None) => &[("if-none-match", "*")],
-            OperationResult::Is(Some(_)) => &[("if-match", &tag)],
-            OperationResult::Anything | OperationResult::IsNot(_) => &[],
+        let condition = match found {
+            OperationResult::Is(None) => vec![("if-none-match", "*".to_owned())],
+            OperationResult::Is(Some(_)) => vec![("if-match", tag)],
+            OperationResult::Anything | OperationResult::IsNot(_) => Vec::new(),
         };
         let begin = now();
-        let answer = self.caller.call(door, Method::PUT, &path(&key), condition, &body_of(value))?;
+        let answer = self.callers[door].call(&Method::PUT, &path(&key), &condition, &body_of(value))?;
         let end = now();
         let not_done = |found| Operation { made: None, ..write(&key, None, begin, Some(end), found, None) };
         let operation = match (&answer, found) {
@@ -164,7 +131,7 @@ impl<'a> Client<'a> {
     fn delete(&mut self, door: usize, object: usize) -> Result<(), LabError> {
         let key = key(self.part, object);
         let begin = now();
-        let answer = self.caller.call(door, Method::DELETE, &path(&key), &[], b"")?;
+        let answer = self.callers[door].call(&Method::DELETE, &path(&key), &[], b"")?;
         let end = matches!(answer, CallOutcome::Done { .. }).then(now);
         self.record.add(write(&key, None, begin, end, OperationResult::Anything, None));
         Ok(())
@@ -174,7 +141,7 @@ impl<'a> Client<'a> {
     fn list(&mut self, door: usize) -> Result<(), LabError> {
         let target = format!("/{BUCKET}?list-type=2&prefix=part-{}%2F", self.part);
         let begin = now();
-        let answer = self.caller.call(door, Method::GET, &target, &[], b"")?;
+        let answer = self.callers[door].call(&Method::GET, &target, &[], b"")?;
         let CallOutcome::Done { body, .. } = answer else { return Ok(()) };
         let (end, page) = (now(), String::from_utf8_lossy(&body).into_owned());
         let listed: Vec<(&str, String)> = page
@@ -202,11 +169,10 @@ impl<'a> Client<'a> {
 pub(super) fn look(
     caller: &mut Caller<'_>,
     record: &Record,
-    door: usize,
     key: &str,
 ) -> Result<Option<(Operation, Option<String>)>, LabError> {
     let begin = now();
-    let answer = caller.call(door, Method::GET, &path(key), &[], b"")?;
+    let answer = caller.call(&Method::GET, &path(key), &[], b"")?;
     let end = now();
     Ok(match answer {
         CallOutcome::Done { head, body } => match value_of(&body) {

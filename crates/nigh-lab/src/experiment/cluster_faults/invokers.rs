@@ -11,11 +11,10 @@ use nigh_check::history::{Moment, OperationResult, Value};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Handle;
 
 use super::clients::{BUCKET, OBJECTS, key};
 use super::record::{Record, now, read, write};
-use super::world::{Access, Doors};
+use super::world::Doors;
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::http_load::{Connection, header};
@@ -73,7 +72,7 @@ struct StepLog {
     log: Vec<StepRecord>,
 }
 
-pub(super) fn deploy(folder: &Path, doors: &[Doors], access: &Access, handle: &Handle) -> Result<(), LabError> {
+pub(super) fn deploy(folder: &Path, doors: &Doors) -> Result<(), LabError> {
     let code = folder.join("code");
     std::fs::create_dir_all(&code).at(&code)?;
     std::fs::write(code.join("steps.py"), STEPS).at(&code)?;
@@ -88,8 +87,8 @@ pub(super) fn deploy(folder: &Path, doors: &[Doors], access: &Access, handle: &H
         };
         let begun = std::time::Instant::now();
         loop {
-            let client = LambdaClient::to(doors[0].lambda, access.lambda.clone());
-            match client.and_then(|mut client| handle.block_on(client.deploy(&deployment))) {
+            let client = LambdaClient::to(doors.lambda[0], doors.lambda_signer.clone());
+            match client.and_then(|mut client| doors.handle.block_on(client.deploy(&deployment))) {
                 Ok(()) => break,
                 Err(error) if begun.elapsed() > DEPLOYED_WITHIN => return Err(error),
                 Err(_) => std::thread::sleep(Duration::from_millis(200)),
@@ -108,9 +107,7 @@ pub(super) struct Ends {
 }
 
 pub(super) struct Invoker<'a> {
-    doors: &'a [Doors],
-    access: &'a Access,
-    handle: &'a Handle,
+    doors: &'a Doors,
     record: &'a Record,
     ends: &'a Ends,
     part: u32,
@@ -119,14 +116,14 @@ pub(super) struct Invoker<'a> {
 
 impl<'a> Invoker<'a> {
     pub(super) fn new(
-        (doors, access, handle): (&'a [Doors], &'a Access, &'a Handle),
+        doors: &'a Doors,
         (record, ends): (&'a Record, &'a Ends),
         part: u32,
         number: usize,
         seed: u64,
     ) -> Self {
         let draw = StdRng::seed_from_u64(!seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        Self { doors, access, handle, record, ends, part, draw }
+        Self { doors, record, ends, part, draw }
     }
 
     pub(super) fn live(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
@@ -146,22 +143,23 @@ impl<'a> Invoker<'a> {
     }
 
     fn invoke(&mut self) -> Result<(), LabError> {
-        let (door, count) = (self.draw.random_range(0..self.doors.len()), self.draw.random_range(1..5));
+        let (door, count) = (self.draw.random_range(0..self.doors.lambda.len()), self.draw.random_range(1..5));
         let mut steps = self.steps(count);
         let calls = self.draw.random_bool(CALLS);
         if calls {
             let inner = self.steps(2);
-            let doors = self.doors.iter().map(|doors| format!("http://{}", doors.lambda)).collect();
+            let doors = self.doors.lambda.iter().map(|door| format!("http://{door}")).collect();
             let event = Event { bucket: BUCKET, steps: inner };
             let at = self.draw.random_range(0..=steps.len());
             steps.insert(at, Step::Call { function: WORKER, doors, event });
         }
         let event = Event { bucket: BUCKET, steps };
         let text = serde_json::to_vec(&event).at("an event")?;
-        let server = self.doors[door].lambda;
+        let Doors { lambda, lambda_signer, handle, .. } = self.doors;
+        let server = lambda[door];
         let path = format!("/2015-03-31/functions/{}/invocations", if calls { CALLER } else { WORKER });
         let headers = [("content-type", "application/json")];
-        let request = self.handle.block_on(self.access.lambda.signed(Method::POST, server, &path, &headers, &text))?;
+        let request = handle.block_on(lambda_signer.signed(Method::POST, server, &path, &headers, &text))?;
         let begin = now();
         let invocation = self.record.call(begin, None);
         let exchanged = Connection::open_within(server, PATIENCE).and_then(|mut connection| connection.fetch(&request));

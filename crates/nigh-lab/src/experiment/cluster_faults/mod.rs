@@ -9,6 +9,7 @@
 mod availability;
 mod clients;
 mod invokers;
+mod judgement;
 mod part;
 mod plan;
 mod record;
@@ -18,22 +19,22 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use nigh_engine::nats::TTL;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use self::availability::Outage;
-use self::part::{PartOutcome, Totals, play, play_sharers};
+use self::judgement::Checkers;
+use self::part::{PartOutcome, PartParameters, Totals, play, play_sharers};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::peer::installed::cache_folder;
-use crate::instrument::progress;
+use crate::instrument::progress::{self, unless_stopped};
 use crate::instrument::report_text::tell;
 use crate::instrument::stats::Sample;
 
@@ -45,45 +46,22 @@ const SHARERS: &str = "sharers";
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct ClusterFaultsArgs {
+    #[command(flatten)]
+    parameters: ClusterFaultsParameters,
+    /// The progress file: stores finished parts, so that an interrupted run resumes
+    #[arg(long, value_name = "FILE")]
+    progress: Option<PathBuf>,
+}
+
+/// What decides the outcome of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Args, Serialize, Deserialize)]
+struct ClusterFaultsParameters {
     /// How many faults to inject
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     faults: u32,
     /// The random seed, which decides the injected faults and what clients do
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The progress file: stores finished parts, so that an interrupted run resumes
-    #[arg(long, value_name = "FILE")]
-    progress: Option<PathBuf>,
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Asked {
-    faults: u32,
-    seed: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Checkers {
-    ours: CheckerFindings,
-    porcupine: Porcupine,
-}
-
-#[derive(Debug, Serialize)]
-struct CheckerFindings {
-    objects: u64,
-    /// Objects whose operations no order explains.
-    broken: u64,
-    /// Objects with too many orders to tell.
-    undecided: u64,
-    /// Reads that missed what P1, P4 or P6 has them show, or what was acknowledged.
-    missed: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Porcupine {
-    objects: u64,
-    broken: u64,
-    undecided: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -160,50 +138,28 @@ impl ClusterFaultsArgs {
         handle: &Handle,
         interrupted: &AtomicBool,
     ) -> Result<ClusterFaultsReport, LabError> {
-        let Self { faults, seed, .. } = *self;
+        let ClusterFaultsParameters { faults, seed } = self.parameters;
         let usual = || cache_folder().with_file_name("cluster-faults.state");
-        let path = self.progress.clone().unwrap_or_else(usual);
-        let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { faults, seed })?;
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} faults, {msg}, {eta} left");
-        let bar = ProgressBar::new(u64::from(faults));
-        let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let kept = KeptProgress::open(&self.progress.clone().unwrap_or_else(usual), self.parameters)?;
+        let bar = progress::styled(faults.into(), "{bar:30} {pos}/{len} faults, {msg}, {eta} left");
         let mut all = PartOutcome::default();
         let has_netem = world::has_netem();
         for part in 0..faults.div_ceil(PART_FAULTS) {
             let of_part = PART_FAULTS.min(faults - part * PART_FAULTS);
-            let outcome = match kept.done(&part.to_string()) {
-                Some(done) => done,
-                None => {
-                    bar.set_message(format!("cluster {}", part + 1));
-                    let asked = part::Asked { part, faults: of_part as usize, seed, has_netem };
-                    let folder = work_folder()?;
-                    let told = |faults: usize| {
-                        bar.inc(faults as u64);
-                        if interrupted.load(Ordering::Relaxed) {
-                            return Err(LabError::Interrupted {
-                                kept: "the same command goes on behind the last cluster",
-                            });
-                        }
-                        Ok(())
-                    };
-                    let outcome = play(folder.path(), asked, handle, told)?;
-                    kept.add(&part.to_string(), &outcome)?;
-                    outcome
-                }
+            let told = |faults: usize| {
+                bar.inc(faults as u64);
+                unless_stopped(interrupted, "the same command goes on behind the last cluster")
             };
+            let play = || {
+                bar.set_message(format!("cluster {}", part + 1));
+                let parameters = PartParameters { part, faults: of_part as usize, seed, has_netem };
+                play(work_folder()?.path(), parameters, handle, told)
+            };
+            all.add(kept.part_now(&part.to_string(), play)?);
             bar.set_position(u64::from(part * PART_FAULTS + of_part));
-            all.add(outcome);
         }
         bar.set_message("puts with all sharers dead");
-        let sharers = match kept.done(SHARERS) {
-            Some(done) => done,
-            None => {
-                let outcome = play_sharers(work_folder()?.path(), handle)?;
-                kept.add(SHARERS, &outcome)?;
-                outcome
-            }
-        };
-        all.add(sharers);
+        all.add(kept.part_now(SHARERS, || play_sharers(work_folder()?.path(), handle))?);
         bar.finish_and_clear();
         kept.finish()?;
         Ok(self.report(machine, all, has_netem))
@@ -234,7 +190,7 @@ impl ClusterFaultsArgs {
         ClusterFaultsReport {
             machine,
             nodes: NODES,
-            seed: self.seed,
+            seed: self.parameters.seed,
             faults,
             skipped,
             failed_homes: all.outages.iter().filter(|outage| outage.alone).count(),
@@ -243,19 +199,7 @@ impl ClusterFaultsArgs {
             lease_ms: TTL.as_millis() as u64,
             unavailable: ways.into_iter().map(OutageRow::of).collect(),
             recovery_max_s: all.recovery_s.iter().copied().fold(0.0, f64::max),
-            checkers: Checkers {
-                ours: CheckerFindings {
-                    objects: all.objects,
-                    broken: all.ours_broken,
-                    undecided: all.ours_undecided,
-                    missed: all.ours_missed,
-                },
-                porcupine: Porcupine {
-                    objects: all.objects,
-                    broken: all.porcupine_broken,
-                    undecided: all.porcupine_undecided,
-                },
-            },
+            checkers: all.checkers,
             totals: all.totals,
         }
     }

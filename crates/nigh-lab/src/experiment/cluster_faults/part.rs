@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http::Method;
-use nigh_check::history::{History, Judgement, MissedKind, Mutation, Operation, judge, missed, mutated};
+use nigh_check::history::Operation;
 use nigh_terms::ShardId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -14,15 +14,17 @@ use tokio::runtime::Handle;
 
 use super::NODES;
 use super::availability::{FailedHome, Outage, SHARDS, WriteTimes, probe, probe_of};
-use super::clients::{BUCKET, Caller, Client, OBJECTS, key, look};
+use super::clients::{BUCKET, Client, OBJECTS, PATIENCE, key, look};
 use super::invokers::{Ends, Invoker, deploy};
+use super::judgement::{Checkers, MutationOutcome, judged};
 use super::plan::{Blow, Wiring, plan};
 use super::record::{Record, now};
 use super::sharers::{PutWithSharersDead, measure};
 use super::world::World;
 use crate::LabError;
-use crate::experiment::client_calls::joined;
-use crate::instrument::peer::porcupine;
+use crate::experiment::client_calls::Caller;
+use crate::instrument::parallel::joined;
+use crate::instrument::report::name_of;
 
 const CLIENTS: usize = 6;
 const INVOKERS: usize = 3;
@@ -33,15 +35,7 @@ const RECOVERED_WITHIN: Duration = Duration::from_secs(120);
 const READ_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Broken promises that the report tells in full.
-const DETAILS_MAX: usize = 20;
-
-/// How a mutated history was judged: whether it was refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct MutationOutcome {
-    pub(super) kind: String,
-    pub(super) ours: bool,
-    pub(super) porcupine: bool,
-}
+pub(super) const DETAILS_MAX: usize = 20;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Totals {
@@ -76,14 +70,7 @@ pub(super) struct PartOutcome {
     pub(super) totals: Totals,
     pub(super) outages: Vec<Outage>,
     pub(super) recovery_s: Vec<f64>,
-    pub(super) objects: u64,
-    /// Objects that the search for an order refused, and could not decide.
-    pub(super) ours_broken: u64,
-    pub(super) ours_undecided: u64,
-    /// Reads that missed what a promise has them show.
-    pub(super) ours_missed: u64,
-    pub(super) porcupine_broken: u64,
-    pub(super) porcupine_undecided: u64,
+    pub(super) checkers: Checkers,
 }
 
 impl PartOutcome {
@@ -119,17 +106,12 @@ impl PartOutcome {
         sum.violations.truncate(DETAILS_MAX);
         self.outages.extend(other.outages);
         self.recovery_s.extend(other.recovery_s);
-        self.objects += other.objects;
-        self.ours_broken += other.ours_broken;
-        self.ours_undecided += other.ours_undecided;
-        self.ours_missed += other.ours_missed;
-        self.porcupine_broken += other.porcupine_broken;
-        self.porcupine_undecided += other.porcupine_undecided;
+        self.checkers.add(other.checkers);
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct PartParameters {
     pub(super) part: u32,
     pub(super) faults: usize,
     pub(super) seed: u64,
@@ -141,8 +123,8 @@ pub(super) fn play_sharers(folder: &Path, handle: &Handle) -> Result<PartOutcome
     let begun = Instant::now();
     let mut world = World::start(folder, Wiring::Direct, handle)?;
     await_whole(&mut world);
-    make_bucket(&world, handle)?;
-    let measured = measure(&mut world, handle);
+    make_bucket(&world)?;
+    let measured = measure(&mut world);
     world.end();
     let (seconds, put_with_sharers_dead) = (begun.elapsed().as_secs_f64(), Some(measured?));
     let totals = Totals { seconds, put_with_sharers_dead, ..Totals::default() };
@@ -152,45 +134,44 @@ pub(super) fn play_sharers(folder: &Path, handle: &Handle) -> Result<PartOutcome
 /// Plays a part. `told` hears of each blow, how many faults that was, and may end it all.
 pub(super) fn play(
     folder: &Path,
-    asked: Asked,
+    parameters: PartParameters,
     handle: &Handle,
     told: impl Fn(usize) -> Result<(), LabError>,
 ) -> Result<PartOutcome, LabError> {
     let begun = Instant::now();
-    let wiring = if asked.part.is_multiple_of(2) { Wiring::Direct } else { Wiring::Relayed };
-    let seed = asked.seed.wrapping_add(u64::from(asked.part) << 32);
-    let possible = |kind| asked.has_netem || kind != super::plan::Kind::BadPackets;
-    let blows = plan(seed, asked.faults, usize::from(NODES), wiring, possible);
+    let PartParameters { part, faults, seed, has_netem } = parameters;
+    let wiring = if part.is_multiple_of(2) { Wiring::Direct } else { Wiring::Relayed };
+    let seed = seed.wrapping_add(u64::from(part) << 32);
+    let possible = |kind| has_netem || kind != super::plan::Kind::BadPackets;
+    let blows = plan(seed, faults, usize::from(NODES), wiring, possible);
     let mut world = World::start(folder, wiring, handle)?;
     await_whole(&mut world);
-    make_bucket(&world, handle)?;
-    deploy(folder, &world.doors, &world.access, handle)?;
+    make_bucket(&world)?;
+    deploy(folder, &world.doors)?;
     let (record, ends) = (Record::default(), Ends::default());
     let taken: WriteTimes = (0..SHARDS).map(|_| Mutex::default()).collect();
     let stop = AtomicBool::new(false);
-    let (doors, access) = (world.doors.clone(), world.access.clone());
-    let namespace = access.namespace.clone();
-    let places = (0..SHARDS).flat_map(|shard| (0..doors.len()).map(move |door| (shard, door)));
+    let doors = world.doors.clone();
+    let places = (0..SHARDS).flat_map(|shard| (0..usize::from(NODES)).map(move |door| (shard, door)));
     let probes: Vec<(u16, usize, String)> = places
-        .filter_map(|(shard, door)| Some((shard, door, probe_of(&namespace, asked.part, door, ShardId(shard))?)))
+        .filter_map(|(shard, door)| Some((shard, door, probe_of(&doors.namespace, part, door, ShardId(shard))?)))
         .collect();
     let mut outcome = PartOutcome::default();
     let (mut failed, mut struck) = (Vec::new(), Ok(()));
     let ended = std::thread::scope(|scope| {
-        let (doors, access, record, ends, stop) = (&doors, &access, &record, &ends, &stop);
+        let (doors, record, ends, stop) = (&doors, &record, &ends, &stop);
         let mut threads = Vec::new();
         for number in 0..CLIENTS {
-            let caller = Caller::new(doors, access, handle);
-            let mut client = Client::new(caller, record, asked.part, number, seed);
+            let mut client = Client::new(doors, record, part, number, seed);
             threads.push(scope.spawn(move || client.live(stop)));
         }
         for number in 0..INVOKERS {
-            let mut invoker = Invoker::new((doors, access, handle), (record, ends), asked.part, number, seed);
+            let mut invoker = Invoker::new(doors, (record, ends), part, number, seed);
             threads.push(scope.spawn(move || invoker.live(stop)));
         }
         for (shard, door, key) in &probes {
-            let (caller, taken) = (Caller::new(doors, access, handle), &taken[usize::from(*shard)]);
-            threads.push(scope.spawn(move || probe(caller, record, (*door, key), taken, stop)));
+            let (door, taken) = (&doors.s3[*door], &taken[usize::from(*shard)]);
+            threads.push(scope.spawn(move || probe(door, record, key, taken, stop)));
         }
         world.wait(BEFORE);
         for blow in &blows {
@@ -210,14 +191,13 @@ pub(super) fn play(
         None => {
             outcome.totals.not_recovered += 1;
             outcome.totals.violations.push(format!(
-                "part {}: the cluster is not whole {} s after the last fault",
-                asked.part,
+                "part {part}: the cluster is not whole {} s after the last fault",
                 RECOVERED_WITHIN.as_secs()
             ));
         }
     }
-    let keys = (0..OBJECTS).map(|object| key(asked.part, object)).chain(probes.into_iter().map(|(.., key)| key));
-    look_at_all(&mut world, handle, &record, keys, &mut outcome)?;
+    let keys = (0..OBJECTS).map(|object| key(part, object)).chain(probes.into_iter().map(|(.., key)| key));
+    look_at_all(&mut world, &record, keys, &mut outcome)?;
     outcome.totals.ended_by_itself = world.ended_by_itself;
     world.end();
     outcome.outages = failed.iter().map(|failed| Outage::of(failed, &taken)).collect();
@@ -226,8 +206,8 @@ pub(super) fn play(
     outcome.totals.nested_calls = ends.nested.into_inner();
     let (history, mixed, first_mixed) = record.take();
     outcome.totals.mixed = mixed;
-    outcome.totals.violations.extend(first_mixed.map(|what| format!("part {}: {what}", asked.part)));
-    judged(&history, asked.part, &mut outcome)?;
+    outcome.totals.violations.extend(first_mixed.map(|what| format!("part {part}: {what}")));
+    judged(&history, part, &mut outcome)?;
     outcome.totals.seconds = begun.elapsed().as_secs_f64();
     Ok(outcome)
 }
@@ -244,7 +224,7 @@ fn strike(
     let at = now();
     for strike in &blow.strikes {
         world.strike(strike)?;
-        *kinds.entry(strike.kind.name().to_owned()).or_default() += 1;
+        *kinds.entry(name_of(&strike.kind)).or_default() += 1;
         world.wait(strike.lasts / 2);
     }
     for strike in &blow.strikes {
@@ -253,7 +233,7 @@ fn strike(
     }
     world.wait(blow.quiet);
     if !shards.is_empty() {
-        failed.push(FailedHome { kind: blow.strikes[0].kind.name(), shards, at, until: now() });
+        failed.push(FailedHome { kind: blow.strikes[0].kind, shards, at, until: now() });
     }
     Ok(blow.strikes.len())
 }
@@ -270,26 +250,25 @@ fn await_whole(world: &mut World) -> Option<Duration> {
     None
 }
 
-fn make_bucket(world: &World, handle: &Handle) -> Result<(), LabError> {
-    let mut caller = Caller::new(&world.doors, &world.access, handle);
-    caller.call(0, Method::PUT, &format!("/{BUCKET}"), &[], b"")?.expect_done("make the bucket")
+fn make_bucket(world: &World) -> Result<(), LabError> {
+    let mut caller = Caller::within(&world.doors.s3[0], PATIENCE);
+    caller.call(&Method::PUT, &format!("/{BUCKET}"), &[], b"")?.expect_done("make the bucket")
 }
 
 /// Reads every object at every node, when all is over.
 fn look_at_all(
     world: &mut World,
-    handle: &Handle,
     record: &Record,
     keys: impl Iterator<Item = String>,
     outcome: &mut PartOutcome,
 ) -> Result<(), LabError> {
-    let (doors, access) = (world.doors.clone(), world.access.clone());
-    let mut caller = Caller::new(&doors, &access, handle);
+    let doors = world.doors.clone();
+    let mut callers = doors.callers(PATIENCE);
     for key in keys {
-        for door in 0..doors.len() {
+        for (door, caller) in callers.iter_mut().enumerate() {
             let begun = Instant::now();
             loop {
-                if let Some((operation, _)) = look(&mut caller, record, door, &key)? {
+                if let Some((operation, _)) = look(caller, record, &key)? {
                     record.add(Operation { is_last: true, ..operation });
                     break;
                 }
@@ -306,115 +285,4 @@ fn look_at_all(
         }
     }
     Ok(())
-}
-
-/// Whether our checkers refuse a history: objects that no order explains, objects undecided, and reads that miss.
-fn ours(history: &History) -> (Vec<(String, Operation)>, u64, Vec<nigh_check::history::MissedWrite>) {
-    let (mut broken, mut undecided) = (Vec::new(), 0);
-    for (object, operations) in history.by_object() {
-        match judge(&operations) {
-            Judgement::Fits => {}
-            Judgement::Broken { at } => broken.push((object.to_owned(), operations[at].clone())),
-            Judgement::Undecided => undecided += 1,
-        }
-    }
-    (broken, undecided, missed(history))
-}
-
-fn judged(history: &History, part: u32, outcome: &mut PartOutcome) -> Result<(), LabError> {
-    outcome.totals.operations = history.operations.len() as u64;
-    let of = |is: &dyn Fn(&Operation) -> bool| history.operations.iter().filter(|one| is(one)).count() as u64;
-    outcome.totals.unknown = of(&|operation| operation.end.is_none());
-    outcome.totals.by_invocations = of(&|operation| operation.invocation.is_some());
-    let (broken, undecided, missed) = ours(history);
-    let theirs = porcupine::judge(history)?;
-    outcome.objects = theirs.objects;
-    outcome.ours_broken = broken.len() as u64;
-    outcome.ours_undecided = undecided;
-    outcome.ours_missed = missed.len() as u64;
-    outcome.porcupine_broken = theirs.broken.len() as u64;
-    outcome.porcupine_undecided = theirs.undecided.len() as u64;
-    outcome.totals.lost = missed.iter().filter(|one| one.kind == MissedKind::Lost).count() as u64;
-    // What only the search for an order found is told with the old reads: nobody can say which of them is.
-    let told: std::collections::BTreeSet<&str> =
-        missed.iter().map(|one| history.operations[one.read].object.as_str()).collect();
-    let unexplained =
-        broken.iter().map(|(object, _)| object).chain(&theirs.broken).filter(|object| !told.contains(object.as_str()));
-    let unexplained: std::collections::BTreeSet<&String> = unexplained.collect();
-    outcome.totals.stale = missed.len() as u64 - outcome.totals.lost + unexplained.len() as u64;
-    for one in &missed {
-        let read = &history.operations[one.read];
-        outcome.totals.violations.push(format!(
-            "part {part}: {:?}: {} shows {:?} instead of {:?}: {read:?}",
-            one.kind, read.object, one.shown, one.instead
-        ));
-    }
-    for (object, at) in broken.iter().filter(|(object, _)| unexplained.contains(object)) {
-        outcome.totals.violations.push(format!("part {part}: no order explains {object}, from here on: {at:?}"));
-    }
-    for object in theirs.broken.iter().filter(|object| !broken.iter().any(|(ours, _)| ours == *object)) {
-        outcome.totals.violations.push(format!("part {part}: porcupine alone refuses {object}"));
-    }
-    outcome.totals.violations.truncate(DETAILS_MAX);
-    for mutation in Mutation::ALL {
-        // Of the one object alone: a mutation is one change.
-        let Some(changed) = mutated(history, mutation) else { continue };
-        let differs = history.operations.iter().zip(&changed.operations).find(|(one, other)| one != other);
-        let Some(object) = differs.map(|(one, _)| one.object.clone()) else { continue };
-        let small = History {
-            operations: changed.operations.into_iter().filter(|one| one.object == object).collect(),
-            invocations: changed.invocations,
-        };
-        let (broken, _, missed) = ours(&small);
-        let porcupine = !porcupine::judge(&small)?.broken.is_empty();
-        let kind = mutation.name().to_owned();
-        outcome.totals.mutations.push(MutationOutcome {
-            kind,
-            ours: !broken.is_empty() && !missed.is_empty(),
-            porcupine,
-        });
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use nigh_check::history::OperationResult;
-
-    use super::*;
-    use crate::instrument::peer::PeerError;
-
-    /// A history as the experiment records it, of two clients and one object.
-    fn history() -> History {
-        let put = |begin, end, value| {
-            super::super::record::write("x", None, begin, Some(end), OperationResult::Anything, Some(value))
-        };
-        let get = |begin, end, value| super::super::record::read("x", None, begin, end, Some(value));
-        let operations = vec![put(1, 2, 1), get(3, 4, 1), put(5, 9, 2), get(6, 7, 1), get(10, 11, 2), get(12, 13, 2)];
-        History { operations, invocations: Vec::new() }
-    }
-
-    #[test]
-    fn both_checkers_accept_a_good_history_and_refuse_every_mutation_of_it() {
-        let test = "both_checkers_accept_a_good_history_and_refuse_every_mutation_of_it";
-        let mut outcome = PartOutcome::default();
-        match judged(&history(), 0, &mut outcome) {
-            Err(LabError::Peer(error @ PeerError::NotInstalled { .. })) => println!("SKIPPED: {test}: {error}"),
-            other => {
-                other.unwrap();
-                assert_eq!(
-                    (outcome.totals.lost, outcome.totals.stale, outcome.objects),
-                    (0, 0, 1),
-                    "{:?}",
-                    outcome.totals.violations
-                );
-                assert_eq!(outcome.totals.mutations.len(), Mutation::ALL.len());
-                assert!(
-                    outcome.totals.mutations.iter().all(|one| one.ours && one.porcupine),
-                    "{:?}",
-                    outcome.totals.mutations
-                );
-            }
-        }
-    }
 }

@@ -5,13 +5,15 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{Rng, SeedableRng};
+use serde::Serialize;
 
 pub(super) const SERVERS: usize = 3;
 /// After a home was lost alone nothing else strikes for so long: what its shards do is measured.
 const ALONE: Duration = Duration::from_secs(7);
 const TWO: f64 = 0.2;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
     /// A node is killed, and started again.
     KillNode,
@@ -24,26 +26,35 @@ pub(super) enum Kind {
     /// Two nodes do not reach each other.
     SeparateNodes,
     /// What one node sends does not come to another.
+    #[serde(rename = "one_way_partition")]
     MuteNode,
     /// A node does not reach the NATS servers, and all else.
+    #[serde(rename = "separate_node_from_nats")]
     SeparateFromServers,
     /// One NATS server is killed, and started again,
+    #[serde(rename = "kill_nats_server")]
     KillServer,
     /// stopped,
+    #[serde(rename = "stop_nats_server")]
     StopServer,
     /// or its link is down.
+    #[serde(rename = "cut_nats_server")]
     CutServer,
     /// Two of three are killed,
+    #[serde(rename = "kill_two_nats_servers")]
     KillTwoServers,
     /// stopped,
+    #[serde(rename = "stop_two_nats_servers")]
     StopTwoServers,
     /// or their links are down.
+    #[serde(rename = "cut_two_nats_servers")]
     CutTwoServers,
     /// The store is killed, and started again.
     KillStore,
     /// The store answers nothing.
     StopStore,
     /// The store is stopped, a node is killed, and the store answers when others have its shards.
+    #[serde(rename = "late_store_after_failover")]
     LateStore,
     /// A node's disk is full.
     FullDisk,
@@ -58,6 +69,7 @@ pub(super) enum Kind {
     /// Connections to a node are reset, again and again.
     ResetCalls,
     /// Connections to a node are half open.
+    #[serde(rename = "half_open_calls")]
     ForgetCalls,
 }
 
@@ -92,34 +104,6 @@ impl Kind {
     const DIRECT: [Self; 3] = [Self::SeparateNodes, Self::MuteNode, Self::BadPackets];
     const RELAYED: [Self; 5] =
         [Self::SlowCalls, Self::HoldCalls, Self::HoldAnswers, Self::ResetCalls, Self::ForgetCalls];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::KillNode => "kill_node",
-            Self::PauseNode => "pause_node",
-            Self::StopNode => "stop_node",
-            Self::CutNode => "cut_node",
-            Self::SeparateNodes => "separate_nodes",
-            Self::MuteNode => "one_way_partition",
-            Self::SeparateFromServers => "separate_node_from_nats",
-            Self::KillServer => "kill_nats_server",
-            Self::StopServer => "stop_nats_server",
-            Self::CutServer => "cut_nats_server",
-            Self::KillTwoServers => "kill_two_nats_servers",
-            Self::StopTwoServers => "stop_two_nats_servers",
-            Self::CutTwoServers => "cut_two_nats_servers",
-            Self::KillStore => "kill_store",
-            Self::StopStore => "stop_store",
-            Self::LateStore => "late_store_after_failover",
-            Self::FullDisk => "full_disk",
-            Self::BadPackets => "bad_packets",
-            Self::SlowCalls => "slow_calls",
-            Self::HoldCalls => "hold_calls",
-            Self::HoldAnswers => "hold_answers",
-            Self::ResetCalls => "reset_calls",
-            Self::ForgetCalls => "half_open_calls",
-        }
-    }
 
     /// What it strikes: two of one class do not strike at once.
     const fn class(self) -> u8 {

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use http::Method;
 use nigh_terms::ShardId;
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Handle;
 
 use super::availability::shard_of;
-use super::clients::{BUCKET, Caller};
+use super::clients::{BUCKET, PATIENCE};
 use super::world::World;
 use crate::LabError;
 use crate::experiment::client_calls::CallOutcome;
@@ -35,18 +34,18 @@ pub(super) struct PutWithSharersDead {
 }
 
 /// Measures it on a whole cluster, whose first node is the home.
-pub(super) fn measure(world: &mut World, handle: &Handle) -> Result<PutWithSharersDead, LabError> {
+pub(super) fn measure(world: &mut World) -> Result<PutWithSharersDead, LabError> {
     let own = world.shards_of(0);
     let keys = keys_of(world, &own);
-    let (doors, access) = (world.doors.clone(), world.access.clone());
-    let mut caller = Caller::new(&doors, &access, handle);
+    let doors = world.doors.clone();
+    let mut callers = doors.callers(PATIENCE);
     let (mut alive, mut dead) = (Vec::new(), Vec::new());
     for turn in 0..2 * TURNS {
         // Each kind is first as often as the other.
         let stops = (turn % 4 == 1) || (turn % 4 == 2);
         for key in &keys {
-            for at in 1..doors.len() {
-                expect(caller.call(at, Method::GET, key, &[], b"")?, key)?;
+            for caller in &mut callers[1..] {
+                expect(caller.call(&Method::GET, key, &[], b"")?, key)?;
             }
         }
         if stops {
@@ -58,7 +57,7 @@ pub(super) fn measure(world: &mut World, handle: &Handle) -> Result<PutWithShare
         let mut failed = None;
         for key in &keys {
             let put = Instant::now();
-            if let Err(error) = caller.call(0, Method::PUT, key, &[], BODY).and_then(|answer| expect(answer, key)) {
+            if let Err(error) = callers[0].call(&Method::PUT, key, &[], BODY).and_then(|answer| expect(answer, key)) {
                 failed = Some(error);
                 break;
             }
@@ -87,7 +86,7 @@ pub(super) fn measure(world: &mut World, handle: &Handle) -> Result<PutWithShare
 
 /// Paths of objects whose home serves these shards, each written once.
 fn keys_of(world: &World, own: &[ShardId]) -> Vec<String> {
-    let is_own = |key: &String| shard_of(&world.access.namespace, key).is_some_and(|shard| own.contains(&shard));
+    let is_own = |key: &String| shard_of(&world.doors.namespace, key).is_some_and(|shard| own.contains(&shard));
     let keys = (0..10_000).map(|n| format!("sharers/{n}")).filter(is_own);
     keys.take(OBJECTS).map(|key| format!("/{BUCKET}/{key}")).collect()
 }

@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nigh_node::credentials;
 use nigh_node::local_cluster::{LocalCluster, LocalClusterSettings, Network, Process, ProcessEvent, find_nats_server};
-use nigh_node::state_folder::StatePaths;
 use nigh_node::status::Status;
 use nigh_terms::{Namespace, ShardId};
 use tokio::runtime::Handle;
@@ -18,9 +16,11 @@ use tokio::time::timeout;
 use super::NODES;
 use super::plan::{Kind, SERVERS, Strike, Wiring};
 use crate::LabError;
+use crate::experiment::client_calls::{Caller, Door};
 use crate::instrument::error::Tried;
-use crate::instrument::node_under_test::{python, socket_address};
+use crate::instrument::node_under_test::{python, signer_of, socket_address};
 use crate::instrument::programs;
+use crate::instrument::report::name_of;
 use crate::instrument::sign::Signer;
 use crate::instrument::tcp_relay::{TcpRelay, Weather};
 
@@ -100,18 +100,21 @@ pub(super) fn has_netem() -> bool {
     has
 }
 
-/// A node's doors, the same in all its lives.
-#[derive(Clone, Copy, Debug)]
+/// All nodes' doors, the same in all their lives, and who asks there.
+#[derive(Clone, Debug)]
 pub(super) struct Doors {
-    pub(super) s3: SocketAddr,
-    pub(super) lambda: SocketAddr,
+    pub(super) s3: Vec<Door>,
+    pub(super) lambda: Vec<SocketAddr>,
+    pub(super) lambda_signer: Signer,
+    pub(super) namespace: Namespace,
+    pub(super) handle: Handle,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Access {
-    pub(super) s3: Signer,
-    pub(super) lambda: Signer,
-    pub(super) namespace: Namespace,
+impl Doors {
+    /// A client of each S3 door.
+    pub(super) fn callers(&self, patience: Duration) -> Vec<Caller<'_>> {
+        self.s3.iter().map(|door| Caller::within(door, patience)).collect()
+    }
 }
 
 /// What begins a fault, or what ends it.
@@ -126,11 +129,9 @@ struct Hands {
 pub(super) struct World {
     pub(super) cluster: LocalCluster,
     relays: Vec<TcpRelay>,
-    pub(super) doors: Vec<Doors>,
-    pub(super) access: Access,
+    pub(super) doors: Doors,
     /// Lives that ended by themselves: of nodes whose life as a member was over.
     pub(super) ended_by_itself: u64,
-    handle: Handle,
     /// After the processes.
     disks: Vec<Disk>,
 }
@@ -168,22 +169,23 @@ impl World {
         for (relay, node) in relays.iter().zip(cluster.nodes()) {
             node.calls().into_iter().for_each(|calls| relay.point_at(calls));
         }
-        let (mut doors, mut access) = (Vec::new(), None);
+        let (mut s3, mut lambda, mut access) = (Vec::new(), Vec::new(), None);
         for node in cluster.nodes() {
             let said = || LabError::Node(format!("{} does not say where it listens", node.name()));
             let endpoints = handle.block_on(node.status()).ok_or_else(said)?.endpoints;
-            doors.push(Doors { s3: socket_address(&endpoints.s3)?, lambda: socket_address(&endpoints.lambda)? });
-            let file = StatePaths::new(node.state()).credentials();
-            if let (None, Ok(key)) = (&access, credentials::read(&file, endpoints.namespace.as_str())) {
-                let signer =
-                    |service| Signer::new(service, &endpoints.region, key.access_key.as_str(), key.secret_key.reveal());
-                let (s3, lambda) = (signer("s3"), signer("lambda"));
-                access = Some(Access { s3, lambda, namespace: endpoints.namespace.clone() });
+            s3.push(socket_address(&endpoints.s3)?);
+            lambda.push(socket_address(&endpoints.lambda)?);
+            let signer = |service| signer_of(node.state(), &endpoints, endpoints.namespace.as_str(), service);
+            if let (None, Ok(s3), Ok(lambda)) = (&access, signer("s3"), signer("lambda")) {
+                access = Some((s3, lambda, endpoints.namespace.clone()));
             }
         }
-        let access = access.ok_or_else(|| LabError::Node("no node has the first key".to_owned()))?;
-        let handle = handle.clone();
-        Ok(Self { cluster, relays, doors, access, ended_by_itself: 0, handle, disks })
+        let no_key = || LabError::Node("no node has the first key".to_owned());
+        let (signer, lambda_signer, namespace) = access.ok_or_else(no_key)?;
+        let door = |server| Door { server, signer: signer.clone(), handle: handle.clone() };
+        let s3 = s3.into_iter().map(door).collect();
+        let doors = Doors { s3, lambda, lambda_signer, namespace, handle: handle.clone() };
+        Ok(Self { cluster, relays, doors, ended_by_itself: 0, disks })
     }
 
     /// Sleeps, and starts again meanwhile what has ended by itself.
@@ -204,7 +206,7 @@ impl World {
 
     fn status(&mut self, node: usize) -> Option<Status> {
         let node = &self.cluster.nodes()[node];
-        self.handle.block_on(async { timeout(ANSWERED_WITHIN, node.status()).await.ok().flatten() })
+        self.doors.handle.block_on(async { timeout(ANSWERED_WITHIN, node.status()).await.ok().flatten() })
     }
 
     /// The shards that a node serves, as it says.
@@ -257,7 +259,7 @@ impl World {
     fn turn(&mut self, strike: &Strike, hands: &Hands, begins: bool) -> Result<(), LabError> {
         let Strike { kind, node, other, server, .. } = *strike;
         let (this, that, next) = (self.machine(node), self.machine(other), (server + 1) % SERVERS);
-        let failed = |error: io::Error| LabError::Node(format!("{}: {error}", kind.name()));
+        let failed = |error: io::Error| LabError::Node(format!("{}: {error}", name_of(&kind)));
         let Hands { end, halt, cut, part } = *hands;
         let network = self.network()?;
         match kind {

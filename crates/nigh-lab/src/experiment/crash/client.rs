@@ -9,12 +9,12 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::body::{CONTENT_HEADER, Content, WRITE_HEADER, write_name};
-use super::fast_calls::FastCaller;
+use super::fast_calls::{FastCaller, FastDoor};
 use super::history::{Moment, Place, ReadRecord, Write, WriteId};
-use super::s3_calls::{Caller, Door};
+use super::s3_calls::get;
 use super::{BUCKET, CLIENTS};
 use crate::LabError;
-use crate::experiment::client_calls::{CallOutcome, element};
+use crate::experiment::client_calls::{CallOutcome, Caller, Door, element};
 
 /// By which AWS SDKs name all attempts of one call.
 const INVOCATION: &str = "amz-sdk-invocation-id";
@@ -69,6 +69,19 @@ struct Change {
     attempts: u32,
 }
 
+impl Change {
+    /// A change by HTTP of a key that others write too.
+    const fn new(
+        method: Method,
+        path: String,
+        headers: Vec<(&'static str, String)>,
+        body: Vec<u8>,
+        writes: Vec<usize>,
+    ) -> Self {
+        Self { method, path, fast: None, headers, body, writes, own: false, attempts: 0 }
+    }
+}
+
 /// A client and all that it has done, over all lives of the node.
 pub(super) struct Client {
     number: u32,
@@ -97,8 +110,13 @@ impl Client {
 
     /// Calls one after another until `stop`. `remembers`: a call that was done and is repeated is not done again, in
     /// the life of the node that is; it is tried only if so.
-    pub(super) fn live(&mut self, door: &Door, remembers: bool, stop: &AtomicBool) -> Result<(), LabError> {
-        let mut ways = Ways { http: Caller::new(door), fast: door.fast.as_ref().map(FastCaller::new) };
+    pub(super) fn live(
+        &mut self,
+        (door, fast): (&Door, Option<&FastDoor>),
+        remembers: bool,
+        stop: &AtomicBool,
+    ) -> Result<(), LabError> {
+        let mut ways = Ways { http: Caller::new(door), fast: fast.map(FastCaller::new) };
         while !stop.load(Ordering::Relaxed) {
             let done = match self.pending.take() {
                 Some(change) => self.send(&mut ways, change)?,
@@ -131,14 +149,8 @@ impl Client {
             }
             34..44 => self.put_own(ways, own),
             44..52 => self.copy(ways, own, shared),
-            52..60 => {
-                let change = self.delete(shared);
-                self.send(ways, change)
-            }
-            60..63 => {
-                let change = self.delete_objects();
-                self.send(ways, change)
-            }
+            52..60 => self.delete(ways, &shared),
+            60..63 => self.delete_objects(ways),
             63..68 => self.upload(ways, shared),
             68..71 if remembers => self.repeat(ways, own),
             71..75 => self.read(ways, own_key(self.number, own)),
@@ -183,9 +195,8 @@ impl Client {
         let (at, content) = self.begin_new(&key, bytes);
         let mut headers = self.names(at, &content);
         headers.push(self.invocation());
-        let (method, path, body) = (Method::PUT, path(&key), content.body());
-        let fast = self.draw.random_bool(FAST).then_some(key);
-        Change { method, path, fast, headers, body, writes: vec![at], own, attempts: 0 }
+        let change = Change::new(Method::PUT, path(&key), headers, content.body(), vec![at]);
+        Change { fast: self.draw.random_bool(FAST).then_some(key), own, ..change }
     }
 
     fn put_own(&mut self, ways: &mut Ways<'_>, n: u32) -> Result<bool, LabError> {
@@ -205,29 +216,23 @@ impl Client {
             (DIRECTIVE, "REPLACE".to_owned()),
             self.invocation(),
         ]);
-        let (method, path) = (Method::PUT, path(&to));
-        self.send(
-            ways,
-            Change { method, path, fast: None, headers, body: Vec::new(), writes: vec![at], own: false, attempts: 0 },
-        )
+        self.send(ways, Change::new(Method::PUT, path(&to), headers, Vec::new(), vec![at]))
     }
 
-    fn delete(&mut self, key: String) -> Change {
-        let at = self.begin(&key, |_| None);
+    fn delete(&mut self, ways: &mut Ways<'_>, key: &str) -> Result<bool, LabError> {
+        let at = self.begin(key, |_| None);
         let headers = vec![self.invocation()];
-        let (method, path) = (Method::DELETE, path(&key));
-        Change { method, path, fast: None, headers, body: Vec::new(), writes: vec![at], own: false, attempts: 0 }
+        self.send(ways, Change::new(Method::DELETE, path(key), headers, Vec::new(), vec![at]))
     }
 
-    fn delete_objects(&mut self) -> Change {
+    fn delete_objects(&mut self, ways: &mut Ways<'_>) -> Result<bool, LabError> {
         let first = self.draw.random_range(0..SHARED_KEYS);
         let keys: Vec<String> = (0..3).map(|n| shared_key((first + n) % SHARED_KEYS)).collect();
         let writes = keys.iter().map(|key| self.begin(key, |_| None)).collect();
         let objects: String = keys.iter().map(|key| format!("<Object><Key>{key}</Key></Object>")).collect();
         let body = format!("<Delete>{objects}</Delete>").into_bytes();
         let headers = vec![self.invocation()];
-        let (method, path) = (Method::POST, format!("/{BUCKET}?delete="));
-        Change { method, path, fast: None, headers, body, writes, own: false, attempts: 0 }
+        self.send(ways, Change::new(Method::POST, format!("/{BUCKET}?delete="), headers, body, writes))
     }
 
     /// One part, or, seldom, two. Only the completion is a write; it is not repeated, since an upload that was
@@ -279,7 +284,7 @@ impl Client {
         let by_fast_path = self.draw.random_bool(FAST);
         let begin = self.now();
         let seen = ways.fast.as_mut().filter(|_| by_fast_path).and_then(|fast| fast.get(&key));
-        let Ok(seen) = seen.map_or_else(|| ways.http.get(&path(&key)), Ok)? else { return Ok(false) };
+        let Ok(seen) = seen.map_or_else(|| get(&mut ways.http, &path(&key)), Ok)? else { return Ok(false) };
         self.reads.push(ReadRecord { key, begin, end: self.now(), seen, place: Place::Load });
         Ok(true)
     }

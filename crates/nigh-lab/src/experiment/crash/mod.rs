@@ -12,7 +12,7 @@ mod client;
 mod fast_calls;
 mod history;
 mod node_lives;
-pub(super) mod s3_calls;
+mod s3_calls;
 mod service;
 mod store_behind;
 
@@ -20,7 +20,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
 use self::node_lives::{Lives, PartOutcome, Totals};
@@ -29,6 +28,7 @@ use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::peer::installed::cache_folder;
+use crate::instrument::progress;
 use crate::instrument::report_text::tell;
 use crate::instrument::stats::Sample;
 
@@ -52,6 +52,16 @@ enum Store {
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct CrashArgs {
+    #[command(flatten)]
+    parameters: CrashParameters,
+    /// The progress file: stores finished parts, so that an interrupted run resumes
+    #[arg(long, value_name = "FILE")]
+    progress: Option<PathBuf>,
+}
+
+/// What decides the outcome of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Args, Serialize, Deserialize)]
+struct CrashParameters {
     /// How many times the node is killed
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     kills: u32,
@@ -63,17 +73,6 @@ pub(super) struct CrashArgs {
     store: Store,
     /// The random seed, which decides what clients do and when the node is killed
     #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// The progress file: stores finished parts, so that an interrupted run resumes
-    #[arg(long, value_name = "FILE")]
-    progress: Option<PathBuf>,
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct CrashParameters {
-    kills: u32,
-    seconds: f64,
-    store: Store,
     seed: u64,
 }
 
@@ -92,8 +91,9 @@ struct CrashReport {
 
 impl CrashArgs {
     pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
-        if !(self.seconds.is_finite() && (0.05..=600.0).contains(&self.seconds)) {
-            let reason = format!("{} s: expected 0.05 to 600", self.seconds);
+        let seconds = self.parameters.seconds;
+        if !(0.05..=600.0).contains(&seconds) {
+            let reason = format!("{seconds} s: expected 0.05 to 600");
             return Err(LabError::Request { what: "--seconds".to_owned(), reason });
         }
         let handle = tokio::runtime::Handle::current();
@@ -111,22 +111,14 @@ impl CrashArgs {
     }
 
     fn play(&self, machine: Machine, handle: &tokio::runtime::Handle) -> Result<CrashReport, LabError> {
-        let Self { kills, seconds, store, seed, .. } = *self;
-        let path =
-            self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name(format!("crash-{store:?}.state")));
-        let kept: KeptProgress<CrashParameters, PartOutcome> =
-            KeptProgress::open(&path, CrashParameters { kills, seconds, store, seed })?;
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} kills, {msg}{eta} left");
-        let progress =
-            ProgressBar::new(u64::from(kills)).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let CrashParameters { kills, seconds, store, seed } = self.parameters;
+        let usual = || cache_folder().with_file_name(format!("crash-{store:?}.state"));
+        let kept = KeptProgress::open(&self.progress.clone().unwrap_or_else(usual), self.parameters)?;
+        let progress = progress::styled(kills.into(), "{bar:30} {pos}/{len} kills, {msg}{eta} left");
         let mut all = PartOutcome::default();
         for part in 0..kills.div_ceil(PART_KILLS) {
-            let name = part.to_string();
             let of_part = PART_KILLS.min(kills - part * PART_KILLS);
-            let outcome = if let Some(done) = kept.done(&name) {
-                progress.inc(u64::from(of_part));
-                done
-            } else {
+            let play = || {
                 let work = tempfile::tempdir().at(std::env::temp_dir())?;
                 let longest = Duration::from_secs_f64(seconds);
                 let mut lives = Lives::begin(work.path(), store, seed.wrapping_add(u64::from(part) << 32), handle)?;
@@ -134,11 +126,10 @@ impl CrashArgs {
                     lives.play_and_kill(longest)?;
                     progress.inc(1);
                 }
-                let outcome = lives.end()?;
-                kept.add(&name, &outcome)?;
-                outcome
+                lives.end()
             };
-            all.add(outcome);
+            all.add(kept.part_now(&part.to_string(), play)?);
+            progress.set_position(u64::from(part * PART_KILLS + of_part));
         }
         progress.finish_and_clear();
         kept.finish()?;

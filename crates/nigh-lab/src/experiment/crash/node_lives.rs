@@ -13,14 +13,16 @@ use tokio::runtime::Handle;
 use super::client::{Client, keys, path};
 use super::fast_calls::FastDoor;
 use super::history::{Kind, Moment, Place, ReadFinding, ReadRecord, Violation, check};
-use super::s3_calls::{Caller, Door};
+use super::s3_calls::{get, list};
 use super::service::Service;
 use super::store_behind::BackingStore;
 use super::{BUCKET, CLIENTS, DETAILS_MAX, Store};
 use crate::LabError;
-use crate::experiment::client_calls::{await_pushed, joined};
+use crate::experiment::client_calls::{Caller, Door};
 use crate::instrument::fault_proxy::plan::{Fault, Plan, Rule};
 use crate::instrument::node_under_test::{NodeUnderTest, configure, set, socket_address};
+use crate::instrument::parallel::joined;
+use crate::instrument::platform::until_pushed;
 
 /// How long the node may take to bring everything to the store at the end.
 const PUSHED_WITHIN: Duration = Duration::from_secs(180);
@@ -90,16 +92,9 @@ pub(super) struct Lives {
     remembers: bool,
     clients: Vec<Client>,
     reads: Vec<ReadRecord>,
-    kills: u32,
-    store_kills: u32,
+    totals: Totals,
     restarts_ms: Vec<f64>,
     listings_wrong: Vec<String>,
-}
-
-struct Weather {
-    plan: Plan,
-    /// It is killed at this share of the load, and is back only after the node.
-    dies_at: Option<f64>,
 }
 
 impl Lives {
@@ -117,8 +112,7 @@ impl Lives {
             remembers: true,
             clients: (0..CLIENTS).map(|number| Client::new(number, seed, begun)).collect(),
             reads: Vec::new(),
-            kills: 0,
-            store_kills: 0,
+            totals: Totals::default(),
             restarts_ms: Vec::new(),
             listings_wrong: Vec::new(),
         };
@@ -131,16 +125,16 @@ impl Lives {
     /// Load until a moment that is drawn, the kill, a start, and a look at all keys.
     pub(super) fn play_and_kill(&mut self, longest: Duration) -> Result<(), LabError> {
         let load = longest.mul_f64(self.draw.random_range(0.02..1.0));
-        let Weather { plan, dies_at } = self.weather();
+        let (plan, dies_at) = self.weather();
         if let Some(service) = &self.service {
             service.set_plan(plan);
         }
-        let (door, stop, remembers) = (self.door()?, AtomicBool::new(false), self.remembers);
+        let (door, fast, stop, remembers) = (self.door()?, self.fast_door()?, AtomicBool::new(false), self.remembers);
         let (node, service, clients) = (&mut self.node, &mut self.service, &mut self.clients);
         std::thread::scope(|scope| {
             let live = |client| {
-                let (door, stop) = (&door, &stop);
-                scope.spawn(move || Client::live(client, door, remembers, stop))
+                let (doors, stop) = ((&door, fast.as_ref()), &stop);
+                scope.spawn(move || Client::live(client, doors, remembers, stop))
             };
             let threads: Vec<_> = clients.iter_mut().map(live).collect();
             std::thread::sleep(load.mul_f64(dies_at.unwrap_or(1.0)));
@@ -154,7 +148,7 @@ impl Lives {
             stop.store(true, Ordering::Relaxed);
             joined(threads)
         })?;
-        self.kills += 1;
+        self.totals.kills += 1;
         if let Some(service) = &self.service {
             service.set_plan(Plan::default());
         }
@@ -162,7 +156,7 @@ impl Lives {
         self.start()?;
         if let (Some(_), Some(service)) = (dies_at, &mut self.service) {
             service.start_again()?;
-            self.store_kills += 1;
+            self.totals.store_kills += 1;
         }
         // A request under way ends with the process; what went to a service may land at any time.
         if self.service.is_none() {
@@ -179,7 +173,7 @@ impl Lives {
         let through_nigh = self.look()?;
         match &behind {
             BackingStore::Directory(_) => {
-                await_pushed(&self.handle, &self.node()?.endpoints.admin_socket, PUSHED_WITHIN)?;
+                self.handle.block_on(until_pushed(&self.node()?.endpoints.admin_socket, PUSHED_WITHIN))?;
             }
             BackingStore::Service(_) => wait_until_held(&behind, &through_nigh)?,
         }
@@ -203,8 +197,8 @@ impl Lives {
             return Ok(BackingStore::directory(&self.folder.join("state"), namespace));
         };
         let access = service.access();
-        let (server, signer) = (socket_address(&access.endpoint)?, access.signer());
-        Ok(BackingStore::Service(Box::new(Door::http(server, signer, self.handle.clone()))))
+        let (server, handle) = (socket_address(&access.endpoint)?, self.handle.clone());
+        Ok(BackingStore::Service(Box::new(Door { server, signer: access.signer(), handle })))
     }
 
     fn outcome(self, differ: Vec<Violation>) -> PartOutcome {
@@ -220,8 +214,6 @@ impl Lives {
         let acknowledged = writes.iter().filter(|write| write.acknowledged.is_some()).count();
         let told = found.iter().map(|violation| format!("{:?}: {}", violation.kind, violation.detail));
         let totals = Totals {
-            kills: self.kills,
-            store_kills: self.store_kills,
             acknowledged: acknowledged as u64,
             by_fast_path,
             unanswered: (writes.len() - acknowledged) as u64,
@@ -230,6 +222,7 @@ impl Lives {
             stale: count(Kind::Stale),
             mixed: count(Kind::Mixed),
             listings_wrong: self.listings_wrong.len() as u64,
+            ..self.totals
         };
         PartOutcome {
             totals,
@@ -248,8 +241,13 @@ impl Lives {
 
     fn door(&self) -> Result<Door, LabError> {
         let node = self.node()?;
-        let fast = node.endpoints.fast_socket.clone().map(|socket| FastDoor { socket, access: node.s3_access() });
-        Ok(Door { server: node.s3()?, signer: node.signer("s3"), handle: self.handle.clone(), fast })
+        Ok(Door { server: node.s3()?, signer: node.signer("s3"), handle: self.handle.clone() })
+    }
+
+    /// The same node without HTTP, if it has that.
+    fn fast_door(&self) -> Result<Option<FastDoor>, LabError> {
+        let node = self.node()?;
+        Ok(node.endpoints.fast_socket.clone().map(|socket| FastDoor { socket, access: node.s3_access() }))
     }
 
     /// A life that begins: mostly lazy, with pushes sooner or later after their write.
@@ -264,14 +262,15 @@ impl Lives {
         configure(&self.folder, &settings)?;
         let began = Instant::now();
         self.node = Some(NodeUnderTest::start_again(&self.folder)?);
-        if self.kills > 0 {
+        if self.totals.kills > 0 {
             self.restarts_ms.push(began.elapsed().as_secs_f64() * 1000.0);
         }
         Ok(())
     }
 
-    /// What the service does in a life: nothing, or it is dead, hangs now and then, is unwell, lies, or is killed.
-    fn weather(&mut self) -> Weather {
+    /// What the service does in a life: nothing, or it is dead, hangs now and then, is unwell, lies, or is killed: then at this
+    /// share of the load, and it is back only after the node.
+    fn weather(&mut self) -> (Plan, Option<f64>) {
         let seed = self.draw.random();
         let refuse = |status| Fault::Refuse { status, retry_after_s: None };
         // A login that is refused is not tried again for seconds, longer than most lives.
@@ -289,7 +288,7 @@ impl Lives {
             }
             _ => Vec::new(),
         };
-        Weather { plan: Plan { seed, rules, ..Plan::default() }, dies_at }
+        (Plan { seed, rules, ..Plan::default() }, dies_at)
     }
 
     /// Reads and lists all keys while nobody writes; what is seen, in the keys' order.
@@ -299,11 +298,11 @@ impl Lives {
         let mut all = Vec::new();
         for key in keys() {
             let begin = self.now();
-            let seen = until_told(|| caller.get(&path(&key)))?;
+            let seen = until_told(|| get(&mut caller, &path(&key)))?;
             self.reads.push(ReadRecord { key, begin, end: self.now(), seen: seen.clone(), place: Place::Restart });
             all.push(seen);
         }
-        let mut listed = until_told(|| caller.list(BUCKET))?;
+        let mut listed = until_told(|| list(&mut caller, BUCKET))?;
         listed.sort_unstable();
         let read = keys().into_iter().zip(&all).filter_map(|(key, seen)| match seen {
             ReadFinding::Whole { content, .. } => Some((key, content.bytes)),
@@ -312,7 +311,7 @@ impl Lives {
         let mut read: Vec<(String, usize)> = read.collect();
         read.sort_unstable();
         if listed != read {
-            self.listings_wrong.push(format!("Listing after kill {}: {listed:?}, read {read:?}", self.kills));
+            self.listings_wrong.push(format!("Listing after kill {}: {listed:?}, read {read:?}", self.totals.kills));
         }
         Ok(all)
     }

@@ -18,6 +18,15 @@ enum Server {
     Swift(Swift),
 }
 
+impl Server {
+    const fn s3(&self) -> &S3Access {
+        match self {
+            Self::Minio(minio) => minio.s3(),
+            Self::Swift(swift) => swift.s3(),
+        }
+    }
+}
+
 pub(super) struct Service {
     server: Server,
     proxy: FaultProxy,
@@ -31,20 +40,15 @@ impl Service {
             Store::S3 => Server::Minio(S3Server::minio(&folder.join("minio"))?),
             Store::Swift => Server::Swift(Swift::start(&folder.join("swift"))?),
         };
-        let endpoint = match &server {
-            Server::Minio(minio) => minio.s3().endpoint.clone(),
-            Server::Swift(swift) => swift.endpoint().to_owned(),
-        };
         let proxy = handle
-            .block_on(FaultProxy::start(&endpoint, Plan::default()))
+            .block_on(FaultProxy::start(&server.s3().endpoint, Plan::default()))
             .map_err(|error| LabError::Node(format!("the proxy before the store: {error}")))?;
         Ok(Some(Self { server, proxy }))
     }
 
     /// Settings of a node that reaches it through the proxy.
     pub(super) fn settings(&self) -> toml::Table {
-        let mut access = self.access();
-        access.endpoint = self.proxy.endpoint();
+        let access = S3Access { endpoint: self.proxy.endpoint(), ..self.access().clone() };
         let mut settings = settings_of_store(&access);
         if let (Server::Swift(_), Some(store)) = (&self.server, settings["store"].as_table_mut()) {
             store.insert("kind".to_owned(), "swift".into());
@@ -53,11 +57,8 @@ impl Service {
         settings
     }
 
-    pub(super) fn access(&self) -> S3Access {
-        match &self.server {
-            Server::Minio(minio) => minio.s3().clone(),
-            Server::Swift(swift) => swift.s3(),
-        }
+    pub(super) const fn access(&self) -> &S3Access {
+        self.server.s3()
     }
 
     /// What happens to the node's requests from now on.

@@ -7,8 +7,9 @@ use super::BUCKET;
 use super::body;
 use super::client::path;
 use super::history::ReadFinding;
-use super::s3_calls::{Caller, Door};
+use super::s3_calls::get;
 use crate::LabError;
+use crate::experiment::client_calls::{Caller, Door};
 
 /// The end of an object's file; docs/design/directory-store.md draws it.
 const FOOTER: usize = 40;
@@ -32,7 +33,7 @@ impl BackingStore {
             Self::Directory(folder) => of_file(&folder.join(key.replace('/', "+"))),
             Self::Service(door) => {
                 let failed = |reason| LabError::Request { what: format!("{key} of the store"), reason };
-                Caller::new(door).get(&path(key))?.map_err(failed)
+                get(&mut Caller::new(door), &path(key))?.map_err(failed)
             }
         }
     }

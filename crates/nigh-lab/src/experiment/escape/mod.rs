@@ -69,7 +69,6 @@ const END_THE_SANDBOX: [&str; 2] = ["all_of_the_memory", "a_fork_bomb"];
 /// The attempt that succeeds if a target has ended.
 const ENDS_TARGETS: &str = "signals_to_other_processes";
 
-/// What `nigh experiment escape` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct EscapeArgs {
     /// Leave out the attempts without isolation
@@ -77,7 +76,6 @@ pub(super) struct EscapeArgs {
     without_control: bool,
 }
 
-/// One attempt and its outcome.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     /// The engine; `none` without isolation.
@@ -179,13 +177,11 @@ fn state_of(node: &NodeUnderTest) -> (Vec<PathBuf>, PathBuf) {
     (files.collect(), state)
 }
 
-/// The fields of both objects.
-fn merged(parts: [Value; 2]) -> Value {
-    let all = parts.into_iter().filter_map(|part| match part {
-        Value::Object(fields) => Some(fields),
-        _ => None,
-    });
-    Value::Object(all.flatten().collect())
+/// Sets the fields of `more` in `event`.
+fn extend(event: &mut Value, more: &Value) {
+    for (name, value) in more.as_object().into_iter().flatten() {
+        event[name] = value.clone();
+    }
 }
 
 /// The attempts as programs of the host.
@@ -209,7 +205,8 @@ fn without_walls(
             continue;
         }
         targets.renew_canary()?;
-        let mut event = merged([targets.event(), targets.without_walls(&state_files, &state)]);
+        let mut event = targets.event();
+        extend(&mut event, &targets.without_walls(&state_files, &state));
         event["attempt"] = json!(attempt);
         event["secret_sha256"] = json!(secret_of(node));
         if control == "nobody" {
@@ -245,11 +242,9 @@ async fn behind_walls(
 ) -> Result<Vec<Row>, LabError> {
     let mut client = LambdaClient::connect(node)?;
     let code = targets.code();
-    for name in [ATTACKER, VICTIM] {
-        let marked = name == VICTIM;
-        let environment = if marked { vec![(MARK_VARIABLE.to_owned(), targets.mark.clone())] } else { Vec::new() };
-        client.deploy(&deployment(name, &code, environment.into_iter().collect())).await?;
-    }
+    client.deploy(&deployment(ATTACKER, &code, BTreeMap::new())).await?;
+    let marked = BTreeMap::from([(MARK_VARIABLE.to_owned(), targets.mark.clone())]);
+    client.deploy(&deployment(VICTIM, &code, marked)).await?;
     let canaries = targets.marked();
     let victim_socket = format!("{}-victim", targets.mark);
     let victim = json!({
@@ -264,9 +259,7 @@ async fn behind_walls(
 
     let (state_files, _) = state_of(node);
     let mut event = targets.event();
-    let mut abstract_sockets = vec![Value::from(targets.mark.clone()), Value::from(victim_socket)];
-    abstract_sockets.dedup();
-    event["abstract"] = json!(abstract_sockets);
+    event["abstract"] = json!([targets.mark, victim_socket]);
     let door = |port| json!(["127.0.0.1", port]);
     let mut doors: Vec<Value> = event["host_ports"].as_array().cloned().unwrap_or_default();
     doors.extend([node.s3()?.port(), node.lambda()?.port()].map(door));
@@ -282,14 +275,14 @@ async fn behind_walls(
         "processes_max": PROCESSES_MAX, "tmp_bytes": TMP_BYTES, "shared_bytes": SHARED_BYTES,
         "files_max": FILES_MAX, "memory_bytes": MEMORY_MB << 20, "open_files_max": OPEN_FILES_MAX,
     });
-    let event = merged([event, walled]);
+    extend(&mut event, &walled);
     let mut attack = Attack { engine, targets, victims: &victims, client };
     let mut rows = attack.run(ATTACKER, listed.iter().map(|one| one.attempt.as_str()), &event, "").await?;
     let of_connected = listed.iter().map(|one| one.attempt.as_str()).filter(|one| CONNECTED_ATTEMPTS.contains(one));
     let environment = BTreeMap::from([(NETWORK_VARIABLE.to_owned(), OUTBOUND.to_owned())]);
     match attack.client.deploy(&deployment(CONNECTED, &code, environment)).await {
         Ok(_) => {
-            let event = connected_event(event, &attack.targets.loopback_ports());
+            let event = connected_event(event, attack.targets.loopback_port());
             rows.extend(attack.run(CONNECTED, of_connected, &event, "_with_a_way_out").await?);
         }
         Err(error) => absent.push(AbsentEngine { engine, reason: format!("functions have no way out: {error}") }),
@@ -299,16 +292,14 @@ async fn behind_walls(
 
 /// The event of a function with an outbound network: it may reach servers for others, but neither the host's own nor another
 /// sandbox's.
-fn connected_event(mut event: Value, loopback: &[u16]) -> Value {
-    let at = |hosts: &[&str], ports: &[u16]| -> Vec<Value> {
-        hosts.iter().flat_map(|host| ports.iter().map(move |port| json!([host, port]))).collect()
-    };
+fn connected_event(mut event: Value, loopback: u16) -> Value {
+    let at = |hosts: &[&str], port: u16| hosts.iter().map(|host| json!([host, port])).collect::<Vec<Value>>();
     let own_doors = event["host_ports"].as_array().cloned().unwrap_or_default();
     let own_doors = own_doors.into_iter().filter(|door| door[0] == "127.0.0.1");
     event["host_ports"] = own_doors.chain(at(&AROUND, loopback)).collect();
     let own = targets::own_address();
     let around: Vec<&str> = AROUND.into_iter().chain(["127.0.0.1"]).chain(own.as_deref()).collect();
-    event["other_ports"] = at(&around, &[VICTIM_PORT]).into();
+    event["other_ports"] = at(&around, VICTIM_PORT).into();
     event
 }
 
@@ -364,10 +355,7 @@ fn await_victim(targets: &Targets, canaries: &[u32]) -> Result<Vec<u32>, LabErro
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {
         let victims: Vec<u32> = targets.marked().into_iter().filter(|pid| !canaries.contains(pid)).collect();
-        if !victims.is_empty() {
-            return Ok(victims);
-        }
-        if !rustix::process::geteuid().is_root() {
+        if !victims.is_empty() || !rustix::process::geteuid().is_root() {
             return Ok(victims);
         }
         std::thread::sleep(Duration::from_millis(20));

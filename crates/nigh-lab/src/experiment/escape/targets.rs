@@ -93,17 +93,16 @@ impl Targets {
     }
 
     /// The port that is the host's own.
-    pub(super) fn loopback_ports(&self) -> Vec<u16> {
-        self.loopback.local_addr().map(|address| address.port()).into_iter().collect()
+    pub(super) fn loopback_port(&self) -> u16 {
+        port(&self.loopback)
     }
 
     /// What an attempt is told, whoever makes it.
     pub(super) fn event(&self) -> Value {
-        let port = |listener: &TcpListener| listener.local_addr().map_or(0, |address| address.port());
         let (loopback, everywhere) = (port(&self.loopback), port(&self.everywhere));
         let own = own_address().map(|address| json!([address, everywhere]));
         let ports: Vec<Value> =
-            [json!(["127.0.0.1", loopback]), json!(["127.0.0.1", everywhere])].into_iter().chain(own).collect();
+            [loopback, everywhere].map(|port| json!(["127.0.0.1", port])).into_iter().chain(own).collect();
         json!({
             "mark": self.mark,
             "host_files": [self.shown, self.folder.path().join("linked"), "/etc/shadow", "/root/.bashrc"],
@@ -115,7 +114,7 @@ impl Targets {
 
     /// What an attempt without walls is told beside: small limits, and nothing that it could harm.
     pub(super) fn without_walls(&self, state_files: &[PathBuf], state: &Path) -> Value {
-        let loopback = json!(["127.0.0.1", self.loopback.local_addr().map_or(0, |address| address.port())]);
+        let loopback = json!(["127.0.0.1", self.loopback_port()]);
         json!({
             "unwalled": true,
             "pids": [self.canary.id()],
@@ -140,6 +139,10 @@ impl Drop for Targets {
         let _reaped = self.canary.wait();
         let _gone = fs::remove_file(&self.shown);
     }
+}
+
+fn port(listener: &TcpListener) -> u16 {
+    listener.local_addr().map_or(0, |address| address.port())
 }
 
 fn canary(mark: &str) -> Result<Child, LabError> {

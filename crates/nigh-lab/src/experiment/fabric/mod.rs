@@ -30,7 +30,6 @@ const QUICK_SCALES: usize = 9;
 /// Decides the latencies that are drawn.
 const SEED: u64 = 1;
 
-/// What `nigh experiment fabric` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct FabricArgs {
     /// Do only few runs and a coarse fit: takes seconds instead of half a minute

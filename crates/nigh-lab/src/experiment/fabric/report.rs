@@ -11,7 +11,6 @@ use crate::instrument::machine::Machine;
 use crate::instrument::table::grid;
 use crate::instrument::template::{Columns, fill};
 
-/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct FabricReport {
     pub(super) machine: Machine,

@@ -21,7 +21,8 @@ use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{self, NodeUnderTest, python};
-use crate::instrument::platform::{self, Deployment, LambdaClient};
+use crate::instrument::parallel::joined;
+use crate::instrument::platform::{Deployment, LambdaClient, admin_api};
 use crate::instrument::progress;
 use crate::instrument::report::print_report;
 use crate::instrument::s3_door::S3Door;
@@ -37,16 +38,13 @@ const INPUT: &str = "input";
 const INPUT_BYTES: usize = 256 << 10;
 /// The honest function hashes its input so often: some milliseconds of work.
 const TURNS: u32 = 10;
-/// Bookings.
-const LIAR_MB: u64 = 256;
-const HONEST_MB: u64 = 256;
+/// What each function books.
+const BOOKED_MB: u64 = 256;
 /// The node's memory for sandboxes: two liars, two honest ones, and one more.
-const FUNCTIONS_MB: u64 = 5 * LIAR_MB;
+const FUNCTIONS_MB: u64 = 5 * BOOKED_MB;
 const CACHE_MB: u64 = 64;
 const LIAR_CLIENTS: usize = 2;
 const TIMEOUT_S: u64 = 20;
-/// How long each lie lasts by default, in seconds.
-const SECONDS: f64 = 5.0;
 /// An honest invocation is late if it takes longer than the greater of these: an amount, and a multiple of the median beside an
 /// honest neighbour.
 const LATE: Duration = Duration::from_secs(1);
@@ -60,11 +58,10 @@ const COLUMNS: Columns = Columns(
      slower = {slower:.2} | over budget = {over_budget}",
 );
 
-/// What `nigh experiment lies` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct LiesArgs {
     /// How long each lie lasts, in seconds
-    #[arg(long, default_value_t = SECONDS, value_name = "S")]
+    #[arg(long, default_value_t = 5.0, value_name = "S")]
     seconds: f64,
 }
 
@@ -118,11 +115,11 @@ impl LiesArgs {
         let report = tokio::task::spawn_blocking(move || self.tell_all(&stage, machine, &handle)).await;
         let report = report.of_node()??;
         print_report(&report, || report.text(), json)?;
-        let harm = report.harm_to_others;
-        if harm == 0 {
-            Ok(())
-        } else {
-            Err(LabError::Found(format!("{harm} times an honest tenant, or the node, was harmed by another's lies")))
+        match report.harm_to_others {
+            0 => Ok(()),
+            harm => Err(LabError::Found(format!(
+                "{harm} times an honest tenant, or the node, was harmed by another's lies"
+            ))),
         }
     }
 
@@ -208,12 +205,9 @@ impl Stage {
             door.send(Method::PUT, &format!("/{BUCKET}"), b"").await?;
             door.send(Method::PUT, &format!("/{BUCKET}/{INPUT}"), &input).await?;
             let mut client = LambdaClient::connect_as(&node, tenant)?;
-            let functions = [(HONEST, "liar.honest", HONEST_MB), (LIAR, "liar.handler", LIAR_MB)];
-            for (name, handler, memory_mb) in functions {
-                let environment = BTreeMap::new();
-                let deployment =
-                    Deployment { name, code: &code, handler, memory_mb, timeout_s: TIMEOUT_S, environment };
-                client.deploy(&deployment).await?;
+            for (name, handler) in [(HONEST, "liar.honest"), (LIAR, "liar.handler")] {
+                let (memory_mb, timeout_s, environment) = (BOOKED_MB, TIMEOUT_S, BTreeMap::new());
+                client.deploy(&Deployment { name, code: &code, handler, memory_mb, timeout_s, environment }).await?;
             }
         }
         let mut digest = Sha256::new();
@@ -255,12 +249,9 @@ impl Stage {
             let watch = scope.spawn(|| self.watch(&over));
             let calls = self.honest_for(length, handle);
             over.store(true, Ordering::Release);
-            let panicked = |_| LabError::Node("a thread of the experiment ended early".to_owned());
             let mut liar = LiarsFate::default();
-            for one in liars {
-                liar.add(one.join().map_err(panicked)??);
-            }
-            let over_budget = watch.join().map_err(panicked)??;
+            joined(liars)?.into_iter().for_each(|fate| liar.add(fate));
+            let over_budget = joined(vec![watch])?.into_iter().sum();
             Ok(LieOutcome { liar, honest: HonestOutcome::of(&calls?, late_ms), over_budget })
         })
     }
@@ -305,10 +296,7 @@ impl Stage {
     ) -> Result<LiarsFate, LabError> {
         let mut client = LambdaClient::connect_as(&self.node, LIAR)?;
         let mut fate = LiarsFate::default();
-        for round in 0.. {
-            if over.load(Ordering::Acquire) {
-                break;
-            }
+        for round in (0..).take_while(|_| !over.load(Ordering::Acquire)) {
             let request = handle.block_on(client.invocation(function, event(round).to_string().as_bytes()))?;
             fate.invocations += 1;
             match client.send(function, &request) {
@@ -331,7 +319,7 @@ impl Stage {
     fn watch(&self, over: &AtomicBool) -> Result<usize, LabError> {
         let mut exceeded = 0;
         while !over.load(Ordering::Acquire) {
-            let status = platform::admin_document(&self.node.endpoints.admin_socket, "/status")?;
+            let status = admin_api(&self.node.endpoints.admin_socket, "/status")?;
             exceeded += usize::from(gives_too_much(&status));
             std::thread::sleep(LOOK);
         }

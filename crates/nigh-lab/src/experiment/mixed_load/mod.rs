@@ -11,7 +11,7 @@ mod paper;
 mod report;
 mod stage;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Args, ValueEnum as _};
@@ -23,7 +23,7 @@ use rand::seq::SliceRandom as _;
 use serde::{Deserialize, Serialize};
 
 use self::report::{MixedLoadReport, PlayedLoad};
-use self::stage::{Cast, Stage, Stretch};
+use self::stage::{Stage, Stretch};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
@@ -31,14 +31,12 @@ use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::python;
 use crate::instrument::progress::{self, PARTS_KEPT, unless_stopped};
 use crate::instrument::report::{OutputArgs, name_of, publish};
-use crate::instrument::sample_function::SampleFunction;
 use crate::load::arrivals::{Arrival, schedule};
 use crate::load::booking::BookingProfile;
 use crate::load::open_loop::Pace;
 use crate::load::run::Run;
 use crate::load::settings::LoadSettings;
-use crate::load::stage::offered;
-use crate::load::tenants::tenants;
+use crate::load::stage::Cast;
 
 /// Stretches of a load, unless they are shorter or longer than these bounds.
 const STRETCHES: f64 = 12.0;
@@ -53,7 +51,6 @@ const QUICK_SECONDS: f64 = 4.0;
 const QUICK_STRETCH_S: f64 = 2.0;
 const QUICK_INPUT_BYTES: u64 = 300_000;
 
-/// What `nigh experiment macro` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct MacroArgs {
     /// How many tenants, each with one function; OFC's paper has 8 and 24
@@ -97,42 +94,29 @@ struct MixedLoadParameters {
     load: LoadSettings,
     stretch_s: f64,
     training: usize,
+    folder: PathBuf,
+    /// Known when the servers run.
     sides: Vec<Side>,
-    folder: PathBuf,
-    /// By tenant.
+    /// By tenant, where no measurement decides it; known after the runs before the load.
     booked_mb: Vec<u64>,
-}
-
-/// The run, before anything is started.
-struct Plan {
-    load: LoadSettings,
-    stretch_s: f64,
-    training: usize,
-    folder: PathBuf,
 }
 
 impl MacroArgs {
     pub(super) async fn run(self, mut machine: Machine, json: bool) -> Result<(), LabError> {
         let plan = self.plan()?;
-        let project = std::env::current_dir().at(".")?;
-        let inputs = project.join(".deps/inputs");
-        let all = SampleFunction::read_all(&project.join("functions"))?;
-        let (functions, offered): (Vec<_>, Vec<_>) =
-            offered(&all, &plan.load.functions, &inputs, plan.load.input_bytes_max)?.into_iter().unzip();
-        let tenants = tenants(&offered, plan.load.tenants, plan.load.inputs, plan.load.seed);
-        let cast = Cast { tenants, functions, offered };
+        let cast = Cast::read(&std::env::current_dir().at(".")?, &plan.load)?;
         let stop = progress::stop_on_interrupt();
         let progress = progress::ticking_bar(0, "starting Swift, Redis and two nodes");
         let say = |said| progress.println(said);
         let stage = Stage::set(cast, &plan.folder, &python()?, &mut machine, say)?;
-        let (played, stretches, kept) = self.play(&plan, &stage, &inputs, &stop, &progress).await?;
+        let (played, stretches, kept) = self.play(&plan, &stage, &stop, &progress).await?;
         progress.finish_and_clear();
         let report = MixedLoadReport::new(machine, played, &stretches);
         publish(&report, self.output.html.as_deref(), page::page, MixedLoadReport::text, json)?;
         kept.finish()
     }
 
-    fn plan(&self) -> Result<Plan, LabError> {
+    fn plan(&self) -> Result<MixedLoadParameters, LabError> {
         let profile = BookingProfile::from_str(&self.profile, true);
         let mut load = LoadSettings {
             tenants: self.tenants.into(),
@@ -151,20 +135,20 @@ impl MacroArgs {
             (training, stretch_s) = (2, QUICK_STRETCH_S);
         }
         load.check()?;
-        Ok(Plan { load, stretch_s, training, folder: std::env::temp_dir() })
+        let (folder, sides, booked_mb) = (std::env::temp_dir(), Vec::new(), Vec::new());
+        Ok(MixedLoadParameters { load, stretch_s, training, folder, sides, booked_mb })
     }
 
     /// Everything before the load, and the load.
     async fn play(
         &self,
-        plan: &Plan,
+        plan: &MixedLoadParameters,
         stage: &Stage,
-        inputs: &Path,
         stop: &AtomicBool,
         progress: &ProgressBar,
     ) -> Result<(PlayedLoad, Vec<Stretch>, KeptProgress<MixedLoadParameters, Stretch>), LabError> {
         progress.set_message("putting inputs and functions");
-        stage.furnish(inputs).await?;
+        stage.furnish().await?;
         let tenants = stage.tenants();
         progress.set_length((plan.training * tenants.len()) as u64);
         progress.set_message("runs before the load");
@@ -175,17 +159,11 @@ impl MacroArgs {
         progress.set_message("warming up");
         let booked_mb = stage.book(plan.load.booking, &most).await?;
         let sides = stage.sides();
-        let asked = MixedLoadParameters {
-            load: plan.load.clone(),
-            stretch_s: plan.stretch_s,
-            training: plan.training,
-            sides: sides.clone(),
-            folder: plan.folder.clone(),
-            booked_mb: if plan.load.booking == BookingProfile::Naive { booked_mb.clone() } else { Vec::new() },
-        };
-        let kept = self.output.kept(asked)?;
+        let certain = if plan.load.booking == BookingProfile::Naive { booked_mb.clone() } else { Vec::new() };
+        let kept =
+            self.output.kept(MixedLoadParameters { sides: sides.clone(), booked_mb: certain, ..plan.clone() })?;
         let counts: Vec<usize> = tenants.iter().map(|tenant| tenant.inputs.len()).collect();
-        let arrivals = schedule(&counts, &plan.load.wanted(&[]));
+        let arrivals = schedule(&counts, &plan.load, &[]);
         progress.reset();
         progress.set_length((arrivals.len() * sides.len()) as u64);
         let mut random = StdRng::seed_from_u64(plan.load.seed);
@@ -233,7 +211,7 @@ fn cut(arrivals: &[Arrival], stretch_s: f64) -> Vec<&[Arrival]> {
     (0..count).map(|stretch| &arrivals[begins(stretch)..begins(stretch + 1)]).collect()
 }
 
-fn conditions(plan: &Plan, stage: &Stage, again: usize) -> Vec<String> {
+fn conditions(plan: &MixedLoadParameters, stage: &Stage, again: usize) -> Vec<String> {
     let load = &plan.load;
     let off = if stage.switched_off.is_empty() {
         "this node has no setting that sizes or lends memory".to_owned()

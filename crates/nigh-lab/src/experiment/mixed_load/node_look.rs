@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::LabError;
-use crate::instrument::platform::admin_document;
+use crate::instrument::platform::admin_api;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -32,11 +32,7 @@ pub(super) struct NodeLook {
     pub(super) kept_bytes: u64,
     /// What idle sandboxes book.
     pub(super) idle_booked_bytes: u64,
-    /// What all book.
-    pub(super) booked_bytes: u64,
-    /// What sandboxes are granted together; none where the node does not say.
-    pub(super) granted_bytes: Option<u64>,
-    /// What the cache has of what sandboxes book and do not use; likewise.
+    /// What the cache has of what sandboxes book and do not use; none where the node does not say.
     pub(super) lent_bytes: Option<u64>,
 }
 
@@ -48,8 +44,6 @@ impl NodeLook {
             cache_bytes: of("memory", "cache").or(of("cache", "budget")).unwrap_or(0),
             kept_bytes: of("cache", "kept").unwrap_or(0),
             idle_booked_bytes: of("sandboxes", "idle_booked").unwrap_or(0),
-            booked_bytes: of("sandboxes", "booked").unwrap_or(0) + of("sandboxes", "idle_booked").unwrap_or(0),
-            granted_bytes: of("memory", "granted"),
             lent_bytes: of("memory", "cache_takes"),
         }
     }
@@ -72,7 +66,7 @@ pub(super) struct StretchObservation {
 /// Reads the status of the node behind `admin` until `over`; the stretch begins at `from_s` of the load.
 pub(super) fn watch(admin: &Path, from_s: f64, over: &AtomicBool) -> Result<StretchObservation, LabError> {
     let begin = Instant::now();
-    let status = || admin_document(admin, "/status");
+    let status = || admin_api::<Value>(admin, "/status");
     let before = counts(&status()?);
     let mut looks = Vec::new();
     while !over.load(Ordering::Acquire) {
@@ -127,13 +121,13 @@ mod tests {
     #[test]
     fn a_node_that_lends_memory_is_read_by_its_own_figures_and_another_by_its_cache() {
         let plain = look(0, 7, 5);
-        assert_eq!((plain.cache_bytes, plain.idle_booked_bytes, plain.granted_bytes), (7, 5, None));
+        assert_eq!((plain.cache_bytes, plain.idle_booked_bytes, plain.lent_bytes), (7, 5, None));
         let status = json!({
             "cache": { "budget": 7 },
             "memory": { "cache": 70, "granted": 3, "cache_takes": 63, "grown": 2, "killed": 0 },
         });
         let lends = NodeLook::read(&status, 0);
-        assert_eq!((lends.cache_bytes, lends.granted_bytes, lends.lent_bytes), (70, Some(3), Some(63)));
+        assert_eq!((lends.cache_bytes, lends.lent_bytes), (70, Some(63)));
         assert_eq!(counts(&status), BTreeMap::from([("grown".to_owned(), 2), ("killed".to_owned(), 0)]));
         assert!(counts(&json!({})).is_empty());
     }

@@ -25,7 +25,7 @@ pub(super) fn verdicts(tenants: usize, figures: &Map<String, Value>) -> Vec<Verd
 }
 
 /// What the paper says of its own run with as many tenants.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Paper {
     /// Least and most of a function.
     pub(super) improvement_least: f64,
@@ -40,20 +40,10 @@ pub(super) struct Paper {
 }
 
 impl Paper {
-    pub(super) const fn of(tenants: usize, profile: BookingProfile) -> Self {
+    pub(super) fn of(tenants: usize, profile: BookingProfile) -> Self {
         if tenants >= MANY_TENANTS {
             let (improvement_least, improvement_most, hit_ratio) = (0.045, 0.449, 0.323);
-            let (improvement_mean, scale_up, scale_down, bad_predictions) = (None, None, None, None);
-            return Self {
-                improvement_least,
-                improvement_most,
-                improvement_mean,
-                hit_ratio,
-                scale_up,
-                scale_down,
-                bad_predictions,
-                failed: 0,
-            };
+            return Self { improvement_least, improvement_most, hit_ratio, ..Self::default() };
         }
         let (hit_ratio, scale_up, scale_down) = match profile {
             BookingProfile::Normal => (0.9821, 96, 225 + 7),

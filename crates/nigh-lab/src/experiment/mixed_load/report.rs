@@ -110,7 +110,6 @@ pub(super) struct PlayedLoad {
     pub(super) booked_mb: Vec<u64>,
 }
 
-/// The result of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct MixedLoadReport {
     pub(super) machine: Machine,
@@ -304,8 +303,6 @@ pub(super) mod tests {
             cache_bytes,
             kept_bytes: 1,
             idle_booked_bytes: 1 << 30,
-            booked_bytes: 1 << 30,
-            granted_bytes: None,
             lent_bytes: None,
         };
         let stretch = |side: Side, total_ms: f64| Stretch {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nigh_node::Outcome;
 use nigh_terms::{ByteSize, Clock as _, SystemClock};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
@@ -20,16 +21,17 @@ use crate::instrument::compared_stores::{ComparedStores, REDIS_CLIENT};
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, set, settings};
-use crate::instrument::platform::{LambdaClient, activations_while, admin_document};
+use crate::instrument::platform::{LambdaClient, activations_while, admin_api};
 use crate::instrument::report::name_of;
-use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction, read_input};
+use crate::instrument::sample_function::{MEASURED_HANDLER, read_input};
 use crate::load::arrivals::Arrival;
 use crate::load::booking::{BookingProfile, NAIVE_MB};
 use crate::load::door_client::{Events, door_client, invoke};
 use crate::load::open_loop::{self, Pace};
 use crate::load::run::{InvocationTimes, Run};
+use crate::load::stage::Cast;
 use crate::load::take_records;
-use crate::load::tenants::{OfferedFunction, Tenant};
+use crate::load::tenants::Tenant;
 
 const BUCKET: &str = "mixed-load";
 /// The cache's own memory; a node that lends memory gives it more, of what functions do not use.
@@ -54,14 +56,6 @@ pub(super) struct Stretch {
     pub(super) seen: StretchObservation,
     /// Sandboxes that ended for want of memory.
     pub(super) out_of_memory: usize,
-}
-
-/// What is played, and by whom.
-pub(super) struct Cast {
-    pub(super) tenants: Vec<Tenant>,
-    pub(super) functions: Vec<SampleFunction>,
-    /// All inputs of a function: it runs on them before the load.
-    pub(super) offered: Vec<OfferedFunction>,
 }
 
 /// The servers, the first of them ended first.
@@ -95,13 +89,13 @@ impl Stage {
         let functions_memory = ByteSize((machine.memory_gib * BOOKED_SHARE * ByteSize::gib(1).bytes() as f64) as u64);
         let memory = format!("{} MiB", functions_memory.bytes() >> 20);
         let start = |name: &str, values: &[(&str, &str)]| {
-            let mut all = settings(Some(&stores.swift.s3()), python);
+            let mut all = settings(Some(stores.swift.s3()), python);
             set(&mut all, &[("functions.memory", memory.as_str()), ("functions.queue", QUEUE)]);
             set(&mut all, values);
             NodeUnderTest::start(&work.path().join(name), &all)
         };
         let nigh = start("nigh", &[("cache.bytes", CACHE)])?;
-        let config = admin_document(&nigh.endpoints.admin_socket, "/config")?.to_string();
+        let config = admin_api::<Value>(&nigh.endpoints.admin_socket, "/config")?.to_string();
         let switched_off: Vec<&str> =
             SWITCHES.into_iter().filter(|name| config.contains(&format!("\"{name}\""))).collect();
         let mut values = vec![("cache.bytes", "1 MiB"), ("cache.object_max", "0 B"), ("writes.mode", "through")];
@@ -126,7 +120,7 @@ impl Stage {
     }
 
     /// Puts all inputs into Swift, behind Nigh's back, and into Redis, and deploys every tenant's function on both nodes.
-    pub(super) async fn furnish(&self, inputs: &Path) -> Result<(), LabError> {
+    pub(super) async fn furnish(&self) -> Result<(), LabError> {
         self.stores.create_bucket(BUCKET).await?;
         let of_tenants = self.cast.tenants.iter().flat_map(|tenant| {
             tenant.inputs.iter().enumerate().map(|(number, input)| (input, tenant.input_key(number)))
@@ -134,14 +128,14 @@ impl Stage {
         let of_training: BTreeSet<&String> = self.cast.offered.iter().flat_map(|one| &one.inputs).collect();
         let of_training = of_training.into_iter().map(|input| (input, training_key(input)));
         for (input, key) in of_tenants.chain(of_training) {
-            let body = read_input(inputs, input)?;
+            let body = read_input(&self.cast.inputs, input)?;
             self.stores.put_into_swift(BUCKET, &key, &body).await?;
             self.stores.put_into_redis(BUCKET, &key, &body)?;
         }
         for node in [&self.nigh, &self.off] {
             let mut lambda = LambdaClient::connect(node)?;
             for tenant in &self.cast.tenants {
-                let function = SampleFunction::find(&self.cast.functions, &tenant.function)?;
+                let function = self.cast.function_of(tenant)?;
                 let code = self.code(Side::Nigh, &function.name);
                 lambda.reconnect()?;
                 lambda.deploy(&function.deployment(&tenant.name, &code, NAIVE_MB)).await?;
@@ -232,15 +226,14 @@ impl Stage {
         let inputs = self.cast.offered.iter().find(|one| one.function == tenant.function).map(|one| &one.inputs);
         let input = inputs.and_then(|inputs| inputs.get(round % inputs.len().max(1))).map_or("", String::as_str);
         let output = format!("out/training/{}", tenant.name);
-        let function = SampleFunction::find(&self.cast.functions, &tenant.function);
+        let function = self.cast.function_of(tenant);
         function.map_or_else(|_| Vec::new(), |one| one.event_of(BUCKET, &training_key(input), &output))
     }
 
     /// Has `side` play `arrivals`, which begin at `from_s` of the load.
     pub(super) fn play(&self, side: Side, arrivals: &[Arrival], pace: &Pace<'_>) -> Result<Stretch, LabError> {
-        let (tenants, functions, handle) = (&self.cast.tenants, &self.cast.functions, Handle::current());
-        let name = name_of(&side);
-        let events = Events { tenants, functions, bucket: BUCKET, side: &name };
+        let (handle, name) = (Handle::current(), name_of(&side));
+        let events = Events { cast: &self.cast, bucket: BUCKET, side: &name };
         let node = match side {
             Side::Nigh => &self.nigh,
             Side::NighOff => &self.off,

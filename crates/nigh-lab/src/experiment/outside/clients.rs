@@ -7,8 +7,7 @@ use http::Method;
 use super::BUCKET;
 use super::verdict::OutsideFinding;
 use crate::LabError;
-use crate::experiment::client_calls::{CallOutcome, exchange};
-use crate::experiment::crash::s3_calls::{Caller, Door};
+use crate::experiment::client_calls::{CallOutcome, Caller, Door, exchange};
 use crate::instrument::http_load::Connection;
 
 #[derive(Clone, Debug)]

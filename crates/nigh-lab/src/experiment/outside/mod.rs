@@ -70,7 +70,7 @@ enum Guard {
     None,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct Setting {
     store: Store,
     mode: Mode,
@@ -113,24 +113,14 @@ impl Setting {
 
 #[derive(Debug, Serialize)]
 struct Row {
-    store: Store,
-    mode: Mode,
-    guard: Guard,
+    #[serde(flatten)]
+    setting: Setting,
     /// Reads that were checked, on both sides.
     reads: u64,
     /// Those of them that are older than what had been acknowledged.
     stale_reads: u64,
-    lost_outside_writes: u64,
-    /// How long after its acknowledgement a write was still not seen, at most.
-    lag_ms: f64,
-    stale_outside_reads: u64,
-    stale_nigh_reads: u64,
-    lost_nigh_writes: u64,
-    /// Deletions after which an older write came to the store: a late push where others have deleted what was not there
-    /// when it was acknowledged.
-    undone_deletions: u64,
-    /// Objects that are of no one write.
-    mixed: u64,
+    #[serde(flatten)]
+    verdict: Verdict,
     nigh_writes: u64,
     outside_writes: u64,
     /// Versions of Nigh's that are kept under another key, as others had written theirs.
@@ -154,7 +144,7 @@ struct OutsideReport {
 
 impl OutsideArgs {
     pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
-        if !(self.seconds.is_finite() && (0.5..=600.0).contains(&self.seconds)) {
+        if !(0.5..=600.0).contains(&self.seconds) {
             let reason = format!("{} s: expected 0.5 to 600", self.seconds);
             return Err(LabError::Request { what: "--seconds".to_owned(), reason });
         }
@@ -197,38 +187,24 @@ impl OutsideArgs {
 
 impl Row {
     fn new(setting: Setting, history: &race::History) -> Self {
-        let Setting { store, mode, guard } = setting;
-        let Verdict { stale_outside, stale_nigh, lost_outside, lost_nigh, undone, mixed, lag_ns, first, lost_first } =
-            verdict::check(&history.writes, &history.reads, &history.kept_apart);
+        let verdict = verdict::check(&history.writes, &history.reads, &history.kept_apart);
         let written = |nigh: bool| {
             let acknowledged =
                 history.writes.iter().filter(|write| write.acknowledged.is_some() && write.by_nigh == nigh);
             acknowledged.count() as u64
         };
         Self {
-            store,
-            mode,
-            guard,
+            setting,
             reads: history.reads.len() as u64,
-            stale_reads: stale_outside + stale_nigh,
-            lost_outside_writes: lost_outside,
-            lag_ms: lag_ns as f64 / 1e6,
-            stale_outside_reads: stale_outside,
-            stale_nigh_reads: stale_nigh,
-            lost_nigh_writes: lost_nigh,
-            undone_deletions: undone,
-            mixed,
+            stale_reads: verdict.stale_outside_reads + verdict.stale_nigh_reads,
             nigh_writes: written(true),
             outside_writes: written(false),
             kept_apart: history.kept_apart.len() as u64,
             refused: history.refused,
             refusal: history.refusal.clone(),
-            first: lost_first.or(first),
+            first: verdict.lost_first.clone().or_else(|| verdict.first.clone()),
+            verdict,
         }
-    }
-
-    const fn setting(&self) -> Setting {
-        Setting { store: self.store, mode: self.mode, guard: self.guard }
     }
 }
 
@@ -237,17 +213,17 @@ impl OutsideReport {
     fn check(&self) -> Result<(), LabError> {
         let (mut stale, mut lost, mut mixed, mut blind) = (0, 0, 0, 0);
         for row in &self.rows {
-            let setting = row.setting();
+            let Row { setting, stale_reads, verdict, .. } = row;
             if setting.promises_fresh_reads() {
-                stale += row.stale_reads;
-                lost += row.undone_deletions;
+                stale += stale_reads;
+                lost += verdict.undone_deletions;
             }
             if setting.promises_no_loss() {
-                lost += row.lost_outside_writes + row.lost_nigh_writes;
-            } else if row.stale_reads + row.lost_outside_writes == 0 {
+                lost += verdict.lost_outside_writes + verdict.lost_nigh_writes;
+            } else if stale_reads + verdict.lost_outside_writes == 0 {
                 blind += 1;
             }
-            mixed += row.mixed;
+            mixed += verdict.mixed;
         }
         match stale + lost + mixed + blind {
             0 => Ok(()),

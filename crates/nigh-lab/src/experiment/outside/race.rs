@@ -13,7 +13,9 @@ use super::clients::ClientEndpoint;
 use super::verdict::{Moment, OutsideFinding, OutsideRead, Write};
 use super::world::World;
 use crate::LabError;
-use crate::experiment::client_calls::{await_pushed, element, joined};
+use crate::experiment::client_calls::element;
+use crate::instrument::parallel::joined;
+use crate::instrument::platform::until_pushed;
 
 const CLIENTS: u64 = 2;
 /// Keys that are raced for at a time, and for how long.
@@ -67,7 +69,7 @@ pub(super) fn race(world: &World, length: Duration, seed: u64) -> Result<History
         history.refused += refused;
         history.refusal = history.refusal.take().or(refusal);
     }
-    await_pushed(&world.handle, &world.node.endpoints.admin_socket, QUIET_WITHIN)?;
+    world.handle.block_on(until_pushed(&world.node.endpoints.admin_socket, QUIET_WITHIN))?;
     look(world, begun, &mut history)?;
     Ok(history)
 }

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use serde::{Serialize, Serializer};
+
 /// Nanoseconds since the race began.
 pub(super) type Moment = u64;
 
@@ -44,20 +46,29 @@ pub(super) struct OutsideRead {
     pub(super) last: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Verdict {
-    pub(super) stale_outside: u64,
-    pub(super) stale_nigh: u64,
-    pub(super) lost_outside: u64,
-    pub(super) lost_nigh: u64,
-    /// Deletions after which an older write is there again.
-    pub(super) undone: u64,
-    pub(super) mixed: u64,
-    /// The longest that a write was not seen after its acknowledgement.
+    pub(super) lost_outside_writes: u64,
+    /// The longest that a write was not seen after its acknowledgement, in nanoseconds; reported in milliseconds.
+    #[serde(rename = "lag_ms", serialize_with = "in_ms")]
     pub(super) lag_ns: u64,
+    pub(super) stale_outside_reads: u64,
+    pub(super) stale_nigh_reads: u64,
+    pub(super) lost_nigh_writes: u64,
+    /// Deletions after which an older write is there again: a late push where others have deleted what was not there when it
+    /// was acknowledged.
+    pub(super) undone_deletions: u64,
+    /// Objects that are of no one write.
+    pub(super) mixed: u64,
+    #[serde(skip)]
     pub(super) first: Option<String>,
     /// The first write that is lost.
+    #[serde(skip)]
     pub(super) lost_first: Option<String>,
+}
+
+fn in_ms<S: Serializer>(ns: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(*ns as f64 / 1e6)
 }
 
 /// Judges `reads`. `kept_apart` are writes that are kept under another key.
@@ -96,8 +107,8 @@ pub(super) fn check(writes: &[Write], reads: &[OutsideRead], kept_apart: &HashSe
         let Some(first) = missed.iter().min_by_key(|write| write.latest()) else { continue };
         verdict.lag_ns = verdict.lag_ns.max(read.begin - first.latest());
         let (count, side) = match read.by_nigh {
-            true => (&mut verdict.stale_nigh, "Nigh"),
-            false => (&mut verdict.stale_outside, "the store"),
+            true => (&mut verdict.stale_nigh_reads, "Nigh"),
+            false => (&mut verdict.stale_outside_reads, "the store"),
         };
         *count += 1;
         if read.last && !read.by_nigh {
@@ -111,9 +122,9 @@ pub(super) fn check(writes: &[Write], reads: &[OutsideRead], kept_apart: &HashSe
             let superseded = |write: &Write| missed.iter().any(|other| !gave_way(other) && is_after(other, write));
             for write in missed.iter().filter(|write| !gave_way(write) && !superseded(write)) {
                 *match (write.deletes, write.by_nigh) {
-                    (true, _) => &mut verdict.undone,
-                    (false, true) => &mut verdict.lost_nigh,
-                    (false, false) => &mut verdict.lost_outside,
+                    (true, _) => &mut verdict.undone_deletions,
+                    (false, true) => &mut verdict.lost_nigh_writes,
+                    (false, false) => &mut verdict.lost_outside_writes,
                 } += 1;
                 let what = || format!("the store ends with {:?}, without {write:?}", read.seen);
                 verdict.lost_first.get_or_insert_with(what);
@@ -145,7 +156,7 @@ mod tests {
         let writes = [write(1, true, 0, 10), write(2, false, 20, 30)];
         let verdict =
             judge(&writes, &[read(true, 45, OutsideFinding::Write(1)), read(false, 35, OutsideFinding::Absent)]);
-        assert_eq!((verdict.stale_nigh, verdict.stale_outside, verdict.lag_ns), (1, 1, 25));
+        assert_eq!((verdict.stale_nigh_reads, verdict.stale_outside_reads, verdict.lag_ns), (1, 1, 25));
         assert!(verdict.first.unwrap().contains("from Nigh missed"));
         // Not acknowledged when it began, or concurrent with what was seen.
         for fresh in [
@@ -166,17 +177,17 @@ mod tests {
         let gone = Write { deletes: true, ..write(2, false, 20, 30) };
         let writes = [write(1, true, 0, 10), gone.clone()];
         assert_eq!(judge(&writes, &[read(true, 40, OutsideFinding::Absent)]), Verdict::default());
-        assert_eq!(judge(&writes, &[read(true, 40, OutsideFinding::Write(1))]).stale_nigh, 1);
+        assert_eq!(judge(&writes, &[read(true, 40, OutsideFinding::Write(1))]).stale_nigh_reads, 1);
         assert_eq!(judge(std::slice::from_ref(&gone), &[read(true, 40, OutsideFinding::Absent)]), Verdict::default());
         let after = [gone, write(3, true, 35, 38)];
-        assert_eq!(judge(&after, &[read(false, 40, OutsideFinding::Absent)]).stale_outside, 1);
+        assert_eq!(judge(&after, &[read(false, 40, OutsideFinding::Absent)]).stale_outside_reads, 1);
     }
 
     #[test]
     fn what_the_store_ends_without_is_lost_unless_it_is_kept_apart() {
         let writes = [write(1, true, 0, 10), write(2, false, 20, 30), write(3, true, 21, 31)];
         let last = [OutsideRead { last: true, ..read(false, 50, OutsideFinding::Write(1)) }];
-        let lost = |verdict: Verdict| (verdict.lost_outside, verdict.lost_nigh, verdict.undone);
+        let lost = |verdict: Verdict| (verdict.lost_outside_writes, verdict.lost_nigh_writes, verdict.undone_deletions);
         assert_eq!(lost(judge(&writes[..2], &last)), (1, 0, 0));
         assert_eq!(lost(judge(&writes, &last)), (0, 1, 0), "of two that were concurrent one was the last");
         let gone = Write { deletes: true, ..write(5, false, 40, 45) };

@@ -1,7 +1,6 @@
 //! What a race needs: the store, a node before it as one setting wants it, and the ways to both.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use http::Method;
@@ -13,30 +12,25 @@ use tokio::runtime::Handle;
 use super::clients::{ClientEndpoint, SwiftAccount};
 use super::{BUCKET, Guard, Mode, Setting, Store};
 use crate::LabError;
-use crate::experiment::client_calls::CallOutcome;
-use crate::experiment::crash::s3_calls::{Caller, Door};
+use crate::experiment::client_calls::{CallOutcome, Caller, Door};
 use crate::instrument::error::Tried;
 use crate::instrument::http_load::{Connection, header};
-use crate::instrument::node_under_test::{NodeUnderTest, configure, settings_of_store, socket_address};
+use crate::instrument::node_under_test::{NodeUnderTest, configure, set, settings_of_store, socket_address};
 use crate::instrument::peer::s3_server::{S3Server, WEBHOOK};
 use crate::instrument::peer::swift::{NighMiddleware, Swift};
+use crate::instrument::peer::{Peer, private_file};
+use crate::instrument::report::name_of;
 
 /// The node's id to the middleware.
 const NODE: &str = "n1";
-
-/// The store; ended when dropped, after the node.
-#[expect(dead_code, reason = "they are held to live")]
-enum RunningStore {
-    Swift(Swift),
-    S3(S3Server),
-}
 
 pub(super) struct World {
     pub(super) nigh: ClientEndpoint,
     pub(super) store: ClientEndpoint,
     pub(super) node: NodeUnderTest,
     pub(super) handle: Handle,
-    _running: RunningStore,
+    /// The store; ended when dropped, after the node.
+    _running: Box<dyn Peer + Send + Sync>,
 }
 
 impl World {
@@ -60,32 +54,23 @@ impl World {
             }
             Store::Versitygw => s3(S3Server::versitygw(&store)?, handle)?,
         };
-        let table = |entries: &[(&str, &str)]| -> toml::Value {
-            toml::Table::from_iter(entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).into()))).into()
-        };
-        let mode = match setting.mode {
-            Mode::Through => "through",
-            Mode::Shadow => "shadow",
-            Mode::Lazy => "lazy",
-        };
-        settings.insert("writes".to_owned(), table(&[("mode", mode), ("journal_max", "256 MiB"), ("delay", "200 ms")]));
-        settings.insert("cache".to_owned(), table(&[("bytes", "64 MiB")]));
-        settings.insert("llc".to_owned(), table(&[("policy", "off")]));
+        set(&mut settings, &[("writes.mode", &name_of(&setting.mode)), ("writes.journal_max", "256 MiB")]);
+        set(&mut settings, &[("writes.delay", "200 ms"), ("cache.bytes", "64 MiB"), ("llc.policy", "off")]);
         if matches!(setting.guard, Guard::Middleware | Guard::Events) {
-            let file = private_file(&node, "shared-secret", secret.reveal())?;
-            let listen = outside.to_string();
-            let mut door = vec![("listen", listen.as_str())];
+            let file = node.join("shared-secret");
+            private_file(&file, secret.reveal()).at(&file)?;
+            let file = file.to_string_lossy();
+            set(&mut settings, &[("outside.listen", &outside.to_string())]);
             if setting.guard == Guard::Events {
-                door.push(("events_token_file", &file));
-            } else if let Some(store) = settings.get_mut("store").and_then(toml::Value::as_table_mut) {
-                store.insert("shadow_secret_file".to_owned(), file.clone().into());
-                store.insert("shadow_node".to_owned(), NODE.into());
+                set(&mut settings, &[("outside.events_token_file", &file)]);
+            } else {
+                set(&mut settings, &[("store.shadow_secret_file", &file), ("store.shadow_node", NODE)]);
             }
-            settings.insert("outside".to_owned(), table(&door));
         }
         configure(&node, &settings)?;
         let node = NodeUnderTest::start_again(&node)?;
-        let nigh = ClientEndpoint::S3(Box::new(Door::http(node.s3()?, node.signer("s3"), handle.clone())));
+        let door = Door { server: node.s3()?, signer: node.signer("s3"), handle: handle.clone() };
+        let nigh = ClientEndpoint::S3(Box::new(door));
         let world = Self { nigh, store: asked, node, handle: handle.clone(), _running: running };
         world.prepare(setting)?;
         Ok(world)
@@ -129,19 +114,14 @@ fn free_address() -> Result<SocketAddr, LabError> {
     bound.map_err(|error| LabError::Node(format!("no port is free: {error}")))
 }
 
-fn private_file(folder: &Path, name: &str, text: &str) -> Result<String, LabError> {
-    let path = folder.join(name);
-    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    let written = made.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
-    written.at(&path)?;
-    Ok(path.to_string_lossy().into_owned())
-}
-
-fn s3(server: S3Server, handle: &Handle) -> Result<(RunningStore, ClientEndpoint, toml::Table), LabError> {
+fn s3(
+    server: S3Server,
+    handle: &Handle,
+) -> Result<(Box<dyn Peer + Send + Sync>, ClientEndpoint, toml::Table), LabError> {
     let access = server.s3();
-    let door = Door::http(socket_address(&access.endpoint)?, access.signer(), handle.clone());
+    let door = Door { server: socket_address(&access.endpoint)?, signer: access.signer(), handle: handle.clone() };
     let (asked, settings) = (ClientEndpoint::S3(Box::new(door)), settings_of_store(access));
-    Ok((RunningStore::S3(server), asked, settings))
+    Ok((Box::new(server), asked, settings))
 }
 
 fn middleware_source() -> Result<PathBuf, LabError> {
@@ -155,7 +135,7 @@ fn start_swift(
     folder: &Path,
     outside: SocketAddr,
     secret: &SecretKey,
-) -> Result<(RunningStore, ClientEndpoint, toml::Table), LabError> {
+) -> Result<(Box<dyn Peer + Send + Sync>, ClientEndpoint, toml::Table), LabError> {
     let swift = match setting.guard {
         Guard::Middleware => {
             let (source, secret) = (middleware_source()?, secret.clone());
@@ -167,7 +147,7 @@ fn start_swift(
         _ => Swift::start(folder)?,
     };
     let server = socket_address(swift.endpoint())?;
-    let (user, key) = (swift.access_key(), swift.secret_key().reveal());
+    let (user, key) = (swift.s3().access_key.as_str(), swift.s3().secret_key.reveal());
     let login =
         format!("GET /auth/v1.0 HTTP/1.1\r\nhost: {server}\r\nx-auth-user: {user}\r\nx-auth-key: {key}\r\n\r\n");
     let failed = |reason: String| LabError::Request { what: "a login at Swift".to_owned(), reason };
@@ -177,8 +157,8 @@ fn start_swift(
     let path = url.and_then(|(_, rest)| rest.find('/').map(|at| rest[at..].to_owned()));
     let (Some(path), Some(token)) = (path, header(&head, "x-auth-token")) else { return Err(failed(head)) };
     let account = SwiftAccount { server, path, token: token.to_owned() };
-    let entries = [("kind", "swift"), ("endpoint", &swift.auth_url()), ("access_key", user), ("secret_key", key)];
-    let table = toml::Table::from_iter(entries.map(|(name, value)| (name.to_owned(), value.into())));
-    let settings = toml::Table::from_iter([("store".to_owned(), table.into())]);
-    Ok((RunningStore::Swift(swift), ClientEndpoint::Swift(account), settings))
+    let mut settings = toml::Table::new();
+    set(&mut settings, &[("store.kind", "swift"), ("store.endpoint", &swift.auth_url())]);
+    set(&mut settings, &[("store.access_key", user), ("store.secret_key", key)]);
+    Ok((Box::new(swift), ClientEndpoint::Swift(account), settings))
 }

@@ -66,7 +66,6 @@ impl Application {
         Ok(applications)
     }
 
-    /// The state machine that is run.
     pub(super) fn definition(&self) -> Result<Arc<Definition>, LabError> {
         let wrong = |problems: Vec<nigh_workflow::Problem>| {
             let reason = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
@@ -86,7 +85,6 @@ impl Application {
         own.strip_prefix(&format!("{}-", self.deployed())).unwrap_or(own).replace('-', "_")
     }
 
-    /// The input of an execution.
     pub(super) fn input(&self, bucket: &str, input: &str, at_once: usize) -> Value {
         let mut given = json!({
             "bucket": bucket, "input": input, "output": format!("out/{}", self.name), "at_once": at_once,

@@ -29,7 +29,6 @@ use crate::instrument::report::{OutputArgs, publish};
 /// Rounds of the short form.
 const QUICK_ROUNDS: usize = 1;
 
-/// What `nigh experiment pipelines` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct PipelinesArgs {
     /// How many runs of each application and size in each scenario

@@ -24,9 +24,10 @@ use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, set, settings};
 use crate::instrument::peer::swift::AccessLog;
-use crate::instrument::pipeline_inputs::{make_inputs, measured_code};
-use crate::instrument::platform::{Deployment, LambdaClient, activations_while, status};
+use crate::instrument::pipeline_inputs::make_inputs;
+use crate::instrument::platform::{Deployment, LambdaClient, activations_while, until_pushed};
 use crate::instrument::report::name_of;
+use crate::instrument::sample_function::measured_code;
 use crate::instrument::states_door::StatesDoor;
 
 /// The bucket of Swift and Redis themselves, and that of Nigh in front of the same Swift.
@@ -38,10 +39,10 @@ const CACHE: &str = "2 GiB";
 const OBJECT_MAX: &str = "128 MiB";
 /// Nigh's sandboxes have room for two of each function of an application, and of the one before it.
 const FUNCTIONS: &str = "8 GiB";
-/// How late the records of an execution may be, how long its pushes may take, and how often both are checked.
+/// How late the records of an execution may be and how often they are looked for, and how long its pushes may take.
 const RECORDS_WITHIN: Duration = Duration::from_secs(10);
-const PUSHED_WITHIN: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
+const PUSHED_WITHIN: Duration = Duration::from_secs(60);
 /// Tasks of an execution at most.
 const RECORDS_MAX: usize = 10_000;
 
@@ -93,7 +94,7 @@ impl Stage {
         let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let log = AccessLog::listen().map_err(|error| LabError::Node(format!("Swift's log: {error}")))?;
         let stores = ComparedStores::start(work.path(), Some(&log), &["redis", "hiredis"], machine, say)?;
-        let mut settings = settings(Some(&stores.swift.s3()), python);
+        let mut settings = settings(Some(stores.swift.s3()), python);
         let values = [("cache.bytes", CACHE), ("cache.object_max", OBJECT_MAX), ("functions.memory", FUNCTIONS)];
         set(&mut settings, &values);
         let node = NodeUnderTest::start(work.path(), &settings)?;
@@ -136,20 +137,7 @@ impl Stage {
 
     /// Waits until Nigh has removed the intermediate objects and pushed all others.
     pub(super) async fn until_pushed(&self) -> Result<(), LabError> {
-        let begun = Instant::now();
-        loop {
-            let writes = status(&self.node).await?.writes;
-            if writes.waiting == 0 && writes.ephemeral == 0 {
-                return Ok(());
-            }
-            if begun.elapsed() > PUSHED_WITHIN {
-                return Err(LabError::Node(format!(
-                    "writes still wait for the store after {} s",
-                    PUSHED_WITHIN.as_secs()
-                )));
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        until_pushed(&self.node.endpoints.admin_socket, PUSHED_WITHIN).await
     }
 
     /// Deploys `application` everywhere, and removes the functions of the one `before` it, unless it is the same.

@@ -4,12 +4,12 @@
 //! part, a model and an object named like the input; the third reads a table. In a fifth of the applications the model gets
 //! another key every 20 runs; in another fifth the second function reads a key that nobody can predict.
 
-use nigh_terms::{BucketName, FunctionName, ObjectKey};
+use nigh_terms::{FunctionName, ObjectKey};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use crate::LabError;
-use crate::instrument::made_up::failed;
+use crate::instrument::made_up::name;
 use crate::instrument::measured_sizes::size;
 
 /// The report's description of the applications.
@@ -71,18 +71,13 @@ pub(super) struct Start {
     input: usize,
 }
 
-pub(super) fn bucket() -> Result<BucketName, LabError> {
-    BucketName::new("objects").map_err(|error| failed("a name", &error))
-}
-
 fn object(key: &str, bytes: u64) -> Result<Object, LabError> {
-    Ok(Object { key: ObjectKey::new(key).map_err(|error| failed("a name", &error))?, bytes })
+    Ok(Object { key: name(key)?, bytes })
 }
 
 impl Application {
     fn make(number: usize, random: &mut StdRng) -> Result<Self, LabError> {
-        let function =
-            |stage: &str| FunctionName::new(&format!("{stage}-{number}")).map_err(|error| failed("a name", &error));
+        let function = |stage: &str| name(&format!("{stage}-{number}"));
         let habit = match random.random_range(0..5) {
             0 => Habit::Drifting,
             1 => Habit::Fickle,
@@ -104,9 +99,9 @@ impl Application {
     }
 
     pub(super) fn objects(&self, start: &Start) -> Result<RunObjects, LabError> {
-        let (number, name) = (self.number, format!("item{:04}", start.input));
+        let (number, item) = (self.number, format!("item{:04}", start.input));
         let [input, named_alike] = self.inputs[start.input];
-        let key = format!("{number}/in/{name}.bin");
+        let key = format!("{number}/in/{item}.bin");
         let model = match self.habit {
             Habit::Drifting => start.run / MODEL_LASTS,
             Habit::Steady | Habit::Fickle => 0,
@@ -115,7 +110,7 @@ impl Application {
         match self.habit {
             Habit::Fickle => second = vec![object(&format!("{number}/{}", start.run), self.model_bytes)?],
             Habit::Steady | Habit::Drifting => {
-                second.push(object(&format!("{number}/index/{name}.idx"), named_alike)?);
+                second.push(object(&format!("{number}/index/{item}.idx"), named_alike)?);
             }
         }
         Ok(RunObjects {

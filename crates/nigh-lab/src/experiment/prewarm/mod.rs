@@ -17,22 +17,14 @@ use self::replay::{Day, play};
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::recorded_invocations::{self, STORED};
-use crate::instrument::report::print_report;
+use crate::instrument::report_text::tell;
 use crate::instrument::stats::Sample;
-use crate::instrument::template::{Columns, fill};
 
 /// Decides the made-up applications.
 const SEED: u64 = 1;
 /// Cache sizes, in percent of the bytes of all objects that recur.
 const SIZES_PERCENT: [u64; 3] = [2, 10, 50];
 
-const COLUMNS: Columns = Columns(
-    "cache % = {cache_percent} | prewarmed | hits = {hit_ratio:.3} | mean ms = {mean_ms:.2} | first mean ms = {first_mean_ms:.2} | \
-     first p50 ms = {first_p50_ms:.2} | first p99 ms = {first_p99_ms:.2} | store GB = {store_bytes:G.1} | \
-     prefetched GB = {prefetched_bytes:G.1} | in vain GB = {wasted_bytes:G.1}",
-);
-
-/// What `nigh experiment prewarm` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct PrewarmArgs {
     /// How many minutes of each recorded day to replay
@@ -95,13 +87,7 @@ impl PrewarmArgs {
             recurring_bytes,
             rows,
         };
-        print_report(&report, || report.text(), json)
-    }
-}
-
-impl PrewarmReport {
-    fn text(&self) -> String {
-        format!("{}\n{}", COLUMNS.text(&self.rows), fill("{trace}; {applications}; {runs} runs", self))
+        tell(&report, json)
     }
 }
 

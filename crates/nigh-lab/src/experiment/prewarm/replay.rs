@@ -11,11 +11,11 @@ use nigh_schedule::activation::touched::TouchedObject;
 use nigh_schedule::inputs::application_objects::{ApplicationObjects, FinishedRun, Names};
 use nigh_schedule::inputs::payload_walk::PayloadWalk;
 use nigh_schedule::inputs::prefetch::{PrefetchUse, Prefetches};
-use nigh_terms::{BucketName, FunctionName, Monotonic, Namespace};
+use nigh_terms::{BucketName, FunctionName, Monotonic, Namespace, ObjectKey};
 
-use super::applications::{Application, Object, RunObjects, Start, bucket};
+use super::applications::{Application, Object, RunObjects, Start};
 use crate::LabError;
-use crate::instrument::made_up::failed;
+use crate::instrument::made_up::name;
 use crate::instrument::simulated_copies::SimulatedCopies;
 
 /// Objects that are fetched at a time, as in the node.
@@ -23,7 +23,6 @@ const LANES: usize = 4;
 /// From a function's end to the beginning of the next.
 const HAND_ON_US: f64 = 2_000.0;
 
-/// The result of a day.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Day {
     /// Reads of following functions, without parts of the same run.
@@ -55,14 +54,14 @@ fn at(us: f64) -> Monotonic {
 }
 
 impl Player<'_> {
-    fn print(&self, object: &Object) -> NamePrint {
+    fn print(&self, key: &ObjectKey) -> NamePrint {
         let (namespace, bucket) = (self.namespace.clone(), self.bucket.clone());
-        NamePrint::of(&ObjectId { namespace, bucket, key: object.key.clone() })
+        NamePrint::of(&ObjectId { namespace, bucket, key: key.clone() })
     }
 
     /// Reads an object at `now`. Returns the wait.
     fn read(&mut self, object: &Object, now: f64) -> f64 {
-        let print = self.print(object).0;
+        let print = self.print(&object.key).0;
         if self.copies.touch(print) {
             return self.arrives.remove(&print).map_or(0.0, |there| (there - now).max(0.0));
         }
@@ -84,17 +83,16 @@ impl Player<'_> {
         }
         let mut lanes = [now; LANES];
         for one in expected {
-            let object = Object { key: one.key, bytes: one.bytes };
-            let print = self.print(&object);
+            let print = self.print(&one.key);
             if self.copies.has(print.0) || !self.copies.takes_guests() {
                 continue;
             }
-            if self.copies.insert(print.0, object.bytes, Origin::Read, |_| ()) {
+            if self.copies.insert(print.0, one.bytes, Origin::Read, |_| ()) {
                 let free = (0..LANES).min_by(|one, other| lanes[*one].total_cmp(&lanes[*other])).unwrap_or(0);
-                lanes[free] += fetch_us(object.bytes);
+                lanes[free] += fetch_us(one.bytes);
                 self.arrives.insert(print.0, lanes[free]);
-                self.day.store_bytes += object.bytes;
-                self.prefetches.brought(&first, print, object.bytes, at(now));
+                self.day.store_bytes += one.bytes;
+                self.prefetches.brought(&first, print, one.bytes, at(now));
             }
         }
     }
@@ -104,11 +102,8 @@ impl Player<'_> {
             self.prefetches.read(NamePrint::of(&one.object(&self.namespace)));
         }
         self.prefetches.settle(at(now));
-        let object = |named: &nigh_schedule::inputs::named_objects::NamedObject| {
-            let (namespace, bucket, key) = (self.namespace.clone(), named.bucket.clone(), named.key.clone());
-            NamePrint::of(&ObjectId { namespace, bucket, key })
-        };
-        let named: Vec<NamePrint> = walk.objects.iter().map(object).collect();
+        // Payloads name objects of the one bucket.
+        let named: Vec<NamePrint> = walk.objects.iter().map(|named| self.print(&named.key)).collect();
         let (namespace, names) = (&self.namespace, &Names::of(walk));
         self.learned.ended(&FinishedRun { namespace, function, names, named: &named, touched });
     }
@@ -140,7 +135,7 @@ impl Player<'_> {
             self.prewarm(application, &Names::of(&walk), now);
         }
         now += self.read(&objects.input, now) + application.work_us;
-        self.copies.insert(self.print(&objects.part).0, objects.part.bytes, Origin::Written, |_| ());
+        self.copies.insert(self.print(&objects.part.key).0, objects.part.bytes, Origin::Written, |_| ());
         let touched = [self.touched(&objects.input, false), self.touched(&objects.part, true)];
         self.ended(&application.functions[0], &walk, &touched, now);
         // Both read the part: this shows that they follow the first function.
@@ -158,8 +153,8 @@ pub(super) fn play(
 ) -> Result<Day, LabError> {
     let mut day = Day::default();
     let mut player = Player {
-        namespace: Namespace::new("tenant").map_err(|error| failed("a name", &error))?,
-        bucket: bucket()?,
+        namespace: name("tenant")?,
+        bucket: name("objects")?,
         copies: SimulatedCopies::new(Order::new(S3Fifo::default(), DEFAULT_DOUBTFUL), budget),
         arrives: HashMap::new(),
         learned: ApplicationObjects::default(),

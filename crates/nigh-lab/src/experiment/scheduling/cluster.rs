@@ -19,8 +19,9 @@ use nigh_terms::{ByteSize, FunctionName, Incarnation, Monotonic, Namespace};
 
 use super::outcome::Outcome;
 use super::processors::Processors;
-use super::workload::{Arrival, Workload};
+use super::workload::{Arrival, SimulatedFunction, Workload};
 use crate::LabError;
+use crate::instrument::made_up::name;
 use crate::instrument::simulated_copies::SimulatedCopies;
 
 pub(super) const PROCESSORS: u16 = 8;
@@ -62,7 +63,6 @@ enum Event {
 }
 
 struct Node {
-    view: NodeView,
     processors: Processors,
     cache: SimulatedCopies<S3Fifo>,
     /// Idle sandboxes, the one idle longest first: function, since when.
@@ -92,7 +92,7 @@ pub(super) struct Cluster<'a> {
     weights: Weights,
     names: Vec<Names>,
     nodes: Vec<Node>,
-    /// What the scheduler sees: the nodes' views side by side.
+    /// What the scheduler sees of each node.
     views: Vec<NodeView>,
     /// Idle sandboxes of each function.
     warm: Vec<PerNode<WarmSandboxes>>,
@@ -117,47 +117,44 @@ fn at(us: u64) -> Monotonic {
 
 impl<'a> Cluster<'a> {
     pub(super) fn new(workload: &'a Workload, nodes: u16, weights: Weights) -> Result<Self, LabError> {
-        let name = |function: usize, tenant: usize| -> Result<Names, LabError> {
-            let failed = |error: &dyn std::fmt::Display| LabError::file("a name", &error);
-            let tenant: Namespace = format!("tenant-{tenant}").parse().map_err(|error| failed(&error))?;
-            let function: FunctionName = format!("function-{function}").parse().map_err(|error| failed(&error))?;
+        let names = |(number, function): (usize, &SimulatedFunction)| -> Result<Names, LabError> {
+            let tenant: Namespace = name(&format!("tenant-{}", function.tenant))?;
+            let function: FunctionName = name(&format!("function-{number}"))?;
             let fingerprint = Fingerprint::of(&[tenant.as_str(), function.as_str()]);
             Ok(Names { fingerprint, tenant, function })
         };
-        let names = workload.functions.iter().zip(0..).map(|(function, number)| name(number, function.tenant));
-        let node = |number: u16| Node {
-            view: NodeView {
-                incarnation: Incarnation(1),
-                name: Fingerprint::of(&[&format!("node-{number}")]),
-                role: NodeRole::Worker,
-                shards_behind: 0,
-                idle: 0,
-                memory: MEMORY,
-                memory_free: MEMORY,
-                memory_idle: ByteSize::ZERO,
-                sandboxes_free: SANDBOXES_MAX,
-                running: 0,
-                invocations_free: RUNNING_MAX,
-                processors: PROCESSORS,
-                ways_free: 0,
-                evict_us: 0,
-                start_us: 0,
-            },
+        let view = |number: u16| NodeView {
+            incarnation: Incarnation(1),
+            name: Fingerprint::of(&[&format!("node-{number}")]),
+            role: NodeRole::Worker,
+            shards_behind: 0,
+            idle: 0,
+            memory: MEMORY,
+            memory_free: MEMORY,
+            memory_idle: ByteSize::ZERO,
+            sandboxes_free: SANDBOXES_MAX,
+            running: 0,
+            invocations_free: RUNNING_MAX,
+            processors: PROCESSORS,
+            ways_free: 0,
+            evict_us: 0,
+            start_us: 0,
+        };
+        let node = |_| Node {
             processors: Processors::new(PROCESSORS),
             cache: SimulatedCopies::new(Order::new(S3Fifo::default(), DEFAULT_DOUBTFUL), CACHE.bytes()),
             idle: VecDeque::new(),
             look: 0,
         };
-        let nodes: Vec<Node> = (0..nodes).map(node).collect();
         let limits =
             DispatchLimits { entries_max: 1_000_000, tenant_entries_max: 1_000_000, ..DispatchLimits::default() };
         Ok(Self {
             workload,
             weights,
-            names: names.collect::<Result<_, _>>()?,
-            views: nodes.iter().map(|node| node.view).collect(),
-            outcome: Outcome::new(nodes.len()),
-            nodes,
+            names: workload.functions.iter().enumerate().map(names).collect::<Result<_, _>>()?,
+            views: (0..nodes).map(view).collect(),
+            outcome: Outcome::default(),
+            nodes: (0..nodes).map(node).collect(),
             warm: vec![PerNode::default(); workload.functions.len()],
             hints: LocalityHints::new(1 << 20),
             sizes: workload.sizes.clone(),
@@ -198,9 +195,7 @@ impl<'a> Cluster<'a> {
                 }
             }
         }
-        for node in &self.nodes {
-            self.outcome.busy(node.processors.busy_us);
-        }
+        self.outcome.busy_us = self.nodes.iter().map(|node| node.processors.busy_us).collect();
         self.outcome
     }
 
@@ -236,9 +231,9 @@ impl<'a> Cluster<'a> {
             deadline: at(now).after(DEADLINE),
             item: job,
         };
-        self.outcome.queued += 1;
+        self.outcome.counts.queued += 1;
         if self.queue.push(entry, at(now)).is_err() {
-            self.outcome.failed += 1;
+            self.outcome.counts.failed += 1;
         }
     }
 
@@ -253,7 +248,7 @@ impl<'a> Cluster<'a> {
             let mut queue = std::mem::replace(&mut self.queue, DispatchQueue::new(DispatchLimits::default()));
             let turn = queue.next(at(now), |job| {
                 let function = self.jobs[*job].function;
-                let booked = ByteSize::mib(self.workload.functions[function].booked_mib);
+                let booked = self.workload.functions[function].booked;
                 let has_warm = self.warm[function].iter().any(|(_, warm)| warm.sandboxes > 0);
                 if !has_warm && booked >= refused {
                     return Place::Nowhere;
@@ -267,7 +262,7 @@ impl<'a> Cluster<'a> {
             self.queue = queue;
             match turn {
                 Some(Turn::Placed(_, job, choice)) => self.dispatch(now, job, choice),
-                Some(Turn::Expired(..)) => self.outcome.failed += 1,
+                Some(Turn::Expired(..)) => self.outcome.counts.failed += 1,
                 None => return,
             }
         }
@@ -288,8 +283,8 @@ impl<'a> Cluster<'a> {
         }
         let placement = Placement {
             function: self.names[function].fingerprint,
-            booked: ByteSize::mib(known.booked_mib),
-            expected: ByteSize::mib(known.booked_mib),
+            booked: known.booked,
+            expected: known.booked,
             run: Duration::from_micros(known.run_us),
             cold_start: Duration::from_micros(COLD_US),
             ways: 0,
@@ -302,17 +297,23 @@ impl<'a> Cluster<'a> {
     fn dispatch(&mut self, now: u64, job: usize, choice: Choice) {
         let node = choice.node.0;
         let function = self.jobs[job].function;
-        let booked = ByteSize::mib(self.workload.functions[function].booked_mib);
+        let booked = self.workload.functions[function].booked;
         let cold = choice.offer != Offer::Warm;
         match choice.offer {
-            Offer::Warm => self.take_idle(node, function),
+            Offer::Warm => {
+                let idle = &mut self.nodes[usize::from(node)].idle;
+                if let Some(place) = idle.iter().rposition(|(of, _)| *of == function) {
+                    idle.remove(place);
+                }
+                self.one_idle_less(node, function);
+            }
             Offer::Cold | Offer::Evict => {
-                self.outcome.cold += 1;
+                self.outcome.counts.cold_starts += 1;
                 while self.view(node).memory_free < booked || self.view(node).sandboxes_free == 0 {
-                    let Some((victim, _)) = self.nodes[usize::from(node)].idle.front().copied() else { break };
-                    self.outcome.evicted += 1;
-                    self.take_oldest(node, victim);
-                    let size = ByteSize::mib(self.workload.functions[victim].booked_mib);
+                    let Some((victim, _)) = self.nodes[usize::from(node)].idle.pop_front() else { break };
+                    self.outcome.counts.evicted += 1;
+                    self.one_idle_less(node, victim);
+                    let size = self.workload.functions[victim].booked;
                     let view = self.view(node);
                     view.memory_free += size;
                     view.sandboxes_free += 1;
@@ -325,7 +326,6 @@ impl<'a> Cluster<'a> {
         let view = self.view(node);
         view.running += 1;
         view.invocations_free -= 1;
-        self.show(node);
         let inputs = std::mem::take(&mut self.jobs[job].inputs);
         let fetch_us: u64 = inputs.iter().map(|input| self.read(node, *input)).sum();
         let one = &mut self.jobs[job];
@@ -335,28 +335,11 @@ impl<'a> Cluster<'a> {
     }
 
     fn view(&mut self, node: u16) -> &mut NodeView {
-        &mut self.nodes[usize::from(node)].view
-    }
-
-    fn show(&mut self, node: u16) {
-        self.views[usize::from(node)] = self.nodes[usize::from(node)].view;
-    }
-
-    fn take_idle(&mut self, node: u16, function: usize) {
-        let idle = &mut self.nodes[usize::from(node)].idle;
-        if let Some(place) = idle.iter().rposition(|(of, _)| *of == function) {
-            idle.remove(place);
-        }
-        self.one_idle_less(node, function);
-    }
-
-    fn take_oldest(&mut self, node: u16, function: usize) {
-        self.nodes[usize::from(node)].idle.pop_front();
-        self.one_idle_less(node, function);
+        &mut self.views[usize::from(node)]
     }
 
     fn one_idle_less(&mut self, node: u16, function: usize) {
-        let booked = ByteSize::mib(self.workload.functions[function].booked_mib);
+        let booked = self.workload.functions[function].booked;
         let view = self.view(node);
         view.idle -= 1;
         view.memory_idle = view.memory_idle.saturating_sub(booked);
@@ -376,7 +359,7 @@ impl<'a> Cluster<'a> {
             return HERE_US;
         }
         let (first, a_byte) = if self.hints.holders(object(input)).next().is_some() { NODE } else { STORE };
-        self.outcome.store_reads += u64::from((first, a_byte) == STORE);
+        self.outcome.counts.store_reads += u64::from((first, a_byte) == STORE);
         self.keep(node, input, Origin::Read);
         first + bytes * a_byte / 1000
     }
@@ -393,14 +376,13 @@ impl<'a> Cluster<'a> {
         let Job { function, arrived_us, run_us, node, .. } = self.jobs[job];
         self.outcome.ended(now - arrived_us, run_us);
         let known = self.workload.functions[function];
-        let booked = ByteSize::mib(known.booked_mib);
+        let booked = known.booked;
         self.nodes[usize::from(node)].idle.push_back((function, now));
         let view = self.view(node);
         view.running -= 1;
         view.invocations_free += 1;
         view.idle += 1;
         view.memory_idle += booked;
-        self.show(node);
         let warm = self.warm[function].entry(NodeIndex(node));
         warm.sandboxes += 1;
         warm.granted = booked;

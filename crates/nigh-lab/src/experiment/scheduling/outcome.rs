@@ -4,20 +4,26 @@ use serde::Serialize;
 
 use crate::instrument::stats::Sample;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outcome {
     times_us: Vec<u32>,
     /// Time over that of the run alone.
     stretches: Vec<f32>,
-    pub(super) cold: u64,
+    pub(super) counts: Counts,
+    pub(super) read_bytes: u64,
+    pub(super) local_bytes: u64,
+    /// Processor time of each node.
+    pub(super) busy_us: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Counts {
+    /// Reads that no node could answer.
+    pub(super) store_reads: u64,
+    pub(super) cold_starts: u64,
     pub(super) evicted: u64,
     pub(super) queued: u64,
     pub(super) failed: u64,
-    pub(super) read_bytes: u64,
-    pub(super) local_bytes: u64,
-    pub(super) store_reads: u64,
-    busy_us: Vec<f64>,
-    nodes: usize,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -29,40 +35,16 @@ pub(super) struct Figures {
     pub(super) stretch: f64,
     /// The part of the inputs' bytes that was read where it was.
     pub(super) local_share: f64,
-    /// The part of reads that no node could answer.
-    pub(super) store_reads: u64,
-    pub(super) cold_starts: u64,
-    pub(super) evicted: u64,
-    pub(super) queued: u64,
-    pub(super) failed: u64,
+    #[serde(flatten)]
+    pub(super) counts: Counts,
     /// The busiest node's processor time over the mean.
     pub(super) imbalance: f64,
 }
 
 impl Outcome {
-    pub(super) const fn new(nodes: usize) -> Self {
-        Self {
-            times_us: Vec::new(),
-            stretches: Vec::new(),
-            cold: 0,
-            evicted: 0,
-            queued: 0,
-            failed: 0,
-            read_bytes: 0,
-            local_bytes: 0,
-            store_reads: 0,
-            busy_us: Vec::new(),
-            nodes,
-        }
-    }
-
     pub(super) fn ended(&mut self, time_us: u64, run_us: u64) {
         self.times_us.push(u32::try_from(time_us).unwrap_or(u32::MAX));
         self.stretches.push(time_us as f32 / run_us.max(1) as f32);
-    }
-
-    pub(super) fn busy(&mut self, us: f64) {
-        self.busy_us.push(us);
     }
 
     pub(super) fn figures(&self) -> Figures {
@@ -76,12 +58,8 @@ impl Outcome {
             p99_ms: times.percentile(0.99),
             stretch: mean(&stretches),
             local_share: self.local_bytes as f64 / self.read_bytes.max(1) as f64,
-            store_reads: self.store_reads,
-            cold_starts: self.cold,
-            evicted: self.evicted,
-            queued: self.queued,
-            failed: self.failed,
-            imbalance: busiest * self.nodes as f64 / self.busy_us.iter().sum::<f64>().max(1.0),
+            counts: self.counts,
+            imbalance: busiest * self.busy_us.len() as f64 / self.busy_us.iter().sum::<f64>().max(1.0),
         }
     }
 }

@@ -7,6 +7,7 @@ use super::contenders::{CONTENDERS, SETTLED};
 use super::outcome::Figures;
 use super::pressure::{PressureRow, PressureSummary};
 use crate::instrument::machine::Machine;
+use crate::instrument::stats::geometric_mean;
 
 /// One weighting under one workload on one cluster.
 #[derive(Debug, Serialize)]
@@ -58,8 +59,7 @@ impl SchedulingReport {
         pressure: Vec<PressureRow>,
     ) -> Self {
         let played = |name: &str| rows.iter().any(|row| row.weighting == name);
-        let weights: Vec<_> =
-            CONTENDERS.iter().filter(|one| played(one.name)).map(|one| (one.name, one.weights)).collect();
+        let weights: Vec<_> = CONTENDERS.iter().copied().filter(|(name, _)| played(name)).collect();
         let mut ranking: Vec<RankedWeighting> = weights.iter().map(|(name, _)| rank(name, &rows)).collect();
         ranking.sort_by(|one, other| one.both.total_cmp(&other.both));
         Self {
@@ -79,12 +79,10 @@ impl SchedulingReport {
 fn rank(weighting: &'static str, rows: &[Row]) -> RankedWeighting {
     let own = || rows.iter().filter(|row| row.weighting == weighting);
     let over_best = |of: fn(&Figures) -> f64| {
-        let logarithms = own().map(|row| {
+        geometric_mean(own().map(|row| {
             let peers = rows.iter().filter(|peer| (peer.workload, peer.nodes) == (row.workload, row.nodes));
-            let best = peers.map(|peer| of(&peer.figures)).fold(f64::INFINITY, f64::min);
-            (of(&row.figures) / best).ln()
-        });
-        (logarithms.sum::<f64>() / own().count().max(1) as f64).exp()
+            of(&row.figures) / peers.map(|peer| of(&peer.figures)).fold(f64::INFINITY, f64::min)
+        }))
     };
     let (mean, p99) = (over_best(|figures| figures.mean_ms), over_best(|figures| figures.p99_ms));
     RankedWeighting {
@@ -93,8 +91,8 @@ fn rank(weighting: &'static str, rows: &[Row]) -> RankedWeighting {
         p99,
         both: (mean * p99).sqrt(),
         local_share: own().map(|row| row.figures.local_share).sum::<f64>() / own().count().max(1) as f64,
-        cold_starts: own().map(|row| row.figures.cold_starts).sum(),
-        failed: own().map(|row| row.figures.failed).sum(),
+        cold_starts: own().map(|row| row.figures.counts.cold_starts).sum(),
+        failed: own().map(|row| row.figures.counts.failed).sum(),
         imbalance_most: own().map(|row| row.figures.imbalance).fold(0.0, f64::max),
     }
 }

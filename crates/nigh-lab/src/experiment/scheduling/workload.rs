@@ -4,6 +4,7 @@
 //! joined by line, for the sample's names are not those of one function). What they read is made up in all: inputs by
 //! Zipf's law, of measured sizes. Each workload asks of a cluster the same part of its processors, whatever its size.
 
+use nigh_terms::ByteSize;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Exp, Zipf};
@@ -24,7 +25,7 @@ pub(super) const BUSIEST_MINUTE: usize = 830;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SimulatedFunction {
     pub(super) tenant: usize,
-    pub(super) booked_mib: u64,
+    pub(super) booked: ByteSize,
     /// The median, which the scheduler knows.
     pub(super) run_us: u64,
     /// Whose runs its output starts, if any's.
@@ -48,6 +49,7 @@ pub(super) struct Workload {
     pub(super) sizes: Vec<u64>,
 }
 
+#[derive(Default)]
 struct Inputs {
     sizes: Vec<u64>,
     /// Of each function: where its inputs begin, and how popular they are.
@@ -55,10 +57,6 @@ struct Inputs {
 }
 
 impl Inputs {
-    fn new() -> Self {
-        Self { sizes: Vec::new(), by_function: Vec::new() }
-    }
-
     /// One function more, with so many inputs.
     fn add(&mut self, count: usize, random: &mut StdRng, mut size: impl FnMut(&mut StdRng) -> u64) {
         let Ok(popular) = Zipf::new(count.max(1) as f64, ZIPF) else { return };
@@ -72,42 +70,16 @@ impl Inputs {
     }
 }
 
-fn run_us(median_ms: f64, spread: f64, random: &mut StdRng) -> u64 {
-    (median_ms * spread.powf(random.random_range(-1.0..1.0))).clamp(1.0, RUN_MAX_MS).mul_add(1000.0, 0.0) as u64
-}
-
 impl Workload {
     /// All of them, for a cluster of so many processors.
     pub(super) fn all(minutes: &[Vec<u32>], runs: &[RecordedRun], processors: f64, seconds: u64) -> Vec<Self> {
-        vec![
-            Self::recorded(minutes, runs, processors, seconds),
-            Self::made(
-                "skewed",
-                &MadeUpWorkload { median_ms: 100.0, functions: 100, skew: 1.2, ..MadeUpWorkload::COMMON },
-                processors,
-                seconds,
-            ),
-            Self::made(
-                "data-bound",
-                &MadeUpWorkload {
-                    median_ms: 40.0,
-                    functions: 40,
-                    skew: 0.8,
-                    inputs: 400,
-                    bytes: 2 << 20,
-                    ..MadeUpWorkload::COMMON
-                },
-                processors,
-                seconds,
-            ),
-            Self::made("bursts", &MadeUpWorkload { burst: 20, ..MadeUpWorkload::COMMON }, processors, seconds),
-            Self::made("pipelines", &MadeUpWorkload { stages: 3, ..MadeUpWorkload::COMMON }, processors, seconds),
-        ]
+        let made = MADE_UP.iter().map(|made| Self::made(made, processors, seconds));
+        std::iter::once(Self::recorded(minutes, runs, processors, seconds)).chain(made).collect()
     }
 
     fn recorded(minutes: &[Vec<u32>], runs: &[RecordedRun], processors: f64, seconds: u64) -> Self {
         let mut random = StdRng::seed_from_u64(1);
-        let (mut functions, mut arrivals, mut inputs) = (Vec::new(), Vec::new(), Inputs::new());
+        let (mut functions, mut arrivals, mut inputs) = (Vec::new(), Vec::new(), Inputs::default());
         // Whole minutes, as they were recorded.
         let played = seconds.div_ceil(60);
         let wanted_us = processors * played as f64 * 60e6 * LOAD;
@@ -118,7 +90,7 @@ impl Workload {
                 let function = functions.len();
                 functions.push(SimulatedFunction {
                     tenant: (line + copy) % TENANTS,
-                    booked_mib: run.memory_mib,
+                    booked: ByteSize::mib(run.memory_mib),
                     run_us: (run.median_ms.clamp(1.0, RUN_MAX_MS) * 1000.0) as u64,
                     next: None,
                 });
@@ -143,42 +115,43 @@ impl Workload {
         Self::in_order("recorded", functions, arrivals, inputs)
     }
 
-    fn made(name: &'static str, made: &MadeUpWorkload, processors: f64, seconds: u64) -> Self {
+    fn made(made: &MadeUpWorkload, processors: f64, seconds: u64) -> Self {
         let mut random = StdRng::seed_from_u64(2);
-        let (mut functions, mut arrivals, mut inputs) = (Vec::new(), Vec::new(), Inputs::new());
+        let (mut functions, mut arrivals, mut inputs) = (Vec::new(), Vec::new(), Inputs::default());
         let chains = made.functions.max((processors / 8.0) as usize);
         for chain in 0..chains {
             let median_ms = made.median_ms * 4_f64.powf(random.random_range(-1.0..1.0));
             for stage in 0..made.stages {
                 let next = (stage + 1 < made.stages).then_some(functions.len() + 1);
-                let booked_mib = [128, 128, 256, 512][random.random_range(0..4)];
+                let booked = ByteSize::mib([128, 128, 256, 512][random.random_range(0..4)]);
                 let run_us = (median_ms * 1000.0) as u64;
-                functions.push(SimulatedFunction { tenant: chain % TENANTS, booked_mib, run_us, next });
+                functions.push(SimulatedFunction { tenant: chain % TENANTS, booked, run_us, next });
                 inputs.add(made.inputs, &mut random, |random| {
                     if made.bytes > 0 { random.random_range(made.bytes / 2..made.bytes * 2) } else { size(random) }
                 });
             }
         }
         let Ok(popular) = Zipf::new(chains as f64, made.skew) else {
-            return Self::in_order(name, functions, arrivals, inputs);
+            return Self::in_order(made.name, functions, arrivals, inputs);
         };
         // The mean of a run by the popularity of its function, a burst being as many of one.
         let draw = |random: &mut StdRng| (popular.sample(random) as usize - 1) * made.stages;
         let mean_us = (0..10_000).map(|_| functions[draw(&mut random)].run_us as f64).sum::<f64>() / 10_000.0;
         let rate = processors * LOAD / (mean_us * made.stages as f64 * f64::from(made.burst));
-        let Ok(pause) = Exp::new(rate) else { return Self::in_order(name, functions, arrivals, inputs) };
+        let Ok(pause) = Exp::new(rate) else { return Self::in_order(made.name, functions, arrivals, inputs) };
         let mut at_us = 0.0;
         while at_us < seconds as f64 * 1e6 {
             at_us += pause.sample(&mut random);
             let function = draw(&mut random);
             for _ in 0..made.burst {
-                let run_us = run_us(functions[function].run_us as f64 / 1000.0, 1.5, &mut random);
+                let run_ms = functions[function].run_us as f64 / 1000.0 * 1.5_f64.powf(random.random_range(-1.0..1.0));
+                let run_us = (run_ms.clamp(1.0, RUN_MAX_MS) * 1000.0) as u64;
                 let inputs = vec![inputs.draw(function, &mut random)];
                 let within = if made.burst > 1 { random.random_range(0..200_000) } else { 0 };
                 arrivals.push(Arrival { at_us: at_us as u64 + within, function, run_us, inputs });
             }
         }
-        Self::in_order(name, functions, arrivals, inputs)
+        Self::in_order(made.name, functions, arrivals, inputs)
     }
 
     fn in_order(
@@ -193,6 +166,7 @@ impl Workload {
 }
 
 struct MadeUpWorkload {
+    name: &'static str,
     median_ms: f64,
     functions: usize,
     /// Zipf's exponent of the functions' popularity.
@@ -206,9 +180,23 @@ struct MadeUpWorkload {
     stages: usize,
 }
 
-impl MadeUpWorkload {
-    const COMMON: Self = Self { median_ms: 50.0, functions: 60, skew: 1.0, inputs: 200, bytes: 0, burst: 1, stages: 1 };
-}
+const COMMON: MadeUpWorkload =
+    MadeUpWorkload { name: "", median_ms: 50.0, functions: 60, skew: 1.0, inputs: 200, bytes: 0, burst: 1, stages: 1 };
+
+const MADE_UP: [MadeUpWorkload; 4] = [
+    MadeUpWorkload { name: "skewed", median_ms: 100.0, functions: 100, skew: 1.2, ..COMMON },
+    MadeUpWorkload {
+        name: "data-bound",
+        median_ms: 40.0,
+        functions: 40,
+        skew: 0.8,
+        inputs: 400,
+        bytes: 2 << 20,
+        ..COMMON
+    },
+    MadeUpWorkload { name: "bursts", burst: 20, ..COMMON },
+    MadeUpWorkload { name: "pipelines", stages: 3, ..COMMON },
+];
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@
 //! limit is raised.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -77,40 +77,39 @@ impl MemoryGroup {
         self.folder.join("cgroup.procs")
     }
 
-    pub(super) fn set_limit(&self, bytes: ByteSize) -> io::Result<()> {
-        self.limit.write_all_at(bytes.bytes().to_string().as_bytes(), 0)
+    pub(super) fn set_limit(&self, bytes: ByteSize) -> Result<(), LabError> {
+        self.limit.write_all_at(bytes.bytes().to_string().as_bytes(), 0).map_err(|error| limit_error(&error))
     }
 
     /// The most that was used since the last reset.
-    pub(super) fn peak(&self) -> io::Result<ByteSize> {
-        let file = match self.version {
-            Version::One => "memory.max_usage_in_bytes",
-            Version::Two => "memory.peak",
-        };
-        number(&self.folder.join(file))
+    pub(super) fn peak(&self) -> Result<ByteSize, LabError> {
+        self.number("memory.max_usage_in_bytes", "memory.peak")
     }
 
     /// Resets the peak; only v1 can.
-    pub(super) fn reset_peak(&self) -> io::Result<()> {
+    pub(super) fn reset_peak(&self) -> Result<(), LabError> {
         match self.version {
             Version::One => fs::write(self.folder.join("memory.max_usage_in_bytes"), "0"),
             Version::Two => Ok(()),
         }
+        .map_err(|error| limit_error(&error))
     }
 
     /// What is in use now.
-    pub(super) fn used(&self) -> io::Result<ByteSize> {
-        let file = match self.version {
-            Version::One => "memory.usage_in_bytes",
-            Version::Two => "memory.current",
-        };
-        number(&self.folder.join(file))
+    pub(super) fn used(&self) -> Result<ByteSize, LabError> {
+        self.number("memory.usage_in_bytes", "memory.current")
+    }
+
+    /// The number in a file, which has one name in v1 and another in v2.
+    fn number(&self, one: &str, two: &str) -> Result<ByteSize, LabError> {
+        let path = self.folder.join(if self.version == Version::One { one } else { two });
+        let text = fs::read_to_string(&path).map_err(|error| limit_error(&error))?;
+        text.trim().parse().map(ByteSize).map_err(|error| limit_error(&format!("{}: {error}", path.display())))
     }
 }
 
-fn number(path: &Path) -> io::Result<ByteSize> {
-    let text = fs::read_to_string(path)?;
-    text.trim().parse().map(ByteSize).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+fn limit_error(reason: &dyn std::fmt::Display) -> LabError {
+    LabError::Node(format!("the function's memory limit: {reason}"))
 }
 
 impl Drop for MemoryGroup {

@@ -28,11 +28,11 @@ use crate::instrument::made_up::FilledMemory;
 use crate::instrument::node_under_test::{NodeUnderTest, python, settings};
 use crate::instrument::peer::bare_runtime::BareRuntime;
 use crate::instrument::progress;
-use crate::instrument::report::{name_of, print_report};
+use crate::instrument::report::name_of;
+use crate::instrument::report_text::tell;
 use crate::instrument::s3_door::S3Door;
 use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction, read_input};
 use crate::instrument::stats::Sample;
-use crate::instrument::template::{Columns, fill};
 use crate::load::run::InvocationTimes;
 
 const FUNCTION: &str = "wand_sepia";
@@ -59,16 +59,6 @@ const OVERHEAD_MAX: f64 = 0.02;
 /// The most that it took in OFC's paper.
 const OFC_OVERHEAD: f64 = 0.504;
 
-const COLUMNS: Columns = Columns(
-    "input | scenario | runs | MB = {from_mb} to {to_mb} | scaling us = {scaling_us:.0} | p95 = {scaling_p95_us:.0} | \
-     limit us = {limit_us:.1} | handler ms = {run_ms:.1} | overhead = {overhead:%.2} | \
-     slower = {slower:+%.1} ({slower_low:+%.1} to {slower_high:+%.1})",
-);
-const OVERHEAD: &str =
-    "overhead with copies evicted while it runs, most of a size: {overhead:%.2}, target <= {overhead_asked:%}";
-const BESIDE: &str = " (all before it: {overhead_before:%.2}; OFC: up to {ofc_overhead:%.1})\nfailed: {failed}";
-
-/// What `nigh experiment shrink-impact` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ShrinkImpactArgs {
     /// How many rounds each size has; each round runs every scenario once
@@ -176,21 +166,20 @@ impl ShrinkImpactArgs {
             let of_scenario = rows.iter().filter(|row| row["scenario"] == name_of(&scenario).as_str());
             of_scenario.filter_map(|row| row["overhead"].as_f64()).fold(0.0, f64::max)
         };
-        let (overhead, overhead_before) = (most(Scenario::EvictedBeside), most(Scenario::Evicted));
-        let met = overhead <= OVERHEAD_MAX && failed == 0;
+        let overhead = most(Scenario::EvictedBeside);
         let report = ShrinkImpactReport {
             machine,
             conditions: CONDITIONS,
             rounds,
             overhead,
-            overhead_before,
+            overhead_before: most(Scenario::Evicted),
             overhead_asked: OVERHEAD_MAX,
-            met,
+            met: overhead <= OVERHEAD_MAX && failed == 0,
             ofc_overhead: OFC_OVERHEAD,
             failed,
             rows,
         };
-        print_report(&report, || report.text(), json)
+        tell(&report, json)
     }
 }
 
@@ -245,10 +234,6 @@ struct Stage {
     _work: tempfile::TempDir,
 }
 
-fn group_error(error: &std::io::Error) -> LabError {
-    LabError::Node(format!("the function's memory limit: {error}"))
-}
-
 impl Stage {
     async fn set(project: &Path, sizes: &[&str]) -> Result<Self, LabError> {
         let python = python()?;
@@ -274,31 +259,31 @@ impl Stage {
 
     /// Starts the function again, with all the memory it may need.
     fn start_function(&mut self) -> Result<(), LabError> {
-        self.group.set_limit(CACHE).map_err(|error| group_error(&error))?;
+        self.group.set_limit(CACHE)?;
         self.runtime = start(&self.program, &self.code, &self.node)?;
         Ok(())
     }
 
     /// Runs the function on this size with enough memory. Returns its need, rounded up.
     async fn need(&mut self, size: &str) -> Result<ByteSize, LabError> {
-        self.group.set_limit(CACHE).map_err(|error| group_error(&error))?;
+        self.group.set_limit(CACHE)?;
         let mut most = ByteSize::ZERO;
         for _ in 0..WARM_UPS {
-            self.group.reset_peak().map_err(|error| group_error(&error))?;
+            self.group.reset_peak()?;
             self.invoke(size)?;
-            most = self.group.peak().map_err(|error| group_error(&error))?;
+            most = self.group.peak()?;
         }
         Ok(ByteSize(most.bytes().next_multiple_of(STEP)).max(TO_LEAST))
     }
 
     /// Lowers the function's limit to 64 MB, or to the least that the kernel takes. Returns the limit.
     fn back_to_least(&self) -> Result<ByteSize, LabError> {
-        let used = self.group.used().map_err(|error| group_error(&error))?;
+        let used = self.group.used()?;
         let mut least = FROM;
         // Tries one more megabyte each time; it ends above the memory in use.
         while let Err(error) = self.group.set_limit(least) {
             if least > used {
-                return Err(group_error(&error));
+                return Err(error);
             }
             least = ByteSize(least.bytes() + (1 << 20));
         }
@@ -345,7 +330,7 @@ impl Stage {
                 }
                 Ok(())
             })?;
-            let limit = timed(&mut || group.set_limit(to).map_err(|error| group_error(&error)))?;
+            let limit = timed(&mut || group.set_limit(to))?;
             Ok((scaling, limit))
         };
         let event = self.function.event_of(BUCKET, size, "out/sepia");
@@ -353,7 +338,7 @@ impl Stage {
         let mut headroom = Duration::ZERO;
         let (grown, answered) = if scenario == Scenario::EvictedBeside {
             let first = ByteSize(from.bytes() + HEADROOM.bytes()).min(to);
-            headroom = timed(&mut || group.set_limit(first).map_err(|error| group_error(&error)))?;
+            headroom = timed(&mut || group.set_limit(first))?;
             std::thread::scope(|scope| {
                 let beside = scope.spawn(grow);
                 let answered = invoke(runtime, &event, size);
@@ -391,13 +376,6 @@ fn invoke(runtime: &mut BareRuntime, event: &[u8], size: &str) -> Result<Invocat
         return Err(failed(String::from_utf8_lossy(&answer.payload).into_owned()));
     }
     InvocationTimes::read(&answer.payload).map_err(failed)
-}
-
-impl ShrinkImpactReport {
-    fn text(&self) -> String {
-        let met = if self.met { "met" } else { "missed" };
-        format!("{}\n{}: {met}{}\n{}", COLUMNS.text(&self.rows), fill(OVERHEAD, self), fill(BESIDE, self), self.machine)
-    }
 }
 
 #[cfg(test)]

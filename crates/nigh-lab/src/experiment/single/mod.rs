@@ -33,7 +33,6 @@ const SIZES: [&str; 6] = ["1k", "16k", "128k", "512k", "1024k", "3072k"];
 const QUICK: usize = 2;
 const ROUNDS_MAX: usize = 40;
 
-/// What `nigh experiment single` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct SingleArgs {
     /// Start no further round of a function and size after this many seconds

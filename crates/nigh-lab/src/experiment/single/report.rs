@@ -44,7 +44,6 @@ const SENTENCE: &str = "{scenario}[: {share_of_ceiling:%} of the ceiling in the 
                         [; time over Redis {ratio_to_redis:.2} in the median][; at most {saved_most:%} less than Swift \
                         ({saved_most_at})][, OFC {ofc_saved_most:%}]";
 
-/// The result of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct SingleReport {
     machine: Machine,
@@ -108,10 +107,10 @@ struct Medians {
 impl Medians {
     fn of(runs: &[Run]) -> Self {
         Self {
-            total: Sample::of(runs, |run| run.total_ms).median_estimate(SEED),
-            extract: Sample::of(runs, |run| run.extract_ms).median(),
-            transform: Sample::of(runs, Run::transform_ms).median(),
-            load: Sample::of(runs, |run| run.load_ms).median(),
+            total: Sample::of(runs, |run| run.times.total_ms).median_estimate(SEED),
+            extract: Sample::of(runs, |run| run.times.extract_ms).median(),
+            transform: Sample::of(runs, |run| run.times.transform_ms()).median(),
+            load: Sample::of(runs, |run| run.times.load_ms).median(),
         }
     }
 
@@ -122,7 +121,7 @@ impl Medians {
 
 /// The rounds' ratios of the whole time; none if the other did not take part.
 fn ratio(runs: &[Run], other: Option<&Vec<Run>>) -> Option<Estimate> {
-    let ratios = runs.iter().zip(other?).map(|(run, other)| run.total_ms / other.total_ms);
+    let ratios = runs.iter().zip(other?).map(|(run, other)| run.times.total_ms / other.times.total_ms);
     let ratios = Sample::new(ratios.collect());
     (!ratios.is_empty()).then(|| ratios.median_estimate(SEED))
 }
@@ -148,7 +147,7 @@ fn rows_of(cell: &Cell) -> Vec<Value> {
             "p50_ms": medians.total.value,
             "p50_low_ms": medians.total.low,
             "p50_high_ms": medians.total.high,
-            "p95_ms": Sample::of(runs, |run| run.total_ms).percentile(0.95),
+            "p95_ms": Sample::of(runs, |run| run.times.total_ms).percentile(0.95),
             // Medians.
             "extract_ms": medians.extract,
             "transform_ms": medians.transform,
@@ -164,7 +163,7 @@ fn rows_of(cell: &Cell) -> Vec<Value> {
             "ratio_to_redis_low": to_redis.map(|ratio| ratio.low),
             "ratio_to_redis_high": to_redis.map(|ratio| ratio.high),
             // Processor time of the handler's process, and of the servers, with Swift behind Nigh.
-            "cpu_ms": Sample::of(runs, |run| run.cpu_ms).median(),
+            "cpu_ms": Sample::of(runs, |run| run.times.cpu_ms).median(),
             "servers_cpu_ms": servers_cpu.known_percentile(0.5),
             // The caller's time, with the runtime client and the Lambda door.
             "invocation_ms": Sample::of(runs, |run| run.invocation_ms).median(),
@@ -205,12 +204,12 @@ fn overall(scenario: Scenario, rows: &[Value]) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::run::InvocationTimes;
 
     fn runs(extract_ms: f64, transform_ms: f64, load_ms: f64) -> Vec<Run> {
         let total_ms = extract_ms + transform_ms + load_ms;
-        let run =
-            Run { total_ms, extract_ms, load_ms, cpu_ms: 1.0, servers_cpu_ms: Some(2.0), invocation_ms: total_ms };
-        vec![run; 5]
+        let times = InvocationTimes { total_ms, extract_ms, load_ms, cpu_ms: 1.0, ..InvocationTimes::default() };
+        vec![Run { times, servers_cpu_ms: Some(2.0), invocation_ms: total_ms }; 5]
     }
 
     fn cell() -> Cell {

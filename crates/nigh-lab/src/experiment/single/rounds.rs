@@ -38,25 +38,14 @@ impl RoundLimits {
     }
 }
 
-/// One invocation, measured in the handler's process but for `invocation_ms` and `servers_cpu_ms`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Run {
-    /// The handler, from its first line to its last.
-    pub(super) total_ms: f64,
-    pub(super) extract_ms: f64,
-    pub(super) load_ms: f64,
-    /// Processor time of the handler's process.
-    pub(super) cpu_ms: f64,
+    /// As the handler's process measured them.
+    pub(super) times: InvocationTimes,
     /// Processor time of all servers behind it.
     pub(super) servers_cpu_ms: Option<f64>,
     /// The caller's time, with the runtime client, or for the sandbox the Lambda door.
     pub(super) invocation_ms: f64,
-}
-
-impl Run {
-    pub(super) fn transform_ms(&self) -> f64 {
-        self.total_ms - self.extract_ms - self.load_ms
-    }
 }
 
 /// A function on a size: the runs of each scenario, round by round.
@@ -127,12 +116,8 @@ async fn measured(cast: &mut Cast<'_>, scenario: Scenario, key: &str) -> Result<
             return Err(cast.failure(scenario, key, reason));
         }
     }
-    let answer = InvocationTimes::read(&payload).map_err(|reason| cast.failure(scenario, key, reason))?;
     Ok(Run {
-        total_ms: answer.total_ms,
-        extract_ms: answer.extract_ms,
-        load_ms: answer.load_ms,
-        cpu_ms: answer.cpu_ms,
+        times: InvocationTimes::read(&payload).map_err(|reason| cast.failure(scenario, key, reason))?,
         servers_cpu_ms: servers_cpu.map(|cpu| cpu.as_secs_f64() * 1e3),
         invocation_ms: took.as_secs_f64() * 1e3,
     })
@@ -153,14 +138,7 @@ mod tests {
 
     #[test]
     fn what_is_neither_read_nor_written_is_transformation() {
-        let run = Run {
-            total_ms: 10.0,
-            extract_ms: 2.0,
-            load_ms: 3.0,
-            cpu_ms: 1.0,
-            servers_cpu_ms: None,
-            invocation_ms: 11.0,
-        };
-        assert_eq!(run.transform_ms(), 5.0);
+        let times = InvocationTimes { total_ms: 10.0, extract_ms: 2.0, load_ms: 3.0, ..InvocationTimes::default() };
+        assert_eq!(times.transform_ms(), 5.0);
     }
 }

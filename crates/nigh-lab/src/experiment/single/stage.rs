@@ -51,7 +51,7 @@ impl Stage {
         let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let stores =
             ComparedStores::start(work.path(), None, &["redis", "hiredis", "python-swiftclient"], machine, say)?;
-        let mut settings = settings(Some(&stores.swift.s3()), python);
+        let mut settings = settings(Some(stores.swift.s3()), python);
         set(&mut settings, &[("cache.bytes", CACHE), ("functions.memory", FUNCTIONS)]);
         let node = NodeUnderTest::start(work.path(), &settings)?;
         Ok(Self {
@@ -136,7 +136,7 @@ impl Stage {
                 let s3 = self.stores.swift.s3();
                 let variables = [
                     ("NIGH_LAB_SWIFT_AUTH", self.stores.swift.auth_url()),
-                    ("NIGH_LAB_SWIFT_USER", s3.access_key),
+                    ("NIGH_LAB_SWIFT_USER", s3.access_key.clone()),
                     ("NIGH_LAB_SWIFT_KEY", s3.secret_key.reveal().to_owned()),
                 ];
                 self.stores.others.with_clients(variables.map(|(name, value)| (name.to_owned(), value)).into())

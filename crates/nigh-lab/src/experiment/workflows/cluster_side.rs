@@ -9,7 +9,6 @@ use std::time::Duration;
 use http::Method;
 use nigh_data::ObjectId;
 use nigh_node::client::AdminClient;
-use nigh_node::credentials;
 use nigh_node::local_cluster::{LocalCluster, LocalClusterSettings};
 use nigh_node::state_folder::StatePaths;
 use nigh_node::status::{CoherenceProtocol, Status};
@@ -20,8 +19,8 @@ use super::pipeline::IN_MEMORY;
 use super::sides::at_once;
 use super::{BUCKET, StageInvocation};
 use crate::LabError;
-use crate::instrument::node_under_test::socket_address;
-use crate::instrument::platform::{Deployment, LambdaClient};
+use crate::instrument::node_under_test::{signer_of, socket_address};
+use crate::instrument::platform::LambdaClient;
 use crate::instrument::programs;
 use crate::instrument::s3_door::S3Door;
 use crate::instrument::settled_cluster::settled;
@@ -45,7 +44,7 @@ pub(super) struct NodePlace {
 
 pub(super) struct ClusterSide {
     cluster: LocalCluster,
-    nodes: Vec<NodePlace>,
+    pub(super) nodes: Vec<NodePlace>,
     namespace: Namespace,
     shards: Shards,
     signers: [Signer; 2],
@@ -70,11 +69,8 @@ impl ClusterSide {
         let statuses = settled(&mut cluster, usize::from(NODES)).await?;
         let [first, ..] = statuses.as_slice() else { return Err(failed(&"it has no node")) };
         let namespace = first.1.endpoints.namespace.clone();
-        let key = credentials::read(&StatePaths::new(&first.0).credentials(), namespace.as_str());
-        let key = key.map_err(|error| failed(&error))?;
-        let region = &first.1.endpoints.region;
-        let signer = |service| Signer::new(service, region, key.access_key.as_str(), key.secret_key.reveal());
-        let signers = [signer("lambda"), signer("s3")];
+        let signer = |service| signer_of(&first.0, &first.1.endpoints, namespace.as_str(), service);
+        let signers = [signer("lambda")?, signer("s3")?];
         let shards = first.1.cluster.as_ref().and_then(|own| own.homes.as_ref()).map_or(1, |homes| homes.shards);
         let mut nodes = Vec::new();
         for (state, Status { endpoints, cluster, .. }) in statuses {
@@ -106,12 +102,8 @@ impl ClusterSide {
         S3Door { signer: self.signers[1].clone(), address: self.nodes[node].s3 }
     }
 
-    fn lambda(&self) -> Result<LambdaClient, LabError> {
+    pub(super) fn lambda(&self) -> Result<LambdaClient, LabError> {
         LambdaClient::to(self.nodes[0].lambda, self.signers[0].clone())
-    }
-
-    pub(super) fn nodes(&self) -> &[NodePlace] {
-        &self.nodes
     }
 
     pub(super) fn home_of(&self, key: &str) -> Result<usize, LabError> {
@@ -124,14 +116,6 @@ impl ClusterSide {
         let shard = self.shards.of(&object);
         let home = self.nodes.iter().position(|node| node.homes.contains(&shard));
         home.ok_or_else(|| name(&"its shard has no home"))
-    }
-
-    pub(super) async fn deploy(&self, deployment: &Deployment<'_>) -> Result<(), LabError> {
-        self.lambda()?.deploy(deployment).await
-    }
-
-    pub(super) async fn remove(&self, function: &str) -> Result<(), LabError> {
-        self.lambda()?.remove(function).await
     }
 
     /// Puts an object by the door of its home, which alone caches it then.

@@ -44,7 +44,6 @@ struct StageInvocation {
     took: Duration,
 }
 
-/// What `nigh experiment workflows` takes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct WorkflowsArgs {
     /// How many runs of each workflow on each contender
@@ -122,7 +121,6 @@ struct WorkflowsParameters {
     rounds: usize,
 }
 
-/// The outcome of a part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Part {
     Workflow(Cell),

@@ -8,13 +8,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use nigh_node::state_folder::StatePaths;
+use nigh_node::status::Status;
 use serde::{Deserialize, Serialize};
 
 use super::Side;
 use super::cluster_side::{self, ClusterSide};
 use super::sides::Sides;
 use crate::LabError;
-use crate::instrument::platform::{Deployment, admin_document};
+use crate::instrument::platform::{Deployment, Reads, admin_api};
 use crate::instrument::progress::{PARTS_KEPT, unless_stopped};
 use crate::instrument::sample_function::{SampleFunction, read_input};
 use crate::load::run::InvocationTimes;
@@ -52,13 +53,6 @@ pub(super) struct Pair {
     pub(super) remote_extract_ms: f64,
 }
 
-/// Reads that a node has answered from its cache, and by fetching.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ReadCounts {
-    hits: u64,
-    fetched: u64,
-}
-
 /// Plays `rounds` of all functions, or of a `few`.
 pub(super) async fn play(
     sides: &Sides,
@@ -71,17 +65,17 @@ pub(super) async fn play(
     let mut distances = Vec::new();
     for (name, input) in PLAYED.into_iter().take(few.unwrap_or(PLAYED.len())) {
         let (function, body) = (SampleFunction::find(functions, name)?, read_input(inputs, input)?);
-        let code = sides.work().join("code").join(super::REMOTE_HIT).join(name);
+        let code = sides.work.path().join("code").join(super::REMOTE_HIT).join(name);
         function.measured(&code, None)?;
         let deployed = format!("far-{}", name.replace('_', "-"));
         let deployment = Deployment {
             environment: cluster_side::environment(),
             ..function.deployment(&deployed, &code, function.memory_mb)
         };
-        cluster.deploy(&deployment).await?;
+        cluster.lambda()?.deploy(&deployment).await?;
         let mut one = RemoteHitFunction { cluster, function, deployed, body, keys: 0 };
         let pairs = one.pairs(rounds * PAIRS, stop).await?;
-        cluster.remove(&one.deployed).await?;
+        cluster.lambda()?.remove(&one.deployed).await?;
         distances.push(Distance { function: name.to_owned(), bytes: one.body.len() as u64, pairs });
     }
     Ok(distances)
@@ -118,7 +112,7 @@ impl RemoteHitFunction<'_> {
             }
             near = far;
             match (local, remote) {
-                (Some((near, ReadCounts { hits: 1, fetched: 0 })), Some((far, ReadCounts { hits: 0, fetched: 1 }))) => {
+                (Some((near, Reads { hits: 1, misses: 0 })), Some((far, Reads { hits: 0, misses: 1 }))) => {
                     pairs.push(Pair {
                         local_ms: near.total_ms,
                         remote_ms: far.total_ms,
@@ -148,7 +142,7 @@ impl RemoteHitFunction<'_> {
         let key = self.far_from(0).await?;
         // The first invocation starts the sandbox.
         self.invoke(&key).await?;
-        let reads = |served: ReadCounts| served.hits + served.fetched;
+        let reads = |served: Reads| served.hits + served.misses;
         let before: Vec<u64> = self.served_by_all()?.into_iter().map(reads).collect();
         self.invoke(&key).await?;
         let after: Vec<u64> = self.served_by_all()?.into_iter().map(reads).collect();
@@ -156,14 +150,15 @@ impl RemoteHitFunction<'_> {
         grown.ok_or_else(|| self.failure(&key, "no node has read its input".to_owned()))
     }
 
-    fn served_by_all(&self) -> Result<Vec<ReadCounts>, LabError> {
-        (0..self.cluster.nodes().len()).map(|node| self.served(node)).collect()
+    fn served_by_all(&self) -> Result<Vec<Reads>, LabError> {
+        (0..self.cluster.nodes.len()).map(|node| self.served(node)).collect()
     }
 
-    fn served(&self, node: usize) -> Result<ReadCounts, LabError> {
-        let status = admin_document(&StatePaths::new(&self.cluster.nodes()[node].state).admin_socket(), "/status")?;
-        let of = |name: &str| status["cache"][name].as_u64().unwrap_or(0);
-        Ok(ReadCounts { hits: of("hits"), fetched: of("misses") + of("past") })
+    /// Reads that a node has answered from its cache, and by fetching.
+    fn served(&self, node: usize) -> Result<Reads, LabError> {
+        let admin = StatePaths::new(&self.cluster.nodes[node].state).admin_socket();
+        let cache = admin_api::<Status>(&admin, "/status")?.cache;
+        Ok(Reads { hits: cache.hits, misses: cache.misses + cache.past })
     }
 
     /// Puts the input under a key of its own whose home is not `node`.
@@ -187,11 +182,10 @@ impl RemoteHitFunction<'_> {
     }
 
     /// An invocation, and how `node` served it; none if it ran elsewhere.
-    async fn counted(&self, node: usize, key: &str) -> Result<Option<(InvocationTimes, ReadCounts)>, LabError> {
+    async fn counted(&self, node: usize, key: &str) -> Result<Option<(InvocationTimes, Reads)>, LabError> {
         let before = self.served(node)?;
         let figures = self.invoke(key).await?;
-        let after = self.served(node)?;
-        let served = ReadCounts { hits: after.hits - before.hits, fetched: after.fetched - before.fetched };
-        Ok((served.hits + served.fetched > 0).then_some((figures, served)))
+        let served = self.served(node)?.since(before);
+        Ok((served != Reads::default()).then_some((figures, served)))
     }
 }

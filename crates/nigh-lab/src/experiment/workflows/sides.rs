@@ -18,10 +18,12 @@ use crate::instrument::compared_stores::{REDIS_CLIENT, RedisAndClients};
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, set, settings};
-use crate::instrument::pipeline_inputs::{make_inputs, measured_code};
+use crate::instrument::parallel::joined;
+use crate::instrument::pipeline_inputs::make_inputs;
 use crate::instrument::platform::{Deployment, activations_while};
 use crate::instrument::report::name_of;
 use crate::instrument::s3_door::S3Door;
+use crate::instrument::sample_function::measured_code;
 
 const STAGE_HANDLER: &str = "measured.stage";
 /// Records that are read to see where stages ran.
@@ -34,7 +36,7 @@ pub(super) struct Sides {
     others: RedisAndClients,
     python: PathBuf,
     inputs: PathBuf,
-    work: TempDir,
+    pub(super) work: TempDir,
 }
 
 impl Sides {
@@ -87,10 +89,6 @@ impl Sides {
         Side::ALL.into_iter().filter(is_present).collect()
     }
 
-    pub(super) fn work(&self) -> &Path {
-        self.work.path()
-    }
-
     fn s3_door(&self) -> Result<S3Door, LabError> {
         Ok(S3Door { signer: self.s3.signer("s3"), address: self.s3.s3()? })
     }
@@ -100,7 +98,7 @@ impl Sides {
         let Some(cluster) = self.clusters.get(&side) else { return Ok(None) };
         let names: Vec<String> = pipeline.functions().into_iter().map(|function| pipeline.deployed(function)).collect();
         let mut counts = Vec::new();
-        for node in cluster.nodes() {
+        for node in &cluster.nodes {
             let admin = StatePaths::new(&node.state).admin_socket();
             let records = activations_while(&admin, RECORDS_MAX, |_| true)?;
             let ran = |name: &&String| records.iter().any(|record| record.function.as_str() == name.as_str());
@@ -137,7 +135,7 @@ impl Sides {
                     timeout_s: pipeline.timeout_s,
                     environment: cluster_side::environment(),
                 };
-                cluster.deploy(&deployment).await?;
+                cluster.lambda()?.deploy(&deployment).await?;
             }
         }
         Ok(cast)
@@ -205,7 +203,7 @@ impl Cast<'_> {
     pub(super) async fn end(self) -> Result<(), LabError> {
         for cluster in self.sides.clusters.values() {
             for function in self.pipeline.functions() {
-                cluster.remove(&self.pipeline.deployed(function)).await?;
+                cluster.lambda()?.remove(&self.pipeline.deployed(function)).await?;
             }
         }
         Ok(())
@@ -219,8 +217,6 @@ pub(super) fn at_once<C: Send>(
 ) -> Result<Vec<StageInvocation>, LabError> {
     std::thread::scope(|scope| {
         let invoke = &invoke;
-        let threads: Vec<_> = calls.into_iter().map(|call| scope.spawn(move || invoke(call))).collect();
-        let ended = |_| Err(LabError::Node("an invocation's thread has ended".to_owned()));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(ended)).collect()
+        joined(calls.into_iter().map(|call| scope.spawn(move || invoke(call))).collect())
     })
 }

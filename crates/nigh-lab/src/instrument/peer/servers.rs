@@ -276,6 +276,12 @@ pub(super) fn file_error(
     move |source| PeerError::File { peer, operation, path: path.to_owned(), source }
 }
 
+/// Writes a file that nobody else can read.
+pub(crate) fn private_file(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
 fn free_ports<const N: usize>() -> std::io::Result<[u16; N]> {
     // All are held until the last is found, so that no two are the same.
     let held = (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<Vec<_>, _>>()?;

@@ -77,12 +77,6 @@ impl Swift {
         Ok(Self { s3: S3Access::on_loopback(proxy, config::ACCESS_KEY, secret_key), servers })
     }
 
-    /// Its S3 API, for a client.
-    #[must_use]
-    pub fn s3(&self) -> S3Access {
-        self.s3.clone()
-    }
-
     /// Where its S3 API is: `http://127.0.0.1:<port>`.
     #[must_use]
     pub fn endpoint(&self) -> &str {
@@ -95,22 +89,10 @@ impl Swift {
         format!("{}/auth/v1.0", self.s3.endpoint)
     }
 
-    /// The account's access key.
+    /// Its S3 API, for a client.
     #[must_use]
-    pub fn access_key(&self) -> &str {
-        &self.s3.access_key
-    }
-
-    /// Its secret.
-    #[must_use]
-    pub const fn secret_key(&self) -> &SecretKey {
-        &self.s3.secret_key
-    }
-
-    /// The region it signs for.
-    #[must_use]
-    pub fn region(&self) -> &str {
-        &self.s3.region
+    pub const fn s3(&self) -> &S3Access {
+        &self.s3
     }
 }
 

@@ -217,8 +217,9 @@ impl<'a> Node<'a> {
     }
 
     fn decide(&mut self, now: u64) {
-        let free = self.workload.memory.saturating_sub(self.promised);
-        let node = NodeState::new(now, self.workload.memory, free, self.workload.processors, &self.processors);
+        let NodeWorkload { memory, processors, .. } = *self.workload;
+        let memory_free = memory.saturating_sub(self.promised);
+        let node = NodeState { memory, memory_free, processors, now_us: now, work: &self.processors };
         for action in self.policy.decide(at(now), &node) {
             match action {
                 Action::Run { invocation, sandbox, after } => self.run(now, invocation, sandbox, after),

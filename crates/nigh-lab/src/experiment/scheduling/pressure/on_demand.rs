@@ -81,13 +81,13 @@ pub(super) fn openwhisk(functions: &[NodeFunction], idle_takes: IdleTakes) -> Bo
 }
 
 impl<'a, O: EndOrder> OnDemandPool<'a, O> {
-    pub(super) const fn new(functions: &'a [NodeFunction], idle_takes: IdleTakes, line: Line, order: O) -> Self {
+    pub(super) fn new(functions: &'a [NodeFunction], idle_takes: IdleTakes, line: Line, order: O) -> Self {
         Self {
             functions,
             idle_takes,
             line,
             order,
-            sandboxes: Sandboxes::new(),
+            sandboxes: Sandboxes::default(),
             waiting: VecDeque::new(),
             made_for: BTreeMap::new(),
             ready: Vec::new(),
@@ -185,8 +185,6 @@ impl<O: EndOrder> Policy for OnDemandPool<'_, O> {
     fn ended(&mut self, now: Monotonic, sandbox: SandboxNo) {
         self.sandboxes.keep(sandbox, now);
     }
-
-    fn gone(&mut self, _now: Monotonic, _sandbox: SandboxNo) {}
 
     fn decide(&mut self, now: Monotonic, node: &NodeState<'_>) -> Vec<Action> {
         let mut actions = Vec::new();

@@ -95,7 +95,7 @@ impl<'a> Oracle<'a> {
             functions: &workload.functions,
             foresight: Foresight::new(workload),
             starts_ahead: true,
-            sandboxes: Sandboxes::new(),
+            sandboxes: Sandboxes::default(),
             work: BTreeMap::new(),
             waiting: Vec::new(),
             wakes_at: None,
@@ -334,8 +334,6 @@ impl Policy for Oracle<'_> {
         self.work.remove(&sandbox);
         self.sandboxes.keep(sandbox, now);
     }
-
-    fn gone(&mut self, _now: Monotonic, _sandbox: SandboxNo) {}
 
     fn decide(&mut self, now: Monotonic, node: &NodeState<'_>) -> Vec<Action> {
         let mut plan = self.plan(now, node);

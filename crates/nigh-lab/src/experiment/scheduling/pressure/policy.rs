@@ -48,21 +48,11 @@ pub(super) struct NodeState<'a> {
     /// take is not.
     pub(super) memory_free: ByteSize,
     pub(super) processors: u16,
-    now_us: u64,
-    work: &'a Processors,
+    pub(super) now_us: u64,
+    pub(super) work: &'a Processors,
 }
 
-impl<'a> NodeState<'a> {
-    pub(super) const fn new(
-        now_us: u64,
-        memory: ByteSize,
-        memory_free: ByteSize,
-        processors: u16,
-        work: &'a Processors,
-    ) -> Self {
-        Self { memory, memory_free, processors, now_us, work }
-    }
-
+impl NodeState<'_> {
     pub(super) fn idle_processors(&self) -> f64 {
         let work = self.work.left(self.now_us).count();
         usize::from(self.processors).saturating_sub(work) as f64
@@ -86,7 +76,7 @@ pub(super) trait Policy {
 
     fn ended(&mut self, now: Monotonic, sandbox: SandboxNo);
 
-    fn gone(&mut self, now: Monotonic, sandbox: SandboxNo);
+    fn gone(&mut self, _now: Monotonic, _sandbox: SandboxNo) {}
 
     /// What to do now. Asked after every event, and every 20 ms while an invocation waits.
     fn decide(&mut self, now: Monotonic, node: &NodeState<'_>) -> Vec<Action>;

@@ -7,13 +7,14 @@ use super::node::{END_US, WAIT_MAX_US};
 use super::outcome::{PressureFigures, SHORTEST_RUN_US};
 use super::workload::{HELD_MIN, HELD_PERCENT, PROCESSORS, START_MS, Setting};
 use super::{CONTENDERS, ORACLE};
+use crate::instrument::stats::geometric_mean;
 
 /// One policy in one setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(in super::super) struct PressureRow {
     pub(super) setting: String,
-    memory_percent: u32,
-    processors_percent: u32,
+    #[serde(flatten)]
+    percents: Setting,
     memory: ByteSize,
     pub(super) policy: &'static str,
     #[serde(flatten)]
@@ -21,10 +22,10 @@ pub(in super::super) struct PressureRow {
 }
 
 impl PressureRow {
-    pub(super) fn new(setting: Setting, memory: ByteSize, policy: &'static str, figures: PressureFigures) -> Self {
-        let Setting { memory_percent, processors_percent } = setting;
+    pub(super) fn new(percents: Setting, memory: ByteSize, policy: &'static str, figures: PressureFigures) -> Self {
+        let Setting { memory_percent, processors_percent } = percents;
         let setting = format!("memory {memory_percent} %, processors {processors_percent} %");
-        Self { setting, memory_percent, processors_percent, memory, policy, figures }
+        Self { setting, percents, memory, policy, figures }
     }
 }
 
@@ -69,6 +70,5 @@ fn over_oracle(policy: &'static str, rows: &[PressureRow]) -> OverOracle {
         let oracle = oracle.map_or(f64::NAN, |one| one.figures.slowdown_mean);
         by_setting.push((row.setting.clone(), row.figures.slowdown_mean / oracle));
     }
-    let logarithms = by_setting.iter().map(|(_, ratio)| ratio.ln()).sum::<f64>();
-    OverOracle { policy, all: (logarithms / by_setting.len().max(1) as f64).exp(), by_setting }
+    OverOracle { policy, all: geometric_mean(by_setting.iter().map(|(_, ratio)| *ratio)), by_setting }
 }

@@ -13,7 +13,7 @@ pub(super) struct IdleSandbox {
     pub(super) since: Monotonic,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sandboxes {
     next: u32,
     /// The function of each, from its promise until its end is asked for.
@@ -23,10 +23,6 @@ pub(super) struct Sandboxes {
 }
 
 impl Sandboxes {
-    pub(super) const fn new() -> Self {
-        Self { next: 0, functions: BTreeMap::new(), idle: VecDeque::new() }
-    }
-
     pub(super) fn make(&mut self, function: usize) -> SandboxNo {
         self.next += 1;
         self.functions.insert(SandboxNo(self.next), function);

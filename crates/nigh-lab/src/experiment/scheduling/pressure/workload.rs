@@ -7,6 +7,7 @@
 use nigh_terms::ByteSize;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+use serde::Serialize;
 
 use super::policy::IdleTakes;
 use crate::experiment::scheduling::recorded_runs::RecordedRun;
@@ -53,7 +54,7 @@ pub(super) struct NodeArrival {
 }
 
 /// How full the node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Setting {
     /// What one idle sandbox of each invoked function holds, and what runs on average, over the node's memory. Above 100
     /// not all functions can stay warm.
