@@ -2,11 +2,13 @@
 //!
 //! Two kinds: what the signature must cover and does not (`s3s` leaves that check out, and without it whoever holds a
 //! presigned URL for a put could turn it into a copy by adding a header), and what would change the meaning of a
-//! request if it were ignored: encryption, locks, grants, storage classes, versions. Those answer `NotImplemented`.
+//! request if it were ignored: encryption, locks, grants, storage classes, versions, checksums that are not computed here.
+//! Those answer `NotImplemented`.
 
 use http::{HeaderMap, Method, Uri, header};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
+use crate::checksum_headers::screen_checksum;
 use crate::error::{invalid_request, not_implemented};
 use crate::query;
 use crate::transaction_header::TRANSACTION;
@@ -137,7 +139,7 @@ pub(crate) fn screen_header(name: &str, value: &str) -> S3Result<()> {
                 || name.starts_with("grant-")
         }
     };
-    if refused { Err(not_implemented(&format!("x-amz-{name}: {value}"))) } else { Ok(()) }
+    if refused { Err(not_implemented(&format!("x-amz-{name}: {value}"))) } else { screen_checksum(name, value) }
 }
 
 /// What of a query the screen asks for, found in one pass.
