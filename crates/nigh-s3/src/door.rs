@@ -33,7 +33,7 @@ use crate::serve::DoorLimits;
 use crate::telemetry::{Operation, Telemetry};
 use crate::transactions::{self, TransactionRequest};
 use crate::upload_body::UploadBody;
-use crate::{checksum_headers, payload, query};
+use crate::{checksum_headers, payload, query, xml_body};
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 static CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
@@ -137,8 +137,8 @@ impl S3Door {
         if let Some(correction) = notes.as_deref().and_then(|notes| correction(notes, response.status())) {
             response = error_response(correction);
         }
-        finish(&mut response, id, is_head);
         let operation = read_operation.or_else(|| notes.map(|notes| notes.operation())).unwrap_or(Operation::Unknown);
+        finish(&mut response, id, operation, is_head);
         let bytes = response.body().size_hint().exact().unwrap_or_default();
         self.telemetry.answered(operation, response.status(), bytes, began.elapsed());
         response
@@ -217,9 +217,15 @@ fn error_response(error: S3Error) -> Response<Body> {
     })
 }
 
-/// Names the request in its answer, and takes the body from answers that must not have one.
-fn finish(response: &mut Response<Body>, id: RequestId, is_head: bool) {
+/// Names the request in its answer, corrects its document, and takes the body from answers that must not have one.
+fn finish(response: &mut Response<Body>, id: RequestId, operation: Operation, is_head: bool) {
     let status = response.status();
+    let is_object = status.is_success() && matches!(operation, Operation::GetObject | Operation::HeadObject);
+    let document = if is_object { None } else { response.body().bytes() };
+    if let Some(document) = document.and_then(|document| xml_body::corrected(&document, operation)) {
+        *response.body_mut() = Body::from(document);
+        remove_lengths(response.headers_mut());
+    }
     if status == StatusCode::NOT_MODIFIED {
         *response.body_mut() = Body::empty();
         response.headers_mut().remove(header::CONTENT_TYPE);

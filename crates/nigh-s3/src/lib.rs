@@ -42,6 +42,7 @@ mod transactions;
 mod upload_body;
 mod uploads;
 mod watch;
+mod xml_body;
 
 pub use door::S3Door;
 pub use fast_path::{

@@ -177,6 +177,40 @@ async fn listings_go_page_by_page_in_the_order_of_bytes() {
 }
 
 #[tokio::test]
+async fn keys_that_xml_cannot_carry_are_listed_and_deleted_in_documents_that_parse() {
+    let door = Running::with_bucket().await;
+    for key in ["a\rb", "c\u{1}"] {
+        door.put(&format!("/bucket/{key}"), key).await;
+    }
+    for list in [Request::new("GET", "/bucket"), Request::new("GET", "/bucket").query("list-type", "2")] {
+        let listed = door.send(list.clone()).await;
+        assert_eq!(listed.elements("Key"), ["a&#13;b", "c\u{fffd}"]);
+        let encoded = door.send(list.query("encoding-type", "url")).await;
+        assert_eq!(encoded.elements("Key"), ["a%0Db", "c%01"]);
+    }
+    let object = "<Object><Key>a&#13;b</Key></Object>";
+    let delete = Request::new("POST", "/bucket").query("delete", "").body(format!("<Delete>{object}</Delete>"));
+    assert_eq!(door.send(delete).await.elements("Key"), ["a&#13;b"]);
+    assert_eq!(door.get("/bucket/a\rb").await.status, 404);
+    // An object's own bytes are sent as they are, whatever their type says.
+    let object = put("/bucket/document").header("content-type", "application/xml").body("<a>\r\u{1}</a>");
+    assert_eq!(door.send(object).await.status, 200);
+    assert_eq!(door.get("/bucket/document").await.text(), "<a>\r\u{1}</a>");
+}
+
+#[tokio::test]
+async fn the_attributes_of_an_object_have_its_entity_tag_without_quotes() {
+    let door = Running::with_bucket().await;
+    let etag = door.put("/bucket/key", "hello").await.header("etag").to_owned();
+    let attributes = Request::new("GET", "/bucket/key").query("attributes", "");
+    let attributes = door.send(attributes.header("x-amz-object-attributes", "ETag,ObjectSize")).await;
+    assert_eq!((attributes.status, attributes.element("ObjectSize")), (200, "5".into()));
+    assert_eq!(attributes.element("ETag"), etag.trim_matches('"'));
+    let listed = door.send(Request::new("GET", "/bucket")).await;
+    assert_eq!(listed.element("ETag"), etag);
+}
+
+#[tokio::test]
 async fn many_objects_are_deleted_each_for_itself() {
     let door = Running::with_bucket().await;
     for key in ["one", "two", "three"] {
