@@ -33,7 +33,7 @@ use crate::serve::DoorLimits;
 use crate::telemetry::{Operation, Telemetry};
 use crate::transactions::{self, TransactionRequest};
 use crate::upload_body::UploadBody;
-use crate::{checksum_headers, payload, query, xml_body};
+use crate::{checksum_headers, payload, query, signed_date, xml_body};
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 static CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
@@ -109,6 +109,7 @@ impl S3Door {
         let mut response = match screened {
             Err(refusal) => error_response(refusal),
             Ok(()) => {
+                signed_date::complete(&mut parts.headers);
                 if let Some(reading) = reading {
                     parts.extensions.insert(reading);
                 }

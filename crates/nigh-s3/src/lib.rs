@@ -35,6 +35,7 @@ mod request_id;
 mod screen;
 mod send_guard;
 mod serve;
+mod signed_date;
 mod tagging;
 mod telemetry;
 mod transaction_header;

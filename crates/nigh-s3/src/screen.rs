@@ -82,12 +82,13 @@ fn signed_headers<'r>(query: &ScreenedQuery<'r>, headers: &'r HeaderMap) -> S3Re
     if authorization.as_bytes().starts_with(b"AWS ") {
         return Err(version_2());
     }
-    let names = authorization.to_str().ok().and_then(|authorization| {
-        authorization
-            .split(',')
-            .find_map(|field| field.rsplit(' ').find_map(|word| word.strip_prefix("SignedHeaders=")))
-    });
+    let names = authorization.to_str().ok().and_then(signed_header_names);
     names.map(|names| SignedHeaderNames::Names(names.into())).ok_or_else(nothing_signed)
+}
+
+/// The names in the field `SignedHeaders` of an `Authorization` of version 4.
+pub(crate) fn signed_header_names(authorization: &str) -> Option<&str> {
+    authorization.split(',').find_map(|field| field.rsplit(' ').find_map(|word| word.strip_prefix("SignedHeaders=")))
 }
 
 fn version_2() -> S3Error {
@@ -98,7 +99,8 @@ fn nothing_signed() -> S3Error {
     S3Error::with_message(S3ErrorCode::AccessDenied, "the request has credentials and names no signed headers")
 }
 
-fn is_signed(names: &str, name: &str) -> bool {
+/// Whether `name` is among `names`, which `;` separates.
+pub(crate) fn is_signed(names: &str, name: &str) -> bool {
     names.split(';').any(|signed| signed.eq_ignore_ascii_case(name))
 }
 

@@ -1,7 +1,10 @@
 //! Writes, copies, deletions, listings, tags, buckets.
 
+use std::time::{Duration, SystemTime};
+
 use crate::client::Request;
 use crate::running::Running;
+use crate::sign::Payload;
 
 fn put(path: &str) -> Request {
     Request::new("PUT", path)
@@ -40,6 +43,27 @@ async fn buckets_are_made_listed_and_removed() {
     assert_eq!(door.send(Request::new("DELETE", "/alpha/key")).await.status, 204);
     assert_eq!(door.send(Request::new("DELETE", "/alpha")).await.status, 204);
     assert_eq!(door.send(Request::new("DELETE", "/alpha")).await.error(), (404, "NoSuchBucket".into()));
+}
+
+#[tokio::test]
+async fn a_request_may_be_signed_with_date_in_place_of_x_amz_date() {
+    let door = Running::with_bucket().await;
+    let now = httpdate::fmt_http_date(SystemTime::now());
+    let body = vec![7; 150_000];
+    for date in [now.clone(), now.replace("GMT", "-0000")] {
+        for payload in [Payload::Signed, Payload::Chunks] {
+            let done = door.send_as(put("/bucket/key").header("date", &date).body(body.clone()), payload).await;
+            assert_eq!(done.status, 200, "{date} {payload:?} {}", done.text());
+        }
+        assert!(door.send(Request::new("GET", "/bucket/key").header("date", &date)).await.body == body);
+    }
+    let old = httpdate::fmt_http_date(SystemTime::now() - Duration::from_secs(16 * 60));
+    let old = door.send(Request::new("GET", "/bucket/key").header("date", &old)).await;
+    assert_eq!(old.error(), (403, "RequestTimeTooSkewed".into()));
+    let mut changed = door.signer.sign(Request::new("GET", "/bucket/key").header("date", &now), Payload::Signed);
+    let later = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(5));
+    changed.headers.iter_mut().find(|(name, _)| name == "date").unwrap().1 = later;
+    assert_eq!(door.send_raw(&changed).await.error(), (403, "SignatureDoesNotMatch".into()));
 }
 
 #[tokio::test]
