@@ -6,6 +6,7 @@
 //! Those answer `NotImplemented`.
 
 use http::{HeaderMap, Method, Uri, header};
+use nigh_terms::ACCOUNT;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use crate::checksum_headers::screen_checksum;
@@ -118,6 +119,12 @@ fn is_form(headers: &HeaderMap) -> bool {
 /// Lets a header pass, or says why not. `name` without its `x-amz-`.
 pub(crate) fn screen_header(name: &str, value: &str) -> S3Result<()> {
     let refused = match name {
+        "expected-bucket-owner" | "source-expected-bucket-owner" if value != ACCOUNT => {
+            return Err(S3Error::with_message(
+                S3ErrorCode::AccessDenied,
+                format!("x-amz-{name} is {value}; all buckets here are of the account {ACCOUNT}"),
+            ));
+        }
         "acl" => !matches!(value, "private" | "bucket-owner-full-control"),
         "storage-class" => value != "STANDARD",
         "object-ownership" => value != "BucketOwnerEnforced",
@@ -128,8 +135,6 @@ pub(crate) fn screen_header(name: &str, value: &str) -> S3Result<()> {
         | "write-offset-bytes"
         | "mfa"
         | "bypass-governance-retention"
-        | "expected-bucket-owner"
-        | "source-expected-bucket-owner"
         | "rename-source"
         | "if-match-size"
         | "if-match-last-modified-time"
@@ -265,7 +270,10 @@ mod tests {
             ("x-amz-object-lock-mode", "GOVERNANCE", "NotImplemented"),
             ("x-amz-grant-read", "id=1", "NotImplemented"),
             ("x-amz-website-redirect-location", "/x", "NotImplemented"),
-            ("x-amz-expected-bucket-owner", "1", "NotImplemented"),
+            ("x-amz-expected-bucket-owner", "000000000000", "passes"),
+            ("x-amz-expected-bucket-owner", "111122223333", "AccessDenied"),
+            ("x-amz-source-expected-bucket-owner", "000000000000", "passes"),
+            ("x-amz-source-expected-bucket-owner", "1", "AccessDenied"),
             ("x-amz-request-payer", "requester", "passes"),
         ] {
             assert_eq!(verdict("PUT", "/b/k", &[(name, value)]), expected, "{name}: {value}");

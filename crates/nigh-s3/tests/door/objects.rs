@@ -90,6 +90,17 @@ async fn what_is_not_supported_says_so_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_bucket_is_owned_by_the_account_of_the_node_s_arns() {
+    let door = Running::with_bucket().await;
+    let owner = "x-amz-expected-bucket-owner";
+    assert_eq!(door.send(put("/bucket/key").header(owner, "000000000000").body("x")).await.status, 200);
+    let others = door.send(put("/bucket/key").header(owner, "111122223333").body("y")).await;
+    assert_eq!(others.error(), (403, "AccessDenied".into()));
+    assert!(others.element("Message").contains("000000000000"), "{}", others.text());
+    assert_eq!(door.get("/bucket/key").await.text(), "x");
+}
+
+#[tokio::test]
 async fn writes_hold_their_conditions() {
     let door = Running::with_bucket().await;
     let absent = || put("/bucket/key").header("if-none-match", "*");
