@@ -17,6 +17,7 @@ use nigh_objects::ObjectMemory;
 use nigh_terms::AccessKeyId;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::validation::NameValidation;
 use s3s::{Body, HttpRequest, S3Error, S3ErrorCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -193,8 +194,18 @@ fn service(handlers: &Arc<Handlers>, keys: &AccessKeys, only: Option<AccessKeyId
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
     builder.set_auth(Secrets::new(keys.clone(), only));
     builder.set_access(Signers);
+    builder.set_validation(AnyBucketName);
     builder.set_route(Routes(Reads(Arc::clone(handlers))));
     builder.build()
+}
+
+/// Leaves bucket names to the handlers, all of which check them: `s3s` refuses one without saying what is wrong with it.
+struct AnyBucketName;
+
+impl NameValidation for AnyBucketName {
+    fn validate_bucket_name(&self, _: &str) -> bool {
+        true
+    }
 }
 
 /// The right error where `s3s` has reported a fault of the server, and the request's document could not be read.

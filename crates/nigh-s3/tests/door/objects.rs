@@ -67,6 +67,19 @@ async fn a_request_may_be_signed_with_date_in_place_of_x_amz_date() {
 }
 
 #[tokio::test]
+async fn a_bucket_name_that_is_refused_is_refused_with_a_reason() {
+    let door = Running::with_bucket().await;
+    for path in ["/ab", "/UPPER", "/a_b", "/192.168.0.1", "/ab/key", "//key"] {
+        for method in ["PUT", "GET", "DELETE"] {
+            let refused = door.send(Request::new(method, path)).await;
+            assert_eq!(refused.error(), (400, "InvalidBucketName".into()), "{method} {path}");
+            assert!(refused.element("Message").contains("a bucket "), "{method} {path}: {}", refused.text());
+        }
+        assert_eq!(door.send_raw(&Request::new("PUT", path)).await.error(), (403, "AccessDenied".into()), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_supported_says_so_and_changes_nothing() {
     let door = Running::with_bucket().await;
     for (name, value) in [
