@@ -6,7 +6,7 @@ use s3s::dto::{
     GetBucketLocationOutput, GetBucketVersioningInput, GetBucketVersioningOutput, HeadBucketInput, HeadBucketOutput,
     ListBucketsInput, ListBucketsOutput,
 };
-use s3s::{S3Request, S3Response, S3Result};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use crate::error::{invalid_argument, not_implemented, s3_error};
 use crate::handlers::{Handlers, bucket_name, owner, wire_date};
@@ -16,6 +16,26 @@ use crate::listing::{decode_token, encode_token};
 const REGION: &str = "us-east-1";
 /// API reference, ListBuckets, `max-buckets`.
 const BUCKETS_PAGE_MAX: i32 = 10_000;
+
+/// Beginnings and ends of names that S3 keeps for itself (S3 User Guide, "General purpose bucket naming rules").
+const RESERVED_PREFIXES: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
+const RESERVED_SUFFIXES: [&str; 5] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"];
+
+/// Refuses names that S3 takes for no new bucket. Buckets of such a name that exist, here or in a store, stay usable:
+/// `BucketName` allows it.
+fn check_new_name(name: &BucketName) -> S3Result<()> {
+    let text = name.as_str();
+    let reason = if let Some(prefix) = RESERVED_PREFIXES.iter().find(|prefix| text.starts_with(**prefix)) {
+        format!("S3 reserves names that begin with {prefix}")
+    } else if let Some(suffix) = RESERVED_SUFFIXES.iter().find(|suffix| text.ends_with(**suffix)) {
+        format!("S3 reserves names that end with {suffix}")
+    } else if text.contains("-.") || text.contains(".-") {
+        "a bucket has no hyphen beside a dot".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(S3Error::with_message(S3ErrorCode::InvalidBucketName, format!("{text}: {reason}; choose another name")))
+}
 
 /// Answers CreateBucket. Any location is taken, since SDKs send their region's.
 pub(crate) async fn create(
@@ -28,6 +48,7 @@ pub(crate) async fn create(
         return Err(not_implemented("a directory bucket"));
     }
     let bucket = bucket_name(&input.bucket)?;
+    check_new_name(&bucket)?;
     handlers.memory().create_bucket(&who, &bucket).await.map_err(s3_error)?;
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) }))
 }

@@ -80,6 +80,29 @@ async fn a_bucket_name_that_is_refused_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
+async fn no_bucket_is_made_with_a_name_that_s3_reserves() {
+    let door = Running::start().await;
+    for name in [
+        "foo-.bar",
+        "foo.-bar",
+        "xn--abc",
+        "sthree-abc",
+        "amzn-s3-demo-bucket",
+        "abc-s3alias",
+        "abc--ol-s3",
+        "abc.mrap",
+    ] {
+        let refused = door.send(put(&format!("/{name}"))).await;
+        assert_eq!(refused.error(), (400, "InvalidBucketName".into()), "{name}");
+        assert!(refused.element("Message").contains("choose another name"), "{}", refused.text());
+        assert_eq!(door.send(Request::new("HEAD", &format!("/{name}"))).await.status, 404, "{name}");
+    }
+    for name in ["foo-bar.baz", "s3alias", "mrap", "a-s3aliases"] {
+        assert_eq!(door.send(put(&format!("/{name}"))).await.status, 200, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_supported_says_so_and_changes_nothing() {
     let door = Running::with_bucket().await;
     for (name, value) in [
