@@ -238,6 +238,13 @@ async fn listings_go_page_by_page_in_the_order_of_bytes() {
     let missing = door.send(Request::new("GET", "/nowhere").query("list-type", "2")).await;
     assert_eq!(missing.error(), (404, "NoSuchBucket".into()));
 
+    let (v1, uploads) = (Request::new("GET", "/bucket"), Request::new("GET", "/bucket").query("uploads", ""));
+    for list in [v1, list(), uploads] {
+        let without = door.send(list.clone().query("delimiter", "")).await;
+        assert!(without.status == 200 && !without.text().contains("Delimiter"), "{}", without.text());
+        assert_eq!(door.send(list.query("delimiter", "/")).await.element("Delimiter"), "/");
+    }
+
     let first = Request::new("GET", "/bucket").query("delimiter", "/").query("max-keys", "2");
     let first = door.send(first.query("encoding-type", "url")).await;
     assert_eq!((first.elements("Key"), first.element("NextMarker")), (vec!["a".into()], "a/".into()));
