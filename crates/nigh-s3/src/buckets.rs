@@ -2,18 +2,19 @@
 
 use nigh_terms::BucketName;
 use s3s::dto::{
-    Bucket, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput, GetBucketLocationInput,
-    GetBucketLocationOutput, GetBucketVersioningInput, GetBucketVersioningOutput, HeadBucketInput, HeadBucketOutput,
-    ListBucketsInput, ListBucketsOutput,
+    Bucket, BucketLocationConstraint, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput,
+    GetBucketLocationInput, GetBucketLocationOutput, GetBucketVersioningInput, GetBucketVersioningOutput,
+    HeadBucketInput, HeadBucketOutput, ListBucketsInput, ListBucketsOutput,
 };
+use s3s::region::Region;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use crate::error::{invalid_argument, not_implemented, s3_error};
 use crate::handlers::{Handlers, bucket_name, owner, wire_date};
 use crate::listing::{decode_token, encode_token};
 
-/// The region that every bucket is in. S3 writes this one as an empty location constraint.
-const REGION: &str = "us-east-1";
+/// The region whose name S3 leaves out of a location constraint.
+const DEFAULT_REGION: &str = "us-east-1";
 /// API reference, ListBuckets, `max-buckets`.
 const BUCKETS_PAGE_MAX: i32 = 10_000;
 
@@ -35,6 +36,12 @@ fn check_new_name(name: &BucketName) -> S3Result<()> {
         return Ok(());
     };
     Err(S3Error::with_message(S3ErrorCode::InvalidBucketName, format!("{text}: {reason}; choose another name")))
+}
+
+/// The region that a bucket is in, as far as the signer of `request` is concerned: the one that it has signed for, whatever
+/// location its creator stated. A node is in no region, and a client looks for its buckets in its own.
+fn region<T>(request: &S3Request<T>) -> &str {
+    request.region.as_ref().map_or(DEFAULT_REGION, Region::as_str)
 }
 
 /// Answers CreateBucket. Any location is taken, since SDKs send their region's.
@@ -70,7 +77,7 @@ pub(crate) async fn head(
     request: S3Request<HeadBucketInput>,
 ) -> S3Result<S3Response<HeadBucketOutput>> {
     exists(handlers, &request, &request.input.bucket).await?;
-    let output = HeadBucketOutput { bucket_region: Some(REGION.to_owned()), ..HeadBucketOutput::default() };
+    let output = HeadBucketOutput { bucket_region: Some(region(&request).to_owned()), ..HeadBucketOutput::default() };
     Ok(S3Response::new(output))
 }
 
@@ -80,7 +87,9 @@ pub(crate) async fn location(
     request: S3Request<GetBucketLocationInput>,
 ) -> S3Result<S3Response<GetBucketLocationOutput>> {
     exists(handlers, &request, &request.input.bucket).await?;
-    Ok(S3Response::new(GetBucketLocationOutput { location_constraint: None }))
+    let region = Some(region(&request)).filter(|region| *region != DEFAULT_REGION);
+    let location_constraint = region.map(|region| BucketLocationConstraint::from(region.to_owned()));
+    Ok(S3Response::new(GetBucketLocationOutput { location_constraint }))
 }
 
 /// Answers GetBucketVersioning: as S3 does for a bucket that never had it.
@@ -104,6 +113,7 @@ pub(crate) async fn list(
     request: S3Request<ListBucketsInput>,
 ) -> S3Result<S3Response<ListBucketsOutput>> {
     let who = handlers.enter(&request)?;
+    let region = region(&request).to_owned();
     let input = request.input;
     let limit = match input.max_buckets {
         None => BUCKETS_PAGE_MAX,
@@ -127,7 +137,7 @@ pub(crate) async fn list(
     let buckets = found
         .into_iter()
         .map(|bucket| Bucket {
-            bucket_region: Some(REGION.to_owned()),
+            bucket_region: Some(region.clone()),
             creation_date: Some(wire_date(bucket.created)),
             name: Some(bucket.name.to_string()),
         })

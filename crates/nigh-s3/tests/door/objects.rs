@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::client::Request;
 use crate::running::Running;
-use crate::sign::Payload;
+use crate::sign::{Payload, Signer};
 
 fn put(path: &str) -> Request {
     Request::new("PUT", path)
@@ -99,6 +99,23 @@ async fn no_bucket_is_made_with_a_name_that_s3_reserves() {
     }
     for name in ["foo-bar.baz", "s3alias", "mrap", "a-s3aliases"] {
         assert_eq!(door.send(put(&format!("/{name}"))).await.status, 200, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_is_in_the_region_that_its_client_signs_for() {
+    let door = Running::start().await;
+    let constraint =
+        "<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
+    for (region, location) in [("eu-west-1", "eu-west-1"), ("us-east-1", "")] {
+        let signer = Signer { region, ..door.signer.clone() };
+        let send = async |request: Request| door.send_raw(&signer.sign(request, Payload::Signed)).await;
+        let bucket = format!("/in-{region}");
+        assert_eq!(send(put(&bucket).body(constraint)).await.status, 200);
+        let found = send(Request::new("GET", &bucket).query("location", "")).await;
+        assert_eq!((found.status, found.element("LocationConstraint").as_str()), (200, location), "{}", found.text());
+        assert_eq!(send(Request::new("HEAD", &bucket)).await.header("x-amz-bucket-region"), region);
+        assert!(send(Request::new("GET", "/")).await.elements("BucketRegion").iter().all(|found| found == region));
     }
 }
 
