@@ -113,7 +113,8 @@ async fn a_bucket_is_in_the_region_that_its_client_signs_for() {
         let bucket = format!("/in-{region}");
         assert_eq!(send(put(&bucket).body(constraint)).await.status, 200);
         let found = send(Request::new("GET", &bucket).query("location", "")).await;
-        assert_eq!((found.status, found.element("LocationConstraint").as_str()), (200, location), "{}", found.text());
+        let constraint = format!(">{location}</LocationConstraint>");
+        assert!(found.status == 200 && found.text().contains(&constraint), "{}", found.text());
         assert_eq!(send(Request::new("HEAD", &bucket)).await.header("x-amz-bucket-region"), region);
         assert!(send(Request::new("GET", "/")).await.elements("BucketRegion").iter().all(|found| found == region));
     }
