@@ -2,12 +2,11 @@
 //!
 //! Pure. Every function of a namespace lives in the one account that Nigh stands for, and has one version.
 
+pub use nigh_terms::ACCOUNT;
 use nigh_terms::FunctionName;
 use percent_encoding::percent_decode_str;
 use thiserror::Error;
 
-/// The account in every ARN; whose functions they are is known from the signature, not from it.
-pub const ACCOUNT: &str = "000000000000";
 /// The one version of a function.
 pub const LATEST: &str = "$LATEST";
 /// The longest text that is looked at (Lambda API reference, `FunctionName`).

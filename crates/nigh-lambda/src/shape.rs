@@ -23,6 +23,8 @@ pub(super) struct CodeShape<'a> {
     pub(super) s3_key: Option<String>,
     pub(super) s3_object_version: Option<String>,
     pub(super) image_uri: Option<String>,
+    #[serde(rename = "SourceKMSKeyArn")]
+    pub(super) source_kms_key_arn: Option<String>,
 }
 
 /// The common members of `CreateFunction` and `UpdateFunctionConfiguration`.
@@ -43,6 +45,9 @@ pub(super) struct SettingsShape {
     pub(super) image_config: Option<Value>,
     pub(super) dead_letter_config: Option<DeadLetterConfigShape>,
     pub(super) snap_start: Option<SnapStartShape>,
+    #[serde(rename = "KMSKeyArn")]
+    pub(super) kms_key_arn: Option<String>,
+    pub(super) code_signing_config_arn: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -100,6 +105,8 @@ pub(super) struct UpdateCodeShape<'a> {
     pub(super) s3_key: Option<String>,
     pub(super) s3_object_version: Option<String>,
     pub(super) image_uri: Option<String>,
+    #[serde(rename = "SourceKMSKeyArn")]
+    pub(super) source_kms_key_arn: Option<String>,
     pub(super) architectures: Option<Vec<String>>,
     pub(super) dry_run: Option<bool>,
     pub(super) revision_id: Option<String>,

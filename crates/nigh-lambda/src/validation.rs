@@ -88,8 +88,9 @@ pub(super) fn create(
 pub(super) fn update_code(body: &[u8]) -> Result<CodeChange, LambdaError> {
     let shape: UpdateCodeShape<'_> = read(body)?;
     check_architectures(shape.architectures.as_deref())?;
-    let UpdateCodeShape { zip_file, s3_bucket, s3_key, s3_object_version, image_uri, .. } = shape;
-    let code = code_location(CodeShape { zip_file, s3_bucket, s3_key, s3_object_version, image_uri })?;
+    let UpdateCodeShape { zip_file, s3_bucket, s3_key, s3_object_version, image_uri, source_kms_key_arn, .. } = shape;
+    let code =
+        code_location(CodeShape { zip_file, s3_bucket, s3_key, s3_object_version, image_uri, source_kms_key_arn })?;
     Ok(CodeChange { code, dry_run: shape.dry_run.unwrap_or(false), revision: shape.revision_id })
 }
 
@@ -106,6 +107,9 @@ pub(super) fn update_configuration(
 pub(super) fn code_location(shape: CodeShape<'_>) -> Result<CodeLocation, LambdaError> {
     if shape.image_uri.is_some() {
         return Err(LambdaError::invalid_parameter("ImageUri is not supported here; give a zip archive"));
+    }
+    if is_given(shape.source_kms_key_arn.as_deref()) {
+        return Err(LambdaError::invalid_parameter("SourceKMSKeyArn is not supported here; leave it out"));
     }
     match (shape.zip_file, shape.s3_bucket, shape.s3_key) {
         (Some(zip), None, None) => {
@@ -212,6 +216,11 @@ fn within(what: &str, value: Option<i64>, range: &std::ops::RangeInclusive<i64>)
     }
 }
 
+/// An empty ARN asks for nothing.
+fn is_given(arn: Option<&str>) -> bool {
+    arn.is_some_and(|arn| !arn.is_empty())
+}
+
 fn refuse_unsupported(shape: &SettingsShape) -> Result<(), LambdaError> {
     let filled = |values: &Option<Vec<String>>| values.as_ref().is_some_and(|values| !values.is_empty());
     let asked = [
@@ -226,9 +235,13 @@ fn refuse_unsupported(shape: &SettingsShape) -> Result<(), LambdaError> {
         ),
         (
             "DeadLetterConfig",
-            shape.dead_letter_config.as_ref().is_some_and(|c| c.target_arn.as_ref().is_some_and(|arn| !arn.is_empty())),
+            shape.dead_letter_config.as_ref().is_some_and(|config| is_given(config.target_arn.as_deref())),
         ),
         ("SnapStart", shape.snap_start.as_ref().is_some_and(|s| s.apply_on.as_ref().is_some_and(|on| on != "None"))),
+        // Whoever asks for these relies on them: without them, code that nobody has signed would run, and what should be
+        // encrypted with a key of their own would not be.
+        ("KMSKeyArn", is_given(shape.kms_key_arn.as_deref())),
+        ("CodeSigningConfigArn", is_given(shape.code_signing_config_arn.as_deref())),
     ];
     match asked.iter().find(|(_, asked)| *asked) {
         Some((what, _)) => Err(LambdaError::invalid_parameter(format!("{what} is not supported here; leave it out"))),
@@ -334,11 +347,28 @@ mod tests {
             ("ImageConfig", json!({}), json!({ "Command": ["x"] })),
             ("DeadLetterConfig", json!({ "TargetArn": "" }), json!({ "TargetArn": "arn" })),
             ("SnapStart", json!({ "ApplyOn": "None" }), json!({ "ApplyOn": "PublishedVersions" })),
+            ("KMSKeyArn", json!(""), json!("arn:aws:kms:us-east-1:000000000000:key/k")),
+            ("CodeSigningConfigArn", json!(""), json!("arn:aws:lambda:us-east-1:000000000000:code-signing-config:c")),
         ] {
             assert_eq!(settings_of(&json!({ name: nothing })), Ok(FunctionSettings::default()), "{name}");
             let refused = settings_of(&json!({ name: something })).unwrap_err();
             assert!(refused.message.starts_with(name), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn code_that_is_encrypted_with_a_customer_s_key_is_refused() {
+        let catalog = RuntimeCatalog::new([11]);
+        let key = |arn: &str| json!({ "S3Bucket": "code", "S3Key": "zip", "SourceKMSKeyArn": arn });
+        let create = |arn: &str| {
+            let function = json!({ "FunctionName": "f", "Runtime": "python3.11", "Handler": "a.b", "Code": key(arn) });
+            super::create(function.to_string().as_bytes(), &catalog, &|_| unreachable!()).map(drop)
+        };
+        let update = |arn: &str| update_code(key(arn).to_string().as_bytes()).map(drop);
+        for refused in [create("arn:aws:kms:us-east-1:000000000000:key/k"), update("arn")] {
+            assert!(refused.unwrap_err().message.starts_with("SourceKMSKeyArn"));
+        }
+        assert_eq!((create(""), update("")), (Ok(()), Ok(())));
     }
 
     #[test]

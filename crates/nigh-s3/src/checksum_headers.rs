@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderName};
 use nigh_data::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue};
-use s3s::{S3Result, TrailingHeaders};
+use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 
 use crate::error::invalid_request;
 
@@ -41,6 +41,36 @@ pub(crate) fn algorithm(name: &str) -> S3Result<ChecksumAlgorithm> {
         invalid_request(format!(
             "the checksum algorithm {name:?} is not known; use CRC32, CRC32C, CRC64NVME, SHA1 or SHA256"
         ))
+    })
+}
+
+/// Refuses a header of the name `x-amz-` and `name`, or a trailer that it announces, if it states a checksum of an
+/// algorithm that is not computed here: nothing may be stored whose checksum nobody has compared.
+pub(crate) fn screen_checksum(name: &str, value: &str) -> S3Result<()> {
+    let unknown = match name {
+        "trailer" => value.split(',').find_map(|trailer| {
+            let trailer = trailer.trim().to_ascii_lowercase();
+            trailer.strip_prefix("x-amz-").filter(|trailer| states_unknown_checksum(trailer)).map(str::to_owned)
+        }),
+        name => states_unknown_checksum(name).then(|| name.to_owned()),
+    };
+    match unknown {
+        None => Ok(()),
+        Some(unknown) => Err(S3Error::with_message(
+            S3ErrorCode::NotImplemented,
+            format!(
+                "x-amz-{unknown} states a checksum that is not verified here; use CRC32, CRC32C, CRC64NVME, SHA1 or \
+                 SHA256"
+            ),
+        )),
+    }
+}
+
+/// Whether a header or trailer, whose name is given without its `x-amz-`, states a checksum that is not computed here.
+fn states_unknown_checksum(name: &str) -> bool {
+    name.strip_prefix("checksum-").is_some_and(|checksum| {
+        let is_of = |algorithm: ChecksumAlgorithm| wire_name(algorithm).eq_ignore_ascii_case(checksum);
+        !matches!(checksum, "algorithm" | "mode" | "type") && !ALGORITHMS.into_iter().any(is_of)
     })
 }
 
@@ -183,6 +213,30 @@ mod tests {
             headers(&[("x-amz-sdk-checksum-algorithm", "CRC32")]),
         ] {
             assert_eq!(claim(&bad, None).unwrap_err().code().as_str(), "InvalidRequest", "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_checksum_that_is_not_computed_here_is_refused_by_name() {
+        for name in ["checksum-md5", "checksum-sha512", "checksum-xxhash64", "checksum-foo", "checksum-"] {
+            for (name, value) in [(name, "AAAA"), ("trailer", &*format!("x-amz-checksum-crc32, X-Amz-{name}"))] {
+                let refused = screen_checksum(name, value).unwrap_err();
+                assert_eq!(refused.code().as_str(), "NotImplemented", "{name}: {value}");
+                assert!(refused.message().unwrap().contains("SHA256"), "{name}: {value}");
+            }
+        }
+        for known in ALGORITHMS.map(ChecksumAlgorithm::header) {
+            assert!(screen_checksum(known.strip_prefix("x-amz-").unwrap(), "AAAA").is_ok(), "{known}");
+            assert!(screen_checksum("trailer", known).is_ok(), "{known}");
+        }
+        for (name, value) in [
+            ("checksum-algorithm", "CRC32"),
+            ("checksum-mode", "ENABLED"),
+            ("checksum-type", "FULL_OBJECT"),
+            ("trailer", "x-amz-meta-a"),
+            ("meta-checksum-md5", "a user's own"),
+        ] {
+            assert!(screen_checksum(name, value).is_ok(), "{name}: {value}");
         }
     }
 

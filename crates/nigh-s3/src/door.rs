@@ -17,6 +17,7 @@ use nigh_objects::ObjectMemory;
 use nigh_terms::AccessKeyId;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::validation::NameValidation;
 use s3s::{Body, HttpRequest, S3Error, S3ErrorCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -33,7 +34,7 @@ use crate::serve::DoorLimits;
 use crate::telemetry::{Operation, Telemetry};
 use crate::transactions::{self, TransactionRequest};
 use crate::upload_body::UploadBody;
-use crate::{checksum_headers, payload, query};
+use crate::{checksum_headers, payload, query, signed_date, xml_body};
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 static CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
@@ -110,6 +111,7 @@ impl S3Door {
         let mut response = match screened {
             Err(refusal) => error_response(refusal),
             Ok(()) => {
+                signed_date::complete(&mut parts.headers);
                 if let Some(reading) = reading {
                     parts.extensions.insert(reading);
                 }
@@ -138,8 +140,8 @@ impl S3Door {
         if let Some(correction) = notes.as_deref().and_then(|notes| correction(notes, response.status())) {
             response = error_response(correction);
         }
-        finish(&mut response, id, is_head);
         let operation = read_operation.or_else(|| notes.map(|notes| notes.operation())).unwrap_or(Operation::Unknown);
+        finish(&mut response, id, operation, is_head);
         let bytes = response.body().size_hint().exact().unwrap_or_default();
         self.telemetry.answered(operation, response.status(), bytes, began.elapsed());
         response
@@ -194,8 +196,18 @@ fn service(handlers: &Arc<Handlers>, keys: &AccessKeys, only: Option<AccessKeyId
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
     builder.set_auth(Secrets::new(keys.clone(), only));
     builder.set_access(Signers);
+    builder.set_validation(AnyBucketName);
     builder.set_route(Routes(Reads(Arc::clone(handlers))));
     builder.build()
+}
+
+/// Leaves bucket names to the handlers, all of which check them: `s3s` refuses one without saying what is wrong with it.
+struct AnyBucketName;
+
+impl NameValidation for AnyBucketName {
+    fn validate_bucket_name(&self, _: &str) -> bool {
+        true
+    }
 }
 
 /// The correct error if `s3s` reported a server fault although the request's document could not be read. None if
@@ -220,9 +232,15 @@ fn error_response(error: S3Error) -> Response<Body> {
     })
 }
 
-/// Adds the request id to an answer, and removes the body from answers that must not have one.
-fn finish(response: &mut Response<Body>, id: RequestId, is_head: bool) {
+/// Names the request in its answer, corrects its document, and takes the body from answers that must not have one.
+fn finish(response: &mut Response<Body>, id: RequestId, operation: Operation, is_head: bool) {
     let status = response.status();
+    let is_object = status.is_success() && matches!(operation, Operation::GetObject | Operation::HeadObject);
+    let document = if is_object { None } else { response.body().bytes() };
+    if let Some(document) = document.and_then(|document| xml_body::corrected(&document, operation)) {
+        *response.body_mut() = Body::from(document);
+        remove_lengths(response.headers_mut());
+    }
     if status == StatusCode::NOT_MODIFIED {
         *response.body_mut() = Body::empty();
         response.headers_mut().remove(header::CONTENT_TYPE);

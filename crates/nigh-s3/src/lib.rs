@@ -36,6 +36,7 @@ mod request_id;
 mod screen;
 mod send_guard;
 mod serve;
+mod signed_date;
 mod tagging;
 mod telemetry;
 mod transaction_header;
@@ -43,6 +44,7 @@ mod transactions;
 mod upload_body;
 mod uploads;
 mod watch;
+mod xml_body;
 
 pub use door::S3Door;
 pub use fast_path::{

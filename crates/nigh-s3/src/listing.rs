@@ -117,9 +117,10 @@ pub(crate) async fn v2(
         Some(token) => Some(decode_token(token)?),
         None => input.start_after.clone().filter(|after| !after.is_empty()),
     };
+    let delimiter = input.delimiter.filter(|delimiter| !delimiter.is_empty());
     let wanted = ListRequest {
         prefix: input.prefix.clone().unwrap_or_default(),
-        delimiter: input.delimiter.clone().filter(|delimiter| !delimiter.is_empty()),
+        delimiter: delimiter.clone(),
         start_after: after,
         limit,
     };
@@ -136,7 +137,7 @@ pub(crate) async fn v2(
         next_continuation_token: page.next.as_deref().map(encode_token),
         contents: not_empty(objects),
         common_prefixes: not_empty(prefixes),
-        delimiter: names.write_some(input.delimiter.as_deref()),
+        delimiter: names.write_some(delimiter.as_deref()),
         encoding_type: input.encoding_type,
         start_after: names.write_some(input.start_after.as_deref()),
         request_charged: None,
@@ -153,7 +154,7 @@ pub(crate) async fn v1(
     let bucket = bucket_name(&input.bucket)?;
     let names = Names::of(input.encoding_type.as_ref())?;
     let limit = page_size(input.max_keys, "maxKeys")?;
-    let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
+    let delimiter = input.delimiter.filter(|delimiter| !delimiter.is_empty());
     let wanted = ListRequest {
         prefix: input.prefix.clone().unwrap_or_default(),
         delimiter: delimiter.clone(),
@@ -172,7 +173,7 @@ pub(crate) async fn v1(
         is_truncated: Some(page.next.is_some()),
         contents: not_empty(objects),
         common_prefixes: not_empty(prefixes),
-        delimiter: names.write_some(input.delimiter.as_deref()),
+        delimiter: names.write_some(delimiter.as_deref()),
         next_marker: names.write_some(next_marker),
         encoding_type: input.encoding_type,
         request_charged: None,

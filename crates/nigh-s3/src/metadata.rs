@@ -29,12 +29,15 @@ pub(crate) fn attributes(headers: &HeaderMap, user: Option<Metadata>) -> Attribu
 /// Removes `aws-chunked` from a content encoding, because it describes the request's body and not the object. None if
 /// no encoding is left.
 fn without_aws_chunked(codings: &str) -> Option<String> {
-    let kept: Vec<_> = codings
-        .split(',')
-        .map(str::trim)
-        .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("aws-chunked"))
-        .collect();
-    if kept.is_empty() { None } else { Some(kept.join(",")) }
+    let is_chunked = |coding: &str| coding.eq_ignore_ascii_case("aws-chunked");
+    let given = || codings.split(',').map(str::trim).filter(|coding| !coding.is_empty());
+    if given().all(is_chunked) {
+        return None;
+    }
+    if given().any(is_chunked) {
+        return Some(given().filter(|coding| !is_chunked(coding)).collect::<Vec<_>>().join(", "));
+    }
+    Some(codings.to_owned())
 }
 
 /// Writes the attributes into the headers of an answer.
@@ -102,6 +105,20 @@ mod tests {
         answer(&Attributes::default(), &mut back);
         assert_eq!(back.len(), 1);
         assert_eq!(back["content-type"], "binary/octet-stream");
-        assert_eq!(without_aws_chunked("aws-chunked"), None);
+    }
+
+    #[test]
+    fn codings_come_back_as_they_were_given_without_aws_chunked() {
+        for (given, kept) in [
+            ("deflate, gzip", Some("deflate, gzip")),
+            ("deflate,gzip", Some("deflate,gzip")),
+            ("aws-chunked,deflate,gzip", Some("deflate, gzip")),
+            ("gzip, AWS-Chunked", Some("gzip")),
+            ("aws-chunked", None),
+            (" , ", None),
+            ("", None),
+        ] {
+            assert_eq!(without_aws_chunked(given).as_deref(), kept, "{given:?}");
+        }
     }
 }

@@ -7,8 +7,10 @@
 //! `NotImplemented`.
 
 use http::{HeaderMap, Method, Uri, header};
+use nigh_terms::ACCOUNT;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
+use crate::checksum_headers::screen_checksum;
 use crate::error::{invalid_request, not_implemented};
 use crate::query;
 use crate::transaction_header::TRANSACTION;
@@ -84,12 +86,13 @@ fn signed_headers<'r>(query: &ScreenedQuery<'r>, headers: &'r HeaderMap) -> S3Re
     if authorization.as_bytes().starts_with(b"AWS ") {
         return Err(version_2());
     }
-    let names = authorization.to_str().ok().and_then(|authorization| {
-        authorization
-            .split(',')
-            .find_map(|field| field.rsplit(' ').find_map(|word| word.strip_prefix("SignedHeaders=")))
-    });
+    let names = authorization.to_str().ok().and_then(signed_header_names);
     names.map(|names| SignedHeaderNames::Names(names.into())).ok_or_else(nothing_signed)
+}
+
+/// The names in the field `SignedHeaders` of an `Authorization` of version 4.
+pub(crate) fn signed_header_names(authorization: &str) -> Option<&str> {
+    authorization.split(',').find_map(|field| field.rsplit(' ').find_map(|word| word.strip_prefix("SignedHeaders=")))
 }
 
 fn version_2() -> S3Error {
@@ -100,7 +103,8 @@ fn nothing_signed() -> S3Error {
     S3Error::with_message(S3ErrorCode::AccessDenied, "the request has credentials and names no signed headers")
 }
 
-fn is_signed(names: &str, name: &str) -> bool {
+/// Whether `name` is among `names`, which `;` separates.
+pub(crate) fn is_signed(names: &str, name: &str) -> bool {
     names.split(';').any(|signed| signed.eq_ignore_ascii_case(name))
 }
 
@@ -118,6 +122,12 @@ fn is_form(headers: &HeaderMap) -> bool {
 /// Returns an error if a header is refused. `name` is the header's name without `x-amz-`.
 pub(crate) fn screen_header(name: &str, value: &str) -> S3Result<()> {
     let refused = match name {
+        "expected-bucket-owner" | "source-expected-bucket-owner" if value != ACCOUNT => {
+            return Err(S3Error::with_message(
+                S3ErrorCode::AccessDenied,
+                format!("x-amz-{name} is {value}; all buckets here are of the account {ACCOUNT}"),
+            ));
+        }
         "acl" => !matches!(value, "private" | "bucket-owner-full-control"),
         "storage-class" => value != "STANDARD",
         "object-ownership" => value != "BucketOwnerEnforced",
@@ -128,8 +138,6 @@ pub(crate) fn screen_header(name: &str, value: &str) -> S3Result<()> {
         | "write-offset-bytes"
         | "mfa"
         | "bypass-governance-retention"
-        | "expected-bucket-owner"
-        | "source-expected-bucket-owner"
         | "rename-source"
         | "if-match-size"
         | "if-match-last-modified-time"
@@ -141,7 +149,7 @@ pub(crate) fn screen_header(name: &str, value: &str) -> S3Result<()> {
                 || name.starts_with("grant-")
         }
     };
-    if refused { Err(not_implemented(&format!("x-amz-{name}: {value}"))) } else { Ok(()) }
+    if refused { Err(not_implemented(&format!("x-amz-{name}: {value}"))) } else { screen_checksum(name, value) }
 }
 
 /// The parameters of a query that the screen needs, found in one pass.
@@ -265,7 +273,10 @@ mod tests {
             ("x-amz-object-lock-mode", "GOVERNANCE", "NotImplemented"),
             ("x-amz-grant-read", "id=1", "NotImplemented"),
             ("x-amz-website-redirect-location", "/x", "NotImplemented"),
-            ("x-amz-expected-bucket-owner", "1", "NotImplemented"),
+            ("x-amz-expected-bucket-owner", "000000000000", "passes"),
+            ("x-amz-expected-bucket-owner", "111122223333", "AccessDenied"),
+            ("x-amz-source-expected-bucket-owner", "000000000000", "passes"),
+            ("x-amz-source-expected-bucket-owner", "1", "AccessDenied"),
             ("x-amz-request-payer", "requester", "passes"),
         ] {
             assert_eq!(verdict("PUT", "/b/k", &[(name, value)]), expected, "{name}: {value}");

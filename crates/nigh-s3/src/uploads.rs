@@ -278,7 +278,7 @@ pub(crate) async fn list(
     Ok(S3Response::new(ListMultipartUploadsOutput {
         bucket: Some(input.bucket),
         common_prefixes: Some(prefixes),
-        delimiter: names.write_some(input.delimiter.as_deref()),
+        delimiter: names.write_some(delimiter),
         encoding_type: input.encoding_type,
         is_truncated: Some(more),
         key_marker: names.write_some(input.key_marker.as_deref()),

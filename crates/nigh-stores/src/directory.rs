@@ -105,6 +105,27 @@ fn io_error(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> Objec
     }
 }
 
+/// The store's error for a change at `path` that the system refused and that left everything as it was. Where whoever
+/// runs the node can mend it, clients are told why and to try again; the log has the path.
+fn refused(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> ObjectError {
+    move |error| {
+        let reason = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "the store cannot be written: its file system is full; free space on it"
+            }
+            io::ErrorKind::ReadOnlyFilesystem => {
+                "the store cannot be written: its file system is read-only; mount it for writing"
+            }
+            io::ErrorKind::PermissionDenied => {
+                "the store cannot be written: its folder must belong to the user nigh runs as"
+            }
+            _ => return io_error(operation, path)(error),
+        };
+        tracing::warn!(operation, path = %path.display(), %error, "the directory store cannot be written");
+        ObjectError::SlowDown(reason)
+    }
+}
+
 impl DirectoryStore {
     /// Opens the store in `root`, and creates one if the folder is empty or absent. Blocks.
     ///
@@ -228,7 +249,7 @@ impl DirectoryState {
     fn create_bucket(&self, namespace: &Namespace, name: &BucketName) -> Result<(), ObjectError> {
         let mut buckets = self.buckets.lock();
         let folder = self.folder(namespace, name);
-        let failed = io_error("create bucket", &folder);
+        let failed = refused("create bucket", &folder);
         if folder.exists() {
             return Err(ObjectError::BucketAlreadyOwnedByYou(name.clone()));
         }
@@ -242,7 +263,9 @@ impl DirectoryState {
         Bucket::write_new(&fresh, self.clock.wall()).map_err(&failed)?;
         // The map may still have a bucket that is being deleted and has lost its folder.
         buckets.remove(&(namespace.clone(), name.clone()));
-        fs::rename(&fresh, &folder).and_then(|()| sync_folder(&of_namespace)).map_err(failed)
+        fs::rename(&fresh, &folder).map_err(failed)?;
+        // The bucket is there, if maybe not on the disk.
+        sync_folder(&of_namespace).map_err(io_error("create bucket", &folder))
     }
 
     fn delete_bucket(&self, namespace: &Namespace, name: &BucketName) -> Result<(), ObjectError> {

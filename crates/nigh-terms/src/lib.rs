@@ -20,6 +20,6 @@ pub use hex::{Hex, hex};
 pub use id::{Epoch, Incarnation, InvocationId, NodeId, NodeNumber, SandboxId, Sequence, ShardId};
 pub use invariant::broken_invariant;
 pub use name::{BucketName, FunctionName, NameError, Namespace, ObjectKey};
-pub use principal::{Admission, Principal};
+pub use principal::{ACCOUNT, Admission, Principal};
 pub use size::{ByteSize, ParseByteSizeError};
 pub use version::{Token, Version};

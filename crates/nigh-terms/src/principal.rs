@@ -4,6 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{FunctionName, InvocationId, Namespace, SandboxId};
 
+/// The account in every ARN, and the owner of every bucket, since AWS's APIs know accounts. Namespaces share it: on whose
+/// behalf a request acts is known from its signature.
+pub const ACCOUNT: &str = "000000000000";
+
 /// Whether objects that a principal reads are cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Admission {

@@ -95,6 +95,43 @@ async fn every_checksum_is_verified_in_header_and_trailer_and_kept() {
 }
 
 #[tokio::test]
+async fn a_checksum_that_is_not_known_is_refused_and_nothing_is_stored() {
+    let door = Running::with_bucket().await;
+    door.put("/bucket/other", "there").await;
+    let begun = door.send(Request::new("POST", "/bucket/key").query("uploads", "")).await;
+    let id = begun.element("UploadId");
+    let part = || Request::new("PUT", "/bucket/key").query("partNumber", "1").query("uploadId", &id).body("hello");
+    let complete = || {
+        let document = "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>5d41402abc4b2a76b9719d911017c592\
+                        </ETag></Part></CompleteMultipartUpload>";
+        Request::new("POST", "/bucket/key").query("uploadId", &id).body(document)
+    };
+    let delete = || {
+        let document = "<Delete><Object><Key>other</Key></Object></Delete>";
+        Request::new("POST", "/bucket").query("delete", "").body(document)
+    };
+    for (algorithm, bytes) in
+        [("md5", 16), ("sha512", 64), ("xxhash64", 8), ("xxhash3", 8), ("xxhash128", 16), ("foo", 4)]
+    {
+        let (name, zeros) = (format!("x-amz-checksum-{algorithm}"), BASE64_STANDARD.encode(vec![0; bytes]));
+        let sdk = put(b"hello").header("x-amz-sdk-checksum-algorithm", &algorithm.to_uppercase());
+        for request in [put(b"hello"), sdk, part(), complete(), delete()] {
+            let refused = door.send(request.header(&name, &zeros)).await;
+            assert_eq!(refused.error(), (501, "NotImplemented".into()), "{name}");
+            assert!(refused.element("Message").contains(&name), "{}", refused.text());
+        }
+        for request in [put(b"hello"), part()] {
+            let refused = door.send_as(request.trailer(&name, &zeros), Payload::UnsignedChunksAndTrailer).await;
+            assert_eq!(refused.error(), (501, "NotImplemented".into()), "{name}");
+        }
+    }
+    assert_eq!(door.get("/bucket/key").await.status, 404);
+    assert_eq!(door.get("/bucket/other").await.text(), "there");
+    let parts = door.send(Request::new("GET", "/bucket/key").query("uploadId", &id)).await;
+    assert_eq!((parts.status, parts.elements("PartNumber").len()), (200, 0));
+}
+
+#[tokio::test]
 async fn a_body_that_differs_from_what_was_signed_is_not_stored() {
     let door = Running::with_bucket().await;
     let body = body();

@@ -487,7 +487,7 @@ async fn a_sandbox_acts_by_its_own_key_during_its_invocation_and_its_reads_are_i
     .await;
     let (_, signer) = (
         &key,
-        Signer { key: key.to_string(), secret: door.keys.secret(&key).unwrap().reveal().into(), skew_seconds: 0 },
+        Signer { key: key.to_string(), secret: door.keys.secret(&key).unwrap().reveal().into(), ..door.signer.clone() },
     );
     let mut session = aside(move || client(&address, &signer)).await;
     let get = |mut session: Client| {

@@ -1,7 +1,10 @@
 //! Writes, copies, deletions, listings, tags, buckets.
 
+use std::time::{Duration, SystemTime};
+
 use crate::client::Request;
 use crate::running::Running;
+use crate::sign::{Payload, Signer};
 
 fn put(path: &str) -> Request {
     Request::new("PUT", path)
@@ -43,6 +46,81 @@ async fn buckets_are_made_listed_and_removed() {
 }
 
 #[tokio::test]
+async fn a_request_may_be_signed_with_date_in_place_of_x_amz_date() {
+    let door = Running::with_bucket().await;
+    let now = httpdate::fmt_http_date(SystemTime::now());
+    let body = vec![7; 150_000];
+    for date in [now.clone(), now.replace("GMT", "-0000")] {
+        for payload in [Payload::Signed, Payload::Chunks] {
+            let done = door.send_as(put("/bucket/key").header("date", &date).body(body.clone()), payload).await;
+            assert_eq!(done.status, 200, "{date} {payload:?} {}", done.text());
+        }
+        assert!(door.send(Request::new("GET", "/bucket/key").header("date", &date)).await.body == body);
+    }
+    let old = httpdate::fmt_http_date(SystemTime::now() - Duration::from_secs(16 * 60));
+    let old = door.send(Request::new("GET", "/bucket/key").header("date", &old)).await;
+    assert_eq!(old.error(), (403, "RequestTimeTooSkewed".into()));
+    let mut changed = door.signer.sign(Request::new("GET", "/bucket/key").header("date", &now), Payload::Signed);
+    let later = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(5));
+    changed.headers.iter_mut().find(|(name, _)| name == "date").unwrap().1 = later;
+    assert_eq!(door.send_raw(&changed).await.error(), (403, "SignatureDoesNotMatch".into()));
+}
+
+#[tokio::test]
+async fn a_bucket_name_that_is_refused_is_refused_with_a_reason() {
+    let door = Running::with_bucket().await;
+    for path in ["/ab", "/UPPER", "/a_b", "/192.168.0.1", "/ab/key", "//key"] {
+        for method in ["PUT", "GET", "DELETE"] {
+            let refused = door.send(Request::new(method, path)).await;
+            assert_eq!(refused.error(), (400, "InvalidBucketName".into()), "{method} {path}");
+            assert!(refused.element("Message").contains("a bucket "), "{method} {path}: {}", refused.text());
+        }
+        assert_eq!(door.send_raw(&Request::new("PUT", path)).await.error(), (403, "AccessDenied".into()), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn no_bucket_is_made_with_a_name_that_s3_reserves() {
+    let door = Running::start().await;
+    for name in [
+        "foo-.bar",
+        "foo.-bar",
+        "xn--abc",
+        "sthree-abc",
+        "amzn-s3-demo-bucket",
+        "abc-s3alias",
+        "abc--ol-s3",
+        "abc.mrap",
+    ] {
+        let refused = door.send(put(&format!("/{name}"))).await;
+        assert_eq!(refused.error(), (400, "InvalidBucketName".into()), "{name}");
+        assert!(refused.element("Message").contains("choose another name"), "{}", refused.text());
+        assert_eq!(door.send(Request::new("HEAD", &format!("/{name}"))).await.status, 404, "{name}");
+    }
+    for name in ["foo-bar.baz", "s3alias", "mrap", "a-s3aliases"] {
+        assert_eq!(door.send(put(&format!("/{name}"))).await.status, 200, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_is_in_the_region_that_its_client_signs_for() {
+    let door = Running::start().await;
+    let constraint =
+        "<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
+    for (region, location) in [("eu-west-1", "eu-west-1"), ("us-east-1", "")] {
+        let signer = Signer { region, ..door.signer.clone() };
+        let send = async |request: Request| door.send_raw(&signer.sign(request, Payload::Signed)).await;
+        let bucket = format!("/in-{region}");
+        assert_eq!(send(put(&bucket).body(constraint)).await.status, 200);
+        let found = send(Request::new("GET", &bucket).query("location", "")).await;
+        let constraint = format!(">{location}</LocationConstraint>");
+        assert!(found.status == 200 && found.text().contains(&constraint), "{}", found.text());
+        assert_eq!(send(Request::new("HEAD", &bucket)).await.header("x-amz-bucket-region"), region);
+        assert!(send(Request::new("GET", "/")).await.elements("BucketRegion").iter().all(|found| found == region));
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_supported_says_so_and_changes_nothing() {
     let door = Running::with_bucket().await;
     for (name, value) in [
@@ -63,6 +141,17 @@ async fn what_is_not_supported_says_so_and_changes_nothing() {
     assert_eq!(door.send(Request::new("GET", "/bucket/key").query("versionId", "1")).await.status, 501);
     let allowed = put("/bucket/key").header("x-amz-acl", "private").header("x-amz-storage-class", "STANDARD");
     assert_eq!(door.send(allowed.body("x")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_bucket_is_owned_by_the_account_of_the_node_s_arns() {
+    let door = Running::with_bucket().await;
+    let owner = "x-amz-expected-bucket-owner";
+    assert_eq!(door.send(put("/bucket/key").header(owner, "000000000000").body("x")).await.status, 200);
+    let others = door.send(put("/bucket/key").header(owner, "111122223333").body("y")).await;
+    assert_eq!(others.error(), (403, "AccessDenied".into()));
+    assert!(others.element("Message").contains("000000000000"), "{}", others.text());
+    assert_eq!(door.get("/bucket/key").await.text(), "x");
 }
 
 #[tokio::test]
@@ -167,6 +256,13 @@ async fn listings_go_page_by_page_in_the_order_of_bytes() {
     let missing = door.send(Request::new("GET", "/nowhere").query("list-type", "2")).await;
     assert_eq!(missing.error(), (404, "NoSuchBucket".into()));
 
+    let (v1, uploads) = (Request::new("GET", "/bucket"), Request::new("GET", "/bucket").query("uploads", ""));
+    for list in [v1, list(), uploads] {
+        let without = door.send(list.clone().query("delimiter", "")).await;
+        assert!(without.status == 200 && !without.text().contains("Delimiter"), "{}", without.text());
+        assert_eq!(door.send(list.query("delimiter", "/")).await.element("Delimiter"), "/");
+    }
+
     let first = Request::new("GET", "/bucket").query("delimiter", "/").query("max-keys", "2");
     let first = door.send(first.query("encoding-type", "url")).await;
     assert_eq!((first.elements("Key"), first.element("NextMarker")), (vec!["a".into()], "a/".into()));
@@ -174,6 +270,40 @@ async fn listings_go_page_by_page_in_the_order_of_bytes() {
     let next = door.send(next.query("encoding-type", "url")).await;
     assert_eq!(next.elements("Key"), ["b%20c", "z%01", "%C3%BC"]);
     assert_eq!(next.elements("CommonPrefixes").len(), 0);
+}
+
+#[tokio::test]
+async fn keys_that_xml_cannot_carry_are_listed_and_deleted_in_documents_that_parse() {
+    let door = Running::with_bucket().await;
+    for key in ["a\rb", "c\u{1}"] {
+        door.put(&format!("/bucket/{key}"), key).await;
+    }
+    for list in [Request::new("GET", "/bucket"), Request::new("GET", "/bucket").query("list-type", "2")] {
+        let listed = door.send(list.clone()).await;
+        assert_eq!(listed.elements("Key"), ["a&#13;b", "c\u{fffd}"]);
+        let encoded = door.send(list.query("encoding-type", "url")).await;
+        assert_eq!(encoded.elements("Key"), ["a%0Db", "c%01"]);
+    }
+    let object = "<Object><Key>a&#13;b</Key></Object>";
+    let delete = Request::new("POST", "/bucket").query("delete", "").body(format!("<Delete>{object}</Delete>"));
+    assert_eq!(door.send(delete).await.elements("Key"), ["a&#13;b"]);
+    assert_eq!(door.get("/bucket/a\rb").await.status, 404);
+    // An object's own bytes are sent as they are, whatever their type says.
+    let object = put("/bucket/document").header("content-type", "application/xml").body("<a>\r\u{1}</a>");
+    assert_eq!(door.send(object).await.status, 200);
+    assert_eq!(door.get("/bucket/document").await.text(), "<a>\r\u{1}</a>");
+}
+
+#[tokio::test]
+async fn the_attributes_of_an_object_have_its_entity_tag_without_quotes() {
+    let door = Running::with_bucket().await;
+    let etag = door.put("/bucket/key", "hello").await.header("etag").to_owned();
+    let attributes = Request::new("GET", "/bucket/key").query("attributes", "");
+    let attributes = door.send(attributes.header("x-amz-object-attributes", "ETag,ObjectSize")).await;
+    assert_eq!((attributes.status, attributes.element("ObjectSize")), (200, "5".into()));
+    assert_eq!(attributes.element("ETag"), etag.trim_matches('"'));
+    let listed = door.send(Request::new("GET", "/bucket")).await;
+    assert_eq!(listed.element("ETag"), etag);
 }
 
 #[tokio::test]

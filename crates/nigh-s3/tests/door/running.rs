@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Request, Response, exchange};
-use crate::sign::{Payload, Signer};
+use crate::sign::{Payload, REGION, Signer};
 
 /// A running door. It stops when dropped.
 pub(crate) struct Running {
@@ -80,7 +80,8 @@ impl Running {
         let stop = CancellationToken::new();
         tokio::spawn(door.clone().serve_tcp(listener, stop.clone()));
         tokio::spawn(door.clone().serve_unix(UnixListener::bind(&socket).unwrap(), stop.clone()));
-        let signer = Signer { key: id.to_string(), secret: secret.reveal().to_owned(), skew_seconds: 0 };
+        let signer =
+            Signer { key: id.to_string(), secret: secret.reveal().to_owned(), skew_seconds: 0, region: REGION };
         Self { address, socket, signer, keys, door, stop, _folder: folder }
     }
 
@@ -127,7 +128,7 @@ impl Running {
             nigh_terms::FunctionName::new("f").unwrap(),
             nigh_terms::SandboxId::random(),
         );
-        let signer = Signer { key: id.to_string(), secret: secret.reveal().to_owned(), skew_seconds: 0 };
+        let signer = Signer { key: id.to_string(), secret: secret.reveal().to_owned(), ..self.signer.clone() };
         (id, signer)
     }
 }

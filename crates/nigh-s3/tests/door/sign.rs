@@ -6,6 +6,9 @@ use sha2::{Digest, Sha256};
 
 use crate::client::Request;
 
+/// The region that a signer of the tests signs for, if it does not say otherwise.
+pub(crate) const REGION: &str = "us-east-1";
+
 /// Seconds in whose course a presigned URL of the tests is good.
 const PRESIGNED_SECONDS: u64 = 60;
 
@@ -16,6 +19,7 @@ pub(crate) struct Signer {
     pub(crate) secret: String,
     /// How far this signer's clock is ahead.
     pub(crate) skew_seconds: i64,
+    pub(crate) region: &'static str,
 }
 
 /// How a body is sent.
@@ -67,14 +71,18 @@ impl Scope {
 
 impl Signer {
     fn scope(&self) -> Scope {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+        self.scope_at(std::time::SystemTime::now())
+    }
+
+    fn scope_at(&self, now: std::time::SystemTime) -> Scope {
+        let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
         let now = time::OffsetDateTime::from_unix_timestamp(now + self.skew_seconds).unwrap();
         let day = format!("{:04}{:02}{:02}", now.year(), u8::from(now.month()), now.day());
         let date = format!("{day}T{:02}{:02}{:02}Z", now.hour(), now.minute(), now.second());
-        let key = ["us-east-1", "s3", "aws4_request"]
+        let key = [self.region, "s3", "aws4_request"]
             .iter()
             .fold(hmac(format!("AWS4{}", self.secret).as_bytes(), &day), |key, text| hmac(&key, text));
-        Scope { date, scope: format!("{day}/us-east-1/s3/aws4_request"), key }
+        Scope { date, scope: format!("{day}/{}/s3/aws4_request", self.region), key }
     }
 
     fn signature(scope: &Scope, request: &Request, query: &str, signed: &[(String, String)], payload: &str) -> String {
@@ -85,7 +93,8 @@ impl Signer {
         scope.sign("AWS4-HMAC-SHA256", &hex(&sha256(canonical.as_bytes())))
     }
 
-    /// Signs in a header; every header is signed. The body is encoded as `payload` says.
+    /// Signs in a header; every header is signed. The body is encoded as `payload` says. The moment is that of the header
+    /// `date` if there is one.
     pub(crate) fn sign(&self, request: Request, payload: Payload) -> Request {
         let length = request.body.len();
         self.sign_length(request, payload, length)
@@ -93,7 +102,12 @@ impl Signer {
 
     /// The same, for a body of `length` bytes that is sent otherwise.
     pub(crate) fn sign_length(&self, mut request: Request, payload: Payload, length: usize) -> Request {
-        let scope = self.scope();
+        let date =
+            request.headers.iter().find(|(name, _)| name == "date").map(|(_, date)| date.replace("-0000", "GMT"));
+        let scope = match &date {
+            Some(date) => self.scope_at(httpdate::parse_http_date(date).unwrap()),
+            None => self.scope(),
+        };
         let content = match payload {
             Payload::Signed => hex(&sha256(&request.body)),
             Payload::Unsigned => "UNSIGNED-PAYLOAD".to_owned(),
@@ -101,7 +115,10 @@ impl Signer {
             Payload::ChunksAndTrailer => "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER".to_owned(),
             Payload::UnsignedChunksAndTrailer => "STREAMING-UNSIGNED-PAYLOAD-TRAILER".to_owned(),
         };
-        request = request.header("x-amz-content-sha256", &content).header("x-amz-date", &scope.date);
+        request = request.header("x-amz-content-sha256", &content);
+        if date.is_none() {
+            request = request.header("x-amz-date", &scope.date);
+        }
         let chunked = !matches!(payload, Payload::Signed | Payload::Unsigned);
         if chunked {
             request = request

@@ -21,7 +21,7 @@ use super::key_path::{FOLDER_MARK, to_key, to_path};
 use super::landing::KeyLocks;
 use super::object_file::encode_tail;
 use super::reader::{OpenObject, Want};
-use super::{io_error, store_error};
+use super::{io_error, refused, store_error};
 use crate::Payload;
 
 pub(super) const DESCRIPTION: &str = "bucket.json";
@@ -132,7 +132,7 @@ impl Bucket {
         if has_file(&self.objects, 0).map_err(io_error("delete bucket", &self.objects))? {
             return Err(ObjectError::BucketNotEmpty(self.info.name.clone()));
         }
-        fs::rename(&self.folder, away).map_err(io_error("delete bucket", &self.folder))?;
+        fs::rename(&self.folder, away).map_err(refused("delete bucket", &self.folder))?;
         *alive = false;
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Bucket {
         })?;
         let staged = staging
             .stage(payload, lengths, |crc| encode_tail(key, meta, crc).map_err(io::Error::other))
-            .map_err(io_error("put", &target))?;
+            .map_err(refused("put", &target))?;
         let _alive = self.stay_alive()?;
         self.commit(staging, staged, key, &target, meta)
     }
@@ -180,7 +180,7 @@ impl Bucket {
         let meta = ObjectMeta { tags: tags.clone(), ..object.meta.clone() };
         let tail =
             encode_tail(key, &meta, object.payload_crc()).map_err(|error| store_error("put tags", &target, &error))?;
-        let staged = staging.stage_copy(object.file(), meta.size, &tail).map_err(io_error("put tags", &target))?;
+        let staged = staging.stage_copy(object.file(), meta.size, &tail).map_err(refused("put tags", &target))?;
         let _alive = self.stay_alive()?;
         self.commit(staging, staged, key, &target, &meta)
     }
@@ -202,7 +202,7 @@ impl Bucket {
         let done = match target.parent() {
             Some(parent) if parent != self.objects => {
                 let _folders = self.folders.lock();
-                let parent = self.make_folders(parent).map_err(io_error("put", parent))?;
+                let parent = self.make_folders(parent).map_err(refused("put", parent))?;
                 staging.commit(staged, target, &parent, || self.landing.begin(key))
             }
             _ => staging.commit(staged, target, &self.handle, || self.landing.begin(key)),
@@ -213,7 +213,7 @@ impl Bucket {
                 self.index.lock().written(key, shown);
                 Ok(())
             }
-            Err(CommitError::NotDone(error)) => Err(io_error("put", target)(error)),
+            Err(CommitError::NotDone(error)) => Err(refused("put", target)(error)),
             Err(CommitError::InDoubt(error)) => {
                 self.index.lock().forget();
                 Err(io_error("put", target)(error))
@@ -256,7 +256,7 @@ impl Bucket {
         match fs::remove_file(&target) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(refused("delete", &target)(error)),
         }
         let synced = match deep {
             None => self.handle.sync_all(),

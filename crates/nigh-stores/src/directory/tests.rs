@@ -175,8 +175,11 @@ async fn a_folder_that_cannot_be_synced_is_an_error_and_the_listing_still_tells_
         *fail.lock() = Some(step);
         let (key, bytes) = (format!("{step:?}"), b"new");
         let payload = spooled(&store, bytes);
-        let error = store.put(&id(&key), &payload, &meta_of(bytes)).await.unwrap_err().to_string();
-        assert!(error.contains("free space"), "{error}");
+        let error = store.put(&id(&key), &payload, &meta_of(bytes)).await.unwrap_err();
+        assert!(error.to_string().contains("free space"), "{error}");
+        // Only what left the old object in place may be said not to have happened.
+        assert_eq!(matches!(error, ObjectError::SlowDown(_)), !is_there, "{error:?}");
+        assert_eq!(error.is_in_doubt(), is_there, "{error:?}");
         assert_eq!(listed(&store).await.contains(&key), is_there, "{step:?}");
         // A write that failed can be repeated with the same payload.
         *fail.lock() = None;
@@ -186,6 +189,23 @@ async fn a_folder_that_cannot_be_synced_is_an_error_and_the_listing_still_tells_
         }
     }
     assert_eq!(fs::read_dir(root.path().join("staging")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_store_that_cannot_be_written_says_why_and_other_faults_stay_the_store_s() {
+    let error = |kind: io::ErrorKind| super::refused("create bucket", Path::new("/secret"))(io::Error::from(kind));
+    for (kind, advice) in [
+        (io::ErrorKind::StorageFull, "free space"),
+        (io::ErrorKind::QuotaExceeded, "free space"),
+        (io::ErrorKind::ReadOnlyFilesystem, "mount it for writing"),
+        (io::ErrorKind::PermissionDenied, "must belong to the user"),
+    ] {
+        let ObjectError::SlowDown(reason) = error(kind) else { panic!("{kind}") };
+        assert!(reason.contains(advice) && !reason.contains("secret"), "{kind}: {reason}");
+    }
+    for kind in [io::ErrorKind::Other, io::ErrorKind::NotFound] {
+        assert!(matches!(error(kind), ObjectError::Store { .. }), "{kind}");
+    }
 }
 
 #[tokio::test]
