@@ -61,6 +61,10 @@ impl Shard {
             Body::Inline(inline) => (inline, Vec::new()),
             Body::Staged(staged) => (Bytes::new(), staged),
         };
+        if let Some(foreign) = staged.iter().find(|piece| !piece.is_of(self)) {
+            // It was staged under another epoch of this shard, where its identifier is another piece's.
+            return Err(LedgerError::UnknownPiece(foreign.piece().0));
+        }
         let chunks = staged.iter().map(|piece| (piece.bytes() as usize).div_ceil(CHUNK_MAX_BYTES)).sum();
         let room = room_of(&self.subject, commit_bytes(&record, chunks, &inline));
         if !state.has_room(room, self.settings.limit.bytes()) {
