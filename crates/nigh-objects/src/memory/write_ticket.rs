@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use nigh_data::{ETag, ObjectError, ObjectId};
+use nigh_engine::LedgerError;
 use nigh_protocol::{AppendId, FromHome, PutFailure, Reply, Request, RequestId, Stamp, ToHome, Write};
-use nigh_terms::{NodeNumber, ShardId, Token, Version};
+use nigh_terms::{Epoch, NodeNumber, ShardId, Token, Version};
 use tokio::sync::{oneshot, watch};
 
 use super::ObjectMemoryState;
@@ -175,9 +176,19 @@ impl WriteTicket {
         Some(asked)
     }
 
-    /// The write has failed with `error`. An error of the store or of the way there leaves the outcome unknown.
+    /// The epoch of the home at which the write began.
+    pub(super) const fn epoch(&self) -> Epoch {
+        self.append.epoch
+    }
+
+    /// The write has failed with `error`. An error of the store or of the way there leaves the outcome unknown. If the
+    /// ledger says that another home has the shard, this write's home ends: the next home knows the outcome.
     pub(super) fn failed(&mut self, error: &ObjectError) {
         self.refused = !error.is_in_doubt();
+        let is_fenced = matches!(error, ObjectError::Ledger(LedgerError::Fenced { .. }));
+        if is_fenced && !self.inner.coherence.is_alone() {
+            self.inner.depose(self.shard, self.epoch());
+        }
     }
 
     /// The write is durable. Returns when the home has applied it in its place; a write that is `repeated` has none.
@@ -209,18 +220,36 @@ impl WriteTicket {
 /// What becomes of the write in the ledger, told in the order of the versions.
 impl WriteTicket {
     /// A version that no write has, for what the store shows before the write has its place in the order.
-    pub(super) fn placeholder_version(&self) -> Version {
+    ///
+    /// # Errors
+    /// `SlowDown` if the write's home has ended: the store must not be written.
+    pub(super) fn placeholder_version(&self) -> Result<Version, ObjectError> {
         let (version, dropped) = self.inner.coherence.mark(self.inner.now(), self.shard);
         self.inner.settle(dropped);
-        version
+        if version.epoch == self.epoch() { Ok(version) } else { Err(moved()) }
     }
 
     /// The ledger is about to be asked for a version.
-    pub(super) fn before_append(&self) {
-        // Where the home is gone the ledger refuses.
-        if let Some(asked) = self.inner.coherence.appending(self.shard) {
-            *self.stage.lock() = Stage::Asked(asked);
+    ///
+    /// # Errors
+    /// `SlowDown` if the write's home has ended. A later home in this process does not know the write: the ledger must not
+    /// be asked in its name.
+    pub(super) fn before_append(&self) -> Result<(), ObjectError> {
+        let asked = self.inner.coherence.appending(self.shard, self.epoch()).ok_or_else(moved)?;
+        *self.stage.lock() = Stage::Asked(asked);
+        Ok(())
+    }
+
+    /// Passes on a version that the ledger gave without a record.
+    ///
+    /// # Errors
+    /// `SlowDown` if the ledger was the next home's already; the version is no write's then.
+    pub(super) fn placed(&self, version: Version) -> Result<Version, ObjectError> {
+        if version.epoch == self.epoch() {
+            return Ok(version);
         }
+        self.skipped(version);
+        Err(moved())
     }
 
     /// The ledger gave this version, and readers of `write_back` see the write. `stored` says that the store has it.
@@ -293,7 +322,7 @@ pub(super) struct AsideTicket {
 impl AsideTicket {
     /// The ledger is about to be asked, beside the write of `ticket`.
     pub(super) fn begin(ticket: &WriteTicket) -> Self {
-        let asked = ticket.inner.coherence.appending(ticket.shard);
+        let asked = ticket.inner.coherence.appending(ticket.shard, ticket.epoch());
         Self { inner: Arc::clone(&ticket.inner), shard: ticket.shard, asked }
     }
 

@@ -183,7 +183,7 @@ impl ObjectMemoryState {
     /// Whether the home of a shard is here still, in the same epoch: between two of this node's another can have had
     /// it.
     async fn still_has(&self, shard: ShardId, epoch: Epoch) -> Result<bool, ObjectError> {
-        match self.confirm(shard).await {
+        match self.confirm(shard, Some(epoch)).await {
             Err(ObjectError::Ledger(LedgerError::Fenced { .. })) => Ok(false),
             confirmed => confirmed.map(|()| self.coherence.epoch_here(shard) == Some(epoch)),
         }

@@ -234,7 +234,8 @@ async fn what_was_decided_before_a_crash_is_carried_out_after_it_before_anything
     let (part, bytes) = part(&node, &[("a", Some(b"one")), ("b", Some(&large)), ("gone", None)]);
     let decided = TransactionRecord::Decided { participants: std::collections::BTreeSet::new() };
     // The commit point, and nothing after it.
-    node.memory.0.back.append_transaction(ShardId(0), &decided, &part, &bytes).await.unwrap();
+    let home = (ShardId(0), node.memory.0.coherence.epoch_here(ShardId(0)).unwrap());
+    node.memory.0.back.append_transaction(home, &decided, &part, &bytes).await.unwrap();
     let node = node.restarted().await;
     // A write waits until what was decided stands.
     node.write("a", b"two").await;
