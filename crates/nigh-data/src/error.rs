@@ -82,6 +82,8 @@ pub enum ObjectError {
     StoreUnreached { store: &'static str, operation: &'static str, reason: String },
     #[error("store {store}: {operation}: no answer, and whether it happened is not known: {reason}")]
     StoreSilent { store: &'static str, operation: &'static str, reason: String },
+    #[error("whether the write took place is not known: {0}; read the object, then write again")]
+    OutcomeUnknown(&'static str),
     #[error("memory: {operation}: {reason}")]
     Memory { operation: &'static str, reason: String },
 }
@@ -90,6 +92,13 @@ impl ObjectError {
     /// Whether the outcome of a write with this error is unknown: it may have taken place, or may yet.
     #[must_use]
     pub const fn is_in_doubt(&self) -> bool {
-        matches!(self, Self::Store { .. } | Self::StoreSilent { .. } | Self::Memory { .. } | Self::AtHome(_))
+        matches!(
+            self,
+            Self::Store { .. }
+                | Self::StoreSilent { .. }
+                | Self::OutcomeUnknown(_)
+                | Self::Memory { .. }
+                | Self::AtHome(_)
+        )
     }
 }

@@ -128,6 +128,12 @@ impl StagedPiece {
         self.crc
     }
 
+    /// Whether `room` staged it. Identifiers of pieces begin anew whenever a shard is taken.
+    #[must_use]
+    pub fn is_of<R: StagedRoom>(&self, room: &R) -> bool {
+        self.room.as_ref().is_some_and(|own| std::ptr::addr_eq(Arc::as_ptr(own), std::ptr::from_ref(room)))
+    }
+
     /// Marks that a record names the piece: its room is freed with the record.
     pub fn named(mut self) {
         self.room = None;
@@ -272,6 +278,25 @@ pub trait Ledger: Send + Sync {
     /// outcome is unknown: the next start, or home, may find the record.
     async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<AppendResult, LedgerError>;
 
+    /// As [`append`](Self::append), for the home that began under `epoch`. This process may have taken the shard again since
+    /// that home asked; the home of now does not know the write.
+    ///
+    /// # Errors
+    /// [`LedgerError::Fenced`] if the ledger appends under another epoch; then nothing was appended. Else as `append`.
+    async fn append_under(
+        &self,
+        shard: ShardId,
+        epoch: Epoch,
+        record: Record,
+        body: Body,
+    ) -> Result<AppendResult, LedgerError> {
+        // A local ledger has one epoch as long as it is open.
+        if self.epoch(shard) != epoch {
+            return Err(LedgerError::Fenced { shard, held: epoch });
+        }
+        self.append(shard, record, body).await
+    }
+
     /// Tells the ledger that the store has `version`, or a newer one of its object: its record, and those of older
     /// versions of the object, may be trimmed. This becomes durable later: after a crash, recovery may return such
     /// records again, but never an older one of an object without the newer.
@@ -360,6 +385,19 @@ impl Ledger for WriteThrough {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Room(#[expect(dead_code, reason = "two rooms have two addresses")] u8);
+
+    impl StagedRoom for Room {
+        fn release(&self, _piece: PieceId) {}
+    }
+
+    #[test]
+    fn a_piece_is_of_the_room_that_staged_it_and_of_no_other_with_its_identifier() {
+        let rooms = [Room(1), Room(2)].map(Arc::new);
+        let piece = StagedPiece::new(PieceId(1), 10, 0, Arc::clone(&rooms[0]) as Arc<dyn StagedRoom>);
+        assert!(piece.is_of(&*rooms[0]) && !piece.is_of(&*rooms[1]));
+    }
 
     #[test]
     fn versions_grow_within_an_epoch_and_over_epochs() {

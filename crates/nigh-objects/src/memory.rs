@@ -161,7 +161,7 @@ fn alone(writes: &Writes, budget: Cost) -> Coherence {
     let limits = CacheLimits { resend: Duration::MAX, ..CacheLimits::default() };
     let coherence = Coherence::open((me, Shards::ONE), Arc::clone(ledger), limits, budget, None);
     let records = writes.recovered.iter().chain(&writes.lost).cloned().collect();
-    let new = NewHome { shard, epoch, records, decided: ledger.place(shard), summary: Token::empty() };
+    let new = NewHome { shard, epoch, records, summary: Token::empty() };
     // The node's limit bounds the home too.
     let limits = HomeLimits { puts_max: usize::MAX, ..HomeLimits::default() };
     // The cache is empty, so nothing is dropped.
@@ -298,7 +298,8 @@ impl ObjectMemory {
             spawn(cluster::tick(Arc::downgrade(&inner)));
         }
         if inner.coherence.is_alone() {
-            inner.find_transactions(ShardId(0), transactions).await?;
+            let epoch = inner.coherence.epoch_here(ShardId(0)).unwrap_or_default();
+            inner.find_transactions((ShardId(0), epoch), transactions).await?;
             inner.resume_transactions(ShardId(0));
         }
         inner.abandon_uploads().await;

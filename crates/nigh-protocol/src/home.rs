@@ -88,7 +88,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             directory: Table::default(),
             peers: Peers::default(),
             appending: BTreeMap::new(),
-            appends: AppendId::default(),
+            appends: AppendId { epoch, number: 0 },
             loading: BTreeMap::new(),
             resident,
             retired: false,

@@ -102,6 +102,10 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
             tracing::warn!(reason = %message, "an S3 request failed");
             S3Error::with_message(Code::ServiceUnavailable, SILENT)
         }
+        ObjectError::OutcomeUnknown(_) => {
+            tracing::warn!(reason = %message, "an S3 request failed");
+            S3Error::with_message(Code::ServiceUnavailable, message)
+        }
         ObjectError::Ledger(_) | ObjectError::Store { .. } | ObjectError::Memory { .. } | ObjectError::AtHome(_) => {
             tracing::error!(reason = %message, "an S3 request failed");
             S3Error::with_message(Code::InternalError, INTERNAL)
@@ -217,6 +221,7 @@ mod tests {
             (ObjectError::NoSuchTransaction("0-1".to_owned()), "NoSuchTransaction", 404),
             (ObjectError::TransactionElsewhere { transaction: "0-1".to_owned(), node: 0 }, "TransactionElsewhere", 400),
             (ObjectError::TransactionUndecided, "TransactionUndecided", 503),
+            (ObjectError::OutcomeUnknown("x"), "ServiceUnavailable", 503),
         ] {
             assert_eq!(code_and_status(error), (code.to_owned(), status));
         }

@@ -179,7 +179,7 @@ mod tests {
     }
 
     fn append(ledger: &mut VirtualLedger, epoch: Epoch, place: usize, is_full: bool) -> AppendReply {
-        let asked = Turn { append: AppendId(place as u64 + 1), record: record(0), op: None };
+        let asked = Turn { append: AppendId { epoch, number: place as u64 + 1 }, record: record(0), op: None };
         ledger.append(epoch, place, asked, is_full)
     }
 

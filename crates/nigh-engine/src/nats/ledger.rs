@@ -84,6 +84,14 @@ impl NatsLedger {
     }
 }
 
+fn check_lengths(record: &Record, body: &Body) -> Result<(), LedgerError> {
+    match body {
+        Body::Inline(inline) => at_most("an inline body", inline.len(), INLINE_MAX_BYTES)?,
+        Body::Staged(pieces) => at_most("a list of pieces", 16 * pieces.len(), 16 * PIECES_MAX)?,
+    }
+    at_most("what is told about an object", record.change.about().len(), ABOUT_MAX_BYTES)
+}
+
 #[async_trait]
 impl Ledger for NatsLedger {
     /// Epoch 0 for a shard that this home does not have.
@@ -106,12 +114,23 @@ impl Ledger for NatsLedger {
     }
 
     async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<AppendResult, LedgerError> {
-        match &body {
-            Body::Inline(inline) => at_most("an inline body", inline.len(), INLINE_MAX_BYTES)?,
-            Body::Staged(pieces) => at_most("a list of pieces", 16 * pieces.len(), 16 * PIECES_MAX)?,
-        }
-        at_most("what is told about an object", record.change.about().len(), ABOUT_MAX_BYTES)?;
+        check_lengths(&record, &body)?;
         self.shard(shard)?.append(record, body).await
+    }
+
+    async fn append_under(
+        &self,
+        shard: ShardId,
+        epoch: Epoch,
+        record: Record,
+        body: Body,
+    ) -> Result<AppendResult, LedgerError> {
+        check_lengths(&record, &body)?;
+        let found = self.shard(shard)?;
+        if found.epoch() != epoch {
+            return Err(LedgerError::Fenced { shard, held: epoch });
+        }
+        found.append(record, body).await
     }
 
     async fn stored(&self, shard: ShardId, version: Version) -> Result<(), LedgerError> {

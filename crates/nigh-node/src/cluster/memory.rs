@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use nigh_data::{ObjectError, ObjectObserver};
-use nigh_engine::PresentMember;
 use nigh_engine::journal::{Damage, DamageKind, JournalRecovery};
 use nigh_engine::nats::NatsLedger;
+use nigh_engine::{Ledger as _, PresentMember};
 use nigh_objects::cluster::{HomeEvent, Neighbours, Place, TakenShard};
 use nigh_objects::{MemoryLimits, ObjectMemory, Shards, Writes};
 use nigh_protocol::Member;
@@ -103,9 +103,12 @@ impl MemberMemory {
             match event {
                 None => return,
                 // The keeper takes the shard again if it is placed here.
-                Some(HomeEvent::Deposed(shard)) => {
-                    tracing::info!(%shard, "this node is the former home of a shard");
-                    ledger.let_go(shard);
+                Some(HomeEvent::Deposed(shard, epoch)) => {
+                    tracing::info!(%shard, %epoch, "this node is the former home of a shard");
+                    // The keeper may have taken it again meanwhile.
+                    if ledger.epoch(shard) == epoch {
+                        ledger.let_go(shard);
+                    }
                 }
                 Some(HomeEvent::GaveUp(member)) => {
                     tracing::warn!(node = %member.node, incarnation = %member.incarnation, "a home here has declared a node dead");

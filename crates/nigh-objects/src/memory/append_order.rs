@@ -13,7 +13,10 @@ const BARRIERS_MAX: usize = 2;
 
 /// Names an append that the ledger was asked for.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
-pub struct AppendNumber(u64);
+pub struct AppendNumber {
+    epoch: Epoch,
+    number: u64,
+}
 
 /// Once all appends up to `last` have ended, no version below `limit` is reported any more.
 #[derive(Debug)]
@@ -58,9 +61,13 @@ impl<T> AppendOrder<T> {
     /// The ledger is about to be asked for a version.
     pub fn begins(&mut self) -> AppendNumber {
         self.asked += 1;
-        let asked = AppendNumber(self.asked);
+        let asked = self.last_asked();
         self.under_way.insert(asked);
         asked
+    }
+
+    const fn last_asked(&self) -> AppendNumber {
+        AppendNumber { epoch: self.epoch, number: self.asked }
     }
 
     /// The ledger has answered with a version.
@@ -83,23 +90,32 @@ impl<T> AppendOrder<T> {
     /// The ledger may have given a version that it never reports. `newer` is a version that it gave after that.
     pub fn lost(&mut self, asked: AppendNumber, newer: Version) {
         self.under_way.remove(&asked);
-        self.held.insert(newer.sequence, None);
+        self.skip(newer);
+        if asked.epoch != self.epoch || newer.epoch != self.epoch {
+            // Nothing of this epoch is lost, or the ledger is another home's already and this one is about to end.
+            return;
+        }
         if self.barriers.len() == BARRIERS_MAX {
             self.barriers.pop_back();
         }
-        self.barriers.push_back(Barrier { last: AppendNumber(self.asked), limit: newer.sequence });
+        self.barriers.push_back(Barrier { last: self.last_asked(), limit: newer.sequence });
+    }
+
+    /// True if `version` is of this order, and nothing was decided of it.
+    fn awaits(&self, version: Version) -> bool {
+        version.epoch == self.epoch && version.sequence >= self.next
     }
 
     /// A version was taken without an append; the home is told `what`.
     pub fn placed(&mut self, version: Version, what: T) {
-        if version.sequence >= self.next {
+        if self.awaits(version) {
             self.held.insert(version.sequence, Some(what));
         }
     }
 
     /// A version was taken, and there is nothing to tell.
     pub fn skip(&mut self, version: Version) {
-        if version.sequence >= self.next {
+        if self.awaits(version) {
             self.held.insert(version.sequence, None);
         }
     }
@@ -190,6 +206,45 @@ mod tests {
         order.refused(slow);
         assert_eq!(all(&mut order), [0; 0]);
         assert!(order.is_decided(version(1998)) && order.held.is_empty());
+    }
+
+    /// Two orders of one process, in each of which one append has been asked for.
+    fn earlier_and_next() -> ((AppendNumber, Version), AppendOrder<u64>, AppendNumber) {
+        let of = |epoch, sequence| Version { epoch: Epoch(epoch), sequence: Sequence(sequence) };
+        let (mut earlier, mut next) = (AppendOrder::<u64>::after(of(2, 0)), AppendOrder::after(version(0)));
+        let (late, asked) = (earlier.begins(), next.begins());
+        ((late, of(2, 1)), next, asked)
+    }
+
+    #[test]
+    fn a_version_of_an_earlier_epoch_is_not_told_in_place_of_one_of_this() {
+        let ((late, version_then), mut order, asked) = earlier_and_next();
+        order.appended(late, version_then, 9);
+        order.passed(late, version_then);
+        assert_eq!(all(&mut order), [0; 0]);
+        order.appended(asked, version(1), 1);
+        assert_eq!(all(&mut order), [1]);
+    }
+
+    #[test]
+    fn what_an_earlier_epoch_was_refused_or_lost_ends_no_append_of_this() {
+        let ((late, _), mut order, asked) = earlier_and_next();
+        order.refused(late);
+        // The ledger says its place of now, which no write has.
+        order.lost(late, version(2));
+        order.placed(version(3), 3);
+        assert_eq!(all(&mut order), [0; 0], "1 is under way");
+        order.appended(asked, version(1), 1);
+        assert_eq!(all(&mut order), [1, 3]);
+    }
+
+    #[test]
+    fn a_loss_that_is_heard_when_the_next_home_has_the_ledger_takes_no_place_here() {
+        let mut order = AppendOrder::<u64>::after(version(0));
+        let (lost, other) = (order.begins(), order.begins());
+        order.lost(lost, Version { epoch: Epoch(4), sequence: Sequence(1) });
+        order.appended(other, version(1), 1);
+        assert_eq!(all(&mut order), [1]);
     }
 
     proptest! {

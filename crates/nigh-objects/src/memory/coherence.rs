@@ -16,7 +16,7 @@ use nigh_engine::Ledger;
 use nigh_protocol::{
     AppendId, CacheLimits, HomeInput, HomeLimits, Member, PutFailure, ReadDecision, RequestId, Stamp, Write,
 };
-use nigh_terms::{Monotonic, ShardId, Token, Version};
+use nigh_terms::{Monotonic, Sequence, ShardId, Token, Version};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
@@ -97,12 +97,9 @@ const fn too_much() -> ObjectError {
     ObjectError::SlowDown("too many objects are being read and written")
 }
 
-/// The error after which nothing is written any more.
-pub(super) fn ended() -> ObjectError {
-    let reason = "the home in this node has ended, and the outcome of the write is unknown; in a cluster read the object \
-                  again, restart a node that is alone";
-    let reason = reason.to_owned();
-    ObjectError::Memory { operation: "order a write", reason }
+/// Why nothing is written any more.
+pub(super) const fn ended() -> ObjectError {
+    ObjectError::OutcomeUnknown("its home in this node has ended (restart a node that is in no cluster)")
 }
 
 /// The error that makes a writer send its write again.
@@ -116,7 +113,7 @@ fn log(happened: &MachineEvent) {
         // The node itself is the writer, and has its answers.
         MachineEvent::Settled(..) => {}
         MachineEvent::Rejoin => tracing::error!("the home in this node rejects the node; restart the node"),
-        MachineEvent::Retired(_) => {
+        MachineEvent::Retired(..) => {
             tracing::error!("the home in this node has ended: it was told of a write out of order; restart the node");
         }
         MachineEvent::GaveUp(_) => {
@@ -150,7 +147,13 @@ impl Coherence {
 
     /// Begins a home here.
     pub(super) fn take(&self, now: Monotonic, new: NewHome, limits: HomeLimits) -> Vec<CostedCopy> {
-        self.step(|state, outcome| state.take(now, outcome, new, limits)).1
+        self.step(|state, outcome| {
+            let place = self.ledger.place(new.shard);
+            // What the ledger gave before this, it gave to no write of this home.
+            let decided = if place.epoch == new.epoch { place.sequence } else { Sequence::default() };
+            state.take(now, outcome, new, decided, limits);
+        })
+        .1
     }
 
     /// Locks the cached copies.

@@ -11,7 +11,7 @@ use nigh_data::segment_cost::Cost;
 use nigh_data::{ByteRange, ByteStream, GetRequest, ObjectError, ObjectId, ObjectMeta};
 use nigh_engine::LedgerError;
 use nigh_protocol::{Reply, RequestId, Stamp};
-use nigh_terms::Version;
+use nigh_terms::{Epoch, Version};
 use tokio::sync::watch;
 
 use super::ObjectMemoryState;
@@ -89,15 +89,17 @@ impl FetchGuard {
         self.stands.changed().await.map_err(|_| given_up())
     }
 
-    /// Handles `error` of a read at the home here. If the home has moved, returns when the request must be sent to the
-    /// next home; otherwise returns the error.
-    async fn moved(&mut self, error: ObjectError) -> Result<(), ObjectError> {
+    /// Reading at the home here, which was of `epoch`, has failed with `error`. If the home has moved, returns when the
+    /// request must be sent to the next one; else gives the error back.
+    async fn moved(&mut self, epoch: Option<Epoch>, error: ObjectError) -> Result<(), ObjectError> {
         let is_fenced = matches!(error, ObjectError::Ledger(LedgerError::Fenced { .. }));
         if !is_fenced || self.inner.coherence.is_alone() {
             return Err(error);
         }
         let shard = self.inner.coherence.shards.of(&self.object);
-        self.inner.depose(shard);
+        if let Some(epoch) = epoch {
+            self.inner.depose(shard, epoch);
+        }
         while matches!(*self.stands.borrow(), RequestState::AskedLocalHome) && !self.inner.coherence.is_home(shard) {
             timeout(TOLD_WITHIN, self.wait_for_retry()).await.map_err(|_| error.clone())??;
         }
@@ -126,15 +128,15 @@ impl FetchGuard {
     /// with which the bytes may be shown; none if the read must be retried.
     async fn answered(
         &mut self,
-        noted: EntryVersion,
+        (epoch, noted): (Option<Epoch>, EntryVersion),
         meta: Option<&ObjectMeta>,
         mut copy: Option<NewCopy>,
     ) -> Result<Option<Stamp>, ObjectError> {
         if !self.inner.coherence.is_alone() {
-            // The home here may be a former home, which knows less than the store has.
-            let confirmed = self.inner.confirm(self.inner.coherence.shards.of(&self.object)).await;
-            if let Err(error) = confirmed {
-                self.moved(error).await?;
+            // A former home may know less than the store has.
+            let shard = self.inner.coherence.shards.of(&self.object);
+            if let Err(error) = self.inner.confirm(shard, epoch).await {
+                self.moved(epoch, error).await?;
                 return Ok(None);
             }
         }
@@ -260,18 +262,19 @@ impl ObjectMemoryState {
         wanted: Wanted<'_>,
     ) -> Result<Option<HomeRead>, ObjectError> {
         let object = fetch.object.clone();
+        let epoch = self.coherence.epoch_here(self.coherence.shards.of(&object));
         let noted = fetch.note();
         let (read, copy) = match self.bytes_here(&object, wanted, noted).await {
             Ok(Some((read, copy))) => (Some(read), copy),
             Ok(None) => return Ok(None),
             Err(ObjectError::NoSuchKey(_)) => (None, None),
             Err(error) => {
-                fetch.moved(error).await?;
+                fetch.moved(epoch, error).await?;
                 return Ok(None);
             }
         };
         let meta = read.as_ref().map(|(found, _)| &*found.meta);
-        let Some(stamp) = fetch.answered(noted, meta, copy).await? else { return Ok(None) };
+        let Some(stamp) = fetch.answered((epoch, noted), meta, copy).await? else { return Ok(None) };
         let (found, bytes) = read.ok_or(ObjectError::NoSuchKey(object.key))?;
         Ok(Some((found.stamped(&stamp), bytes)))
     }

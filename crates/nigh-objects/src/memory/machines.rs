@@ -5,6 +5,7 @@
 //! This module takes no lock and asks no store. `nigh_protocol` decides what may be cached and shown, `cache` what is
 //! evicted.
 
+mod homes;
 mod replay;
 mod requests;
 
@@ -12,15 +13,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use nigh_data::ObjectId;
 use nigh_data::segment_cost::Cost;
-use nigh_engine::journal::RecoveredRecord;
 use nigh_protocol::{
-    AppendId, Attempt, CacheLimits, CacheOutput, Contract, CopyStore, FromHome, Home, HomeInput, HomeLimits,
-    HomeOutput, LedgerRecord, Member, NodeCache, PutFailure, Reply, Request, RequestId, Stamp, Takeover, ToHome,
+    AppendId, Attempt, CacheLimits, CacheOutput, Contract, CopyStore, FromHome, Home, HomeInput, HomeOutput,
+    LedgerRecord, Member, NodeCache, PutFailure, Reply, Request, RequestId, Stamp, ToHome,
 };
-use nigh_terms::{Epoch, Incarnation, Monotonic, Sequence, ShardId, Token, Version};
+use nigh_terms::{Epoch, Monotonic, ShardId, Version};
 use tokio::sync::{oneshot, watch};
 
-use self::replay::replayed;
+pub(super) use self::homes::NewHome;
 use super::append_order::AppendOrder;
 use super::fetch::SharedFetchResult;
 use crate::cache::{CostedCopy, Shelf};
@@ -132,8 +132,8 @@ pub(super) enum MachineEvent {
     Fences(ShardId, AppendId, Member),
     /// A home here has declared a node dead.
     GaveUp(Member),
-    /// The epoch of a home here is over.
-    Retired(ShardId),
+    /// This epoch of a home here is over.
+    Retired(ShardId, Epoch),
     /// A home has declared this node dead: the node must join again.
     Rejoin,
 }
@@ -170,18 +170,6 @@ pub(super) enum ForeignAnswer {
     NewerThanHome(Version),
 }
 
-/// A home that begins here.
-pub(super) struct NewHome {
-    pub(super) shard: ShardId,
-    pub(super) epoch: Epoch,
-    /// The records that the ledger still has.
-    pub(super) records: Vec<RecoveredRecord>,
-    /// The home was told every version up to this one.
-    pub(super) decided: Version,
-    /// What writers of trimmed records can have seen of other shards.
-    pub(super) summary: Token,
-}
-
 impl State {
     /// A node with an empty cache of `budget`, and without homes.
     pub(super) fn begin((me, shards): (Member, Shards), limits: CacheLimits, budget: Cost, alone: bool) -> Self {
@@ -190,39 +178,9 @@ impl State {
         Self { node, homes: BTreeMap::new(), alone, shards, ended: BTreeMap::new() }
     }
 
-    /// Begins a home here.
-    pub(super) fn take(&mut self, now: Monotonic, outcome: &mut Outcome, new: NewHome, limits: HomeLimits) {
-        let NewHome { shard, epoch, records, decided, summary } = new;
-        let me = self.node.cache.member();
-        let before = Member { incarnation: Incarnation(me.incarnation.0.saturating_sub(1)), ..me };
-        let records = replayed(records, before);
-        let takeover = Takeover { shard, epoch, records, summary, resident: Some(me) };
-        let home = HomeSide {
-            home: Home::begin(takeover, limits, Contract),
-            order: AppendOrder::after(decided),
-            pushed_early: BTreeMap::new(),
-            fetches: HashMap::new(),
-            puts: HashMap::new(),
-            fences: Vec::new(),
-        };
-        self.homes.insert(shard, home);
-        self.node(now, outcome, |cache, out| cache.meet(now, shard, epoch, out));
-    }
-
     /// What the home knows of an object.
     pub(super) fn noted(&self, shard: ShardId, object: &ObjectId) -> EntryVersion {
         self.homes.get(&shard)?.home.version_of(object).map(|(version, _)| version)
-    }
-
-    /// A version no older than any of `shard` that the node can have shown or written. The outcome of a write that was
-    /// under way at a former home here is unknown; the next epoch covers it.
-    pub(super) fn newest(&self, shard: ShardId) -> Version {
-        if let Some(side) = self.homes.get(&shard) {
-            return side.home.newest();
-        }
-        let covered = self.node.cache.covered(shard);
-        let next = self.ended.get(&shard).map(|ended| Version { epoch: Epoch(ended.0 + 1), sequence: Sequence(0) });
-        next.map_or(covered, |next| next.max(covered))
     }
 
     /// Lets the node's cache take a step, and delivers its outputs.
@@ -298,13 +256,6 @@ impl State {
         self.home(now, outcome, shard, HomeInput::Request(request));
     }
 
-    /// Ends a home here whose epoch is before `epoch`.
-    pub(super) fn depose_before(&mut self, now: Monotonic, outcome: &mut Outcome, shard: ShardId, epoch: Epoch) {
-        if self.homes.get(&shard).is_some_and(|side| side.home.epoch() < epoch) {
-            self.home(now, outcome, shard, HomeInput::Deposed);
-        }
-    }
-
     /// Gives the home an input, and delivers its outputs.
     pub(super) fn home(&mut self, now: Monotonic, outcome: &mut Outcome, shard: ShardId, input: HomeInput<ObjectId>) {
         let noted = match &input {
@@ -313,7 +264,7 @@ impl State {
             _ => None,
         };
         let Some(side) = self.homes.get_mut(&shard) else { return };
-        let mut said = Vec::new();
+        let (mut said, epoch) = (Vec::new(), side.home.epoch());
         side.home.step(now, input, &mut said);
         for output in said {
             match output {
@@ -333,7 +284,7 @@ impl State {
                 HomeOutput::NotFenced(member) => tracing::warn!(?member, "a fence could not be kept in the ledger"),
                 HomeOutput::GaveUp(member) => outcome.happened.push(MachineEvent::GaveUp(member)),
                 HomeOutput::Retired => {
-                    outcome.happened.push(MachineEvent::Retired(shard));
+                    outcome.happened.push(MachineEvent::Retired(shard, epoch));
                     if self.alone {
                         self.end(outcome);
                     }
@@ -447,20 +398,6 @@ impl State {
         for (_, put) in self.node.puts.drain() {
             if let Some(copy) = put.copy {
                 shelf.release(copy.cost);
-                outcome.dropped.push(copy);
-            }
-        }
-    }
-
-    /// Removes the home of `shard` that is no longer here. The node sends its requests under way there to the next
-    /// home; the outcome of its writes stays unknown.
-    pub(super) fn let_go(&mut self, outcome: &mut Outcome, shard: ShardId) {
-        let Some(side) = self.homes.remove(&shard) else { return };
-        self.ended.insert(shard, side.home.epoch());
-        for (request, put) in self.node.puts.extract_if(|_, put| put.shard == shard && put.append.is_some()) {
-            self.node.cache.abandon_put(request);
-            if let Some(copy) = put.copy {
-                self.node.cache.copies_mut().release(copy.cost);
                 outcome.dropped.push(copy);
             }
         }

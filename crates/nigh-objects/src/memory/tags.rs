@@ -63,7 +63,7 @@ impl ObjectMemoryState {
         } else {
             self.tag_there(&mut call, object, tags).await
         };
-        let stamp = self.fenced(stamp)?;
+        let stamp = stamp?;
         drop(home);
         let version = stamp.as_ref().map(|stamp| stamp.version);
         if let Some(stamp) = stamp {

@@ -12,6 +12,7 @@ use nigh_engine::{AppendResult, Body as LedgerBody, Change, LedgerError, Record,
 use nigh_stores::{Payload, Shadows};
 use nigh_terms::Version;
 
+use super::coherence::ended;
 use super::write_ticket::{AsideTicket, WriteTicket};
 use crate::sync::spawn;
 use crate::write_back::{
@@ -67,14 +68,14 @@ impl WriteTicket {
             }
         }
         back.settle(object).await?;
-        let meta = Arc::new(ObjectMeta { version: self.placeholder_version(), ..meta.clone() });
+        let meta = Arc::new(ObjectMeta { version: self.placeholder_version()?, ..meta.clone() });
         back.note(*request, object, WriteMode::Through, meta.version, ObjectState::Put(Arc::clone(&meta)), false);
         back.put_onto(object, payload, &meta, &base).await?;
         // The newest state so far was one that is never pushed.
         back.drop_where(object, |newest| !newest.is_pushed_at_last()).await;
         back.unmark(object).await;
         back.settle(object).await?;
-        let meta = Arc::new(ObjectMeta { version: self.place_stored(object), ..ObjectMeta::clone(&meta) });
+        let meta = Arc::new(ObjectMeta { version: self.place_stored(object)?, ..ObjectMeta::clone(&meta) });
         back.note(*request, object, WriteMode::Through, meta.version, ObjectState::Put(Arc::clone(&meta)), true);
         Ok(CommittedWrite { meta, repeated: false })
     }
@@ -85,8 +86,8 @@ impl WriteTicket {
         back.flush(object).await?;
         let room = back.wait_for_room(object, meta.size).await?;
         let mark = mark_of(object, &meta)?;
-        self.before_append();
-        let meta = Arc::new(ObjectMeta { version: back.place(object), ..meta });
+        self.before_append()?;
+        let meta = Arc::new(ObjectMeta { version: self.placed(back.place(object))?, ..meta });
         if let Payload::Segment(segment) = payload {
             back.hold(object, Arc::clone(&meta), segment);
         }
@@ -197,12 +198,19 @@ impl WriteTicket {
         Err(error)
     }
 
-    /// Gives a write that the store has the newest version, whatever was written meanwhile.
-    fn place_stored(&self, object: &ObjectId) -> Version {
-        self.before_append();
-        let version = self.back().place(object);
+    /// A write that the store has gets the newest version, whatever was written while it was on its way.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if the write's home has ended meanwhile. The home of now hears that the store has changed, so that
+    /// no copy of what was there before stays.
+    fn place_stored(&self, object: &ObjectId) -> Result<Version, ObjectError> {
+        let placed = self.before_append().and_then(|()| self.placed(self.back().place(object)));
+        let version = placed.map_err(|_| {
+            self.inner.written_by_others(object);
+            ended()
+        })?;
         self.committed(version, true);
-        version
+        Ok(version)
     }
 
     async fn append(
@@ -212,8 +220,8 @@ impl WriteTicket {
         change: Change,
         body: LedgerBody,
     ) -> Result<AppendResult, ObjectError> {
-        self.before_append();
-        let appended = self.back().append(object, record_of(object, request, change), body).await;
+        self.before_append()?;
+        let appended = self.back().append(object, self.epoch(), record_of(object, request, change), body).await;
         match &appended {
             Ok(appended) if !appended.repeated => {}
             Ok(_) => self.append_failed(false),
@@ -246,7 +254,7 @@ impl WriteTicket {
             back.settle(object).await?;
             let base = below.map_or(Base::Unknown, |below| below.base);
             back.delete_from(object, &base).await?;
-            let version = self.place_stored(object);
+            let version = self.place_stored(object)?;
             back.note(request, object, WriteMode::Through, version, ObjectState::Gone, true);
             return Ok(AppendResult { version, repeated: false });
         }
@@ -276,9 +284,9 @@ impl WriteTicket {
         let back = self.back();
         let _inside = back.enter_write(object).await?;
         if back.is_ephemeral(object) {
-            self.before_append();
+            self.before_append()?;
             let version = back.retag(object, tags).inspect_err(|_| self.append_failed(false))?;
-            self.committed(version, false);
+            self.committed(self.placed(version)?, false);
             return Ok(());
         }
         let waiting = match back.waiting_put(object)? {
@@ -288,7 +296,7 @@ impl WriteTicket {
         let Some((meta, mode, bytes)) = waiting else {
             back.settle(object).await?;
             back.store().put_tags(object, tags).await?;
-            self.place_stored(object);
+            self.place_stored(object)?;
             return Ok(());
         };
         let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta) };
@@ -308,8 +316,9 @@ impl WriteTicket {
             return;
         }
         let (inner, named, aside) = (Arc::clone(&self.inner), object.clone(), AsideTicket::begin(self));
+        let epoch = self.epoch();
         let marking = spawn(async move {
-            match inner.back.append(&named, record, LedgerBody::Inline(Bytes::new())).await {
+            match inner.back.append(&named, epoch, record, LedgerBody::Inline(Bytes::new())).await {
                 Ok(appended) => {
                     aside.skipped(appended.version);
                     Some(appended.version)

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use nigh_data::{ETag, ObjectError, ObjectId};
+use nigh_engine::LedgerError;
 use nigh_protocol::{AppendId, FromHome, PutFailure, Reply, Request, RequestId, Stamp, ToHome, Write};
-use nigh_terms::{NodeNumber, ShardId, Token, Version};
+use nigh_terms::{Epoch, NodeNumber, ShardId, Token, Version};
 use tokio::sync::{oneshot, watch};
 
 use super::ObjectMemoryState;
@@ -175,10 +176,19 @@ impl WriteTicket {
         Some(asked)
     }
 
+    /// The epoch of the home at which the write began.
+    pub(super) const fn epoch(&self) -> Epoch {
+        self.append.epoch
+    }
+
     /// Records that the write has failed with `error`. An error of the store, or of the connection to it, leaves the
     /// outcome unknown.
     pub(super) fn failed(&mut self, error: &ObjectError) {
         self.refused = !error.is_in_doubt();
+        let is_fenced = matches!(error, ObjectError::Ledger(LedgerError::Fenced { .. }));
+        if is_fenced && !self.inner.coherence.is_alone() {
+            self.inner.depose(self.shard, self.epoch());
+        }
     }
 
     /// The write is durable. Returns when the home has applied its version; a `repeated` write has none.
@@ -209,19 +219,37 @@ impl WriteTicket {
 
 /// Reports the ledger's answer about the write, in the order of the versions.
 impl WriteTicket {
-    /// A version that no write has, for the placeholder that the store shows before the write has its own version.
-    pub(super) fn placeholder_version(&self) -> Version {
+    /// A version that no write has, for what the store shows before the write has its place in the order.
+    ///
+    /// # Errors
+    /// `SlowDown` if the write's home has ended: the store must not be written.
+    pub(super) fn placeholder_version(&self) -> Result<Version, ObjectError> {
         let (version, dropped) = self.inner.coherence.mark(self.inner.now(), self.shard);
         self.inner.settle(dropped);
-        version
+        if version.epoch == self.epoch() { Ok(version) } else { Err(moved()) }
     }
 
-    /// Call before the ledger is asked for a version.
-    pub(super) fn before_append(&self) {
-        // If the home is gone the ledger refuses.
-        if let Some(asked) = self.inner.coherence.appending(self.shard) {
-            *self.stage.lock() = Stage::Asked(asked);
+    /// The ledger is about to be asked for a version.
+    ///
+    /// # Errors
+    /// `SlowDown` if the write's home has ended. A later home in this process does not know the write: the ledger must not
+    /// be asked in its name.
+    pub(super) fn before_append(&self) -> Result<(), ObjectError> {
+        let asked = self.inner.coherence.appending(self.shard, self.epoch()).ok_or_else(moved)?;
+        *self.stage.lock() = Stage::Asked(asked);
+        Ok(())
+    }
+
+    /// Passes on a version that the ledger gave without a record.
+    ///
+    /// # Errors
+    /// `SlowDown` if the ledger was the next home's already; the version is no write's then.
+    pub(super) fn placed(&self, version: Version) -> Result<Version, ObjectError> {
+        if version.epoch == self.epoch() {
+            return Ok(version);
         }
+        self.skipped(version);
+        Err(moved())
     }
 
     /// The ledger gave this version, and readers of `write_back` see the write. `stored` is true if the store has it.
@@ -294,7 +322,7 @@ pub(super) struct AsideTicket {
 impl AsideTicket {
     /// Call before the ledger is asked, beside the write of `ticket`.
     pub(super) fn begin(ticket: &WriteTicket) -> Self {
-        let asked = ticket.inner.coherence.appending(ticket.shard);
+        let asked = ticket.inner.coherence.appending(ticket.shard, ticket.epoch());
         Self { inner: Arc::clone(&ticket.inner), shard: ticket.shard, asked }
     }
 

@@ -7,7 +7,7 @@ use async_recursion::async_recursion as boxed;
 use nigh_data::attributes::check_tags;
 use nigh_data::conditions::check_write;
 use nigh_data::{ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest, ServeOutcome, Tags, WriteConditions};
-use nigh_engine::{AppendResult, LedgerError, RequestId};
+use nigh_engine::{AppendResult, RequestId};
 use nigh_protocol::{self, Stamp};
 use nigh_stores::Payload;
 use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Token};
@@ -102,22 +102,12 @@ impl ObjectMemoryState {
         } else {
             self.put_there(&mut call, draft).await
         };
-        let (stamp, done) = self.fenced(done)?;
+        let (stamp, done) = done?;
         drop(home);
         self.wrote(&mut call, shard, stamp).await?;
         call.succeeded(ServeOutcome::Write, Some(done.version), done.token.clone());
         call.of_object(size);
         Ok(done)
-    }
-
-    /// Ends the home here if the ledger says that another home has the shard; the next home knows the write's outcome.
-    pub(super) fn fenced<T>(&self, written: Result<T, ObjectError>) -> Result<T, ObjectError> {
-        if let Err(ObjectError::Ledger(LedgerError::Fenced { shard, .. })) = &written
-            && !self.coherence.is_alone()
-        {
-            self.depose(*shard);
-        }
-        written
     }
 
     /// The write has its version. Adds its token to the invocation that wrote, or, if a client wrote, to the namespace's
@@ -255,7 +245,7 @@ impl ObjectMemoryState {
         } else {
             self.delete_there(&mut call, object, conditions, request).await
         };
-        let stamp = self.fenced(stamp)?;
+        let stamp = stamp?;
         drop(home);
         let version = stamp.version;
         self.wrote(&mut call, shard, stamp).await?;

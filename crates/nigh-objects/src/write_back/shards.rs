@@ -19,14 +19,14 @@ fn failed(operation: &'static str, reason: String) -> ObjectError {
 }
 
 impl WriteBack {
-    /// Begins a home here; the ledger has taken its shard. Returns the home's epoch, and a version of the shard that no
-    /// write has. What an earlier home of the shard had here is forgotten.
-    pub(crate) fn begin(&self, shard: ShardId) -> (Epoch, Version) {
-        self.forget(shard);
+    /// A home begins here, and the ledger has taken its shard. Gives the home's epoch. What an earlier home of the shard
+    /// had here is forgotten.
+    pub(crate) fn begin(&self, shard: ShardId) -> Epoch {
         let epoch = self.ledger.epoch(shard);
+        self.forget_unless(shard, |_| false);
         let _what_waits_is_of_the_epochs = self.dirty.lock();
         self.epochs.lock().insert(shard, epoch);
-        (epoch, self.ledger.place(shard))
+        epoch
     }
 
     /// True if the home that wrote `version` of `object` is still here; that stays so while the queue is locked. The
@@ -96,32 +96,50 @@ impl WriteBack {
         Ok(())
     }
 
-    /// The home of `shard` is elsewhere now, and pushes the unpushed writes of the shard.
-    pub(crate) fn forget(&self, shard: ShardId) {
+    /// The home of `shard` under `epoch` is here no more: what waits of it is the next one's to push. What a later home has
+    /// here stays.
+    pub(crate) fn forget(&self, shard: ShardId, epoch: Epoch) {
+        self.forget_unless(shard, |here| here != Some(epoch));
+    }
+
+    /// Forgets what the home of `shard` had here, unless `stays` says otherwise of its epoch.
+    fn forget_unless(&self, shard: ShardId, stays: impl FnOnce(Option<Epoch>) -> bool) {
         let is_of = |object: &ObjectId| self.shards.of(object) == shard;
         {
+            // The next home begins after all of this.
             let mut dirty = self.dirty.lock();
-            self.epochs.lock().remove(&shard);
+            let mut epochs = self.epochs.lock();
+            if stays(epochs.get(&shard).copied()) {
+                return;
+            }
+            epochs.remove(&shard);
             dirty.forget(is_of);
             self.trims.lock().forget(shard);
+            self.unsettled.lock().forget(is_of);
+            self.unannounced.lock().retain(|object, _| !is_of(object));
+            self.ephemeral.forget(is_of);
         }
-        self.unsettled.lock().forget(is_of);
-        self.unannounced.lock().retain(|object, _| !is_of(object));
-        self.ephemeral.forget(is_of);
-        // Wakes the tasks that wait for a push.
+        // A task that waits for a push looks again.
         self.pushes.send_modify(|_| {});
     }
 
-    /// Returns when the ledger has confirmed that this process had `shard` after this call began.
-    pub(crate) async fn confirm(&self, shard: ShardId) -> Result<(), LedgerError> {
-        self.ledger.confirm(shard).await
+    /// Returns when this process is known to have had `shard` under `epoch` after this was asked.
+    pub(crate) async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), LedgerError> {
+        self.ledger.confirm(shard).await?;
+        // It may have been taken again meanwhile, after another home had it.
+        if self.ledger.epoch(shard) == epoch { Ok(()) } else { Err(LedgerError::Fenced { shard, held: epoch }) }
     }
 
-    /// Appends the fence of `member` to the journal.
-    pub(crate) async fn append_fence(&self, shard: ShardId, member: Member) -> Result<Version, LedgerError> {
+    /// Has the journal say that `member` writes no more.
+    pub(crate) async fn append_fence(
+        &self,
+        shard: ShardId,
+        epoch: Epoch,
+        member: Member,
+    ) -> Result<Version, LedgerError> {
         let request = RequestId(uuid::Uuid::new_v4().as_u128());
         let record = fence_record(request, member).map_err(LedgerError::NotKept)?;
-        let appended = self.ledger.append(shard, record, Body::Inline(bytes::Bytes::new())).await?;
+        let appended = self.ledger.append_under(shard, epoch, record, Body::Inline(bytes::Bytes::new())).await?;
         Ok(appended.version)
     }
 }

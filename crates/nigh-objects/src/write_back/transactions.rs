@@ -5,7 +5,7 @@ use bytes::Bytes;
 use nigh_data::{ObjectError, ObjectId, Tags};
 use nigh_engine::{Body, INLINE_MAX_BYTES, LedgerError, PIECE_MAX_BYTES};
 use nigh_protocol::TransactionRecord;
-use nigh_terms::{ShardId, Version};
+use nigh_terms::{Epoch, ShardId, Version};
 
 use super::WriteBack;
 use super::policy::WriteMode;
@@ -28,7 +28,7 @@ impl WriteBack {
     /// Appends the record of a transaction at a shard. It is durable when this returns.
     pub(crate) async fn append_transaction(
         &self,
-        shard: ShardId,
+        (shard, epoch): (ShardId, Epoch),
         record: &TransactionRecord,
         part: &Part,
         bytes: &[Bytes],
@@ -46,7 +46,7 @@ impl WriteBack {
             }
             Body::Staged(staged)
         };
-        let appended = self.ledger.append(shard, record, body).await;
+        let appended = self.ledger.append_under(shard, epoch, record, body).await;
         if matches!(appended, Err(LedgerError::Full)) {
             self.dirty.lock().want_all(self.clock.monotonic());
             self.work.notify_one();

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use nigh_data::{ObjectError, ObjectId, ObjectMeta};
 use nigh_engine::{AppendResult, Body as LedgerBody, INLINE_MAX_BYTES, LedgerError, Record, StagedPiece};
 use nigh_stores::Payload;
-use nigh_terms::{ShardId, Version};
+use nigh_terms::{Epoch, ShardId, Version};
 
 use super::dirty::{ObjectState, PossibleBases, TrimmableVersions, WriteBackQueue};
 use super::policy::WriteMode;
@@ -20,14 +20,15 @@ impl WriteBack {
         Ok(self.ledger.stage(shard, piece).await?)
     }
 
-    /// Appends a record to the ledger of the object's shard.
+    /// Appends a record of the home of `epoch` to the ledger of the object's shard.
     pub(crate) async fn append(
         &self,
         object: &ObjectId,
+        epoch: Epoch,
         record: Record,
         body: LedgerBody,
     ) -> Result<AppendResult, LedgerError> {
-        self.ledger.append(self.shards.of(object), record, body).await
+        self.ledger.append_under(self.shards.of(object), epoch, record, body).await
     }
 
     /// Takes a version of the object's shard for a write that needs no record.

@@ -10,7 +10,9 @@
 mod servers;
 
 mod compared;
+mod epochs;
 mod handing_over;
+mod late;
 mod moves;
 mod objects;
 mod transactions;

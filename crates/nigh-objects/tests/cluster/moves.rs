@@ -139,7 +139,7 @@ async fn a_home_that_was_deposed_serves_nothing_stale() {
         }
     }
     for number in 0..2 {
-        assert!(world.heard(number).iter().any(|event| matches!(event, HomeEvent::Deposed(_))));
+        assert!(world.heard(number).iter().any(|event| matches!(event, HomeEvent::Deposed(..))));
     }
     world.end().await;
 }
@@ -173,19 +173,19 @@ async fn what_a_home_hears_of_its_ledger_too_late_is_the_next_ones() {
     let name = world.names_at(0).next().unwrap();
     let object = ObjectId { namespace: who().namespace, bucket: bucket(), key: key(&name) };
     let shard = Shards::new(NonZeroU16::new(SHARDS).unwrap()).of(&object);
-    world.nodes[&0].set_ledger_answers(false);
+    world.nodes[&0].answers.set_open(false);
     let (memory, written) = (world.nodes[&0].memory.clone(), key(&name));
     let put = tokio::spawn(async move { memory.put(&who(), &bucket(), &written, request(b"late")).await });
-    while world.nodes[&0].late_answers() == 0 {
+    while world.nodes[&0].answers.waiting() == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     world.give(shard, 1).await;
     // It asks the ledger whether it stands, and knows then.
     assert!(world.nodes[&0].list().await.contains(&name), "the next home has found it");
-    assert!(world.heard(0).iter().any(|event| matches!(event, HomeEvent::Deposed(of) if *of == shard)));
+    assert!(world.heard(0).iter().any(|event| matches!(event, HomeEvent::Deposed(of, _) if *of == shard)));
     assert_eq!(world.nodes[&1].get(&name).await.unwrap(), b"late");
     world.nodes[&1].delete(&name).await.unwrap();
-    world.nodes[&0].set_ledger_answers(true);
+    world.nodes[&0].answers.set_open(true);
     assert!(put.await.unwrap().is_err(), "nobody has told it where the write stands");
     assert_eq!(world.nodes[&0].list().await, Vec::<String>::new());
     // And when it is the home again.

@@ -13,7 +13,6 @@ use nigh_data::{
     Attributes, GetRequest, ListRequest, ObjectError, ObjectId, PutDone, PutRequest, Tags, WriteConditions,
 };
 use nigh_engine::nats::{Claim, LedgerSettings, NatsLedger};
-use nigh_engine::{AppendResult, Body, Ledger, LedgerError, Record, StagedPiece};
 use nigh_objects::cluster::{CoherenceProtocol, HomeEvent, Neighbours, Place, TakenShard};
 use nigh_objects::{MemoryLimits, ObjectMemory, Shards, WriteSettings, Writes};
 use nigh_protocol::{Dispatch, Member, NodeNumber};
@@ -32,6 +31,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::late::{Gate, LateLedger, LateStore};
 use crate::servers::Servers;
 
 pub(crate) const SHARDS: u16 = 8;
@@ -58,65 +58,17 @@ impl Handler for Door {
     }
 }
 
-/// The ledger of a node, whose answers can be late.
-struct LateLedger {
-    ledger: NatsLedger,
-    answers: watch::Receiver<bool>,
-    /// How many answers wait.
-    late: Arc<AtomicU64>,
-}
-
-#[async_trait]
-impl Ledger for LateLedger {
-    fn epoch(&self, shard: ShardId) -> Epoch {
-        self.ledger.epoch(shard)
-    }
-
-    fn check(&self, shard: ShardId) -> Result<(), LedgerError> {
-        self.ledger.check(shard)
-    }
-
-    fn place(&self, shard: ShardId) -> Version {
-        self.ledger.place(shard)
-    }
-
-    async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<StagedPiece, LedgerError> {
-        self.ledger.stage(shard, piece).await
-    }
-
-    async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<AppendResult, LedgerError> {
-        let appended = self.ledger.append(shard, record, body).await;
-        self.late.fetch_add(1, Ordering::Relaxed);
-        drop(self.answers.clone().wait_for(|answers| *answers).await);
-        self.late.fetch_sub(1, Ordering::Relaxed);
-        appended
-    }
-
-    async fn stored(&self, shard: ShardId, version: Version) -> Result<(), LedgerError> {
-        self.ledger.stored(shard, version).await
-    }
-
-    async fn settle(&self, shard: ShardId) -> Result<(), LedgerError> {
-        self.ledger.settle(shard).await
-    }
-
-    async fn confirm(&self, shard: ShardId) -> Result<(), LedgerError> {
-        self.ledger.confirm(shard).await
-    }
-
-    async fn read(&self, shard: ShardId, version: Version, offset: u64) -> Result<Bytes, LedgerError> {
-        self.ledger.read(shard, version, offset).await
-    }
-}
-
 /// A memory of the cluster.
 pub(crate) struct Node {
     pub(crate) memory: ObjectMemory,
     pub(crate) member: Member,
     name: NodeId,
     ledger: NatsLedger,
-    answers: watch::Sender<bool>,
-    late: Arc<AtomicU64>,
+    /// What appends of this node pass on their way to the ledger, and on their way back.
+    pub(crate) appends: Gate,
+    pub(crate) answers: Gate,
+    /// What puts of this node pass on their way to the store.
+    pub(crate) store_puts: Gate,
     neighbours: Arc<Neighbours>,
     address: PeerAddress,
     events: mpsc::UnboundedReceiver<HomeEvent>,
@@ -220,16 +172,6 @@ impl Node {
         self.goes.send_replace(goes);
     }
 
-    /// The ledger takes records, and its answers come no more, or all again.
-    pub(crate) fn set_ledger_answers(&self, answers: bool) {
-        self.answers.send_replace(answers);
-    }
-
-    /// How many answers of the ledger have not come.
-    pub(crate) fn late_answers(&self) -> u64 {
-        self.late.load(Ordering::Relaxed)
-    }
-
     pub(crate) async fn delete(&self, name: &str) -> Result<(), ObjectError> {
         self.memory.delete(&who(), &bucket(), &key(name), WriteConditions::default(), None).await
     }
@@ -295,14 +237,13 @@ impl World {
         let coherence = self.coherence;
         let place = Place { me: member, shards, neighbours: Arc::clone(&neighbours), events, coherence };
         let settings = WriteSettings { delay: Duration::from_millis(50), ..WriteSettings::default() };
-        let (answers, may_answer) = watch::channel(true);
-        let late = Arc::default();
-        let its_own = LateLedger { ledger: ledger.clone(), answers: may_answer, late: Arc::clone(&late) };
+        let [appends, answers, store_puts] = std::array::from_fn(|_| Gate::new());
+        let its_own = LateLedger { ledger: ledger.clone(), appends: appends.clone(), answers: answers.clone() };
         let writes = Writes { ledger: Arc::new(its_own), settings, ..Writes::through(Epoch(1)) };
         let limits =
             MemoryLimits { cache: ByteSize::mib(64), cached_object: ByteSize(CACHED as u64), object: ByteSize::gib(1) };
         let spool = tempfile::tempdir().unwrap();
-        let store = Arc::clone(&self.store);
+        let store = Arc::new(LateStore { store: Arc::clone(&self.store), puts: store_puts.clone() });
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let opened =
             ObjectMemory::open_in_cluster(place, store, writes, clock, Vec::new(), spool.path().to_owned(), limits);
@@ -325,8 +266,9 @@ impl World {
             member,
             name,
             ledger,
+            appends,
             answers,
-            late,
+            store_puts,
             neighbours,
             address,
             events: heard,
@@ -388,13 +330,16 @@ impl World {
         }
     }
 
+    /// The shard of an object.
+    pub(crate) fn shard_of(name: &str) -> ShardId {
+        let object = ObjectId { namespace: who().namespace, bucket: bucket(), key: key(name) };
+        Shards::new(NonZeroU16::new(SHARDS).unwrap()).of(&object)
+    }
+
     /// Names of one shard, whose home is at node `number`.
     pub(crate) fn names_at(&self, number: u32) -> impl Iterator<Item = String> {
-        let shards = Shards::new(NonZeroU16::new(SHARDS).unwrap());
         let (shard, _) = self.homes.iter().find(|(_, (home, _))| *home == number).unwrap();
-        let object = |name: &str| ObjectId { namespace: who().namespace, bucket: bucket(), key: key(name) };
-        let names = (0..).map(|n| format!("object-{n}"));
-        names.filter(move |name| shards.of(&object(name)) == *shard)
+        (0..).map(|n| format!("object-{n}")).filter(move |name| Self::shard_of(name) == *shard)
     }
 
     /// The epoch of each shard that the engine knows.

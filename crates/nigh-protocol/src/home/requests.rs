@@ -95,7 +95,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
     }
 
     pub(super) fn append(&mut self, what: PendingAppend<O>, out: &mut Vec<HomeOutput<O>>) {
-        self.appends.0 += 1;
+        self.appends.number += 1;
         let record = match &what {
             PendingAppend::Write { object, write, token, writer, request } => LedgerRecord::Write {
                 object: object.clone(),

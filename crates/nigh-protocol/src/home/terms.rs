@@ -39,9 +39,15 @@ impl Default for HomeLimits {
     }
 }
 
-/// Names one request to the ledger.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AppendId(pub u64);
+/// Names one request to the ledger. It has the home's epoch: a late answer to a request of an earlier home in the same
+/// process names none of this home's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AppendId {
+    /// Of the home that asks.
+    pub epoch: Epoch,
+    /// Which request of that home.
+    pub number: u64,
+}
 
 /// A record that a home appends to the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

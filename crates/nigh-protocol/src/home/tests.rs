@@ -253,3 +253,24 @@ fn a_claim_names_all_that_was_sent_and_all_that_was_applied() {
     let cover = Cover { counter: Counter(1), through: version(1, 2) };
     assert_eq!(bodies(&out), [(member(2, 1), &FromHome::Covers { cover })]);
 }
+
+#[test]
+fn what_the_ledger_answers_to_an_earlier_home_decides_no_put_of_this_one() {
+    let append_of = |epoch: u64| {
+        let mut home = home(epoch, Vec::new(), HomeLimits::default());
+        let asked = step(&mut home, put(member(1, 1), 1, 1));
+        // The first put of epoch 2 only teaches the node that epoch.
+        let token = Arc::new(Token::empty());
+        let (request, settled) = (RequestId(1), RequestId(1));
+        let body = ToHome::Put { request, object: "x", write: Write::Put, token, settled };
+        let again = HomeInput::Request(Request { from: member(1, 1), epoch: Epoch(epoch), body });
+        let asked = if epoch == 1 { asked } else { step(&mut home, again) };
+        let Some(HomeOutput::Append { append, .. }) = asked.last() else { panic!("{asked:?}") };
+        (*append, home)
+    };
+    let ((earlier, _), (append, mut home)) = (append_of(1), append_of(2));
+    assert_eq!(step(&mut home, HomeInput::NotAppended { append: earlier }), []);
+    assert_eq!(step(&mut home, HomeInput::Appended { append: earlier, version: version(2, 1) }), []);
+    let written = step(&mut home, HomeInput::Appended { append, version: version(2, 2) });
+    assert!(matches!(bodies(&written)[..], [(_, FromHome::Written { .. })]), "{written:?}");
+}

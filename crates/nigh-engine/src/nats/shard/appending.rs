@@ -46,6 +46,11 @@ impl Shard {
         body: Body,
         turn: OwnedSemaphorePermit,
     ) -> Result<AppendDecision, LedgerError> {
+        // Before the lock, which a piece takes that is dropped: one that is refused is dropped after the lock.
+        let (inline, staged) = match body {
+            Body::Inline(inline) => (inline, Vec::new()),
+            Body::Staged(staged) => (Bytes::new(), staged),
+        };
         let mut state = self.state.lock();
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
@@ -57,10 +62,10 @@ impl Shard {
         if let Some(ending) = state.begun.get(&key) {
             return Ok(AppendDecision::Follow(ending.clone()));
         }
-        let (inline, staged) = match body {
-            Body::Inline(inline) => (inline, Vec::new()),
-            Body::Staged(staged) => (Bytes::new(), staged),
-        };
+        if let Some(foreign) = staged.iter().find(|piece| !piece.is_of(self)) {
+            // It was staged under another epoch of this shard, where its identifier is another piece's.
+            return Err(LedgerError::UnknownPiece(foreign.piece().0));
+        }
         let chunks = staged.iter().map(|piece| (piece.bytes() as usize).div_ceil(CHUNK_MAX_BYTES)).sum();
         let room = room_of(&self.subject, commit_bytes(&record, chunks, &inline));
         if !state.has_room(room, self.settings.limit.bytes()) {

@@ -192,10 +192,10 @@ impl ObjectMemoryState {
             };
             // The home here may be a former home, which knows less than the store has.
             if !(is_copy && (shared || !tells_readers)) {
-                self.confirm(shard).await?;
-                // Between two epochs of this node, another node can have had the home.
-                if self.coherence.epoch_here(shard) != epoch {
-                    return Err(WireError::Elsewhere);
+                match self.confirm(shard, epoch).await {
+                    // Between two epochs of this node, another node can have had the home.
+                    Err(ObjectError::Ledger(LedgerError::Fenced { .. })) => return Err(WireError::Elsewhere),
+                    confirmed => confirmed?,
                 }
             }
             let (meta, range, body) = match found {
@@ -347,6 +347,7 @@ impl ObjectMemoryState {
         let ToHome::Put { request: number, .. } = &request.body else { return nothing(Version::OUTSIDE) };
         let (from, number) = (request.from, *number);
         let Ok(turn) = self.order.turn(&object).await else { return nothing(Version::OUTSIDE) };
+        let epoch = self.coherence.epoch_here(shard);
         let is_new = || self.coherence.is_new_write(shard, from, number);
         let outcome = if is_new() {
             let source = WriteSource::Foreign(request.clone());
@@ -379,8 +380,10 @@ impl ObjectMemoryState {
                 }
             };
             if let Err(ObjectError::Ledger(LedgerError::Fenced { .. } | LedgerError::Failed(_))) = &written {
-                // The next home knows the write's outcome.
-                self.depose(shard);
+                // The next home knows the outcome.
+                if let Some(epoch) = epoch {
+                    self.depose(shard, epoch);
+                }
                 return nothing(Version::OUTSIDE);
             }
             written.map(Some).map_err(WireError::from)

@@ -82,7 +82,8 @@ impl ObjectMemoryState {
         if self.coherence.is_alone() {
             return epochs;
         }
-        let confirmed = join_all(epochs.iter().map(|(shard, _)| self.confirm(*shard))).await;
+        let confirmed = epochs.iter().map(|(shard, version)| self.confirm(*shard, Some(version.epoch)));
+        let confirmed = join_all(confirmed).await;
         let now: BTreeMap<ShardId, Version> = self.newest_here().into_iter().collect();
         let stands =
             |(shard, version): &(ShardId, Version)| now.get(shard).is_some_and(|now| now.epoch == version.epoch);

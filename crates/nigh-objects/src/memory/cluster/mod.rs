@@ -158,12 +158,19 @@ impl ObjectMemory {
         let inner = &self.0;
         let transactions = found_in(&mut records)?;
         warn_of_lost(&mut lost);
-        let (epoch, decided) = inner.back.begin(shard);
+        if let Some(earlier) = inner.coherence.epoch_here(shard) {
+            // It would answer without what it has forgotten below.
+            inner.lose_home(shard, earlier);
+        }
+        let epoch = inner.back.begin(shard);
         let all = records.iter().chain(&lost).cloned().collect();
-        inner.back.recover(records, lost)?;
-        inner.find_transactions(shard, transactions).await?;
+        let recovered = async {
+            inner.back.recover(records, lost)?;
+            inner.find_transactions((shard, epoch), transactions).await
+        };
+        recovered.await.inspect_err(|_| inner.lose_home(shard, epoch))?;
         let summary = inner.compared().carried(summary);
-        let new = NewHome { shard, epoch, records: all, decided, summary };
+        let new = NewHome { shard, epoch, records: all, summary };
         let dropped = inner.coherence.take(inner.now(), new, limits().0);
         inner.settle(dropped);
         inner.resume_transactions(shard);
@@ -186,8 +193,11 @@ impl ObjectMemory {
     #[boxed]
     pub async fn let_go_of_home(&self, shard: ShardId) {
         let inner = &self.0;
+        let epoch = inner.coherence.epoch_here(shard);
         inner.uses.leave(shard, DRAIN_WITHIN).await;
-        inner.lose_home(shard);
+        if let Some(epoch) = epoch {
+            inner.lose_home(shard, epoch);
+        }
         inner.uses.left(shard);
     }
 
@@ -254,9 +264,9 @@ impl ObjectMemoryState {
     }
 
     async fn newest_at_home(&self, shard: ShardId) -> Option<Version> {
-        if self.coherence.is_home(shard) {
-            // The home here may be a former one without knowing it.
-            self.confirm(shard).await.ok()?;
+        if let Some(epoch) = self.coherence.epoch_here(shard) {
+            // A former home may not know that it is one.
+            self.confirm(shard, Some(epoch)).await.ok()?;
             return self.coherence.newest_here().into_iter().find(|(of, _)| *of == shard).map(|(_, version)| version);
         }
         let neighbours = self.neighbours.as_ref()?;
@@ -283,8 +293,8 @@ impl ObjectMemoryState {
 
     /// Appends the fence that a home here wants, and reports the result to the home.
     pub(super) async fn append_fence(self: &Arc<Self>, shard: ShardId, append: AppendId, member: Member) {
-        let Some(asked) = self.coherence.appending(shard) else { return };
-        let dropped = match self.back.append_fence(shard, member).await {
+        let Some(asked) = self.coherence.appending(shard, append.epoch) else { return };
+        let dropped = match self.back.append_fence(shard, append.epoch, member).await {
             Ok(version) => self.coherence.appended(self.now(), shard, (append, asked), version, None),
             Err(error) => {
                 tracing::warn!(%shard, ?member, %error, "a fence could not be kept");
@@ -297,27 +307,36 @@ impl ObjectMemoryState {
         self.settle(dropped);
     }
 
-    /// Removes the home of a shard that is no longer here.
-    pub(super) fn lose_home(&self, shard: ShardId) {
-        let dropped = self.coherence.let_go(self.now(), shard);
-        self.lose_transactions(shard);
-        self.back.forget(shard);
+    /// The home of `shard` under `epoch` is here no more. What a later home has here stays.
+    pub(super) fn lose_home(&self, shard: ShardId, epoch: Epoch) {
+        let dropped = self.coherence.let_go(self.now(), shard, epoch);
+        self.lose_transactions(shard, epoch);
+        self.back.forget(shard, epoch);
         self.settle(dropped);
     }
 
-    /// Returns when the ledger has confirmed that the home of `shard` was here after this call began.
-    pub(super) async fn confirm(&self, shard: ShardId) -> Result<(), ObjectError> {
-        let confirmed = self.back.confirm(shard).await;
-        if let Err(LedgerError::Fenced { .. }) = &confirmed {
-            self.depose(shard);
+    /// Returns when the ledger has confirmed that the home of `shard` that `epoch_here` named was here after this call
+    /// began, and is here still.
+    ///
+    /// # Errors
+    /// `Fenced` if it is over, also if the next one is here: that one may know more.
+    pub(super) async fn confirm(&self, shard: ShardId, epoch: Option<Epoch>) -> Result<(), ObjectError> {
+        let over = || LedgerError::Fenced { shard, held: epoch.unwrap_or_default() };
+        let epoch = epoch.ok_or_else(over)?;
+        let confirmed = self.back.confirm(shard, epoch).await;
+        if let Err(LedgerError::Fenced { .. }) = &confirmed
+            && !self.coherence.is_alone()
+        {
+            self.depose(shard, epoch);
         }
-        Ok(confirmed?)
+        confirmed?;
+        if self.coherence.epoch_here(shard) == Some(epoch) { Ok(()) } else { Err(over().into()) }
     }
 
-    /// Handles the ledger's word that another home has the shard.
-    pub(super) fn depose(&self, shard: ShardId) {
-        self.coherence.depose(self.now(), shard);
-        self.lose_home(shard);
+    /// The ledger says that the home of `shard` under `epoch` is over.
+    pub(super) fn depose(&self, shard: ShardId, epoch: Epoch) {
+        self.coherence.depose(self.now(), shard, epoch);
+        self.lose_home(shard, epoch);
     }
 
     /// Waits until the node covers `token`.

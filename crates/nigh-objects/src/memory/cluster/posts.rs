@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use nigh_protocol::{Member, NodeNumber};
 use nigh_rpc::Body;
-use nigh_terms::ShardId;
+use nigh_terms::{Epoch, ShardId};
 use tokio::sync::mpsc;
 
 use super::super::ObjectMemoryState;
@@ -24,8 +24,8 @@ const WAITING_MAX: usize = 65_536;
 /// What the process around a memory must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HomeEvent {
-    /// The epoch of a home in this process is over.
-    Deposed(ShardId),
+    /// This epoch of a home in this process is over.
+    Deposed(ShardId, Epoch),
     /// A home here has declared a member dead.
     GaveUp(Member),
     /// A home has declared this member dead: it must join again, with nothing in memory.
@@ -59,9 +59,9 @@ pub(in crate::memory) async fn carry_all(
                 tokio::spawn(async move { inner.append_fence(shard, append, member).await });
                 continue;
             }
-            MachineEvent::Retired(shard) => {
-                inner.lose_home(shard);
-                HomeEvent::Deposed(shard)
+            MachineEvent::Retired(shard, epoch) => {
+                inner.lose_home(shard, epoch);
+                HomeEvent::Deposed(shard, epoch)
             }
             MachineEvent::GaveUp(member) => HomeEvent::GaveUp(member),
             MachineEvent::Rejoin => HomeEvent::Rejoin,

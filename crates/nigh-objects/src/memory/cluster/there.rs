@@ -182,7 +182,7 @@ impl ObjectMemoryState {
     /// True if the home of a shard is still here, in the same epoch: between two epochs of this node another node can
     /// have had the home.
     async fn still_has(&self, shard: ShardId, epoch: Epoch) -> Result<bool, ObjectError> {
-        match self.confirm(shard).await {
+        match self.confirm(shard, Some(epoch)).await {
             Err(ObjectError::Ledger(LedgerError::Fenced { .. })) => Ok(false),
             confirmed => confirmed.map(|()| self.coherence.epoch_here(shard) == Some(epoch)),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nigh_data::ObjectId;
 use nigh_engine::Ledger;
 use nigh_protocol::{AppendId, HomeInput, RequestId, Write};
-use nigh_terms::{Monotonic, ShardId, Token, Version};
+use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
 
 use super::Coherence;
 use crate::cache::CostedCopy;
@@ -65,9 +65,11 @@ impl Coherence {
         dropped
     }
 
-    /// Before the ledger is asked for a version of `shard`. None if its home is not here.
-    pub(in crate::memory) fn appending(&self, shard: ShardId) -> Option<AppendNumber> {
-        self.state.lock().homes.get_mut(&shard).map(|home| home.order.begins())
+    /// The ledger is about to be asked for a version of `shard`; none if its home of `epoch` is not here.
+    pub(in crate::memory) fn appending(&self, shard: ShardId, epoch: Epoch) -> Option<AppendNumber> {
+        let mut state = self.state.lock();
+        let home = state.homes.get_mut(&shard).filter(|home| home.home.epoch() == epoch)?;
+        Some(home.order.begins())
     }
 
     /// The ledger has the write durably as `version`, and readers of the write-back see it. `stored` names the object

@@ -65,14 +65,18 @@ impl Coherence {
         self.step(|state, outcome| state.fence(now, outcome, shard, member)).0
     }
 
-    /// Handles the ledger's word that the epoch of the home here is over.
-    pub(in crate::memory) fn depose(&self, now: Monotonic, shard: ShardId) {
-        let ((), _) = self.step(|state, outcome| state.home(now, outcome, shard, HomeInput::Deposed));
+    /// The ledger says that `epoch` is over: if the home here is of it, it ends.
+    pub(in crate::memory) fn depose(&self, now: Monotonic, shard: ShardId, epoch: Epoch) {
+        let ((), _) = self.step(|state, outcome| {
+            if state.is_home_of(shard, epoch) {
+                state.home(now, outcome, shard, HomeInput::Deposed);
+            }
+        });
     }
 
-    /// Removes the home of `shard` that is no longer here.
-    pub(in crate::memory) fn let_go(&self, now: Monotonic, shard: ShardId) -> Vec<CostedCopy> {
-        let ((), dropped) = self.step(|state, outcome| state.let_go(outcome, shard));
+    /// The home of `shard` under `epoch` is here no more.
+    pub(in crate::memory) fn let_go(&self, now: Monotonic, shard: ShardId, epoch: Epoch) -> Vec<CostedCopy> {
+        let ((), dropped) = self.step(|state, outcome| state.let_go(outcome, shard, epoch));
         self.look(now);
         self.decided.notify_waiters();
         dropped

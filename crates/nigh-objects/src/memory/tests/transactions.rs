@@ -233,8 +233,9 @@ async fn what_was_decided_before_a_crash_is_carried_out_after_it_before_anything
     let large = [9; 90_000];
     let (part, bytes) = part(&node, &[("a", Some(b"one")), ("b", Some(&large)), ("gone", None)]);
     let decided = TransactionRecord::Decided { participants: std::collections::BTreeSet::new() };
-    // The commit point is reached, and nothing after it.
-    node.memory.0.back.append_transaction(ShardId(0), &decided, &part, &bytes).await.unwrap();
+    // The commit point, and nothing after it.
+    let home = (ShardId(0), node.memory.0.coherence.epoch_here(ShardId(0)).unwrap());
+    node.memory.0.back.append_transaction(home, &decided, &part, &bytes).await.unwrap();
     let node = node.restarted().await;
     // A write waits until the committed writes are applied.
     node.write("a", b"two").await;

@@ -13,7 +13,7 @@ use futures::future::{BoxFuture, join_all};
 use nigh_data::{ObjectError, ObjectId, WriteConditions};
 use nigh_engine::{LedgerError, RequestId};
 use nigh_protocol::{Outcome, Stamp, TransactionId, TransactionInput, TransactionOutput, TransactionRecord};
-use nigh_terms::ShardId;
+use nigh_terms::{Epoch, ShardId};
 
 use super::home::{DecisionState, OpenTransaction, StepAnswer};
 use crate::memory::ObjectMemoryState;
@@ -37,6 +37,8 @@ impl ObjectMemoryState {
         outputs: Vec<TransactionOutput>,
     ) -> StepAnswer {
         let (mut todo, mut said) = (VecDeque::from(outputs), StepAnswer::default());
+        // Of a home that has ended nothing is appended: the next one finds what the ledger has.
+        let home = self.coherence.epoch_here(shard).map(|epoch| (shard, epoch));
         while let Some(output) = todo.pop_front() {
             let open = self.open_transaction(shard, id);
             let heard = match output {
@@ -63,17 +65,17 @@ impl ObjectMemoryState {
                     }
                     None
                 }
-                TransactionOutput::Append(record) => match &open {
-                    Some(open) => self.append_transaction(shard, &record, open).await,
-                    None => None,
+                TransactionOutput::Append(record) => match (&open, home) {
+                    (Some(open), Some(home)) => self.append_transaction(home, &record, open).await,
+                    _ => None,
                 },
-                TransactionOutput::Apply => match &open {
-                    Some(open) => self.apply(shard, open).await,
-                    None => None,
+                TransactionOutput::Apply => match (&open, home) {
+                    (Some(open), Some(home)) => self.apply(home, open).await,
+                    _ => None,
                 },
-                TransactionOutput::Trim => match &open {
-                    Some(open) => self.trim(shard, open).await,
-                    None => None,
+                TransactionOutput::Trim => match (&open, home) {
+                    (Some(open), Some(home)) => self.trim(home, open).await,
+                    _ => None,
                 },
                 TransactionOutput::Tell(participant, outcome) => {
                     spawn(Arc::clone(self).tell_participant((shard, participant), id, outcome));
@@ -101,18 +103,21 @@ impl ObjectMemoryState {
         said
     }
 
-    /// Ends the home: the ledger takes nothing of the shard any more. A node that is alone keeps the write locks until
-    /// it restarts.
-    fn loses(&self, shard: ShardId) {
+    /// The ledger takes nothing of a home any more. A node alone keeps the turns until it starts again.
+    fn loses(&self, (shard, epoch): (ShardId, Epoch)) {
         if !self.coherence.is_alone() {
-            self.depose(shard);
+            self.depose(shard, epoch);
         }
+    }
+
+    fn is_over(&self, (shard, epoch): (ShardId, Epoch)) -> bool {
+        self.coherence.epoch_here(shard) != Some(epoch)
     }
 
     /// Appends the record of a transaction. A read-only transaction without participants needs none.
     async fn append_transaction(
         &self,
-        shard: ShardId,
+        (shard, epoch): (ShardId, Epoch),
         record: &TransactionRecord,
         open: &OpenTransaction,
     ) -> Option<TransactionInput> {
@@ -120,8 +125,8 @@ impl ObjectMemoryState {
         if alone && open.part.writes.is_empty() {
             return Some(TransactionInput::Appended);
         }
-        let asked = self.coherence.appending(shard)?;
-        match self.back.append_transaction(shard, record, &open.part, &open.bytes).await {
+        let asked = self.coherence.appending(shard, epoch)?;
+        match self.back.append_transaction((shard, epoch), record, &open.part, &open.bytes).await {
             Ok(version) => {
                 let dropped = self.coherence.passed(self.now(), shard, asked, version);
                 self.settle(dropped);
@@ -137,8 +142,8 @@ impl ObjectMemoryState {
                 let dropped = self.coherence.refused(self.now(), shard, asked, lost);
                 self.settle(dropped);
                 if let ObjectError::Ledger(LedgerError::Fenced { .. } | LedgerError::Failed(_)) = error {
-                    // The next home knows whether the record was appended.
-                    self.loses(shard);
+                    // What became of it the next home knows.
+                    self.loses((shard, epoch));
                     return None;
                 }
                 Some(TransactionInput::NotAppended)
@@ -146,35 +151,35 @@ impl ObjectMemoryState {
         }
     }
 
-    /// Applies the writes of a committed transaction, and retries until they succeed.
-    async fn apply(self: &Arc<Self>, shard: ShardId, open: &Arc<OpenTransaction>) -> Option<TransactionInput> {
+    /// Carries the writes of a committed transaction out, however long that takes.
+    async fn apply(self: &Arc<Self>, home: (ShardId, Epoch), open: &Arc<OpenTransaction>) -> Option<TransactionInput> {
         let writes =
-            open.part.writes.iter().zip(&open.bytes).map(|(write, bytes)| self.apply_one(shard, open, write, bytes));
+            open.part.writes.iter().zip(&open.bytes).map(|(write, bytes)| self.apply_one(home, open, write, bytes));
         let written = join_all(writes).await.into_iter().collect::<Option<Vec<_>>>()?;
         let mut all = open.written.lock();
         all.0.extend(written.into_iter().flatten());
-        self.transactions.finished.lock().note(shard, open.part.transaction, all.clone());
+        self.transactions.finished.lock().note(home.0, open.part.transaction, all.clone());
         Some(TransactionInput::Applied)
     }
 
     /// Applies one write. None if the home is no longer here: the next home does it.
     async fn apply_one(
         self: &Arc<Self>,
-        shard: ShardId,
+        home: (ShardId, Epoch),
         open: &Arc<OpenTransaction>,
         write: &PartWrite,
         bytes: &Bytes,
     ) -> Option<Option<(ObjectId, Stamp)>> {
         let mut pause = PAUSE;
         loop {
-            if !self.coherence.is_home(shard) {
+            if self.is_over(home) {
                 return None;
             }
             let turn = open.turn(&write.object)?;
             match self.write_part(&turn, &open.part, write, bytes.clone()).await {
                 Ok(stamp) => return Some(Some((write.object.clone(), stamp))),
                 Err(ObjectError::Ledger(LedgerError::Fenced { .. } | LedgerError::Failed(_))) => {
-                    self.loses(shard);
+                    self.loses(home);
                     return None;
                 }
                 Err(ObjectError::NoSuchBucket(bucket)) => {
@@ -215,20 +220,20 @@ impl ObjectMemoryState {
         self.put_here(turn, who, source, draft).await.map(|(stamp, _)| stamp)
     }
 
-    /// Makes the ledger say durably that a transaction's record is no longer needed. This comes before the write locks
-    /// are released: a home that found the record again would write over later writes.
-    async fn trim(&self, shard: ShardId, open: &OpenTransaction) -> Option<TransactionInput> {
+    /// Has the ledger say, durably, that a transaction's record is needed no more: before its turns go, or a home that
+    /// finds it again would write over what came after it.
+    async fn trim(&self, home: (ShardId, Epoch), open: &OpenTransaction) -> Option<TransactionInput> {
         let Some(version) = open.record.lock().take() else { return Some(TransactionInput::Trimmed) };
-        let mut pause = PAUSE;
+        let (mut pause, shard) = (PAUSE, home.0);
         loop {
             match self.back.trim_transaction(shard, version).await {
                 Ok(()) => return Some(TransactionInput::Trimmed),
-                Err(error) if !self.coherence.is_home(shard) => {
+                Err(error) if self.is_over(home) => {
                     tracing::debug!(%shard, %error, "the home is gone before a transaction's record");
                     return None;
                 }
                 Err(LedgerError::Fenced { .. } | LedgerError::Failed(_)) => {
-                    self.loses(shard);
+                    self.loses(home);
                     return None;
                 }
                 Err(error) => tracing::warn!(%shard, %error, "a transaction's record stays for now"),

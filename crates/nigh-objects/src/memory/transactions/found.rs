@@ -8,7 +8,7 @@ use nigh_data::ObjectError;
 use nigh_engine::Change;
 use nigh_engine::journal::RecoveredRecord;
 use nigh_protocol::{TransactionHome, TransactionId, TransactionOutput, TransactionRecord};
-use nigh_terms::{ShardId, Version};
+use nigh_terms::{Epoch, ShardId, Version};
 
 use super::home::{Home, OpenTransaction, TURNS_WITHIN};
 use crate::memory::ObjectMemoryState;
@@ -50,7 +50,7 @@ impl ObjectMemoryState {
     /// one.
     pub(in crate::memory) async fn find_transactions(
         self: &Arc<Self>,
-        shard: ShardId,
+        (shard, epoch): (ShardId, Epoch),
         found: Vec<FoundTransaction>,
     ) -> Result<(), ObjectError> {
         let mut open = BTreeMap::new();
@@ -70,7 +70,7 @@ impl ObjectMemoryState {
             tracing::info!(%shard, transactions = open.len(), "transactions are found that are not over");
         }
         let machine = TransactionHome::begin(shard, records, None);
-        self.transactions.homes.0.lock().insert(shard, Home { machine, open });
+        self.transactions.homes.0.lock().insert(shard, Home { epoch, machine, open });
         Ok(())
     }
 

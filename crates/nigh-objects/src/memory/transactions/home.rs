@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use nigh_data::{ObjectError, ObjectId};
 use nigh_protocol::{Outcome, Ticket, TransactionHome, TransactionId, TransactionInput, TransactionOutput};
-use nigh_terms::{ShardId, Version};
+use nigh_terms::{Epoch, ShardId, Version};
 use tokio::sync::watch;
 
 use super::{PrepareOutcome, WrittenVersions};
@@ -79,6 +79,7 @@ impl OpenTransaction {
 
 /// The transactions at the home of a shard.
 pub(super) struct Home {
+    pub(super) epoch: Epoch,
     pub(super) machine: TransactionHome,
     pub(super) open: BTreeMap<TransactionId, Arc<OpenTransaction>>,
 }
@@ -97,9 +98,13 @@ pub(super) struct StepAnswer {
 }
 
 impl ObjectMemoryState {
-    /// Forgets the transactions of a home that is no longer here.
-    pub(in crate::memory) fn lose_transactions(&self, shard: ShardId) {
-        let lost = self.transactions.homes.0.lock().remove(&shard);
+    /// The home of a shard under `epoch` is here no more.
+    pub(in crate::memory) fn lose_transactions(&self, shard: ShardId, epoch: Epoch) {
+        let lost = {
+            let mut homes = self.transactions.homes.0.lock();
+            let is_here = homes.get(&shard).is_some_and(|home| home.epoch == epoch);
+            if is_here { homes.remove(&shard) } else { None }
+        };
         drop(lost);
     }
 
@@ -122,6 +127,7 @@ impl ObjectMemoryState {
     ) -> Result<PrepareOutcome, ObjectError> {
         let id = part.transaction;
         let home = self.use_home(shard).await.ok_or_else(moved)?;
+        let epoch = self.coherence.epoch_here(shard);
         for write in &part.writes {
             self.back.find_bucket(&write.object.namespace, &write.object.bucket).await?;
         }
@@ -134,8 +140,8 @@ impl ObjectMemoryState {
                 changed.push(object.clone());
             }
         }
-        // The home here may be a former one, which knows less than the next home has shown.
-        self.confirm(shard).await?;
+        // A former home may know less than the next home has shown.
+        self.confirm(shard, epoch).await?;
         if !changed.is_empty() {
             return Ok(PrepareOutcome::Changed(changed));
         }
@@ -143,7 +149,7 @@ impl ObjectMemoryState {
         *open.home.lock() = Some(home);
         {
             let mut homes = self.transactions.homes.0.lock();
-            let home = homes.get_mut(&shard).ok_or_else(moved)?;
+            let home = homes.get_mut(&shard).filter(|home| Some(home.epoch) == epoch).ok_or_else(moved)?;
             if home.open.contains_key(&id) {
                 return Err(ObjectError::SlowDown("the transaction is being prepared"));
             }
@@ -196,12 +202,10 @@ impl ObjectMemoryState {
         shard: ShardId,
         id: TransactionId,
     ) -> Result<Option<Outcome>, ObjectError> {
-        if !self.coherence.is_home(shard) {
-            return Err(moved());
-        }
+        let epoch = self.coherence.epoch_here(shard).ok_or_else(moved)?;
         let said = self.hear_transaction(shard, id, TransactionInput::Ask).await;
-        // The home here may be a former one, which does not know what the next home has decided.
-        self.confirm(shard).await?;
+        // A former home does not know what the next home has decided.
+        self.confirm(shard, Some(epoch)).await?;
         if self.transactions.finished.lock().get(shard, id).is_some() {
             return Ok(Some(Outcome::Committed));
         }
@@ -215,11 +219,9 @@ impl ObjectMemoryState {
         id: TransactionId,
         outcome: Outcome,
     ) -> Result<Option<WrittenVersions>, ObjectError> {
-        if !self.coherence.is_home(shard) {
-            return Err(moved());
-        }
+        let epoch = self.coherence.epoch_here(shard).ok_or_else(moved)?;
         let said = self.hear_to_the_end(shard, id, TransactionInput::Ended(outcome)).await?;
-        self.confirm(shard).await?;
+        self.confirm(shard, Some(epoch)).await?;
         Ok(said.done.then(|| self.transactions.finished.lock().get(shard, id).unwrap_or_default()))
     }
 
