@@ -9,6 +9,7 @@ mod format;
 mod found;
 mod inspect;
 mod live;
+mod newest;
 mod open;
 mod prepare;
 mod queue;

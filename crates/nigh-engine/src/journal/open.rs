@@ -15,6 +15,7 @@ use super::disk::Folder;
 use super::format::{ContentRef, FIRST_RECORD, HEAD_BYTES, Position, SegmentHeader, next_sector};
 use super::found::{FoundFile, FoundFiles, file_name, read};
 use super::live::{LiveIndex, Place, Segment};
+use super::newest::{NEWEST, NewestFile};
 use super::prepare::{NotReady, PreparedSegment, Preparer, SegmentRequest, UNFINISHED, begin_anew, prepare};
 use super::recovery::{Outcome, recover};
 use super::report::{JournalRecovery, RecoveredRecord};
@@ -53,7 +54,7 @@ pub(super) fn open(
         folder.remove(name).map_err(failed("removing", name))?;
     }
     let mut found = read(&*folder, true)?;
-    let mut outcome = recover(&mut found.segments);
+    let mut outcome = recover(&mut found.segments, found.newest.generation);
     outcome.damage.splice(0..0, std::mem::take(&mut found.damage));
     if !outcome.damage.is_empty() {
         match opening.on_damage {
@@ -159,7 +160,11 @@ fn begin(
 ) -> Result<Room, JournalError> {
     let epoch = shared.life;
     let oldest = found.files.first().map(|file| file.header.generation);
-    let mut next_generation = found.files.last().map_or(1, |file| file.header.generation + 1);
+    // A generation is never used twice, also if the segments that had it are missing.
+    let youngest = found.files.last().map_or(0, |file| file.header.generation).max(found.newest.generation);
+    let mut next_generation = youngest + 1;
+    let mut newest = NewestFile::new(Arc::clone(&folder), found.newest);
+    newest.raise(youngest).map_err(failed("writing", NEWEST))?;
     let (mut files, mut last_number) = (found.files.len() as u32, found.last_number);
     let mut ready = VecDeque::new();
     let mut active = None;
@@ -209,9 +214,11 @@ fn begin(
                     let salt = (opening.salt)();
                     let header = SegmentHeader { generation: next_generation, salt, oldest, epoch, bytes };
                     next_generation += 1;
-                    prepare(&*folder, SegmentRequest { name: name.clone(), file, header }).map_err(|not| match not {
-                        NotReady::New(source) | NotReady::Again(source) => failed("making", &name)(source),
-                    })?
+                    prepare(&*folder, &mut newest, SegmentRequest { name: name.clone(), file, header }).map_err(
+                        |not| match not {
+                            NotReady::New(source) | NotReady::Fault(source) => failed("making", &name)(source),
+                        },
+                    )?
                 }
             };
             shared.live.lock().segments.push_back(Segment::new(&next));
@@ -223,7 +230,7 @@ fn begin(
     tail.append(ContentRef::Life, &Bytes::new(), 0);
     tail.sync().map_err(|Fault(reason)| failed("beginning a life in", "the journal")(io::Error::other(reason)))?;
     shared.counters.files.store(u64::from(files), Ordering::Relaxed);
-    let preparer = Preparer::start(Arc::clone(&folder)).map_err(failed("starting", "a thread"))?;
+    let preparer = Preparer::start(Arc::clone(&folder), newest).map_err(failed("starting", "a thread"))?;
     Ok(Room {
         tail,
         shared: Arc::clone(shared),

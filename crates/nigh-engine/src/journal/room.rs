@@ -138,7 +138,7 @@ impl Room {
                 self.files -= 1;
                 self.next_generation -= 1;
             }
-            Err(NotReady::Again(error)) => return Err(Fault::of("beginning anew with", "a segment")(error)),
+            Err(NotReady::Fault(error)) => return Err(Fault::of("preparing", "a segment")(error)),
         }
         self.shared.counters.files.store(u64::from(self.files), Ordering::Relaxed);
         Ok(())

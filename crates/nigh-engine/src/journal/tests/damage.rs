@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use super::super::format::{FIRST_RECORD, HEADER_BYTES, SegmentHeader};
 use super::super::found::read as read_files;
+use super::super::newest::NEWEST;
+use super::super::report::DamageKind;
 use super::image::{Crash, MemoryFolder};
 use super::*;
 
@@ -54,6 +56,10 @@ fn whole() -> WholeJournal {
     WholeJournal { folder, recovered, bodies, used }
 }
 
+fn names(folder: &MemoryFolder) -> Vec<String> {
+    super::super::disk::Folder::names(folder).unwrap()
+}
+
 /// Opens a damaged copy in spite of the damage, and holds what it gives against what was written.
 fn weigh(damaged: &Arc<MemoryFolder>) -> JournalRecovery {
     let mut opening = opening(SEGMENT, 4);
@@ -101,10 +107,82 @@ fn a_file_that_is_cut_anywhere_or_missing_is_found() {
             assert!(recovered.damage.iter().any(|damage| damage.file == *file), "{file} at {bytes}");
         }
     }
+    // The youngest too, which no other segment names.
+    for file in &files {
+        let damaged = whole.folder.crashed(whole.folder.ops(), Crash::KeepAll);
+        super::super::disk::Folder::remove(&*damaged, file).unwrap();
+        let recovered = weigh(&damaged);
+        assert!(recovered.damage.iter().any(|damage| damage.kind == DamageKind::Missing), "{file}");
+    }
+}
+
+#[test]
+fn what_names_the_youngest_segment_may_be_absent_and_is_damage_when_it_is_damaged() {
+    let whole = whole();
+    let copy = || whole.folder.crashed(whole.folder.ops(), Crash::KeepAll);
+
+    // As an older build left it: nothing is known to be missing, and this build names it from then on.
+    let older = copy();
+    super::super::disk::Folder::remove(&*older, NEWEST).unwrap();
+    assert_eq!(weigh(&older).damage, []);
+    let youngest = read_files(&*older, false).unwrap().files.pop().unwrap();
+    super::super::disk::Folder::remove(&*older, &youngest.name).unwrap();
+    assert!(matches!(open(&older, 4).unwrap_err(), JournalError::Damaged(_)));
+
+    for (first, end, kind) in
+        [(0, 512, DamageKind::HeaderCopy), (512, 1024, DamageKind::HeaderCopy), (0, 1024, DamageKind::Header)]
+    {
+        let damaged = copy();
+        damaged.change(NEWEST, |bytes| (first..end).step_by(512).for_each(|at| bytes[at + 16] ^= 1));
+        assert!(matches!(open(&damaged, 4).unwrap_err(), JournalError::Damaged(all) if all[0].kind == kind));
+        let recovered = weigh(&damaged);
+        assert_eq!(recovered.records.len(), whole.recovered.records.len());
+        assert_eq!(names(&damaged).iter().any(|name| name == "damaged-newest"), kind == DamageKind::Header);
+        assert_eq!(weigh(&damaged).damage, [], "it was written anew");
+    }
+    let cut = copy();
+    cut.change(NEWEST, |bytes| bytes.truncate(500));
+    assert_eq!(weigh(&cut).damage[0].kind, DamageKind::HeaderCopy);
+    assert_eq!(weigh(&cut).damage, []);
+
+    let newer = copy();
+    newer.change(NEWEST, |bytes| [8, 520].into_iter().for_each(|at| bytes[at] = 2));
+    let refused = open(&newer, 4).unwrap_err();
+    assert!(refused.to_string().contains("newest has format 2"), "{refused}");
+}
+
+#[test]
+fn a_journal_without_its_youngest_segment_goes_on_and_uses_no_generation_twice() {
+    let whole = whole();
     let damaged = whole.folder.crashed(whole.folder.ops(), Crash::KeepAll);
-    super::super::disk::Folder::remove(&*damaged, &files[0]).unwrap();
-    let recovered = weigh(&damaged);
-    assert!(recovered.damage.iter().any(|damage| damage.kind == super::super::DamageKind::Missing));
+    let youngest = read_files(&*damaged, false).unwrap().files.pop().unwrap();
+    super::super::disk::Folder::remove(&*damaged, &youngest.name).unwrap();
+    let generations = |folder: &MemoryFolder| -> Vec<u64> {
+        read_files(folder, false).unwrap().files.iter().map(|file| file.header.generation).collect()
+    };
+    let opening = JournalOpenOptions { on_damage: OnDamage::KeepAside, ..opening(SEGMENT, 8) };
+    runtime().block_on(async {
+        let (journal, _) = Journal::open_in(Arc::clone(&damaged) as _, &opening).unwrap();
+        for request in 100..130_u128 {
+            let done = append(&journal, put(request, "more"), content(request, 1500)).await.unwrap();
+            journal.stored(SHARD, done.version).await.unwrap();
+        }
+    });
+    let used = generations(&damaged);
+    assert!(!used.contains(&youngest.header.generation) && used.last() > Some(&youngest.header.generation), "{used:?}");
+    runtime().block_on(async {
+        let (journal, recovered) = Journal::open_in(Arc::clone(&damaged) as _, &opening).unwrap();
+        assert!(recovered.records.iter().all(|one| one.record.request.0 < 28), "the others are stored");
+        for one in &recovered.records {
+            journal.stored(SHARD, one.version).await.unwrap();
+        }
+        for request in 200..290_u128 {
+            let done = append(&journal, put(request, "more"), content(request, 1500)).await.unwrap();
+            journal.stored(SHARD, done.version).await.unwrap();
+        }
+    });
+    // The segments before the gap were used again: nothing that is left misses anything.
+    assert_eq!(open(&damaged, 8).unwrap().1.damage, []);
 }
 
 #[test]
