@@ -201,7 +201,9 @@ impl Journal {
             source,
         })?;
         let held = held.ok_or_else(|| JournalError::Held(folder.to_owned()))?;
-        Self::open_in(Arc::new(held), &JournalOpenOptions { limits, epoch_min, on_damage, salt: rand::random })
+        let end_mark_delay = writer::END_MARK_DELAY;
+        let opening = JournalOpenOptions { limits, epoch_min, on_damage, salt: rand::random, end_mark_delay };
+        Self::open_in(Arc::new(held), &opening)
     }
 
     fn open_in(folder: Arc<dyn Folder>, opening: &JournalOpenOptions) -> Result<(Self, JournalRecovery), JournalError> {

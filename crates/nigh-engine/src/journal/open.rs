@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use nigh_terms::Epoch;
@@ -37,6 +38,7 @@ pub(super) struct JournalOpenOptions {
     pub(super) epoch_min: Epoch,
     pub(super) on_damage: OnDamage,
     pub(super) salt: fn() -> u64,
+    pub(super) end_mark_delay: Duration,
 }
 
 fn failed(what: &'static str, file: &str) -> impl FnOnce(io::Error) -> JournalError {
@@ -79,7 +81,7 @@ pub(super) fn open(
 
     let shared = Arc::new(JournalState::new(live, epoch, opening.limits));
     let room = begin(folder, opening, &shared, found, last, tail)?;
-    Ok((Writer::new(room, requests), shared, recovered))
+    Ok((Writer::new(room, requests, opening.end_mark_delay), shared, recovered))
 }
 
 /// Copies damaged files, and moves unreadable files aside.

@@ -4,7 +4,8 @@
 //! bytes are. Each record also names the place up to which all was on the disk when it was written. A hole or a damaged
 //! body before the highest such place is damage, because it was durable once: the records after it are still valid. After
 //! that place nothing was acknowledged: the journal ends at the first hole. The first record of an epoch names the last
-//! record that its recovery kept, so that a cut-off part never returns.
+//! record that its recovery kept, so that a cut-off part never returns. An end mark is such a record that follows the last
+//! write: it says that this was on the disk.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

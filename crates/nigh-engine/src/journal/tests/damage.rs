@@ -186,6 +186,60 @@ fn a_journal_without_its_youngest_segment_goes_on_and_uses_no_generation_twice()
 }
 
 #[test]
+fn a_damaged_last_write_is_told_from_a_torn_one_once_nothing_came_for_a_moment() {
+    runtime().block_on(async {
+        let folder = MemoryFolder::new();
+        let opening = JournalOpenOptions { end_mark_delay: Duration::from_millis(10), ..opening(SEGMENT, 4) };
+        let (journal, _) = Journal::open_in(Arc::clone(&folder) as _, &opening).unwrap();
+        append(&journal, put(1, "first"), content(1, 100)).await.unwrap();
+        let version = append(&journal, put(2, "last"), content(2, 1000)).await.unwrap().version;
+        let place = journal.shared.live.lock().record(version).unwrap().place;
+        let began = Instant::now();
+        let image = loop {
+            // As after a kill of the machine.
+            let image = folder.crashed(folder.ops(), Crash::DropAll);
+            let found = read_files(&*image, false).unwrap();
+            let last = found.segments[0].scan.records.last().unwrap().found.frame;
+            if last.position > place.position {
+                break image;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "no end mark");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let ops = folder.ops();
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(folder.ops(), ops, "one mark is enough");
+        let damaged = |at: u64| {
+            let image = image.crashed(0, Crash::KeepAll);
+            image.change("segment-000001", |bytes| bytes[at as usize] ^= 4);
+            let inspected = inspect::inspect_in(&*image).unwrap();
+            assert_eq!(inspected.torn, None, "it was acknowledged");
+            assert!(matches!(open(&image, 4), Err(JournalError::Damaged(_))));
+            inspected.damage
+        };
+        let body = damaged(place.body_at() + 500);
+        assert!(matches!(&body[..], [one] if one.to_string().contains("tenant/bucket/last is damaged")), "{body:?}");
+        let head = damaged(u64::from(place.position.offset()) + 70);
+        assert!(matches!(&head[..], [one] if one.kind == DamageKind::Unknown), "{head:?}");
+        let (_, recovered) = open(&image, 4).unwrap();
+        assert_eq!((recovered.records.len(), recovered.torn, &recovered.damage[..]), (2, None, &[][..]));
+    });
+}
+
+#[test]
+fn a_journal_that_was_closed_tells_a_damaged_last_write_from_a_torn_one() {
+    runtime().block_on(async {
+        let folder = MemoryFolder::new();
+        let (journal, _) = open(&folder, 4).unwrap();
+        let version = append(&journal, put(1, "last"), content(1, 1000)).await.unwrap().version;
+        let place = journal.shared.live.lock().record(version).unwrap().place;
+        drop(journal);
+        folder.change("segment-000001", |bytes| bytes[place.body_at() as usize + 500] ^= 4);
+        assert!(matches!(open(&folder, 4), Err(JournalError::Damaged(all)) if all.len() == 1));
+    });
+}
+
+#[test]
 fn a_damaged_body_is_called_by_its_object_s_name_and_a_copy_of_its_file_is_kept() {
     let whole = whole();
     let found = read_files(&*whole.folder, false).unwrap();
