@@ -51,6 +51,7 @@ use crate::ledger::{
 use crate::sync::{JoinHandle, spawn_thread};
 
 pub use self::inspect::{InspectedRecord, JournalInspection, fuzz, inspect};
+pub use self::open::UNNAMED_DAMAGE;
 pub use self::report::{Damage, DamageKind, JournalRecovery, RecoveredRecord, TornTail};
 
 /// The least bytes of a segment: the longest record, its copies and notices find their place in it.

@@ -27,8 +27,10 @@ use super::writer::Writer;
 use super::{JournalError, OnDamage};
 use crate::requests::Requests;
 
-/// The suffix of damaged files and their copies.
+/// The prefix of damaged files and their copies.
 const ASIDE: &str = "damaged-";
+/// The note that writes of unknown objects may be lost, in the journal's folder. An operator removes it.
+pub const UNNAMED_DAMAGE: &str = "unnamed-damage";
 /// The most files kept aside; with more, the journal does not open.
 const ASIDE_MAX: usize = 16;
 
@@ -58,10 +60,15 @@ pub(super) fn open(
     let mut found = read(&*folder, true)?;
     let mut outcome = recover(&mut found.segments, found.newest.generation);
     outcome.damage.splice(0..0, std::mem::take(&mut found.damage));
+    let mut may_lack_writes = names.iter().any(|name| name == UNNAMED_DAMAGE);
     if !outcome.damage.is_empty() {
         match opening.on_damage {
             OnDamage::Refuse => return Err(JournalError::Damaged(outcome.damage)),
             OnDamage::KeepAside => keep_aside(&*folder, &names, &found, &outcome)?,
+        }
+        if !may_lack_writes && outcome.damage.iter().any(|damage| damage.kind.hides_writes()) {
+            note_unnamed_damage(&*folder).map_err(failed("making", UNNAMED_DAMAGE))?;
+            may_lack_writes = true;
         }
     }
     let epoch = outcome.epoch.next().max(opening.epoch_min);
@@ -69,6 +76,7 @@ pub(super) fn open(
         epoch,
         records: Vec::new(),
         damage: std::mem::take(&mut outcome.damage),
+        may_lack_writes,
         torn: outcome.torn.take(),
         segments: found.segments.len(),
         bytes: found.bytes,
@@ -117,6 +125,14 @@ fn keep_aside(
         folder.rename(name, &as_name).map_err(failed("renaming", name))?;
     }
     Ok(())
+}
+
+/// Makes the note that writes of unknown objects were lost: an empty file, whose date is the time of this. The damaged
+/// segments are used again some day; what was in them is missing all the same.
+fn note_unnamed_damage(folder: &dyn Folder) -> io::Result<()> {
+    let unfinished = format!("{UNNAMED_DAMAGE}{UNFINISHED}");
+    folder.create(&unfinished)?;
+    folder.rename(&unfinished, UNNAMED_DAMAGE)
 }
 
 /// The index, the known requests and the unpushed records; `tail` is the last valid segment.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::UNNAMED_DAMAGE;
 use super::super::format::{FIRST_RECORD, HEADER_BYTES, SegmentHeader};
 use super::super::found::read as read_files;
 use super::super::newest::NEWEST;
@@ -168,6 +169,7 @@ fn a_journal_without_its_youngest_segment_goes_on_and_uses_no_generation_twice()
             journal.stored(SHARD, done.version).await.unwrap();
         }
     });
+    assert!(names(&damaged).contains(&UNNAMED_DAMAGE.to_owned()), "it is noted for later starts");
     let used = generations(&damaged);
     assert!(!used.contains(&youngest.header.generation) && used.last() > Some(&youngest.header.generation), "{used:?}");
     runtime().block_on(async {
@@ -181,8 +183,12 @@ fn a_journal_without_its_youngest_segment_goes_on_and_uses_no_generation_twice()
             journal.stored(SHARD, done.version).await.unwrap();
         }
     });
-    // The segments before the gap were used again: nothing that is left misses anything.
-    assert_eq!(open(&damaged, 8).unwrap().1.damage, []);
+    // The segments before the gap were used again: nothing that is left misses anything. What was in it is missing still.
+    let (journal, recovered) = open(&damaged, 8).unwrap();
+    assert_eq!((&recovered.damage[..], recovered.may_lack_writes), (&[][..], true));
+    drop(journal);
+    super::super::disk::Folder::remove(&*damaged, UNNAMED_DAMAGE).unwrap();
+    assert!(!open(&damaged, 8).unwrap().1.may_lack_writes, "an operator has dealt with it");
 }
 
 #[test]
@@ -256,6 +262,7 @@ fn a_damaged_body_is_called_by_its_object_s_name_and_a_copy_of_its_file_is_kept(
     assert!(refused.to_string().contains("tenant/bucket/key-6 is damaged"), "{refused}");
     let recovered = weigh(&damaged);
     assert_eq!(recovered.records.len(), whole.recovered.records.len() - 1);
+    assert!(!recovered.may_lack_writes && !names(&damaged).contains(&UNNAMED_DAMAGE.to_owned()), "the object is known");
     let aside = super::super::disk::Folder::names(&*damaged).unwrap();
     let aside: Vec<_> = aside.iter().filter(|name| name.starts_with("damaged-")).collect();
     assert_eq!(aside.len(), 1);
