@@ -108,7 +108,8 @@ pub(crate) async fn open(
         pushes_max: writes.pushes_max,
         wait: writes.wait.duration(),
     };
-    Ok((Writes { ledger, recovered: records, lost, settings, registry: Some(registry) }, journal, level))
+    let writes = Writes { ledger, recovered: records, lost, may_lack_writes, settings, registry: Some(registry) };
+    Ok((writes, journal, level))
 }
 
 /// The journal's metrics, without commit times, which the journal records itself.

@@ -191,6 +191,8 @@ pub struct Writes {
     pub recovered: Vec<RecoveredRecord>,
     /// What of it is damaged: reads of these objects fail until they are written anew.
     pub lost: Vec<RecoveredRecord>,
+    /// The journal is damaged where nobody can say which writes it has lost.
+    pub may_lack_writes: bool,
     /// What holds where a bucket does not say otherwise.
     pub settings: WriteSettings,
     /// Where the policies of buckets are kept; without it they have none.
@@ -206,6 +208,7 @@ impl Writes {
             ledger: Arc::new(WriteThrough::new(epoch)),
             recovered: Vec::new(),
             lost: Vec::new(),
+            may_lack_writes: false,
             settings,
             registry: None,
         }
@@ -223,7 +226,7 @@ impl WriteBack {
         clock: Arc<dyn Clock>,
         writes: Writes,
     ) -> Result<Self, ObjectError> {
-        let Writes { ledger, recovered, lost, settings, registry } = writes;
+        let Writes { ledger, recovered, lost, may_lack_writes, settings, registry } = writes;
         let failed = |operation, reason| ObjectError::Memory { operation, reason };
         let policies = match registry {
             None => None,
@@ -266,7 +269,7 @@ impl WriteBack {
             requests,
             meter,
         };
-        back.recover(recovered, lost)?;
+        back.recover(recovered, lost, may_lack_writes)?;
         Ok(back)
     }
 

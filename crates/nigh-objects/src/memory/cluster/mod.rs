@@ -136,6 +136,8 @@ pub struct TakenShard {
     pub records: Vec<RecoveredRecord>,
     /// What of it is damaged.
     pub lost: Vec<RecoveredRecord>,
+    /// The journal is damaged where nobody can say which writes it has lost.
+    pub may_lack_writes: bool,
     /// The newest versions of all other shards, or newer ones: forgotten writers can have seen no more.
     pub summary: Token,
 }
@@ -153,13 +155,13 @@ impl ObjectMemory {
     /// # Errors
     /// Which record cannot be read. Nothing of the shard is here then.
     pub async fn take_home(&self, taken: TakenShard) -> Result<(), ObjectError> {
-        let TakenShard { shard, mut records, mut lost, summary } = taken;
+        let TakenShard { shard, mut records, mut lost, may_lack_writes, summary } = taken;
         let inner = &self.0;
         let transactions = found_in(&mut records)?;
         warn_of_lost(&mut lost);
         let (epoch, decided) = inner.back.begin(shard);
         let all = records.iter().chain(&lost).cloned().collect();
-        inner.back.recover(records, lost)?;
+        inner.back.recover(records, lost, may_lack_writes)?;
         inner.find_transactions(shard, transactions).await?;
         let summary = inner.compared().carried(summary);
         let new = NewHome { shard, epoch, records: all, decided, summary };
