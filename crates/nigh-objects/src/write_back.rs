@@ -189,6 +189,8 @@ pub struct Writes {
     pub recovered: Vec<RecoveredRecord>,
     /// The damaged ones of these: reads of their objects fail until they are written again.
     pub lost: Vec<RecoveredRecord>,
+    /// The journal is damaged where nobody can say which writes it has lost.
+    pub may_lack_writes: bool,
     /// The settings for buckets without their own.
     pub settings: WriteSettings,
     /// The registry with the policies of buckets; with none, buckets have no policies.
@@ -204,6 +206,7 @@ impl Writes {
             ledger: Arc::new(WriteThrough::new(epoch)),
             recovered: Vec::new(),
             lost: Vec::new(),
+            may_lack_writes: false,
             settings,
             registry: None,
         }
@@ -221,7 +224,7 @@ impl WriteBack {
         clock: Arc<dyn Clock>,
         writes: Writes,
     ) -> Result<Self, ObjectError> {
-        let Writes { ledger, recovered, lost, settings, registry } = writes;
+        let Writes { ledger, recovered, lost, may_lack_writes, settings, registry } = writes;
         let failed = |operation, reason| ObjectError::Memory { operation, reason };
         let policies = match registry {
             None => None,
@@ -264,7 +267,7 @@ impl WriteBack {
             requests,
             meter,
         };
-        back.recover(recovered, lost)?;
+        back.recover(recovered, lost, may_lack_writes)?;
         Ok(back)
     }
 

@@ -147,6 +147,7 @@ fn list(inspected: JournalInspection, all: bool, json: bool) -> Result<ExitCode,
 fn verify(inspected: JournalInspection, json: bool) -> Result<ExitCode, CliError> {
     let JournalInspection { epoch, records, damage, torn, segments, bytes } = inspected;
     let whole = damage.is_empty();
+    let is_hidden = damage.iter().any(|damage| damage.kind.hides_writes());
     let not_stored = records.iter().filter(|one| !one.stored).count();
     if json {
         let shown = |damage: Damage| {
@@ -171,8 +172,13 @@ fn verify(inspected: JournalInspection, json: bool) -> Result<ExitCode, CliError
         for one in &damage {
             output::line(printable::shown(&std::io::stdout(), &one.to_string()))?;
         }
+        if is_hidden {
+            output::line("some damage names no object: any object may have lost a write")?;
+        }
         if let Some(TornTail { file, offset }) = torn {
-            output::line(format_args!("{file} at {offset}: an incomplete write, which was not acknowledged"))?;
+            let was =
+                if is_hidden { "the damage hides whether it was acknowledged" } else { "it was not acknowledged" };
+            output::line(format_args!("{file} at {offset}: an incomplete write; {was}"))?;
         }
         let is = if whole { "whole" } else { "damaged" };
         output::line(format_args!(

@@ -158,7 +158,8 @@ pub(super) enum Content {
     Piece(PieceId),
     /// The store has these versions.
     Stored(Vec<Version>),
-    /// An epoch begins: records between the named predecessor and this one were never acknowledged.
+    /// An epoch begins: records between the named predecessor and this one were never acknowledged. Within an epoch it is an
+    /// end mark, which follows its predecessor: nothing is between them.
     Life,
 }
 

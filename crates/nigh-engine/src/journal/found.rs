@@ -1,4 +1,4 @@
-//! Reads the files of a journal: the segments, their headers and their records.
+//! Reads the files of a journal: the segments, their headers and their records, and which of them is the youngest.
 
 use std::io;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::JournalError;
 use super::disk::{Folder, SegmentFile};
 use super::format::{BadHeader, FORMAT, HEADER_BYTES, SECTOR, SegmentHeader};
+use super::newest::{self, FoundNewest, NEWEST, NEWEST_FORMAT};
 use super::recovery::SegmentFound;
 use super::report::{Damage, DamageKind};
 use super::scan::scan;
@@ -32,9 +33,11 @@ pub(super) struct FoundFiles {
     pub(super) files: Vec<FoundFile>,
     /// The records of the files, in the same order.
     pub(super) segments: Vec<SegmentFound>,
+    /// What the file `newest` says.
+    pub(super) newest: FoundNewest,
     /// All damage except that of records.
     pub(super) damage: Vec<Damage>,
-    /// Segment files that cannot be read.
+    /// Files that cannot be read.
     pub(super) unusable: Vec<String>,
     pub(super) last_number: u32,
     pub(super) bytes: u64,
@@ -59,13 +62,30 @@ pub(super) fn read(folder: &dyn Folder, fresh: bool) -> Result<FoundFiles, Journ
     };
     let mut found = FoundFiles::default();
     for name in folder.names().map_err(io("the folder"))? {
-        let Some(number) = number_of(&name) else { continue };
-        found.last_number = found.last_number.max(number);
+        let number = number_of(&name);
+        if number.is_none() && name != NEWEST {
+            continue;
+        }
         let file = folder.open(&name).map_err(io(&name))?;
         if fresh {
             file.sync().map_err(io(&name))?;
             file.drop_cache();
         }
+        let Some(number) = number else {
+            found.newest = newest::read(file).map_err(io(&name))?.map_err(|format| JournalError::Newer {
+                file: name.clone(),
+                found: format,
+                known: NEWEST_FORMAT,
+            })?;
+            if let Some((offset, kind)) = found.newest.damage.clone() {
+                if kind == DamageKind::Header {
+                    found.unusable.push(name.clone());
+                }
+                found.damage.push(Damage { file: name, offset, kind });
+            }
+            continue;
+        };
+        found.last_number = found.last_number.max(number);
         let length = file.bytes().map_err(io(&name))?;
         match headers(&*file, length).map_err(io(&name))? {
             Headers::Newer(format) => return Err(JournalError::Newer { file: name, found: format, known: FORMAT }),

@@ -57,15 +57,15 @@ pub fn inspect(folder: &Path) -> Result<JournalInspection, JournalError> {
 /// Inspects the journal in any kind of folder.
 pub(super) fn inspect_in(folder: &dyn Folder) -> Result<JournalInspection, JournalError> {
     let mut found = read(folder, false)?;
-    let mut inspected = weigh(&mut found.segments);
+    let mut inspected = weigh(&mut found.segments, found.newest.generation);
     inspected.damage.splice(0..0, found.damage);
     inspected.segments = found.segments.len();
     inspected.bytes = found.bytes;
     Ok(inspected)
 }
 
-fn weigh(segments: &mut [SegmentFound]) -> JournalInspection {
-    let outcome = recover(segments);
+fn weigh(segments: &mut [SegmentFound], newest: u64) -> JournalInspection {
+    let outcome = recover(segments, newest);
     let records = outcome.commits.into_values().map(|KeptCommit { commit, stored, body_bytes, .. }| {
         let record =
             RecoveredRecord { shard: commit.shard, version: commit.version, record: commit.record, body_bytes };
@@ -87,5 +87,5 @@ pub fn fuzz(files: &[&[u8]]) -> Option<JournalInspection> {
     let mut segments: Vec<SegmentFound> = files.iter().enumerate().filter_map(with_header).collect();
     segments.sort_by_key(|segment| segment.header.generation);
     segments.dedup_by_key(|segment| segment.header.generation);
-    (!segments.is_empty()).then(|| weigh(&mut segments))
+    (!segments.is_empty()).then(|| weigh(&mut segments, 0))
 }

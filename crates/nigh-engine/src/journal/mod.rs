@@ -9,6 +9,7 @@ mod format;
 mod found;
 mod inspect;
 mod live;
+mod newest;
 mod open;
 mod prepare;
 mod queue;
@@ -50,6 +51,7 @@ use crate::ledger::{
 use crate::sync::{JoinHandle, spawn_thread};
 
 pub use self::inspect::{InspectedRecord, JournalInspection, fuzz, inspect};
+pub use self::open::UNNAMED_DAMAGE;
 pub use self::report::{Damage, DamageKind, JournalRecovery, RecoveredRecord, TornTail};
 
 /// The least bytes of a segment: the longest record, its copies and its notices fit in it.
@@ -201,7 +203,9 @@ impl Journal {
             source,
         })?;
         let held = held.ok_or_else(|| JournalError::Held(folder.to_owned()))?;
-        Self::open_in(Arc::new(held), &JournalOpenOptions { limits, epoch_min, on_damage, salt: rand::random })
+        let end_mark_delay = writer::END_MARK_DELAY;
+        let opening = JournalOpenOptions { limits, epoch_min, on_damage, salt: rand::random, end_mark_delay };
+        Self::open_in(Arc::new(held), &opening)
     }
 
     fn open_in(folder: Arc<dyn Folder>, opening: &JournalOpenOptions) -> Result<(Self, JournalRecovery), JournalError> {

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use nigh_terms::Epoch;
@@ -15,6 +16,7 @@ use super::disk::Folder;
 use super::format::{ContentRef, FIRST_RECORD, HEAD_BYTES, Position, SegmentHeader, next_sector};
 use super::found::{FoundFile, FoundFiles, file_name, read};
 use super::live::{LiveIndex, Place, Segment};
+use super::newest::{NEWEST, NewestFile};
 use super::prepare::{NotReady, PreparedSegment, Preparer, SegmentRequest, UNFINISHED, begin_anew, prepare};
 use super::recovery::{Outcome, recover};
 use super::report::{JournalRecovery, RecoveredRecord};
@@ -25,8 +27,10 @@ use super::writer::Writer;
 use super::{JournalError, OnDamage};
 use crate::requests::Requests;
 
-/// The suffix of damaged files and their copies.
+/// The prefix of damaged files and their copies.
 const ASIDE: &str = "damaged-";
+/// The note that writes of unknown objects may be lost, in the journal's folder. An operator removes it.
+pub const UNNAMED_DAMAGE: &str = "unnamed-damage";
 /// The most files kept aside; with more, the journal does not open.
 const ASIDE_MAX: usize = 16;
 
@@ -36,6 +40,7 @@ pub(super) struct JournalOpenOptions {
     pub(super) epoch_min: Epoch,
     pub(super) on_damage: OnDamage,
     pub(super) salt: fn() -> u64,
+    pub(super) end_mark_delay: Duration,
 }
 
 fn failed(what: &'static str, file: &str) -> impl FnOnce(io::Error) -> JournalError {
@@ -53,12 +58,17 @@ pub(super) fn open(
         folder.remove(name).map_err(failed("removing", name))?;
     }
     let mut found = read(&*folder, true)?;
-    let mut outcome = recover(&mut found.segments);
+    let mut outcome = recover(&mut found.segments, found.newest.generation);
     outcome.damage.splice(0..0, std::mem::take(&mut found.damage));
+    let mut may_lack_writes = names.iter().any(|name| name == UNNAMED_DAMAGE);
     if !outcome.damage.is_empty() {
         match opening.on_damage {
             OnDamage::Refuse => return Err(JournalError::Damaged(outcome.damage)),
             OnDamage::KeepAside => keep_aside(&*folder, &names, &found, &outcome)?,
+        }
+        if !may_lack_writes && outcome.damage.iter().any(|damage| damage.kind.hides_writes()) {
+            note_unnamed_damage(&*folder).map_err(failed("making", UNNAMED_DAMAGE))?;
+            may_lack_writes = true;
         }
     }
     let epoch = outcome.epoch.next().max(opening.epoch_min);
@@ -66,6 +76,7 @@ pub(super) fn open(
         epoch,
         records: Vec::new(),
         damage: std::mem::take(&mut outcome.damage),
+        may_lack_writes,
         torn: outcome.torn.take(),
         segments: found.segments.len(),
         bytes: found.bytes,
@@ -78,7 +89,7 @@ pub(super) fn open(
 
     let shared = Arc::new(JournalState::new(live, epoch, opening.limits));
     let room = begin(folder, opening, &shared, found, last, tail)?;
-    Ok((Writer::new(room, requests), shared, recovered))
+    Ok((Writer::new(room, requests, opening.end_mark_delay), shared, recovered))
 }
 
 /// Copies damaged files, and moves unreadable files aside.
@@ -114,6 +125,14 @@ fn keep_aside(
         folder.rename(name, &as_name).map_err(failed("renaming", name))?;
     }
     Ok(())
+}
+
+/// Makes the note that writes of unknown objects were lost: an empty file, whose date is the time of this. The damaged
+/// segments are used again some day; what was in them is missing all the same.
+fn note_unnamed_damage(folder: &dyn Folder) -> io::Result<()> {
+    let unfinished = format!("{UNNAMED_DAMAGE}{UNFINISHED}");
+    folder.create(&unfinished)?;
+    folder.rename(&unfinished, UNNAMED_DAMAGE)
 }
 
 /// The index, the known requests and the unpushed records; `tail` is the last valid segment.
@@ -159,7 +178,11 @@ fn begin(
 ) -> Result<Room, JournalError> {
     let epoch = shared.life;
     let oldest = found.files.first().map(|file| file.header.generation);
-    let mut next_generation = found.files.last().map_or(1, |file| file.header.generation + 1);
+    // A generation is never used twice, also if the segments that had it are missing.
+    let youngest = found.files.last().map_or(0, |file| file.header.generation).max(found.newest.generation);
+    let mut next_generation = youngest + 1;
+    let mut newest = NewestFile::new(Arc::clone(&folder), found.newest);
+    newest.raise(youngest).map_err(failed("writing", NEWEST))?;
     let (mut files, mut last_number) = (found.files.len() as u32, found.last_number);
     let mut ready = VecDeque::new();
     let mut active = None;
@@ -209,9 +232,11 @@ fn begin(
                     let salt = (opening.salt)();
                     let header = SegmentHeader { generation: next_generation, salt, oldest, epoch, bytes };
                     next_generation += 1;
-                    prepare(&*folder, SegmentRequest { name: name.clone(), file, header }).map_err(|not| match not {
-                        NotReady::New(source) | NotReady::Again(source) => failed("making", &name)(source),
-                    })?
+                    prepare(&*folder, &mut newest, SegmentRequest { name: name.clone(), file, header }).map_err(
+                        |not| match not {
+                            NotReady::New(source) | NotReady::Fault(source) => failed("making", &name)(source),
+                        },
+                    )?
                 }
             };
             shared.live.lock().segments.push_back(Segment::new(&next));
@@ -223,7 +248,7 @@ fn begin(
     tail.append(ContentRef::Life, &Bytes::new(), 0);
     tail.sync().map_err(|Fault(reason)| failed("beginning a life in", "the journal")(io::Error::other(reason)))?;
     shared.counters.files.store(u64::from(files), Ordering::Relaxed);
-    let preparer = Preparer::start(Arc::clone(&folder)).map_err(failed("starting", "a thread"))?;
+    let preparer = Preparer::start(Arc::clone(&folder), newest).map_err(failed("starting", "a thread"))?;
     Ok(Room {
         tail,
         shared: Arc::clone(shared),

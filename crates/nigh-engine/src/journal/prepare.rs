@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use super::disk::{Folder, SegmentFile};
 use super::format::{SECTOR, SegmentHeader};
+use super::newest::NewestFile;
 
 /// The name of a file before it is a segment.
 pub(super) const UNFINISHED: &str = ".new";
@@ -33,17 +34,21 @@ pub(super) struct SegmentRequest {
 pub(super) enum NotReady {
     /// There is no room for a new segment; nothing is lost.
     New(io::Error),
-    /// An old segment could not be reused: the content of the disk is unknown.
-    Again(io::Error),
+    /// A write or a sync failed: the content of the disk is unknown.
+    Fault(io::Error),
 }
 
-/// Prepares a segment, which is durable when this returns.
-pub(super) fn prepare(folder: &dyn Folder, wanted: SegmentRequest) -> Result<PreparedSegment, NotReady> {
+/// Prepares a segment. When this returns it is durable, and so is that it may have records.
+pub(super) fn prepare(
+    folder: &dyn Folder,
+    newest: &mut NewestFile,
+    wanted: SegmentRequest,
+) -> Result<PreparedSegment, NotReady> {
     let SegmentRequest { name, file, header } = wanted;
-    match file {
+    let file = match file {
         Some(file) => {
-            begin_anew(&*file, &header).map_err(NotReady::Again)?;
-            Ok(PreparedSegment { name, file, header })
+            begin_anew(&*file, &header).map_err(NotReady::Fault)?;
+            file
         }
         None => {
             let unfinished = format!("{name}{UNFINISHED}");
@@ -53,14 +58,15 @@ pub(super) fn prepare(folder: &dyn Folder, wanted: SegmentRequest) -> Result<Pre
                 folder.rename(&unfinished, &name)?;
                 Ok(file)
             })();
-            let file = made.map_err(|error| {
+            made.map_err(|error| {
                 // If this fails, the next start removes the file.
                 let _ = folder.remove(&unfinished);
                 NotReady::New(error)
-            })?;
-            Ok(PreparedSegment { name, file, header })
+            })?
         }
-    }
+    };
+    newest.raise(header.generation).map_err(NotReady::Fault)?;
+    Ok(PreparedSegment { name, file, header })
 }
 
 /// Writes both copies of a header durably, and extends a file that is too short.
@@ -87,12 +93,12 @@ pub(super) struct Preparer {
 }
 
 impl Preparer {
-    pub(super) fn start(folder: Arc<dyn Folder>) -> io::Result<Self> {
+    pub(super) fn start(folder: Arc<dyn Folder>, mut newest: NewestFile) -> io::Result<Self> {
         let (jobs, queue) = channel::<SegmentRequest>();
         let (answers, done) = channel();
         let thread = std::thread::Builder::new().name("journal-ahead".to_owned()).spawn(move || {
             while let Ok(wanted) = queue.recv() {
-                if answers.send(prepare(&*folder, wanted)).is_err() {
+                if answers.send(prepare(&*folder, &mut newest, wanted)).is_err() {
                     return;
                 }
             }
@@ -122,7 +128,7 @@ impl Preparer {
     /// Waits for the segment under way.
     pub(super) fn wait(&mut self) -> Result<PreparedSegment, NotReady> {
         self.busy = false;
-        let gone = |RecvError| NotReady::Again(io::Error::other("the thread that prepares segments has ended"));
+        let gone = |RecvError| NotReady::Fault(io::Error::other("the thread that prepares segments has ended"));
         self.done.recv().map_err(gone)?
     }
 }

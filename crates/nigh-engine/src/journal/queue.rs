@@ -55,6 +55,8 @@ pub(super) enum WakeReason {
     Jobs,
     /// The notices have waited long enough.
     Notices,
+    /// No job has come until the end mark was due.
+    EndMark,
     Closed,
 }
 
@@ -101,8 +103,9 @@ impl Queue {
         }
     }
 
-    /// Waits for jobs, unless `backlog` has some, and moves all jobs to `backlog`.
-    pub(super) fn take(&self, backlog: &mut VecDeque<Job>) -> WakeReason {
+    /// Waits for jobs, unless `backlog` has some, and moves all jobs to `backlog`. If none comes, an end mark is due at
+    /// `end_mark`.
+    pub(super) fn take(&self, backlog: &mut VecDeque<Job>, end_mark: Option<Instant>) -> WakeReason {
         let mut state = self.state.lock();
         loop {
             backlog.append(&mut state.jobs);
@@ -112,10 +115,14 @@ impl Queue {
             if state.closed {
                 return WakeReason::Closed;
             }
-            match state.notices_since {
+            let notices = state.notices_since.map(|since| since + NOTICE_DELAY);
+            match notices.into_iter().chain(end_mark).min() {
                 None => self.wake.wait(&mut state),
-                Some(since) => {
-                    if self.wake.wait_until(&mut state, since + NOTICE_DELAY).timed_out() {
+                Some(due) => {
+                    if self.wake.wait_until(&mut state, due).timed_out() {
+                        if notices != Some(due) {
+                            return WakeReason::EndMark;
+                        }
                         state.notices_since = None;
                         return WakeReason::Notices;
                     }

@@ -57,8 +57,8 @@ struct Hole {
     start: Position,
 }
 
-/// Recovers the segments, which are in the order of their generations.
-pub(super) fn recover(segments: &mut [SegmentFound]) -> Outcome {
+/// Recovers the segments, which are in the order of their generations. Those up to generation `newest` may have records.
+pub(super) fn recover(segments: &mut [SegmentFound], newest: u64) -> Outcome {
     let epoch = segments.iter().map(|segment| segment.header.epoch).max().unwrap_or_default();
     let mut outcome = Outcome { epoch, ..Outcome::default() };
     let files: HashMap<u64, String> =
@@ -70,7 +70,7 @@ pub(super) fn recover(segments: &mut [SegmentFound]) -> Outcome {
             .cloned()
             .unwrap_or_else(|| format!("the segment of generation {}", position.generation()))
     };
-    missing(segments, &mut outcome.damage);
+    missing(segments, newest, &mut outcome.damage);
 
     let used = |segment: &&SegmentFound| segment.scan.begun.is_some() || !segment.scan.records.is_empty();
     let last_used = segments.iter().rev().find(used);
@@ -102,17 +102,17 @@ pub(super) fn recover(segments: &mut [SegmentFound]) -> Outcome {
     outcome
 }
 
-/// Missing segments: generations are consecutive, and the newest segment names the oldest.
-fn missing(segments: &[SegmentFound], damage: &mut Vec<Damage>) {
-    let Some(newest) = segments.last() else { return };
-    let mut expected = newest.header.oldest;
-    for segment in segments {
-        let before = segment.header.generation.saturating_sub(1);
-        if expected <= before {
-            let file = format!("the segments of generation {expected} to {before}");
+/// Missing segments: generations are consecutive, the youngest segment names the oldest, and the file `newest` names the
+/// youngest.
+fn missing(segments: &[SegmentFound], newest: u64, damage: &mut Vec<Damage>) {
+    // Which one was the oldest is unknown if all are missing.
+    let mut expected = segments.last().map_or(1, |youngest| youngest.header.oldest);
+    for end in segments.iter().map(|segment| segment.header.generation).chain([newest + 1]) {
+        if expected < end {
+            let file = format!("the segments of generation {expected} to {}", end - 1);
             damage.push(Damage { file, offset: 0, kind: DamageKind::Missing });
         }
-        expected = segment.header.generation + 1;
+        expected = end + 1;
     }
 }
 

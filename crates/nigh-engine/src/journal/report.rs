@@ -45,6 +45,18 @@ pub enum DamageKind {
     Stray,
 }
 
+impl DamageKind {
+    /// True if writes may be lost of which nobody knows the objects: any object may have lost one, and unpushed writes may
+    /// be older than what the store has.
+    #[must_use]
+    pub const fn hides_writes(&self) -> bool {
+        match self {
+            Self::Unknown | Self::Header | Self::Truncated | Self::Missing => true,
+            Self::Record { .. } | Self::Piece | Self::HeaderCopy | Self::Stray => false,
+        }
+    }
+}
+
 /// Damage and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
@@ -92,10 +104,12 @@ pub struct JournalRecovery {
     pub epoch: Epoch,
     /// Every undamaged unpushed record, in the order of versions.
     pub records: Vec<RecoveredRecord>,
-    /// The damage. Objects named here have lost a write. With [`DamageKind::Unknown`], [`DamageKind::Header`],
-    /// [`DamageKind::Missing`] and [`DamageKind::Truncated`] any object may have lost one, and unpushed records may be older
-    /// than what the store has.
+    /// The damage. Objects named here have lost a write; if some damage [hides writes](DamageKind::hides_writes), any object
+    /// may have lost one.
     pub damage: Vec<Damage>,
+    /// Damage found now, or by an earlier start, hides writes: any object may have lost some. A journal of files keeps a
+    /// note of it, the file [`UNNAMED_DAMAGE`](super::UNNAMED_DAMAGE), until an operator removes that.
+    pub may_lack_writes: bool,
     /// The place where an unacknowledged write was cut off.
     pub torn: Option<TornTail>,
     /// Number of segments read.

@@ -138,7 +138,7 @@ impl Room {
                 self.files -= 1;
                 self.next_generation -= 1;
             }
-            Err(NotReady::Again(error)) => return Err(Fault::of("beginning anew with", "a segment")(error)),
+            Err(NotReady::Fault(error)) => return Err(Fault::of("preparing", "a segment")(error)),
         }
         self.shared.counters.files.store(u64::from(self.files), Ordering::Relaxed);
         Ok(())
@@ -158,6 +158,7 @@ impl Room {
                 Err(NoRoom::Fault(fault)) => return Err(fault),
             }
             self.sync()?;
+            self.tail.cover_last();
             let Some(oldest) = self.shared.live.lock().segments.pop_front() else { return Ok(false) };
             self.shared.counters.trims.fetch_add(1, Ordering::Relaxed);
             (oldest.name, Some(oldest.file), oldest.bytes.max(self.shared.limits.segment_bytes))
@@ -208,6 +209,18 @@ impl Room {
                 self.tail.append(ContentRef::Stored(&versions), &Bytes::new(), 0);
             }
         }
+    }
+
+    /// Writes an end mark if there is room beside the reserve: an empty record that follows the last write, and so says
+    /// that this was on the disk. Builds without end marks read it as the begin of an epoch that cut nothing off.
+    pub(super) fn end_mark(&mut self) -> Result<(), Fault> {
+        match self.make(HEAD_BYTES, false) {
+            Ok(()) => {}
+            Err(NoRoom::Full) => return Ok(()),
+            Err(NoRoom::Fault(fault)) => return Err(fault),
+        }
+        self.tail.append(ContentRef::Life, &Bytes::new(), 0);
+        self.sync()
     }
 
     /// Makes all appended records durable.

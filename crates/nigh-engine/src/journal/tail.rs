@@ -56,6 +56,10 @@ pub(super) struct Tail {
     end: Position,
     /// The position up to which everything is on the disk.
     durable: Position,
+    /// The place up to which all was on the disk when the last record was made, as that record says.
+    told_durable: Position,
+    /// The last record whose loss must be noticed.
+    to_cover: Position,
     heads: Vec<u8>,
     parts: Vec<Part>,
     /// The offset at which `parts` begin.
@@ -78,6 +82,8 @@ impl Tail {
             last,
             end: here,
             durable: here,
+            told_durable: here,
+            to_cover: Position::START,
             heads: Vec::new(),
             parts: Vec::new(),
             behind: Vec::new(),
@@ -111,6 +117,17 @@ impl Tail {
         self.active.at
     }
 
+    /// Whether a later record says that the last write was on the disk. Until then, recovery takes a damaged last write for
+    /// one that a crash cut off.
+    pub(super) fn is_covered(&self) -> bool {
+        self.to_cover < self.told_durable
+    }
+
+    /// The loss of the last record must be noticed, whatever it is.
+    pub(super) const fn cover_last(&mut self) {
+        self.to_cover = self.last;
+    }
+
     fn frame(&self) -> Frame {
         let Self { active, life, last, durable, .. } = self;
         Frame { salt: active.header.salt, position: self.next(), life: *life, previous: *last, durable: *durable }
@@ -121,7 +138,11 @@ impl Tail {
         let body_ref = BodyRef { bytes: body.len() as u32, crc };
         let (frame, start) = (self.frame(), self.heads.len());
         encode(&mut self.heads, &frame, content, body_ref);
-        self.take(start, head_bytes(content), body, body_ref)
+        let place = self.take(start, head_bytes(content), body, body_ref);
+        if matches!(content, ContentRef::Commit(_)) {
+            self.cover_last();
+        }
+        place
     }
 
     /// Appends a copy of a record, for which there must be room.
@@ -129,7 +150,9 @@ impl Tail {
         let body_ref = BodyRef { bytes: body.len() as u32, crc };
         let (frame, start) = (self.frame(), self.heads.len());
         encode_copy(&mut self.heads, &frame, head);
-        self.take(start, head.len() as u32, body, body_ref)
+        let place = self.take(start, head.len() as u32, body, body_ref);
+        self.cover_last();
+        place
     }
 
     fn take(&mut self, start: usize, head_bytes: u32, body: &Bytes, body_ref: BodyRef) -> Place {
@@ -143,6 +166,7 @@ impl Tail {
             }
         }
         self.last = place.position;
+        self.told_durable = self.durable;
         self.end = Position::new(self.generation(), end);
         self.appended_bytes += u64::from(aligned(end) - self.active.at);
         self.active.at = aligned(end);

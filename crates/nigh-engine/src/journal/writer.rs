@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nigh_terms::{Epoch, Sequence, ShardId, Version};
@@ -20,6 +21,8 @@ use crate::requests::Requests;
 
 /// The bytes of one batch; the job that exceeds them is the last of the batch.
 const BATCH_MAX_BYTES: usize = 4 << 20;
+/// The quiet after the last write before an end mark follows it.
+pub(super) const END_MARK_DELAY: Duration = Duration::from_millis(250);
 
 /// Why a job fails.
 enum JobRefusal {
@@ -64,26 +67,38 @@ pub(super) struct Writer {
     requests: Requests,
     /// The number of records that this batch may add to the needed ones.
     free_records: usize,
+    end_mark_delay: Duration,
 }
 
 impl Writer {
-    pub(super) fn new(room: Room, requests: Requests) -> Self {
-        Self { shared: Arc::clone(&room.shared), room, requests, free_records: 0 }
+    pub(super) fn new(room: Room, requests: Requests, end_mark_delay: Duration) -> Self {
+        Self { shared: Arc::clone(&room.shared), room, requests, free_records: 0, end_mark_delay }
     }
 
     /// Serves the queue until it is closed.
     pub(super) fn run(mut self) {
         let mut backlog = VecDeque::new();
+        let mut end_mark = None;
         loop {
-            let done = match self.shared.queue.take(&mut backlog) {
+            let woken = self.shared.queue.take(&mut backlog, end_mark);
+            let done = match woken {
                 WakeReason::Jobs => self.batch(&mut backlog),
                 WakeReason::Notices => self.tidy(),
+                WakeReason::EndMark => self.tidy().and_then(|()| self.end()),
                 WakeReason::Closed => {
-                    if let Err(Fault(reason)) = self.tidy() {
+                    if let Err(Fault(reason)) = self.tidy().and_then(|()| self.end()) {
                         tracing::warn!(reason, "stored writes may be pushed again at the next start");
                     }
                     return;
                 }
+            };
+            end_mark = match woken {
+                _ if self.room.tail.is_covered() => None,
+                // The next write covers this one; only if none comes soon an end mark does.
+                WakeReason::Jobs => Some(Instant::now() + self.end_mark_delay),
+                WakeReason::Notices => end_mark.or_else(|| Some(Instant::now() + self.end_mark_delay)),
+                // It found no room: the next write is to come first.
+                WakeReason::EndMark | WakeReason::Closed => None,
             };
             if let Err(Fault(reason)) = done {
                 tracing::error!(reason, "the journal accepts no more writes");
@@ -103,7 +118,7 @@ impl Writer {
                     Job::Settle { reply } => answer(reply, Err(error)),
                 }
             }
-            if self.shared.queue.take(&mut backlog) == WakeReason::Closed {
+            if self.shared.queue.take(&mut backlog, None) == WakeReason::Closed {
                 return;
             }
         }
@@ -117,6 +132,11 @@ impl Writer {
         }
         self.room.sync()?;
         self.room.prepare_ahead()
+    }
+
+    /// Writes an end mark, unless a record follows the last write already.
+    fn end(&mut self) -> Result<(), Fault> {
+        if self.room.tail.is_covered() { Ok(()) } else { self.room.end_mark() }
     }
 
     /// Writes and answers the first jobs of `backlog`.

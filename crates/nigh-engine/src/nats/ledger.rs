@@ -56,7 +56,8 @@ impl NatsLedger {
         let shard =
             Shard::new(self.cluster.clone(), self.settings.clone(), claim.shard, epoch, witness, index, &answered);
         self.shards.write().insert(claim.shard, shard);
-        Ok(JournalRecovery { epoch, records, damage, torn: None, segments: messages, bytes })
+        let may_lack_writes = damage.iter().any(|damage| damage.kind.hides_writes());
+        Ok(JournalRecovery { epoch, records, damage, may_lack_writes, torn: None, segments: messages, bytes })
     }
 
     /// Releases the shard; writes under way continue.

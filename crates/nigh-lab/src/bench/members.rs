@@ -105,7 +105,8 @@ impl Members {
             }
             one.neighbours.set_home(ShardId(0), NodeNumber(0));
         }
-        let taken = TakenShard { shard: ShardId(0), records: Vec::new(), lost: Vec::new(), summary: Token::empty() };
+        let (records, lost, summary) = (Vec::new(), Vec::new(), Token::empty());
+        let taken = TakenShard { shard: ShardId(0), records, lost, may_lack_writes: false, summary };
         members.all[0].memory.take_home(taken).await.map_err(|error| failed("a home", &error))?;
         Ok(members)
     }

@@ -128,14 +128,14 @@ pub(crate) struct MemoryHost(pub(crate) ObjectMemory);
 #[async_trait]
 impl HomeHost for MemoryHost {
     async fn take_home(&self, shard: ShardId, recovered: JournalRecovery, summary: Token) -> Result<(), String> {
-        let JournalRecovery { records, damage, .. } = recovered;
+        let JournalRecovery { records, damage, may_lack_writes, .. } = recovered;
         let mut lost = Vec::new();
         for Damage { kind, .. } in damage {
             if let DamageKind::Record { record, stored: false } = kind {
                 lost.push(*record);
             }
         }
-        let taken = TakenShard { shard, records, lost, summary };
+        let taken = TakenShard { shard, records, lost, may_lack_writes, summary };
         self.0.take_home(taken).await.map_err(|error| error.to_string())
     }
 

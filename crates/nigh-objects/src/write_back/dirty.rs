@@ -18,7 +18,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use nigh_data::ObjectId;
-use nigh_terms::{BucketName, Monotonic, Namespace, ObjectKey, Version, invariant};
+use nigh_terms::{BucketName, Epoch, Monotonic, Namespace, ObjectKey, Version, invariant};
 
 use self::entry::Entry;
 pub use self::index::DirtyUsage;
@@ -146,6 +146,7 @@ impl WriteBackQueue {
                 attempts: below.attempts,
                 doubt: Monotonic(0),
                 failures: 0,
+                may_lack: None,
             };
             self.put_back(object, entry);
             return Vec::new();
@@ -154,6 +155,8 @@ impl WriteBackQueue {
         let (earlier, later) = (before.version, version);
         // Only the newest state is pushed: an older one behind it would replace an acknowledged write in the store.
         invariant!(earlier < later, "the write {later} of {object} comes behind {earlier}");
+        // Nothing that the journal has lost is newer than a write of now.
+        entry.may_lack = None;
         if entry.pushing.is_none() && entry.pushed == Some(before.version) {
             // The former state was in the store already and only watched; its due time was the end of the watch.
             (entry.since, entry.due) = (now, now.after(self.limits.delay));
@@ -175,6 +178,15 @@ impl WriteBackQueue {
         if let Some(mut entry) = self.take(object) {
             entry.doubt = now.after(self.limits.lands_within);
             entry.has_attempted(Base::Unknown);
+            self.put_back(object, entry);
+        }
+    }
+
+    /// The journal was found damaged and may have lost newer writes of `object`, all of epochs before `before`. Its push
+    /// looks at the store first, and soon: until then readers see what waits.
+    pub fn may_lack(&mut self, object: &ObjectId, before: Epoch, now: Monotonic) {
+        if let Some(mut entry) = self.take(object) {
+            (entry.may_lack, entry.due) = (Some(before), now);
             self.put_back(object, entry);
         }
     }

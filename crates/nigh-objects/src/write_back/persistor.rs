@@ -42,6 +42,8 @@ pub(super) enum Outcome {
     Stored(Base),
     /// The push failed. If `attempted`, the store may have the state all the same.
     Failed { error: ObjectError, attempted: bool, base: Option<Base> },
+    /// The store has a newer write of Nigh's, which the damaged journal has lost.
+    Superseded,
     /// The object was written from outside.
     Conflict,
     /// The object was written from outside, and Nigh's write is stored under its conflict key.
@@ -140,8 +142,15 @@ impl WriteBack {
                 tracing::warn!(%object, %version, %error, "a write could not be pushed to the store; it stays in the journal");
                 self.going_after(object, |dirty| dirty.failed(object, version, attempted, base, now))
             }
-            Outcome::Apart | Outcome::Conflict => {
-                self.meter.conflict();
+            Outcome::Superseded | Outcome::Apart | Outcome::Conflict => {
+                if matches!(outcome, Outcome::Superseded) {
+                    tracing::warn!(
+                        %object, %version,
+                        "the store has a newer write of the object, which the damaged journal has lost: that one stays"
+                    );
+                } else {
+                    self.meter.conflict();
+                }
                 let going = self.going_after(object, |dirty| dirty.kept_apart(object, version, now));
                 self.announced(object, version);
                 copies.forget(object, version);
@@ -174,11 +183,15 @@ impl WriteBack {
             return self.push_shadow(push, meta, copies).await;
         }
         let mut base = push.base.clone();
-        if !push.attempts.is_empty() {
+        if push.looks_first() {
             match self.look(push).await {
                 Ok(StoreState::Done(holds)) => return Outcome::Stored(holds),
                 Ok(StoreState::Ours(holds)) => base = holds,
-                Ok(StoreState::Others(_)) if self.is_shared(&push.object) => return Outcome::Conflict,
+                // Others may have copied it with its version from another key.
+                Ok(StoreState::Newer(_) | StoreState::Others(_)) if self.is_shared(&push.object) => {
+                    return Outcome::Conflict;
+                }
+                Ok(StoreState::Newer(_)) => return Outcome::Superseded,
                 Ok(StoreState::Others(holds)) => base = holds,
                 Err(error) => return Outcome::refused(error),
             }
@@ -198,7 +211,8 @@ impl WriteBack {
             Ok(()) => Outcome::Stored(push.becomes.leaves()),
             Err(ObjectError::PreconditionFailed(_)) => match self.look(push).await {
                 Ok(StoreState::Done(holds)) => Outcome::Stored(holds),
-                Ok(StoreState::Others(_)) if self.is_shared(&push.object) => Outcome::Conflict,
+                Ok(StoreState::Newer(_) | StoreState::Others(_)) if self.is_shared(&push.object) => Outcome::Conflict,
+                Ok(StoreState::Newer(_)) => Outcome::Superseded,
                 Ok(StoreState::Ours(holds) | StoreState::Others(holds)) => {
                     let error = ObjectError::PreconditionFailed("the store held something else than was thought");
                     Outcome::Failed { error, attempted: false, base: Some(holds) }

@@ -40,7 +40,12 @@ impl WriteBack {
     ///
     /// # Errors
     /// Which record cannot be read.
-    pub(crate) fn recover(&self, records: Vec<RecoveredRecord>, lost: Vec<RecoveredRecord>) -> Result<(), ObjectError> {
+    pub(crate) fn recover(
+        &self,
+        records: Vec<RecoveredRecord>,
+        lost: Vec<RecoveredRecord>,
+        may_lack_writes: bool,
+    ) -> Result<(), ObjectError> {
         let now = self.clock.monotonic();
         let whole = records.into_iter().map(|record| (record, true));
         let mut found: Vec<_> = whole.chain(lost.into_iter().map(|record| (record, false))).collect();
@@ -82,6 +87,9 @@ impl WriteBack {
             }
             // Older writes of the object are in the journal too; they are trimmed when the newest has been pushed.
             dirty.recover(&object, version, written.mode, written.becomes, written.below, now);
+            if may_lack_writes {
+                dirty.may_lack(&object, self.ledger.epoch(shard), now);
+            }
             let mut unannounced = self.unannounced.lock();
             if written.mode == WriteMode::Shadow {
                 unannounced.insert(object, (version, Life::Earlier));

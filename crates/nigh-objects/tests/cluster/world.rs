@@ -301,7 +301,8 @@ impl World {
             let newest = self.nodes.get(home).map(|home| home.memory.newest_here()).unwrap_or_default();
             newest.into_iter().filter(|(of, _)| of == other).for_each(|(of, version)| summary.see(of, version));
         }
-        let taken = TakenShard { shard, records: recovered.records, lost: Vec::new(), summary };
+        let (lost, may_lack_writes) = (Vec::new(), false);
+        let taken = TakenShard { shard, records: recovered.records, lost, may_lack_writes, summary };
         node.memory.take_home(taken).await.unwrap();
         self.homes.insert(shard, (number, recovered.epoch));
         for node in self.nodes.values() {

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::super::UNNAMED_DAMAGE;
 use super::super::format::{FIRST_RECORD, HEADER_BYTES, SegmentHeader};
 use super::super::found::read as read_files;
+use super::super::newest::NEWEST;
+use super::super::report::DamageKind;
 use super::image::{Crash, MemoryFolder};
 use super::*;
 
@@ -54,6 +57,10 @@ fn whole() -> WholeJournal {
     WholeJournal { folder, recovered, bodies, used }
 }
 
+fn names(folder: &MemoryFolder) -> Vec<String> {
+    super::super::disk::Folder::names(folder).unwrap()
+}
+
 /// Opens a damaged copy in spite of the damage, and compares the result with what was written.
 fn weigh(damaged: &Arc<MemoryFolder>) -> JournalRecovery {
     let mut opening = opening(SEGMENT, 4);
@@ -101,10 +108,141 @@ fn a_file_that_is_cut_anywhere_or_missing_is_found() {
             assert!(recovered.damage.iter().any(|damage| damage.file == *file), "{file} at {bytes}");
         }
     }
+    // The youngest too, which no other segment names.
+    for file in &files {
+        let damaged = whole.folder.crashed(whole.folder.ops(), Crash::KeepAll);
+        super::super::disk::Folder::remove(&*damaged, file).unwrap();
+        let recovered = weigh(&damaged);
+        assert!(recovered.damage.iter().any(|damage| damage.kind == DamageKind::Missing), "{file}");
+    }
+}
+
+#[test]
+fn what_names_the_youngest_segment_may_be_absent_and_is_damage_when_it_is_damaged() {
+    let whole = whole();
+    let copy = || whole.folder.crashed(whole.folder.ops(), Crash::KeepAll);
+
+    // As an older build left it: nothing is known to be missing, and this build names it from then on.
+    let older = copy();
+    super::super::disk::Folder::remove(&*older, NEWEST).unwrap();
+    assert_eq!(weigh(&older).damage, []);
+    let youngest = read_files(&*older, false).unwrap().files.pop().unwrap();
+    super::super::disk::Folder::remove(&*older, &youngest.name).unwrap();
+    assert!(matches!(open(&older, 4).unwrap_err(), JournalError::Damaged(_)));
+
+    for (first, end, kind) in
+        [(0, 512, DamageKind::HeaderCopy), (512, 1024, DamageKind::HeaderCopy), (0, 1024, DamageKind::Header)]
+    {
+        let damaged = copy();
+        damaged.change(NEWEST, |bytes| (first..end).step_by(512).for_each(|at| bytes[at + 16] ^= 1));
+        assert!(matches!(open(&damaged, 4).unwrap_err(), JournalError::Damaged(all) if all[0].kind == kind));
+        let recovered = weigh(&damaged);
+        assert_eq!(recovered.records.len(), whole.recovered.records.len());
+        assert_eq!(names(&damaged).iter().any(|name| name == "damaged-newest"), kind == DamageKind::Header);
+        assert_eq!(weigh(&damaged).damage, [], "it was written anew");
+    }
+    let cut = copy();
+    cut.change(NEWEST, |bytes| bytes.truncate(500));
+    assert_eq!(weigh(&cut).damage[0].kind, DamageKind::HeaderCopy);
+    assert_eq!(weigh(&cut).damage, []);
+
+    let newer = copy();
+    newer.change(NEWEST, |bytes| [8, 520].into_iter().for_each(|at| bytes[at] = 2));
+    let refused = open(&newer, 4).unwrap_err();
+    assert!(refused.to_string().contains("newest has format 2"), "{refused}");
+}
+
+#[test]
+fn a_journal_without_its_youngest_segment_goes_on_and_uses_no_generation_twice() {
+    let whole = whole();
     let damaged = whole.folder.crashed(whole.folder.ops(), Crash::KeepAll);
-    super::super::disk::Folder::remove(&*damaged, &files[0]).unwrap();
-    let recovered = weigh(&damaged);
-    assert!(recovered.damage.iter().any(|damage| damage.kind == super::super::DamageKind::Missing));
+    let youngest = read_files(&*damaged, false).unwrap().files.pop().unwrap();
+    super::super::disk::Folder::remove(&*damaged, &youngest.name).unwrap();
+    let generations = |folder: &MemoryFolder| -> Vec<u64> {
+        read_files(folder, false).unwrap().files.iter().map(|file| file.header.generation).collect()
+    };
+    let opening = JournalOpenOptions { on_damage: OnDamage::KeepAside, ..opening(SEGMENT, 8) };
+    runtime().block_on(async {
+        let (journal, _) = Journal::open_in(Arc::clone(&damaged) as _, &opening).unwrap();
+        for request in 100..130_u128 {
+            let done = append(&journal, put(request, "more"), content(request, 1500)).await.unwrap();
+            journal.stored(SHARD, done.version).await.unwrap();
+        }
+    });
+    assert!(names(&damaged).contains(&UNNAMED_DAMAGE.to_owned()), "it is noted for later starts");
+    let used = generations(&damaged);
+    assert!(!used.contains(&youngest.header.generation) && used.last() > Some(&youngest.header.generation), "{used:?}");
+    runtime().block_on(async {
+        let (journal, recovered) = Journal::open_in(Arc::clone(&damaged) as _, &opening).unwrap();
+        assert!(recovered.records.iter().all(|one| one.record.request.0 < 28), "the others are stored");
+        for one in &recovered.records {
+            journal.stored(SHARD, one.version).await.unwrap();
+        }
+        for request in 200..290_u128 {
+            let done = append(&journal, put(request, "more"), content(request, 1500)).await.unwrap();
+            journal.stored(SHARD, done.version).await.unwrap();
+        }
+    });
+    // The segments before the gap were used again: nothing that is left misses anything. What was in it is missing still.
+    let (journal, recovered) = open(&damaged, 8).unwrap();
+    assert_eq!((&recovered.damage[..], recovered.may_lack_writes), (&[][..], true));
+    drop(journal);
+    super::super::disk::Folder::remove(&*damaged, UNNAMED_DAMAGE).unwrap();
+    assert!(!open(&damaged, 8).unwrap().1.may_lack_writes, "an operator has dealt with it");
+}
+
+#[test]
+fn a_damaged_last_write_is_told_from_a_torn_one_once_nothing_came_for_a_moment() {
+    runtime().block_on(async {
+        let folder = MemoryFolder::new();
+        let opening = JournalOpenOptions { end_mark_delay: Duration::from_millis(10), ..opening(SEGMENT, 4) };
+        let (journal, _) = Journal::open_in(Arc::clone(&folder) as _, &opening).unwrap();
+        append(&journal, put(1, "first"), content(1, 100)).await.unwrap();
+        let version = append(&journal, put(2, "last"), content(2, 1000)).await.unwrap().version;
+        let place = journal.shared.live.lock().record(version).unwrap().place;
+        let began = Instant::now();
+        let image = loop {
+            // As after a kill of the machine.
+            let image = folder.crashed(folder.ops(), Crash::DropAll);
+            let found = read_files(&*image, false).unwrap();
+            let last = found.segments[0].scan.records.last().unwrap().found.frame;
+            if last.position > place.position {
+                break image;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "no end mark");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let ops = folder.ops();
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(folder.ops(), ops, "one mark is enough");
+        let damaged = |at: u64| {
+            let image = image.crashed(0, Crash::KeepAll);
+            image.change("segment-000001", |bytes| bytes[at as usize] ^= 4);
+            let inspected = inspect::inspect_in(&*image).unwrap();
+            assert_eq!(inspected.torn, None, "it was acknowledged");
+            assert!(matches!(open(&image, 4), Err(JournalError::Damaged(_))));
+            inspected.damage
+        };
+        let body = damaged(place.body_at() + 500);
+        assert!(matches!(&body[..], [one] if one.to_string().contains("tenant/bucket/last is damaged")), "{body:?}");
+        let head = damaged(u64::from(place.position.offset()) + 70);
+        assert!(matches!(&head[..], [one] if one.kind == DamageKind::Unknown), "{head:?}");
+        let (_, recovered) = open(&image, 4).unwrap();
+        assert_eq!((recovered.records.len(), recovered.torn, &recovered.damage[..]), (2, None, &[][..]));
+    });
+}
+
+#[test]
+fn a_journal_that_was_closed_tells_a_damaged_last_write_from_a_torn_one() {
+    runtime().block_on(async {
+        let folder = MemoryFolder::new();
+        let (journal, _) = open(&folder, 4).unwrap();
+        let version = append(&journal, put(1, "last"), content(1, 1000)).await.unwrap().version;
+        let place = journal.shared.live.lock().record(version).unwrap().place;
+        drop(journal);
+        folder.change("segment-000001", |bytes| bytes[place.body_at() as usize + 500] ^= 4);
+        assert!(matches!(open(&folder, 4), Err(JournalError::Damaged(all)) if all.len() == 1));
+    });
 }
 
 #[test]
@@ -124,6 +262,7 @@ fn a_damaged_body_is_called_by_its_object_s_name_and_a_copy_of_its_file_is_kept(
     assert!(refused.to_string().contains("tenant/bucket/key-6 is damaged"), "{refused}");
     let recovered = weigh(&damaged);
     assert_eq!(recovered.records.len(), whole.recovered.records.len() - 1);
+    assert!(!recovered.may_lack_writes && !names(&damaged).contains(&UNNAMED_DAMAGE.to_owned()), "the object is known");
     let aside = super::super::disk::Folder::names(&*damaged).unwrap();
     let aside: Vec<_> = aside.iter().filter(|name| name.starts_with("damaged-")).collect();
     assert_eq!(aside.len(), 1);

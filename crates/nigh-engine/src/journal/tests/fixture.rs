@@ -11,7 +11,12 @@ const STORED_2: &[u8] = include_bytes!("../../../tests/fixtures/journal-2.segmen
 
 /// One of each kind of record.
 async fn write(folder: &Arc<MemoryFolder>) {
-    let salted = JournalOpenOptions { salt: || 0x5a17_5a17_5a17_5a17, ..opening(16 << 10, 3) };
+    let salted = JournalOpenOptions {
+        salt: || 0x5a17_5a17_5a17_5a17,
+        // Also on a machine that is slow to go on with the next write.
+        end_mark_delay: Duration::from_secs(3600),
+        ..opening(16 << 10, 3)
+    };
     let (journal, _) = Journal::open_in(Arc::clone(folder) as _, &salted).unwrap();
     append(&journal, put(1, "a key"), Bytes::from_static(b"the bytes of a small object")).await.unwrap();
     append_pieces(&journal, put(2, "large"), Bytes::from(vec![7; 1500]), 1000).await.unwrap();

@@ -10,6 +10,7 @@ mod limits;
 mod model;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nigh_terms::{BucketName, ByteSize, Epoch, Namespace, ObjectKey, ShardId, Version};
@@ -17,6 +18,7 @@ use nigh_terms::{BucketName, ByteSize, Epoch, Namespace, ObjectKey, ShardId, Ver
 use self::image::MemoryFolder;
 use super::open::JournalOpenOptions;
 use super::shared::Limits;
+use super::writer::END_MARK_DELAY;
 use super::{
     InspectedRecord, Journal, JournalError, JournalInspection, JournalRecovery, JournalSettings, OnDamage,
     RecoveredRecord, inspect,
@@ -35,6 +37,7 @@ fn opening(segment_bytes: u32, files_max: u32) -> JournalOpenOptions {
         epoch_min: Epoch(1),
         on_damage: OnDamage::Refuse,
         salt: rand::random,
+        end_mark_delay: END_MARK_DELAY,
     }
 }
 

@@ -136,6 +136,8 @@ pub struct TakenShard {
     pub records: Vec<RecoveredRecord>,
     /// The records that are damaged.
     pub lost: Vec<RecoveredRecord>,
+    /// The journal is damaged where nobody can say which writes it has lost.
+    pub may_lack_writes: bool,
     /// The newest versions of all other shards, or newer ones: writers of trimmed records can have seen no more.
     pub summary: Token,
 }
@@ -154,7 +156,7 @@ impl ObjectMemory {
     /// Which record cannot be read. Nothing of the shard is here then.
     #[boxed]
     pub async fn take_home(&self, taken: TakenShard) -> Result<(), ObjectError> {
-        let TakenShard { shard, mut records, mut lost, summary } = taken;
+        let TakenShard { shard, mut records, mut lost, may_lack_writes, summary } = taken;
         let inner = &self.0;
         let transactions = found_in(&mut records)?;
         warn_of_lost(&mut lost);
@@ -164,11 +166,8 @@ impl ObjectMemory {
         }
         let epoch = inner.back.begin(shard);
         let all = records.iter().chain(&lost).cloned().collect();
-        let recovered = async {
-            inner.back.recover(records, lost)?;
-            inner.find_transactions((shard, epoch), transactions).await
-        };
-        recovered.await.inspect_err(|_| inner.lose_home(shard, epoch))?;
+        inner.back.recover(records, lost, may_lack_writes)?;
+        inner.find_transactions(shard, transactions).await?;
         let summary = inner.compared().carried(summary);
         let new = NewHome { shard, epoch, records: all, summary };
         let dropped = inner.coherence.take(inner.now(), new, limits().0);

@@ -32,7 +32,7 @@ async fn open_lazy(
     store: &Arc<GatedStore>,
     folder: &std::path::Path,
     settings: WriteSettings,
-    is_damaged: impl Fn(&str) -> bool,
+    (is_damaged, may_lack_writes): (impl Fn(&str) -> bool, bool),
     clock: &Arc<dyn Clock>,
 ) -> (ObjectMemory, Arc<Journal>) {
     let journal =
@@ -46,6 +46,7 @@ async fn open_lazy(
         ledger: Arc::clone(&journal) as Arc<dyn nigh_engine::Ledger>,
         recovered: whole,
         lost,
+        may_lack_writes,
         settings,
         registry: Some(registry),
     };
@@ -69,7 +70,7 @@ impl LazyBench {
     /// A bench whose time is that of `clock`.
     pub(super) async fn by(clock: Arc<dyn Clock>, settings: WriteSettings) -> Self {
         let (store, folder) = (Arc::new(GatedStore::default()), tempfile::tempdir().unwrap());
-        let (memory, journal) = open_lazy(&store, folder.path(), settings, |_| false, &clock).await;
+        let (memory, journal) = open_lazy(&store, folder.path(), settings, (|_: &str| false, false), &clock).await;
         let who = Principal::outside(Namespace::new("tenant").unwrap());
         let bucket = BucketName::new("bucket").unwrap();
         memory.create_bucket(&who, &bucket).await.unwrap();
@@ -78,11 +79,11 @@ impl LazyBench {
 
     /// As after `kill -9`: nothing is ended, and all memory is gone.
     pub(super) async fn restarted(self) -> Self {
-        self.restarted_with(|_| false).await
+        self.restarted_with(|_| false, false).await
     }
 
-    /// As after a crash that has damaged the journal's records of the objects that `is_damaged` names.
-    pub(super) async fn restarted_with(self, is_damaged: impl Fn(&str) -> bool) -> Self {
+    /// As after a crash that has damaged in the journal what `is_damaged` names, or what nobody can name.
+    pub(super) async fn restarted_with(self, is_damaged: impl Fn(&str) -> bool, may_lack_writes: bool) -> Self {
         let Self { store, memory, journal, who, bucket, folder, clock, .. } = self;
         // A task that has just answered may hold the memory for a moment longer.
         drop(memory);
@@ -90,7 +91,8 @@ impl LazyBench {
             tokio::task::yield_now().await;
         }
         drop(journal);
-        let (memory, journal) = open_lazy(&store, folder.path(), settings(), is_damaged, &clock).await;
+        let (memory, journal) =
+            open_lazy(&store, folder.path(), settings(), (is_damaged, may_lack_writes), &clock).await;
         Self { store, memory, journal, who, bucket, folder, clock, stop: CancellationToken::new() }
     }
 

@@ -1,6 +1,6 @@
 //! An object with an unpushed write: its newest state, the push under way, and the pushes that got no answer.
 
-use nigh_terms::{Monotonic, Version};
+use nigh_terms::{Epoch, Monotonic, Version};
 
 use super::state::{Base, ObjectState, UnpushedWrite};
 use crate::write_back::policy::WriteMode;
@@ -27,6 +27,8 @@ pub(super) struct Entry {
     /// Until this time a push without an answer may be carried out, even over a later one.
     pub(super) doubt: Monotonic,
     pub(super) failures: u32,
+    /// The damaged journal may have lost newer writes of the object; all of them are of epochs before this one.
+    pub(super) may_lack: Option<Epoch>,
 }
 
 impl Entry {

@@ -1,7 +1,7 @@
 //! Chooses the next push and its time, and handles the end of each push.
 
 use nigh_data::ObjectId;
-use nigh_terms::{Monotonic, Version};
+use nigh_terms::{Epoch, Monotonic, Version};
 
 use super::state::{Base, ObjectState, UnpushedWrite};
 use super::{TrimmableVersions, WriteBackQueue};
@@ -22,6 +22,9 @@ pub struct Push {
     pub base: Base,
     /// What pushes of this object without an answer may have left in the store, or may still leave.
     pub attempts: Vec<Base>,
+    /// The damaged journal may have lost newer writes of the object, which the store may have; all of them are of epochs
+    /// before this one.
+    pub may_lack: Option<Epoch>,
 }
 
 /// What a push finds in the store.
@@ -31,14 +34,27 @@ pub enum StoreState {
     Done(Base),
     /// What the push should replace, or an earlier state of Nigh's.
     Ours(Base),
+    /// A newer write of Nigh's, which the damaged journal has lost.
+    Newer(Base),
     /// An outside write.
     Others(Base),
 }
 
 impl Push {
+    /// Whether the store is to be looked at before the push: it may hold something that is not to be overwritten.
+    #[must_use]
+    pub fn looks_first(&self) -> bool {
+        self.may_lack.is_some() || !self.attempts.is_empty()
+    }
+
     /// Classifies what the store `holds`, with the version in its metadata if it is an object.
     #[must_use]
     pub fn sees(&self, holds: Base, version: Option<Version>) -> StoreState {
+        // A version of a later epoch is no write of this journal: another installation of Nigh has used the store.
+        let is_lost = |before: Epoch| version.is_some_and(|there| there > self.version && there.epoch < before);
+        if self.may_lack.is_some_and(is_lost) {
+            return StoreState::Newer(holds);
+        }
         if holds == self.becomes.leaves() && version.is_none_or(|version| version == self.version) {
             return StoreState::Done(holds);
         }
@@ -99,9 +115,9 @@ impl WriteBackQueue {
         let Some(mut entry) = self.take(&object) else { return NextPush::Idle };
         let UnpushedWrite { version, mode, becomes } = entry.newest.clone();
         (entry.pushing, entry.leaves) = (Some(version), becomes.leaves());
-        let (base, attempts) = (entry.base.clone(), entry.attempts.clone());
+        let (base, attempts, may_lack) = (entry.base.clone(), entry.attempts.clone(), entry.may_lack);
         self.put_back(&object, entry);
-        NextPush::Push(Box::new(Push { object, version, mode, becomes, base, attempts }))
+        NextPush::Push(Box::new(Push { object, version, mode, becomes, base, attempts, may_lack }))
     }
 
     /// A push has ended, and the store has what was pushed. If an earlier push may still be carried out over it, the
