@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowSettings {
-    /// How many run at once; further ones are rejected.
+    /// How many of a namespace run at once; further ones are rejected.
     pub running_max: usize,
-    /// How many ended executions are kept with their history; the oldest are removed first.
+    /// How many ended executions are kept with their history. Beyond that, the oldest of the namespace with the most are
+    /// removed.
     pub kept_max: usize,
-    /// How many bytes they may take together.
+    /// How many bytes they may take together. Beyond that, the oldest of the namespace with the most bytes are removed.
     pub kept_bytes: ByteSize,
 }
 
