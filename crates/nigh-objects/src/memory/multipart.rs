@@ -9,7 +9,7 @@ use nigh_data::{
     PartInfo, PutDone, RangeSpec, ReadConditions, ServeOutcome, UploadId, UploadInfo,
 };
 use nigh_protocol::Stamp;
-use nigh_terms::{BucketName, ObjectKey, Principal, Token};
+use nigh_terms::{BucketName, ByteSize, ObjectKey, Principal, Token};
 
 use super::draft::{Content, Draft, PutHead};
 use super::intake::BodyClaims;
@@ -18,7 +18,7 @@ use super::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::assembly::{PART_MAX_BYTES, assemble, check_number, wanted_checksum};
 use crate::notification::ObjectChange;
 use crate::spool::{SpoolFile, blocking, failed};
-use crate::uploads::{Manifest, Upload};
+use crate::uploads::{Manifest, ReservedRoom, Upload};
 
 /// The checksum of a part: the one its upload asked for, given or to be computed; else the one given.
 fn part_checksum(upload: &Upload, given: Option<ChecksumClaim>) -> Result<Option<ChecksumClaim>, ObjectError> {
@@ -63,8 +63,11 @@ impl ObjectMemoryState {
         upload: Arc<Upload>,
         number: u32,
         part: (SpoolFile, u64, VerifiedDigest),
+        mut room: ReservedRoom,
     ) -> Result<PartInfo, ObjectError> {
         let (file, size, verified) = part;
+        // The length of a body need not be known before.
+        room.grow_to(size)?;
         // Synced before the upload is held: parts that come at the same time do not wait for each other's bytes.
         let file = blocking(move || {
             file.sync().map_err(failed("sync a part"))?;
@@ -78,7 +81,7 @@ impl ObjectMemoryState {
             return Err(ObjectError::NoSuchUpload(upload.id.clone()));
         }
         let (kept, kept_info) = (Arc::clone(&upload), info.clone());
-        blocking(move || kept.add(&file, &kept_info)).await?;
+        blocking(move || kept.add(&file, &kept_info, room)).await?;
         drop(ended);
         call.succeeded(ServeOutcome::Write, None, Token::empty());
         Ok(info)
@@ -176,6 +179,12 @@ impl ObjectMemoryState {
 }
 
 impl ObjectMemory {
+    /// Sets how many bytes the parts of unfinished uploads of one namespace may have here. Further parts are rejected with
+    /// `SlowDown`.
+    pub fn limit_uploads(&self, namespace_bytes_max: ByteSize) {
+        self.0.uploads.room.limit(namespace_bytes_max);
+    }
+
     /// Begins a multipart upload.
     ///
     /// # Errors
@@ -204,8 +213,8 @@ impl ObjectMemory {
     /// Uploads a part; durable when it returns.
     ///
     /// # Errors
-    /// `NoSuchUpload`, what is wrong with the number or the body, or the spool's. An earlier part of this number
-    /// stays then.
+    /// `NoSuchUpload`, what is wrong with the number or the body, `SlowDown` if the namespace's unfinished uploads have
+    /// too many bytes, or the spool's. An earlier part of this number stays then.
     #[expect(clippy::too_many_arguments, reason = "the S3 operation has so many")]
     pub async fn put_part(
         &self,
@@ -227,9 +236,10 @@ impl ObjectMemory {
             return Err(ObjectError::EntityTooLarge { limit });
         }
         let checksum = part_checksum(&upload, checksum)?;
+        let room = self.0.uploads.room.reserve(&who.namespace, length.unwrap_or_default())?;
         let part = self.0.stage_in_spool(body, BodyClaims { length, md5, checksum, limit, journal: None }).await?;
         call.served(part.1);
-        to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
+        to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part, room)).await
     }
 
     /// Takes a part from another object of the namespace.
@@ -270,8 +280,9 @@ impl ObjectMemory {
             limit,
             journal: None,
         };
+        let room = self.0.uploads.room.reserve(&who.namespace, length)?;
         let part = self.0.stage_in_spool(read.source.into_stream(), expected).await?;
-        to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
+        to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part, room)).await
     }
 
     /// The parts uploaded so far whose number is above `after`, at most `limit`; and whether there are more.
