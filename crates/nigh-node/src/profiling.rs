@@ -5,6 +5,7 @@
 //! when nothing runs, and invocations meanwhile run in the default class.
 
 mod report;
+mod unfinished;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -42,6 +43,8 @@ use nigh_ways::{
 use thiserror::Error;
 
 use crate::data_door::SandboxDataDoor;
+
+use self::unfinished::UnfinishedProfile;
 
 pub use self::report::{ModelRows, ProfileReport, ProfileRequest, ProfiledInput};
 
@@ -185,19 +188,18 @@ impl FunctionProfiler {
         let rule =
             SearchRule { form: request.form, whole, fewest: cache.shape.min_ways, threshold: Tolerance::FIVE_PERCENT };
         let fresh = Profiler::new(ProfilerSettings::of(rule), inputs)?;
-        let file = self.stored(function);
-        let mut profiler = taken_up(&file, fresh);
+        let stored = UnfinishedProfile::new(&self.0.folder, &function.namespace, &function.name, &function.revision_id);
+        let mut profiler = taken_up(&stored, fresh);
         let keep = |profiler: &Profiler| {
             tell(&report(profiler));
-            if let Err(error) =
-                std::fs::create_dir_all(&self.0.folder).and_then(|()| std::fs::write(&file, profiler.store()))
-            {
-                tracing::warn!(file = %file.display(), %error, "an unfinished profile is not stored; after a crash it starts over");
+            if let Err(error) = stored.write(&profiler.store()) {
+                let file = stored.path().display();
+                tracing::warn!(%file, %error, "an unfinished profile is not stored; after a crash it starts over");
             }
         };
         runs.complete(&mut profiler, keep).await?;
-        if let Err(error) = std::fs::remove_file(&file) {
-            tracing::debug!(file = %file.display(), %error, "there is no unfinished profile to remove");
+        if let Err(error) = stored.remove() {
+            tracing::debug!(file = %stored.path().display(), %error, "there is no unfinished profile to remove");
         }
         Ok((profiler, paths))
     }
@@ -226,10 +228,6 @@ impl FunctionProfiler {
             return Err(ProfilingError::NoInput(name));
         }
         Ok((ProfileInput { name, size: ByteSize(size), features: Vec::new() }, paths))
-    }
-
-    fn stored(&self, function: &Function) -> PathBuf {
-        self.0.folder.join(format!("{}.{}.{}.json", function.namespace, function.name, function.revision_id))
     }
 
     async fn bench(&self, namespace: &Namespace, allocation: Arc<dyn WayAllocation>) -> Result<Bench, ProfilingError> {
@@ -310,12 +308,12 @@ fn io(what: &str, reason: impl std::fmt::Display) -> ProfilingError {
 }
 
 /// The profile that a crash interrupted, if it has the same inputs; else `fresh`.
-fn taken_up(file: &std::path::Path, fresh: Profiler) -> Profiler {
+fn taken_up(unfinished: &UnfinishedProfile, fresh: Profiler) -> Profiler {
     let same_inputs = |stored: &Profiler| {
         let inputs = |profiler: &Profiler| profiler.outcomes().map(|(input, _)| input.clone()).collect::<Vec<_>>();
         inputs(stored) == inputs(&fresh) && stored.settings() == fresh.settings()
     };
-    let stored = std::fs::read_to_string(file).ok().and_then(|text| Profiler::resume(&text).ok());
+    let stored = unfinished.read().and_then(|text| Profiler::resume(&text).ok());
     stored.filter(same_inputs).unwrap_or(fresh)
 }
 
