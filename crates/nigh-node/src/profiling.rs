@@ -52,6 +52,9 @@ pub use self::report::{ModelRows, ProfileReport, ProfileRequest, ProfiledInput};
 const SCRATCH_MAX: ByteSize = ByteSize::gib(4);
 /// How long running invocations of a profile may take to end after it.
 const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
+/// The records of runs that a profile keeps, and their bytes.
+const RECORDS_MAX: u64 = 100;
+const RECORDS_BYTES_MAX: ByteSize = ByteSize::mib(64);
 /// Data calls listed in the record of a run.
 const DATA_CALLS_MAX: usize = 1000;
 
@@ -256,8 +259,12 @@ impl FunctionProfiler {
             .map_err(|error| io("the threads of the profile's data door", error))?;
         let records = StateFile::open(&scratch.path().join("records.redb"))
             .map_err(|error| io("records of the profile", error))?;
-        let records = RecordLog::open(records, Retention { records_max: 100 })
-            .map_err(|error| io("records of the profile", error))?;
+        let retention = Retention {
+            records_max: RECORDS_MAX,
+            bytes_max: RECORDS_BYTES_MAX,
+            namespace_bytes_max: RECORDS_BYTES_MAX,
+        };
+        let records = RecordLog::open(records, retention).map_err(|error| io("records of the profile", error))?;
         let station = Arc::new(ProfileHook::new(allocation));
         let invoker = Invoker::new(
             InvokerParts {

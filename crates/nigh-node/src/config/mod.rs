@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use nigh_engine::Retention;
 use nigh_objects::WriteMode;
 use nigh_terms::{ByteSize, Namespace};
 use serde::{Deserialize, Serialize};
@@ -102,10 +103,23 @@ pub struct S3Settings {
     pub socket: PathBuf,
     /// The largest object it takes.
     pub object_max: ByteSize,
+    /// How many bytes the parts of unfinished multipart uploads of one namespace may have; further ones are rejected with
+    /// `SlowDown`. Eight times `object_max` if absent.
+    pub uploads_bytes: Option<ByteSize>,
     /// Connections at a time; further ones wait to be accepted.
     pub connections_max: usize,
     /// Whether clients get objects without HTTP, over a Unix socket and in sandboxes (docs/design/fast-path.md).
     pub fast_path: Switch,
+}
+
+impl S3Settings {
+    /// How many bytes the parts of unfinished uploads of one namespace may have.
+    #[must_use]
+    pub fn uploads_bytes(&self) -> ByteSize {
+        /// With no setting: so many of the largest objects.
+        const OBJECTS: u64 = 8;
+        self.uploads_bytes.unwrap_or(ByteSize(self.object_max.bytes().saturating_mul(OBJECTS)))
+    }
 }
 
 /// On or off.
@@ -166,8 +180,19 @@ pub struct OpenWhiskLimits {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ActivationSettings {
-    /// How many are kept; the oldest are removed first.
+    /// How many are kept. Beyond that, the oldest of the namespace with the most are removed.
     pub records_max: u64,
+    /// How many bytes they may take together. Beyond that, the oldest of the namespace with the most bytes are removed.
+    pub bytes_max: ByteSize,
+    /// How many bytes those of one namespace may take. Beyond that, its oldest are removed.
+    pub namespace_bytes: ByteSize,
+}
+
+impl Default for ActivationSettings {
+    fn default() -> Self {
+        let Retention { records_max, bytes_max, namespace_bytes_max } = Retention::default();
+        Self { records_max, bytes_max, namespace_bytes: namespace_bytes_max }
+    }
 }
 
 /// How log lines look.
@@ -207,6 +232,7 @@ impl Settings {
                 listen: loopback(9400),
                 socket: state.join("s3.sock"),
                 object_max: ByteSize::gib(5),
+                uploads_bytes: None,
                 connections_max: 1024,
                 fast_path: Switch::On,
             },
@@ -226,7 +252,7 @@ impl Settings {
             workflows: WorkflowSettings::default(),
             llc: LlcSettings::default(),
             openwhisk: OpenWhiskLimits::default(),
-            activations: ActivationSettings { records_max: 100_000 },
+            activations: ActivationSettings::default(),
             log: LogSettings { level: "info".to_owned(), format: LogFormat::Text },
             cluster: None,
         }

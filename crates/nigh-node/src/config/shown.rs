@@ -10,7 +10,7 @@ const SECRET: &str = "store.secret_key";
 /// The same of the cluster's servers.
 const CLUSTER_TOKEN: &str = "cluster.token";
 /// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 9] = [
+const ABSENT: [(&str, &str); 10] = [
     ("cluster", "one machine"),
     ("cluster.advertise", "cluster.listen"),
     ("llc.insensitive_ways", "3 of 11"),
@@ -18,11 +18,14 @@ const ABSENT: [(&str, &str); 9] = [
     ("functions.sandbox_program", "nigh-sandbox beside nigh"),
     ("functions.runc", "runc of PATH"),
     ("memory.features_program", "nigh-features beside nigh"),
+    ("s3.uploads_bytes", "8 times s3.object_max"),
     ("store.shadow_node", "the node's name"),
     ("store.region", "us-east-1 with s3, any with swift"),
 ];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
-const SIZES: [&str; 13] = [
+const SIZES: [&str; 16] = [
+    "activations.bytes_max",
+    "activations.namespace_bytes",
     "cache.bytes",
     "cache.held_max",
     "cache.object_max",
@@ -34,6 +37,7 @@ const SIZES: [&str; 13] = [
     "memory.slack_max",
     "memory.slack_min",
     "s3.object_max",
+    "s3.uploads_bytes",
     "workflows.kept_bytes",
     "writes.journal_max",
 ];
