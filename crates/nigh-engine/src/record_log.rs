@@ -1,37 +1,36 @@
-//! The record log: records of what happened on this node, newest last, up to a limit.
+//! The record log: records of what happened on this node, newest last, up to a limit in number and bytes.
 //!
 //! Appending never waits for the disk: records queue for one writer thread, which commits all waiting records in one
 //! transaction. A crash may lose the last batch; a clean shutdown loses nothing.
-//! At `QUEUE` waiting records further ones are dropped and counted.
+//! Records beyond what may wait (`waiting`) are dropped and counted. What is kept on the disk is bounded by `kept`.
+
+mod kept;
+mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_recursion::async_recursion as boxed;
-use redb::ReadableTableMetadata;
+use nigh_terms::{ByteSize, Namespace};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::kept::Retention;
+use self::kept::{KeptRecords, NewRecord};
+use self::waiting::{RECORD_BYTES_MIN, WAITING_BYTES_MAX, WaitingRecords};
 use crate::state_tables::{RowsById, read_table, storage};
 use crate::{RegistryError, StateFile};
 
-/// The most records that wait for the writer.
-const QUEUE: usize = 16_384;
+/// Records, and requests to flush, that may wait for the writer.
+const QUEUE: usize = (WAITING_BYTES_MAX / RECORD_BYTES_MIN) as usize;
 /// How long the writer waits for more records before it commits.
 const BATCH_WAIT: Duration = Duration::from_millis(50);
 
 /// The table of activation records.
 const RECORDS: &str = "records";
 
-/// How much the log keeps. The oldest records are removed first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
-    /// The most records in the log.
-    pub records_max: u64,
-}
-
 enum Job {
-    Append([u8; 16], Vec<u8>),
+    Append(NewRecord),
     Flush(oneshot::Sender<()>),
 }
 
@@ -41,7 +40,10 @@ pub struct RecordLog {
     state: StateFile,
     table: &'static str,
     jobs: mpsc::Sender<Job>,
+    waiting: Arc<Mutex<WaitingRecords>>,
     dropped: Arc<AtomicU64>,
+    /// The bytes of the records on the disk.
+    bytes: Arc<AtomicU64>,
 }
 
 impl RecordLog {
@@ -59,18 +61,36 @@ impl RecordLog {
     /// If the thread cannot be started.
     pub fn open_named(state: StateFile, name: &'static str, retention: Retention) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel(QUEUE);
-        let writer = state.clone();
-        std::thread::Builder::new()
-            .name("record-log".to_owned())
-            .spawn(move || write_batches(&writer, RowsById::new(name), queue, retention))?;
-        Ok(Self { state, table: name, jobs, dropped: Arc::default() })
+        let log =
+            Self { state, table: name, jobs, waiting: Arc::default(), dropped: Arc::default(), bytes: Arc::default() };
+        let writer = RecordWriter {
+            state: log.state.clone(),
+            kept: KeptRecords::new(name, retention),
+            queue,
+            waiting: Arc::clone(&log.waiting),
+            bytes: Arc::clone(&log.bytes),
+        };
+        std::thread::Builder::new().name("record-log".to_owned()).spawn(move || writer.run())?;
+        Ok(log)
     }
 
-    /// Adds or replaces a record.
-    pub fn append(&self, id: [u8; 16], record: Vec<u8>) {
-        if self.jobs.try_send(Job::Append(id, record)).is_err() {
+    /// Adds or replaces a record of `namespace`. It is dropped if too many wait for the disk.
+    pub fn append(&self, id: [u8; 16], namespace: &Namespace, record: Vec<u8>) {
+        let bytes = record.len();
+        let admitted = self.waiting.lock().admit(namespace, bytes);
+        let new = NewRecord { id, namespace: namespace.clone(), bytes: record };
+        if !admitted {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        } else if self.jobs.try_send(Job::Append(new)).is_err() {
+            self.waiting.lock().leave(namespace, bytes);
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// The bytes of the records on the disk.
+    #[must_use]
+    pub fn bytes(&self) -> ByteSize {
+        ByteSize(self.bytes.load(Ordering::Relaxed))
     }
 
     /// The number of records lost because the writer could not keep up.
@@ -128,76 +148,63 @@ impl RecordLog {
     }
 }
 
-fn write_batches(state: &StateFile, table: RowsById, mut queue: mpsc::Receiver<Job>, retention: Retention) {
-    while let Some(first) = queue.blocking_recv() {
-        if matches!(first, Job::Append(..)) {
-            std::thread::sleep(BATCH_WAIT);
-        }
-        let mut batch = Vec::new();
-        let mut flushes = Vec::new();
-        let mut next = Some(first);
-        while let Some(job) = next {
-            match job {
-                Job::Append(id, record) => batch.push((id, record)),
-                Job::Flush(done) => flushes.push(done),
-            }
-            next = queue.try_recv().ok();
-        }
-        if !batch.is_empty()
-            && let Err(error) = commit(state, table, &batch, retention)
-        {
-            tracing::error!(%error, records = batch.len(), "records lost: the state file cannot be written");
-        }
-        for done in flushes {
-            let _ = done.send(());
-        }
-    }
+/// Writes the records of a log, on a thread of its own.
+struct RecordWriter {
+    state: StateFile,
+    kept: KeptRecords,
+    queue: mpsc::Receiver<Job>,
+    waiting: Arc<Mutex<WaitingRecords>>,
+    bytes: Arc<AtomicU64>,
 }
 
-fn commit(
-    state: &StateFile,
-    table: RowsById,
-    batch: &[([u8; 16], Vec<u8>)],
-    retention: Retention,
-) -> Result<(), RegistryError> {
-    let write = state.begin_write().map_err(storage)?;
-    {
-        let mut records = write.open_table(table).map_err(storage)?;
-        for (id, record) in batch {
-            records.insert(id, record.as_slice()).map_err(storage)?;
-        }
-        let surplus = records.len().map_err(storage)?.saturating_sub(retention.records_max);
-        for _ in 0..surplus {
-            records.pop_first().map_err(storage)?;
+impl RecordWriter {
+    fn run(mut self) {
+        // What an earlier build or larger limits have left is removed first, and between the batches.
+        let mut more = self.write(&[]);
+        loop {
+            let first = if more { self.queue.try_recv().ok() } else { self.queue.blocking_recv() };
+            if first.is_none() && !more {
+                return;
+            }
+            if matches!(first, Some(Job::Append(..))) {
+                std::thread::sleep(BATCH_WAIT);
+            }
+            let (mut batch, mut flushes) = (Vec::new(), Vec::new());
+            let mut next = first;
+            while let Some(job) = next {
+                match job {
+                    Job::Append(new) => batch.push(new),
+                    Job::Flush(done) => flushes.push(done),
+                }
+                next = self.queue.try_recv().ok();
+            }
+            if more || !batch.is_empty() {
+                more = self.write(&batch);
+            }
+            for done in flushes {
+                let _ = done.send(());
+            }
         }
     }
-    write.commit().map_err(storage)
+
+    /// Writes `batch`; true if more has to be removed to come within the limits.
+    fn write(&mut self, batch: &[NewRecord]) -> bool {
+        let more = self.kept.commit(&self.state, batch).unwrap_or_else(|error| {
+            if batch.is_empty() {
+                tracing::warn!(%error, "records beyond the limits stay until the state file can be written");
+            } else {
+                tracing::error!(%error, records = batch.len(), "records lost: the state file cannot be written");
+            }
+            false
+        });
+        self.bytes.store(self.kept.bytes(), Ordering::Relaxed);
+        let mut waiting = self.waiting.lock();
+        for new in batch {
+            waiting.leave(&new.namespace, new.bytes.len());
+        }
+        more
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn id(n: u8) -> [u8; 16] {
-        let mut id = [0; 16];
-        id[0] = n;
-        id
-    }
-
-    #[tokio::test]
-    async fn the_newest_come_first_and_the_oldest_go_first() {
-        let folder = tempfile::tempdir().unwrap();
-        let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
-        let log = RecordLog::open(state, Retention { records_max: 3 }).unwrap();
-        assert_eq!(log.get(id(1)).await.unwrap(), None);
-        for n in 1..=5 {
-            log.append(id(n), vec![n]);
-        }
-        assert_eq!(log.newest(None, 10, |r| Some(r[0])).await.unwrap(), [5, 4, 3]);
-        assert_eq!(log.newest(Some(id(5)), 1, |r| Some(r[0])).await.unwrap(), [4]);
-        assert_eq!(log.newest(None, 10, |r| (r[0] == 3).then_some(3u8)).await.unwrap(), [3]);
-        assert_eq!(log.get(id(1)).await.unwrap(), None);
-        assert_eq!(log.get(id(5)).await.unwrap(), Some(vec![5]));
-        assert_eq!(log.dropped(), 0);
-    }
-}
+mod tests;

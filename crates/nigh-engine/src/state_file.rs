@@ -28,6 +28,8 @@ const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
 const WRITTEN_BY: TableDefinition<'static, &str, &str> = TableDefinition::new("written-by");
 /// The bytes that the disk must accept before a file is opened again after a failure.
 const PROBE_BYTES: usize = 1 << 20;
+/// The memory for pages of the file, read and unwritten ones together. (redb's own default is 1 GiB.)
+const CACHE_BYTES: usize = 64 << 20;
 /// This build's version: all crates have one.
 const NIGH: &str = env!("CARGO_PKG_VERSION");
 
@@ -80,7 +82,7 @@ impl StateFile {
     /// If it is no state file, is held by another process, or has a newer format.
     pub fn open(path: &Path) -> Result<Self, StateError> {
         let failed = |source: redb::Error| StateError::Database { path: path.to_owned(), source: Box::new(source) };
-        let database = Database::create(path).map_err(|e| failed(e.into()))?;
+        let database = open_database(path).map_err(|e| failed(e.into()))?;
         let (found, nigh) = stored_format(&database).map_err(failed)?;
         match found {
             Some(found) if found > FORMAT => {
@@ -127,7 +129,7 @@ impl StateFile {
         *current = None;
         // The last handle releases its lock; if another thread has that handle, the next writer opens the file.
         drop(failed);
-        let database = Arc::new(Database::create(&*self.path)?);
+        let database = Arc::new(open_database(&self.path)?);
         *current = Some(Arc::clone(&database));
         tracing::info!(path = %self.path.display(), "the state file accepts writes again");
         Ok(database)
@@ -142,6 +144,11 @@ impl StateFile {
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.writes.subscribe()
     }
+}
+
+/// Opens or creates the file, with bounded memory for its pages.
+fn open_database(path: &Path) -> Result<Database, redb::DatabaseError> {
+    Database::builder().set_cache_size(CACHE_BYTES).create(path)
 }
 
 /// Fails unless the disk accepts the bytes that redb may write when it opens the file.
@@ -234,7 +241,7 @@ mod tests {
             assert_eq!(stored_format(&opened(&state)).unwrap(), (Some(FORMAT), Some(NIGH.to_owned())));
         }
         let state = StateFile::open(&path).unwrap();
-        let log = crate::RecordLog::open(state.clone(), crate::Retention { records_max: 10 }).unwrap();
+        let log = crate::RecordLog::open(state.clone(), crate::Retention::default()).unwrap();
         assert_eq!(log.get([7; 16]).await.unwrap(), Some(b"record".to_vec()));
         let found = LocalRegistry::new(state).get("functions", "tenant/f").await.unwrap().unwrap();
         assert_eq!((found.value, found.revision), (b"kept".to_vec(), crate::Revision(3)));

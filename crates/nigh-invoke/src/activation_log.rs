@@ -62,7 +62,7 @@ impl ActivationLog {
     /// Adds a record. It does not wait for the disk.
     pub fn append(&self, activation: Activation) {
         match serde_json::to_vec(&activation) {
-            Ok(record) => self.records.append(place(activation.id, activation.attempt), record),
+            Ok(record) => self.records.append(place(activation.id, activation.attempt), &activation.namespace, record),
             Err(error) => tracing::error!(%error, id = %activation.id, "activation lost: it cannot be written as JSON"),
         }
         if self.live.receiver_count() > 0 {
@@ -122,7 +122,7 @@ mod tests {
     async fn records_are_listed_by_tenant_function_and_failure_newest_first() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
-        let log = ActivationLog::new(RecordLog::open(state, Retention { records_max: 100 }).unwrap());
+        let log = ActivationLog::new(RecordLog::open(state, Retention::default()).unwrap());
         let mut live = log.follow();
         let mut all = Vec::new();
         for (namespace, function, outcome) in [

@@ -5,6 +5,7 @@
 //! only when nothing runs, and invocations meanwhile run in the default class.
 
 mod report;
+mod unfinished;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -43,12 +44,17 @@ use thiserror::Error;
 
 use crate::data_door::SandboxDataDoor;
 
+use self::unfinished::UnfinishedProfile;
+
 pub use self::report::{ModelRows, ProfileReport, ProfileRequest, ProfiledInput};
 
 /// The most bytes that all runs of a profile may write.
 const SCRATCH_MAX: ByteSize = ByteSize::gib(4);
 /// How long invocations of a profile that still run may take to end after it.
 const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
+/// The records of runs that a profile keeps, and their bytes.
+const RECORDS_MAX: u64 = 100;
+const RECORDS_BYTES_MAX: ByteSize = ByteSize::mib(64);
 /// The most data calls in the record of a run.
 const DATA_CALLS_MAX: usize = 1000;
 
@@ -185,19 +191,18 @@ impl FunctionProfiler {
         let rule =
             SearchRule { form: request.form, whole, fewest: cache.shape.min_ways, threshold: Tolerance::FIVE_PERCENT };
         let fresh = Profiler::new(ProfilerSettings::of(rule), inputs)?;
-        let file = self.stored(function);
-        let mut profiler = taken_up(&file, fresh);
+        let stored = UnfinishedProfile::new(&self.0.folder, &function.namespace, &function.name, &function.revision_id);
+        let mut profiler = taken_up(&stored, fresh);
         let keep = |profiler: &Profiler| {
             tell(&report(profiler));
-            if let Err(error) =
-                std::fs::create_dir_all(&self.0.folder).and_then(|()| std::fs::write(&file, profiler.store()))
-            {
-                tracing::warn!(file = %file.display(), %error, "an unfinished profile is not stored; after a crash it starts over");
+            if let Err(error) = stored.write(&profiler.store()) {
+                let file = stored.path().display();
+                tracing::warn!(%file, %error, "an unfinished profile is not stored; after a crash it starts over");
             }
         };
         runs.complete(&mut profiler, keep).await?;
-        if let Err(error) = std::fs::remove_file(&file) {
-            tracing::debug!(file = %file.display(), %error, "there is no unfinished profile to remove");
+        if let Err(error) = stored.remove() {
+            tracing::debug!(file = %stored.path().display(), %error, "there is no unfinished profile to remove");
         }
         Ok((profiler, paths))
     }
@@ -228,10 +233,6 @@ impl FunctionProfiler {
         Ok((ProfileInput { name, size: ByteSize(size), features: Vec::new() }, paths))
     }
 
-    fn stored(&self, function: &Function) -> PathBuf {
-        self.0.folder.join(format!("{}.{}.{}.json", function.namespace, function.name, function.revision_id))
-    }
-
     async fn bench(&self, namespace: &Namespace, allocation: Arc<dyn WayAllocation>) -> Result<Bench, ProfilingError> {
         let parts = &self.0;
         let scratch = tempfile::tempdir_in(parts.folder.parent().unwrap_or(&parts.folder))
@@ -258,8 +259,12 @@ impl FunctionProfiler {
             .map_err(|error| io("the threads of the profile's data door", error))?;
         let records = StateFile::open(&scratch.path().join("records.redb"))
             .map_err(|error| io("records of the profile", error))?;
-        let records = RecordLog::open(records, Retention { records_max: 100 })
-            .map_err(|error| io("records of the profile", error))?;
+        let retention = Retention {
+            records_max: RECORDS_MAX,
+            bytes_max: RECORDS_BYTES_MAX,
+            namespace_bytes_max: RECORDS_BYTES_MAX,
+        };
+        let records = RecordLog::open(records, retention).map_err(|error| io("records of the profile", error))?;
         let station = Arc::new(ProfileHook::new(allocation));
         let invoker = Invoker::new(
             InvokerParts {
@@ -309,13 +314,13 @@ fn io(what: &str, reason: impl std::fmt::Display) -> ProfilingError {
     ProfilingError::Io { what: what.to_owned(), reason: reason.to_string() }
 }
 
-/// The profile that a crash interrupted, if it has the same inputs; otherwise `fresh`.
-fn taken_up(file: &std::path::Path, fresh: Profiler) -> Profiler {
+/// The profile that a crash interrupted, if it has the same inputs; else `fresh`.
+fn taken_up(unfinished: &UnfinishedProfile, fresh: Profiler) -> Profiler {
     let same_inputs = |stored: &Profiler| {
         let inputs = |profiler: &Profiler| profiler.outcomes().map(|(input, _)| input.clone()).collect::<Vec<_>>();
         inputs(stored) == inputs(&fresh) && stored.settings() == fresh.settings()
     };
-    let stored = std::fs::read_to_string(file).ok().and_then(|text| Profiler::resume(&text).ok());
+    let stored = unfinished.read().and_then(|text| Profiler::resume(&text).ok());
     stored.filter(same_inputs).unwrap_or(fresh)
 }
 

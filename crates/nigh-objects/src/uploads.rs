@@ -13,6 +13,8 @@
 //! there. So a part counts to its length only, and an upload that lacks a part's file was completed by a process
 //! that ended before it could remove it.
 
+mod room;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -27,6 +29,7 @@ use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::room::{ReservedRoom, UploadRoom};
 use crate::spool::{SpoolFile, failed};
 
 /// The most uploads of one namespace.
@@ -103,13 +106,20 @@ impl Part {
     }
 }
 
+/// A part and the bytes that it takes of its namespace's room.
+#[derive(Debug)]
+struct KeptPart {
+    part: Part,
+    _room: ReservedRoom,
+}
+
 /// One upload.
 #[derive(Debug)]
 pub(crate) struct Upload {
     pub(crate) id: UploadId,
     pub(crate) manifest: Manifest,
     folder: PathBuf,
-    parts: Mutex<BTreeMap<u32, Part>>,
+    parts: Mutex<BTreeMap<u32, KeptPart>>,
     /// Locked while the parts are changed or assembled; true once the upload has ended.
     pub(crate) ended: tokio::sync::Mutex<bool>,
 }
@@ -119,6 +129,8 @@ pub(crate) struct Upload {
 pub(crate) struct Uploads {
     folder: PathBuf,
     open: RwLock<HashMap<UploadId, Arc<Upload>>>,
+    /// The bytes of their parts.
+    pub(crate) room: UploadRoom,
 }
 
 /// Writes `value` to `folder/name` so that after a crash the file is whole or unchanged. Blocks.
@@ -147,7 +159,7 @@ impl Uploads {
         if let Some(parent) = folder.parent() {
             sync_folder(parent)?;
         }
-        let mut open = HashMap::new();
+        let (mut open, room) = (HashMap::new(), UploadRoom::default());
         for entry in fs::read_dir(&folder).map_err(failed("read the folder of uploads"))? {
             let path = entry.map_err(failed("read the folder of uploads"))?.path();
             if !path.join("upload.json").exists() {
@@ -155,7 +167,7 @@ impl Uploads {
                 fs::remove_dir_all(&path).map_err(failed("remove what is left of an upload"))?;
                 continue;
             }
-            match Upload::read(&path) {
+            match Upload::read(&path, &room) {
                 Ok(Some(upload)) => drop(open.insert(upload.id.clone(), Arc::new(upload))),
                 Ok(None) => fs::remove_dir_all(&path).map_err(failed("remove what is left of an upload"))?,
                 Err(reason) => {
@@ -163,7 +175,7 @@ impl Uploads {
                 }
             }
         }
-        Ok(Self { folder, open: RwLock::new(open) })
+        Ok(Self { folder, open: RwLock::new(open), room })
     }
 
     /// Begins an upload, which is durable when this returns. Blocks.
@@ -230,8 +242,8 @@ fn sync_folder(folder: &Path) -> Result<(), ObjectError> {
 }
 
 impl Upload {
-    /// Reads the upload in `folder`; none if it was completed.
-    fn read(folder: &Path) -> Result<Option<Self>, String> {
+    /// The upload in `folder`; nothing if it was completed.
+    fn read(folder: &Path, room: &UploadRoom) -> Result<Option<Self>, String> {
         let path = folder.join("upload.json");
         let Format { format } = read_record(&path)?;
         if format > FORMAT {
@@ -261,14 +273,16 @@ impl Upload {
                 fs::remove_file(&path).map_err(|error| error.to_string())?;
             }
         }
+        let counted = |part: Part| KeptPart { _room: room.found(&manifest.namespace, part.size), part };
+        let parts = parts.into_iter().map(|(number, part)| (number, counted(part))).collect();
         let id = UploadId(id.to_owned());
         Ok(Some(Self { id, manifest, folder: folder.to_owned(), parts: Mutex::new(parts), ended: false.into() }))
     }
 
-    /// Adds `file`, already synced, as part `number`, in place of an earlier one. The caller has locked `ended`, which
-    /// is false. Blocks.
-    pub(crate) fn add(&self, file: &SpoolFile, info: &PartInfo) -> Result<(), ObjectError> {
-        let replaced = self.parts.lock().get(&info.number).cloned();
+    /// Takes `file`, already synced, as part `number`, in the place of an earlier one. `room` has its bytes. The caller
+    /// holds `ended` and it is false. Blocks.
+    pub(crate) fn add(&self, file: &SpoolFile, info: &PartInfo, room: ReservedRoom) -> Result<(), ObjectError> {
+        let replaced = self.parts.lock().get(&info.number).map(|kept| kept.part.clone());
         let part = Part {
             number: info.number,
             file: replaced.as_ref().map_or(1, |replaced| replaced.file + 1),
@@ -281,7 +295,7 @@ impl Upload {
         // The record must never exist without its file: that would read as a completed upload.
         sync_folder(&self.folder)?;
         write_record(&self.folder, &Part::record(part.number), &part)?;
-        self.parts.lock().insert(part.number, part);
+        self.parts.lock().insert(part.number, KeptPart { part, _room: room });
         if let Some(replaced) = replaced {
             fs::remove_file(self.folder.join(replaced.data())).map_err(failed("remove a replaced part"))?;
         }
@@ -290,27 +304,29 @@ impl Upload {
 
     /// Part `number`, if it was uploaded.
     pub(crate) fn part(&self, number: u32) -> Option<PartInfo> {
-        Some(self.parts.lock().get(&number)?.info())
+        Some(self.parts.lock().get(&number)?.part.info())
     }
 
     /// The parts above `after`, at most `limit`; and whether there are more.
     pub(crate) fn parts(&self, after: u32, limit: usize) -> (Vec<PartInfo>, bool) {
         let parts = self.parts.lock();
-        let mut above = parts.range(after.saturating_add(1)..).map(|(_, part)| part.info());
+        let mut above = parts.range(after.saturating_add(1)..).map(|(_, kept)| kept.part.info());
         let page: Vec<PartInfo> = above.by_ref().take(limit).collect();
         (page, above.next().is_some())
     }
 
     /// The files of the parts `numbers`, each checked to be complete. Blocks.
     pub(crate) fn files(&self, numbers: &[u32]) -> Result<Vec<PathBuf>, ObjectError> {
-        let parts = self.parts.lock().clone();
+        let named = |number: &u32| {
+            let found = self.parts.lock().get(number).map(|kept| (self.folder.join(kept.part.data()), kept.part.size));
+            found.ok_or(ObjectError::InvalidPart(*number))
+        };
         numbers
             .iter()
             .map(|number| {
-                let part = parts.get(number).ok_or(ObjectError::InvalidPart(*number))?;
-                let path = self.folder.join(part.data());
+                let (path, size) = named(number)?;
                 match fs::metadata(&path).map_err(failed("find a part"))?.len() {
-                    length if length >= part.size => Ok(path),
+                    length if length >= size => Ok(path),
                     _ => Err(ObjectError::InvalidPart(*number)),
                 }
             })
@@ -319,152 +335,4 @@ impl Upload {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spool::Spool;
-
-    fn object() -> ObjectId {
-        ObjectId {
-            namespace: Namespace::new("n").unwrap(),
-            bucket: BucketName::new("bucket").unwrap(),
-            key: ObjectKey::new("k").unwrap(),
-        }
-    }
-
-    fn manifest() -> Manifest {
-        Manifest::new(&object(), Attributes::default(), Tags::new(), None, Timestamp(5))
-    }
-
-    fn info(number: u32, size: u64) -> PartInfo {
-        PartInfo { number, size, etag: ETag(size.to_string()), modified: Timestamp(6), checksum: None }
-    }
-
-    fn add(spool: &Spool, upload: &Upload, number: u32, bytes: &[u8]) {
-        let (file, mut open) = spool.create().unwrap();
-        std::io::Write::write_all(&mut open, bytes).unwrap();
-        file.sync().unwrap();
-        upload.add(&file, &info(number, bytes.len() as u64)).unwrap();
-    }
-
-    fn contents(upload: &Upload, numbers: &[u32]) -> Vec<Vec<u8>> {
-        upload.files(numbers).unwrap().iter().map(|path| fs::read(path).unwrap()).collect()
-    }
-
-    #[tokio::test]
-    async fn an_upload_and_its_parts_outlive_the_process() {
-        let folder = tempfile::tempdir().unwrap();
-        let spool = Spool::open(folder.path().join("spool")).await.unwrap();
-        let path = folder.path().join("uploads");
-        let uploads = Uploads::open(path.clone()).unwrap();
-        let id = uploads.begin(manifest()).unwrap();
-        let upload = uploads.find(&id, &object()).unwrap();
-        add(&spool, &upload, 1, b"first");
-        add(&spool, &upload, 2, b"replaced");
-        add(&spool, &upload, 2, b"second");
-        // The remains of a crash in the middle of each step.
-        fs::write(path.join(&id.0).join("part-00003-1"), b"not acknowledged").unwrap();
-        fs::write(path.join(&id.0).join("part-00003.json.new"), b"{").unwrap();
-        fs::create_dir(path.join("begun")).unwrap();
-        drop(uploads);
-
-        let uploads = Uploads::open(path.clone()).unwrap();
-        let upload = uploads.find(&id, &object()).unwrap();
-        assert_eq!(upload.parts(0, 10), (vec![info(1, 5), info(2, 6)], false));
-        assert_eq!(upload.parts(0, 1), (vec![info(1, 5)], true));
-        assert_eq!(upload.parts(1, 10), (vec![info(2, 6)], false));
-        assert_eq!(contents(&upload, &[1, 2]), [b"first".to_vec(), b"second".to_vec()]);
-        assert_eq!(upload.manifest.initiated, Timestamp(5));
-        let mut names: Vec<_> = fs::read_dir(path.join(&id.0))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        assert_eq!(names, ["part-00001-1", "part-00001.json", "part-00002-2", "part-00002.json", "upload.json"]);
-        assert!(!path.join("begun").exists());
-
-        uploads.remove(&upload).unwrap();
-        assert!(matches!(uploads.find(&id, &object()), Err(ObjectError::NoSuchUpload(_))));
-        assert!(Uploads::open(path).unwrap().find(&id, &object()).is_err());
-    }
-
-    #[test]
-    fn an_upload_answers_to_its_own_object_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let uploads = Uploads::open(folder.path().to_owned()).unwrap();
-        let id = uploads.begin(manifest()).unwrap();
-        for other in [
-            ObjectId { namespace: Namespace::new("m").unwrap(), ..object() },
-            ObjectId { bucket: BucketName::new("other").unwrap(), ..object() },
-            ObjectId { key: ObjectKey::new("other").unwrap(), ..object() },
-        ] {
-            assert!(matches!(uploads.find(&id, &other), Err(ObjectError::NoSuchUpload(_))));
-        }
-        assert_eq!(uploads.list(&object().namespace, &object().bucket, "k").len(), 1);
-        assert_eq!(uploads.list(&object().namespace, &object().bucket, "x").len(), 0);
-    }
-
-    #[test]
-    fn a_part_whose_file_was_cut_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let uploads = Uploads::open(folder.path().to_owned()).unwrap();
-        let id = uploads.begin(manifest()).unwrap();
-        let upload = uploads.find(&id, &object()).unwrap();
-        let part =
-            Part { number: 1, file: 1, size: 5, etag: ETag(String::new()), modified: Timestamp(0), checksum: None };
-        fs::write(folder.path().join(&id.0).join(part.data()), b"1234").unwrap();
-        upload.parts.lock().insert(1, part);
-        assert!(matches!(upload.files(&[1]), Err(ObjectError::InvalidPart(1))));
-    }
-
-    #[tokio::test]
-    async fn an_upload_whose_part_a_store_has_taken_is_not_found_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let spool = Spool::open(folder.path().join("spool")).await.unwrap();
-        let path = folder.path().join("uploads");
-        let uploads = Uploads::open(path.clone()).unwrap();
-        let id = uploads.begin(manifest()).unwrap();
-        let upload = uploads.find(&id, &object()).unwrap();
-        add(&spool, &upload, 1, b"first");
-        add(&spool, &upload, 2, b"second");
-        fs::remove_file(&upload.files(&[1]).unwrap()[0]).unwrap();
-        drop(uploads);
-        let uploads = Uploads::open(path.clone()).unwrap();
-        assert!(matches!(uploads.find(&id, &object()), Err(ObjectError::NoSuchUpload(_))));
-        assert_eq!(fs::read_dir(path).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn an_upload_of_the_first_form_goes_on_and_a_damaged_one_beside_it_is_left_alone() {
-        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/uploads-1");
-        let folder = tempfile::tempdir().unwrap();
-        let id = UploadId("0123456789abcdef0123456789abcdef".to_owned());
-        let upload = folder.path().join(&id.0);
-        fs::create_dir(&upload).unwrap();
-        for entry in fs::read_dir(fixture.join(&id.0)).unwrap() {
-            let path = entry.unwrap().path();
-            fs::copy(&path, upload.join(path.file_name().unwrap())).unwrap();
-        }
-        let damaged = folder.path().join("damaged");
-        fs::create_dir(&damaged).unwrap();
-        fs::write(damaged.join("upload.json"), "{\"format\":1,").unwrap();
-        let uploads = Uploads::open(folder.path().to_owned()).unwrap();
-        let found = uploads.find(&id, &object()).unwrap();
-        assert_eq!(found.parts(0, 10), (vec![info(2, 6)], false));
-        assert_eq!(contents(&found, &[2]), [b"second".to_vec()]);
-        assert_eq!(found.manifest.attributes.content_type.as_deref(), Some("text/plain"));
-        assert!(damaged.join("upload.json").exists());
-    }
-
-    #[test]
-    fn an_upload_of_a_later_format_is_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let uploads = Uploads::open(folder.path().to_owned()).unwrap();
-        let id = uploads.begin(Manifest { format: 2, ..manifest() }).unwrap();
-        drop(uploads);
-        let why = Upload::read(&folder.path().join(&id.0)).unwrap_err();
-        assert!(why.contains("format is 2") && why.contains("newer nigh"), "{why}");
-        let uploads = Uploads::open(folder.path().to_owned()).unwrap();
-        assert!(uploads.find(&id, &object()).is_err());
-        assert!(folder.path().join(&id.0).join("upload.json").exists());
-    }
-}
+mod tests;

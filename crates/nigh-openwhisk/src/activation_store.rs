@@ -42,7 +42,7 @@ impl ActivationStore {
     /// Adds a record without waiting for the disk.
     pub(super) fn keep(&self, record: &Record) {
         match serde_json::to_vec(record) {
-            Ok(bytes) => self.records.append(*record.id.as_bytes(), bytes),
+            Ok(bytes) => self.records.append(*record.id.as_bytes(), &record.namespace, bytes),
             Err(error) => tracing::error!(%error, id = %record.id, "an activation cannot be written as JSON"),
         }
     }

@@ -49,9 +49,9 @@ const SYNC_MAX: Duration = Duration::from_secs(300);
 /// The limits of executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutionLimits {
-    /// The most executions that run at a time.
+    /// Executions of a namespace that run at a time.
     pub running_max: usize,
-    /// The most ended executions that are stored; beyond it the oldest are removed.
+    /// Ended executions that are kept; beyond that, the oldest of the namespace with the most are removed.
     pub kept_max: usize,
     /// The most bytes of all stored histories.
     pub kept_bytes: u64,
@@ -101,7 +101,9 @@ pub enum ExecutionError {
     NotFound(String),
     #[error("Execution Already Exists: '{0}'")]
     Exists(String),
-    #[error("{0} executions are running, which is the limit (workflows.running_max); start it again later")]
+    #[error(
+        "{0} executions of the namespace are running, which is the limit (workflows.running_max); start it again later"
+    )]
     TooMany(usize),
     #[error("Invalid State Machine Execution Input: '{0}'")]
     Input(String),
@@ -291,7 +293,7 @@ impl ExecutionsState {
         Ok(())
     }
 
-    /// Removes the oldest ended executions beyond the limits.
+    /// Removes the ended executions beyond the limits.
     async fn forget_oldest(&self) -> Result<(), RegistryError> {
         let gone = self.index.lock().take_surplus(self.limits.kept_max, self.limits.kept_bytes);
         if !gone.is_empty() {

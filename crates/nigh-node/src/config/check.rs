@@ -1,10 +1,14 @@
 //! The rules about several settings together.
 
 use nigh_objects::WriteMode;
-use nigh_terms::Namespace;
+use nigh_terms::{ByteSize, Namespace};
+use tracing::level_filters::LevelFilter;
 
 use super::places::Place;
 use super::{ConfigError, Settings, StoreSettings};
+
+/// The least that the records of one namespace may take: a single one may have some megabytes.
+const RECORDS_BYTES_MIN: ByteSize = ByteSize::mib(16);
 
 impl Settings {
     /// Checks the rules that concern more than one value.
@@ -38,6 +42,14 @@ impl Settings {
         if let Some((key, _, why)) = counts.iter().find(|(_, count, _)| *count == 0) {
             return broken(key, (*why).to_owned());
         }
+        self.check_kept_bytes()?;
+        if let Some(part) = self.log.level.split(',').map(str::trim).find(|part| !is_log_directive(part)) {
+            let why = format!(
+                "{part:?} has no level; write off, error, warn, info, debug or trace, or levels by module: \
+                 info,nigh_node=debug"
+            );
+            return broken("log.level", why);
+        }
         let functions = &self.functions;
         let is_name = |module: &String| {
             module.split('.').all(|part| !part.is_empty() && part.chars().all(|c| c == '_' || c.is_alphanumeric()))
@@ -62,6 +74,26 @@ impl Settings {
         }
         self.check_shadows()?;
         self.check_places()
+    }
+
+    /// Rejects limits in bytes that leave no room for what they bound.
+    fn check_kept_bytes(&self) -> Result<(), ConfigError> {
+        let broken = |key: &str, why: String| Err(ConfigError::rule(key, why));
+        let (all, own) = (self.activations.bytes_max, self.activations.namespace_bytes);
+        if own < RECORDS_BYTES_MIN {
+            return broken("activations.namespace_bytes", format!("{own} is less than {RECORDS_BYTES_MIN}"));
+        }
+        if own > all {
+            return broken("activations.namespace_bytes", format!("{own} is more than activations.bytes_max, {all}"));
+        }
+        let (uploads, object) = (self.s3.uploads_bytes(), self.s3.object_max);
+        if uploads < object {
+            let why = format!(
+                "{uploads} is less than s3.object_max, {object}: such an object could not be uploaded in parts"
+            );
+            return broken("s3.uploads_bytes", why);
+        }
+        Ok(())
     }
 
     /// Rejects write mode `shadow` if the store cannot show placeholders, or cannot notify this node of outside writes.
@@ -113,5 +145,69 @@ impl Settings {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a part of a log filter says a level: alone, or of a module (`nigh_node=debug`). A word alone that is no level would
+/// be taken for a module, and all other lines would be dropped.
+fn is_log_directive(part: &str) -> bool {
+    // A filter by spans has its own syntax, which is checked when the log is set up.
+    let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
+    part.contains(['[', ']', '{', '}']) || level.parse::<LevelFilter>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::machine::Machine;
+
+    fn said(change: impl FnOnce(&mut Settings)) -> String {
+        let machine =
+            Machine { hostname: "n1".to_owned(), memory: ByteSize::gib(8), cpus: 2, python: "/usr/bin/python3".into() };
+        let mut settings = Settings::defaults(Path::new("/s"), &machine);
+        change(&mut settings);
+        settings.check().map_or_else(|error| error.to_string(), |()| "right".to_owned())
+    }
+
+    #[test]
+    fn a_log_level_that_is_none_is_refused_with_those_that_there_are() {
+        let level = |level: &str| said(|settings| settings.log.level = level.to_owned());
+        for right in [
+            "info",
+            "WARN",
+            "off",
+            "3",
+            "",
+            "info,nigh_node=debug",
+            "warn, s3s=off",
+            "info,nigh_s3[request{key=k}]=trace",
+        ] {
+            assert_eq!(level(right), "right", "{right}");
+        }
+        for wrong in ["loud", "info,loud", "nigh_node", "6", "info,nigh_node=loud"] {
+            let said = level(wrong);
+            assert!(
+                said.starts_with("setting log.level: ") && said.contains("off, error, warn, info"),
+                "{wrong}: {said}"
+            );
+        }
+        assert!(level("info,loud").contains("\"loud\" has no level"));
+    }
+
+    #[test]
+    fn limits_in_bytes_have_room_for_what_they_bound() {
+        let records = |all, own| {
+            said(|settings| (settings.activations.bytes_max, settings.activations.namespace_bytes) = (all, own))
+        };
+        assert_eq!(records(ByteSize::mib(16), ByteSize::mib(16)), "right");
+        assert!(records(ByteSize::gib(1), ByteSize::mib(15)).contains("namespace_bytes: 15 MiB is less than 16 MiB"));
+        assert!(records(ByteSize::mib(64), ByteSize::mib(65)).contains("more than activations.bytes_max, 64 MiB"));
+        let uploads =
+            |object, uploads| said(|settings| (settings.s3.object_max, settings.s3.uploads_bytes) = (object, uploads));
+        assert_eq!(uploads(ByteSize::gib(100), None), "right");
+        assert_eq!(uploads(ByteSize::gib(5), Some(ByteSize::gib(5))), "right");
+        assert!(uploads(ByteSize::gib(5), Some(ByteSize::gib(4))).contains("s3.uploads_bytes: 4 GiB is less than"));
     }
 }

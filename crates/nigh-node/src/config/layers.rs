@@ -298,6 +298,9 @@ mod tests {
         assert_eq!(origin_of(&configuration, "s3.listen"), ("127.0.0.1:9400", "default"));
         assert_eq!(origin_of(&configuration, "functions.memory"), ("4 GiB", "default"));
         assert_eq!(origin_of(&configuration, "llc.insensitive_ways"), ("(3 of 11)", "default"));
+        assert_eq!(origin_of(&configuration, "activations.bytes_max"), ("1 GiB", "default"));
+        assert_eq!(origin_of(&configuration, "activations.namespace_bytes"), ("256 MiB", "default"));
+        assert_eq!(origin_of(&configuration, "s3.uploads_bytes"), ("(8 times s3.object_max)", "default"));
     }
 
     #[test]

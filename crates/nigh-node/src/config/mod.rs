@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use nigh_engine::Retention;
 use nigh_objects::WriteMode;
 use nigh_terms::{ByteSize, Namespace};
 use serde::{Deserialize, Serialize};
@@ -102,10 +103,23 @@ pub struct S3Settings {
     pub socket: PathBuf,
     /// The most bytes of an object that it accepts.
     pub object_max: ByteSize,
+    /// How many bytes the parts of unfinished multipart uploads of one namespace may have; further ones are rejected with
+    /// `SlowDown`. Eight times `object_max` if absent.
+    pub uploads_bytes: Option<ByteSize>,
     /// The most connections at a time; further ones wait to be accepted.
     pub connections_max: usize,
     /// Whether clients get objects without HTTP, over a Unix socket and in sandboxes (docs/design/fast-path.md).
     pub fast_path: Switch,
+}
+
+impl S3Settings {
+    /// How many bytes the parts of unfinished uploads of one namespace may have.
+    #[must_use]
+    pub fn uploads_bytes(&self) -> ByteSize {
+        /// With no setting: so many of the largest objects.
+        const OBJECTS: u64 = 8;
+        self.uploads_bytes.unwrap_or(ByteSize(self.object_max.bytes().saturating_mul(OBJECTS)))
+    }
 }
 
 /// A setting that is on or off.
@@ -169,6 +183,17 @@ pub struct OpenWhiskLimits {
 pub struct ActivationSettings {
     /// The most records; the oldest are removed first.
     pub records_max: u64,
+    /// How many bytes they may take together. Beyond that, the oldest of the namespace with the most bytes are removed.
+    pub bytes_max: ByteSize,
+    /// How many bytes those of one namespace may take. Beyond that, its oldest are removed.
+    pub namespace_bytes: ByteSize,
+}
+
+impl Default for ActivationSettings {
+    fn default() -> Self {
+        let Retention { records_max, bytes_max, namespace_bytes_max } = Retention::default();
+        Self { records_max, bytes_max, namespace_bytes: namespace_bytes_max }
+    }
 }
 
 /// The format of log lines.
@@ -208,6 +233,7 @@ impl Settings {
                 listen: loopback(9400),
                 socket: state.join("s3.sock"),
                 object_max: ByteSize::gib(5),
+                uploads_bytes: None,
                 connections_max: 1024,
                 fast_path: Switch::On,
             },
@@ -227,7 +253,7 @@ impl Settings {
             workflows: WorkflowSettings::default(),
             llc: LlcSettings::default(),
             openwhisk: OpenWhiskLimits::default(),
-            activations: ActivationSettings { records_max: 100_000 },
+            activations: ActivationSettings::default(),
             log: LogSettings { level: "info".to_owned(), format: LogFormat::Text },
             cluster: None,
         }

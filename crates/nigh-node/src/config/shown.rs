@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 const SECRET: &str = "store.secret_key";
 /// The token of the cluster's servers, which is never shown.
 const CLUSTER_TOKEN: &str = "cluster.token";
-/// For settings without a value: the words for what holds then, if that is not nothing.
-const ABSENT: [(&str, &str); 9] = [
+/// What holds where a setting has no value and that does not mean that there is none.
+const ABSENT: [(&str, &str); 10] = [
     ("cluster", "one machine"),
     ("cluster.advertise", "cluster.listen"),
     ("llc.insensitive_ways", "3 of 11"),
@@ -18,11 +18,14 @@ const ABSENT: [(&str, &str); 9] = [
     ("functions.sandbox_program", "nigh-sandbox beside nigh"),
     ("functions.runc", "runc of PATH"),
     ("memory.features_program", "nigh-features beside nigh"),
+    ("s3.uploads_bytes", "8 times s3.object_max"),
     ("store.shadow_node", "the node's name"),
     ("store.region", "us-east-1 with s3, any with swift"),
 ];
-/// The settings that are numbers of bytes, which are shown as they are written: `64 MiB`.
-const SIZES: [&str; 13] = [
+/// Numbers of bytes, shown as they are written: `64 MiB`.
+const SIZES: [&str; 16] = [
+    "activations.bytes_max",
+    "activations.namespace_bytes",
     "cache.bytes",
     "cache.held_max",
     "cache.object_max",
@@ -34,6 +37,7 @@ const SIZES: [&str; 13] = [
     "memory.slack_max",
     "memory.slack_min",
     "s3.object_max",
+    "s3.uploads_bytes",
     "workflows.kept_bytes",
     "writes.journal_max",
 ];

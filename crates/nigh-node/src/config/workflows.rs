@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowSettings {
-    /// The most executions that run at a time; further ones are rejected.
+    /// How many of a namespace run at once; further ones are rejected.
     pub running_max: usize,
-    /// The most ended executions that are stored with their history; the oldest are removed first.
+    /// How many ended executions are kept with their history. Beyond that, the oldest of the namespace with the most are
+    /// removed.
     pub kept_max: usize,
     /// The most bytes of all stored histories.
     pub kept_bytes: ByteSize,

@@ -67,6 +67,7 @@ impl Objects {
                 (member.memory.clone(), Some(member))
             }
         };
+        memory.limit_uploads(settings.s3.uploads_bytes());
         let node_memory = node_memory(settings, &memory, foundation.clock())
             .map_err(NodeError::io("starting the threads of the node's memory"))?;
         levels.push(levels::memory(settings, &node_memory));

@@ -60,7 +60,12 @@ pub(super) struct Logs {
 impl Logs {
     pub(super) fn open(foundation: &Foundation) -> Result<Self, NodeError> {
         let database = || foundation.database.clone();
-        let retention = Retention { records_max: foundation.settings.activations.records_max };
+        let activations = &foundation.settings.activations;
+        let retention = Retention {
+            records_max: activations.records_max,
+            bytes_max: activations.bytes_max,
+            namespace_bytes_max: activations.namespace_bytes,
+        };
         Ok(Self {
             outbox: Outbox::open(database()).map_err(NodeError::io("starting the writer of events"))?,
             whisk_records: RecordLog::open_named(database(), OPENWHISK_RECORDS, retention)

@@ -157,6 +157,7 @@ impl admin::AdminSource for RunningNode {
             ("nigh_sandboxes_idle_bytes", pool.idle_held.bytes() as f64),
             ("nigh_invocations_running", pool.running as f64),
             ("nigh_invocations_waiting", pool.waiting as f64),
+            ("nigh_activation_records_bytes", (self.records.bytes() + self.whisk_records.bytes()).bytes() as f64),
             ("nigh_activation_records_dropped_total", self.records.dropped() as f64),
         ];
         self.telemetry.render(&[&own[..], &writes::meters(self.parts.objects.journal.usage())].concat())

@@ -242,7 +242,7 @@ impl Node {
         let engine = EngineSettings { choice, init: Some(init), ..EngineSettings::new(instance, folder.path()) };
         let engine = LocalEngine::open(engine).await?;
         let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
-        let activations = ActivationLog::new(RecordLog::open(state, Retention { records_max: 1000 }).unwrap());
+        let activations = ActivationLog::new(RecordLog::open(state, Retention::default()).unwrap());
         let functions = Arc::new(Functions { folder: folder.path().to_owned(), ..Functions::default() });
         let keys = AccessKeys::default();
         let accountant = Arc::new(PhaseAccountant::new(8));

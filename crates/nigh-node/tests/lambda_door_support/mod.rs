@@ -189,7 +189,7 @@ impl Door {
             client_contexts: parking_lot::Mutex::default(),
             tokens: parking_lot::Mutex::default(),
         });
-        let retention = Retention { records_max: 1000 };
+        let retention = Retention::default();
         let records = RecordLog::open_named(state.clone(), "openwhisk-records", retention).unwrap();
         let runs = ActivationLog::new(RecordLog::open(state.clone(), retention).unwrap());
         let catalog = RuntimeCatalog::new([11]);

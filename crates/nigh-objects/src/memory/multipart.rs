@@ -10,7 +10,7 @@ use nigh_data::{
     PartInfo, PutDone, RangeSpec, ReadConditions, ServeOutcome, UploadId, UploadInfo,
 };
 use nigh_protocol::Stamp;
-use nigh_terms::{BucketName, ObjectKey, Principal, Token};
+use nigh_terms::{BucketName, ByteSize, ObjectKey, Principal, Token};
 
 use super::draft::{Content, Draft, PutHead};
 use super::intake::BodyClaims;
@@ -19,7 +19,7 @@ use super::{ObjectMemory, ObjectMemoryState, object, to_the_end};
 use crate::assembly::{PART_MAX_BYTES, assemble, check_number, wanted_checksum};
 use crate::notification::ObjectChange;
 use crate::spool::{SpoolFile, blocking, failed};
-use crate::uploads::{Manifest, Upload};
+use crate::uploads::{Manifest, ReservedRoom, Upload};
 
 /// The checksum of a part: of the upload's algorithm, given or to be computed; if the upload has none, the given one.
 fn part_checksum(upload: &Upload, given: Option<ChecksumClaim>) -> Result<Option<ChecksumClaim>, ObjectError> {
@@ -64,8 +64,11 @@ impl ObjectMemoryState {
         upload: Arc<Upload>,
         number: u32,
         part: (SpoolFile, u64, VerifiedDigest),
+        mut room: ReservedRoom,
     ) -> Result<PartInfo, ObjectError> {
         let (file, size, verified) = part;
+        // The length of a body need not be known before.
+        room.grow_to(size)?;
         // The file is synced before the upload is locked: parts that arrive at the same time do not wait for each
         // other's bytes.
         let file = blocking(move || {
@@ -80,7 +83,7 @@ impl ObjectMemoryState {
             return Err(ObjectError::NoSuchUpload(upload.id.clone()));
         }
         let (kept, kept_info) = (Arc::clone(&upload), info.clone());
-        blocking(move || kept.add(&file, &kept_info)).await?;
+        blocking(move || kept.add(&file, &kept_info, room)).await?;
         drop(ended);
         call.succeeded(ServeOutcome::Write, None, Token::empty());
         Ok(info)
@@ -178,6 +181,12 @@ impl ObjectMemoryState {
 }
 
 impl ObjectMemory {
+    /// Sets how many bytes the parts of unfinished uploads of one namespace may have here. Further parts are rejected with
+    /// `SlowDown`.
+    pub fn limit_uploads(&self, namespace_bytes_max: ByteSize) {
+        self.0.uploads.room.limit(namespace_bytes_max);
+    }
+
     /// Begins a multipart upload.
     ///
     /// # Errors
@@ -231,9 +240,10 @@ impl ObjectMemory {
             return Err(ObjectError::EntityTooLarge { limit });
         }
         let checksum = part_checksum(&upload, checksum)?;
+        let room = self.0.uploads.room.reserve(&who.namespace, length.unwrap_or_default())?;
         let part = self.0.stage_in_spool(body, BodyClaims { length, md5, checksum, limit, journal: None }).await?;
         call.served(part.1);
-        to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
+        to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part, room)).await
     }
 
     /// Makes a part from another object of the namespace.
@@ -275,8 +285,9 @@ impl ObjectMemory {
             limit,
             journal: None,
         };
+        let room = self.0.uploads.room.reserve(&who.namespace, length)?;
         let part = self.0.stage_in_spool(read.source.into_stream(), expected).await?;
-        to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
+        to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part, room)).await
     }
 
     /// The uploaded parts with numbers above `after`, at most `limit`; and whether there are more.

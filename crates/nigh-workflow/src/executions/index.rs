@@ -30,16 +30,22 @@ impl Entry {
 
 type Name = (Namespace, WorkflowName, WorkflowName);
 
+/// The ended executions of a namespace.
+#[derive(Default)]
+struct EndedExecutions {
+    /// The oldest end first.
+    ids: VecDeque<HistoryId>,
+    bytes: u64,
+}
+
 /// The index of the executions.
 #[derive(Default)]
 pub(crate) struct Index {
     all: BTreeMap<HistoryId, Entry>,
     names: HashMap<Name, HistoryId>,
-    /// Ended executions, the oldest end first.
-    ended: VecDeque<HistoryId>,
-    ended_bytes: u64,
-    running: usize,
-    unkept: usize,
+    ended: BTreeMap<Namespace, EndedExecutions>,
+    /// Running executions of each namespace that has some, those in memory only included.
+    running: HashMap<Namespace, usize>,
 }
 
 fn name_of(head: &Head) -> Name {
@@ -50,10 +56,9 @@ impl Index {
     pub(super) fn insert(&mut self, id: HistoryId, entry: Entry) {
         self.names.insert(name_of(&entry.head), id);
         if entry.head.end.is_some() {
-            self.ended.push_back(id);
-            self.ended_bytes += entry.head.bytes;
+            self.add_ended(id, entry.head.namespace.clone(), entry.head.bytes);
         } else {
-            self.running += 1;
+            self.begin_running(&entry.head.namespace);
         }
         self.all.insert(id, entry);
     }
@@ -62,7 +67,26 @@ impl Index {
     pub(super) fn remove(&mut self, id: HistoryId) {
         if let Some(entry) = self.all.remove(&id) {
             self.names.remove(&name_of(&entry.head));
-            self.running -= 1;
+            self.end_running(&entry.head.namespace);
+        }
+    }
+
+    fn add_ended(&mut self, id: HistoryId, namespace: Namespace, bytes: u64) {
+        let ended = self.ended.entry(namespace).or_default();
+        ended.ids.push_back(id);
+        ended.bytes += bytes;
+    }
+
+    fn begin_running(&mut self, namespace: &Namespace) {
+        *self.running.entry(namespace.clone()).or_default() += 1;
+    }
+
+    fn end_running(&mut self, namespace: &Namespace) {
+        if let Some(running) = self.running.get_mut(namespace) {
+            *running -= 1;
+            if *running == 0 {
+                self.running.remove(namespace);
+            }
         }
     }
 
@@ -76,22 +100,22 @@ impl Index {
         Some((id, self.all.get(&id)?))
     }
 
-    /// The number of running executions, with those that are in memory only.
-    pub(super) const fn running(&self) -> usize {
-        self.running + self.unkept
+    /// How many of the namespace run, those in memory only included.
+    pub(super) fn running(&self, namespace: &Namespace) -> usize {
+        self.running.get(namespace).copied().unwrap_or_default()
     }
 
-    /// Counts an execution that is in memory only. False if too many run.
-    pub(super) const fn begin_unkept(&mut self, running_max: usize) -> bool {
-        let may = self.running() < running_max;
+    /// An execution that is in memory only begins, unless too many of its namespace run.
+    pub(super) fn begin_unkept(&mut self, namespace: &Namespace, running_max: usize) -> bool {
+        let may = self.running(namespace) < running_max;
         if may {
-            self.unkept += 1;
+            self.begin_running(namespace);
         }
         may
     }
 
-    pub(super) const fn end_unkept(&mut self) {
-        self.unkept -= 1;
+    pub(super) fn end_unkept(&mut self, namespace: &Namespace) {
+        self.end_running(namespace);
     }
 
     /// A running execution has ended.
@@ -100,24 +124,42 @@ impl Index {
         entry.head.end = Some(end);
         entry.head.bytes = bytes;
         entry.inbox = None;
-        self.running -= 1;
-        self.ended.push_back(id);
-        self.ended_bytes += bytes;
+        let namespace = entry.head.namespace.clone();
+        self.end_running(&namespace);
+        self.add_ended(id, namespace, bytes);
     }
 
     /// Removes the oldest ended executions while there are more than `kept_max`, or they have more bytes than
     /// `kept_bytes`.
     pub(super) fn take_surplus(&mut self, kept_max: usize, kept_bytes: u64) -> Vec<HistoryId> {
         let mut gone = Vec::new();
-        while self.ended.len() > kept_max || self.ended_bytes > kept_bytes {
-            let Some(id) = self.ended.pop_front() else { break };
+        while let Some(namespace) = self.beyond(kept_max, kept_bytes).cloned()
+            && let Some(ended) = self.ended.get_mut(&namespace)
+            && let Some(id) = ended.ids.pop_front()
+        {
             if let Some(entry) = self.all.remove(&id) {
                 self.names.remove(&name_of(&entry.head));
-                self.ended_bytes -= entry.head.bytes;
+                ended.bytes -= entry.head.bytes;
+            }
+            if ended.ids.is_empty() {
+                self.ended.remove(&namespace);
             }
             gone.push(id);
         }
         gone
+    }
+
+    /// The namespace whose oldest ended execution has to go; none if all are within the limits.
+    fn beyond(&self, kept_max: usize, kept_bytes: u64) -> Option<&Namespace> {
+        let most = |of: fn(&EndedExecutions) -> u64| self.ended.iter().max_by_key(|(_, ended)| of(ended));
+        let largest = if self.ended.values().map(|ended| ended.bytes).sum::<u64>() > kept_bytes {
+            most(|ended| ended.bytes)
+        } else if self.ended.values().map(|ended| ended.ids.len()).sum::<usize>() > kept_max {
+            most(|ended| ended.ids.len() as u64)
+        } else {
+            None
+        };
+        largest.map(|(namespace, _)| namespace)
     }
 
     pub(super) fn list(
@@ -148,10 +190,14 @@ mod tests {
     use super::*;
     use nigh_terms::Timestamp;
 
-    fn head(n: u8) -> Head {
+    fn head_of(namespace: &str, n: u8) -> Head {
         let name = |text: &str| WorkflowName::new(text).unwrap();
-        let namespace = Namespace::new("tenant").unwrap();
+        let namespace = Namespace::new(namespace).unwrap();
         Head::new(namespace, name("m"), name(&format!("n{n}")), String::new(), Timestamp(u64::from(n)), String::new())
+    }
+
+    fn head(n: u8) -> Head {
+        head_of("tenant", n)
     }
 
     fn end(status: &str) -> End {
@@ -178,9 +224,37 @@ mod tests {
         assert_eq!(list(&index, None, None, 3), (vec!["n4".into(), "n3".into(), "n2".into()], Some([2; 16])));
         assert_eq!(list(&index, None, Some([2; 16]), 3), (vec!["n1".into()], None));
         assert_eq!(list(&index, Some("RUNNING"), None, 3), (vec!["n4".into()], None));
-        assert_eq!((index.running(), index.take_surplus(2, 100)), (1, vec![[3; 16]]));
+        assert_eq!((index.running(&head.namespace), index.take_surplus(2, 100)), (1, vec![[3; 16]]));
         assert_eq!(index.take_surplus(2, 10), [[1; 16]]);
         assert!(index.find(&head.namespace, &head.machine, &head.name).is_none());
-        assert!(index.begin_unkept(2) && !index.begin_unkept(2));
+        assert!(index.begin_unkept(&head.namespace, 2) && !index.begin_unkept(&head.namespace, 2));
+    }
+
+    #[test]
+    fn a_namespace_with_many_executions_pushes_out_and_keeps_out_its_own_only() {
+        let mut index = Index::default();
+        let (sender, _inbox) = mpsc::channel(1);
+        for n in 0..10 {
+            let namespace = if n == 0 { "quiet" } else { "busy" };
+            index.insert([n; 16], Entry::of_running(head_of(namespace, n), sender.clone()));
+            index.end([n; 16], end("SUCCEEDED"), 10);
+        }
+        let gone = |ids: std::ops::RangeInclusive<u8>| ids.map(|n| [n; 16]).collect::<Vec<HistoryId>>();
+        assert_eq!(index.take_surplus(100, 60), gone(1..=4));
+        assert_eq!(index.take_surplus(4, 60), gone(5..=6));
+        // An execution of the quiet one is larger than all others together.
+        index.insert([10; 16], Entry::of_running(head_of("quiet", 10), sender.clone()));
+        index.end([10; 16], end("SUCCEEDED"), 50);
+        assert_eq!(index.take_surplus(100, 80), [[0; 16]]);
+        assert_eq!(index.take_surplus(100, 79), gone(10..=10));
+
+        let (quiet, busy) = (head_of("quiet", 0).namespace, head_of("busy", 0).namespace);
+        assert!((0..3).all(|_| index.begin_unkept(&busy, 3)) && !index.begin_unkept(&busy, 3));
+        assert!(index.begin_unkept(&quiet, 3));
+        index.end_unkept(&busy);
+        index.insert([11; 16], Entry::of_running(head_of("busy", 11), sender));
+        assert_eq!((index.running(&busy), index.running(&quiet)), (3, 1));
+        index.remove([11; 16]);
+        assert!(index.begin_unkept(&busy, 3));
     }
 }

@@ -104,7 +104,7 @@ impl ExecutionDriver {
             self.conclude().await;
         }
         if !is_kept {
-            self.inner.index.lock().end_unkept();
+            self.inner.index.lock().end_unkept(&self.namespace);
         }
     }
 

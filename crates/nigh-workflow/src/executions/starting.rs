@@ -80,7 +80,7 @@ impl Executions {
             let mut index = inner.index.lock();
             let there = index.find(&namespace, &head.machine, &head.name).map(|(known, there)| (known, there.clone()));
             if there.is_none() {
-                if index.running() >= inner.limits.running_max {
+                if index.running(&namespace) >= inner.limits.running_max {
                     return Err(ExecutionError::TooMany(inner.limits.running_max));
                 }
                 index.insert(id, Entry::of_running(head.clone(), sender.clone()));
@@ -145,7 +145,7 @@ impl Executions {
         let now = inner.now();
         let arn = express_arn(&inner.parts.region, &machine.name, &name, &InvocationId::of_bytes(id).to_string());
         let facts = Facts { arn: arn.clone(), ..inner.facts(id, &machine.name, &name, &machine.role, now) };
-        let place = inner.index.lock().begin_unkept(inner.limits.running_max);
+        let place = inner.index.lock().begin_unkept(namespace, inner.limits.running_max);
         if !place {
             return Err(ExecutionError::TooMany(inner.limits.running_max));
         }

@@ -26,6 +26,10 @@ fn a_wrong_setting_is_refused_in_one_line_that_names_it() {
     let words = String::from_utf8(refused.stderr).unwrap();
     assert!(words.contains("--set cache.byts") && words.contains("did you mean bytes?"), "{words}");
     assert_eq!(words.lines().count(), 1);
+    let loud = run(&["up", "--set", "log.level=loud"]);
+    assert_eq!(loud.status.code(), Some(1));
+    let words = String::from_utf8(loud.stderr).unwrap();
+    assert!(words.contains("log.level") && words.contains("off, error, warn"), "{words}");
     let open = run(&["up", "--s3-listen", "0.0.0.0:0"]);
     assert!(String::from_utf8(open.stderr).unwrap().contains("allow_remote"));
     assert_eq!(run(&["up", "--set", "nothing"]).status.code(), Some(2));

@@ -194,3 +194,43 @@ async fn an_upload_that_nobody_completes_is_abandoned_after_a_week() {
     assert_eq!(f.memory.list_uploads(&f.who, &f.bucket, "").await.unwrap(), [], "and so does a start");
     assert_eq!(std::fs::read_dir(f.folder.path().join("uploads")).unwrap().count(), 0);
 }
+
+#[tokio::test]
+async fn parts_of_unfinished_uploads_are_bounded_for_each_namespace_and_room_comes_back_when_uploads_end() {
+    let f = Fixture::new().await;
+    f.memory.limit_uploads(ByteSize(250));
+    let refused = |part: Result<CompletedPart, ObjectError>| matches!(part, Err(ObjectError::SlowDown(_)));
+    let (one, two) =
+        (f.begin_upload(MultipartRequest::default()).await, f.begin_upload(MultipartRequest::default()).await);
+    let first = f.part(&one, 1, &[1; 100]).await.unwrap();
+    f.part(&two, 1, &[2; 100]).await.unwrap();
+    // It is refused before its body is read, and leaves nothing.
+    let unread = futures::stream::once(async { panic!("the body is read") }).boxed();
+    let put = f.memory.put_part(&f.who, &f.bucket, &key("big"), &two, 2, unread, Some(100), None, None).await;
+    assert!(matches!(put, Err(ObjectError::SlowDown(why)) if why.contains("complete or abort")));
+    // Nor does it help to keep its length to oneself.
+    let put = f.memory.put_part(&f.who, &f.bucket, &key("big"), &two, 2, stream(&[0; 100]), None, None, None).await;
+    assert!(matches!(put, Err(ObjectError::SlowDown(_))));
+    assert_eq!(f.memory.list_parts(&f.who, &f.bucket, &key("big"), &two, 0, 9).await.unwrap().0.len(), 1);
+
+    // Another namespace has its own room.
+    let other = Fixture { who: Principal::outside(Namespace::new("other").unwrap()), ..f };
+    other.memory.create_bucket(&other.who, &other.bucket).await.unwrap();
+    let others = other.begin_upload(MultipartRequest::default()).await;
+    other.part(&others, 1, &[3; 250]).await.unwrap();
+    assert!(refused(other.part(&others, 2, &[3; 1]).await));
+    other.memory.abort_upload(&other.who, &other.bucket, &key("big"), &others).await.unwrap();
+    let others = other.begin_upload(MultipartRequest::default()).await;
+    other.part(&others, 1, &[3; 250]).await.unwrap();
+
+    // What is there counts after a restart too.
+    let f = Fixture { who: Principal::outside(Namespace::new("tenant").unwrap()), ..other }.restarted().await;
+    f.memory.limit_uploads(ByteSize(250));
+    assert!(refused(f.part(&two, 2, &[2; 100]).await));
+    f.complete(&one, CompleteRequest { parts: vec![first], ..CompleteRequest::default() }).await.unwrap();
+    f.part(&two, 2, &[2; 100]).await.unwrap();
+    // A replaced part gives its room back once its replacement is there.
+    f.part(&two, 2, &[2; 50]).await.unwrap();
+    f.part(&two, 3, &[2; 100]).await.unwrap();
+    assert!(refused(f.part(&two, 4, &[2; 1]).await));
+}
