@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use nigh_engine::AccessKeys;
-use nigh_terms::AccessKeyId;
+use nigh_terms::{AccessKeyId, SecretKey as Secret};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result};
@@ -11,7 +11,16 @@ use std::sync::Arc;
 use crate::notes::RequestNotes;
 use crate::telemetry::Operation;
 
-/// The secrets of the node's keys, or of one only.
+/// The secret of `key`, if it is good here: at the node's own door for clients' keys, at a sandbox's door for the key of
+/// that sandbox, which is `only`.
+pub(crate) fn secret_here(keys: &AccessKeys, key: &AccessKeyId, only: Option<&AccessKeyId>) -> Option<Secret> {
+    match only {
+        None => keys.client_secret(key),
+        Some(only) => keys.secret(key).filter(|_| only == key),
+    }
+}
+
+/// The secrets of the keys of clients, or of one sandbox's.
 pub(crate) struct Secrets {
     keys: AccessKeys,
     /// The only key that is known, where the door is served in one sandbox's network.
@@ -19,7 +28,7 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// All keys, or `only` one.
+    /// All keys of clients, or `only` one of a sandbox.
     pub(crate) const fn new(keys: AccessKeys, only: Option<AccessKeyId>) -> Self {
         Self { keys, only }
     }
@@ -31,13 +40,12 @@ impl S3Auth for Secrets {
         let unknown = || {
             S3Error::with_message(
                 S3ErrorCode::InvalidAccessKeyId,
-                "the access key does not exist, or not for this sandbox, or died with its sandbox",
+                "the access key does not exist, or not at this door, or died with its sandbox; a function's key is good at \
+                 its AWS_ENDPOINT_URL_S3",
             )
         };
-        if self.only.as_ref().is_some_and(|only| only.as_str() != access_key) {
-            return Err(unknown());
-        }
-        let secret = self.keys.secret(&AccessKeyId::new(access_key)).ok_or_else(unknown)?;
+        let key = AccessKeyId::new(access_key);
+        let secret = secret_here(&self.keys, &key, self.only.as_ref()).ok_or_else(unknown)?;
         Ok(SecretKey::from(secret.reveal()))
     }
 }

@@ -96,20 +96,19 @@ async fn a_sandbox_s_key_works_during_its_invocation_and_at_its_own_door_only() 
     door.put("/bucket/key", "hello").await;
     let (id, signer) = door.sandbox();
     let get = || signer.sign(Request::new("GET", "/bucket/key"), Payload::Signed);
-    assert_eq!(door.send_raw(&get()).await.error(), (403, "AccessDenied".into()));
-    door.keys.set_invocation(&id, Some(nigh_terms::InvocationId::now()));
-    assert_eq!(door.send_raw(&get()).await.text(), "hello");
-    let list = signer.sign(Request::new("GET", "/bucket").query("list-type", "2"), Payload::Signed);
-    assert_eq!(door.send_raw(&list).await.status, 200);
-
-    let inside = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = inside.local_addr().unwrap();
-    tokio::spawn(door.door.for_sandbox(id.clone()).serve_tcp(inside, door.stop.clone()));
+    let list = || signer.sign(Request::new("GET", "/bucket").query("list-type", "2"), Payload::Signed);
+    let address = door.sandbox_door(&id).await;
     let send = async |request: Request| -> Response {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         exchange(&mut stream, &request.head(), &request.body).await
     };
+    assert_eq!(send(get()).await.error(), (403, "AccessDenied".into()));
+    door.keys.set_invocation(&id, Some(nigh_terms::InvocationId::now()));
     assert_eq!(send(get()).await.text(), "hello");
+    assert_eq!(send(list()).await.status, 200);
+    for elsewhere in [get(), list()] {
+        assert_eq!(door.send_raw(&elsewhere).await.error(), (403, "InvalidAccessKeyId".into()));
+    }
     let outsider = door.signer.sign(Request::new("GET", "/bucket/key"), Payload::Signed);
     assert_eq!(send(outsider).await.error(), (403, "InvalidAccessKeyId".into()));
     door.keys.set_invocation(&id, None);
