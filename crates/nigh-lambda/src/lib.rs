@@ -18,6 +18,7 @@ mod route;
 mod server;
 mod shape;
 mod states;
+mod stray;
 mod urls;
 mod validation;
 

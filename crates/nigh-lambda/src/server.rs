@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::operations::Request;
 use super::response::{LambdaResponse, error_answer, header};
-use super::{LambdaDoor, LambdaError, Operation, states};
+use super::{LambdaDoor, LambdaError, Operation, states, stray};
 
 /// Connections at a time; further ones wait.
 const CONNECTIONS_MAX: usize = 1024;
@@ -75,7 +75,11 @@ impl LambdaDoor {
             Ok(operation) => self.signed(operation, &head, body).await,
             Err(error) => Err(error),
         };
-        let refused = |error: LambdaError| if is_states { states::refusal(&error) } else { error_answer(&error) };
+        let refused = |error: LambdaError| match error.is_unknown_operation().then(|| stray::answer(&head)).flatten() {
+            Some(answer) => answer,
+            None if is_states => states::refusal(&error),
+            None => error_answer(&error),
+        };
         let mut answer = result.unwrap_or_else(refused);
         let status = answer.status().as_str().to_owned();
         metrics::counter!("nigh_lambda_requests_total", "operation" => name, "status" => status).increment(1);
