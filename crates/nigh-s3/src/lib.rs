@@ -3,7 +3,7 @@
 //! `s3s` parses, routes and checks signatures; `nigh_objects::ObjectMemory` keeps the objects. This crate decides what
 //! stands between: who asks (`auth`), what is refused because it would change meaning and is not supported (`screen`),
 //! how headers become requests (`conditions`, `payload`) and results become answers (`read`, `error`), which threads
-//! connections live on (`lanes`) and how long their clients may be silent (`watch`). Beside HTTP there is a way to the
+//! connections live on (`lanes`). How long clients may be silent, and their shares, `nigh_http` decides. Beside HTTP there is a way to the
 //! same answers without it (`fast_path`). It never touches a store and never decides where an object's bytes are.
 //!
 //! The reference is the Amazon S3 API reference, API version 2006-03-01.
@@ -33,7 +33,6 @@ mod read;
 mod repeated;
 mod request_id;
 mod screen;
-mod send_guard;
 mod serve;
 mod tagging;
 mod telemetry;
@@ -41,7 +40,6 @@ mod transaction_header;
 mod transactions;
 mod upload_body;
 mod uploads;
-mod watch;
 
 pub use door::S3Door;
 pub use fast_path::{

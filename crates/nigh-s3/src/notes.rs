@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nigh_data::Digest;
 use nigh_engine::CallGuard;
+use nigh_http::shares::Share;
 
 use crate::telemetry::Operation;
 
@@ -18,7 +19,7 @@ use crate::telemetry::Operation;
 pub(crate) enum Fate {
     /// Nothing is wrong with it so far.
     Whole = 0,
-    /// The client sent nothing for too long.
+    /// The client sent nothing, or too little, for too long.
     Stalled = 1,
     /// The connection or its framing broke.
     Broken = 2,
@@ -39,6 +40,7 @@ pub(crate) struct RequestNotes {
     fate: AtomicU8,
     handled: AtomicBool,
     call: OnceLock<CallGuard>,
+    share: OnceLock<Share>,
     digest: Mutex<Option<Digest>>,
 }
 
@@ -102,6 +104,14 @@ impl RequestNotes {
     pub(crate) fn set_call(&self, call: CallGuard) {
         // A request is handled once.
         let _ = self.call.set(call);
+    }
+
+    /// The request has a share of the door as long as these notes are held.
+    pub(crate) fn set_share(&self, share: Option<Share>) {
+        if let Some(share) = share {
+            // A request is routed once.
+            let _ = self.share.set(share);
+        }
     }
 
     /// The call, once the request may act.
